@@ -1,10 +1,10 @@
-"""Runs programs in turns and prints what each takes, as JSON: the medians of its seconds by the clock
-and of its seconds of CPU time, and its peak of KB.
+"""Runs programs alternately and prints their costs as JSON: medians of wall time and of CPU time in
+seconds, and of peak memory in KB.
 
 Stdin has `{"runs": 9, "programs": [{"run": ["nb", "edit", "a.ipynb", "0", "x = {run}"]}, …]}`; `{run}`
-is the number of the run. Two runs come before, to fill caches and to be shown what must have been seen.
-What a program needs `before` each run and `after` it, lists of commands, is not counted. CPU time and
-memory are those of the program and of the children that it waited for.
+is the number of the run. Two runs come before, to fill caches and to show what must have been seen. The
+lists of commands `before` and `after` are run around each run, and not counted. CPU time and memory are
+those of the program and of the children that it waited for.
 """
 
 import json

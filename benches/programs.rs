@@ -1,4 +1,4 @@
-//! Whole programs beside each other: they take turns, and a table has the medians.
+//! Compares whole programs: they run alternately, and a table has the medians.
 
 use std::io::Write;
 use std::path::Path;
@@ -17,7 +17,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// One that is run with these words; `{run}` in them is the number of the run.
+    /// Makes a program that is run with these words; `{run}` in them is the number of the run.
     pub fn new(name: &str, run: &[&str]) -> Self {
         Self {
             name: name.to_owned(),
@@ -26,20 +26,20 @@ impl Program {
         }
     }
 
-    /// With a command before each run, which is not counted.
+    /// Adds a command that is run before each run and not counted.
     pub fn before(mut self, command: &[&str]) -> Self {
         self.before.push(words(command));
         self
     }
 
-    /// With a command after each run, which is not counted.
+    /// Adds a command that is run after each run and not counted.
     pub fn after(mut self, command: &[&str]) -> Self {
         self.after.push(words(command));
         self
     }
 }
 
-/// Prints the head of the tables.
+/// Prints the head of the table.
 pub fn head() {
     println!(
         "{:<44}{:>12}{:>7}{:>12}{:>7}{:>9}{:>7}",
@@ -47,9 +47,9 @@ pub fn head() {
     );
 }
 
-/// Runs the programs in turns and prints a row for each: what it takes, and how many times that of
-/// each other the first one takes. Returns the same as JSON. `python` is what runs them, in an
-/// environment that `world` prepares.
+/// Runs the programs alternately and prints a row for each: its costs, and the ratio of the first one's
+/// costs to them. Returns the same as JSON. `python` runs the programs, in an environment that `world`
+/// prepares.
 pub fn compare(
     title: &str,
     runs: usize,

@@ -8,7 +8,7 @@
 //! | [`wire`] | Jupyter messages as bytes: frames, signing keys, lazily read headers, connection files. Pure | – |
 //! | [`zmtp`] | the ZMTP 3.x state machine and its limits. Pure | – |
 //! | [`notebook`] | `.ipynb` files as data: a lossless document, edits, three-way merge, differences, folding of outputs. Pure | – |
-//! | [`project`] | `.nb/`: its root, `state.json`, locks, the journal of typed events, versions of cells, jobs, who is joined, the user's settings | notebook |
+//! | [`project`] | `.nb/`: its root, `state.json`, locks, the journal of typed events, versions of cells, jobs, who is joined, the user's settings | wire, notebook |
 //! | [`route`] | who gets what: clients, outstanding requests, the execution queue, synthetic messages. Pure, with its own clock | wire |
 //! | [`socket`] | ZMTP over TCP and Unix sockets: bind, connect, outboxes | wire, zmtp |
 //! | [`kernel`] | kernelspecs (`spec`), environments (`environment`), processes and their supervisor (`process`), sandbox and container (`confine`) | wire, project |

@@ -1,4 +1,4 @@
-//! The least that running cells takes: this program as a client of its own, and a kernel alone.
+//! The lower bounds for running cells: this program as a bare client, and a kernel alone.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -11,7 +11,7 @@ use tokio::net::UnixStream;
 use crate::client::Client;
 use crate::process;
 
-/// Runs all cells of a notebook on the kernel that is open for it, and writes nothing.
+/// Runs all cells of a notebook on the notebook's open kernel, and writes nothing.
 pub fn run(project: &str, notebook: &str) {
     let project = Path::new(project);
     let state = read(&project.join(".nb/state.json"));
@@ -26,7 +26,7 @@ pub fn run(project: &str, notebook: &str) {
     });
 }
 
-/// Starts a kernel as `nb` does, by this interpreter and on Unix sockets, waits until it answers, and
+/// Starts a kernel as `nb` does, with this interpreter and on Unix sockets, waits until it answers, and
 /// ends it.
 pub fn start(python: &str) {
     let folder = tempfile::tempdir().expect("make a folder");

@@ -1,13 +1,13 @@
-//! What running code through `nb` costs, beside a bare client and the other programs that run
+//! The cost of running code through `nb`, compared with a bare client and with other programs that run
 //! notebooks.
 //!
-//! `cargo bench --bench executions` prints one table and then the same as JSON. On a warm kernel
-//! `nb run` and `nb exec` take turns with this program as a bare client: it connects, sends the same
-//! requests to the same kernel, waits for each reply and its idle, and writes nothing. On a cold
-//! start, `nb` opens a notebook and runs all of it; nb-cli (where `NB_CLI` names its program),
-//! nbclient and papermill run their own copy. What the kernel alone takes to start and answer stands
-//! beside them: none can be faster. How much of `nb open` is the kernel's own, a table of its own
-//! says, which the word `opening` runs alone.
+//! `cargo bench --bench executions` prints one table and then the same as JSON. On a warm kernel, `nb run`
+//! and `nb exec` alternate with this program as a bare client: it connects, sends the same requests to the
+//! same kernel, waits for each reply and its idle, and writes nothing. On a cold start, `nb` opens a
+//! notebook and runs all of it; nb-cli (if `NB_CLI` names its program), nbclient and papermill run a copy
+//! each. The table also shows how long the kernel alone takes to start and answer: no program can be
+//! faster. A second table says how much of `nb open` is the kernel's own time; the argument `opening`
+//! prints only that one.
 
 #![allow(
     unreachable_pub,
@@ -34,17 +34,17 @@ use std::process::Command;
 use programs::{Program, compare, head};
 use serde_json::{Value, json};
 
-/// So often each is run: what takes a moment more often.
+/// How often each program is run: fast ones more often.
 const QUICK: usize = 40;
 const SLOW: usize = 9;
 
 /// How many cells the notebook on the warm kernel has.
 const CELLS: usize = 100;
 
-/// Where the user's kernelspecs are, in the bench's own home.
+/// The data folder with the user's kernelspecs, in the bench's own home.
 const DATA: &str = "home/.local/share/jupyter";
 
-/// The programs that others run notebooks with.
+/// The other programs that run notebooks.
 const OTHERS: &str = "ipykernel==7.4.0\nnbclient==0.11.0\npapermill==2.7.0\n";
 
 fn main() {
@@ -141,13 +141,13 @@ fn table() {
     println!("\n{}", json!([warm, hundred, cold, open]));
 }
 
-/// A home and a project of the bench's own.
+/// A home and a project for the bench.
 struct World {
     root: tempfile::TempDir,
     project: PathBuf,
     /// The interpreter of the kernels.
     python: String,
-    /// Where the others' programs are.
+    /// The folder of the other programs.
     others: PathBuf,
 }
 
@@ -164,7 +164,7 @@ impl World {
         let root = tempfile::tempdir().expect("make a folder");
         let project = root.path().join("project");
         let python = environment.join("bin/python").display().to_string();
-        // Where nb-cli looks too, which does not know JUPYTER_DATA_DIR.
+        // nb-cli looks here too; it does not use JUPYTER_DATA_DIR.
         std::fs::create_dir_all(&project).expect("make a folder");
         let world = Self {
             root,
@@ -177,7 +177,7 @@ impl World {
         world
     }
 
-    /// Has the notebooks' kernel be started by this command.
+    /// Sets the command that starts the notebooks' kernel.
     fn spec(&self, argv: &[&str]) {
         let folder = self.root.path().join(DATA).join("kernels/python3");
         std::fs::create_dir_all(&folder).expect("make a folder");
@@ -202,7 +202,7 @@ impl World {
         name.to_owned()
     }
 
-    /// Has a command run in this world, away from its user's own settings.
+    /// Makes a command run in this world, without its user's own settings.
     fn prepare(&self, command: &mut Command) {
         let own = ["NB_", "JUPYTER", "JPY_", "IPYTHON", "XDG_", "PYTHON"];
         for (name, _) in std::env::vars_os() {
@@ -236,7 +236,7 @@ impl World {
 
 impl Drop for World {
     fn drop(&mut self) {
-        // Where a panic ends the bench, its kernels end too.
+        // Ends the kernels also after a panic of the bench.
         let mut command = Command::new(env!("CARGO_BIN_EXE_nb"));
         self.prepare(&mut command);
         let _ = command
@@ -252,7 +252,7 @@ fn runtime() -> tokio::runtime::Runtime {
         .expect("a runtime")
 }
 
-/// Returns the path of nb-cli's program, where `NB_CLI` names one.
+/// Returns the path of nb-cli's program, if `NB_CLI` names one.
 fn installed() -> Option<String> {
     let path = PathBuf::from(std::env::var_os("NB_CLI")?);
     Path::is_file(&path).then(|| path.display().to_string())

@@ -1,9 +1,8 @@
-//! What `nb open` takes beside its kernel, by the moments of one and the same run.
+//! How long `nb open` takes apart from its kernel, measured within the same run.
 //!
-//! The kernel's program is this one, which writes down when it began and becomes a kernel that
-//! writes down when it has sent its first reply. What lies between is the kernel's own; what is
-//! before (with this program's own beginning) and after it is `nb`'s. Both read the clock on the
-//! wall.
+//! The kernelspec's program is this one, which records when it began and then becomes a kernel that records
+//! when it has sent its first reply. The time between the two is the kernel's own; the time before
+//! (including this program's own start) and after is `nb`'s. All times are of the wall clock.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -16,13 +15,13 @@ use serde_json::{Value, json};
 
 use crate::World;
 
-/// The word by which this program is a kernel's beginning.
+/// The argument with which this program starts a kernel.
 pub const KERNEL: &str = "--kernel";
 
 /// How often a notebook is opened.
 const OPENS: usize = 20;
 
-/// ipykernel, which tells of its first reply.
+/// Runs ipykernel, and records its first reply.
 const TELLS: &str = r#"
 import sys, time
 moments = sys.argv.pop(1)
@@ -62,7 +61,7 @@ struct Taken {
     after: Duration,
 }
 
-/// Opens a notebook again and again, and prints how long whose part of it took.
+/// Opens a notebook repeatedly, and prints how long the parts took.
 pub fn table(world: &World, own: &str) -> Value {
     let notebook = world.notebook("opened.ipynb", &["1".to_owned()]);
     let moments = world.root.path().join("moments");

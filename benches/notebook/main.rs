@@ -1,9 +1,9 @@
-//! What reading and editing notebooks costs, beside Python's nbformat on the same files.
+//! The cost of reading and editing notebooks, compared with Python's nbformat on the same files.
 //!
-//! `cargo bench --bench notebook` prints two tables. In the first both sides read the file from the
-//! page cache, and neither the start of Python nor a sync is counted. In the second whole programs
-//! take turns: `nb` (with its sync, its lock and its history), Python with nbformat, and nb-cli where
-//! `NB_CLI` names its program.
+//! `cargo bench --bench notebook` prints two tables. In the first, both sides read the file from the page
+//! cache, and neither the start of Python nor a sync is counted. In the second, whole programs alternate:
+//! `nb` (with its sync, its lock and its history), Python with nbformat, and nb-cli if `NB_CLI` names its
+//! program.
 
 #![allow(
     unreachable_pub,
@@ -28,7 +28,7 @@ use serde_json::json;
 
 const RUNS: usize = 9;
 
-/// Prints the medians of what nbformat takes for the same, in seconds.
+/// Prints the medians of nbformat's times for the same work, in seconds.
 const NBFORMAT: &str = "
 import statistics, sys, time, nbformat
 path, out, runs = sys.argv[1], sys.argv[2], int(sys.argv[3])
@@ -121,7 +121,7 @@ fn open(path: &Path) -> Document {
     Document::parse(text).expect("a notebook")
 }
 
-/// A notebook as Jupyter writes it; each cell has an image if there is one.
+/// Returns a notebook as Jupyter writes it; each cell has the image, if there is one.
 fn notebook(cells: usize, image: &str) -> String {
     let cell = |number: usize| {
         let output = match image {

@@ -1,4 +1,4 @@
-//! Whole programs: `nb` beside `nb-cli` (its name is `nb` too) and scripts that use nbformat.
+//! Whole programs: `nb`, `nb-cli` (whose program is also named `nb`), and scripts that use nbformat.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,11 +8,11 @@ use serde_json::Value;
 use crate::programs::{Program, compare, head};
 use crate::python;
 
-/// So often each is run: what takes a few milliseconds more often.
+/// How often each program is run: those that take a few milliseconds more often.
 const QUICK: usize = 60;
 const SLOW: usize = 15;
 
-/// The same edit as the programs', with nbformat.
+/// Makes the same edit as the programs, with nbformat.
 const NBFORMAT: &str = "
 import sys, nbformat
 notebook = nbformat.read(sys.argv[1], 4)
@@ -27,7 +27,7 @@ for index, cell in enumerate(nbformat.read(sys.argv[1], 4).cells):
     print(index, cell.id, cell.cell_type, cell.get('execution_count'), cell.source.split('\\n')[0], len(cell.get('outputs', [])))
 ";
 
-/// Prints a table of what listing and editing takes, from start to end of each program.
+/// Prints a table of the times for listing and editing, from start to end of each program.
 pub fn rows(folder: &Path, small: &str, large: &str) -> Vec<Value> {
     let write = |name: &str, text: &str| {
         let path = folder.join(name);
@@ -66,7 +66,7 @@ pub fn rows(folder: &Path, small: &str, large: &str) -> Vec<Value> {
     programs.truncate(1);
     programs.push(Program::new("nbformat", &[&python, "-c", LIST, &file]));
     let beside_python = compare("the same", SLOW, interpreter, world, &programs);
-    // Each has a file of its own: they write them in styles of their own.
+    // Each program has its own file, since each writes in its own style.
     let [ours, theirs, pythons] = ["a.ipynb", "b.ipynb", "c.ipynb"].map(|name| write(name, large));
     let edit = [own, "edit", &ours, "50", "x = {run}"];
     let mut programs = vec![Program::new("nb edit", &edit)];
@@ -76,8 +76,8 @@ pub fn rows(folder: &Path, small: &str, large: &str) -> Vec<Value> {
         programs.push(Program::new("nb-cli cell update", &words));
     }
     let edited = compare("one edit in 48 MB", SLOW, interpreter, world, &programs);
-    // In turns of its own, as above: two seconds of another program between two runs are long enough
-    // for a virtual machine to give the memory of the first back to its host, which the next pays for.
+    // A separate comparison, as above: while another program runs for two seconds, a virtual machine may
+    // return the first one's memory to its host, which slows down the next run.
     programs.truncate(1);
     let words = [&python, "-c", NBFORMAT, &pythons, "50", "x = {run}"];
     programs.push(Program::new("nbformat", &words));
@@ -85,7 +85,7 @@ pub fn rows(folder: &Path, small: &str, large: &str) -> Vec<Value> {
     vec![quick, beside_python, edited, edited_beside_python]
 }
 
-/// Returns the path of nb-cli's program, where `NB_CLI` names one.
+/// Returns the path of nb-cli's program, if `NB_CLI` names one.
 fn installed() -> Option<String> {
     let path = PathBuf::from(std::env::var_os("NB_CLI")?);
     path.is_file().then(|| path.display().to_string())

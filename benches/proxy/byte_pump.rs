@@ -1,4 +1,4 @@
-//! The floor: bytes from one socket to the other, no ZMTP, no signature.
+//! The lower bound: copies bytes from one socket to the other, without ZMTP and signatures.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use nb::wire::{Channel, Endpoint};
 use tokio::io::{AsyncRead, AsyncWrite, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
 
-/// Pumps between the five ports of two connection files until the process is killed.
+/// Copies between the five ports of two connection files until the process is killed.
 pub async fn pump(front: &Path, kernel: &Path) {
     let (front, kernel) = (super::process::read(front), super::process::read(kernel));
     let local = tokio::task::LocalSet::new();

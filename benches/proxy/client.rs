@@ -1,4 +1,4 @@
-//! A bare client: a shell DEALER and an iopub SUB that is always read.
+//! A bare client: a shell DEALER, and an iopub SUB that is always read.
 
 use std::time::{Duration, Instant};
 
@@ -8,17 +8,17 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use zeromq::{DealerSocket, Socket, SocketRecv, SocketSend, SubSocket, ZmqMessage};
 
-/// What a `flood_request` asks for: so many iopub messages of so many bytes.
+/// The content of a `flood_request`: the number of iopub messages, and the size of each.
 #[derive(Default, Deserialize, Serialize)]
 #[serde(default)]
 pub struct Flood {
     pub messages: usize,
     pub bytes: usize,
-    /// They are a buffer after the content, which nobody signs; else they are a stream's text.
+    /// Whether the bytes are an unsigned buffer after the content, instead of a stream's text.
     pub in_buffer: bool,
 }
 
-/// Which kernel floods.
+/// The kernel that sends a flood.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Flooder {
     Fake,
@@ -41,7 +41,8 @@ impl Client {
         client
     }
 
-    /// Connects, and returns as soon as iopub arrives; `patience` is how long it may take after a reply.
+    /// Connects, and returns as soon as iopub messages arrive; `patience` is how long they may take after a
+    /// reply.
     pub async fn connect_within(info: &ConnectionInfo, patience: Duration) -> Self {
         let mut shell = DealerSocket::new();
         shell
@@ -74,7 +75,7 @@ impl Client {
         }
     }
 
-    /// Connects shell alone and returns once kernel_info is answered.
+    /// Connects only shell, and returns once kernel_info is answered.
     pub async fn first_reply(info: &ConnectionInfo) {
         let mut shell = DealerSocket::new();
         shell
@@ -135,7 +136,7 @@ impl Client {
         {}
     }
 
-    /// Does `count` round trips of about 1 KB one after another; returns each one's time.
+    /// Makes `count` round trips of about 1 KB one after another; returns the time of each.
     pub async fn round_trips(&mut self, count: usize) -> Vec<Duration> {
         let content = json!({ "padding": "1".repeat(800) });
         let mut times = Vec::with_capacity(count);
@@ -168,7 +169,7 @@ impl Client {
         }
     }
 
-    /// Opens a comm in ipykernel whose other end sends back what comes.
+    /// Opens a comm in ipykernel that sends back what it receives.
     pub async fn open_echo(&mut self) -> String {
         self.execute(
             "def opened(comm, _):\n    comm.on_msg(lambda said: comm.send({}, buffers=said['buffers']))\n\
@@ -181,13 +182,13 @@ impl Client {
         comm
     }
 
-    /// Waits for the reply to what was sent last and for the kernel to be idle after it; returns when
-    /// the reply came.
+    /// Waits for the reply to the last request and for the kernel's idle after it; returns when the reply
+    /// came.
     async fn answered(&mut self) -> Instant {
         let own = self.last();
         let (mut replied, mut idle) = (None, false);
         loop {
-            // A front end, too, waits for both; iopub is read all the time.
+            // Front ends wait for both, too; iopub is read all the time.
             if let Some(replied) = replied.filter(|_| idle) {
                 return replied;
             }
@@ -207,7 +208,7 @@ impl Client {
         }
     }
 
-    /// Asks a kernel for a flood; returns how many of its messages came, and how long it took.
+    /// Requests a flood from a kernel; returns how many of its messages came, and how long that took.
     pub async fn flood(&mut self, kernel: Flooder, flood: &Flood) -> (usize, Duration) {
         let start = Instant::now();
         if kernel == Flooder::Fake {
@@ -233,7 +234,7 @@ impl Client {
             let header = message.header().expect("readable");
             match &*header.msg_type {
                 "stream" if kernel == Flooder::Fake => came += flood.bytes,
-                // A kernel may send a line in two parts, or two lines in one: bytes count.
+                // A kernel may split or join lines, so bytes are counted.
                 "stream" => {
                     let content: serde_json::Value =
                         serde_json::from_slice(message.content()).expect("JSON");

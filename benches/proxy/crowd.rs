@@ -6,15 +6,15 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use nb::socket::{DialAs, DialHandler, DialRole, Dialer, DisconnectReason, Limits, Message};
+use nb::socket::{DialAs, DialHandler, DialRole, Dialer, DisconnectReason, Message, SocketLimits};
 use nb::wire::{Channel, ConnectionInfo, Endpoint, NewHeader, Verified};
 use nb::zmtp;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 
-/// Clients that each have a shell and an iopub socket, on this project's sockets: they count and look
-/// at nothing.
+/// Clients that each have a shell and an iopub socket, made with this project's sockets: they only count
+/// messages.
 pub struct Crowd {
     members: Vec<Member>,
     told: Rc<Told>,
@@ -26,7 +26,7 @@ struct Member {
     hears: Rc<Cell<bool>>,
 }
 
-/// What came for all of them together.
+/// The messages that all clients together have received.
 #[derive(Default)]
 struct Told {
     replies: Cell<usize>,
@@ -34,21 +34,21 @@ struct Told {
     news: Notify,
 }
 
-/// What comes on a shell socket.
+/// The handler of a shell socket.
 struct Replies(Rc<Told>);
 
-/// What comes on an iopub socket.
+/// The handler of an iopub socket.
 struct Streams {
     told: Rc<Told>,
     hears: Rc<Cell<bool>>,
 }
 
-/// How long a crowd may take before what has not come counts as lost.
+/// How long a crowd may take before messages that have not come count as lost.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Crowd {
-    /// Connects so many clients, each with one `kernel_info_request`, and returns once all of them are
-    /// answered and hear iopub; with how long the answers took. `None` when they do not all come.
+    /// Connects `clients` clients, each with one `kernel_info_request`, and returns once all of them have
+    /// their answer and receive iopub, with the time that the answers took. `None` if not all do.
     pub async fn join(info: &ConnectionInfo, clients: usize) -> Option<(Self, Duration)> {
         let start = Instant::now();
         let told = Rc::new(Told::default());
@@ -60,7 +60,7 @@ impl Crowd {
         crowd.ask(info, 0..clients);
         crowd.wait(|told| told.replies.get() >= clients).await?;
         let took = start.elapsed();
-        // What is asked now is told on iopub to everybody whose subscription has arrived.
+        // A request now causes iopub messages to every client whose subscription has arrived.
         let deadline = Instant::now() + PATIENCE;
         while !crowd.members.iter().all(|member| member.hears.get()) {
             if Instant::now() > deadline {
@@ -89,12 +89,12 @@ impl Crowd {
         }
     }
 
-    /// Forgets what came so far.
+    /// Resets the count of stream messages.
     pub fn forget(&self) {
         self.told.streams.set(0);
     }
 
-    /// Waits until every client has had so many streams; returns how many are missing.
+    /// Waits until every client has received `each` stream messages; returns how many are missing.
     pub async fn hear(&self, each: usize) -> usize {
         let wanted = each * self.members.len();
         let _ = self.wait(|told| told.streams.get() >= wanted).await;
@@ -125,7 +125,12 @@ impl Member {
                 identity,
                 subscribe,
             };
-            Dialer::connect(info.endpoint(channel), as_, Limits::default(), handler)
+            Dialer::connect(
+                info.endpoint(channel),
+                as_,
+                SocketLimits::default(),
+                handler,
+            )
         };
         let hears = Rc::new(Cell::new(false));
         let streams = Streams {
@@ -167,20 +172,20 @@ impl DialHandler for Streams {
     fn refused(&self, _: &io::Error) {}
 }
 
-/// Subscribes to everything and never reads it.
+/// Subscribes to everything and never reads.
 pub async fn stand_still(info: &ConnectionInfo) -> TcpStream {
     let Endpoint::Tcp(address) = info.endpoint(Channel::Iopub) else {
         panic!("the client's side is TCP");
     };
     let mut stream = TcpStream::connect(address).await.expect("connect");
-    let limits = zmtp::Limits::default();
+    let limits = zmtp::FrameLimits::default();
     let mut connection = zmtp::Connection::new(zmtp::Role::Sub, Bytes::new(), limits);
     loop {
         while let Some(bytes) = connection.poll_transmit() {
             stream.write_all(&bytes).await.expect("write");
         }
         match connection.poll_event().expect("a peer of ours") {
-            Some(zmtp::Event::Ready(_)) => break,
+            Some(zmtp::ConnectionEvent::Ready(_)) => break,
             Some(_) => {}
             None => {
                 let read = stream.read_buf(&mut connection.space()).await;

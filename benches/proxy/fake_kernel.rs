@@ -1,11 +1,11 @@
-//! A kernel that does nothing, fast: what remains to be measured is the way to it.
+//! A kernel that does nothing, fast, so that only the way to it is measured.
 
 use std::cell::Cell;
 use std::path::Path;
 use std::rc::Rc;
 
 use bytes::Bytes;
-use nb::socket::{EndpointHandler, EndpointLimits, KernelEndpoint, Limits};
+use nb::socket::{EndpointHandler, EndpointLimits, KernelEndpoint, SocketLimits};
 use nb::wire::{Channel, NewHeader, Verified};
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -15,15 +15,15 @@ use super::client::Flood;
 
 /// Serves the connection file until the process is killed.
 ///
-/// Every request on shell and control is answered with busy, its reply and idle; a `comm_msg` with the
-/// same on iopub. Heartbeats are echoed, stdin is silent. Its iopub has no bound, so that what
-/// is lost is lost on the way.
+/// It answers every request on shell and control with busy, its reply and idle; a `comm_msg` it also sends
+/// back on iopub. It echoes heartbeats, and stdin is silent. Its iopub has no limit, so that messages can
+/// only be lost on the way.
 pub async fn serve(file: &Path) {
     let info = super::process::read(file);
-    let unbounded = Limits {
+    let unbounded = SocketLimits {
         outbox_bytes: usize::MAX,
         max_peers: usize::MAX,
-        ..Limits::default()
+        ..SocketLimits::default()
     };
     let limits = EndpointLimits {
         router: unbounded,
@@ -41,14 +41,14 @@ pub async fn serve(file: &Path) {
     }
 }
 
-/// What a client has sent.
+/// A request of a client.
 struct Request {
     channel: Channel,
     client: Bytes,
     message: Verified,
 }
 
-/// Takes what clients send.
+/// The handler of clients' messages.
 struct Requests(UnboundedSender<Request>);
 
 impl EndpointHandler for Requests {
@@ -62,7 +62,7 @@ impl EndpointHandler for Requests {
     }
 }
 
-/// Others get their turn after this many messages of a flood.
+/// After this many messages of a flood, other tasks run.
 const TURN: usize = 64;
 
 struct Kernel {

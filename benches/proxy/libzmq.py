@@ -1,4 +1,5 @@
-"""A kernel that does nothing, and its client, with libzmq at both ends, which is what real peers are made of.
+"""A kernel that does nothing, and its client, with libzmq at both ends, as in real front ends and
+kernels.
 
 libzmq.py kernel FILE       answers every request, busy to idle, until it is killed
 libzmq.py client FILE N     prints the times of N round trips in microseconds, as JSON
@@ -73,7 +74,7 @@ class Client:
         self.iopub = self.connection.socket(zmq.SUB, "iopub", "connect")
         self.iopub.subscribe(b"")
         self.shell = self.connection.socket(zmq.DEALER, "shell", "connect")
-        # Only once something came does the subscription hold.
+        # The subscription is in effect only once a message has come.
         while not self.iopub.poll(100):
             self.ask()
             self.shell.recv_multipart()

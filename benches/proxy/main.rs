@@ -1,7 +1,9 @@
-//! What the proxy costs: the same work straight on a kernel, through `nb-proxy`, and through others, in turns.
+//! The cost of the proxy: the same work directly on a kernel, through `nb-proxy`, and through others,
+//! alternately.
 //!
-//! `cargo bench --bench proxy` prints one table; `benches/README.md` tells how to read it. Words on the
-//! command line choose rows, `--columns` the ways: `cargo bench --bench proxy -- trip --columns=direct,nb-proxy`.
+//! `cargo bench --bench proxy` prints one table; `benches/README.md` says how to read it. Words on the
+//! command line choose rows, `--columns` chooses columns:
+//! `cargo bench --bench proxy -- trip --columns=direct,nb-proxy`.
 
 #![allow(
     unreachable_pub,
@@ -50,7 +52,7 @@ fn main() {
                 columns.is_empty() || names.into_iter().any(|name| way.name().contains(name))
             };
             let columns = Way::ALL.into_iter().filter(wanted).collect();
-            // A thousand clients are more sockets than most shells allow.
+            // A thousand clients need more sockets than most shells allow.
             let most = rustix::process::Resource::Nofile;
             let mut limit = rustix::process::getrlimit(most);
             limit.current = limit.maximum;

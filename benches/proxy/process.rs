@@ -1,4 +1,4 @@
-//! The processes that a bench starts, and what they cost.
+//! The processes that a bench starts, and their costs.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use nb::wire::{ConnectionInfo, Ports, SigningKey, Transport};
 
-/// A child that does not outlive the bench.
+/// A child process that does not outlive the bench.
 pub struct Started(Child);
 
 impl Started {
@@ -23,12 +23,12 @@ impl Started {
         self.0.id()
     }
 
-    /// Returns the processor time that its threads have used so far.
+    /// Returns the processor time that the process's threads have used so far.
     pub fn cpu(&self) -> Duration {
         let threads = std::fs::read_dir(format!("/proc/{}/task", self.pid())).expect("its threads");
         threads
             .filter_map(|thread| {
-                // One that has ended meanwhile is no more than a few microseconds.
+                // A thread that has ended meanwhile has used no more than a few microseconds.
                 let text = std::fs::read_to_string(thread.ok()?.path().join("schedstat")).ok()?;
                 let nanoseconds = text.split(' ').next()?.parse().ok()?;
                 Some(Duration::from_nanos(nanoseconds))
@@ -36,18 +36,19 @@ impl Started {
             .sum()
     }
 
-    /// Returns the most memory that it has had, in KiB.
+    /// Returns the process's peak memory, in KiB.
     pub fn peak_kib(&self) -> u64 {
         self.kib("status", "VmHWM:")
     }
 
-    /// Returns the memory that it has written, in KiB: no page of it is shared with another process, and
-    /// none can be read again from a file.
+    /// Returns the memory that the process has written, in KiB: these pages are not shared with another
+    /// process, and cannot be read again from a file.
     pub fn private_kib(&self) -> u64 {
         self.kib("smaps_rollup", "Private_Dirty:")
     }
 
-    /// Returns its proportional set size, in KiB: pages that several processes share count in part.
+    /// Returns the process's proportional set size, in KiB: pages that several processes share count in
+    /// part.
     pub fn pss_kib(&self) -> u64 {
         self.kib("smaps_rollup", "Pss:")
     }
@@ -62,7 +63,7 @@ impl Started {
         number.expect("a number")
     }
 
-    /// Sends SIGTERM and returns how long the end took.
+    /// Sends SIGTERM and returns how long the process took to end.
     pub fn terminate(&mut self) -> Duration {
         let start = Instant::now();
         let pid = rustix::process::Pid::from_raw(self.pid().cast_signed()).expect("a pid");
@@ -84,7 +85,7 @@ pub fn read(file: &Path) -> ConnectionInfo {
     ConnectionInfo::parse(&std::fs::read(file).expect("read it")).expect("a connection file")
 }
 
-/// Returns a connection on Unix sockets whose paths begin so, with a fresh key.
+/// Returns a connection on Unix sockets whose paths begin with `begin`, with a fresh key.
 pub fn on_unix(begin: &Path) -> ConnectionInfo {
     ConnectionInfo {
         transport: Transport::Ipc,

@@ -1,4 +1,4 @@
-"""A plain proxy on pyzmq, as a user would write one: a thread for each channel, hmac for the signatures.
+"""A plain proxy on pyzmq, as a user might write it: a thread for each channel, hmac for the signatures.
 
 pyzmq_proxy.py FRONT KERNEL     serves the connection file FRONT with the kernel of KERNEL until it is killed
 """
@@ -39,9 +39,9 @@ def open_sockets(channel, clients, own):
     clients, own = context.socket(clients), context.socket(own)
     for socket in (clients, own):
         socket.linger = 0
-        socket.set_hwm(0)  # the default drops messages in silence
+        socket.set_hwm(0)  # by default messages are dropped silently
     if own.type == zmq.DEALER:
-        own.identity = b"proxy"  # a kernel asks on stdin whom it knows from shell
+        own.identity = b"proxy"  # a kernel sends stdin requests only to identities that it knows from shell
     if own.type == zmq.SUB:
         own.subscribe(b"")
     clients.bind(address(front, channel))

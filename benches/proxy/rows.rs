@@ -1,5 +1,5 @@
-//! The rows of the table. The ways of a row take turns, so that a machine whose speed drifts drifts for
-//! all of them.
+//! The rows of the table. The columns of a row are measured alternately, so that a machine whose speed
+//! drifts affects all of them.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -14,32 +14,33 @@ use super::world::{KernelKind, Reached, World, wait_for_port};
 use KernelKind::{Fake, Ipykernel, Libzmq};
 use Transport::{Ipc, Tcp};
 
-/// One row: what is done, on which kernel, and in how many turns of each way.
+/// One row: the work, the kernel, and the number of turns for each column.
 struct Row {
     kernel: KernelKind,
-    /// The kernel's; the client's side is always TCP.
+    /// The kernel's transport; the client's side is always TCP.
     transport: Transport,
     work: Work,
     turns: usize,
 }
 
-/// What is done in one turn.
+/// The work that is done in one turn.
 #[derive(Clone, Copy)]
 enum Work {
-    /// So many round trips of about 1 KB.
+    /// The number of round trips of about 1 KB.
     Trips(usize),
     Flood {
         messages: usize,
         bytes: usize,
         in_buffer: bool,
     },
-    /// A comm message with a buffer of so many bytes, there and back.
+    /// A round trip of a comm message with a buffer of this many bytes.
     Echo(usize),
-    /// So many clients, each of which is to hear so many messages of 100 bytes.
+    /// The number of clients, and of the messages of 100 bytes that each is to receive.
     Crowd { clients: usize, messages: usize },
-    /// A flood, while another subscriber has stopped reading.
+    /// A flood while another subscriber has stopped reading.
     Stopped { messages: usize, bytes: usize },
-    /// From the launch to the first reply, rest, and from SIGTERM to the end.
+    /// The time from the launch to the first reply, the memory at rest, and the time from SIGTERM to the
+    /// end.
     Life,
 }
 
@@ -154,7 +155,7 @@ impl Row {
         }
     }
 
-    /// Returns the lines of the table that this row has.
+    /// Returns the row's lines in the table.
     fn lines(&self) -> Vec<Line> {
         match self.work {
             Work::Trips(_) => vec![
@@ -205,7 +206,7 @@ impl Row {
         }
     }
 
-    /// Does it once on one way; nothing is added that did not come to its end.
+    /// Does the work once for one column; `None` if it did not end, and then nothing is added.
     async fn turn(&self, world: &World, way: Way, cell: &mut Cell) -> Option<()> {
         if let Work::Life = self.work {
             return life(world, way, cell).await;
@@ -310,7 +311,7 @@ impl Row {
 const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Cell {
-    /// Notes the processor time since then, of which so many messages had a share each.
+    /// Records the processor time since `before`, divided by the number of messages.
     fn note_cpu(&mut self, reached: &Reached, before: Duration, messages: usize) {
         if reached.between.is_some() {
             let messages = u32::try_from(messages).expect("a small number");
@@ -319,7 +320,8 @@ impl Cell {
     }
 }
 
-/// Spawn to first `kernel_info_reply`, for a client that dials every millisecond.
+/// Measures the time from the launch to the first `kernel_info_reply`, for a client that dials every
+/// millisecond.
 async fn life(world: &World, way: Way, cell: &mut Cell) -> Option<()> {
     if way == Way::Direct {
         return Some(());
@@ -337,7 +339,7 @@ async fn life(world: &World, way: Way, cell: &mut Cell) -> Option<()> {
     Some(())
 }
 
-/// Runs the rows whose names have one of these words, or all of them, with these columns.
+/// Runs the rows whose names contain one of these words, or all rows, with these columns.
 pub async fn run(words: &[String], columns: Vec<Way>) {
     let columns: Vec<_> = columns.into_iter().filter(|way| way.is_there()).collect();
     let mut table = Table::begin(columns.clone());
@@ -349,12 +351,12 @@ pub async fn run(words: &[String], columns: Vec<Way>) {
         let mut cells: Vec<Cell> = columns.iter().map(|_| Cell::default()).collect();
         let world = World::start(row.kernel, row.transport).await;
         if row.kernel == Ipykernel {
-            // It takes its time with its first request.
+            // ipykernel takes longer for its first request.
             Client::connect(&world.reach(Way::Direct).await.info).await;
         }
         for _ in 0..row.turns {
             for (way, cell) in columns.iter().zip(&mut cells) {
-                // What stalled once is not waited for again.
+                // A column that stalled once is not tried again.
                 if !cell.stalled {
                     cell.stalled = row.turn(&world, *way, cell).await.is_none();
                 }

@@ -1,4 +1,4 @@
-//! One table, for people and as JSON.
+//! The table of results, as text and as JSON.
 
 use std::time::Duration;
 
@@ -6,25 +6,25 @@ use serde_json::{Map, Value, json};
 
 use super::way::Way;
 
-/// What one way has taken in all of its turns.
+/// The results of one column in all turns of a row.
 #[derive(Default)]
 pub struct Cell {
-    /// How long each turn, or each step of one, took.
+    /// The duration of each turn, or of each step of one.
     pub times: Vec<Duration>,
-    /// What is counted apart, such as how long the end took.
+    /// Durations that are counted separately, such as that of ending.
     pub others: Vec<Duration>,
-    /// Processor time of what stands between, for one message.
+    /// The processor time of the proxy for one message.
     pub cpu: Vec<Duration>,
     pub peak_kib: u64,
-    /// The memory at rest that is its own, and its proportional set size.
+    /// The private memory at rest; then the proportional set size.
     pub private_kib: u64,
     pub pss_kib: u64,
     pub lost: usize,
-    /// One turn or more did not come to its end.
+    /// Whether a turn did not end.
     pub stalled: bool,
 }
 
-/// The columns that were asked for, and what has been printed.
+/// The requested columns, and the rows that have been printed.
 pub struct Table {
     pub columns: Vec<Way>,
     rows: Vec<Value>,
@@ -57,7 +57,7 @@ impl Table {
         }
     }
 
-    /// Prints a row: its lines, and how the times compare with the first column.
+    /// Prints a row: its lines, and the ratios of the times to those of the first column.
     pub fn row(&mut self, name: &str, cells: &[Cell], lines: &[Line]) {
         println!("{name}");
         let mut json: Vec<Map<String, Value>> = vec![Map::new(); cells.len()];
@@ -70,7 +70,7 @@ impl Table {
             for (json, value) in json.iter_mut().zip(&values) {
                 json.insert((*key).to_owned(), json!(value));
             }
-            // The times alone are worth comparing with the way that has nothing between.
+            // Only the times are compared with those of the direct column.
             if at == 0
                 && self.columns.first() == Some(&Way::Direct)
                 && let Some(Some(first)) = values.first()
@@ -108,7 +108,7 @@ impl Table {
     }
 }
 
-/// Shows seconds with three digits that matter.
+/// Formats seconds with three significant digits.
 pub fn show(seconds: f64) -> String {
     match seconds * 1e6 {
         micros if micros < 1_000.0 => format!("{micros:.1} µs"),
@@ -130,7 +130,7 @@ pub fn median(times: &[Duration]) -> Option<f64> {
     quantile(times, 50)
 }
 
-/// Returns the value below which so many of a hundred lie, in seconds.
+/// Returns the percentile `of_hundred`, in seconds.
 pub fn quantile(times: &[Duration], of_hundred: usize) -> Option<f64> {
     let mut times = times.to_vec();
     times.sort_unstable();

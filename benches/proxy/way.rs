@@ -1,15 +1,15 @@
-//! What stands between the client and the kernel: the table's columns.
+//! The programs between the client and the kernel: the table's columns.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// How the client reaches the kernel.
+/// The way by which the client reaches the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// Its own sockets are the kernel's.
+    /// Directly, through the kernel's own sockets.
     Direct,
-    /// Bytes are copied, whatever they are: the floor.
+    /// Bytes are copied without looking at them: the lower bound.
     Pump,
     /// This project's proxy.
     Proxy,
@@ -17,12 +17,12 @@ pub enum Way {
     Zeromq,
     /// The same on libzmq, with a thread for each channel.
     Libzmq,
-    /// The same on pyzmq: what a user would write.
+    /// The same on pyzmq, as a user might write it.
     Python,
 }
 
 impl Way {
-    /// All of them, in the table's order.
+    /// All ways, in the table's order.
     pub const ALL: [Self; 6] = [
         Self::Direct,
         Self::Pump,
@@ -32,7 +32,7 @@ impl Way {
         Self::Python,
     ];
 
-    /// Returns the head of its column.
+    /// Returns the head of the way's column.
     pub fn name(self) -> &'static str {
         match self {
             Self::Direct => "direct",
@@ -44,17 +44,17 @@ impl Way {
         }
     }
 
-    /// Returns whether it can be run on this machine.
+    /// Says whether this machine can run it.
     pub fn is_there(self) -> bool {
         self != Self::Libzmq || libzmq().is_some()
     }
 
-    /// Returns whether it signs anew: then client and kernel have different keys.
+    /// Says whether it signs messages again: then client and kernel have different keys.
     pub fn signs(self) -> bool {
         !matches!(self, Self::Direct | Self::Pump)
     }
 
-    /// Returns the program, which is given the front end's connection file and the kernel's.
+    /// Returns the program between, which takes the front end's connection file and the kernel's.
     pub fn program(self) -> Command {
         let this = || Command::new(std::env::current_exe().expect("this program"));
         let mut command = match self {
@@ -74,15 +74,15 @@ impl Way {
     }
 }
 
-/// Returns a file of this bench.
+/// Returns the path of a file of this bench.
 pub fn beside(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
         .join("benches/proxy")
         .join(name)
 }
 
-/// Builds the proxy on libzmq, which has a manifest of its own: neither the library nor its tests
-/// are to wait for libzmq's compilation. Without a C++ compiler, say, that column stays empty.
+/// Builds the proxy on libzmq, which has its own manifest so that neither the library nor its tests wait
+/// for libzmq's compilation. If that fails, for example without a C++ compiler, the column stays empty.
 fn libzmq() -> Option<PathBuf> {
     static PROGRAM: OnceLock<Option<PathBuf>> = OnceLock::new();
     let build = || {

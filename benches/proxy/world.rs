@@ -17,18 +17,18 @@ pub struct World {
     _process: Started,
 }
 
-/// Which kernel a world has.
+/// The kernel of a world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KernelKind {
-    /// Does nothing; on this project's ROUTER and an iopub that drops nothing.
+    /// A kernel that does nothing, on this project's ROUTER and an iopub that drops nothing.
     Fake,
-    /// Does nothing; on libzmq, with a client on libzmq.
+    /// A kernel that does nothing, on libzmq, with a client on libzmq.
     Libzmq,
     Ipykernel,
 }
 
 impl World {
-    /// Starts a kernel and writes the three keys that are enough for the proxy.
+    /// Starts a kernel and writes a `state.json` with the three keys that the proxy needs.
     pub async fn start(kind: KernelKind, transport: Transport) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let dot_nb = folder.path().join(".nb");
@@ -78,10 +78,9 @@ impl World {
         }
     }
 
-    /// Starts what stands between, as a front end launches its kernel; nothing for the direct way.
+    /// Starts the program between, as a front end launches its kernel; nothing for the direct way.
     ///
-    /// It is there for one turn alone, since a proxy reads its kernel's iopub whether or not
-    /// somebody listens.
+    /// It runs for only one turn, since a proxy reads its kernel's iopub even without clients.
     pub fn launch(&self, way: Way) -> Reached {
         if way == Way::Direct {
             return Reached {
@@ -115,7 +114,7 @@ impl World {
         }
     }
 
-    /// As [`World::launch`], and waits until somebody listens.
+    /// Launches as [`World::launch`] does, and waits until the program listens.
     pub async fn reach(&self, way: Way) -> Reached {
         let reached = self.launch(way);
         wait_for_port(&reached.info).await;
@@ -131,19 +130,19 @@ pub struct Reached {
 }
 
 impl Reached {
-    /// Returns the processor time of what stands between.
+    /// Returns the processor time of the program between.
     pub fn cpu(&self) -> Duration {
         self.between.as_ref().map_or(Duration::ZERO, Started::cpu)
     }
 
-    /// Returns the most memory that it has had.
+    /// Returns the peak memory of the program between, in KiB.
     pub fn peak_kib(&self) -> u64 {
         let between = self.between.as_ref();
         between.map_or(0, |process| process.peak_kib())
     }
 }
 
-/// Waits until somebody listens on all ports; dials every millisecond.
+/// Waits until the ports accept connections; dials every millisecond.
 pub async fn wait_for_port(info: &ConnectionInfo) {
     for channel in [Channel::Iopub, Channel::Shell] {
         loop {

@@ -1,5 +1,5 @@
-//! The smallest proxy on the `zeromq` crate: a ROUTER and a DEALER for each channel that is asked on, SUB
-//! and PUB for iopub, every message verified with one key and signed with the other.
+//! The smallest proxy on the `zeromq` crate: a ROUTER and a DEALER for each request channel, SUB and PUB
+//! for iopub. Every message is verified with one key and signed with the other.
 
 use std::path::Path;
 
@@ -64,7 +64,8 @@ async fn iopub(front: ConnectionInfo, kernel: ConnectionInfo) {
     }
 }
 
-/// A kernel asks on stdin whom it knows from shell: all sockets have one identity.
+/// A kernel sends stdin requests only to identities that it knows from shell, so all sockets have the same
+/// identity.
 async fn sockets(
     front: &ConnectionInfo,
     kernel: &ConnectionInfo,

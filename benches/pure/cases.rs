@@ -1,4 +1,4 @@
-//! What is measured, each by itself.
+//! The cases that are measured, each separately.
 
 use std::hint::black_box;
 
@@ -10,22 +10,22 @@ use pure::traffic::{
 use pure::wire::{SigningKey, Unverified, Verified};
 use pure::zmtp::{Batch, Message};
 
-/// Something that is done over and over.
+/// An operation that is repeated.
 pub struct Case {
     pub name: &'static str,
-    /// Makes what does it for one message or one read of them; that is not measured.
+    /// Makes the closure that handles one message, or one read of several; making it is not measured.
     prepare: fn() -> Box<dyn FnMut()>,
-    /// How many messages that are.
+    /// How many messages the closure handles.
     each: usize,
-    /// One of them is as dear as thousands of the others.
+    /// Whether one message costs as much as thousands of the others.
     is_long: bool,
 }
 
-/// A round is so many messages, or one that is long.
+/// The number of messages in a round; a round of a long case has one.
 const ROUND: usize = 64;
 
 impl Case {
-    /// Returns what does one round.
+    /// Returns a closure that does one round.
     pub fn prepared(&self) -> impl FnMut() {
         let mut once = (self.prepare)();
         let times = self.messages() / self.each;
@@ -38,10 +38,10 @@ impl Case {
     }
 }
 
-/// What no proxy that checks and signs can do without: its cost is told beside the byte pump's.
+/// The unavoidable work of a proxy that verifies and signs; its cost is printed beside the byte pump's.
 pub const TWO_HMACS: &str = "wire: the two HMACs of 100 B";
 
-/// So many messages are in one read.
+/// The number of messages in one read.
 const READ: usize = ROUND;
 
 pub const CASES: &[Case] = &[

@@ -1,4 +1,4 @@
-//! Instructions counted by valgrind, held against those that were written down.
+//! Counts instructions with valgrind, and compares them with the recorded counts.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -9,10 +9,10 @@ use crate::cases::Case;
 /// The argument with which this program runs one case under valgrind.
 pub const RUN: &str = "--run";
 
-/// A count may rise by so much: hashes have other seeds each time, and their tables other collisions.
+/// The share by which a count may rise: hash seeds, and with them collisions, differ in each run.
 const TOLERANCE: f64 = 0.10;
 
-/// A case is run for so many rounds, and for that many more: what it takes to begin is in both.
+/// A case is run for `FEW` rounds, and for `FEW + MORE`: the difference does not contain its start.
 const FEW: usize = 8;
 const MORE: usize = 8;
 
@@ -26,7 +26,7 @@ pub struct Guard {
     counted: Vec<(&'static str, Count)>,
 }
 
-/// What one message takes.
+/// The instructions for one message.
 #[derive(Clone, Copy)]
 pub struct Count {
     pub now: Option<u64>,
@@ -34,7 +34,7 @@ pub struct Count {
 }
 
 impl Count {
-    /// Returns the change as a part of what was known.
+    /// Returns the change as a share of the known count.
     pub fn change(self) -> Option<f64> {
         let (now, known) = (self.now? as f64, self.known? as f64);
         Some(now / known - 1.0)
@@ -42,7 +42,7 @@ impl Count {
 }
 
 impl Guard {
-    /// Looks for valgrind and reads the table.
+    /// Looks for valgrind and reads the recorded counts.
     pub fn begin() -> Self {
         let machine = machine();
         let text = std::fs::read_to_string(table()).unwrap_or_default();
@@ -76,7 +76,7 @@ impl Guard {
         count
     }
 
-    /// Says what the comparison came to, or writes the counts down.
+    /// Prints the result of the comparison, or records the counts.
     pub fn end(self, write: bool) -> ExitCode {
         if let Some(why) = self.without {
             eprintln!("\nskipped, no instructions counted: {why}");
@@ -129,7 +129,7 @@ fn table() -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/counts.txt"))
 }
 
-/// Returns why valgrind cannot be had.
+/// Returns why valgrind cannot be used.
 fn missing() -> Option<String> {
     let tried = Command::new("valgrind").arg("--version").output();
     match tried {
@@ -138,8 +138,8 @@ fn missing() -> Option<String> {
     }
 }
 
-/// Returns what the counts depend on besides the source: what is compiled for, by what, and which
-/// instructions libraries choose at run time.
+/// Returns what the counts depend on besides the source: the compilation target, the compiler, and the
+/// instructions that libraries choose at run time.
 fn machine() -> String {
     let compiler = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     let version = Command::new(compiler).arg("--version").output();

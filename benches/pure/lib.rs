@@ -1,4 +1,4 @@
-//! The pure parts of nb, and messages on their way through them.
+//! The pure parts of nb, and messages on their way through these parts.
 
 #[path = "../../src/route/mod.rs"]
 pub mod route;

@@ -1,6 +1,6 @@
-//! What the pure parts cost: instructions, which depend on nothing else that runs, and time.
+//! The cost of the pure parts: instructions, which do not depend on what else runs, and time.
 //!
-//! Each count is held against `counts.txt`; `benches/README.md` tells more.
+//! Each count is compared with `counts.txt`; `benches/README.md` says more.
 
 mod cases;
 mod guard;
@@ -17,7 +17,7 @@ Counts the instructions of the pure parts and holds them against counts.txt.
     --write    write the counts down instead";
 
 fn main() -> ExitCode {
-    // cargo says `--bench`.
+    // cargo adds `--bench`.
     let args = std::env::args().skip(1).filter(|arg| arg != "--bench");
     let args: Vec<String> = args.collect();
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
@@ -62,7 +62,7 @@ fn table(write: bool) -> ExitCode {
     guard.end(write)
 }
 
-/// Returns how long one message takes: the quickest of several tries, which others disturbed least.
+/// Returns the time for one message, in nanoseconds: that of the fastest try, which was disturbed least.
 fn nanos(case: &Case) -> u64 {
     let mut round = case.prepared();
     let tries = (0..50).map(|_| {
@@ -80,7 +80,7 @@ fn nanos(case: &Case) -> u64 {
         .unwrap_or_default()
 }
 
-/// Returns a number with its thousands apart.
+/// Formats a number with its thousands separated.
 fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let (first, rest) = digits.split_at((digits.len() - 1) % 3 + 1);

@@ -1,4 +1,5 @@
-//! Messages as ipykernel and its clients send them, and their way through the proxy without its sockets.
+//! Messages in the form in which ipykernel and its clients send them, and their way through the proxy
+//! without its sockets.
 
 use std::io::IoSlice;
 use std::time::Instant;
@@ -8,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::route::{Action, Bridge, ClientId, Ending, FrontEnd, Interrupt, Kernel, Now, Settings};
 use crate::wire::{Channel, NewHeader, SigningKey, Unverified, Verified};
-use crate::zmtp::{Batch, Connection, Encoder, Event, Limits, Message, Role};
+use crate::zmtp::{Batch, Connection, ConnectionEvent, Encoder, FrameLimits, Message, Role};
 
 const KERNEL_SESSION: &str = "6c1f2a84-6d0f3f0f6ad0c1d5b0d1c9a1";
 const CLIENT_SESSION: &str = "f3a4c0de-4f1e2a3b4c5d6e7f8091a2b3";
@@ -21,7 +22,7 @@ pub struct Keys {
 }
 
 impl Keys {
-    /// As connection files have them.
+    /// Returns keys in the form of those in connection files.
     pub fn signing() -> Self {
         Self {
             kernel: SigningKey::new(b"a0436f6c-1916498b8eb9e81ab9368e84"),
@@ -29,7 +30,7 @@ impl Keys {
         }
     }
 
-    /// Empty ones, which sign nothing: what is left is everything but the hashing.
+    /// Returns empty keys, which sign nothing: everything but the hashing is left.
     pub fn empty() -> Self {
         Self {
             kernel: SigningKey::new(b""),
@@ -59,7 +60,7 @@ fn made(session: &str, number: usize, msg_type: &str, parent: Bytes, content: &V
     Verified::new(&header, parent, content)
 }
 
-/// Returns the header that all requests of a client here have, as their answers' parent.
+/// Returns the header of all of a client's requests here, which is the parent header of their answers.
 fn request_header() -> Bytes {
     let (_, header) = header(CLIENT_SESSION, 1, "execute_request", "user");
     header.to_string().into()
@@ -77,7 +78,7 @@ pub fn output(number: usize) -> Verified {
     published(number, "stream", &json!({ "name": "stdout", "text": text }))
 }
 
-/// Returns frames as they go over the wire.
+/// Returns messages as bytes of the wire.
 pub fn on_the_wire(messages: impl IntoIterator<Item = Message>) -> Bytes {
     let mut batch = Batch::default();
     messages
@@ -89,25 +90,25 @@ pub fn on_the_wire(messages: impl IntoIterator<Item = Message>) -> Bytes {
 
 /// Returns a connection to a publisher whose handshake is complete.
 pub fn subscribed() -> Connection {
-    let new = |role| Connection::new(role, Bytes::new(), Limits::default());
+    let new = |role| Connection::new(role, Bytes::new(), FrameLimits::default());
     let (mut ours, mut publisher) = (new(Role::Sub), new(Role::Xpub));
     loop {
         tell(&mut ours, &mut publisher);
-        if let Some(Event::Ready(_)) = tell(&mut publisher, &mut ours) {
+        if let Some(ConnectionEvent::Ready(_)) = tell(&mut publisher, &mut ours) {
             return ours;
         }
     }
 }
 
-/// Gives one end what the other has to say; returns what it makes of that.
-fn tell(from: &mut Connection, to: &mut Connection) -> Option<Event> {
+/// Passes what one end sends to the other; returns the event that this causes.
+fn tell(from: &mut Connection, to: &mut Connection) -> Option<ConnectionEvent> {
     let said = from.poll_transmit().unwrap_or_default();
     let taken = to.handle_bytes(&said);
     assert_eq!(taken, said.len(), "a handshake is short");
     to.poll_event().expect("both keep to the protocol")
 }
 
-/// Gives a connection bytes as reads do, and each of its messages to `take`.
+/// Passes bytes to a connection as reads do, and each of its messages to `take`.
 pub fn receive(connection: &mut Connection, bytes: &[u8], mut take: impl FnMut(Message)) {
     let mut rest = bytes;
     while !rest.is_empty() {
@@ -117,14 +118,14 @@ pub fn receive(connection: &mut Connection, bytes: &[u8], mut take: impl FnMut(M
             .poll_event()
             .expect("frames of our own are right")
         {
-            if let Event::Message(message) = event {
+            if let ConnectionEvent::Message(message) = event {
                 take(message);
             }
         }
     }
 }
 
-/// Checks a message of the kernel's as the proxy does.
+/// Verifies a message of the kernel as the proxy does.
 pub fn checked(frames: Message, key: &SigningKey) -> Verified {
     let message = Unverified::parse(frames).expect("it is whole");
     let mut message = key.verify(message).expect("it is rightly signed");
@@ -132,7 +133,7 @@ pub fn checked(frames: Message, key: &SigningKey) -> Verified {
     message
 }
 
-/// A bridge with a live kernel and one client that is linked.
+/// A bridge with a live kernel and one linked client.
 pub struct Linked {
     pub bridge: Bridge,
     pub client: ClientId,
@@ -177,7 +178,7 @@ impl Linked {
         }
     }
 
-    /// Lets a message of the kernel's iopub through to whom it is for.
+    /// Passes a message of the kernel's iopub to those that it is for.
     pub fn output(&mut self, message: Verified, mut publish: impl FnMut(Verified)) {
         self.bridge.iopub_message(self.now, message);
         while let Some(action) = self.bridge.poll_action() {
@@ -194,7 +195,7 @@ impl Default for Linked {
     }
 }
 
-/// One cell: its request, what the kernel says on iopub, and its reply.
+/// One cell: its request, the kernel's iopub messages, and its reply.
 pub struct Cell {
     request: Verified,
     begins: Vec<Verified>,
@@ -233,7 +234,7 @@ impl Cell {
         }
     }
 
-    /// Runs it; returns how many messages and other things came of it.
+    /// Runs the cell; returns how many actions that caused.
     pub fn run(&self, linked: &mut Linked) -> usize {
         let Linked {
             bridge,
@@ -264,7 +265,7 @@ impl Default for Cell {
     }
 }
 
-/// Everything that a small message of iopub goes through between two sockets.
+/// All steps of a small iopub message between two sockets.
 pub struct Way {
     connection: Connection,
     linked: Linked,
@@ -282,7 +283,7 @@ impl Way {
         }
     }
 
-    /// Lets in what was read, and out what is written; returns how many bytes.
+    /// Handles the bytes that were read, and writes the results; returns how many bytes were written.
     pub fn pass(&mut self, bytes: &[u8]) -> usize {
         let Self {
             connection,
@@ -300,7 +301,7 @@ impl Way {
     }
 }
 
-/// What is queued for each of those that get everything.
+/// The queues of subscribers that receive everything.
 pub struct Subscribers {
     encoder: Encoder,
     batches: Vec<Batch>,
@@ -314,25 +315,25 @@ impl Subscribers {
         }
     }
 
-    /// Queues a message for each as the publisher does.
+    /// Queues a message for each subscriber as the publisher does.
     pub fn publish(&mut self, message: &Message) {
         let encoded = self.encoder.encode(message);
         for batch in &mut self.batches {
             match &encoded {
-                // The queue of each holds it.
+                // Each queue shares the encoded bytes.
                 Some(bytes) => batch.push_raw(&bytes.clone()),
                 None => batch.push(message),
             }
         }
     }
 
-    /// Takes all that is queued; returns how many bytes.
+    /// Removes everything that is queued; returns how many bytes that was.
     pub fn written(&mut self) -> usize {
         self.batches.iter_mut().map(written).sum()
     }
 }
 
-/// Takes all that is queued, as a system that takes whatever it is given; returns how many bytes.
+/// Removes everything that is queued, as a system that accepts all bytes; returns how many bytes that was.
 pub fn written(batch: &mut Batch) -> usize {
     let mut sum = 0;
     while !batch.is_empty() {

@@ -1,12 +1,13 @@
-//! Who acts: parsed once, from what was given, the environment and the settings.
+//! The actor of a command, from its arguments, the environment and the settings.
+
+use std::fmt;
 
 use sha2::{Digest, Sha256};
 
-use super::company::is_human;
 use crate::kernel::variables::Variables;
-use crate::project::event::actor_id;
+use crate::project::event::{actor_id, split_actor};
 
-/// What agents leave in the environment of the commands that they run.
+/// The variables that agents set for the commands that they run, each with the agent's name.
 const MARKS: [(&str, &str); 7] = [
     ("CLAUDECODE", "claude"),
     ("CODEX_SANDBOX", "codex"),
@@ -17,51 +18,149 @@ const MARKS: [(&str, &str); 7] = [
     ("OPENCODE", "opencode"),
 ];
 
-/// The variables in which an agent says which of its sessions runs a command.
+/// The variables in which an agent passes the id of its session.
 const SESSIONS: [(&str, &str); 2] = [
     ("CLAUDE_CODE_SESSION_ID", "claude"),
     ("CODEX_THREAD_ID", "codex"),
 ];
 
-/// Who acts, and whether that is a person at a terminal.
+/// The actor who edits or runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Actor {
-    /// The name that people read.
-    pub name: String,
-    /// The actor's id: the name, and the session of an agent that has no name but its mark's. Two sessions of
-    /// one agent are two actors: each is told what the other did.
-    pub id: String,
-    /// Whether a person reads what the command prints and can answer it. An agent's shell may be a
-    /// terminal too, with nobody at it.
-    pub is_person: bool,
+pub enum Actor {
+    /// The one human, at a terminal or at a front end.
+    Human {
+        /// The front end.
+        via: Option<String>,
+    },
+    /// An agent, or another actor with a name.
+    Agent {
+        /// The name that people read.
+        name: String,
+        /// The agent's session, if the name comes from the agent's environment. Two sessions of one agent are
+        /// two actors: each is notified of what the other did.
+        session: Option<String>,
+    },
+    /// A client that only the kernel's messages show, without a known name.
+    Unknown,
 }
 
+/// The id of the human at a terminal.
+const HUMAN: &str = "human";
+
+/// The name that is shown for an unknown actor.
+const UNKNOWN: &str = "another client";
+
 impl Actor {
-    /// Returns the actor by what was given (`--as`), `NB_AS`, an agent's mark in the environment, what
-    /// the project's settings say, else by whether stdout is a terminal. This is the only place that
-    /// decides whether somebody is a person.
-    pub fn of(
+    /// Returns the actor of a command, and whether a person reads its output and can answer it. The actor
+    /// comes from the argument (`--as`), else `NB_AS`, an agent's mark in the environment or the project's
+    /// settings, else from whether stdout is a terminal. An agent's shell may be a terminal too, without a
+    /// person.
+    ///
+    /// This is the only place that decides whether an actor is a person.
+    pub fn of_command(
         given: Option<&str>,
         variables: &dyn Variables,
         configured: Option<&str>,
         on_terminal: bool,
-    ) -> Self {
+    ) -> (Self, bool) {
         let name = who(given, variables, configured, on_terminal);
-        let has_mark = mark(variables).is_some();
-        // Who calls himself the human is one, also in a shell that an agent's program has opened.
-        let is_agent = !is_human(&name) && (has_mark || is_agent(&name));
-        let is_marked = mark(variables) == Some(name.as_str());
-        let session = is_marked.then(|| session(&name, variables)).flatten();
-        Self {
-            is_person: on_terminal && !is_agent,
-            id: actor_id(&name, session.as_deref()),
-            name,
+        let mut actor = Self::from(&*name);
+        // With the name `human` the actor is a person even in a shell that an agent's program has
+        // opened.
+        let mark = mark(variables);
+        let is_agent = !actor.is_human() && (mark.is_some() || is_agent(&name));
+        if let Self::Agent { session, .. } = &mut actor
+            && mark == Some(name.as_str())
+        {
+            *session = self::session(&name, variables);
+        }
+        (actor, on_terminal && !is_agent)
+    }
+
+    /// Returns the actor with an id, as the journal records it.
+    ///
+    /// A client that is connected to the kernel directly uses its library's default as its username,
+    /// `username` or, in VS Code, a UUID: these are not names of actors.
+    pub fn parse(id: Option<&str>) -> Self {
+        let Some(id) = id.filter(|id| !matches!(*id, "" | "username" | UNKNOWN)) else {
+            return Self::Unknown;
+        };
+        let via = id
+            .strip_prefix("human (")
+            .and_then(|it| it.strip_suffix(')'));
+        if id == HUMAN || via.is_some() {
+            let via = via.map(str::to_owned);
+            return Self::Human { via };
+        }
+        if uuid::Uuid::try_parse(id).is_ok() {
+            return Self::Unknown;
+        }
+        let (name, session) = split_actor(id);
+        Self::Agent {
+            name: name.to_owned(),
+            session: session.map(str::to_owned),
+        }
+    }
+
+    /// Returns the name that people read; [`Display`](fmt::Display) writes the whole id.
+    pub fn name(&self) -> String {
+        match self {
+            Self::Agent { name, .. } => name.clone(),
+            other => other.to_string(),
+        }
+    }
+
+    /// Returns whether the actor is the human, at any front end.
+    pub fn is_human(&self) -> bool {
+        matches!(self, Self::Human { .. })
+    }
+
+    /// Returns whether two actors have the same name; the human has one name at all front ends.
+    pub fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Agent { name: one, .. }, Self::Agent { name: other, .. }) => one == other,
+            _ => std::mem::discriminant(self) == std::mem::discriminant(other),
+        }
+    }
+
+    /// Returns whether `by` is this actor. If one of the two sessions is not known, only the names are
+    /// compared.
+    pub fn has_done(&self, by: &Self) -> bool {
+        let sessions = match (self, by) {
+            (Self::Agent { session: one, .. }, Self::Agent { session: other, .. }) => {
+                one.as_ref().zip(other.as_ref())
+            }
+            _ => None,
+        };
+        self.is_same(by) && sessions.is_none_or(|(one, other)| one == other)
+    }
+
+    /// Returns whether a word selects this actor: a name, `human` for the human at any front end, or
+    /// `agent` for all agents.
+    pub fn is_meant(&self, word: &str) -> bool {
+        self.is_same(&word.into()) || (word == AGENT && matches!(self, Self::Agent { .. }))
+    }
+}
+
+impl From<&str> for Actor {
+    fn from(id: &str) -> Self {
+        Self::parse(Some(id))
+    }
+}
+
+impl fmt::Display for Actor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Human { via: None } => f.write_str(HUMAN),
+            Self::Human { via: Some(via) } => write!(f, "{HUMAN} ({via})"),
+            Self::Agent { name, session } => f.write_str(&actor_id(name, session.as_deref())),
+            Self::Unknown => f.write_str(UNKNOWN),
         }
     }
 }
 
-/// Returns which session of an agent the environment names: the beginning of a hash, since the session's own
-/// id may open it.
+/// Returns the agent's session according to the environment, as the beginning of a hash: the session's own
+/// id may give access to it.
 fn session(agent: &str, variables: &dyn Variables) -> Option<String> {
     let mut own = SESSIONS.iter().filter(|(_, name)| *name == agent);
     let value = own.find_map(|(variable, _)| variables.get(variable))?;
@@ -70,7 +169,8 @@ fn session(agent: &str, variables: &dyn Variables) -> Option<String> {
     hash.get(..8).map(str::to_owned)
 }
 
-/// Says whether a name is an agent's: one that its mark gives, or the one of those without a mark.
+/// Says whether a name is an agent's: one of those that a mark gives, or the default name of
+/// agents.
 fn is_agent(name: &str) -> bool {
     name == AGENT || MARKS.iter().any(|(_, agent)| *agent == name)
 }
@@ -83,11 +183,11 @@ fn mark(variables: &dyn Variables) -> Option<&'static str> {
     Some(name)
 }
 
-/// Who acts off a terminal and has no other name.
+/// The default name of an actor whose stdout is not a terminal.
 const AGENT: &str = "agent";
 
-/// Returns the name under which a command acts: what was given (`--as`), `NB_AS`, an agent's
-/// mark, what the project's settings say, else `human` on a terminal and `agent` off it.
+/// Returns the name under which a command acts: the argument (`--as`), `NB_AS`, an agent's mark, or
+/// the project's settings; else `human` if stdout is a terminal, or `agent`.
 fn who(
     given: Option<&str>,
     variables: &dyn Variables,
@@ -103,7 +203,7 @@ fn who(
             .get("NB_AS")
             .map(|name| name.to_string_lossy().into_owned())
     };
-    let otherwise = if on_terminal { "human" } else { AGENT };
+    let otherwise = if on_terminal { HUMAN } else { AGENT };
     given
         .or_else(set)
         .or_else(|| mark(variables).map(str::to_owned))
@@ -135,18 +235,57 @@ mod tests {
     #[test]
     fn two_sessions_of_an_agent_are_two_actors_of_one_name() {
         let in_session = |id| HashMap::from([("CLAUDECODE", "1"), ("CLAUDE_CODE_SESSION_ID", id)]);
-        let actor =
-            |given, variables: &HashMap<&str, &str>| Actor::of(given, variables, None, false);
+        let actor = |given, variables: &HashMap<&str, &str>| {
+            Actor::of_command(given, variables, None, false).0
+        };
         let (one, other) = (actor(None, &in_session("1")), actor(None, &in_session("2")));
-        assert_eq!((&*one.name, &*other.name), ("claude", "claude"));
-        assert_ne!(one.id, other.id);
-        assert_eq!(one.id, actor(None, &in_session("1")).id);
-        assert!(!one.id.contains("#1") && one.id.starts_with("claude#"));
-        // Who gives a name is that name, in whichever session.
-        assert_eq!(actor(Some("ada"), &in_session("1")).id, "ada");
-        // Another agent's session says nothing.
+        assert_eq!((&*one.name(), &*other.name()), ("claude", "claude"));
+        assert_ne!(one, other);
+        assert_eq!(one, actor(None, &in_session("1")));
+        let id = one.to_string();
+        assert!(!id.contains("#1") && id.starts_with("claude#"));
+        assert_eq!(Actor::from(&*id), one);
+        // An explicit name is the whole id, in any session.
+        assert_eq!(actor(Some("ada"), &in_session("1")).to_string(), "ada");
+        // The session of another agent is ignored.
         let codex = HashMap::from([("CODEX_SANDBOX", "1"), ("CLAUDE_CODE_SESSION_ID", "1")]);
-        assert_eq!(actor(None, &codex).id, "codex");
+        assert_eq!(actor(None, &codex).to_string(), "codex");
+    }
+
+    #[test]
+    fn there_is_one_human() {
+        let is_same = |one: &str, other: &str| Actor::from(one).is_same(&other.into());
+        assert!(is_same("human", "human (VS Code)"));
+        assert!(is_same("claude", "claude"));
+        assert!(!is_same("claude", "human"));
+        assert!(!is_same("claude", "codex"));
+        let (one, other) = ("claude#00000001", "claude#00000002");
+        assert!(is_same(one, other) && is_same(one, "claude"));
+        let has_done = |one: &str, by: &str| Actor::from(one).has_done(&by.into());
+        assert!(has_done(one, one) && has_done(one, "claude") && has_done("claude", other));
+        assert!(!has_done(one, other) && !has_done(one, "human"));
+        assert!(!Actor::from("humanoid").is_human());
+        let is_meant = |id: &str, word| Actor::from(id).is_meant(word);
+        assert!(is_meant("claude", "agent") && is_meant("agent", "agent"));
+        assert!(is_meant("human (VS Code)", "human") && !is_meant("human (VS Code)", "agent"));
+        assert!(!is_meant(UNKNOWN, "agent") && !is_meant("claude", "codex"));
+    }
+
+    #[test]
+    fn an_id_is_read_as_it_is_written_and_a_librarys_own_name_is_nobodys() {
+        for id in [
+            "human",
+            "human (VS Code)",
+            "claude",
+            "claude#1a2b3c4d",
+            UNKNOWN,
+        ] {
+            assert_eq!(Actor::from(id).to_string(), id);
+        }
+        let uuid = "739085c8-1e43-4c37-be28-9e70b619cf8c";
+        for id in [None, Some(""), Some("username"), Some(uuid)] {
+            assert_eq!(Actor::parse(id), Actor::Unknown);
+        }
     }
 
     #[test]
@@ -155,14 +294,14 @@ mod tests {
         let marked = HashMap::from([("CODEX_SANDBOX", "seatbelt")]);
         let named = HashMap::from([("CLAUDECODE", "1"), ("NB_AS", "human")]);
         let is_person = |given, variables: &HashMap<&str, &str>, on_terminal| {
-            Actor::of(given, variables, None, on_terminal).is_person
+            Actor::of_command(given, variables, None, on_terminal).1
         };
         assert!(is_person(None, &none, true));
         assert!(is_person(Some("ada"), &none, true));
         assert!(is_person(None, &named, true));
         assert!(!is_person(None, &none, false));
         assert!(!is_person(Some("human"), &none, false));
-        // A pseudo-terminal makes no person of an agent, whatever name it gives itself.
+        // An agent with a pseudo-terminal is not a person, whatever its name.
         assert!(!is_person(None, &marked, true));
         assert!(!is_person(Some("ada"), &marked, true));
         assert!(!is_person(Some("claude"), &none, true));

@@ -1,7 +1,7 @@
-//! Who acts on a kernel and a notebook, and what they did.
+//! Who acts on a kernel and a notebook, and what each actor did.
 
 pub mod actor;
-pub mod company;
+pub mod labels;
 pub mod notification;
 pub mod participants;
 pub mod zone;

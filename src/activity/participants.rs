@@ -4,7 +4,8 @@ use crate::kernel::process::Process;
 use crate::project::joined::Joined;
 use crate::project::{Project, boot_id, pid_namespace};
 
-/// Returns the proxies that live; the records of others are removed.
+/// Returns the records of the proxies that run, and removes those of proxies on this machine that
+/// have ended.
 pub fn joined(project: &Project) -> Vec<Joined> {
     let (alive, dead): (Vec<_>, Vec<_>) = project
         .list_joined()
@@ -16,15 +17,15 @@ pub fn joined(project: &Project) -> Vec<Joined> {
     alive
 }
 
-/// Says whether it can be told from here whether a proxy lives: of another boot or namespace
-/// nothing is known.
+/// Says whether a proxy belongs to this boot and pid namespace: only then can this process find out
+/// whether it runs.
 pub fn is_of_here(joined: &Joined) -> bool {
     let here = pid_namespace();
     let known = joined.pid_namespace.is_empty() || joined.pid_namespace == here;
     known && joined.boot_id == boot_id()
 }
 
-/// Returns the proxies that serve a session's kernel now, for whichever notebook.
+/// Returns the proxies that serve a session's kernel now, for any of the notebooks that share it.
 pub fn joined_to(project: &Project, key: &str) -> Vec<Joined> {
     let found = joined(project);
     if found.is_empty() {

@@ -1,18 +1,19 @@
-//! The time zone of whoever reads, and moments in it.
+//! The local time zone, and moments in it.
 
 use std::sync::LazyLock;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-/// Where most systems keep the rules of their zone.
+/// The file in which most systems store the rules of the local time zone.
 const LOCAL: &str = "/etc/localtime";
 
-/// Returns the zone by which clocks are shown.
+/// Returns the local time zone.
 ///
-/// By its rules alone where the system keeps them: the zone's name, which is never shown, could only
-/// be told after a walk through all zones that there are, and that takes longer than most commands.
-/// They are read once: a list of moments asks for each of them.
+/// If the system has a file with the zone's rules, only that file is read. The zone's name, which is
+/// never shown, could only be found by comparing the file with those of all zones, which takes
+/// longer than most commands. The file is read once, since a list of times needs the zone for each
+/// of them.
 pub fn here() -> TimeZone {
     static RULES: LazyLock<Option<TimeZone>> = LazyLock::new(|| rules(LOCAL));
     match std::env::var_os("TZ") {
@@ -26,7 +27,7 @@ fn rules(path: &str) -> Option<TimeZone> {
     TimeZone::tzif("local", &rules).ok()
 }
 
-/// Shows a moment: today as a time, else with its date.
+/// Formats a time: without a date if it is today, else with its date.
 pub fn clock(at: Timestamp, zone: &TimeZone) -> String {
     let at = at.to_zoned(zone.clone());
     let format = if at.date() == Timestamp::now().to_zoned(zone.clone()).date() {

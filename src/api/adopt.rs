@@ -1,4 +1,4 @@
-//! `adopt`: what a `.nb` holds that this user's `nb` did not make, and taking over its history.
+//! `adopt`: lists what a stranger's `.nb` holds, or takes over its history.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,20 +9,22 @@ use super::caller::{Caller, blocking};
 use super::envelope::Answer;
 use super::problem::{Problem, ProblemKind};
 use crate::kernel::shell::quote;
-use crate::project::adopt::{self, Held};
+use crate::project::adopt;
+pub use crate::project::adopt::{Adopted, Held};
 use crate::project::{Project, Status};
 
-/// Which `.nb` is meant, and what to do with it.
+/// The `.nb` folder that the request is about, and what to do with it.
 #[derive(Clone, Debug, Default)]
 pub struct AdoptRequest {
-    /// The folder that holds it, or a notebook below; the working directory if left out.
+    /// The folder that holds the `.nb`, or a notebook below it; the working directory if left out.
     pub folder: Option<PathBuf>,
-    /// Set it aside, and take over its history.
+    /// Whether the `.nb` is set aside and its history taken over.
     pub take: bool,
 }
 
 /// What a stranger's `.nb` holds, or what was taken over of it.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(untagged)]
 pub enum AdoptAnswer {
     /// It was only looked at.
@@ -30,54 +32,21 @@ pub enum AdoptAnswer {
         /// The `.nb`.
         dir: PathBuf,
         /// What is in it.
-        holds: Vec<HeldEntry>,
+        holds: Vec<Held>,
     },
     /// Its history was taken over.
-    Adopted {
-        /// The `.nb` that was made.
-        dir: PathBuf,
-        /// Where the stranger's is now.
-        set_aside: PathBuf,
-        /// How many entries of the journal were taken over.
-        entries: usize,
-        /// How many files of earlier versions.
-        versions: usize,
-    },
+    Adopted(Adopted),
 }
 
 impl Answer for AdoptAnswer {}
 
-/// One thing in a stranger's `.nb`.
-#[derive(Clone, Debug, Serialize)]
-pub struct HeldEntry {
-    /// Its name.
-    pub name: String,
-    /// What it is: `file`, `folder`, `link`, `other`.
-    pub kind: &'static str,
-    /// How many bytes a file has.
-    pub bytes: u64,
-    /// Whether it would be taken over.
-    pub taken_over: bool,
-}
-
-impl From<Held> for HeldEntry {
-    fn from(held: Held) -> Self {
-        Self {
-            name: held.name,
-            kind: held.kind,
-            bytes: held.bytes,
-            taken_over: held.is_taken_over,
-        }
-    }
-}
-
-/// Tells what a stranger's `.nb` holds, or takes over its history.
+/// Lists what a stranger's `.nb` holds, or takes over its history.
 ///
 /// # Errors
-/// There is none, notebooks are open in the folder, or files cannot be moved.
+/// No `.nb` here is a stranger's, notebooks are open in the folder, or files cannot be moved.
 pub async fn adopt(caller: &Caller, request: AdoptRequest) -> Result<AdoptAnswer, Problem> {
     let from = request.folder.unwrap_or_else(|| caller.here.clone());
-    blocking(move || {
+    blocking(caller, move |_| {
         let Some(dir) = Project::passed_over(&from) else {
             let text = format!(
                 "there is nothing to adopt: no .nb at or above {} is a stranger's",
@@ -89,23 +58,18 @@ pub async fn adopt(caller: &Caller, request: AdoptRequest) -> Result<AdoptAnswer
             Problem::failed(&format!("{what} {}", dir.display()), error)
         };
         if !request.take {
-            let held = adopt::held(&dir).map_err(|error| failed("list", &error))?;
-            let holds = held.into_iter().map(HeldEntry::from).collect();
+            let holds = adopt::held(&dir).map_err(|error| failed("list", &error))?;
             return Ok(AdoptAnswer::Holds { dir, holds });
         }
         refuse_while_open(&from, &dir)?;
         let done = adopt::adopt(&dir).map_err(|error| failed("adopt", &error))?;
-        Ok(AdoptAnswer::Adopted {
-            dir: done.dir,
-            set_aside: done.set_aside,
-            entries: done.entries,
-            versions: done.versions,
-        })
+        Ok(AdoptAnswer::Adopted(done))
     })
     .await
 }
 
-/// The kernels that were started meanwhile are recorded elsewhere, where nobody would look any more.
+/// Refuses while notebooks are open here: their kernels are recorded in a `.nb` that `nb` no longer finds
+/// once the stranger's folder is adopted.
 fn refuse_while_open(from: &Path, dir: &Path) -> Result<(), Problem> {
     let project = Project::find(from).filter(|it| it.foreign() == Some(dir));
     let sessions = project.and_then(|project| Some(project.state().ok()?.sessions));
@@ -124,6 +88,5 @@ fn refuse_while_open(from: &Path, dir: &Path) -> Result<(), Problem> {
     let hints = open
         .iter()
         .map(|(_, it)| format!("nb shutdown {}", quote(&it.notebook)));
-    let problem = Problem::new(ProblemKind::Refused, text);
-    Err(hints.fold(problem, Problem::hint))
+    Err(Problem::new(ProblemKind::Refused, text).all_hints(hints))
 }

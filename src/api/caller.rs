@@ -1,64 +1,91 @@
-//! What a request carries beside its own arguments: who makes it, where, and with which settings.
+//! The caller of a request: who makes the request, from which folder, and with which settings.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use super::problem::{Problem, ProblemKind, causes};
 use crate::activity::actor::Actor;
+use crate::activity::notification::PendingNotices;
 use crate::editing::notebook_file::NotebookFile;
 use crate::editing::transaction;
+use crate::editing::view::{PendingCells, View};
 use crate::execution::lost::{self, Lost};
 use crate::kernel::shell::quote;
 use crate::kernel::variables::ProcessVariables;
 use crate::lifecycle::target::{self, Target, TargetError};
+use crate::project::cursor::Cursor;
+use crate::project::jobs::JobFolder;
 use crate::project::{Config, ConfigError, Project};
 
-/// How long a request waits for a kernel where nothing says it: agents' shells end calls without a word.
+/// How long a request waits for a kernel by default: agents' shells end longer calls without an error
+/// message.
 pub const PATIENCE: Duration = Duration::from_secs(45);
 
-/// How many notebooks of the working directory are suggested.
+/// The largest number of notebooks of the working directory that a hint suggests.
 const MOST_NEAR: usize = 5;
 
-/// Who makes one request, where, and with which settings.
+/// The maker of one request, its working directory and its settings.
 ///
-/// An adapter makes one for each request: what others did meanwhile is told once for each. Clones are
-/// the same caller.
+/// An adapter makes one `Caller` for each request: the answer also reports what others did since the last
+/// one. Clones are the same caller.
 #[derive(Clone, Debug)]
 pub struct Caller {
     /// Who acts.
     pub actor: Actor,
-    /// The working directory. Relative paths of requests count from the process's own.
+    /// The actor's id, as the journal records it.
+    by: String,
+    /// Whether a person reads the answer and can be asked something.
+    pub is_person: bool,
+    /// The working directory. Relative paths in requests are resolved against the process's own.
     pub here: PathBuf,
-    /// The notebook that is meant where a request names none.
+    /// The notebook that the request is about: the one it names, else the one in the settings; none if
+    /// neither names one.
     pub notebook: Option<PathBuf>,
-    /// The project that is meant: the named notebook's, else the one at or above the working directory.
+    /// The project of the named notebook, else the one at or above the working directory.
     pub project: Option<Project>,
-    /// For how many seconds to wait where a request does not say it; 0 is for ever.
+    /// How many seconds to wait where a request sets no limit; 0 waits for ever.
     pub timeout: Option<f64>,
-    /// The request as a command, without a notebook: hints repeat it.
+    /// The request as a command, without a notebook. Hints repeat it.
     pub command: String,
-    /// Is told what a request waits for, as it happens.
+    /// Receives a line for each thing that a request waits for, as it happens.
     pub tell: fn(&str),
-    pub(super) concerned: Arc<OnceLock<Concerned>>,
-    pub(super) lost: Arc<OnceLock<Vec<Lost>>>,
+    pub(super) notices: PendingNotices,
+    /// The cells that are in the answer.
+    pub(super) shown: PendingCells,
+    /// See [`Given::has_own_thread`].
+    has_own_thread: bool,
+    pub(super) state: Arc<RequestState>,
+}
+
+/// What a request has found out so far, shared by all clones of its caller.
+#[derive(Debug, Default)]
+pub(super) struct RequestState {
+    pub(super) concerned: OnceLock<Concerned>,
+    pub(super) lost: OnceLock<Vec<Lost>>,
+    /// The jobs whose outputs are in the answer, each up to a cursor.
+    followed: Mutex<Vec<(JobFolder, Cursor)>>,
+}
+
+impl RequestState {
+    fn followed(&self) -> MutexGuard<'_, Vec<(JobFolder, Cursor)>> {
+        self.followed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// The notebook that a request acts on.
 #[derive(Clone, Debug)]
 pub struct Concerned {
-    /// Its project.
+    /// The notebook's project.
     pub project: Project,
-    /// Its own key there.
+    /// The notebook's own key in the project, also where it shares another notebook's kernel.
     pub key: String,
 }
 
-/// What is known of a caller before the project's settings are read.
+/// What an adapter knows of a caller before the project's settings are read.
 #[derive(Clone, Debug)]
 pub struct Given {
-    /// The notebook among the request's own words.
-    pub in_words: Option<PathBuf>,
-    /// The notebook that is named beside them.
+    /// The notebook that the request names.
     pub notebook: Option<PathBuf>,
     /// The name to act under.
     pub name: Option<String>,
@@ -70,6 +97,9 @@ pub struct Given {
     pub command: String,
     /// See [`Caller::tell`].
     pub tell: fn(&str),
+    /// Whether the request has a thread to itself, as a command has whose process ends with it. File work
+    /// that may block then runs on that thread: some sandboxes allow no second thread.
+    pub has_own_thread: bool,
 }
 
 impl Caller {
@@ -78,8 +108,7 @@ impl Caller {
     /// # Errors
     /// The settings cannot be read.
     pub fn of(given: Given) -> Result<Self, Problem> {
-        let word = given.in_words.or_else(|| given.notebook.clone());
-        let named = target::named(word.as_deref(), &ProcessVariables);
+        let named = target::named(given.notebook.as_deref(), &ProcessVariables);
         let project = Project::find(named.as_deref().unwrap_or(&given.here));
         if let Some(project) = &project {
             let checked = project.check_version();
@@ -101,76 +130,100 @@ impl Caller {
         })?;
         let name = given.name.as_deref();
         let configured = settings.name.as_deref();
-        let actor = Actor::of(name, &ProcessVariables, configured, given.on_terminal);
-        // A variable's path counts from the working directory, which whoever resolves it knows; the
-        // file's from its project.
+        let (actor, is_person) =
+            Actor::of_command(name, &ProcessVariables, configured, given.on_terminal);
+        // A path from a variable is relative to the working directory; one from the settings file, to its
+        // project.
         let configured = settings.notebook.filter(|_| named.is_none());
         let root = project.as_ref().map(Project::root);
         let configured = root.and_then(|root| Some(root.join(configured?)));
         Ok(Self {
+            by: actor.to_string(),
             actor,
+            is_person,
             here: given.here,
             notebook: given.notebook.or(configured),
             project,
             timeout: settings.timeout,
             command: given.command,
             tell: given.tell,
-            concerned: Arc::default(),
-            lost: Arc::default(),
+            notices: PendingNotices::default(),
+            shown: PendingCells::default(),
+            has_own_thread: given.has_own_thread,
+            state: Arc::default(),
         })
     }
 
-    /// Returns the id under which the caller acts; people read [`Actor::name`].
+    /// Returns the id of the actor; people read [`Actor::name`].
     pub fn by(&self) -> &str {
-        &self.actor.id
+        &self.by
     }
 
-    /// Returns the notebook that the request acts on, once that is known.
+    /// Returns the notebook that the request acts on, once it is known.
     pub fn concerned(&self) -> Option<&Concerned> {
-        self.concerned.get()
+        self.state.concerned.get()
     }
 
-    /// Sets the notebook that the request acts on: what others did there belongs to the answer.
+    /// Sets the notebook that the request acts on: the answer then reports what others did there.
     pub(crate) fn concerns(&self, project: &Project, key: &str) {
-        let _ = self.concerned.set(Concerned {
+        let _ = self.state.concerned.set(Concerned {
             project: project.clone(),
             key: key.to_owned(),
         });
     }
 
-    /// Notices recorders that were killed in the caller's project, and has others go on with what they
-    /// recorded.
+    /// Finds recorders that were killed in the caller's project, and starts others that finish their jobs.
     pub async fn notice(&self) {
         if let Some(project) = &self.project {
-            let _ = self.lost.set(lost::notice(project, self.by()).await);
+            let _ = self.state.lost.set(lost::notice(project, self.by()).await);
         }
     }
 
-    /// Returns the session that a request means.
-    pub(crate) async fn target(&self, notebook: Option<PathBuf>) -> Result<Target, Problem> {
-        let given = notebook.or_else(|| self.notebook.clone());
-        let target = target::resolve(given.as_deref(), &self.here, &ProcessVariables)
+    /// Takes the cells that a view has shown; they count as seen once the answer is delivered.
+    pub(super) fn has_shown(&self, view: View<'_>) {
+        self.shown.add(view.into_shown());
+    }
+
+    /// Takes the cursor up to which the answer has the outputs of a job.
+    pub(super) fn has_followed(&self, folder: JobFolder, cursor: Cursor) {
+        self.state.followed().push((folder, cursor));
+    }
+
+    /// Records what the caller has seen in its answer. What cannot be recorded is shown again.
+    pub(super) fn remember_seen(&self) {
+        self.shown.delivered();
+        for (folder, cursor) in self.state.followed().drain(..) {
+            let _ = folder.move_cursor(self.by(), cursor);
+        }
+    }
+
+    /// Returns the notebook that the request, the settings or `NB_NOTEBOOK` names.
+    pub(super) fn named(&self) -> Option<PathBuf> {
+        target::named(self.notebook.as_deref(), &ProcessVariables)
+    }
+
+    /// Returns the session of the notebook that the request is about.
+    pub(super) async fn target(&self) -> Result<Target, Problem> {
+        let notebook = self.notebook.as_deref();
+        let target = target::resolve(notebook, &self.here, &ProcessVariables)
             .await
             .map_err(|error| Problem::of_target(&error, &self.command))?;
         self.concerns(&target.project, &target.notebook_key);
         Ok(target)
     }
 
-    /// Returns the notebook that a request means: the one that it names, else what `-n`, `NB_NOTEBOOK`
-    /// or the settings name, else the only open one.
+    /// Returns the notebook that the request is about: the one that is named, else the only open one.
     ///
-    /// It needs no kernel: that no notebook is meant is an error of the request.
-    pub(crate) async fn page(&self, notebook: Option<PathBuf>) -> Result<NotebookFile, Problem> {
-        let named = notebook.or_else(|| target::named(self.notebook.as_deref(), &ProcessVariables));
-        let path = match named {
+    /// It needs no kernel. If no notebook is named and none is open, that is a usage error.
+    pub(super) async fn page(&self) -> Result<NotebookFile, Problem> {
+        let path = match self.named() {
             Some(path) => path,
             None => match target::resolve(None, &self.here, &ProcessVariables).await {
                 Ok(target) => target.session.notebook,
                 Err(error @ TargetError::NoneOpen { .. }) => {
                     let message = format!("no notebook is named, and {}", causes(&error));
-                    let problem = Problem::new(ProblemKind::Usage, message);
-                    let hints = near(&self.here, &self.command).into_iter();
-                    return Err(hints.fold(problem, Problem::hint));
+                    let hints = near(&self.here, &self.command);
+                    return Err(Problem::new(ProblemKind::Usage, message).all_hints(hints));
                 }
                 Err(error) => return Err(Problem::of_target(&error, &self.command)),
             },
@@ -183,16 +236,16 @@ impl Caller {
         Ok(page)
     }
 
-    /// Returns the project of a notebook, or the one that the caller means.
-    pub(crate) fn project_of(&self, notebook: Option<&Path>) -> Result<Project, Problem> {
-        let from = notebook.or(self.notebook.as_deref()).unwrap_or(&self.here);
+    /// Returns the project of the named notebook, else the one at or above the working directory.
+    pub(super) fn project(&self) -> Result<Project, Problem> {
+        let from = self.notebook.as_deref().unwrap_or(&self.here);
         Project::find(from).ok_or_else(|| {
             let text = format!("no notebook was opened in {}", from.display());
             Problem::new(ProblemKind::Usage, text).hint("nb open NOTEBOOK.ipynb")
         })
     }
 
-    /// Returns for how long to wait for a kernel; 0 seconds are for ever.
+    /// Returns how long to wait for a kernel; 0 seconds are for ever.
     pub(crate) fn patience(&self, given: Option<f64>) -> Result<Duration, Problem> {
         let for_ever = Duration::from_secs(u64::from(u32::MAX));
         Ok(match self.wait(given)? {
@@ -201,7 +254,7 @@ impl Caller {
         })
     }
 
-    /// Returns how long the caller wants to wait: none where nothing is said, `Some(None)` for ever.
+    /// Returns how long the caller wants to wait: `None` if nothing sets a limit, `Some(None)` for ever.
     #[allow(
         clippy::option_option,
         reason = "nothing said and no limit are different"
@@ -223,32 +276,58 @@ impl Caller {
     }
 }
 
-tokio::task_local! {
-    /// Set where a request has its thread to itself.
-    static THREAD_IS_ITS_OWN: ();
+/// Returns the project at or above a folder or notebook. `hint` says what to do if there is none.
+pub(super) fn open_project(from: &Path, hint: &str) -> Result<Project, Problem> {
+    Project::find(from).ok_or_else(|| {
+        let text = format!("no notebook is open in {}", from.display());
+        Problem::new(ProblemKind::NoKernel, text).hint(hint)
+    })
 }
 
-/// Does a request that has its thread to itself, as that of a command that ends with it: work that may wait
-/// for a disk or a lock is done there. It needs no other thread, which some sandboxes do not allow.
-pub async fn on_this_thread<T>(request: impl Future<Output = T>) -> T {
-    THREAD_IS_ITS_OWN.scope((), request).await
-}
-
-/// Runs work that may wait for a disk or a lock, on one of tokio's threads for it. Where its caller
-/// goes, it is done to its end all the same.
-pub(crate) async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
+/// Runs work that may block on a disk or a lock: on tokio's pool for blocking work, unless the request has
+/// a thread to itself. The work is finished even if the caller's future is dropped.
+pub(super) async fn blocking<T: Send + 'static>(
+    caller: &Caller,
+    work: impl FnOnce(&Caller) -> Result<T, Problem> + Send + 'static,
 ) -> Result<T, Problem> {
-    if THREAD_IS_ITS_OWN.try_with(|()| ()).is_ok() {
-        return work();
+    if caller.has_own_thread {
+        return work(caller);
     }
-    match tokio::task::spawn_blocking(work).await {
+    let caller = caller.clone();
+    match tokio::task::spawn_blocking(move || work(&caller)).await {
         Ok(done) => done,
         Err(error) => Err(Problem::failed("finish the work", &error)),
     }
 }
 
-/// Returns the command with each of the folder's notebooks, or with none in particular.
+/// Runs a request that alternates between blocking file work and waiting for kernels, where [`blocking`]
+/// would run it.
+pub(super) async fn on_own_thread<T, F>(
+    caller: &Caller,
+    request: impl FnOnce(Caller) -> F + Send + 'static,
+) -> Result<T, Problem>
+where
+    T: Send + 'static,
+    F: Future<Output = Result<T, Problem>>,
+{
+    if caller.has_own_thread {
+        return request(caller.clone()).await;
+    }
+    blocking(caller, move |caller| {
+        let caller = Caller {
+            has_own_thread: true,
+            ..caller.clone()
+        };
+        tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|error| Problem::failed("wait for kernels", &error))?
+            .block_on(request(caller))
+    })
+    .await
+}
+
+/// Returns the command once for each notebook of the folder, or once with a placeholder.
 fn near(folder: &Path, command: &str) -> Vec<String> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let names = entries.map(|entry| entry.file_name());

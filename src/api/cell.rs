@@ -1,4 +1,4 @@
-//! `cell`: what cells hold, their outputs among it.
+//! `cell`: the sources, metadata and outputs of cells.
 
 use std::path::PathBuf;
 
@@ -20,26 +20,25 @@ use crate::notebook::{Cell, CellSelector, CellType, Document, MimeData, Output, 
 /// Which cells are shown, and how.
 #[derive(Clone, Debug)]
 pub struct CellRequest {
-    /// The notebook, where not the one that the caller means.
-    pub notebook: Option<PathBuf>,
     /// The cells.
     pub cells: Vec<CellSelector>,
-    /// How the outputs are told.
+    /// The form of the outputs.
     pub outputs: OutputForm,
 }
 
-/// How outputs are told.
+/// The form of a cell's outputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutputForm {
     /// As the file has them.
     Raw,
-    /// As previews: images, and what else is no text, are written to files. At most about so many
-    /// characters of a cell's outputs are told, and long ones written to files too; none is no limit.
+    /// As previews: images and other data that is not text are written to files. About so many characters
+    /// of a cell's outputs are shown, and longer ones are written to files too; `None` is no limit.
     Previews(Option<usize>),
 }
 
 /// Cells with their outputs.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct CellAnswer {
     /// The notebook.
     #[serde(flatten)]
@@ -55,6 +54,7 @@ impl Answer for CellAnswer {}
 
 /// A cell with its outputs.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ShownCell {
     /// Its place, from 0.
     pub index: usize,
@@ -86,6 +86,7 @@ pub struct ShownCell {
 
 /// A file in a cell of Markdown.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Attachment {
     /// Its name.
     pub name: String,
@@ -95,48 +96,46 @@ pub struct Attachment {
 
 /// Outputs of a cell, in the form that was asked for.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(untagged)]
 pub enum ShownOutputs {
     /// As the file has them.
     Raw(Vec<Value>),
     /// As previews.
-    Previews(OutputPreviews),
+    Previews(#[cfg_attr(test, schemars(with = "Vec<Value>"))] OutputPreviews),
 }
 
-/// Which output is wanted.
+/// Which output of which cell is returned.
 #[derive(Clone, Debug)]
 pub struct OutputRequest {
-    /// The notebook, where not the one that the caller means.
-    pub notebook: Option<PathBuf>,
-    /// The cell; one is meant.
+    /// The cell. The selectors must match exactly one.
     pub cells: Vec<CellSelector>,
     /// Which of its outputs, from 0.
     pub number: usize,
-    /// Which form of it; none is the one that says most.
+    /// The MIME type to return; `None` is the most informative one.
     pub mime: Option<String>,
-    /// Write an image, and what else is no text, to a file.
+    /// Whether an image, or other data that is not text, is written to a file.
     pub to_file: bool,
 }
 
 /// One output, whole.
 #[derive(Clone, Debug)]
 pub enum OutputAnswer {
-    /// It is a text.
+    /// A text.
     Text(Vec<u8>),
-    /// It is none.
+    /// Data that is not text.
     Bytes(Vec<u8>),
-    /// It is none, and was written to a file.
+    /// Data that is not text, written to this file.
     File(PathBuf),
 }
 
-/// Shows cells. Those that are shown count as seen by the caller.
+/// Shows cells. They count as seen by the caller.
 ///
 /// # Errors
-/// The notebook cannot be read, or a cell is not there.
+/// The notebook cannot be read, or a cell does not exist.
 pub async fn cell(caller: &Caller, request: CellRequest) -> Result<CellAnswer, Problem> {
-    let page = caller.page(request.notebook.clone()).await?;
-    let caller = caller.clone();
-    blocking(move || {
+    let page = caller.page().await?;
+    blocking(caller, move |caller| {
         let view = view::open(&page, caller.by())?;
         let document = &view.document;
         let places = named(document, &request.cells)?;
@@ -157,13 +156,13 @@ pub async fn cell(caller: &Caller, request: CellRequest) -> Result<CellAnswer, P
             let is_stale = stale.contains(index);
             Some(shown(*index, cell, is_stale, runs.as_deref(), outputs))
         });
-        let cells = cells.collect();
-        view.remember();
-        Ok(CellAnswer {
+        let answer = CellAnswer {
+            cells: cells.collect(),
             notebook: NotebookSummary::of(&page, document),
-            cells,
             unwritten: files.problem.map(|error| error.to_string()),
-        })
+        };
+        caller.has_shown(view);
+        Ok(answer)
     })
     .await
 }
@@ -171,12 +170,11 @@ pub async fn cell(caller: &Caller, request: CellRequest) -> Result<CellAnswer, P
 /// Returns one output of a cell, whole.
 ///
 /// # Errors
-/// The notebook cannot be read, the cell, the output or its form is not there, or the file cannot be
+/// The notebook cannot be read, the cell, the output or its MIME type does not exist, or the file cannot be
 /// written.
 pub async fn output(caller: &Caller, request: OutputRequest) -> Result<OutputAnswer, Problem> {
-    let page = caller.page(request.notebook.clone()).await?;
-    let caller = caller.clone();
-    blocking(move || {
+    let page = caller.page().await?;
+    blocking(caller, move |caller| {
         let document = view::open(&page, caller.by())?.document;
         let places = named(&document, &request.cells)?;
         let cell = match places.as_slice() {
@@ -232,7 +230,7 @@ fn one_output(
     Ok(OutputAnswer::File(path))
 }
 
-/// Returns the form of an output that says most; none for what is only text.
+/// Returns the most informative MIME type of an output; `None` for output that is only text.
 fn best(output: &Output) -> Option<&str> {
     let media = output.data.iter().find(|data| data.is_media());
     let text = ["text/markdown", "text/plain", "text/latex", "text/html"];
@@ -265,5 +263,53 @@ fn shown(
         output_count: cell.outputs().count(),
         outputs,
         is_stale,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::caller::Given;
+    use crate::api::{CellsRequest, cells};
+    use crate::editing::seen::Seen;
+
+    const NOTEBOOK: &str = r#"{"cells": [{"cell_type": "code", "id": "3f2c9a1e", "metadata": {},
+        "source": "x", "outputs": [], "execution_count": null}],
+        "metadata": {}, "nbformat": 4, "nbformat_minor": 5}"#;
+
+    /// A command may be killed, or its pipe closed, before it has printed anything.
+    #[tokio::test]
+    async fn cells_are_seen_once_they_are_printed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.ipynb");
+        std::fs::write(&path, NOTEBOOK).unwrap();
+        let page = NotebookFile::of(&path).unwrap();
+        let revision = page.read().unwrap().cells()[0].revision();
+        for name in ["ada", "bob"] {
+            let given = Given {
+                notebook: Some(path.clone()),
+                name: Some(name.to_owned()),
+                on_terminal: false,
+                here: folder.path().to_owned(),
+                command: "nb cell".to_owned(),
+                tell: |_| {},
+                has_own_thread: name == "ada",
+            };
+            let caller = Caller::of(given).unwrap();
+            match name {
+                "ada" => {
+                    let request = CellRequest {
+                        cells: vec![CellSelector::Index(0)],
+                        outputs: OutputForm::Raw,
+                    };
+                    cell(&caller, request).await.unwrap();
+                }
+                _ => drop(cells(&caller, CellsRequest::default()).await.unwrap()),
+            }
+            let has_seen = || Seen::of(&page, caller.by()).has("3f2c9a1e", revision);
+            assert!(!has_seen(), "{name}");
+            caller.delivered(&caller.meanwhile());
+            assert!(has_seen(), "{name}");
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! `cells`: the cells of a notebook, a row each.
+//! `cells`: lists the cells of a notebook, one row each.
 
 use std::path::PathBuf;
 
@@ -18,22 +18,19 @@ use crate::project::event::CellStep;
 /// Which cells are listed, and how much of each.
 #[derive(Clone, Debug)]
 pub struct CellsRequest {
-    /// The notebook, where not the one that the caller means.
-    pub notebook: Option<PathBuf>,
-    /// The cells; none are all.
+    /// The cells; an empty list selects all.
     pub cells: Vec<CellSelector>,
-    /// Only what is new, edited, moved or removed since this revision of the notebook.
+    /// Only cells that were added, edited, moved or removed since this revision of the notebook.
     pub since: Option<Revision>,
-    /// How many characters of a cell's first line are told.
+    /// How many characters of a cell's first line are in the answer.
     pub first_line: usize,
-    /// How many of what its outputs say in short.
+    /// The length, in characters, of the summary of a cell's outputs.
     pub outputs: usize,
 }
 
 impl Default for CellsRequest {
     fn default() -> Self {
         Self {
-            notebook: None,
             cells: Vec::new(),
             since: None,
             first_line: 80,
@@ -42,8 +39,9 @@ impl Default for CellsRequest {
     }
 }
 
-/// What is told of a notebook itself.
+/// A notebook without its cells.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct NotebookSummary {
     /// Its key in its project.
     pub notebook: String,
@@ -62,7 +60,7 @@ pub struct NotebookSummary {
 }
 
 impl NotebookSummary {
-    /// Returns what is told of a notebook.
+    /// Summarises a notebook.
     pub(super) fn of(page: &NotebookFile, document: &Document) -> Self {
         let (major, minor) = document.nbformat();
         Self {
@@ -79,21 +77,23 @@ impl NotebookSummary {
 
 /// Cells of a notebook.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct CellsAnswer {
     /// The notebook.
     #[serde(flatten)]
     pub notebook: NotebookSummary,
     /// A row for each cell.
     pub cells: Vec<CellRow>,
-    /// The cells that are gone since the revision that was asked for.
+    /// The cells that were removed since the revision that was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub removed: Option<Vec<RemovedCell>>,
 }
 
 impl Answer for CellsAnswer {}
 
-/// What the list tells of one cell.
+/// A cell in a list.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct CellRow {
     /// Its place, from 0.
     pub index: usize,
@@ -124,8 +124,9 @@ pub struct CellRow {
     pub short_id: String,
 }
 
-/// What the list tells of a cell that is there no more.
+/// A removed cell in a list.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct RemovedCell {
     /// Its id.
     pub id: String,
@@ -140,15 +141,18 @@ pub struct RemovedCell {
 /// Lists cells.
 ///
 /// # Errors
-/// The notebook cannot be read, a cell is not there, or the revision is not known.
+/// The notebook cannot be read, a cell does not exist, or the revision is not known.
 pub async fn cells(caller: &Caller, request: CellsRequest) -> Result<CellsAnswer, Problem> {
-    let page = caller.page(request.notebook.clone()).await?;
-    let caller = caller.clone();
-    blocking(move || listed(&page, caller.by(), &request)).await
+    let page = caller.page().await?;
+    blocking(caller, move |caller| listed(&page, caller, &request)).await
 }
 
-fn listed(page: &NotebookFile, by: &str, request: &CellsRequest) -> Result<CellsAnswer, Problem> {
-    let view = view::open(page, by)?;
+fn listed(
+    page: &NotebookFile,
+    caller: &Caller,
+    request: &CellsRequest,
+) -> Result<CellsAnswer, Problem> {
+    let view = view::open(page, caller.by())?;
     let document = &view.document;
     let since = match request.since {
         Some(revision) => Some(since(page, document, revision, request.cells.is_empty())?),
@@ -169,7 +173,7 @@ fn listed(page: &NotebookFile, by: &str, request: &CellsRequest) -> Result<Cells
         let source = cell.source();
         let line = first_line(&source, request.first_line);
         if line == *source {
-            // Where a line holds the whole source it is no secret any more.
+            // The line is the whole source: the caller has seen the cell.
             view.shown(cell);
         }
         let own = steps.iter().filter(|step| step.cell == cell.id());
@@ -195,11 +199,11 @@ fn listed(page: &NotebookFile, by: &str, request: &CellsRequest) -> Result<Cells
             .as_ref()
             .map(|steps| removed(page, steps, request.first_line)),
     };
-    view.remember();
+    caller.has_shown(view);
     Ok(answer)
 }
 
-/// Returns the places of the cells that are named, each once, in the order of their naming.
+/// Returns the indices of the selected cells, each once, in the order of the selectors.
 pub(crate) fn places(
     document: &Document,
     selectors: &[CellSelector],
@@ -215,7 +219,7 @@ pub(crate) fn places(
     Ok(places)
 }
 
-/// Returns what was done to the cells since a revision of the notebook.
+/// Returns the changes to cells since a revision of the notebook.
 fn since(
     page: &NotebookFile,
     document: &Document,
@@ -238,7 +242,7 @@ fn since(
     Ok(steps::between(&then, &now))
 }
 
-/// Returns the places of the cells that are still there.
+/// Returns the indices of the changed cells that still exist.
 fn still_there(steps: &[CellStep]) -> Vec<usize> {
     let there = steps.iter().filter(|step| step.what != ChangeKind::Removed);
     let mut places: Vec<_> = there.map(|step| step.index).collect();
@@ -263,7 +267,7 @@ fn removed(page: &NotebookFile, steps: &[CellStep], limit: usize) -> Vec<Removed
     removed.collect()
 }
 
-/// Returns what is known of a cell's last execution; `runs` is the cell that runs.
+/// Returns the state of a cell's last execution; `runs` is the id of the cell that runs now.
 pub(super) fn state(
     cell: &Cell,
     failed: bool,
@@ -272,7 +276,7 @@ pub(super) fn state(
 ) -> Option<&'static str> {
     match runs {
         Some(id) if id == cell.id() => Some("running"),
-        // Neither its error nor its values are what the source gives now.
+        // Neither the error nor the values come from the present source.
         _ if stale => Some("stale"),
         _ => failed.then_some("error"),
     }

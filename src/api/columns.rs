@@ -1,8 +1,8 @@
-//! Text in columns, as wide as a terminal shows it.
+//! Text in columns, measured by its width in a terminal.
 
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
-/// Returns one line of text cut to at most so many columns.
+/// Returns one line of text, cut to at most this many terminal columns.
 pub(crate) fn cut(text: &str, columns: usize) -> String {
     if width(text) <= columns {
         return text.to_owned();
@@ -15,7 +15,7 @@ pub(crate) fn cut(text: &str, columns: usize) -> String {
     kept.chain("…".chars()).collect()
 }
 
-/// Returns how many columns a text takes.
+/// Returns how many terminal columns a text takes.
 pub(crate) fn width(text: &str) -> usize {
     let is_plain = |byte: u8| (b' '..0x7f).contains(&byte);
     match text.bytes().all(is_plain) {
@@ -24,7 +24,8 @@ pub(crate) fn width(text: &str) -> usize {
     }
 }
 
-/// Returns rows as lines: each column as wide as its widest cell and a gap, empty columns left out.
+/// Returns rows as lines: each column is as wide as its widest cell plus a gap; empty columns and trailing
+/// spaces are left out.
 pub(crate) fn lines<const N: usize>(rows: &[[String; N]]) -> Vec<String> {
     let cell = |row: &[String; N], column: usize, out: &mut String| {
         out.push_str(row.get(column).map_or("", String::as_str));
@@ -34,20 +35,21 @@ pub(crate) fn lines<const N: usize>(rows: &[[String; N]]) -> Vec<String> {
     let lines = rows.iter().map(|row| {
         let mut line = String::new();
         widths.line(row, cell, &mut line);
+        line.truncate(line.trim_end().len());
         line
     });
     lines.collect()
 }
 
-/// Gaps are taken of these.
+/// The spaces from which gaps are cut.
 const SPACES: &str = "                                ";
 
-/// How wide the columns of a table are.
+/// The widths of a table's columns.
 pub(crate) struct Widths<const N: usize>([usize; N]);
 
 impl<const N: usize> Widths<N> {
-    /// Measures rows by how wide each says that its columns are: a long table need not be in memory as
-    /// one of texts too.
+    /// Measures rows with `width`, which returns the width of a row's column. A long table need not also be
+    /// in memory as texts.
     pub(crate) fn of<T>(rows: &[T], width: impl Fn(&T, usize) -> usize) -> Self {
         let mut widths = [0; N];
         for row in rows {
@@ -58,8 +60,8 @@ impl<const N: usize> Widths<N> {
         Self(widths)
     }
 
-    /// Appends a row, of which `cell` appends what stands in a column: each column as wide as its
-    /// widest cell and a gap, empty columns left out.
+    /// Appends a row. `cell` appends the content of a column, which is padded to its widest cell plus a
+    /// gap; empty columns are left out.
     pub(crate) fn line<T>(&self, row: &T, cell: impl Fn(&T, usize, &mut String), out: &mut String) {
         let columns = self.0.iter().enumerate();
         for (column, most) in columns.filter(|(_, most)| **most > 0) {
@@ -86,6 +88,6 @@ mod tests {
         assert_eq!(cut("日本語", 4), "日…");
         assert_eq!(cut("abc", 2), "a…");
         let rows = [["日", "", "x"], ["abc", "", ""]].map(|row| row.map(str::to_owned));
-        assert_eq!(lines(&rows), ["日   x  ", "abc     "]);
+        assert_eq!(lines(&rows), ["日   x", "abc"]);
     }
 }

@@ -1,17 +1,17 @@
-//! Refusing what would end others' work, unless the caller insists.
+//! Refuses what would end others' work, unless the caller insists.
 
 use super::caller::Caller;
-use super::problem::{Problem, ProblemKind, Question};
+use super::problem::{ConfirmationQuestion, Problem, ProblemKind};
 use super::time::{age, moment};
 use crate::kernel::shell::quote;
 use crate::lifecycle::consent::{KernelAction, Objection, facts, objections};
 use crate::lifecycle::target::Target;
 
 impl Caller {
-    /// Requires that nothing of others is ended by what the caller wants to do, or that it insists.
+    /// Checks that the action ends nobody else's work, or that the caller insists.
     ///
     /// # Errors
-    /// A refusal that says whose work it is and how to insist.
+    /// A refusal that says whose work would end, and how to insist.
     pub(super) async fn consent(
         &self,
         action: KernelAction,
@@ -39,7 +39,7 @@ impl Caller {
         let mut problem = Problem::new(ProblemKind::Refused, text).hint(format!(
             "ask them first; to insist: {command} --force {notebook}"
         ));
-        problem.question = Some(Box::new(Question {
+        problem.question = Some(Box::new(ConfirmationQuestion::Force {
             text: format!("{name}: {command} would {why}. Go on? [y/N] "),
             declined: format!("{name}: left as it is"),
         }));
@@ -54,6 +54,12 @@ fn words(objection: &Objection) -> String {
                 .since
                 .map(|since| format!(", which has run since {} ({})", moment(since), age(since)));
             format!("end {}{}", running.what, since.unwrap_or_default())
+        }
+        Objection::DropsQueued(queued) => {
+            format!(
+                "throw out {}, which waits for the kernel",
+                queued.join(" and ")
+            )
         }
         Objection::WipesVariables(who) => {
             format!("wipe the variables of {}, who is joined", who.join(" and "))

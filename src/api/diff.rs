@@ -1,4 +1,4 @@
-//! `diff`: what differs between two versions of a notebook, cell by cell.
+//! `diff`: compares two versions of a notebook, cell by cell.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,6 @@ use super::caller::{Caller, blocking};
 use super::envelope::Answer;
 use super::problem::{Problem, ProblemKind, causes};
 use super::time::moment;
-use crate::activity::company;
 use crate::editing::earlier_notebook::{self, EarlierError, EarlierNotebook, PastRevision};
 use crate::editing::git::GitError;
 use crate::editing::notebook_file::NotebookFile;
@@ -17,26 +16,25 @@ use crate::editing::view::{self, View};
 use crate::kernel::shell::quote;
 use crate::notebook::{CellDiff, CellSide, Document, FieldDiff, Revision, diff, diff_metadata};
 
-/// What is compared.
+/// Which versions are compared.
 #[derive(Clone, Debug, Default)]
 pub struct DiffRequest {
-    /// The notebook, where not the one that the caller means.
-    pub notebook: Option<PathBuf>,
-    /// With what.
+    /// The earlier version.
     pub before: DiffBase,
 }
 
 /// What a notebook is compared with.
 #[derive(Clone, Debug, Default)]
 pub enum DiffBase {
-    /// What the caller saw of it last, if that is an agent that has seen cells of it, else git's HEAD.
+    /// The version that the caller saw last, if it is an agent that has seen cells of the notebook; else
+    /// git's HEAD.
     #[default]
     Unnamed,
-    /// What the caller saw of it last.
+    /// The version that the caller saw last.
     Seen,
-    /// What git has in this commit, branch or tag.
+    /// The version in this git commit, branch or tag.
     Git(String),
-    /// What it was as this revision.
+    /// The notebook at this revision.
     Revision(String),
     /// Another notebook, which is the later one.
     Until(PathBuf),
@@ -44,6 +42,7 @@ pub enum DiffBase {
 
 /// What differs.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct DiffAnswer {
     /// The later notebook's key in its project.
     pub notebook: String,
@@ -63,6 +62,7 @@ impl Answer for DiffAnswer {}
 
 /// What a notebook was compared with.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct DiffBefore {
     /// The words for it: `revision 9f8e7d6c5b`, `git HEAD (3f2c1a9)`.
     pub name: String,
@@ -77,16 +77,15 @@ pub struct DiffBefore {
     pub why_unknown: &'static str,
 }
 
-/// Compares a notebook with what it was, or with another. Cells that are shown whole count as seen by the
-/// caller.
+/// Compares a notebook with an earlier version, or with another notebook. Cells that are shown whole count
+/// as seen by the caller.
 ///
 /// # Errors
-/// A notebook cannot be read, or nothing is known of the earlier version.
+/// A notebook cannot be read, or the earlier version is not known.
 pub async fn diff_notebooks(caller: &Caller, request: DiffRequest) -> Result<DiffAnswer, Problem> {
-    let page = caller.page(request.notebook.clone()).await?;
-    let caller = caller.clone();
-    blocking(move || {
-        // With another notebook this one is what was.
+    let page = caller.page().await?;
+    blocking(caller, move |caller| {
+        // When another notebook is given, this one is the earlier side.
         let (page, first) = match &request.before {
             DiffBase::Until(other) => (NotebookFile::of(other)?, Some(page)),
             _ => (page, None),
@@ -94,16 +93,16 @@ pub async fn diff_notebooks(caller: &Caller, request: DiffRequest) -> Result<Dif
         let view = view::open(&page, caller.by())?;
         let earlier = match &first {
             Some(first) => EarlierNotebook::whole(view::open(first, caller.by())?.document),
-            None => earlier_version(&caller, &page, &view.document, &request.before)?,
+            None => earlier_version(caller, &page, &view.document, &request.before)?,
         };
         let answer = answer(&page, earlier, &view.document);
-        see(&page, caller.by(), &view, &answer.cells);
+        see(caller, &page, view, &answer.cells);
         Ok(answer)
     })
     .await
 }
 
-/// Compares a notebook as it is with what an edit would make of it.
+/// Compares a notebook with the result of an edit that was not written.
 pub(crate) fn compared(page: &NotebookFile, before: Document, after: &Document) -> DiffAnswer {
     answer(page, EarlierNotebook::whole(before), after)
 }
@@ -141,7 +140,7 @@ fn earlier_version(
         DiffBase::Git(reference) => earlier_notebook::in_git(page, reference),
         DiffBase::Seen => {
             let unseen = || {
-                let name = &caller.actor.name;
+                let name = caller.actor.name();
                 let message = format!("{name} has seen no cell of {} yet", page.key);
                 Problem::new(ProblemKind::Failed, message)
                     .hint("nb cell shows cells; nb diff --git compares with git")
@@ -149,8 +148,8 @@ fn earlier_version(
             return seen().ok_or_else(unseen);
         }
         DiffBase::Unnamed | DiffBase::Until(_) => {
-            // A person sees the notebook in an editor, of which nothing is known here.
-            let is_person = caller.actor.is_person || company::is_human(caller.by());
+            // A person sees the notebook in an editor, which `nb` cannot observe.
+            let is_person = caller.is_person || caller.actor.is_human();
             if let Some(earlier) = (!is_person).then(seen).flatten() {
                 return Ok(earlier);
             }
@@ -165,10 +164,10 @@ fn earlier_version(
     found.map_err(|error| problem(&error, page))
 }
 
-/// What is seen of the present side: cells that are shown whole, and those whose earlier version
-/// was seen.
-fn see(page: &NotebookFile, by: &str, view: &View<'_>, cells: &[CellDiff]) {
-    let seen = Seen::of(page, by);
+/// Marks cells of the later side as seen: those that are shown whole, and those whose earlier version the
+/// caller had seen.
+fn see(caller: &Caller, page: &NotebookFile, view: View<'_>, cells: &[CellDiff]) {
+    let seen = Seen::of(page, caller.by());
     for diff in cells {
         let Some(after) = &diff.after else { continue };
         let Some(cell) = view.document.cells().get(after.index) else {
@@ -181,7 +180,7 @@ fn see(page: &NotebookFile, by: &str, view: &View<'_>, cells: &[CellDiff]) {
             view.shown(cell);
         }
     }
-    view.remember();
+    caller.has_shown(view);
 }
 
 fn had(list: &[PastRevision]) -> Vec<String> {

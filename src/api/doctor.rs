@@ -1,6 +1,4 @@
-//! `doctor`: what stands between opening a notebook and a cell that runs in a front end.
-
-use std::path::PathBuf;
+//! `doctor`: checks everything that a front end needs to run a cell of a notebook.
 
 use serde::Serialize;
 
@@ -10,17 +8,10 @@ use super::problem::Problem;
 use crate::kernel::shell::quote;
 use crate::kernel::variables::ProcessVariables;
 use crate::lifecycle::doctor::{Check, Verdict, examine};
-use crate::lifecycle::target;
-
-/// Which notebook is to be looked at.
-#[derive(Clone, Debug, Default)]
-pub struct DoctorRequest {
-    /// The notebook; none is a new one in the working directory, where the caller means no other.
-    pub notebook: Option<PathBuf>,
-}
 
 /// What was found.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct DoctorAnswer {
     /// Whether nothing stands in the way.
     pub well: bool,
@@ -30,16 +21,15 @@ pub struct DoctorAnswer {
 
 impl Answer for DoctorAnswer {}
 
-/// Checks everything between opening a notebook and a cell that runs in a front end. Nothing is started
-/// or changed.
+/// Checks everything that a front end needs to run a cell of the named notebook, else of a new one. Nothing
+/// is started or changed.
 ///
 /// # Errors
-/// The checks were given up.
-pub async fn doctor(caller: &Caller, request: DoctorRequest) -> Result<DoctorAnswer, Problem> {
-    let given = request.notebook.or_else(|| caller.notebook.clone());
-    let named = target::named(given.as_deref(), &ProcessVariables);
+/// The checks were cancelled.
+pub async fn doctor(caller: &Caller) -> Result<DoctorAnswer, Problem> {
+    let named = caller.named();
     let new = caller.here.join("new.ipynb");
-    blocking(move || {
+    blocking(caller, move |_| {
         let notebook = named.clone().unwrap_or(new);
         let notebook = std::path::absolute(&notebook).unwrap_or(notebook);
         let mut checks = examine(&notebook, &ProcessVariables);

@@ -13,25 +13,23 @@ use crate::editing::edit::{self, Done, EditError, Editor};
 use crate::editing::notebook_file::NotebookFile;
 use crate::notebook::{Cell, CellChange, ChangeKind, Conflict, Document, Operation, Revision};
 
-/// How a notebook is written.
+/// The policy by which a notebook is written.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct EditPolicy {
-    /// Write even where a cell is not what the caller saw last: the last writer wins.
+    /// Whether to write even where a cell is not what the caller saw last: the last writer wins.
     pub force: bool,
-    /// Do not wait while a front end's own cell runs in the notebook.
+    /// Whether to write at once even while a front end's own cell runs in the notebook.
     pub now: bool,
 }
 
-/// What is to be done to a notebook's cells.
+/// The edits to make to a notebook's cells.
 #[derive(Clone, Debug)]
 pub struct EditRequest {
-    /// The notebook, where not the one that the caller means.
-    pub notebook: Option<PathBuf>,
-    /// The operations; each sees what the one before left.
+    /// The operations, each applied to the result of the one before.
     pub operations: Vec<Operation>,
-    /// Whether the caller gave a list: a problem says which of its operations it was.
+    /// Whether the caller gave a list of operations: a problem then names the one that failed.
     pub is_list: bool,
-    /// How it is written.
+    /// The write policy.
     pub policy: EditPolicy,
 }
 
@@ -39,20 +37,15 @@ impl EditRequest {
     /// Makes the request from a JSON list of operations.
     ///
     /// # Errors
-    /// No notebook is meant, or the text is no such list.
-    pub async fn of_list(
-        caller: &Caller,
-        notebook: Option<PathBuf>,
-        list: &str,
-        policy: EditPolicy,
-    ) -> Result<Self, Problem> {
-        let page = caller.page(notebook).await?;
+    /// No notebook is meant, or the text is not such a list.
+    pub async fn of_list(caller: &Caller, list: &str, policy: EditPolicy) -> Result<Self, Problem> {
+        // The error that no notebook is meant comes before errors in the list.
+        caller.page().await?;
         let operations = Operation::read_list(list).map_err(|error| {
             Problem::new(ProblemKind::Usage, error.to_string())
                 .hint("nb apply --help tells what may be in the list")
         })?;
         Ok(Self {
-            notebook: Some(page.path),
             operations,
             is_list: true,
             policy,
@@ -62,6 +55,7 @@ impl EditRequest {
 
 /// What came of an edit.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct EditAnswer {
     /// The notebook's key in its project.
     pub notebook: String,
@@ -73,7 +67,7 @@ pub struct EditAnswer {
     pub op: Option<String>,
     /// What was done to which cells.
     pub changes: Vec<CellChange>,
-    /// What did not go into the file, as somebody else saved the same lines in between.
+    /// What did not go into the file, since another program saved the same lines in between.
     pub conflicts: Vec<Conflict>,
     /// What the writer should know.
     pub notes: Vec<String>,
@@ -114,28 +108,30 @@ impl EditAnswer {
 }
 
 impl Caller {
-    /// Returns who edits, and how.
+    /// Returns the editor: who edits, and by which policy.
     pub(super) fn editor(&self, policy: EditPolicy) -> Editor {
         Editor {
             by: self.by().to_owned(),
             force: policy.force,
             now: policy.now,
-            // A person sees the notebook in an editor, of which nothing is known here.
-            must_have_seen: !self.actor.is_person,
+            // A person sees the notebook in an editor, which `nb` cannot observe.
+            must_have_seen: !self.is_person,
             tell: self.tell,
+            notices: self.notices.clone(),
+            shown: self.shown.clone(),
         }
     }
 }
 
-/// Does operations on a notebook, all or none. What of them could not be written beside others' saves is
-/// among the conflicts of the answer.
+/// Applies operations to a notebook, all or none. Changes that conflict with what another program saved
+/// meanwhile are among the answer's conflicts.
 ///
 /// # Errors
 /// An operation cannot be done, cells are not what the caller saw last, or the file cannot be written.
 pub async fn edit(caller: &Caller, request: EditRequest) -> Result<EditAnswer, Problem> {
-    let page = caller.page(request.notebook.clone()).await?;
+    let page = caller.page().await?;
     let editor = caller.editor(request.policy);
-    blocking(move || {
+    blocking(caller, move |_| {
         let done = edit::apply(&page, &request.operations, &editor);
         let done = done.map_err(|error| problem(error, request.is_list))?;
         Ok(EditAnswer::of(&page, done))
@@ -148,8 +144,8 @@ pub async fn edit(caller: &Caller, request: EditRequest) -> Result<EditAnswer, P
 /// # Errors
 /// An operation cannot be done, or the notebook cannot be read.
 pub async fn preview_edit(caller: &Caller, request: EditRequest) -> Result<DiffAnswer, Problem> {
-    let page = caller.page(request.notebook.clone()).await?;
-    blocking(move || {
+    let page = caller.page().await?;
+    blocking(caller, move |_| {
         let (before, after) = edit::would(&page, &request.operations)
             .map_err(|error| problem(error, request.is_list))?;
         Ok(compared(&page, before, &after))
@@ -166,7 +162,7 @@ fn problem(error: EditError, is_list: bool) -> Problem {
     }
 }
 
-/// Returns the changes with what the notebook has now: what somebody saved in between is in it too.
+/// Returns the changes as they are in the notebook now, merged with what another program saved in between.
 fn as_they_are(done: &Done) -> Vec<CellChange> {
     let mut changes = done.changes.clone();
     let cells = done.document.cells();
@@ -175,7 +171,7 @@ fn as_they_are(done: &Done) -> Vec<CellChange> {
         let Some(change) = before.last_mut() else {
             continue;
         };
-        // What came after it in the same edit tells of it.
+        // A later change of the same edit describes this cell.
         if rest.iter().any(|later| later.cell == change.cell) {
             continue;
         }
@@ -185,7 +181,7 @@ fn as_they_are(done: &Done) -> Vec<CellChange> {
         change.index = index;
         change.after = cells.get(index).map(Cell::revision);
         if change.what == ChangeKind::Removed {
-            // Somebody's edit of it outlives that.
+            // Another program edited the cell in between, so the merge kept it.
             change.what = ChangeKind::Nothing;
         }
     }

@@ -1,10 +1,9 @@
-//! What every answer carries beside its own fields: what became of the notebook and its kernel
-//! meanwhile, and what others did there.
+//! The fields that every answer carries beside its own: what happened to the notebook and its kernel, and
+//! what others did there.
 
 use serde::Serialize;
-use serde_json::Value;
 
-use super::caller::Caller;
+use super::caller::{Caller, Concerned};
 use super::problem::Problem;
 use crate::activity::notification::Notifications;
 use crate::execution::lost::{self, Lost};
@@ -13,21 +12,16 @@ use crate::project::{Ended, Status};
 
 /// An answer's own fields.
 pub trait Answer: Serialize {
-    /// Says whether the answer itself tells a `kernel_generation`: the one that it is about, not the
-    /// present one.
+    /// Says whether the answer itself has a `kernel_generation`, which is then that of its job and not of
+    /// the present kernel.
     fn tells_generation(&self) -> bool {
         false
     }
 }
 
-impl Answer for Value {
-    fn tells_generation(&self) -> bool {
-        self.get("kernel_generation").is_some()
-    }
-}
-
 /// The answer to a request that was not done.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ProblemAnswer<'a> {
     /// Why.
     pub error: &'a Problem,
@@ -37,6 +31,7 @@ impl Answer for ProblemAnswer<'_> {}
 
 /// An answer with what happened meanwhile: the JSON object that `--json` prints.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Envelope<'a, A: Answer> {
     #[serde(flatten)]
     answer: &'a A,
@@ -59,8 +54,9 @@ impl<'a, A: Answer> Envelope<'a, A> {
     }
 }
 
-/// What happened beside a request. Its parts are told to each name once: see [`Caller::delivered`].
+/// What happened beside a request. A name gets each part once: see [`Caller::delivered`].
 #[derive(Clone, Debug, Default, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Meanwhile {
     /// Recorders that were killed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -71,7 +67,8 @@ pub struct Meanwhile {
 }
 
 /// What happened to a notebook and its kernel.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct NotebookNews {
     /// Which of the session's kernels is the present one; none where the notebook never had one.
     #[serde(skip)]
@@ -79,13 +76,14 @@ pub struct NotebookNews {
     /// How the kernel ended, if it did and no other was started.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kernel_ended: Option<KernelEnded>,
-    /// What others did since the caller was last told, and which of its edits they wiped out.
+    /// What others did since the caller's last notifications, and which of its edits they overwrote.
     #[serde(flatten)]
     pub notifications: Notifications,
 }
 
 /// How a kernel ended.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct KernelEnded {
     /// All of it, as one line for a reader.
     pub text: String,
@@ -96,44 +94,45 @@ pub struct KernelEnded {
 }
 
 impl Caller {
-    /// Returns what happened beside the request, until now.
+    /// Returns what happened beside the request, until now. It reads files, so a thread that must not block
+    /// should not call it.
     pub fn meanwhile(&self) -> Meanwhile {
-        let notebook = self.concerned().map(|it| {
-            let state = it.project.state().ok();
-            let session = state.and_then(|state| state.session(&state.owner_key(&it.key)));
-            NotebookNews {
-                kernel_generation: session.map(|session| session.generation),
-                kernel_ended: self.kernel_ended(),
-                notifications: Notifications::of(&it.project, &it.key, self.by()),
-            }
-        });
         Meanwhile {
-            lost: self.lost.get().cloned().unwrap_or_default(),
-            notebook,
+            lost: self.state.lost.get().cloned().unwrap_or_default(),
+            notebook: self.concerned().map(|it| self.news(it)),
         }
     }
 
-    /// Remembers that the caller has got its answer, with what happened meanwhile: none of that is told
-    /// to this name again.
+    fn news(&self, concerned: &Concerned) -> NotebookNews {
+        let Concerned { project, key } = concerned;
+        let Ok(state) = project.state() else {
+            return NotebookNews::default();
+        };
+        let session = state.session(key);
+        let dead = session.as_ref().filter(|it| it.status == Status::Died);
+        let ended = dead.and_then(|session| session.ended.clone());
+        NotebookNews {
+            kernel_generation: session.map(|session| session.generation),
+            kernel_ended: ended.map(|how| KernelEnded {
+                text: death::words(key, &how),
+                next: death::mend(&project.notebook(key)),
+                how,
+            }),
+            notifications: Notifications::of(project, &state, key, self.by()),
+        }
+    }
+
+    /// Records that the caller has received its answer and what happened meanwhile. This actor does not get
+    /// these notifications again, and has seen the cells and outputs in the answer. It may wait for each
+    /// lock for up to two seconds, so a thread that must not block should not call it.
     pub fn delivered(&self, meanwhile: &Meanwhile) {
+        self.remember_seen();
         if let (Some(concerned), Some(news)) = (self.concerned(), &meanwhile.notebook) {
             news.notifications.delivered(&concerned.project, self.by());
         }
         if let Some(project) = &self.project {
             lost::delivered(project, self.by(), &meanwhile.lost);
         }
-    }
-
-    /// Returns how the kernel of the request's notebook ended, if it did and no other was started.
-    pub fn kernel_ended(&self) -> Option<KernelEnded> {
-        let concerned = self.concerned()?;
-        let (project, key) = (&concerned.project, &concerned.key);
-        let session = project.state().ok()?.session(key)?;
-        let ended = session.ended.filter(|_| session.status == Status::Died)?;
-        Some(KernelEnded {
-            text: death::words(key, &ended),
-            next: death::mend(&project.notebook(key)),
-            how: ended,
-        })
+        self.notices.delivered(self.by());
     }
 }

@@ -1,6 +1,4 @@
-//! `exec`: cells of a notebook, run in its kernel.
-
-use std::path::PathBuf;
+//! `exec`: runs cells of a notebook in its kernel.
 
 use serde::Serialize;
 
@@ -9,13 +7,13 @@ use super::cells::places;
 use super::edit::EditAnswer;
 use super::envelope::Answer;
 use super::job::{CellResult, FollowOptions, JobObserver, RunAnswer};
-use super::problem::editing::LIST;
+use super::problem::editing::{LIST, no_cell};
 use super::problem::{Problem, ProblemKind};
 use super::restart::{RestartRequest, restart};
 use super::run::{begun, max_time};
 use crate::editing::notebook_file::NotebookFile;
 use crate::editing::view;
-use crate::execution::exec::{self, AlreadyRun, ExecError, MAX_OUTPUT, Wanted, Which};
+use crate::execution::exec::{self, AlreadyRun, CellSelection, ExecError, ExecOptions, MAX_OUTPUT};
 use crate::execution::replay::Replay;
 use crate::kernel::shell::quote;
 use crate::notebook::{CellChange, CellSelector, Document, Revision};
@@ -23,30 +21,27 @@ use crate::notebook::{CellChange, CellSelector, Document, Revision};
 /// Which cells run, and how.
 #[derive(Clone, Debug)]
 pub struct ExecRequest {
-    /// The notebook, where not the one that the caller means.
-    pub notebook: Option<PathBuf>,
     /// The cells.
     pub cells: CellsToRun,
-    /// Whether the kernel is replaced by a new one first: its variables are gone.
+    /// Whether the kernel is first replaced by a new one; its variables are lost.
     pub restart: bool,
     /// Whether the kernel is replaced even when that ends others' work.
     pub force: bool,
-    /// Whether the next cell runs where one raises.
+    /// Whether later cells run although one has raised.
     pub allow_errors: bool,
-    /// The seconds after which a cell is interrupted; 0 is never.
+    /// How many seconds a cell may run before it is interrupted; 0 sets no limit.
     pub max_time: Option<f64>,
     /// Whether the outputs go into the notebook.
     pub saves: bool,
     /// About how many bytes of text of each cell go into the notebook; 0 is no limit.
     pub max_output: u64,
-    /// How the job is followed; none begins it only.
+    /// How the job is followed; with `None` it is only started.
     pub follow: Option<FollowOptions>,
 }
 
 impl Default for ExecRequest {
     fn default() -> Self {
         Self {
-            notebook: None,
             cells: CellsToRun::default(),
             restart: false,
             force: false,
@@ -62,26 +57,28 @@ impl Default for ExecRequest {
 /// Which cells of a notebook run.
 #[derive(Clone, Debug, Default)]
 pub struct CellsToRun {
-    /// These.
+    /// The cells with these selectors.
     pub named: Vec<CellSelector>,
     /// All of them.
     pub all: bool,
-    /// Those from this one on.
+    /// The cells from this one on.
     pub from: Option<CellSelector>,
-    /// Those up to this one.
+    /// The cells up to this one.
     pub to: Option<CellSelector>,
-    /// Of them only those that show an error.
+    /// Of the selected cells, only those that show an error.
     pub failed: bool,
-    /// Of them only those with one of these tags.
+    /// Of the selected cells, only those with one of these tags.
     pub tags: Vec<String>,
-    /// Of them only those whose source is not what the kernel ran of them last.
+    /// Of the selected cells, only those whose source differs from what the kernel last ran of them.
     pub changed: bool,
-    /// What ran without error in the kernel before the present one, in that order.
+    /// Whether the cells and code that ran without error in the previous kernel run again, in the same
+    /// order.
     pub replay: bool,
 }
 
 /// What came of running cells.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[allow(clippy::large_enum_variant, reason = "there is one of a request")]
 #[serde(untagged)]
 pub enum ExecAnswer {
@@ -120,6 +117,7 @@ impl Answer for ExecAnswer {
 
 /// An edit whose cells are run.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct EditedCells {
     /// The name by which `undo` knows it.
     pub op: Option<String>,
@@ -129,29 +127,28 @@ pub struct EditedCells {
     pub revision: Revision,
 }
 
-/// Runs cells of a notebook in its kernel, in the order of the notebook, as a job: it goes on where its
-/// caller does not.
+/// Runs cells of a notebook in its kernel, in the order of the notebook, as a job. The job goes on if its
+/// caller stops waiting.
 ///
 /// # Errors
-/// The cells are not there, nothing was begun, or the job cannot be followed.
+/// The cells do not exist, the job was not started, or it cannot be followed.
 pub async fn exec(
     caller: &Caller,
     request: ExecRequest,
     observer: &impl JobObserver,
 ) -> Result<ExecAnswer, Problem> {
-    let page = caller.page(request.notebook).await?;
+    let page = caller.page().await?;
     let mut document = read(caller, &page).await?;
     let meant = &request.cells;
     let mut places = meant.places(&document)?;
     if request.restart {
         let request = RestartRequest {
-            notebook: Some(page.path.clone()),
             timeout: None,
             force: request.force,
         };
         restart(caller, request).await?;
-        // A restart takes seconds, in which somebody may have edited the notebook. The cells that were
-        // meant are run, as they are now.
+        // A restart takes seconds, in which somebody may edit the notebook. The selected cells run as they
+        // are after it.
         let before = std::mem::replace(&mut document, read(caller, &page).await?);
         places = match places.map(|places| moved(&before, &document, &places)) {
             Some(Some(places)) => Some(places),
@@ -171,7 +168,7 @@ pub async fn exec(
             let already = meant
                 .changed
                 .then(|| AlreadyRun::of(&page.project, &page.key));
-            let which = Which {
+            let which = CellSelection {
                 places,
                 skips: meant.named.is_empty(),
                 failed: meant.failed,
@@ -192,7 +189,7 @@ pub async fn exec(
         let text = "none of these cells is code: nothing was run";
         return Err(Problem::new(ProblemKind::Usage, text).hint(LIST));
     }
-    let wanted = Wanted {
+    let wanted = ExecOptions {
         cells,
         allow_errors: request.allow_errors,
         max_time: max_time(request.max_time)?,
@@ -209,11 +206,11 @@ pub async fn exec(
     })
 }
 
-/// Runs the cells that an edit wrote; none where none of them is code, or where not all of the edit is in
-/// the notebook.
+/// Runs the cells that an edit wrote. Returns `None` if none of them is code, or if conflicts kept part of
+/// the edit out of the notebook.
 ///
 /// # Errors
-/// Nothing was begun, or the job cannot be followed.
+/// The job was not started, or it cannot be followed.
 pub async fn exec_edited(
     caller: &Caller,
     edit: &EditAnswer,
@@ -223,20 +220,20 @@ pub async fn exec_edited(
     let cells = edit.document.cells().iter().enumerate();
     let is_written = |id: &str| edit.changes.iter().any(|change| change.cell == id);
     let places = cells.filter(|(_, cell)| is_written(cell.id()));
-    let which = Which {
+    let which = CellSelection {
         places: Some(places.map(|(place, _)| place).collect()),
-        ..Which::default()
+        ..CellSelection::default()
     };
     let cells = exec::cells(&edit.document, &which);
     let is_whole = edit.conflicts.is_empty() && !cells.is_empty();
     let Some(concerned) = caller.concerned().filter(|_| is_whole) else {
         return Ok(None);
     };
-    let wanted = Wanted {
+    let wanted = ExecOptions {
         cells,
         saves: true,
         max_output: Some(MAX_OUTPUT),
-        ..Wanted::default()
+        ..ExecOptions::default()
     };
     let (project, key) = (&concerned.project, &concerned.key);
     let folder = exec::begin(project, key, caller.by(), wanted).await?;
@@ -253,11 +250,14 @@ pub async fn exec_edited(
 }
 
 async fn read(caller: &Caller, page: &NotebookFile) -> Result<Document, Problem> {
-    let (page, by) = (page.clone(), caller.by().to_owned());
-    blocking(move || Ok(view::open(&page, &by)?.document)).await
+    let page = page.clone();
+    blocking(caller, move |caller| {
+        Ok(view::open(&page, caller.by())?.document)
+    })
+    .await
 }
 
-/// Looks up what is to be run again; an empty one where nothing ran before.
+/// Returns what is to be run again; an empty replay if nothing ran before.
 async fn to_replay(page: &NotebookFile, document: &Document) -> Result<Replay, Problem> {
     let replay = Replay::of(&page.project, &page.key, document).await;
     let replay = replay.map_err(|error| match error {
@@ -271,7 +271,7 @@ async fn to_replay(page: &NotebookFile, document: &Document) -> Result<Replay, P
 }
 
 impl CellsToRun {
-    /// Returns the places of the cells; none are all.
+    /// Returns the indices of the selected cells; `None` selects all.
     fn places(&self, document: &Document) -> Result<Option<Vec<usize>>, Problem> {
         let filters = self.failed || self.changed || self.replay || !self.tags.is_empty();
         let end = |cell: &Option<CellSelector>| match cell {
@@ -282,10 +282,8 @@ impl CellsToRun {
         let is_part = from.is_some() || to.is_some();
         match (self.named.is_empty(), self.all || filters || is_part) {
             (true, false) => {
-                let forms = "an index like 3 or -1, an id, In[12], or a range like 2..5";
-                let text = format!("which cells? --all runs all of them: {forms}");
-                let problem = Problem::new(ProblemKind::Usage, text);
-                Err(problem.hint(LIST).hint("nb exec --all"))
+                let problem = no_cell("which cells? --all runs all of them");
+                Err(problem.hint("nb exec --all"))
             }
             (false, _) if self.all || is_part || self.replay => Err(Problem::new(
                 ProblemKind::Usage,
@@ -301,7 +299,7 @@ impl CellsToRun {
     }
 }
 
-/// Returns the places that cells have in a later state of their notebook; none where one is gone.
+/// Returns the indices of cells in a later version of their notebook; `None` if one no longer exists.
 fn moved(before: &Document, after: &Document, places: &[usize]) -> Option<Vec<usize>> {
     let place = |place: &usize| {
         let id = before.cells().get(*place)?.id();

@@ -1,4 +1,4 @@
-//! `fmt`: notebooks in Jupyter's own style.
+//! `fmt`: rewrites notebooks in Jupyter's own style.
 
 use std::path::{Path, PathBuf};
 
@@ -9,23 +9,25 @@ use super::edit::EditPolicy;
 use super::envelope::Answer;
 use super::problem::Problem;
 use crate::editing::edit::Editor;
-use crate::editing::format::{self, Differences, Renamed};
+use crate::editing::format::{self, Differences};
 use crate::editing::gather::gather;
 use crate::editing::notebook_file::NotebookFile;
 
-/// Which notebooks are looked at, and whether they are written.
+/// Which notebooks are checked, and whether they are written.
 #[derive(Clone, Debug, Default)]
 pub struct FormatRequest {
-    /// The notebooks; a folder stands for all below it. Without any, the one that the caller means.
+    /// The notebooks; a folder stands for all notebooks below it. If empty, the notebook that the caller
+    /// means.
     pub paths: Vec<PathBuf>,
-    /// Write the notebooks that differ.
+    /// Whether the notebooks that differ are rewritten.
     pub write: bool,
-    /// Do not wait while a front end's own cell runs in a notebook.
+    /// Whether to write at once even while a front end's own cell runs in a notebook.
     pub now: bool,
 }
 
 /// How notebooks differ from Jupyter's own style.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct FormatAnswer {
     /// The notebooks.
     pub notebooks: Vec<FormattedNotebook>,
@@ -44,18 +46,16 @@ impl Answer for FormatAnswer {}
 
 /// What came of one notebook.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(untagged)]
 pub enum FormattedNotebook {
     /// It was read, and written where that was wished.
     Done {
         /// Its name.
         notebook: String,
-        /// Whether any byte differs, or did.
-        differs: bool,
-        /// How many cells have no id in the file, or another cell's.
-        ids_missing: usize,
-        /// The kernelspec that front ends share, where the notebook names it, and the real one.
-        kernelspec: Option<Renamed>,
+        /// How it differs, or did.
+        #[serde(flatten)]
+        differences: Differences,
         /// What its writer should know.
         notes: Vec<String>,
     },
@@ -68,8 +68,8 @@ pub enum FormattedNotebook {
     },
 }
 
-/// Puts notebooks into Jupyter's own style, or tells which differ. One that fails keeps no other from its
-/// style.
+/// Rewrites notebooks in Jupyter's own style, or finds those that differ. A notebook that fails does not
+/// stop the others.
 ///
 /// # Errors
 /// The notebooks cannot be found.
@@ -80,11 +80,10 @@ pub async fn format(caller: &Caller, request: FormatRequest) -> Result<FormatAns
     };
     let editor = caller.editor(policy);
     let own = match request.paths.is_empty() {
-        true => Some(caller.page(None).await?),
+        true => Some(caller.page().await?),
         false => None,
     };
-    let caller = caller.clone();
-    blocking(move || {
+    blocking(caller, move |caller| {
         let one = |name: String, page: Result<NotebookFile, Problem>| {
             one(name, page, request.write, &editor)
         };
@@ -106,7 +105,7 @@ pub async fn format(caller: &Caller, request: FormatRequest) -> Result<FormatAns
                 .collect()
         };
         let differs =
-            |it: &&FormattedNotebook| matches!(it, FormattedNotebook::Done { differs: true, .. });
+            |it: &&FormattedNotebook| matches!(it, FormattedNotebook::Done { differences, .. } if differences.differs);
         let failed = |it: &&FormattedNotebook| matches!(it, FormattedNotebook::Failed { .. });
         Ok(FormatAnswer {
             differing: notebooks.iter().filter(differs).count(),
@@ -133,20 +132,11 @@ fn one(
         Ok((differences, done.notes))
     });
     match done {
-        Ok((differences, notes)) => {
-            let Differences {
-                differs,
-                ids,
-                kernelspec,
-            } = differences;
-            FormattedNotebook::Done {
-                notebook,
-                differs,
-                ids_missing: ids,
-                kernelspec,
-                notes,
-            }
-        }
+        Ok((differences, notes)) => FormattedNotebook::Done {
+            notebook,
+            differences,
+            notes,
+        },
         Err(error) => FormattedNotebook::Failed { error, notebook },
     }
 }

@@ -1,24 +1,26 @@
-//! `gc`: ending and removing what nobody uses.
+//! `gc`: ends unused kernels and removes files that nothing uses.
 
 use serde::Serialize;
 
-use super::caller::Caller;
+use super::caller::{Caller, on_own_thread};
 use super::envelope::Answer;
 use super::problem::Problem;
-use crate::lifecycle::gc::{self, CleanupAction, CleanupOptions};
+use crate::lifecycle::gc;
+pub use crate::lifecycle::gc::{Cleanup, CleanupAction};
 use crate::project::Project;
 
-/// Where to clear up.
+/// Where to clean up.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct GcRequest {
-    /// In all the user's projects, not only in the one of the working directory.
+    /// Whether to clean up all the user's projects, not only the one of the working directory.
     pub all: bool,
-    /// Only tell what would be ended and removed.
+    /// Whether to list only what would be ended and removed.
     pub dry_run: bool,
 }
 
 /// What was cleared up.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct GcAnswer {
     /// Whether it is only what would be done.
     pub dry_run: bool,
@@ -34,46 +36,25 @@ pub struct GcAnswer {
 
 impl Answer for GcAnswer {}
 
-/// One thing that was cleared up.
-#[derive(Clone, Debug, Serialize)]
-pub struct Cleanup {
-    /// What was done: `end`, `remove` or `mend`.
-    pub deed: &'static str,
-    /// To what, in words.
-    pub what: String,
-    /// How much memory that frees.
-    pub memory_bytes: u64,
-    /// How much room on the disk.
-    pub disk_bytes: u64,
-}
-
-/// Ends and removes what nobody uses: what crashes, kills and deleted projects left behind.
+/// Ends and removes what is not used: what crashes, kills and deleted projects left behind.
 ///
 /// # Errors
-/// None: what could not be done is among the notes.
+/// None: the notes list what could not be done.
 pub async fn gc(caller: &Caller, request: GcRequest) -> Result<GcAnswer, Problem> {
+    on_own_thread(caller, move |caller| clear(caller, request)).await
+}
+
+async fn clear(caller: Caller, request: GcRequest) -> Result<GcAnswer, Problem> {
     let projects = match request.all {
         true => gc::all_projects(),
         false => Project::find(&caller.here).into_iter().collect(),
     };
-    let dry_run = request.dry_run;
-    let cleared = gc::clear(&CleanupOptions { projects, dry_run }).await;
-    let found = cleared.found.into_iter().map(|it| Cleanup {
-        deed: match it.action {
-            CleanupAction::End => "end",
-            CleanupAction::Remove => "remove",
-            CleanupAction::Mend => "mend",
-        },
-        what: it.what,
-        memory_bytes: it.memory_bytes,
-        disk_bytes: it.disk_bytes,
-    });
-    let found: Vec<_> = found.collect();
+    let cleared = gc::clear(&projects, request.dry_run).await;
     Ok(GcAnswer {
-        dry_run,
-        memory_bytes: found.iter().map(|it| it.memory_bytes).sum(),
-        disk_bytes: found.iter().map(|it| it.disk_bytes).sum(),
-        found,
+        dry_run: request.dry_run,
+        memory_bytes: cleared.found.iter().map(|it| it.memory_bytes).sum(),
+        disk_bytes: cleared.found.iter().map(|it| it.disk_bytes).sum(),
+        found: cleared.found,
         notes: cleared.notes,
     })
 }

@@ -1,6 +1,4 @@
-//! `interrupt`: what a kernel runs.
-
-use std::path::PathBuf;
+//! `interrupt`: interrupts what a kernel runs.
 
 use serde::Serialize;
 
@@ -14,20 +12,19 @@ use crate::project::InterruptMode;
 /// Which kernel is interrupted.
 #[derive(Clone, Debug, Default)]
 pub struct InterruptRequest {
-    /// The notebook, where not the one that the caller means.
-    pub notebook: Option<PathBuf>,
-    /// Interrupt it even when somebody else asked for what it runs.
+    /// Whether to interrupt even a request of another actor.
     pub force: bool,
 }
 
 /// A kernel that was interrupted.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct InterruptAnswer {
     /// The notebook's key in its project.
     pub notebook: String,
     /// Always true.
     pub interrupted: bool,
-    /// How: by `signal` or by `message`, as its kernelspec says.
+    /// How: by `signal` or by `message`, as its kernelspec has it.
     pub mode: &'static str,
     /// Which of the session's kernels it was.
     pub kernel_generation: u64,
@@ -39,15 +36,15 @@ impl Answer for InterruptAnswer {
     }
 }
 
-/// Interrupts what a kernel runs. An idle one is not disturbed.
+/// Interrupts what a kernel runs. An interrupt does not disturb an idle kernel.
 ///
 /// # Errors
-/// Somebody else asked for what it runs, or the kernel cannot be reached.
+/// The running request is another actor's, or the kernel cannot be reached.
 pub async fn interrupt(
     caller: &Caller,
     request: InterruptRequest,
 ) -> Result<InterruptAnswer, Problem> {
-    let target = caller.target(request.notebook).await?;
+    let target = caller.target().await?;
     caller
         .consent(KernelAction::Interrupt, &target, request.force)
         .await?;

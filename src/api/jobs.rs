@@ -1,4 +1,4 @@
-//! `jobs`, `wait`, `reply`, and `interrupt` of a job: what runs on the kernels of a project, whoever asked for it.
+//! `jobs`, `wait`, `reply`, and `interrupt` of a job: the jobs of a project, of any actor.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,7 @@ use super::caller::{Caller, blocking};
 use super::envelope::Answer;
 use super::job::{FollowOptions, JobAnswer, JobObserver, describe, follow_job};
 use super::problem::{Problem, ProblemKind};
-use crate::activity::company::is_same;
+use crate::activity::actor::Actor;
 use crate::execution::follow::taken;
 use crate::execution::reply::reply as hand_over;
 use crate::execution::salvage;
@@ -16,20 +16,21 @@ use crate::project::Project;
 use crate::project::cursor::Cursor;
 use crate::project::jobs::{Ask, Job, JobFolder, JobPrompt, JobState};
 
-/// How many jobs that are over are listed where not all are asked for.
+/// How many ended jobs are listed unless all are requested.
 const ENDED: usize = 5;
 
 /// Which jobs are listed.
 #[derive(Clone, Debug, Default)]
 pub struct JobsRequest {
-    /// Those of this notebook; none is all of the project.
-    pub notebook: Option<PathBuf>,
-    /// Whether all that are over are listed, not only the last ones.
+    /// Whether only jobs of the named notebook are listed, not those of the whole project.
+    pub of_notebook: bool,
+    /// Whether all ended jobs are listed, not only the last ones.
     pub all: bool,
 }
 
 /// Jobs: first those that are over, each time the oldest first.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct JobsAnswer {
     /// The jobs.
     pub jobs: Vec<ListedJob>,
@@ -39,11 +40,12 @@ impl Answer for JobsAnswer {}
 
 /// A job in a list.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ListedJob {
     /// Its record.
     #[serde(flatten)]
     pub job: Job,
-    /// Whether what it says is recorded, or it is over.
+    /// Whether its outputs are recorded, or it is over.
     pub recorded: bool,
 }
 
@@ -52,15 +54,14 @@ pub struct ListedJob {
 /// # Errors
 /// The project has no notebook.
 pub async fn jobs(caller: &Caller, request: JobsRequest) -> Result<JobsAnswer, Problem> {
-    let project = caller.project_of(request.notebook.as_deref())?;
-    blocking(move || {
-        let key = request.notebook.as_deref().map(|it| project.key(it));
+    let project = caller.project()?;
+    blocking(caller, move |caller| {
+        let notebook = caller.notebook.as_deref().filter(|_| request.of_notebook);
+        let key = notebook.map(|it| project.key(it));
         let most = if request.all { usize::MAX } else { ENDED };
         let jobs = read_last(&project, key.as_deref(), most);
         let listed = jobs.into_iter().map(|(folder, job)| ListedJob {
-            recorded: job.state == JobState::Done
-                || job.generation.is_none()
-                || folder.has_recorder(),
+            recorded: job.generation.is_none() || is_recorded(&folder, &job),
             job,
         });
         let (mut jobs, mut open): (Vec<_>, Vec<_>) =
@@ -71,8 +72,8 @@ pub async fn jobs(caller: &Caller, request: JobsRequest) -> Result<JobsAnswer, P
     .await
 }
 
-/// Returns the jobs of a notebook, or of all, that run or wait, and at most so many of those that
-/// ended last; the oldest first. Of the others nothing is read.
+/// Returns the jobs of a notebook, or of all notebooks, that run or wait, and at most `most` of those that
+/// ended last, the oldest first. Records of other jobs are not read.
 fn read_last(project: &Project, key: Option<&str>, most: usize) -> Vec<(JobFolder, Job)> {
     let open = project.open_jobs();
     let mut ended = 0;
@@ -95,47 +96,53 @@ fn read_last(project: &Project, key: Option<&str>, most: usize) -> Vec<(JobFolde
 
 /// One job.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct JobRecord {
-    /// Its record.
+    /// What a list has of it.
     #[serde(flatten)]
-    pub job: Job,
-    /// Whether what it says is recorded, or it is over.
-    pub recorded: bool,
+    pub listed: ListedJob,
     /// Where its files are.
     pub folder: PathBuf,
 }
 
 impl Answer for JobRecord {}
 
-/// Returns the record of a job, which is named by a beginning of its id.
+/// Returns the record of a job, found by a prefix of its id.
 ///
 /// # Errors
 /// There is no such job.
 pub async fn job(caller: &Caller, id: &str) -> Result<JobRecord, Problem> {
-    // A notebook may have been moved elsewhere: the job is here.
-    let folder = caller.project_of(None)?.job(id)?;
+    // The job is here even if its notebook was moved to another project.
+    let folder = caller.project()?.job(id)?;
     let job = folder.read()?;
     Ok(JobRecord {
-        recorded: job.state == JobState::Done || folder.has_recorder(),
         folder: folder.path().to_owned(),
-        job,
+        listed: ListedJob {
+            recorded: is_recorded(&folder, &job),
+            job,
+        },
     })
 }
 
-/// Which job's outputs are written into a notebook.
+fn is_recorded(folder: &JobFolder, job: &Job) -> bool {
+    job.state == JobState::Done || folder.has_recorder()
+}
+
+/// Which job's outputs are written, and into which notebook.
 #[derive(Clone, Debug)]
 pub struct WriteJobRequest {
-    /// The job, by a beginning of its id.
+    /// The job, by a prefix of its id.
     pub job: String,
-    /// The notebook; none is the job's own.
+    /// The notebook; `None` is the job's own.
     pub notebook: Option<PathBuf>,
-    /// Whether they are written also where the cell was run again since, or a front end has unsaved
+    /// Whether outputs are written even if the cell was run again since, or if a front end has unsaved
     /// changes.
     pub force: bool,
 }
 
 /// What became of the outputs that a job keeps.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct WriteJobAnswer {
     /// The job's id.
     pub job: String,
@@ -149,6 +156,7 @@ impl Answer for WriteJobAnswer {}
 
 /// What became of the outputs of one cell.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct WrittenCell {
     /// The cell's place among the job's cells, from 0.
     #[serde(skip)]
@@ -163,7 +171,7 @@ pub struct WrittenCell {
     pub why: Option<String>,
 }
 
-/// Writes what a job keeps into its notebook, or into another.
+/// Writes the outputs that a job has recorded into its notebook, or into another.
 ///
 /// # Errors
 /// Nothing could be written.
@@ -171,7 +179,7 @@ pub async fn write_job(
     caller: &Caller,
     request: WriteJobRequest,
 ) -> Result<WriteJobAnswer, Problem> {
-    let project = caller.project_of(None)?;
+    let project = caller.project()?;
     let folder = project.job(&request.job)?;
     let to = request.notebook.as_deref();
     let salvaged = salvage::write(&project, &folder, to, request.force).await?;
@@ -193,10 +201,10 @@ pub async fn write_job(
 /// Which job is followed, and from where on.
 #[derive(Clone, Debug)]
 pub struct WaitRequest {
-    /// The job, by a beginning of its id; none is the one that was asked for last and is not over, else
-    /// the last one.
+    /// The job, by a prefix of its id; `None` is the caller's oldest job that is not over, else the one that runs
+    /// now, else the caller's newest one.
     pub job: Option<String>,
-    /// Whether the answer has all that it said, not only what the caller has not seen.
+    /// Whether the answer has all the job's outputs, not only those that the caller has not seen.
     pub all: bool,
     /// How it is followed.
     pub follow: FollowOptions,
@@ -211,16 +219,18 @@ pub async fn wait(
     request: WaitRequest,
     observer: &impl JobObserver,
 ) -> Result<JobAnswer, Problem> {
-    let project = caller.project_of(None)?;
+    let project = caller.project()?;
     let folder = match &request.job {
         Some(id) => project.job(id)?,
         None => {
             let project = project.clone();
-            let found = blocking(move || Ok(last(&project))).await?;
-            found.ok_or_else(|| {
+            let found = blocking(caller, move |caller| Ok(meant(&project, &caller.actor))).await?;
+            let (folder, job) = found.ok_or_else(|| {
                 let problem = Problem::new(ProblemKind::Usage, "there are no jobs");
                 problem.hint("nb exec CELL begins one")
-            })?
+            })?;
+            (caller.tell)(&format!("job {} · {} · {}", job.id, job.by, describe(&job)));
+            folder
         }
     };
     caller.concerns(&project, &folder.read()?.notebook);
@@ -231,27 +241,32 @@ pub async fn wait(
     follow_job(caller, folder, seen, request.follow, observer).await
 }
 
-/// Returns the job that was asked for last and is not over, else the last one.
-fn last(project: &Project) -> Option<JobFolder> {
-    let last_of = |folders: Vec<JobFolder>, wanted: fn(&Job) -> bool| {
-        let read = |folder: JobFolder| Some((folder.read().ok()?, folder));
-        let jobs = folders.into_iter().filter_map(read);
-        let last = jobs
-            .filter(|(job, _)| wanted(job))
-            .max_by_key(|(job, _)| job.asked_at);
-        last.map(|(_, folder)| folder)
+/// Returns the job that an actor means who names none: its oldest that is not over, else what runs now, else
+/// its newest.
+fn meant(project: &Project, actor: &Actor) -> Option<(JobFolder, Job)> {
+    let read = |folder: JobFolder| Some((folder.read().ok()?, folder));
+    let is_own = |job: &Job| actor.has_done(&Actor::from(&*job.actor()));
+    let open = project.open_jobs().into_iter().filter_map(read);
+    let open = open.filter(|(job, _)| job.state != JobState::Done);
+    let found = open.min_by_key(|(job, _)| {
+        let is_queued = job.state == JobState::Queued;
+        (!is_own(job), !is_own(job) && is_queued, job.asked_at)
+    });
+    let newest = || {
+        let all = project.jobs().into_iter().filter_map(read);
+        all.max_by_key(|(job, _)| (is_own(job), job.asked_at))
     };
-    last_of(project.open_jobs(), |job| job.state != JobState::Done)
-        .or_else(|| last_of(project.jobs(), |_| true))
+    let (job, folder) = found.or_else(newest)?;
+    Some((folder, job))
 }
 
-/// Which job's question is meant.
+/// The job whose question is to be answered.
 #[derive(Clone, Debug)]
 pub struct QuestionRequest {
-    /// The job, by a beginning of its id.
+    /// The job, by a prefix of its id.
     pub job: String,
-    /// Whether it is answered also where nothing is known to be asked: a front end that was closed got
-    /// the question.
+    /// Whether to answer even if no question is known: a front end that has been closed since may have
+    /// received it.
     pub force: bool,
 }
 
@@ -266,6 +281,7 @@ pub struct ReplyRequest {
 
 /// A question that was answered.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ReplyAnswer {
     /// The job's id.
     pub job: String,
@@ -280,19 +296,20 @@ impl Answer for ReplyAnswer {}
 pub struct JobQuestion {
     /// The job's id.
     pub job: String,
-    /// What it asks.
+    /// The question.
     pub prompt: JobPrompt,
     folder: JobFolder,
 }
 
-/// Returns what a job's code asks: [`reply`] answers it.
+/// Returns the question of a job's code, which [`reply`] answers.
 ///
 /// # Errors
 /// There is no such job, or it asks nothing.
 pub async fn question(caller: &Caller, request: QuestionRequest) -> Result<JobQuestion, Problem> {
-    let folder = caller.project_of(None)?.job(&request.job)?;
+    let folder = caller.project()?.job(&request.job)?;
     let job = folder.read()?;
-    // What its code asks since, its front end was asked, and has gone.
+    // The kernel sends `input_request` to the front end whose cell this is, and that front end may be
+    // closed.
     let may_ask = job.front_end.is_some() && job.state == JobState::Running;
     let prompt = match job.prompt.clone() {
         Some(prompt) => prompt,
@@ -319,7 +336,7 @@ pub async fn question(caller: &Caller, request: QuestionRequest) -> Result<JobQu
     })
 }
 
-/// Answers what a job's code asks.
+/// Answers a question of a job's code.
 ///
 /// # Errors
 /// Its recorder was killed, or the answer could not be handed over.
@@ -343,14 +360,15 @@ pub async fn reply(_: &Caller, request: ReplyRequest) -> Result<ReplyAnswer, Pro
 /// Which job is interrupted.
 #[derive(Clone, Debug)]
 pub struct InterruptJobRequest {
-    /// The job, by a beginning of its id.
+    /// The job, by a prefix of its id.
     pub job: String,
-    /// Whether it is interrupted even when somebody else asked for it.
+    /// Whether the job is interrupted even if another actor submitted it.
     pub force: bool,
 }
 
 /// A job that was asked to end.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct InterruptJobAnswer {
     /// The job's id.
     pub job: String,
@@ -363,19 +381,19 @@ impl Answer for InterruptJobAnswer {}
 /// Interrupts a job, or takes it out of the queue.
 ///
 /// # Errors
-/// There is no such job, it is over, or somebody else asked for it.
+/// There is no such job, it is over, or another actor submitted it.
 pub async fn interrupt_job(
     caller: &Caller,
     request: InterruptJobRequest,
 ) -> Result<InterruptJobAnswer, Problem> {
-    let folder = caller.project_of(None)?.job(&request.job)?;
+    let folder = caller.project()?.job(&request.job)?;
     let job = folder.read()?;
     let id = &job.id;
     if job.state == JobState::Done {
         let text = format!("job {id} is over");
         return Err(Problem::new(ProblemKind::Refused, text));
     }
-    if !is_same(&job.by, caller.by()) && !request.force {
+    if !caller.actor.is_same(&Actor::from(&*job.by)) && !request.force {
         let text = format!("job {id} is {}'s: {}", job.by, describe(&job));
         let hint = format!("nb interrupt {id} --force");
         return Err(Problem::new(ProblemKind::Refused, text).hint(hint));
@@ -391,7 +409,7 @@ pub async fn interrupt_job(
     })
 }
 
-/// Requires that somebody does what is asked of a job.
+/// Checks that the job has a live recorder, which serves requests about it.
 fn require_recorder(folder: &JobFolder, id: &str) -> Result<(), Problem> {
     if folder.has_recorder() {
         return Ok(());
@@ -399,4 +417,40 @@ fn require_recorder(folder: &JobFolder, id: &str) -> Result<(), Problem> {
     let text = format!("nobody records job {id} any more: its recorder was killed");
     let problem = Problem::new(ProblemKind::Failed, text);
     Err(problem.hint("nb interrupt interrupts what the kernel runs"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_names_no_job_means_ones_oldest_then_what_runs_then_ones_newest() {
+        let temp = tempfile::tempdir().unwrap();
+        let project = Project::for_notebook(&temp.path().join("a.ipynb")).unwrap();
+        let make = |by: &str, state: JobState, minute: u8| {
+            let mut job: Job = serde_json::from_value(serde_json::json!({
+                "id": "", "by": by, "notebook": "a.ipynb", "path": "a.ipynb", "session": "a.ipynb",
+                "state": state, "asked_at": format!("2026-01-02T10:{minute:02}:00Z"), "cells": [],
+            }))
+            .unwrap();
+            project.make_job(&mut job).unwrap();
+            job.id
+        };
+        let meant = |by: &str| meant(&project, &Actor::from(by)).map(|(_, job)| job.id);
+        assert_eq!(meant("ada"), None);
+        let old = make("ada", JobState::Done, 1);
+        let done = make("ada", JobState::Done, 2);
+        let latest = make("bob", JobState::Done, 3);
+        assert_eq!(meant("ada"), Some(done));
+        assert_eq!(meant("cy"), Some(latest));
+        let queued = make("bob", JobState::Queued, 4);
+        assert_eq!(meant("ada"), Some(queued.clone()));
+        let running = make("bob", JobState::Running, 5);
+        assert_eq!(meant("ada"), Some(running));
+        assert_eq!(meant("bob"), Some(queued));
+        let first = make("ada", JobState::Queued, 6);
+        make("ada", JobState::Queued, 7);
+        assert_eq!(meant("ada"), Some(first));
+        assert_ne!(meant("ada"), Some(old));
+    }
 }

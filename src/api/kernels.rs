@@ -1,4 +1,4 @@
-//! `kernels`: the kernels that could be started, and the one that would be.
+//! `kernels`: lists the kernels that could be started, and the one that would be.
 
 use std::path::{Path, PathBuf};
 
@@ -11,18 +11,11 @@ use crate::kernel::spec;
 use crate::kernel::spec::candidates::{CandidateSource, KernelCandidate};
 use crate::kernel::variables::ProcessVariables;
 use crate::lifecycle::available::{Available, available};
-use crate::lifecycle::target;
 use crate::project::RealSpec;
-
-/// For which notebook kernels are listed.
-#[derive(Clone, Debug, Default)]
-pub struct KernelsRequest {
-    /// The notebook; none is a new one in the working directory, where the caller means no other.
-    pub notebook: Option<PathBuf>,
-}
 
 /// The kernels of this machine as a notebook sees them.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct KernelsAnswer {
     /// The notebook that was named.
     pub notebook: Option<PathBuf>,
@@ -34,7 +27,7 @@ pub struct KernelsAnswer {
     pub not_chosen: Option<NotChosen>,
     /// What is to be known of the choice.
     pub notes: Option<Vec<String>>,
-    /// What is said of kernelspecs that Jupyter's configuration hides.
+    /// A note about kernelspecs that Jupyter's configuration hides.
     pub hidden: Option<String>,
     /// The folders that were searched for kernelspecs, in Jupyter's order.
     pub searched: Vec<PathBuf>,
@@ -46,6 +39,7 @@ impl Answer for KernelsAnswer {}
 
 /// A kernel that could be started.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ListedKernel {
     /// The spec's name, or the environment's.
     pub name: String,
@@ -77,6 +71,7 @@ pub struct ListedKernel {
 
 /// The kernel that opening would start.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct StartedKernel {
     /// The spec's name, or the environment's.
     pub name: String,
@@ -95,6 +90,7 @@ pub struct StartedKernel {
 
 /// Why no kernel would be started.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct NotChosen {
     /// The reason.
     pub why: String,
@@ -104,6 +100,7 @@ pub struct NotChosen {
 
 /// A folder of kernelspecs that could not be read.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct UnreadableFolder {
     /// The folder.
     pub folder: PathBuf,
@@ -111,16 +108,15 @@ pub struct UnreadableFolder {
     pub error: String,
 }
 
-/// Lists the kernels that a notebook could run. Runs the interpreters of the system and of the user's own
-/// tools, nothing of the notebook's folder.
+/// Lists the kernels that the named notebook, else a new one, could run. It executes the interpreters of
+/// the system and of the user's own tools, but nothing from the notebook's folder.
 ///
 /// # Errors
-/// The notebook, or what its project remembers, cannot be read.
-pub async fn kernels(caller: &Caller, request: KernelsRequest) -> Result<KernelsAnswer, Problem> {
-    let given = request.notebook.or_else(|| caller.notebook.clone());
-    let named = target::named(given.as_deref(), &ProcessVariables);
+/// The notebook, or the project's `state.json`, cannot be read.
+pub async fn kernels(caller: &Caller) -> Result<KernelsAnswer, Problem> {
+    let named = caller.named();
     let new = caller.here.join("new.ipynb");
-    blocking(move || {
+    blocking(caller, move |_| {
         let found = available(named.as_deref().unwrap_or(&new), &ProcessVariables)?;
         Ok(answer(named, &found))
     })

@@ -1,41 +1,89 @@
-//! What happened to a notebook and on its kernel: the journal as a list that people read.
+//! The log of a notebook and its kernel: the journal as a list for people.
 //!
-//! Several write of one execution: who asked for it, and whoever has seen it. Here it is one.
+//! Several programs write about one execution: its sender, and each observer. The log has one entry for it.
 
 use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
 
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::activity::company;
+use super::caller::{Caller, blocking};
+use super::envelope::Answer;
+use super::problem::Problem;
+use crate::activity::actor::Actor;
+use crate::activity::{labels, notification};
+use crate::editing::view;
 use crate::execution::meant::{Meant, is_address};
-use crate::notebook::Document;
+use crate::notebook::{Document, Revision};
 use crate::project::Project;
 use crate::project::event::{
     Event, EventKind, ExecutionEnd, ExecutionStart, NotebookChange, Outcome,
 };
 
+/// Which entries of the log are returned.
+#[derive(Clone, Debug, Default)]
+pub struct LogRequest {
+    /// The start of the time span.
+    pub since: LogSince,
+    /// Only the actions of this actor: a name, `human` for a person at any front end, or `agent` for any
+    /// agent.
+    pub by: Option<String>,
+    /// The largest number of entries, counted from the newest; 0 is all.
+    pub count: usize,
+}
+
+/// The start of a log's time span.
+#[derive(Clone, Copy, Debug, Default)]
+pub enum LogSince {
+    /// From the beginning.
+    #[default]
+    Beginning,
+    /// The caller's last notifications.
+    LastTold,
+    /// This moment.
+    At(Timestamp),
+}
+
+/// What happened to a notebook and on its kernel.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct LogAnswer {
+    /// The notebook's key in its project.
+    pub notebook: String,
+    /// Its file.
+    pub path: PathBuf,
+    /// Its revision; none where it cannot be read.
+    pub revision: Option<Revision>,
+    /// What happened, the newest last.
+    pub log: Vec<LogEntry>,
+}
+
+impl Answer for LogAnswer {}
+
 /// One thing that happened.
 #[derive(Clone, Debug, Serialize)]
-pub struct Happening {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct LogEntry {
     /// When; of an execution, when it was asked for.
     pub at: Timestamp,
     /// Who did it, where that is known.
     pub by: Option<String>,
     /// What it was.
     #[serde(flatten)]
-    pub what: What,
+    pub what: LogEvent,
 }
 
 /// The kinds of what happens.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase", tag = "event")]
-pub enum What {
+pub enum LogEvent {
     /// Code was run.
-    Ran(Execution),
+    Ran(LoggedExecution),
     /// A command of `nb` changed cells.
     Edited(NotebookChange),
-    /// Somebody else saved the notebook with other cells than it had.
+    /// Another program saved the notebook with other cells than it had.
     Saved(NotebookChange),
     /// Something was done to the kernel, or became of it.
     Kernel {
@@ -50,7 +98,8 @@ pub enum What {
 
 /// Code that was run.
 #[derive(Clone, Debug, Serialize)]
-pub struct Execution {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct LoggedExecution {
     /// The notebook; none for what came past `nb`, which belongs to no notebook.
     pub notebook: Option<String>,
     /// The cell's id.
@@ -62,7 +111,7 @@ pub struct Execution {
     pub label: String,
     /// The code, where it is kept.
     pub code: Option<String>,
-    /// How it ended; none while nobody has told.
+    /// How it ended; none while that is not known.
     pub status: Option<Outcome>,
     /// How long it took.
     pub took_ms: Option<u64>,
@@ -74,41 +123,70 @@ pub struct Execution {
     pub past_nb: bool,
 }
 
-/// Which of it is wanted.
+/// The filters of a log.
 #[derive(Clone, Debug, Default)]
-pub struct Wanted {
-    /// Nothing before this.
-    pub since: Option<Timestamp>,
-    /// Only what this name did; `human` is one at whatever front end, `agent` everybody else by name.
-    pub by: Option<String>,
-    /// At most so many of the last; 0 is all.
-    pub count: usize,
+struct Wanted {
+    /// The earliest time of an entry.
+    since: Option<Timestamp>,
+    /// See [`LogRequest::by`].
+    by: Option<String>,
+    /// See [`LogRequest::count`].
+    count: usize,
 }
 
-/// How many entries before the time that is asked for are looked through for the beginnings of what has
-/// ended since.
+/// How many entries before the start of the time span are searched for the starts of executions that ended
+/// within it.
 const BEGINNINGS: usize = 2000;
 
-/// Returns what happened to a notebook and on its kernel, newest last. Code that front ends run for
-/// themselves does not count. Where there is a document, the cells are its own.
-pub fn happenings(
+/// Returns the log of a notebook and its kernel, from the journal.
+///
+/// # Errors
+/// No notebook is meant.
+pub async fn log(caller: &Caller, request: LogRequest) -> Result<LogAnswer, Problem> {
+    let page = caller.page().await?;
+    let LogRequest { since, by, count } = request;
+    blocking(caller, move |caller| {
+        let (project, key) = (&page.project, &page.key);
+        let since = match since {
+            LogSince::Beginning => None,
+            LogSince::LastTold => notification::last_told(project, key, caller.by()),
+            LogSince::At(moment) => Some(moment),
+        };
+        let wanted = Wanted { since, by, count };
+        // Opening the view records what was saved since the last command. A notebook that cannot be read
+        // still has a log.
+        let document = view::open(&page, caller.by()).map(|view| view.document);
+        let document = document.ok();
+        Ok(LogAnswer {
+            log: entries(project, key, &wanted, document.as_ref()),
+            revision: document.map(|document| document.revision()),
+            notebook: page.key,
+            path: page.real,
+        })
+    })
+    .await
+}
+
+/// Returns the entries, newest last, without code that front ends run for their own purposes. If there is a
+/// document, cells get their ids from it.
+fn entries(
     project: &Project,
     key: &str,
     wanted: &Wanted,
     document: Option<&Document>,
-) -> Vec<Happening> {
+) -> Vec<LogEntry> {
     let mut keys = vec![key.to_owned()];
     let owner = project.state().ok().map(|state| state.owner_key(key));
     keys.extend(owner.filter(|owner| owner != key));
     let mut all = Vec::new();
     for session in &keys {
-        // Who shares another's kernel shares what runs there, not its notebook's edits.
+        // A notebook that shares another's kernel sees what runs there, but not the other notebook's edits.
         let foreign = session != &keys[0];
         let past = project.events(session);
         let past = past.filter(|event| !foreign || event.change().is_none());
         all.extend(gathered(past, wanted));
     }
-    all.sort_by_key(|happening| std::cmp::Reverse(happening.at));
+    all.sort_by_key(|entry| std::cmp::Reverse(entry.at));
     if wanted.count > 0 {
         all.truncate(wanted.count);
     }
@@ -119,10 +197,10 @@ pub fn happenings(
     all
 }
 
-/// Gives the cells that VS Code ran their ids. `list` is newest first.
-fn name_cells(list: &mut [Happening], notebook: &str, document: &Document) {
-    let ran = |happening: &Happening| match &happening.what {
-        What::Ran(it) if it.notebook.as_deref() == Some(notebook) => {
+/// Sets the ids of cells that VS Code ran. `list` is newest first.
+fn name_cells(list: &mut [LogEntry], notebook: &str, document: &Document) {
+    let ran = |entry: &LogEntry| match &entry.what {
+        LogEvent::Ran(it) if it.notebook.as_deref() == Some(notebook) => {
             Some((it.address.clone()?, it.code.clone()?))
         }
         _ => None,
@@ -133,25 +211,25 @@ fn name_cells(list: &mut [Happening], notebook: &str, document: &Document) {
     }
     let pairs = named.iter().map(|(name, code)| (&**name, &**code));
     let meant = Meant::of(document, pairs);
-    for happening in list {
-        if let What::Ran(it) = &mut happening.what
+    for entry in list {
+        if let LogEvent::Ran(it) = &mut entry.what
             && it.notebook.as_deref() == Some(notebook)
             && let Some(place) = it.address.as_deref().and_then(|name| meant.place(name))
         {
             it.cell = Some(document.cells()[place].id().to_owned());
-            it.label = company::named(it.cell.as_deref(), it.code.as_deref());
+            it.label = labels::named(it.cell.as_deref(), it.code.as_deref());
         }
     }
 }
 
-/// The kernel's generation and the request's id.
+/// The key of an execution: the kernel's generation and the request's id.
 type Key = (Option<u64>, String);
 
-/// `events` come newest first, and so does what is made of them.
-fn gathered(events: impl Iterator<Item = Event>, wanted: &Wanted) -> Vec<Happening> {
-    let mut list: Vec<Option<Happening>> = Vec::new();
+/// Makes log entries from events. Both are newest first.
+fn gathered(events: impl Iterator<Item = Event>, wanted: &Wanted) -> Vec<LogEntry> {
+    let mut list: Vec<Option<LogEntry>> = Vec::new();
     let mut ends: HashMap<Key, ExecutionEnd> = HashMap::new();
-    // Where the executions are in the list, and whether it was their sender who told.
+    // For each execution, its index in `list` and whether its sender wrote the entry.
     let mut begun: HashMap<Key, (usize, bool)> = HashMap::new();
     let (mut open, mut before) = (None, 0);
     for event in events {
@@ -160,7 +238,7 @@ fn gathered(events: impl Iterator<Item = Event>, wanted: &Wanted) -> Vec<Happeni
             event.msg_id().unwrap_or_default().to_owned(),
         );
         if wanted.since.is_some_and(|since| event.at < since) {
-            // What has ended since may have begun before.
+            // These executions ended within the time span and may have begun before it.
             let open = open.get_or_insert_with(|| {
                 let keys = ends.keys().filter(|key| !begun.contains_key(*key));
                 keys.cloned().collect::<HashSet<_>>()
@@ -176,18 +254,18 @@ fn gathered(events: impl Iterator<Item = Event>, wanted: &Wanted) -> Vec<Happeni
                 open.remove(&key);
             }
         }
-        // One more than is wanted: the one that is asked for last may be seen first.
+        // One entry more than requested: the newest execution may have been observed first.
         let enough = wanted.count > 0 && wanted.by.is_none() && list.len() > wanted.count;
         if let Some(start) = event.start() {
             let asked = event.asked().is_some();
             match begun.get_mut(&key) {
-                // The sender knows more than an observer.
+                // The sender's event knows more than an observer's.
                 Some((at, told)) if asked && !*told => {
                     *told = true;
                     let own = start.store_history;
-                    let happening = own.then(|| ran(&event, start, ends.get(&key)));
+                    let entry = own.then(|| ran(&event, start, ends.get(&key)));
                     if let Some(slot) = list.get_mut(*at) {
-                        *slot = happening;
+                        *slot = entry;
                     }
                 }
                 Some(_) => {}
@@ -218,26 +296,26 @@ fn gathered(events: impl Iterator<Item = Event>, wanted: &Wanted) -> Vec<Happeni
         .collect()
 }
 
-fn is_by(happening: &Happening, word: &str) -> bool {
-    let is_known = !matches!(&happening.what, What::Ran(it) if it.past_nb);
-    let by = happening.by.as_deref();
-    by.is_some_and(|by| by == word || (is_known && company::is_meant(by, word)))
+fn is_by(entry: &LogEntry, word: &str) -> bool {
+    let is_known = !matches!(&entry.what, LogEvent::Ran(it) if it.past_nb);
+    let by = entry.by.as_deref();
+    by.is_some_and(|by| by == word || (is_known && Actor::from(by).is_meant(word)))
 }
 
-fn ran(event: &Event, start: &ExecutionStart, end: Option<&ExecutionEnd>) -> Happening {
+fn ran(event: &Event, start: &ExecutionStart, end: Option<&ExecutionEnd>) -> LogEntry {
     let past_nb = matches!(event.kind, EventKind::Seen(_));
     let (address, cell) = match start.cell.clone() {
         Some(name) if is_address(&name) => (Some(name), None),
         name => (None, name),
     };
-    Happening {
+    LogEntry {
         at: event.at,
-        by: Some(company::name(event.by.as_deref()).to_owned()),
-        what: What::Ran(Execution {
+        by: Some(Actor::parse(event.by.as_deref()).name()),
+        what: LogEvent::Ran(LoggedExecution {
             notebook: (!past_nb).then(|| event.notebook().to_owned()),
             cell,
             address,
-            label: company::label(start),
+            label: labels::label(start),
             code: start.code.clone(),
             status: end.map(|end| end.status.shown()),
             took_ms: end.and_then(|end| end.took_ms),
@@ -248,14 +326,14 @@ fn ran(event: &Event, start: &ExecutionStart, end: Option<&ExecutionEnd>) -> Hap
     }
 }
 
-/// Returns what happened where that is no execution.
-fn other(event: Event) -> Option<Happening> {
+/// Returns the entry for an event that is not part of an execution.
+fn other(event: Event) -> Option<LogEntry> {
     let generation = event.generation;
-    let kernel = |event| What::Kernel { event, generation };
+    let kernel = |event| LogEvent::Kernel { event, generation };
     let what = match event.kind {
         EventKind::Asked(_) | EventKind::Seen(_) | EventKind::Done(_) => return None,
-        EventKind::Edited(change) => What::Edited(change),
-        EventKind::Saved(change) => What::Saved(change),
+        EventKind::Edited(change) => LogEvent::Edited(change),
+        EventKind::Saved(change) => LogEvent::Saved(change),
         EventKind::Peeked { .. } => kernel("peeked"),
         EventKind::Opened => kernel("opened"),
         EventKind::Restarted => kernel("restarted"),
@@ -264,7 +342,7 @@ fn other(event: Event) -> Option<Happening> {
         EventKind::Interrupted => kernel("interrupted"),
         EventKind::Withdrew { .. } => kernel("withdrew"),
     };
-    Some(Happening {
+    Some(LogEntry {
         at: event.at,
         by: event.by,
         what,
@@ -300,11 +378,11 @@ mod tests {
 
     fn said(entries: &[Event], wanted: &Wanted) -> Vec<String> {
         let list = gathered(entries.iter().rev().cloned(), wanted);
-        let said = list.into_iter().rev().map(|happening| {
-            let by = happening.by.unwrap_or_default();
-            match happening.what {
-                What::Ran(it) => format!("{by} ran {} {:?}", it.label, it.status),
-                What::Kernel { event, .. } => format!("{by} {event}"),
+        let said = list.into_iter().rev().map(|entry| {
+            let by = entry.by.unwrap_or_default();
+            match entry.what {
+                LogEvent::Ran(it) => format!("{by} ran {} {:?}", it.label, it.status),
+                LogEvent::Kernel { event, .. } => format!("{by} {event}"),
                 other => format!("{by} {other:?}"),
             }
         });
@@ -364,7 +442,7 @@ mod tests {
         ];
         let list = gathered(entries.iter().rev().cloned(), &Wanted::default());
         let ran = list.into_iter().rev().map(|it| match it.what {
-            What::Ran(ran) => (ran.past_nb, ran.notebook, ran.status.unwrap()),
+            LogEvent::Ran(ran) => (ran.past_nb, ran.notebook, ran.status.unwrap()),
             other => panic!("{other:?}"),
         });
         let want = [Outcome::Error, Outcome::Ok].map(|status| (true, None, status));

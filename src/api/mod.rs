@@ -1,10 +1,12 @@
-//! The use cases, one async function a command: what every adapter calls.
+//! The use cases, one async function for each command: the functions that every adapter calls.
 //!
 //! A function takes the [`Caller`](caller::Caller) and a request, and returns an answer or a
-//! [`Problem`](problem::Problem). It prints nothing. What may wait for a disk or a lock runs on tokio's
-//! threads for such work, or within [`on_this_thread`](caller::on_this_thread) on the caller's own. A function may be dropped before it ends: work on files that has begun is done
-//! to its end, as of one who has left. An answer in its [`Envelope`](envelope::Envelope) is the JSON that
-//! `--json` prints.
+//! [`Problem`](problem::Problem). It prints nothing. Work that may block on a disk or a lock runs on
+//! tokio's pool for blocking work, or on the request's own thread
+//! ([`Given::has_own_thread`](caller::Given)). A function's future may be dropped before it ends: file work
+//! that has begun is finished. An answer in its [`Envelope`](envelope::Envelope) is the JSON that `--json`
+//! prints. After an adapter has delivered an answer it calls
+//! [`Caller::delivered`](caller::Caller::delivered): from then on the content counts as seen.
 
 mod adopt;
 pub mod caller;
@@ -16,6 +18,7 @@ mod diff;
 mod doctor;
 mod edit;
 pub mod envelope;
+mod events;
 mod exec;
 mod format;
 mod gc;
@@ -23,7 +26,9 @@ mod interrupt;
 pub mod job;
 mod jobs;
 mod kernels;
-pub mod log;
+mod log;
+mod log_file;
+mod open;
 pub mod outputs;
 pub mod preview;
 pub mod problem;
@@ -36,23 +41,27 @@ mod search;
 mod serve;
 mod shutdown;
 mod status;
+mod status_watch;
+#[cfg(test)]
+mod tests;
 pub mod time;
 mod undo;
 mod vars;
-pub mod versions;
+mod versions;
 
-pub use self::adopt::{AdoptAnswer, AdoptRequest, HeldEntry, adopt};
+pub use self::adopt::{AdoptAnswer, AdoptRequest, Adopted, Held, adopt};
 pub use self::cell::{
     Attachment, CellAnswer, CellRequest, OutputAnswer, OutputForm, OutputRequest, ShownCell,
     ShownOutputs, cell, output,
 };
 pub use self::cells::{CellRow, CellsAnswer, CellsRequest, NotebookSummary, RemovedCell, cells};
 pub use self::diff::{DiffAnswer, DiffBase, DiffBefore, DiffRequest, diff_notebooks};
-pub use self::doctor::{DoctorAnswer, DoctorRequest, doctor};
+pub use self::doctor::{DoctorAnswer, doctor};
 pub use self::edit::{EditAnswer, EditPolicy, EditRequest, edit, preview_edit};
+pub use self::events::{EventFollower, EventsRequest, Position, events};
 pub use self::exec::{CellsToRun, EditedCells, ExecAnswer, ExecRequest, exec, exec_edited};
 pub use self::format::{FormatAnswer, FormatRequest, FormattedNotebook, format};
-pub use self::gc::{Cleanup, GcAnswer, GcRequest, gc};
+pub use self::gc::{Cleanup, CleanupAction, GcAnswer, GcRequest, gc};
 pub use self::interrupt::{InterruptAnswer, InterruptRequest, interrupt};
 pub use self::jobs::{
     InterruptJobAnswer, InterruptJobRequest, JobQuestion, JobRecord, JobsAnswer, JobsRequest,
@@ -60,26 +69,39 @@ pub use self::jobs::{
     WriteJobRequest, WrittenCell, interrupt_job, job, jobs, question, reply, wait, write_job,
 };
 pub use self::kernels::{
-    KernelsAnswer, KernelsRequest, ListedKernel, NotChosen, StartedKernel, UnreadableFolder,
-    kernels,
+    KernelsAnswer, ListedKernel, NotChosen, StartedKernel, UnreadableFolder, kernels,
+};
+pub use self::log::{LogAnswer, LogEntry, LogEvent, LogRequest, LogSince, LoggedExecution, log};
+pub use self::log_file::{
+    GrowingLog, LogFile, LogFileAnswer, LogFileRequest, follow_log_file, log_file,
+};
+pub use self::open::{
+    CreatedNotebook, Idle, OpenAnswer, OpenOutcome, OpenRequest, OpenedNotebook,
+    RequestedConfinement, SpecChange, open,
 };
 pub use self::restart::{RestartAnswer, RestartRequest, restart};
 pub use self::restore::{RestoreAnswer, RestoreRequest, restore};
 pub use self::run::{PeekAnswer, PeekRequest, PeekStatus, RunRequest, peek, run};
 pub use self::sandbox::SandboxSummary;
-pub use self::save::{FlushedJob, SaveAnswer, SaveRequest, UnwrittenCell, save};
+pub use self::save::{FlushedJob, SaveAnswer, UnwrittenCell, save};
 pub use self::search::{NotebookMatch, SearchAnswer, SearchRequest, SearchScope, search};
 pub use self::serve::{
     EnvLine, ServeAnswer, ServePlace, ServeRequest, UnserveAnswer, serve, unserve,
 };
 pub use self::shutdown::{
-    IdleKernel, ShutdownAnswer, ShutdownIdleAnswer, ShutdownIdleRequest, ShutdownRequest, shutdown,
+    ShutdownAnswer, ShutdownIdleAnswer, ShutdownIdleRequest, ShutdownRequest, shutdown,
     shutdown_idle,
 };
 pub use self::status::{
-    AllKernelsAnswer, KernelStatus, LeftKernel, ProjectKernel, RunningCell, SpecStatus,
-    StatusAnswer, StatusRequest, UnreadableProject, status, status_everywhere,
+    AllKernelsAnswer, KernelStatus, LeftKernel, ProjectKernel, RunningCell, StatusAnswer,
+    UnreadableProject, status, status_everywhere,
 };
+pub use self::status_watch::{StatusSnapshot, StatusWatch};
 pub(crate) use self::undo::in_words;
 pub use self::undo::{MergedCell, UndoAnswer, UndoRequest, undo};
 pub use self::vars::{VarsAnswer, VarsRequest, vars};
+pub use self::versions::{
+    DeletedCell, DeletedCellsAnswer, DeletedCellsRequest, ListedVersion, VersionsAnswer,
+    VersionsRequest, cell_versions, deleted_cells,
+};
+pub(crate) use self::versions::{deleted_line, version_lines};

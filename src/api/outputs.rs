@@ -1,8 +1,8 @@
 //! A cell's outputs as text: for people at a terminal and for agents that read characters.
 //!
-//! The cell's stdout, its displays and its result go to stdout, its stderr and what it raised to
-//! stderr. An image is named by its type and size. Folded outputs are bounded: head and tail stay,
-//! and the cut says how much it took. What was raised is never cut, and comes first.
+//! The cell's stdout, its displays and its result go to stdout; its stderr and errors go to stderr. An
+//! image is shown as its type and size. Text above the limit keeps its head and tail, with a note between
+//! them that says how much is left out. Errors are never cut, and come first.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -10,11 +10,12 @@ use std::fmt::Write;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::execution::run::{DisplayContent, KernelException, Output};
+use crate::execution::run::{DisplayContent, KernelException, OutputMessage};
 use crate::notebook::{OmittedOutput, size};
 
 /// The outputs of a cell as text.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct OutputText {
     /// What the cell raised, and behind it what it wrote to stderr.
     pub err: String,
@@ -22,33 +23,34 @@ pub struct OutputText {
     pub out: String,
 }
 
-/// How long texts are cut.
+/// How texts are cut.
 pub(crate) struct Cut {
-    /// How many characters are kept; none keeps all.
+    /// How many characters are kept; `None` keeps all.
     pub(crate) limit: Option<usize>,
-    /// What is left out of them already.
+    /// What has been left out of the texts already.
     pub(crate) left_out: OmittedOutput,
-    /// What shows the rest.
+    /// The command that shows the rest.
     pub(crate) more: String,
 }
 
-/// Returns all outputs as text of at most so many characters each way, the error aside.
-pub(crate) fn text(outputs: &[Output], how: &Cut) -> OutputText {
+/// Returns all outputs as text. Except for errors, stdout has at most the limit's characters and stderr a
+/// third of them.
+pub(crate) fn text(outputs: &[OutputMessage], how: &Cut) -> OutputText {
     let (mut out, mut err, mut raised) = (String::new(), String::new(), String::new());
     for output in outputs {
         match output {
-            Output::Stream(it) if it.name == "stderr" => err.push_str(&it.text),
-            Output::Stream(it) => out.push_str(&it.text),
-            Output::Display(it) | Output::Update(it) | Output::Result(it) => {
+            OutputMessage::Stream(it) if it.name == "stderr" => err.push_str(&it.text),
+            OutputMessage::Stream(it) => out.push_str(&it.text),
+            OutputMessage::Display(it) | OutputMessage::Update(it) | OutputMessage::Result(it) => {
                 on_a_line_of_its_own(&mut out, &bundle(it));
             }
-            Output::Error(it) => on_a_line_of_its_own(&mut raised, &traceback(it)),
+            OutputMessage::Error(it) => on_a_line_of_its_own(&mut raised, &traceback(it)),
         }
     }
     let (out, err) = match how.limit {
         None => (out, err),
         Some(limit) => {
-            // Of the longer one.
+            // Count what was left out as part of the longer text.
             let (of_out, of_err) = if out.len() >= err.len() {
                 (how.left_out, OmittedOutput::default())
             } else {
@@ -64,36 +66,34 @@ pub(crate) fn text(outputs: &[Output], how: &Cut) -> OutputText {
     OutputText { err: raised, out }
 }
 
-/// Returns about how many characters outputs have as text.
-pub(crate) fn characters(outputs: &[Output]) -> usize {
+/// Returns about how many characters the outputs have as text.
+pub(crate) fn characters(outputs: &[OutputMessage]) -> usize {
     let sizes = outputs.iter().map(|output| match output {
-        Output::Stream(it) => it.text.len(),
-        Output::Display(it) | Output::Update(it) | Output::Result(it) => bundle(it).len(),
-        Output::Error(_) => 0,
+        OutputMessage::Stream(it) => it.text.len(),
+        OutputMessage::Display(it) | OutputMessage::Update(it) | OutputMessage::Result(it) => {
+            bundle(it).len()
+        }
+        OutputMessage::Error(_) => 0,
     });
     sizes.sum()
 }
 
-/// Shares a number of characters among texts of these sizes: what the short ones leave is the long
-/// ones'.
-pub(crate) fn shares(sizes: &[usize], limit: Option<usize>) -> Vec<Option<usize>> {
-    let Some(limit) = limit else {
-        return vec![None; sizes.len()];
-    };
+/// Shares a number of characters among texts of these sizes: what short texts do not use goes to long ones.
+pub(crate) fn shares(sizes: &[usize], limit: usize) -> Vec<usize> {
     let mut by_size: Vec<_> = (0..sizes.len()).collect();
     by_size.sort_by_key(|at| sizes[*at]);
-    let (mut left, mut shares) = (limit, vec![None; sizes.len()]);
+    let (mut left, mut shares) = (limit, vec![0; sizes.len()]);
     for (done, at) in by_size.into_iter().enumerate() {
         let share = left / (sizes.len() - done);
-        shares[at] = Some(share);
+        shares[at] = share;
         left -= share.min(sizes[at]);
     }
     shares
 }
 
-/// Returns one thing as text: its plain form, and what else it has that plain text cannot show.
+/// Returns a MIME bundle as text: its plain form, and notes on the other data that plain text cannot show.
 pub(crate) fn bundle(bundle: &DisplayContent) -> String {
-    // Markdown was chosen by the author; the plain form beside it is only the object's name.
+    // The author chose Markdown; the plain form beside it is only the object's name.
     let mut shown = ["text/markdown", "text/plain", "text/latex"]
         .iter()
         .find_map(|mime| bundle.data.get(*mime))
@@ -113,7 +113,7 @@ pub(crate) fn bundle(bundle: &DisplayContent) -> String {
     shown
 }
 
-/// Returns what the code raised, whole.
+/// Returns the error that the code raised, uncut.
 pub(crate) fn traceback(raised: &KernelException) -> String {
     if raised.traceback.is_empty() {
         format!("{}: {}", raised.ename, raised.evalue)
@@ -122,21 +122,22 @@ pub(crate) fn traceback(raised: &KernelException) -> String {
     }
 }
 
-/// Returns outputs for a JSON answer: no colours, and with a limit no media and no endless texts.
-pub(crate) fn for_json(outputs: &mut [Output], limit: Option<usize>, more: &str) {
+/// Prepares outputs for a JSON answer: without colours, and under a limit without media and with long texts
+/// cut.
+pub(crate) fn for_json(outputs: &mut [OutputMessage], limit: Option<usize>, more: &str) {
     for output in outputs {
         match output {
-            Output::Error(raised) => {
+            OutputMessage::Error(raised) => {
                 for line in &mut raised.traceback {
                     *line = plain(line);
                 }
             }
-            Output::Stream(stream) => {
+            OutputMessage::Stream(stream) => {
                 if let Some(limit) = limit {
                     stream.text = cut(&stream.text, limit, more).into_owned();
                 }
             }
-            Output::Display(it) | Output::Update(it) | Output::Result(it) => {
+            OutputMessage::Display(it) | OutputMessage::Update(it) | OutputMessage::Result(it) => {
                 let Some(limit) = limit else { continue };
                 for (mime, value) in &mut it.data {
                     let text = text_of(value);
@@ -151,18 +152,18 @@ pub(crate) fn for_json(outputs: &mut [Output], limit: Option<usize>, more: &str)
     }
 }
 
-/// Returns the text without colours and other escapes.
+/// Returns the text without colours and other escape sequences.
 pub(crate) fn plain(text: &str) -> String {
     anstream::adapter::strip_str(text).to_string()
 }
 
-/// Keeps head and tail of a text of more than `limit` characters, whole lines where it can; between
-/// them it says how much is left out, and `more`.
+/// Keeps the head and tail of a text of more than `limit` characters, as whole lines where possible. A note
+/// between them says how much is left out, and contains `more`.
 pub(crate) fn cut<'a>(text: &'a str, limit: usize, more: &str) -> Cow<'a, str> {
     cut_more(text, limit, OmittedOutput::default(), more)
 }
 
-/// Cuts a text of which something is left out already, in its middle.
+/// Cuts the middle out of a text from which `before` has been left out already.
 fn cut_more<'a>(text: &'a str, limit: usize, before: OmittedOutput, more: &str) -> Cow<'a, str> {
     let count = text.chars().count();
     if count <= limit {
@@ -174,7 +175,7 @@ fn cut_more<'a>(text: &'a str, limit: usize, before: OmittedOutput, more: &str) 
             .map_or(text.len(), |(at, _)| at)
     };
     let (head, tail) = (place(limit - limit / 3), place(count - limit / 3));
-    // A line's end near by is the better place.
+    // Prefer to cut at a line's end if one is near.
     let head = text
         .get(..head)
         .and_then(|kept| Some(kept.rfind('\n')? + 1))
@@ -211,7 +212,7 @@ fn on_a_line_of_its_own(text: &mut String, line: &str) {
     }
 }
 
-/// A representation is one text, or a list of them as in notebook files.
+/// Returns a representation as one text; in notebook files it may be a list of texts.
 fn text_of(value: &Value) -> Cow<'_, str> {
     match value {
         Value::String(text) => Cow::Borrowed(text),
@@ -220,7 +221,7 @@ fn text_of(value: &Value) -> Cow<'_, str> {
     }
 }
 
-/// How many bytes a representation has; media other than SVG come as base64.
+/// Returns the size of a representation in bytes; media other than SVG are base64.
 fn bytes(mime: &str, value: &Value) -> u64 {
     let text = text_of(value);
     if mime.starts_with("text/") || mime.ends_with("xml") || mime.ends_with("json") {
@@ -239,8 +240,8 @@ mod tests {
     use super::*;
     use crate::execution::run::StreamText;
 
-    fn stream(name: &str, text: &str) -> Output {
-        Output::Stream(StreamText {
+    fn stream(name: &str, text: &str) -> OutputMessage {
+        OutputMessage::Stream(StreamText {
             name: name.to_owned(),
             text: text.to_owned(),
         })
@@ -260,7 +261,7 @@ mod tests {
         let outputs = [
             stream("stdout", "a\n"),
             stream("stderr", "warned\n"),
-            Output::Error(raised),
+            OutputMessage::Error(raised),
         ];
         let how = Cut {
             limit: Some(50),
@@ -310,7 +311,7 @@ mod tests {
         assert!(kept <= 300, "{kept}");
         assert!(note.contains(&format!("{} characters", lines.len() - kept)));
 
-        // No line to break at, and characters of several bytes.
+        // A text without a line end, of multi-byte characters.
         let long = "é".repeat(1000);
         let shown = cut(&long, 10, "more");
         assert_eq!(shown.chars().filter(|c| *c == 'é').count(), 10);
@@ -330,37 +331,30 @@ mod tests {
 
     #[test]
     fn long_texts_share_what_short_ones_leave() {
-        assert_eq!(shares(&[5, 7], None), [None, None]);
-        assert_eq!(
-            shares(&[100, 2, 100, 0], Some(50))
-                .into_iter()
-                .flatten()
-                .collect::<Vec<_>>(),
-            [24, 16, 24, 12]
-        );
-        assert_eq!(shares(&[9, 9], Some(0)), [Some(0), Some(0)]);
-        assert_eq!(shares(&[], Some(9)), []);
+        assert_eq!(shares(&[100, 2, 100, 0], 50), [24, 16, 24, 12]);
+        assert_eq!(shares(&[9, 9], 0), [0, 0]);
+        assert_eq!(shares(&[], 9), [0; 0]);
     }
 
     #[test]
     fn json_has_no_colours_and_no_media_beyond_the_limit() {
         let mut outputs = [
-            Output::Error(KernelException {
+            OutputMessage::Error(KernelException {
                 traceback: vec!["\u{1b}[31mred\u{1b}[0m".to_owned()],
                 ..KernelException::default()
             }),
-            Output::Display(shown(
+            OutputMessage::Display(shown(
                 &json!({ "image/png": "A".repeat(4000), "text/plain": "x" }),
             )),
         ];
         for_json(&mut outputs, None, "more");
-        assert!(matches!(&outputs[0], Output::Error(it) if it.traceback == ["red"]));
+        assert!(matches!(&outputs[0], OutputMessage::Error(it) if it.traceback == ["red"]));
         assert!(
-            matches!(&outputs[1], Output::Display(it) if it.data["image/png"].as_str().is_some_and(|it| it.len() == 4000))
+            matches!(&outputs[1], OutputMessage::Display(it) if it.data["image/png"].as_str().is_some_and(|it| it.len() == 4000))
         );
         for_json(&mut outputs, Some(100), "more");
         assert!(
-            matches!(&outputs[1], Output::Display(it) if it.data["image/png"] == "[3.0 kB]" && it.data["text/plain"] == "x")
+            matches!(&outputs[1], OutputMessage::Display(it) if it.data["image/png"] == "[3.0 kB]" && it.data["text/plain"] == "x")
         );
     }
 }

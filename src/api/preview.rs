@@ -1,4 +1,4 @@
-//! A cell's outputs as far as they are told: what is long is cut, what no text shows is a file.
+//! Previews of a cell's outputs: long texts are cut, and data that is not text is written to files.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -6,34 +6,35 @@ use std::path::{Path, PathBuf};
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
-use super::outputs::cut;
+use super::outputs::{self, cut};
 use crate::editing::export::Export;
 use crate::editing::notebook_file::NotebookFile;
 use crate::notebook::{Cell, Json, MimeData, Output, OutputKind};
 
-/// How many outputs are shown where there is a limit: the first half and the last.
+/// How many outputs are shown under a limit: half of them from the start, half from the end.
 const MOST: usize = 40;
 
-/// What is left of an output however many there are.
+/// How many characters of each output are kept at least, however many outputs there are.
 const LEAST: usize = 80;
 
-/// One output, as it is shown.
+/// One output as it is shown.
 #[derive(Clone, Debug)]
 pub struct OutputPreview {
-    /// Its place among the cell's outputs.
+    /// Its index among the cell's outputs.
     index: usize,
     raw: Json,
     kind: OutputKind,
     text: String,
-    /// How many characters its text has, where some are left out.
+    /// How many characters the whole text has; `None` if nothing was cut.
     characters: Option<usize>,
     files: Vec<OutputFile>,
-    /// The forms of its data that are neither shown nor written out.
+    /// The forms of the output's data that are neither shown nor written to files.
     others: Vec<MimeData>,
 }
 
 /// A form of an output that was written out.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct OutputFile {
     #[serde(flatten)]
     form: MimeData,
@@ -43,15 +44,15 @@ struct OutputFile {
 /// The outputs of one cell.
 #[derive(Clone, Debug)]
 pub struct OutputPreviews {
-    /// Those that are shown.
+    /// The outputs that are shown.
     shown: Vec<OutputPreview>,
-    /// How many there are.
+    /// The number of the cell's outputs.
     count: usize,
 }
 
 impl OutputPreviews {
-    /// Looks at a cell's outputs. Of their texts at most about `limit` characters are kept; an error
-    /// is kept first. What is cut, and what is no text, is written out.
+    /// Makes previews of a cell's outputs. About `limit` characters of their texts are kept, those of
+    /// errors first. Cut texts, and data that is not text, are written to files.
     pub(crate) fn of(out: &mut OutputFiles<'_>, cell: &Cell, limit: Option<usize>) -> Self {
         let all: Vec<_> = cell.outputs().enumerate().collect();
         let count = all.len();
@@ -102,7 +103,7 @@ impl OutputPreviews {
         }
     }
 
-    /// Returns them for people to read, each under a line that says what it is.
+    /// Returns the previews for people to read, each under a line that describes it.
     pub fn text(&self) -> String {
         let mut text = String::new();
         let mut due = 0;
@@ -120,7 +121,7 @@ impl OutputPreviews {
         text
     }
 
-    /// Returns them as the file has them, with what was cut and where the whole is.
+    /// Returns the outputs as the file has them, with notes on what was cut and which file has the whole.
     fn json(&self) -> Vec<Value> {
         self.shown.iter().map(OutputPreview::json).collect()
     }
@@ -132,7 +133,7 @@ impl Serialize for OutputPreviews {
     }
 }
 
-/// Tells of outputs that are not shown.
+/// Returns a line that says how many outputs are not shown.
 fn skipped(from: usize, to: usize) -> String {
     match to.saturating_sub(from) {
         0 => String::new(),
@@ -143,12 +144,12 @@ fn skipped(from: usize, to: usize) -> String {
     }
 }
 
-/// Writes forms of outputs into files, and names these as seen from a folder.
+/// Writes forms of outputs to files, and names these relative to a folder.
 #[derive(Debug)]
 pub(crate) struct OutputFiles<'a> {
     export: Export<'a>,
     here: &'a Path,
-    /// Why something could not be written.
+    /// The error that kept an output from being written.
     pub(crate) problem: Option<io::Error>,
 }
 
@@ -240,7 +241,7 @@ impl OutputPreview {
         };
         let mut head = format!("--- output {} · {what}", self.index);
         for file in &self.files {
-            // A text that was cut names its file where it was cut.
+            // A text that was cut names its file at the cut.
             if self.characters.is_none() || file.form.mime != "text/plain" {
                 head.push_str(&format!(" · {}: {}", file.form, file.path.display()));
             }
@@ -277,7 +278,7 @@ impl OutputPreview {
         Value::Object(object)
     }
 
-    /// Returns the forms of its data that are not in files.
+    /// Returns the forms of the output's data that are not in files.
     fn data(&self, data: &Json) -> Value {
         let mut forms = Map::new();
         for mime in data.keys() {
@@ -296,8 +297,8 @@ impl OutputPreview {
     }
 }
 
-/// Reads a value as programs do; what no JSON but Python's has (NaN, half a surrogate pair) is a
-/// string, as it is written.
+/// Parses a value. JSON that only Python writes (NaN, half a surrogate pair) becomes a string, as it stands
+/// in the file.
 pub(crate) fn parsed(value: &Json) -> Value {
     let text = value.text();
     let read = serde_json::from_str(&text).ok();
@@ -305,31 +306,21 @@ pub(crate) fn parsed(value: &Json) -> Value {
         .unwrap_or_else(|| json!(text))
 }
 
-/// Returns the text of Markdown: the plain form beside it is only the object's name.
+/// Returns Markdown that the author chose: the plain form beside it is only the object's name.
 fn written_by_its_author(raw: &Json) -> Option<String> {
     let form = Output::form(raw, "text/markdown")?;
     Some(String::from_utf8_lossy(&form.bytes).into_owned())
 }
 
-/// Shares `limit` among texts of these lengths: the short ones are whole, the others have the same.
+/// Returns how many characters of each text are kept if `limit` is shared among texts of these lengths.
+/// Short ones are whole.
 fn shares(lengths: &[usize], limit: usize) -> Vec<usize> {
-    let mut sorted: Vec<_> = lengths
-        .iter()
-        .copied()
-        .filter(|length| *length > 0)
-        .collect();
-    sorted.sort_unstable();
-    let mut left = limit;
-    let mut most = usize::MAX;
-    for (at, length) in sorted.iter().enumerate() {
-        let fair = left / (sorted.len() - at);
-        if *length > fair {
-            most = fair.max(LEAST);
-            break;
-        }
-        left -= length;
-    }
-    lengths.iter().map(|length| *length.min(&most)).collect()
+    let shares = outputs::shares(lengths, limit).into_iter();
+    let lengths = lengths.iter();
+    lengths
+        .zip(shares)
+        .map(|(length, share)| *length.min(&share.max(LEAST)))
+        .collect()
 }
 
 #[cfg(test)]

@@ -1,6 +1,5 @@
-//! `restart`: a kernel replaced by a new one.
+//! `restart`: replaces a kernel by a new one.
 
-use std::path::PathBuf;
 use std::time::Instant;
 
 use serde::Serialize;
@@ -8,23 +7,24 @@ use serde::Serialize;
 use super::caller::Caller;
 use super::envelope::Answer;
 use super::problem::{Problem, ProblemKind};
+use super::time::milliseconds;
 use crate::kernel::shell::quote;
 use crate::lifecycle::consent::KernelAction;
-use crate::lifecycle::restart::{TaskReport, restart as replace};
+use crate::lifecycle::open_error::OpenError;
+use crate::lifecycle::restart::{TaskReport, begin_restart};
 
 /// Which kernel is replaced.
 #[derive(Clone, Debug, Default)]
 pub struct RestartRequest {
-    /// The notebook, where not the one that the caller means.
-    pub notebook: Option<PathBuf>,
-    /// For how many seconds to wait for the new kernel, which goes on starting; 0 is for ever.
+    /// How many seconds to wait for the new kernel, which keeps starting after that; 0 is for ever.
     pub timeout: Option<f64>,
-    /// Replace it even when that ends others' work.
+    /// Whether to replace the kernel even if that ends others' work.
     pub force: bool,
 }
 
 /// A new kernel in an old one's place.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct RestartAnswer {
     /// The notebook's key in its project.
     pub notebook: String,
@@ -44,24 +44,26 @@ impl Answer for RestartAnswer {
     }
 }
 
-/// Replaces a kernel by a new one: its variables are gone.
+/// Replaces a kernel by a new one; its variables are lost.
 ///
 /// # Errors
-/// It would end others' work, no kernel runs, or the new one does not start.
+/// The restart would end others' work, no kernel runs, or the new one does not start.
 pub async fn restart(caller: &Caller, request: RestartRequest) -> Result<RestartAnswer, Problem> {
     let patience = caller.patience(request.timeout)?;
-    let target = caller.target(request.notebook).await?;
+    let target = caller.target().await?;
     let began = Instant::now();
     caller
         .consent(KernelAction::Restart, &target, request.force)
         .await?;
-    match replace(&target.project, &target.key, caller.by(), patience).await? {
+    let (project, key) = (&target.project, &target.key);
+    let begun = begin_restart(project, key, caller.by(), patience).await?;
+    match begun.report().await.map_err(OpenError::from)? {
         TaskReport::Done(session) => Ok(RestartAnswer {
             notebook: target.notebook_key,
             status: session.status.as_str().to_owned(),
             kernel_pid: session.pid(),
             kernel_generation: session.generation,
-            took_ms: u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
+            took_ms: milliseconds(began.elapsed()),
         }),
         TaskReport::Failed {
             message,

@@ -1,6 +1,4 @@
-//! `restore`: an earlier version of a cell, or a deleted cell.
-
-use std::path::PathBuf;
+//! `restore`: brings back an earlier version of a cell, or a deleted cell.
 
 use serde::Serialize;
 
@@ -9,7 +7,7 @@ use super::edit::{EditAnswer, EditPolicy};
 use super::envelope::Answer;
 use super::problem::editing::of_selection;
 use super::problem::{Problem, ProblemKind, causes};
-use super::versions;
+use super::versions::{self, listed, version_lines};
 use crate::editing::history::{self, CellVersion, RestoreError};
 use crate::editing::notebook_file::NotebookFile;
 use crate::editing::view;
@@ -19,18 +17,17 @@ use crate::notebook::{CellSelector, Revision};
 /// Which version of which cell is brought back.
 #[derive(Clone, Debug)]
 pub struct RestoreRequest {
-    /// The notebook, where not the one that the caller means.
-    pub notebook: Option<PathBuf>,
-    /// The cell, also a deleted one by its id.
+    /// The cell; a deleted one by its id.
     pub cell: CellSelector,
-    /// The revision, or the beginning of it; none is the one before the present one.
+    /// The revision, or a prefix of it; `None` is the one before the present one.
     pub revision: Option<String>,
-    /// How it is written.
+    /// The write policy.
     pub policy: EditPolicy,
 }
 
 /// What was brought back.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct RestoreAnswer {
     /// What was written.
     #[serde(flatten)]
@@ -53,9 +50,9 @@ impl Answer for RestoreAnswer {}
 /// # Errors
 /// There is no such cell or version, or the notebook cannot be written.
 pub async fn restore(caller: &Caller, request: RestoreRequest) -> Result<RestoreAnswer, Problem> {
-    let page = caller.page(request.notebook.clone()).await?;
+    let page = caller.page().await?;
     let editor = caller.editor(request.policy);
-    blocking(move || {
+    blocking(caller, move |_| {
         let revision = request.revision.as_deref();
         let restored = history::restore(&page, &request.cell, revision, &editor);
         let restored = restored.map_err(|error| problem(error, &editor.by, &page))?;
@@ -75,6 +72,10 @@ fn problem(error: RestoreError, by: &str, page: &NotebookFile) -> Problem {
     let problem = |kind| Problem::new(kind, message.clone());
     let document = || view::open(page, by).map(|view| view.document);
     let notebook = quote(&page.path);
+    let lines = |list: &Vec<CellVersion>| match document() {
+        Ok(document) => version_lines(&listed(page, &document, list.clone())),
+        Err(_) => Vec::new(),
+    };
     match error {
         RestoreError::NotebookFile(error) => error.into(),
         RestoreError::Edit(error) => error.into(),
@@ -85,31 +86,23 @@ fn problem(error: RestoreError, by: &str, page: &NotebookFile) -> Problem {
             let problem = of_selection(source, &message);
             match document() {
                 Ok(document) if !deleted.is_empty() => {
-                    problem.more_lines(&versions::deleted(page, &document, deleted))
+                    problem.more_lines(&versions::deleted_lines(page, &document, deleted))
                 }
                 _ => problem,
             }
         }
         RestoreError::Ambiguous { ref candidates, .. } => {
-            let lines = document().map(|it| versions::deleted(page, &it, candidates));
+            let lines = document().map(|it| versions::deleted_lines(page, &it, candidates));
             problem(ProblemKind::Failed)
                 .lines(&lines.unwrap_or_default())
                 .hint("give more of the id")
         }
-        RestoreError::NoSuchVersion {
-            versions: ref list, ..
-        } => {
-            let lines = document().map(|it| versions::lines(page, &it, list));
-            problem(ProblemKind::Failed).lines(&lines.unwrap_or_default())
+        RestoreError::NoSuchVersion { ref versions, .. } => {
+            problem(ProblemKind::Failed).lines(&lines(versions))
         }
-        RestoreError::Forgotten {
-            versions: ref list, ..
-        } => {
-            let lines = document().map(|it| versions::lines(page, &it, list));
-            problem(ProblemKind::Failed)
-                .lines(&lines.unwrap_or_default())
-                .hint(versions::not_kept(page))
-        }
+        RestoreError::Forgotten { ref versions, .. } => problem(ProblemKind::Failed)
+            .lines(&lines(versions))
+            .hint(versions::not_kept(page)),
         RestoreError::NoEarlier { ref cell } => problem(ProblemKind::Failed)
             .hint(format!("nb log {notebook} {cell} lists its versions"))
             .hint(format!("nb diff {notebook} --git shows what git has")),

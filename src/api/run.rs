@@ -1,6 +1,4 @@
-//! `run`: code on a notebook's kernel, outside the notebook.
-
-use std::path::PathBuf;
+//! `run`: runs code on a notebook's kernel, outside the notebook.
 
 use serde::Serialize;
 
@@ -11,7 +9,7 @@ use super::job::{
 };
 use super::outputs::{self, Cut, OutputText};
 use super::problem::{Problem, ProblemKind};
-use crate::execution::exec::{self, MAX_OUTPUT, Wanted};
+use crate::execution::exec::{self, ExecOptions, MAX_OUTPUT};
 use crate::execution::fold::NotebookOutput;
 use crate::execution::look::LookError;
 use crate::execution::peek::{self, PeekError};
@@ -22,39 +20,37 @@ use crate::project::jobs::{JobCell, JobFolder};
 /// Which code runs, and how.
 #[derive(Clone, Debug)]
 pub struct RunRequest {
-    /// The notebook, where not the one that the caller means.
-    pub notebook: Option<PathBuf>,
     /// The code.
     pub code: String,
-    /// The seconds after which it is interrupted; 0 is never.
+    /// How many seconds the code may run before it is interrupted; 0 sets no limit.
     pub max_time: Option<f64>,
-    /// How it is followed; none begins it only.
+    /// How the job is followed; with `None` it is only started.
     pub follow: Option<FollowOptions>,
 }
 
-/// Runs code on a notebook's kernel, as a job: it goes on where its caller does not.
+/// Runs code on a notebook's kernel, as a job. The job goes on if its caller stops waiting.
 ///
 /// # Errors
-/// It was not begun, or cannot be followed.
+/// The job was not started, or it cannot be followed.
 pub async fn run(
     caller: &Caller,
     request: RunRequest,
     observer: &impl JobObserver,
 ) -> Result<RunAnswer, Problem> {
-    let wanted = Wanted {
+    let wanted = ExecOptions {
         cells: vec![JobCell::new(None, request.code)],
         max_time: max_time(request.max_time)?,
-        // The recorder's memory is bounded; all of it is in the job.
+        // This bounds the recorder's memory; the job's folder has all of the output.
         max_output: Some(MAX_OUTPUT),
-        ..Wanted::default()
+        ..ExecOptions::default()
     };
-    let target = caller.target(request.notebook).await?;
+    let target = caller.target().await?;
     let (project, key) = (&target.project, &target.notebook_key);
     let folder = exec::begin(project, key, caller.by(), wanted).await?;
     begun(caller, folder, request.follow, observer).await
 }
 
-/// Follows a job that was begun, where that is wanted.
+/// Follows a job that was started, if the caller wants that.
 pub(super) async fn begun(
     caller: &Caller,
     folder: JobFolder,
@@ -68,7 +64,7 @@ pub(super) async fn begun(
     Ok(RunAnswer::Followed(Box::new(answer)))
 }
 
-/// Returns the seconds after which a cell is interrupted; 0 is never.
+/// Checks a cell's time limit in seconds; 0 sets no limit.
 pub(super) fn max_time(seconds: Option<f64>) -> Result<Option<f64>, Problem> {
     match seconds {
         Some(seconds) if !seconds.is_finite() || seconds < 0.0 => {
@@ -79,23 +75,22 @@ pub(super) fn max_time(seconds: Option<f64>) -> Result<Option<f64>, Problem> {
     }
 }
 
-/// Which code is run beside a cell that runs.
+/// Which code runs beside a running cell.
 #[derive(Clone, Debug)]
 pub struct PeekRequest {
-    /// The notebook, where not the one that the caller means.
-    pub notebook: Option<PathBuf>,
     /// The code.
     pub code: String,
-    /// For how many seconds to wait, 0 is for ever; none is the caller's own limit.
+    /// How many seconds to wait, 0 is for ever; `None` is the caller's own limit.
     pub timeout: Option<f64>,
-    /// How many characters of output the answer has at most; none is no limit.
+    /// How many characters of output the answer has at most; `None` is no limit.
     pub limit: Option<usize>,
-    /// How the answer has the outputs.
+    /// The form of the outputs in the answer.
     pub outputs: OutputsAs,
 }
 
 /// What came of code that ran beside a cell.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct PeekAnswer {
     /// The notebook's key in its project.
     pub notebook: String,
@@ -104,7 +99,7 @@ pub struct PeekAnswer {
     /// Where it was interrupted: whether it is over.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub over: Option<bool>,
-    /// What it said, each output shortened; where that was asked for.
+    /// Its outputs, each shortened; where that was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outputs: Option<Vec<NotebookOutput>>,
     /// The same as one text, shortened; where that was asked for.
@@ -119,6 +114,7 @@ impl Answer for PeekAnswer {}
 
 /// How code ended that ran beside a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum PeekStatus {
     /// It ran to its end.
@@ -129,17 +125,17 @@ pub enum PeekStatus {
     Interrupted,
 }
 
-/// Runs code beside whatever the kernel runs, without history. It is no job. When `stop` comes it is
-/// interrupted.
+/// Runs code beside whatever the kernel runs, without history and without a job. It is interrupted when
+/// `stop` completes.
 ///
 /// # Errors
-/// The kernel cannot be looked into now.
+/// The kernel cannot run code beside its cell now.
 pub async fn peek(
     caller: &Caller,
     request: PeekRequest,
     stop: impl Future<Output = ()>,
 ) -> Result<PeekAnswer, Problem> {
-    let target = caller.target(request.notebook).await?;
+    let target = caller.target().await?;
     let (project, key, session) = (&target.project, &target.key, &target.session);
     let wait = patience(caller, request.timeout)?;
     let by = caller.by();

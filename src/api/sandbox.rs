@@ -1,4 +1,4 @@
-//! What is told of a kernel's sandbox.
+//! The summary of a kernel's sandbox in answers.
 
 use std::path::PathBuf;
 
@@ -8,6 +8,7 @@ use crate::project::{Demand, Missing, Sandbox};
 
 /// A kernel's sandbox: what was asked for, and what was reached.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct SandboxSummary {
     /// By what the kernel is confined; none before the first start.
     pub mechanism: Option<&'static str>,
@@ -34,7 +35,7 @@ pub struct SandboxSummary {
 }
 
 impl SandboxSummary {
-    /// Returns what is told of a sandbox.
+    /// Summarises a sandbox.
     pub fn of(sandbox: &Sandbox) -> Self {
         let reached = sandbox.reached.as_ref();
         Self {

@@ -1,4 +1,4 @@
-//! `save`: the outputs that recorders hold written, and the file checked.
+//! `save`: has recorders write their outputs, and checks the notebook's file.
 
 use std::convert::Infallible;
 use std::path::PathBuf;
@@ -14,15 +14,9 @@ use crate::editing::transaction;
 use crate::execution::flush::{Flushed, flush};
 use crate::notebook::Document;
 
-/// Which notebook is to be saved.
-#[derive(Clone, Debug, Default)]
-pub struct SaveRequest {
-    /// The notebook, where not the one that the caller means.
-    pub notebook: Option<PathBuf>,
-}
-
 /// A notebook whose file is whole.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct SaveAnswer {
     /// The notebook.
     #[serde(flatten)]
@@ -42,6 +36,7 @@ impl Answer for SaveAnswer {}
 
 /// What became of the outputs that a job's recorder held.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct FlushedJob {
     /// The job.
     pub job: String,
@@ -57,6 +52,7 @@ pub struct FlushedJob {
 
 /// A cell whose outputs could not be written.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct UnwrittenCell {
     /// The cell.
     pub cell: String,
@@ -65,7 +61,7 @@ pub struct UnwrittenCell {
 }
 
 impl FlushedJob {
-    /// Says whether all its outputs are in the file.
+    /// Says whether all the job's outputs are in the file.
     pub fn is_whole(&self) -> bool {
         self.answered && self.unwritten.is_empty()
     }
@@ -85,17 +81,17 @@ impl From<Flushed> for FlushedJob {
     }
 }
 
-/// Has running cells' outputs written, and checks that the file is whole. What an earlier edit had to leave
-/// unfinished is finished.
+/// Has the outputs of running cells written, and checks that the file is whole. An earlier edit that was
+/// left unfinished is finished.
 ///
 /// # Errors
 /// The recorders cannot be asked, or the notebook cannot be read or written.
-pub async fn save(caller: &Caller, request: SaveRequest) -> Result<SaveAnswer, Problem> {
-    let page = caller.page(request.notebook).await?;
+pub async fn save(caller: &Caller) -> Result<SaveAnswer, Problem> {
+    let page = caller.page().await?;
     let flushed = flush(&page.project, &page.key, || page.read().ok()).await;
     let flushed = flushed.map_err(|error| Problem::failed("ask the recorders", &error))?;
-    blocking(move || {
-        // A change of nothing writes nothing, and finishes what is pending.
+    blocking(caller, move |_| {
+        // An edit that changes nothing writes nothing, but finishes what is pending.
         let written = transaction::write(&page, false, |document| {
             Ok::<_, Infallible>(document.clone())
         });
@@ -114,7 +110,7 @@ pub async fn save(caller: &Caller, request: SaveRequest) -> Result<SaveAnswer, P
     .await
 }
 
-/// Returns what front ends would stumble over, or change by themselves.
+/// Returns notes on what front ends would fail on, or change by themselves.
 fn remarks(document: &Document) -> Vec<String> {
     let (major, minor) = document.nbformat();
     if document.is_read_only() {
@@ -124,7 +120,7 @@ fn remarks(document: &Document) -> Vec<String> {
     }
     let cells = document.cells().iter();
     let without = cells.filter(|cell| !cell.has_own_id()).count();
-    // An older format has no ids.
+    // Formats before 4.5 have no cell ids.
     if without == 0 || minor < 5 {
         return Vec::new();
     }

@@ -1,4 +1,4 @@
-//! `search`: text in the cells of one notebook or many.
+//! `search`: finds text in the cells of one notebook or many.
 
 use std::path::{Path, PathBuf};
 
@@ -14,28 +14,30 @@ pub use crate::notebook::SearchScope;
 use crate::notebook::{Document, SearchMatch};
 use crate::project::Project;
 
-/// How many characters of a line are told.
+/// How many characters of a matching line are in the answer.
 const LINE: usize = 300;
 
-/// What is looked for, and where.
+/// The text to find, and where.
 #[derive(Clone, Debug)]
 pub struct SearchRequest {
     /// A regular expression, or a text.
     pub pattern: String,
-    /// Whether it is a text.
+    /// Whether the pattern is plain text.
     pub is_text: bool,
-    /// Whether capital and small letters are equal.
+    /// Whether the case of letters is ignored.
     pub ignores_case: bool,
     /// Whether sources or outputs are searched.
     pub within: SearchScope,
-    /// The notebooks; a folder stands for all below it. Without any, the one that the caller means.
+    /// The notebooks; a folder stands for all notebooks below it. If empty, the notebook that the caller
+    /// means.
     pub paths: Vec<PathBuf>,
-    /// How many lines are told; none is no limit.
+    /// How many lines are in the answer at most; `None` is no limit.
     pub limit: Option<usize>,
 }
 
 /// What was found.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct SearchAnswer {
     /// The lines in which a match begins.
     pub matches: Vec<NotebookMatch>,
@@ -51,6 +53,7 @@ impl Answer for SearchAnswer {}
 
 /// One line in which a match begins.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct NotebookMatch {
     /// Where it is in the notebook.
     #[serde(flatten)]
@@ -65,7 +68,7 @@ pub struct NotebookMatch {
 /// Finds text in the cells of notebooks.
 ///
 /// # Errors
-/// The pattern is no regular expression, or the one notebook that was named cannot be read.
+/// The pattern is not a regular expression, or the only named notebook cannot be read.
 pub async fn search(caller: &Caller, request: SearchRequest) -> Result<SearchAnswer, Problem> {
     let pattern = pattern(&request)?;
     let mut found = Matches {
@@ -76,15 +79,14 @@ pub async fn search(caller: &Caller, request: SearchRequest) -> Result<SearchAns
         count: 0,
     };
     if request.paths.is_empty() {
-        let page = caller.page(None).await?;
-        return blocking(move || {
+        let page = caller.page().await?;
+        return blocking(caller, move |_| {
             found.look(&page.key, &page.read()?);
             Ok(found.answer(1, Vec::new()))
         })
         .await;
     }
-    let caller = caller.clone();
-    blocking(move || {
+    blocking(caller, move |caller| {
         let gathered = gather(&request.paths)
             .map_err(|error| Problem::failed("find the notebooks", &error))?;
         let mut faults = gathered.faults;
@@ -130,11 +132,11 @@ fn pattern(request: &SearchRequest) -> Result<Regex, Problem> {
     })
 }
 
-/// What is found, as far as it goes.
+/// The matches so far.
 struct Matches {
     pattern: Regex,
     within: SearchScope,
-    /// How many more lines are told.
+    /// How many more lines fit in the answer.
     left: usize,
     matches: Vec<NotebookMatch>,
     count: usize,
@@ -168,7 +170,7 @@ impl Matches {
     }
 }
 
-/// Reads a notebook that is only searched: no project is made for it. What is wrong is told in words.
+/// Reads a notebook without making a project for it. The error is a message for the user.
 fn opened(path: &Path) -> Result<Document, String> {
     let failed = |why: &str| format!("cannot read {}: {why}", path.display());
     let found = std::fs::metadata(path).map_err(|error| failed(&causes(&error)))?;

@@ -1,4 +1,4 @@
-//! `serve` and `unserve`: the kernelspecs that front ends list.
+//! `serve` and `unserve`: install and remove the kernelspecs that front ends list.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::caller::{Caller, blocking};
 use super::envelope::Answer;
 use super::problem::Problem;
-use crate::editing::rename;
+use crate::editing::named_kernelspec;
 use crate::kernel::variables::ProcessVariables;
 use crate::lifecycle::serve::{self, Level, env_line};
 use crate::project::Project;
@@ -27,14 +27,15 @@ pub enum ServePlace {
 /// Which kernelspec to install, and where.
 #[derive(Clone, Debug)]
 pub struct ServeRequest {
-    /// Where.
+    /// Where to install it.
     pub place: ServePlace,
-    /// The language of the notebooks that it is for.
+    /// The language of the notebooks that the kernelspec is for.
     pub language: String,
 }
 
 /// A kernelspec that is installed.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ServeAnswer {
     /// The spec's folder.
     pub spec: PathBuf,
@@ -58,6 +59,7 @@ impl Answer for ServeAnswer {}
 
 /// A line of an `.env` file.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct EnvLine {
     /// The file.
     pub file: PathBuf,
@@ -67,6 +69,7 @@ pub struct EnvLine {
 
 /// What was removed.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct UnserveAnswer {
     /// The folders and files that are gone.
     pub removed: Vec<PathBuf>,
@@ -79,14 +82,15 @@ pub struct UnserveAnswer {
 impl Answer for UnserveAnswer {}
 
 impl ServePlace {
-    /// Returns the level, and the project that it is in.
+    /// Returns the level at which kernelspecs are installed, and its project; `makes` creates a missing
+    /// project.
     fn level(self, caller: &Caller, makes: bool) -> Result<(Level, Option<Project>), Problem> {
         match self {
             Self::User => return Ok((Level::User, None)),
             Self::Prefix(prefix) => return Ok((Level::Prefix(prefix), None)),
             Self::Project => {}
         }
-        // The project of a notebook that would lie here.
+        // The project that a notebook in the working directory would belong to.
         let here = caller.here.join("notebook.ipynb");
         let project = match Project::find(&here) {
             None if makes => Some(
@@ -104,11 +108,10 @@ impl ServePlace {
 /// Installs the kernelspec "nb shared kernel" of a language.
 ///
 /// # Errors
-/// Its folder is somebody else's, or cannot be written.
+/// Its folder was not made by `nb`, or cannot be written.
 pub async fn serve(caller: &Caller, request: ServeRequest) -> Result<ServeAnswer, Problem> {
-    let caller = caller.clone();
-    blocking(move || {
-        let (level, project) = request.place.level(&caller, true)?;
+    blocking(caller, move |caller| {
+        let (level, project) = request.place.level(caller, true)?;
         let (language, is_known) = serve::spelled(&request.language, &ProcessVariables);
         let served = serve::serve(&level, &language, &ProcessVariables)?;
         let env = project.map(|project| EnvLine {
@@ -128,14 +131,13 @@ pub async fn serve(caller: &Caller, request: ServeRequest) -> Result<ServeAnswer
     .await
 }
 
-/// Removes the kernelspecs "nb shared kernel" of all languages. Kernels that run are left alone.
+/// Removes the kernelspecs "nb shared kernel" of all languages. Running kernels are left alone.
 ///
 /// # Errors
-/// A folder is somebody else's, or cannot be removed.
+/// A folder was not made by `nb`, or cannot be removed.
 pub async fn unserve(caller: &Caller, place: ServePlace) -> Result<UnserveAnswer, Problem> {
-    let caller = caller.clone();
-    blocking(move || {
-        let (level, project) = place.level(&caller, false)?;
+    blocking(caller, move |caller| {
+        let (level, project) = place.level(caller, false)?;
         let unserved = serve::unserve(&level, &ProcessVariables)?;
         let mut notes: Vec<_> = project
             .map(|project| {
@@ -148,7 +150,7 @@ pub async fn unserve(caller: &Caller, place: ServePlace) -> Result<UnserveAnswer
             .into_iter()
             .collect();
         if level == Level::User {
-            notes.extend(rename::put_back_everywhere());
+            notes.extend(named_kernelspec::restore_everywhere());
             notes.extend(unserved.used_by.iter().map(|folder| {
                 format!(
                     "the program stays for the specs in {}: nb unserve --prefix or --project removes those",

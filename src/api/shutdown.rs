@@ -1,34 +1,31 @@
-//! `shutdown`: kernels ended for good, one or those that nobody uses.
+//! `shutdown`: ends kernels for good, one or all unused ones.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
-use jiff::Timestamp;
 use serde::Serialize;
 
-use super::caller::Caller;
+use super::caller::{Caller, open_project};
 use super::envelope::Answer;
-use super::problem::{Problem, ProblemKind, causes};
+use super::problem::{Problem, causes};
+use super::time::milliseconds;
 use crate::lifecycle;
 use crate::lifecycle::consent::KernelAction;
 use crate::lifecycle::everywhere::{self, Kernels};
-use crate::lifecycle::idle::{self, Done, IdleOutcome};
-use crate::project::Project;
+use crate::lifecycle::idle::{self, IdleKernel};
 
-/// How long another `nb` may hold the session's lock.
+/// How long to wait while another `nb` holds the session's lock.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Which kernel is ended.
 #[derive(Clone, Debug, Default)]
 pub struct ShutdownRequest {
-    /// The notebook, where not the one that the caller means.
-    pub notebook: Option<PathBuf>,
-    /// End it even when that ends others' work.
+    /// Whether to end the kernel even if that ends others' work.
     pub force: bool,
 }
 
 /// A session without a kernel.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ShutdownAnswer {
     /// The notebook's key in its project.
     pub notebook: String,
@@ -60,18 +57,20 @@ impl Answer for ShutdownAnswer {
 /// Which unused kernels are ended.
 #[derive(Clone, Copy, Debug)]
 pub struct ShutdownIdleRequest {
-    /// Those that nobody has used for so long.
+    /// How long the kernels must have been unused.
     pub age: Duration,
-    /// Those of all the user's projects, not only of the one of the working directory.
+    /// Whether kernels of all the user's projects are ended, not only those of the working directory's
+    /// project.
     pub all: bool,
-    /// Only tell what would be ended.
+    /// Whether to list only what would be ended.
     pub dry_run: bool,
-    /// Also those that a front end has joined.
+    /// Whether kernels that a front end has joined are ended too.
     pub force: bool,
 }
 
 /// What became of unused kernels.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ShutdownIdleAnswer {
     /// The kernels.
     pub kernels: Vec<IdleKernel>,
@@ -83,37 +82,16 @@ pub struct ShutdownIdleAnswer {
 
 impl Answer for ShutdownIdleAnswer {}
 
-/// What became of one kernel.
-#[derive(Clone, Debug, Serialize)]
-pub struct IdleKernel {
-    /// Its project's folder.
-    pub project: PathBuf,
-    /// Its notebook's key there.
-    pub notebook: String,
-    /// Its process.
-    pub kernel_pid: Option<u32>,
-    /// Which of the session's kernels it is.
-    pub kernel_generation: Option<u64>,
-    /// Since when nobody uses it.
-    pub idle_since: Option<Timestamp>,
-    /// Its memory.
-    pub memory_bytes: Option<u64>,
-    /// What was done: `ended`, `kept` or `failed`.
-    pub done: &'static str,
-    /// Why it goes on.
-    pub why: Option<String>,
-}
-
-/// Ends a kernel for good. One that another program or notebook has started is only let go.
+/// Ends a kernel for good. A kernel that another program or notebook started is only released.
 ///
 /// # Errors
-/// It would end others' work, or the kernel cannot be ended from here.
+/// That would end others' work, or the kernel cannot be ended from here.
 pub async fn shutdown(
     caller: &Caller,
     request: ShutdownRequest,
 ) -> Result<ShutdownAnswer, Problem> {
-    let target = caller.target(request.notebook).await?;
-    // A kernel of another program or notebook is only let go.
+    let target = caller.target().await?;
+    // A kernel of another program or notebook is only released.
     if target.session.is_owned() && !target.is_shared() {
         caller
             .consent(KernelAction::Shutdown, &target, request.force)
@@ -129,15 +107,15 @@ pub async fn shutdown(
         shared_with: stopped.shared_with,
         notes: stopped.notes,
         kernel_generation: stopped.session.generation,
-        took_ms: u64::try_from(stopped.took.as_millis()).unwrap_or(u64::MAX),
+        took_ms: milliseconds(stopped.took),
         is_owned: stopped.session.is_owned(),
     })
 }
 
-/// Ends the kernels that nobody has used for some time.
+/// Ends the kernels that have been unused for at least the given time.
 ///
 /// # Errors
-/// There is no project here, or what it remembers cannot be read.
+/// There is no project here, or its `state.json` cannot be read.
 pub async fn shutdown_idle(
     caller: &Caller,
     request: ShutdownIdleRequest,
@@ -145,14 +123,8 @@ pub async fn shutdown_idle(
     let kernels = if request.all {
         everywhere::everywhere().await
     } else {
-        let project = Project::find(&caller.here).ok_or_else(|| {
-            let here = caller.here.display();
-            Problem::new(
-                ProblemKind::NoKernel,
-                format!("no notebook is open in {here}"),
-            )
-            .hint("for all your projects: nb shutdown --idle AGE --all")
-        })?;
+        let hint = "for all your projects: nb shutdown --idle AGE --all";
+        let project = open_project(&caller.here, hint)?;
         let found = everywhere::of_project(&project).await?;
         let found = found.into_iter().map(|status| (project.clone(), status));
         Kernels {
@@ -168,28 +140,9 @@ pub async fn shutdown_idle(
         dry_run: request.dry_run,
         by: caller.by().to_owned(),
     };
-    let outcomes = idle::end_idle(kernels, &options).await;
     Ok(ShutdownIdleAnswer {
-        kernels: outcomes.into_iter().map(idle_kernel).collect(),
+        kernels: idle::end_idle(kernels, &options).await,
         dry_run: request.dry_run,
         unreadable,
     })
-}
-
-fn idle_kernel(outcome: IdleOutcome) -> IdleKernel {
-    let (done, why) = match outcome.done {
-        Done::Ended => ("ended", None),
-        Done::Kept(why) => ("kept", Some(why)),
-        Done::Failed(error) => ("failed", Some(causes(&error))),
-    };
-    IdleKernel {
-        project: outcome.root,
-        notebook: outcome.notebook,
-        kernel_pid: outcome.pid,
-        kernel_generation: outcome.generation,
-        idle_since: outcome.idle_since,
-        memory_bytes: outcome.memory_bytes,
-        done,
-        why,
-    }
 }

@@ -1,40 +1,38 @@
-//! `status`: the kernels, who is joined, and whether front ends find them.
+//! `status`: lists kernels, who is joined, and whether front ends find them.
 
 use std::path::PathBuf;
 
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::caller::{Caller, blocking};
+use super::caller::{Caller, on_own_thread, open_project};
 use super::envelope::Answer;
-use super::problem::{Problem, ProblemKind, causes};
+use super::problem::{Problem, causes};
 use super::sandbox::SandboxSummary;
-use crate::activity::company::{self, whose};
+use crate::activity::actor::Actor;
+use crate::activity::labels::whose;
 use crate::kernel::variables::ProcessVariables;
-use crate::lifecycle::everywhere::{self, Left};
+use crate::lifecycle::everywhere::{self, UnreachableKernel};
 use crate::lifecycle::liveness::{Liveness, sandboxed};
 use crate::lifecycle::serve::{self, Health, Level};
 use crate::lifecycle::status::{SessionStatus, status as status_of};
-use crate::lifecycle::target;
 use crate::project::joined::Joined;
-use crate::project::{Ended, Limits, Project, Status};
+use crate::project::{Ended, ResourceLimits, Status};
+use crate::wire::Transport;
 
-/// Of which notebook the status is wanted.
-#[derive(Clone, Debug, Default)]
-pub struct StatusRequest {
-    /// The notebook; none is the one that the caller names, else all of the project.
-    pub notebook: Option<PathBuf>,
-}
+/// The hint for a folder in which no notebook is open.
+pub(super) const ELSEWHERE: &str = "nb open NOTEBOOK.ipynb | nb status --all";
 
 /// The kernels of a project.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct StatusAnswer {
     /// The project's folder.
     pub project: PathBuf,
     /// Its notebooks that have or had a kernel.
     pub sessions: Vec<KernelStatus>,
     /// Whether front ends find the kernels.
-    pub spec: SpecStatus,
+    pub spec: Health,
     /// Whether one notebook was asked about.
     #[serde(skip)]
     pub is_of_one: bool,
@@ -42,23 +40,9 @@ pub struct StatusAnswer {
 
 impl Answer for StatusAnswer {}
 
-/// Whether the kernelspec "nb shared kernel" is installed.
-#[derive(Clone, Debug, Serialize)]
-#[serde(rename_all = "lowercase", tag = "state")]
-pub enum SpecStatus {
-    /// It is, and its program is this one.
-    Good,
-    /// It is not.
-    Missing,
-    /// It is out of date.
-    Stale {
-        /// Why.
-        why: String,
-    },
-}
-
 /// A notebook's kernel, and who uses it.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct KernelStatus {
     /// The notebook's key in its project.
     pub notebook: String,
@@ -87,11 +71,11 @@ pub struct KernelStatus {
     /// Its connection file.
     pub connection_file: PathBuf,
     /// How it is reached: `ipc` or `tcp`.
-    pub transport: &'static str,
+    pub transport: Transport,
     /// Its resident memory.
     pub memory_bytes: Option<u64>,
     /// What it may use.
-    pub limits: Limits,
+    pub limits: ResourceLimits,
     /// After how many seconds without use it ends.
     pub idle_timeout: Option<u64>,
     /// Whether `nb` has started it.
@@ -110,7 +94,7 @@ pub struct KernelStatus {
 }
 
 impl KernelStatus {
-    /// Returns what is told of a session.
+    /// Makes the answer from a session's status.
     pub fn of(status: SessionStatus) -> Self {
         let session = &status.session;
         let running = status.running.as_ref();
@@ -122,7 +106,7 @@ impl KernelStatus {
             state: state(&status),
             recorded: session.status.as_str().to_owned(),
             running: running.map(|cell| RunningCell {
-                by: company::name(cell.by.as_deref()).to_owned(),
+                by: Actor::parse(cell.by.as_deref()).name(),
                 cell: cell.cell.clone(),
                 since: cell.since,
                 text: whose(cell),
@@ -134,7 +118,7 @@ impl KernelStatus {
             kernel_pid: pid(&status),
             kernel_generation: session.generation,
             connection_file: session.connection_file.clone(),
-            transport: session.transport.as_str(),
+            transport: session.transport,
             memory_bytes: status.memory_bytes,
             limits: session.settings.limits,
             idle_timeout: session.settings.idle_timeout,
@@ -158,6 +142,7 @@ impl KernelStatus {
 
 /// A cell that runs.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct RunningCell {
     /// Who asked for it.
     pub by: String,
@@ -171,6 +156,7 @@ pub struct RunningCell {
 
 /// All kernels of the user that run.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct AllKernelsAnswer {
     /// Those of projects.
     pub kernels: Vec<ProjectKernel>,
@@ -184,6 +170,7 @@ impl Answer for AllKernelsAnswer {}
 
 /// A kernel, and its project.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ProjectKernel {
     /// The kernel.
     #[serde(flatten)]
@@ -194,6 +181,7 @@ pub struct ProjectKernel {
 
 /// A kernel that runs while its project is gone.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct LeftKernel {
     /// The project's folder, as it was.
     pub project: PathBuf,
@@ -209,8 +197,8 @@ pub struct LeftKernel {
     pub memory_bytes: Option<u64>,
 }
 
-impl From<Left> for LeftKernel {
-    fn from(left: Left) -> Self {
+impl From<UnreachableKernel> for LeftKernel {
+    fn from(left: UnreachableKernel) -> Self {
         Self {
             memory_bytes: left.process.memory_bytes(),
             kernel_pid: left.process.pid,
@@ -224,6 +212,7 @@ impl From<Left> for LeftKernel {
 
 /// A project that could not be looked into.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct UnreadableProject {
     /// Its folder.
     pub project: PathBuf,
@@ -231,23 +220,25 @@ pub struct UnreadableProject {
     pub error: String,
 }
 
-/// Returns the kernels of a project, or of one notebook.
+/// Returns the status of the named notebook's kernel, or of all kernels of the project.
 ///
 /// # Errors
-/// There is no project, or what it remembers cannot be read.
-pub async fn status(caller: &Caller, request: StatusRequest) -> Result<StatusAnswer, Problem> {
-    let given = request.notebook.or_else(|| caller.notebook.clone());
-    let named = target::named(given.as_deref(), &ProcessVariables);
-    let is_of_one = named.is_some();
-    let (project, statuses) = match named {
-        Some(notebook) => {
-            let target = caller.target(Some(notebook)).await?;
+/// There is no project, or its `state.json` cannot be read.
+pub async fn status(caller: &Caller) -> Result<StatusAnswer, Problem> {
+    on_own_thread(caller, ask).await
+}
+
+async fn ask(caller: Caller) -> Result<StatusAnswer, Problem> {
+    let is_of_one = caller.named().is_some();
+    let (project, statuses) = match is_of_one {
+        true => {
+            let target = caller.target().await?;
             let status = status_of(&target.project, &target.key, target.session).await?;
             let key = target.notebook_key;
             (target.project, vec![SessionStatus { key, ..status }])
         }
-        None => {
-            let project = caller.project_here()?;
+        false => {
+            let project = open_project(&caller.here, ELSEWHERE)?;
             let statuses = everywhere::of_project(&project).await?;
             let mut kernels = statuses.iter().filter(|it| it.kernel_of.is_none());
             if let (Some(only), None) = (kernels.next(), kernels.next()) {
@@ -256,26 +247,23 @@ pub async fn status(caller: &Caller, request: StatusRequest) -> Result<StatusAns
             (project, statuses)
         }
     };
-    blocking(move || {
-        Ok(StatusAnswer {
-            project: project.root().to_owned(),
-            sessions: statuses.into_iter().map(KernelStatus::of).collect(),
-            spec: match serve::health(&Level::User, &ProcessVariables)? {
-                Health::Good => SpecStatus::Good,
-                Health::Missing => SpecStatus::Missing,
-                Health::Stale(why) => SpecStatus::Stale { why },
-            },
-            is_of_one,
-        })
+    Ok(StatusAnswer {
+        project: project.root().to_owned(),
+        sessions: statuses.into_iter().map(KernelStatus::of).collect(),
+        spec: serve::health(&Level::User, &ProcessVariables)?,
+        is_of_one,
     })
-    .await
 }
 
 /// Returns all kernels of the user that run.
 ///
 /// # Errors
-/// None: what could not be looked into is part of the answer.
-pub async fn status_everywhere(_: &Caller) -> Result<AllKernelsAnswer, Problem> {
+/// None: the answer lists the projects that could not be read.
+pub async fn status_everywhere(caller: &Caller) -> Result<AllKernelsAnswer, Problem> {
+    on_own_thread(caller, ask_all).await
+}
+
+async fn ask_all(_: Caller) -> Result<AllKernelsAnswer, Problem> {
     let all = everywhere::everywhere().await;
     let kernels = all.found.into_iter().filter_map(|(project, status)| {
         let is_abandoned = status.abandoned;
@@ -297,24 +285,13 @@ pub async fn status_everywhere(_: &Caller) -> Result<AllKernelsAnswer, Problem> 
     })
 }
 
-impl Caller {
-    /// Returns the project at or above the working directory.
-    pub(crate) fn project_here(&self) -> Result<Project, Problem> {
-        Project::find(&self.here).ok_or_else(|| {
-            let text = format!("no notebook is open in {}", self.here.display());
-            Problem::new(ProblemKind::NoKernel, text)
-                .hint("nb open NOTEBOOK.ipynb | nb status --all")
-        })
-    }
-}
-
 /// Says whether a kernel runs whose notebook was moved or deleted.
 fn is_gone(status: &SessionStatus) -> bool {
     let runs = matches!(status.liveness, Liveness::Own(_) | Liveness::Foreign);
     runs && matches!(status.session.notebook.try_exists(), Ok(false))
 }
 
-/// Returns what a person calls the kernel's state.
+/// Returns the word that users see for the kernel's state.
 fn state(status: &SessionStatus) -> &'static str {
     match (&status.liveness, &status.session.status, status.busy) {
         (_, Status::Stopped, _) => "stopped",
@@ -331,7 +308,7 @@ fn state(status: &SessionStatus) -> &'static str {
     }
 }
 
-/// Returns the process of the kernel that lives, as far as that is known.
+/// Returns the process id of the live kernel, as far as it is known.
 fn pid(status: &SessionStatus) -> Option<u32> {
     match &status.liveness {
         Liveness::Own(process) => Some(process.pid),

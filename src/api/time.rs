@@ -1,4 +1,4 @@
-//! Moments and durations in the words of messages.
+//! Points in time and durations, as messages show them.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use crate::activity::zone;
 
-/// Shows a moment: today as a time, else with its date.
+/// Formats a point in time: the time of day if it is today, else with its date.
 pub fn moment(at: Timestamp) -> String {
     let zone = zone::here();
     let (at, now) = (at.to_zoned(zone.clone()), Timestamp::now().to_zoned(zone));
@@ -18,7 +18,7 @@ pub fn moment(at: Timestamp) -> String {
     at.strftime(format).to_string()
 }
 
-/// Shows a duration: `0.4 s`, `3 min 12 s`.
+/// Formats a duration: `0.4 s`, `3 min 12 s`.
 pub fn took(time: Duration) -> String {
     let seconds = time.as_secs();
     match seconds {
@@ -28,7 +28,12 @@ pub fn took(time: Duration) -> String {
     }
 }
 
-/// Shows how long ago a moment was: `12 s`, `4 min`, `3 h`, `5 days`.
+/// Returns a duration in whole milliseconds, as answers have it.
+pub(super) fn milliseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Formats the time since `since`: `12 s`, `4 min`, `3 h`, `5 days`.
 pub fn age(since: Timestamp) -> String {
     let seconds = Timestamp::now().as_second() - since.as_second();
     match u64::try_from(seconds).unwrap_or_default() {

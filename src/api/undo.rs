@@ -1,6 +1,4 @@
-//! `undo`: an edit taken back.
-
-use std::path::PathBuf;
+//! `undo`: undoes an edit.
 
 use serde::Serialize;
 
@@ -10,37 +8,37 @@ use super::envelope::Answer;
 use super::problem::{Problem, ProblemKind, causes};
 use super::time::moment;
 use super::versions;
-use crate::editing::history::{self, Op, UndoError};
+use crate::editing::history::{self, OperationEntry, UndoError};
 use crate::editing::notebook_file::NotebookFile;
 use crate::kernel::shell::quote;
 
-/// Which edit is taken back.
+/// The edit to undo, and the write policy.
 #[derive(Clone, Debug, Default)]
 pub struct UndoRequest {
-    /// The notebook, where not the one that the caller means.
-    pub notebook: Option<PathBuf>,
-    /// The edit, by its name or the beginning of it; none is the caller's last.
+    /// The operation's id, or a prefix of it; `None` is the caller's last edit.
     pub op: Option<String>,
-    /// How it is written.
+    /// The write policy.
     pub policy: EditPolicy,
 }
 
 /// What was taken back.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct UndoAnswer {
     /// What was written.
     #[serde(flatten)]
     pub edit: EditAnswer,
     /// The edit that was taken back.
-    pub undone: Op,
+    pub undone: OperationEntry,
     /// Cells in which others' later changes stay.
     pub merged: Vec<MergedCell>,
 }
 
 impl Answer for UndoAnswer {}
 
-/// A cell that nobody wrote as it is now.
+/// A cell with the changes of several actors.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct MergedCell {
     /// The cell's id.
     pub cell: String,
@@ -48,15 +46,15 @@ pub struct MergedCell {
     pub source: String,
 }
 
-/// Takes an edit back.
+/// Undoes an edit.
 ///
 /// # Errors
-/// There is no such edit, what it did was changed since, or the notebook cannot be written.
+/// There is no such edit, its changes were changed again since, or the notebook cannot be written.
 pub async fn undo(caller: &Caller, request: UndoRequest) -> Result<UndoAnswer, Problem> {
-    let page = caller.page(request.notebook).await?;
+    let page = caller.page().await?;
     let editor = caller.editor(request.policy);
     let op = request.op;
-    blocking(move || {
+    blocking(caller, move |_| {
         let undone = history::undo(&page, op.as_deref(), &editor);
         let undone = undone.map_err(|error| problem(error, &page))?;
         let cells = undone.done.document.cells().iter();
@@ -74,8 +72,8 @@ pub async fn undo(caller: &Caller, request: UndoRequest) -> Result<UndoAnswer, P
     .await
 }
 
-/// Returns an edit in a few words.
-pub(crate) fn in_words(op: &Op) -> String {
+/// Describes an operation in a few words.
+pub(crate) fn in_words(op: &OperationEntry) -> String {
     let cells = match op.cells.as_slice() {
         [cell] => format!(" of {cell}"),
         [] => String::new(),
@@ -86,12 +84,12 @@ pub(crate) fn in_words(op: &Op) -> String {
     format!(
         "{} ({}{cells}{}, {at})",
         op.op,
-        op.deed,
+        op.command,
         by.unwrap_or_default()
     )
 }
 
-/// Makes a problem of what kept an edit from being taken back; its kind depends on why.
+/// Makes a problem of the error that kept an edit from being undone.
 fn problem(error: UndoError, page: &NotebookFile) -> Problem {
     match error {
         UndoError::NotebookFile(error) => error.into(),
@@ -101,7 +99,7 @@ fn problem(error: UndoError, page: &NotebookFile) -> Problem {
 }
 
 fn described(error: &UndoError, page: &NotebookFile) -> Problem {
-    let listed = |ops: &[Op]| ops.iter().map(in_words).collect::<Vec<_>>();
+    let listed = |ops: &[OperationEntry]| ops.iter().map(in_words).collect::<Vec<_>>();
     let problem = |kind| Problem::new(kind, causes(error));
     let notebook = quote(&page.path);
     match error {
@@ -125,7 +123,7 @@ fn described(error: &UndoError, page: &NotebookFile) -> Problem {
             let lines = gone
                 .iter()
                 .map(|op| format!("nothing is left to take back of {}", in_words(op)));
-            // Without an earlier one there is nothing that it was kept from.
+            // With no earlier edit to undo, nothing is in conflict.
             let kind = match next {
                 Some(_) => ProblemKind::Conflict,
                 None => ProblemKind::Failed,

@@ -1,13 +1,11 @@
-//! `vars`: the variables that a kernel holds.
-
-use std::path::PathBuf;
+//! `vars`: lists the variables of a kernel.
 
 use serde::Serialize;
 
 use super::caller::Caller;
 use super::envelope::Answer;
 use super::problem::{Problem, ProblemKind};
-use crate::execution::vars::{self, Variable, Wanted};
+use crate::execution::vars::{self, Variable, VariablesWanted};
 use crate::kernel::shell::quote;
 use crate::project::Status;
 
@@ -17,21 +15,20 @@ const SHORT: usize = 80;
 /// How many characters of the value of one variable are in the answer.
 const LONG: usize = 4000;
 
-/// Which variables are told.
+/// Which variables are in the answer.
 #[derive(Clone, Debug)]
 pub struct VarsRequest {
-    /// The notebook, where not the one that the caller means.
-    pub notebook: Option<PathBuf>,
-    /// One variable, in detail; none lists them.
+    /// The variable to show in detail; `None` lists all variables.
     pub name: Option<String>,
     /// Whether modules, functions, classes and IPython's own names are listed too.
     pub all: bool,
-    /// How many are listed at most; none is no limit.
+    /// How many variables are listed at most; `None` is no limit.
     pub most: Option<usize>,
 }
 
 /// The variables of a kernel.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct VarsAnswer {
     /// The notebook's key in its project.
     pub notebook: String,
@@ -43,20 +40,20 @@ pub struct VarsAnswer {
 
 impl Answer for VarsAnswer {}
 
-/// Returns the variables of a notebook's kernel. Nobody's code runs for it, and nothing is left behind
-/// in the kernel.
+/// Returns the variables of a notebook's kernel. This runs no user code, and leaves nothing behind in the
+/// kernel.
 ///
 /// # Errors
-/// There is no kernel, or it cannot be looked into now.
+/// There is no kernel, or its variables cannot be read now.
 pub async fn vars(caller: &Caller, request: VarsRequest) -> Result<VarsAnswer, Problem> {
-    let target = caller.target(request.notebook).await?;
+    let target = caller.target().await?;
     let session = &target.session;
     if matches!(session.status, Status::Stopped | Status::Died) {
         let text = format!("{} has no kernel now", target.notebook_key);
         let open = format!("nb open {}", quote(&session.notebook));
         return Err(Problem::new(ProblemKind::NoKernel, text).hint(open));
     }
-    let wanted = Wanted {
+    let wanted = VariablesWanted {
         all: request.all,
         most: request.most.unwrap_or(usize::MAX >> 1),
         limit: if request.name.is_some() { LONG } else { SHORT },

@@ -1,45 +1,60 @@
-//! The versions of a cell, and deleted cells, as lines.
+//! The versions of a cell, and deleted cells: `log` lists them, and `restore` brings them back.
+
+use std::path::PathBuf;
 
 use serde::Serialize;
 
+use super::caller::{Caller, blocking};
 use super::columns;
+use super::envelope::Answer;
+use super::problem::Problem;
+use super::problem::editing::of_selection;
 use super::time::moment;
-use crate::editing::history::{self, CellVersion, Deleted};
+use crate::activity::actor::Actor;
+use crate::editing::history::{self, CellVersion, Deleted, NotSelected, Selected};
 use crate::editing::notebook_file::NotebookFile;
+use crate::editing::view;
 use crate::kernel::shell::quote;
-use crate::notebook::{CellType, Document, Revision};
+use crate::notebook::{CellSelector, CellType, ChangeKind, Document, Revision};
 
-/// How much of a version's first line is shown.
+/// How many characters of a version's first line are shown.
 const FIRST_LINE: usize = 80;
 
-/// Returns a line for each version of a cell, oldest first: when, who, what, its revision, how it
-/// begins.
-pub(crate) fn lines(
-    page: &NotebookFile,
-    document: &Document,
-    versions: &[CellVersion],
-) -> Vec<String> {
-    let rows: Vec<_> = versions
-        .iter()
-        .map(|version| {
-            let revision = version.revision.map(|it| it.to_string());
-            let op = version.op.as_deref().map(|op| format!("op {op}"));
-            [
-                version.at.map_or_else(|| "before".to_owned(), moment),
-                version.by.clone().unwrap_or_default(),
-                what(version),
-                revision.unwrap_or_default(),
-                op.unwrap_or_default(),
-                begins(page, document, version).unwrap_or_default(),
-            ]
-        })
-        .collect();
-    let lines = columns::lines(&rows).into_iter();
-    lines.map(|line| line.trim_end().to_owned()).collect()
+/// Which cell's versions are listed.
+#[derive(Clone, Debug)]
+pub struct VersionsRequest {
+    /// The cell; a deleted one by its id.
+    pub cell: CellSelector,
+    /// The largest number of versions, counted from the newest; 0 is all.
+    pub count: usize,
 }
+
+/// The versions of a cell.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct VersionsAnswer {
+    /// The notebook's key in its project.
+    pub notebook: String,
+    /// Its file.
+    pub path: PathBuf,
+    /// Its revision.
+    pub revision: Revision,
+    /// The cell's id.
+    pub cell: String,
+    /// Whether the cell was deleted.
+    pub deleted: bool,
+    /// Its versions, the oldest first.
+    pub versions: Vec<ListedVersion>,
+    /// The path as it was named.
+    #[serde(skip)]
+    pub named: PathBuf,
+}
+
+impl Answer for VersionsAnswer {}
 
 /// A version of a cell, and how it begins.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ListedVersion {
     /// The version.
     #[serde(flatten)]
@@ -48,43 +63,180 @@ pub struct ListedVersion {
     pub first_line: Option<String>,
 }
 
-/// Returns the versions of a cell, each with its first line.
-pub(crate) fn listed(
+/// Which deleted cells are listed.
+#[derive(Clone, Debug, Default)]
+pub struct DeletedCellsRequest {
+    /// Only cells that this actor deleted.
+    pub by: Option<String>,
+    /// The largest number of cells, counted from the newest; 0 is all.
+    pub count: usize,
+}
+
+/// The cells that were deleted and can be brought back.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct DeletedCellsAnswer {
+    /// The notebook's key in its project.
+    pub notebook: String,
+    /// Its file.
+    pub path: PathBuf,
+    /// Its revision.
+    pub revision: Revision,
+    /// The cells, the oldest deletion first.
+    pub deleted: Vec<DeletedCell>,
+}
+
+impl Answer for DeletedCellsAnswer {}
+
+/// A deleted cell, and how it began.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct DeletedCell {
+    /// The cell.
+    #[serde(flatten)]
+    pub cell: Deleted,
+    /// Its first line; none where it is not kept any more.
+    #[serde(skip)]
+    pub first_line: Option<String>,
+}
+
+/// Lists the versions of one cell.
+///
+/// # Errors
+/// The notebook cannot be read, or such a cell never existed.
+pub async fn cell_versions(
+    caller: &Caller,
+    request: VersionsRequest,
+) -> Result<VersionsAnswer, Problem> {
+    let page = caller.page().await?;
+    let (selector, count) = (request.cell, request.count);
+    blocking(caller, move |caller| {
+        let document = view::open(&page, caller.by())?.document;
+        let gone = history::deleted(&page, &document);
+        let (cell, deleted) = match history::select(&document, &gone, &selector) {
+            Ok(Selected::Present(index)) => (document.cells()[index].id().to_owned(), false),
+            Ok(Selected::Deleted(deleted)) => (deleted.cell.clone(), true),
+            Err(NotSelected { source, .. }) => {
+                let problem = of_selection(&source, &source.to_string());
+                return Err(problem.more_lines(&deleted_lines(&page, &document, &gone)));
+            }
+        };
+        let mut versions = history::versions(&page, &document, &cell);
+        if count > 0 {
+            versions.drain(..versions.len().saturating_sub(count));
+        }
+        Ok(VersionsAnswer {
+            versions: listed(&page, &document, versions),
+            revision: document.revision(),
+            cell,
+            deleted,
+            notebook: page.key,
+            path: page.real,
+            named: page.path,
+        })
+    })
+    .await
+}
+
+/// Lists the deleted cells that can be restored.
+///
+/// # Errors
+/// The notebook cannot be read.
+pub async fn deleted_cells(
+    caller: &Caller,
+    request: DeletedCellsRequest,
+) -> Result<DeletedCellsAnswer, Problem> {
+    let page = caller.page().await?;
+    let (by, count) = (request.by, request.count);
+    blocking(caller, move |caller| {
+        let document = view::open(&page, caller.by())?.document;
+        let mut cells = history::deleted(&page, &document);
+        if let Some(name) = &by {
+            let actor = Actor::from(&**name);
+            let is_meant = |by: &str| actor.is_same(&by.into());
+            cells.retain(|it| it.by.as_deref().is_some_and(is_meant));
+        }
+        if count > 0 {
+            cells.truncate(count);
+        }
+        cells.reverse();
+        let deleted = cells.into_iter().map(|cell| DeletedCell {
+            first_line: first_line(&page, &document, &cell.cell, cell.revision),
+            cell,
+        });
+        Ok(DeletedCellsAnswer {
+            deleted: deleted.collect(),
+            revision: document.revision(),
+            notebook: page.key,
+            path: page.real,
+        })
+    })
+    .await
+}
+
+/// Returns versions of a cell, each with its first line.
+pub(super) fn listed(
     page: &NotebookFile,
     document: &Document,
     versions: Vec<CellVersion>,
 ) -> Vec<ListedVersion> {
     let versions = versions.into_iter().map(|version| ListedVersion {
-        first_line: begins(page, document, &version),
+        first_line: version
+            .revision
+            .and_then(|revision| first_line(page, document, "", revision)),
         version,
     });
     versions.collect()
 }
 
-/// Returns a line for each deleted cell: its id, its last revision, when and by whom it went.
-pub(crate) fn deleted(
+/// Returns a line for each version of a cell: its time, its author, the change, its revision and its first
+/// line.
+pub(crate) fn version_lines(versions: &[ListedVersion]) -> Vec<String> {
+    let rows = versions.iter().map(|listed| {
+        let version = &listed.version;
+        let revision = version.revision.map(|it| it.to_string());
+        let op = version.op.as_deref().map(|op| format!("op {op}"));
+        [
+            version.at.map_or_else(|| "before".to_owned(), moment),
+            version.by.clone().unwrap_or_default(),
+            what(version),
+            revision.unwrap_or_default(),
+            op.unwrap_or_default(),
+            listed.first_line.clone().unwrap_or_default(),
+        ]
+    });
+    columns::lines(&rows.collect::<Vec<_>>())
+}
+
+/// Returns a line for a deleted cell: its id, its last revision, when it was deleted and by whom.
+pub(crate) fn deleted_line(cell: &Deleted, first_line: Option<&str>) -> String {
+    let by = cell.by.as_deref().map(|by| format!(" by {by}"));
+    let line = first_line.filter(|line| !line.is_empty());
+    format!(
+        "{}@{} (deleted{} {}){}",
+        cell.cell,
+        cell.revision,
+        by.unwrap_or_default(),
+        moment(cell.at),
+        line.map(|line| format!(": {line}")).unwrap_or_default()
+    )
+}
+
+/// Returns a line for each deleted cell.
+pub(super) fn deleted_lines(
     page: &NotebookFile,
     document: &Document,
-    deleted: &[Deleted],
+    cells: &[Deleted],
 ) -> Vec<String> {
-    let lines = deleted.iter().map(|it| {
-        let by = it.by.as_deref().map(|by| format!(" by {by}"));
-        let line = first_line(page, document, &it.cell, it.revision);
-        let line = line.filter(|line| !line.is_empty());
-        format!(
-            "{}@{} (deleted{} {}){}",
-            it.cell,
-            it.revision,
-            by.unwrap_or_default(),
-            moment(it.at),
-            line.map(|line| format!(": {line}")).unwrap_or_default()
-        )
+    let lines = cells.iter().map(|cell| {
+        let line = first_line(page, document, &cell.cell, cell.revision);
+        deleted_line(cell, line.as_deref())
     });
     lines.collect()
 }
 
-/// Returns what helps where a version is needed that is not kept.
-pub(crate) fn not_kept(page: &NotebookFile) -> String {
+/// Returns the hint for a version that is needed but not stored.
+pub(super) fn not_kept(page: &NotebookFile) -> String {
     match page.project.objects() {
         None => {
             "no versions of cells are kept here: journal.code = false in .nb/config.toml".to_owned()
@@ -99,7 +251,6 @@ pub(crate) fn not_kept(page: &NotebookFile) -> String {
 }
 
 fn what(version: &CellVersion) -> String {
-    use crate::notebook::ChangeKind;
     let word = match version.what {
         None => "was there",
         Some(ChangeKind::Inserted) => "inserted",
@@ -109,18 +260,14 @@ fn what(version: &CellVersion) -> String {
         Some(ChangeKind::Outputs) => "outputs",
         Some(ChangeKind::Nothing) => "nothing",
     };
-    match (version.deed.as_deref(), &version.op) {
-        (Some(deed @ ("undo" | "restore")), _) => format!("{word} by {deed}"),
+    match (version.command.as_deref(), &version.op) {
+        (Some(command @ ("undo" | "restore")), _) => format!("{word} by {command}"),
         (_, None) if version.at.is_some() => format!("{word} by a save"),
         _ => word.to_owned(),
     }
 }
 
-fn begins(page: &NotebookFile, document: &Document, version: &CellVersion) -> Option<String> {
-    first_line(page, document, "", version.revision?)
-}
-
-/// Returns how a version of a cell begins; none where it is not kept any more.
+/// Returns the first line of a version of a cell; `None` if the version is no longer stored.
 fn first_line(
     page: &NotebookFile,
     document: &Document,

@@ -15,93 +15,102 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use crate::activity::notification::overwritten_words;
-use crate::api::caller::{Caller, Given, on_this_thread};
+use crate::api::caller::{Caller, Given};
 use crate::api::envelope::{Answer, Envelope, KernelEnded, Meanwhile, ProblemAnswer};
 use crate::api::problem::Problem;
-use crate::editing::notebook_file::NotebookFile;
-use crate::lifecycle::target::Target;
 use crate::project::Project;
-use args::{Common, take_notebook};
-use commands::AnyCommand;
-use render::hints::as_typed;
+use args::CommandLine;
+use render::hints::{Commands, as_typed};
 use render::{print, problem};
 
-/// What every command has beside its own arguments.
+/// The parts that every command has beside its own arguments.
 struct Context {
-    /// What its requests carry.
+    /// The caller of the command's requests.
     caller: Caller,
-    /// The notebook as the command line names it, if it does: hints name it too.
+    /// Whether the answer is to be one JSON object.
+    json: bool,
+    /// The notebook as the command line names it, if it does. Hints name it in the same way.
     typed: Option<PathBuf>,
-    /// What happened meanwhile, once the answer tells it.
+    /// What happened meanwhile, once it has been read.
     meanwhile: OnceCell<Meanwhile>,
-    /// Whether the command itself has told how the kernel ended.
+    /// Whether the command itself has printed how the kernel ended.
     told_death: Cell<bool>,
+    /// Whether part of the answer could not be printed.
+    is_cut: Cell<bool>,
 }
 
 impl Context {
-    fn of(command: &dyn AnyCommand, common: Common) -> Result<Self, Problem> {
+    fn of(line: &mut CommandLine) -> Result<Self, Problem> {
         let here = std::env::current_dir().map_err(|error| {
             let problem = Problem::failed("tell the working directory", &error);
             problem.hint("cd to a folder that exists")
         })?;
-        let typed = command.notebook().or_else(|| common.notebook.clone());
+        let typed = line.command.take_notebook();
+        let typed = typed.or_else(|| line.common.notebook.take());
         let caller = Caller::of(Given {
-            in_words: typed.clone(),
-            notebook: common.notebook,
-            name: common.name,
+            notebook: typed.clone(),
+            name: line.common.name.take(),
             on_terminal: io::stdout().is_terminal(),
             here,
-            command: as_typed(&command.summary()),
+            command: as_typed(&line.summary),
             tell: print::note,
+            has_own_thread: true,
         })?;
         Ok(Self {
             caller,
+            json: line.json,
             typed,
             meanwhile: OnceCell::new(),
             told_death: Cell::new(false),
+            is_cut: Cell::new(false),
         })
     }
 
-    /// Returns the id of the actor that the command acts as.
-    fn by(&self) -> &str {
-        self.caller.by()
-    }
-
-    /// Returns the session that a command means.
-    async fn target(&self, notebook: Option<PathBuf>) -> Result<Target, Problem> {
-        self.caller.target(notebook).await
-    }
-
-    /// Returns the notebook that a command means: the first of its words where that is one, which is
-    /// taken from them, else the one that its caller means.
-    async fn page(&self, words: &mut Vec<String>) -> Result<NotebookFile, Problem> {
-        self.caller.page(take_notebook(words)).await
-    }
-
-    /// Says which notebook the command acts on.
-    fn concerns(&self, project: &Project, key: &str) {
-        self.caller.concerns(project, key);
-    }
-
-    /// Returns what happened beside the command.
+    /// Returns what happened beside the command. It is read only once.
     fn meanwhile(&self) -> &Meanwhile {
         self.meanwhile.get_or_init(|| self.caller.meanwhile())
     }
 
+    /// Returns how the kernel of the command's notebook ended, if it did and no other was started.
+    fn kernel_ended(&self) -> Option<&KernelEnded> {
+        let notebook = self.meanwhile().notebook.as_ref()?;
+        notebook.kernel_ended.as_ref()
+    }
+
+    /// Prints the command's answer: with `text`, or as one JSON object that includes what happened
+    /// meanwhile.
+    fn print<A: Answer>(
+        &self,
+        answer: &A,
+        text: impl FnOnce(&A) -> io::Result<()>,
+    ) -> Result<ExitCode, Problem> {
+        self.printed(&match self.json {
+            true => self.print_json(answer),
+            false => text(answer),
+        })
+    }
+
     /// Prints the command's answer as one JSON object, with what happened meanwhile.
-    fn answer(&self, answer: &impl Answer) -> io::Result<()> {
+    fn print_json(&self, answer: &impl Answer) -> io::Result<()> {
         print::json(&Envelope::of(answer, self.meanwhile()))
     }
 
-    /// Takes what the command has told: how the kernel ended may be in it.
+    /// Records whether the answer was printed. A failure has been reported already and does not change the
+    /// exit code, since the command has done its work.
+    fn printed(&self, printed: &io::Result<()>) -> Result<ExitCode, Problem> {
+        self.is_cut.set(self.is_cut.get() || printed.is_err());
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// Records notes that the command has printed, which may say how the kernel ended.
     fn has_told(&self, notes: &[String]) {
-        let death = self.caller.kernel_ended();
+        let death = self.kernel_ended();
         let told = death.is_some_and(|death| notes.iter().any(|it| it.contains(&death.text)));
         self.told_death.set(self.told_death.get() || told);
     }
 
-    /// Returns the `.nb` of the command's notebook that is passed over, since this user's `nb` did not
-    /// make it; none where another program left word of a kernel there, which is used.
+    /// Returns the `.nb` of the command's notebook that is ignored because this user's `nb` did not make
+    /// it. A `.nb` in which another program recorded a kernel is used, so it is not returned.
     fn passed_over(&self) -> Option<PathBuf> {
         let concerned = self.caller.concerned();
         let notebook = concerned.map(|it| it.project.notebook(&it.key));
@@ -110,14 +119,10 @@ impl Context {
         Project::passed_over(from.unwrap_or(&self.caller.here))
     }
 
-    /// Ends a command: tells what others did meanwhile, and what went wrong.
-    fn end(&self, done: Result<ExitCode, Problem>, json: bool) -> ExitCode {
+    /// Ends a command: prints its problem, if any, and what others did meanwhile.
+    fn end(&self, done: Result<ExitCode, Problem>) -> ExitCode {
         let commands = self.commands();
         let done = done.map_err(|problem| problem::completed(problem, &commands));
-        let said = |death: &KernelEnded| match &done {
-            Ok(_) => self.told_death.get(),
-            Err(problem) => self.told_death.get() || problem.message.contains(&death.text),
-        };
         if let Some(dir) = self.passed_over() {
             print::note(&format!(
                 "{} was not made by your nb on this machine: it is not used; what it holds: nb adopt {}",
@@ -125,68 +130,75 @@ impl Context {
                 crate::kernel::shell::quote(dir.parent().unwrap_or(&dir))
             ));
         }
-        let went_well = done.is_ok();
-        let death = self.caller.kernel_ended();
-        let death = death.filter(|death| !json && !said(death));
-        let code = match done {
-            Ok(code) => code,
-            Err(problem) if json => {
-                let _ = self.answer(&ProblemAnswer { error: &problem });
+        let code = match &done {
+            Ok(code) => *code,
+            Err(problem) if self.json => {
+                let _ = self.print(&ProblemAnswer { error: problem }, |_| Ok(()));
                 problem::code(problem.kind)
             }
-            Err(problem) => problem::report(&problem, false),
+            Err(problem) => problem::report(problem, false),
         };
-        if !json {
-            if let Some(death) = death {
-                // A problem has said what to do about it.
-                let next = commands.complete(&format!(" next: {}", death.next));
-                let next = if went_well { &*next } else { "" };
-                print::note(&format!("{}{next}", death.text));
-            }
-            let meanwhile = self.meanwhile();
-            for lost in &meanwhile.lost {
-                print::note(&commands.complete(&lost.text));
-            }
-            if let Some(news) = &meanwhile.notebook {
-                for line in overwritten_words(&news.notifications.overwritten) {
-                    print::note(&commands.complete(&line));
-                }
-                for entry in &news.notifications.since {
-                    print::note(&entry.text);
-                }
-            }
+        if !self.json {
+            self.tell_meanwhile(&commands, done.as_ref().err());
         }
-        if let Some(meanwhile) = self.meanwhile.get() {
+        if let Some(meanwhile) = self.meanwhile.get().filter(|_| !self.is_cut.get()) {
             self.caller.delivered(meanwhile);
         }
         code
+    }
+
+    /// Prints what happened meanwhile, without what the problem has said already.
+    fn tell_meanwhile(&self, commands: &Commands, problem: Option<&Problem>) {
+        let is_told = |death: &&KernelEnded| {
+            self.told_death.get()
+                || problem.is_some_and(|problem| problem.message.contains(&death.text))
+        };
+        if let Some(death) = self.kernel_ended().filter(|death| !is_told(death)) {
+            // The problem has hints of its own.
+            let next = match problem {
+                None => commands.complete(&format!(" next: {}", death.next)),
+                Some(_) => String::new(),
+            };
+            print::note(&format!("{}{next}", death.text));
+        }
+        let meanwhile = self.meanwhile();
+        for lost in &meanwhile.lost {
+            print::note(&commands.complete(&lost.text));
+        }
+        if let Some(news) = &meanwhile.notebook {
+            for line in overwritten_words(&news.notifications.overwritten) {
+                print::note(&commands.complete(&line));
+            }
+            for entry in &news.notifications.since {
+                print::note(&entry.text);
+            }
+        }
     }
 }
 
 /// Runs `nb` with this process's arguments.
 pub fn main() -> ExitCode {
-    let (common, command) = args::read(std::env::args_os().collect());
-    if let Some(code) = command.alone() {
+    let mut line = args::read(std::env::args_os().collect());
+    if let Some(code) = line.command.alone() {
         return code;
     }
-    let json = command.json();
-    let context = match Context::of(&*command, common) {
+    let context = match Context::of(&mut line) {
         Ok(context) => context,
-        Err(problem) => return problem::report(&problem, json),
+        Err(problem) => return problem::report(&problem, line.json),
     };
     let done = runtime().and_then(|runtime| {
-        runtime.block_on(on_this_thread(async {
+        runtime.block_on(async {
             context.caller.notice().await;
-            command.run(&context).await
-        }))
+            line.command.run(&context).await
+        })
     });
-    context.end(done, json)
+    context.end(done)
 }
 
 /// Says whether the runtime can wait for sockets and signals.
 ///
-/// It does so with a pair of sockets, and panics where an agent's sandbox allows none. No socket
-/// is used there, see `lifecycle::liveness`.
+/// Tokio waits for them with a socket pair, and panics if an agent's sandbox forbids sockets. In such a
+/// sandbox `nb` uses no sockets, see `lifecycle::liveness`.
 fn can_wait() -> bool {
     std::os::unix::net::UnixStream::pair().is_ok()
 }

@@ -1,4 +1,4 @@
-//! The user at the terminal: Ctrl-C, and questions that running code asks.
+//! The user at the terminal: Ctrl-C, and answers to questions of running code.
 
 use std::cell::Cell;
 use std::io::{self, BufRead, IsTerminal, Write};
@@ -12,18 +12,18 @@ use crate::cli::Context;
 use crate::cli::render::harmless::{Kind, harmless};
 
 impl Context {
-    /// Says whether somebody is there to answer.
+    /// Says whether a person at the terminal can answer questions.
     pub(crate) fn can_ask(&self) -> bool {
-        self.caller.actor.is_person && io::stdin().is_terminal() && io::stderr().is_terminal()
+        self.caller.is_person && io::stdin().is_terminal() && io::stderr().is_terminal()
     }
 }
 
-/// Ctrl-C, as something to wait for. From its making on it no longer ends the program; where the
-/// runtime can wait for nothing it does.
+/// A listener for Ctrl-C. Once it exists, Ctrl-C no longer ends the program, unless the runtime cannot wait
+/// for signals.
 pub(crate) struct CtrlC(Option<Mutex<Signal>>);
 
 impl CtrlC {
-    /// Must be called inside a runtime.
+    /// Begins to listen. Must be called inside a runtime.
     pub(crate) fn listen() -> io::Result<Self> {
         if !crate::cli::can_wait() {
             return Ok(Self(None));
@@ -31,7 +31,7 @@ impl CtrlC {
         Ok(Self(Some(Mutex::new(signal(SignalKind::interrupt())?))))
     }
 
-    /// Waits for the next one; one that came meanwhile counts.
+    /// Waits for the next Ctrl-C; one since the last call counts.
     pub(crate) async fn pressed(&self) {
         let came = match &self.0 {
             Some(signal) => signal.lock().await.recv().await,
@@ -45,12 +45,12 @@ impl CtrlC {
 
 /// Lines that the user types, one for each question.
 ///
-/// Reading cannot be cancelled, so it is done on a thread; a line whose question is no longer
-/// open answers the next one. Nothing is read ahead: what is typed later is the shell's.
+/// Reading cannot be cancelled, so a thread does it. A line whose question is no longer open answers the
+/// next one. Nothing is read ahead: later input belongs to the shell.
 pub(crate) struct Lines {
     wanted: blocking::Sender<()>,
     typed: Mutex<mpsc::UnboundedReceiver<Option<String>>>,
-    /// The thread is reading for a question that is no longer open.
+    /// Whether the thread reads for a question that is no longer open.
     reading: Cell<bool>,
 }
 
@@ -72,7 +72,7 @@ impl Lines {
         }
     }
 
-    /// Asks, and waits for the answer; none is the end of the input. May be dropped halfway.
+    /// Asks a question and waits for the answer; `None` is the end of the input. May be dropped halfway.
     pub(crate) async fn ask(&self, prompt: &str, is_secret: bool) -> Option<String> {
         let mut stderr = io::stderr();
         let _ = write!(stderr, "{}", harmless(prompt, Kind::Live));
@@ -99,7 +99,7 @@ fn line() -> Option<String> {
     }
 }
 
-/// Keeps what is typed from being shown, while it lives.
+/// Turns off the terminal's echo until it is dropped.
 struct Hidden(Option<Termios>);
 
 impl Hidden {

@@ -4,9 +4,9 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// A message of iopub about a cell: an output, or what changes outputs.
+/// An iopub message about a cell: an output, or a message that changes outputs.
 ///
-/// Its content stays the kernel's bytes: whoever keeps it keeps all of it.
+/// Its content stays the kernel's bytes, so that it can be stored unchanged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IopubMessage {
     /// `stream`, `display_data`, `update_display_data`, `execute_result`, `error`, `clear_output`, a
@@ -14,22 +14,22 @@ pub struct IopubMessage {
     pub msg_type: String,
     /// The content, as the kernel wrote it.
     pub content: Bytes,
-    /// Binary buffers, of comms.
+    /// The binary buffers of a comm message.
     pub buffers: Vec<Bytes>,
 }
 
-/// One output of a cell, read.
+/// One output of a cell, parsed.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Output {
+pub enum OutputMessage {
     /// `stream`: text on stdout or stderr.
     Stream(StreamText),
     /// `display_data`.
     Display(DisplayContent),
-    /// `update_display_data`: replaces what has this display id, in whichever cell.
+    /// `update_display_data`: replaces the output with this display id, in any cell.
     Update(DisplayContent),
     /// `execute_result`: the last expression's value.
     Result(DisplayContent),
-    /// `error`: what the code raised.
+    /// `error`: the exception that the code raised.
     Error(KernelException),
 }
 
@@ -49,16 +49,17 @@ pub struct StreamText {
 pub struct DisplayContent {
     /// By MIME type; an image is base64 text.
     pub data: Map<String, Value>,
-    /// By MIME type, or of the whole.
+    /// By MIME type, or for the whole object.
     pub metadata: Map<String, Value>,
-    /// Not to be stored: `display_id`.
+    /// Not stored in the notebook: `display_id`.
     pub transient: Map<String, Value>,
-    /// Of an `execute_result` only.
+    /// Only in an `execute_result`.
     pub execution_count: Option<u64>,
 }
 
 /// The exception of an `error` output or of a reply.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(default)]
 #[allow(missing_docs, reason = "the fields are the protocol's")]
 pub struct KernelException {
@@ -74,13 +75,13 @@ pub struct KernelException {
 pub struct Prompt {
     /// The text to show; may be empty.
     pub prompt: String,
-    /// The answer is not to be shown.
+    /// Whether the answer must not be shown.
     pub password: bool,
-    /// The question's header: the answer's parent.
+    /// The prompt's header: the parent header of the answer.
     pub header: Bytes,
 }
 
-/// The fields of an `execute_reply` that are read.
+/// The fields of an `execute_reply` that this client uses.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub(super) struct Reply {
@@ -91,14 +92,14 @@ pub(super) struct Reply {
 }
 
 impl IopubMessage {
-    /// Returns it as an output; none where it is no output, or its content is malformed.
-    pub fn output(&self) -> Option<Output> {
-        Output::read(&self.msg_type, &self.content)
+    /// Returns the message as an output; `None` if it is no output, or its content is malformed.
+    pub fn output(&self) -> Option<OutputMessage> {
+        OutputMessage::read(&self.msg_type, &self.content)
     }
 }
 
-impl Output {
-    /// Reads a message by its type and its content; none where it is no output, or its content is
+impl OutputMessage {
+    /// Reads an output by its message type and content; `None` if it is no output, or its content is
     /// malformed.
     pub fn read(msg_type: &str, content: &[u8]) -> Option<Self> {
         fn of<T: for<'a> Deserialize<'a>>(content: &[u8]) -> Option<T> {
@@ -116,7 +117,7 @@ impl Output {
 }
 
 impl DisplayContent {
-    /// Returns the id under which a later `update_display_data` may replace this.
+    /// Returns the id by which a later `update_display_data` may replace this output.
     pub fn display_id(&self) -> Option<&str> {
         self.transient.get("display_id")?.as_str()
     }
@@ -136,7 +137,7 @@ impl Reply {
     }
 }
 
-/// Reads a traceback; kernels without one say `null` or leave a single text.
+/// Reads a traceback; kernels without one send `null` or a single text.
 fn lines<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
     Ok(match Value::deserialize(deserializer)? {
         Value::Array(lines) => lines

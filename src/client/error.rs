@@ -1,4 +1,4 @@
-//! Why a kernel cannot be talked to.
+//! Errors in the communication with a kernel.
 
 use std::error::Error;
 use std::io;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::wire::{Channel, Endpoint};
 
-/// Why a kernel cannot be talked to.
+/// Why communication with a kernel fails.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages say it")]
 pub enum ClientError {
@@ -30,12 +30,12 @@ pub enum ClientError {
         channel: Channel,
         after: Duration,
     },
-    /// Its outputs would be lost.
+    /// The subscription is broken, and outputs would be lost.
     #[error(
         "the kernel answers, but has said nothing on iopub for {after:?}: that connection is broken"
     )]
     NoIopub { after: Duration },
-    /// It died, or was replaced by another on the same sockets.
+    /// The kernel died, or another replaced it on the same sockets.
     #[error("the kernel is gone ({0})")]
     KernelGone(String),
 }
@@ -53,23 +53,28 @@ impl ClientError {
         }
     }
 
-    /// Returns whether the shell that this runs in may use no sockets at all (`socket: Operation
-    /// not permitted`): whether the kernel lives is then unknown.
+    /// Returns whether this process's sandbox allows no sockets at all (`socket: Operation not permitted`):
+    /// it is then unknown whether the kernel lives.
     pub fn is_sandboxed(&self) -> bool {
         let not_permitted = rustix::io::Errno::PERM.raw_os_error();
         match self {
-            // EACCES says something else: that this socket is another user's.
+            // EACCES has another meaning: the socket belongs to another user.
             Self::Unreachable { source, .. } | Self::Thread(source) => {
                 source.raw_os_error() == Some(not_permitted)
             }
-            Self::Handshake { .. }
-            | Self::NoAnswer { .. }
-            | Self::NoIopub { .. }
-            | Self::KernelGone(_) => false,
+            _ => false,
         }
     }
 
-    /// Returns whether a kernel that is starting looks like that.
+    /// Returns the text that says how the kernel ended.
+    pub(super) fn into_why(self) -> String {
+        match self {
+            Self::KernelGone(why) => why,
+            other => other.to_string(),
+        }
+    }
+
+    /// Returns whether a kernel that is just starting may cause this error.
     pub fn may_come_up(&self) -> bool {
         match self {
             Self::Unreachable { source, .. } => matches!(
@@ -77,10 +82,7 @@ impl ClientError {
                 io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound
             ),
             Self::Handshake { .. } => true,
-            Self::Thread(_)
-            | Self::NoAnswer { .. }
-            | Self::NoIopub { .. }
-            | Self::KernelGone(_) => false,
+            _ => false,
         }
     }
 }

@@ -1,31 +1,27 @@
-//! One execute request under way.
+//! One outstanding execute request.
 
 use std::time::Instant;
 
-use bytes::Bytes;
-use serde_json::json;
-
-use super::execution_state::{Event, ExecutionState, RequestOutcome};
+use super::execution_state::{ExecutionEvent, ExecutionState, RequestOutcome};
 use super::sequence_numbers::SequenceNumbers;
-use super::{Client, ClientError, Prompt, reached};
-use crate::wire::Channel;
+use super::{Client, Prompt, reached};
 
-/// One execute request under way; [`Execution::next`] says what happens to it.
+/// One outstanding execute request; [`ExecuteRequest::next`] returns its events.
 ///
-/// Dropping it stops nothing: the code goes on in the kernel, its further outputs are not seen.
-pub struct Execution<'a> {
+/// Dropping it stops nothing: the code goes on in the kernel, and its further outputs are not seen.
+pub struct ExecuteRequest<'a> {
     client: &'a mut Client,
     run: ExecutionState,
-    /// Outputs that were dropped before this request was sent.
+    /// How many messages were dropped before this request was sent.
     dropped_before: u64,
-    /// What the kernel has sent since.
+    /// The sequence numbers of the kernel's messages since then.
     numbers: SequenceNumbers,
 }
 
-/// What Python, R and Julia kernels take for the end of the input.
+/// The input that Python, R and Julia kernels treat as end of file.
 pub const EOF: &str = "\u{4}";
 
-impl<'a> Execution<'a> {
+impl<'a> ExecuteRequest<'a> {
     pub(super) fn new(client: &'a mut Client, msg_id: String) -> Self {
         let dropped_before = client.dropped();
         let run = ExecutionState::new(msg_id, Instant::now()).lingering(client.linger);
@@ -37,8 +33,8 @@ impl<'a> Execution<'a> {
         }
     }
 
-    /// Waits for the next event; none when the request has ended. May be dropped halfway.
-    pub async fn next(&mut self) -> Option<Event> {
+    /// Waits for the next event; returns `None` when the request has ended. The future may be dropped.
+    pub async fn next(&mut self) -> Option<ExecutionEvent> {
         loop {
             if let Some(event) = self.run.poll_event() {
                 return Some(event);
@@ -57,27 +53,16 @@ impl<'a> Execution<'a> {
                         }
                         self.run.handle_message(channel, &message, Instant::now());
                     }
-                    Err(error) => {
-                        let why = match error {
-                            ClientError::KernelGone(why) => why,
-                            other => other.to_string(),
-                        };
-                        self.run.handle_kernel_gone(why, Instant::now());
-                    }
+                    Err(error) => self.run.handle_kernel_gone(error.into_why(), Instant::now()),
                 },
                 () = overdue => self.run.handle_timeout(Instant::now()),
             }
         }
     }
 
-    /// Answers the code's question.
+    /// Answers a prompt of the code.
     pub fn answer(&mut self, prompt: &Prompt, text: &str) {
-        self.client.send(
-            Channel::Stdin,
-            "input_reply",
-            prompt.header.clone(),
-            &json!({ "value": text, "status": "ok" }),
-        );
+        self.client.answer(prompt.header.clone(), text);
     }
 
     /// Answers that there is no more input: Python raises `EOFError`.
@@ -85,11 +70,9 @@ impl<'a> Execution<'a> {
         self.answer(prompt, EOF);
     }
 
-    /// Asks the kernel to interrupt what it runs, by message, without waiting for its answer.
+    /// Sends the kernel an interrupt_request, without waiting for its answer.
     pub fn interrupt(&mut self) {
-        let empty = Bytes::from_static(b"{}");
-        self.client
-            .send(Channel::Control, "interrupt_request", empty, &json!({}));
+        self.client.ask_interrupt();
     }
 
     /// Returns the message id of the request.
@@ -97,19 +80,19 @@ impl<'a> Execution<'a> {
         self.run.msg_id()
     }
 
-    /// Returns how many messages were dropped since the request was sent because nobody took
-    /// them; outputs may be among them.
+    /// Returns how many messages were dropped because the inbox was full since the request was sent; outputs
+    /// may be among them.
     pub fn dropped(&self) -> u64 {
         self.client.dropped() - self.dropped_before
     }
 
-    /// Returns how many messages of the kernel never came since the request was sent, where it numbers
-    /// them: its own queue had no room.
+    /// Returns how many messages of the kernel never arrived since the request was sent, if the kernel
+    /// numbers them: its own queue was full.
     pub fn missing(&self) -> u64 {
         self.numbers.missing().saturating_sub(self.dropped())
     }
 
-    /// Returns how it ended, once [`Execution::next`] has given none.
+    /// Returns how the request ended, once [`ExecuteRequest::next`] has returned `None`.
     pub fn outcome(&self) -> Option<&RequestOutcome> {
         self.run.outcome()
     }

@@ -1,14 +1,14 @@
 //! One execute request, from its sending to its end, as a pure state machine.
 //!
-//! The order of calls: hand every message of the kernel to [`ExecutionState::handle_message`], then take
-//! [`ExecutionState::poll_event`] until it has nothing; [`ExecutionState::poll_timeout`] says when
-//! [`ExecutionState::handle_timeout`] is due; [`ExecutionState::outcome`] is there once the request has ended. Nothing
-//! here waits, sends or asks the time.
+//! The order of calls: pass every message of the kernel to [`ExecutionState::handle_message`], then call
+//! [`ExecutionState::poll_event`] until it returns `None`; [`ExecutionState::poll_timeout`] returns when
+//! [`ExecutionState::handle_timeout`] is due; [`ExecutionState::outcome`] returns `Some` once the request has
+//! ended. This module never waits, sends or reads the clock.
 //!
-//! A request has ended when its reply **and** its idle status are here, in whichever order: they
-//! come on two sockets, so outputs may follow the reply, and the reply may follow idle. Where one
-//! of them never comes (a kernel's PUB drops above its mark; some kernels end badly) a deadline
-//! stands in, counted from the last sign of this request.
+//! A request has ended when both its reply **and** its idle status have arrived, in either order: they come
+//! on two sockets, so outputs may follow the reply, and the reply may follow idle. If one of them never
+//! arrives (a kernel's PUB socket drops messages when its queue is full; some kernels end badly) a deadline
+//! replaces it, counted from the last message about this request.
 //!
 //! Some kernels send outputs after idle: see [`ExecutionState::lingering`].
 
@@ -18,34 +18,34 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use serde::Deserialize;
 
-use super::content::{IopubMessage, KernelException, Output, Prompt, Reply};
+use super::content::{IopubMessage, KernelException, OutputMessage, Prompt, Reply};
 use crate::wire::{Channel, Verified};
 
-/// The time without outputs after the reply before idle counts as lost.
+/// The time without outputs after the reply, after which idle counts as lost.
 pub const IDLE_OVERDUE: Duration = Duration::from_secs(5);
 
-/// How long a reply may stay away after idle.
+/// How long to wait for the reply after idle.
 pub const REPLY_OVERDUE: Duration = Duration::from_secs(10);
 
-/// The most time for outputs after idle, in multiples of the silence.
+/// The maximum time for outputs after idle, in multiples of the silence that ends it.
 pub const LINGERS: u32 = 10;
 
 /// An event of the request; events come in the order in which they happened.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Event {
-    /// The kernel has begun with the request.
+pub enum ExecutionEvent {
+    /// The kernel has begun the request.
     Begun,
     /// The execution count is known.
     Counted(u64),
     /// An output, or a message that changes outputs.
     Iopub(IopubMessage),
-    /// The code asks for input and waits for it.
+    /// The code prompts for input and waits for it.
     Prompt(Prompt),
 }
 
-impl Event {
-    /// Returns the output, if it is one and can be read.
-    pub fn output(&self) -> Option<Output> {
+impl ExecutionEvent {
+    /// Returns the output, if this event is one and can be parsed.
+    pub fn output(&self) -> Option<OutputMessage> {
         match self {
             Self::Iopub(told) => told.output(),
             Self::Begun | Self::Counted(_) | Self::Prompt(_) => None,
@@ -56,34 +56,34 @@ impl Event {
 /// How the request ended.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RequestOutcome {
-    /// Why it is over.
+    /// The reason for the end.
     pub end: RequestEnd,
     /// From the reply or an earlier message.
     pub execution_count: Option<u64>,
     /// From the sending to the end.
     pub duration: Duration,
-    /// From the kernel's start of the code to the end; none where it never started.
+    /// From the kernel's start of the code to the end; `None` if it never started.
     pub ran_for: Option<Duration>,
-    /// No idle status came: outputs may be missing.
+    /// Whether no idle status arrived: outputs may be missing.
     pub idle_missing: bool,
     /// The number of messages of this request that could not be read, outputs aside.
     pub unreadable: u64,
-    /// The reply's content as it came, with payloads and user expressions.
+    /// The content of the reply, unchanged, with payloads and user expressions.
     pub reply: Option<Bytes>,
 }
 
-/// Why a request is over.
+/// The reason why a request has ended.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RequestEnd {
     /// The code ran to its end.
     Ok,
-    /// The code raised.
+    /// The code raised an exception.
     Raised(KernelException),
     /// The kernel did not run it because an earlier request in its queue had failed.
     Aborted,
     /// The kernel went idle and never replied.
     NoReply,
-    /// The kernel died or was replaced; the text says what was seen.
+    /// The kernel died or was replaced; the text says how that was noticed.
     KernelGone(String),
 }
 
@@ -93,13 +93,13 @@ pub struct ExecutionState {
     msg_id: String,
     sent: Instant,
     begun: Option<Instant>,
-    /// Whether a message other than its status came.
+    /// Whether a message other than a status has arrived.
     ran: bool,
     execution_count: Option<u64>,
     unreadable: u64,
     /// The reply's content.
     content: Option<Bytes>,
-    events: VecDeque<Event>,
+    events: VecDeque<ExecutionEvent>,
     /// The silence after reply and idle that ends the request.
     linger: Duration,
     phase: Phase,
@@ -108,16 +108,16 @@ pub struct ExecutionState {
 #[derive(Debug)]
 enum Phase {
     Waiting,
-    /// The reply is here, idle is due.
+    /// The reply has arrived, idle has not.
     Replied {
         reply: Reply,
         idle_due: Instant,
     },
-    /// Idle is here, the reply is due.
+    /// Idle has arrived, the reply has not.
     Idle {
         reply_due: Instant,
     },
-    /// Both are here; outputs may follow.
+    /// Both have arrived; outputs may follow.
     Lingering {
         outcome: RequestOutcome,
         due: Instant,
@@ -127,7 +127,7 @@ enum Phase {
 }
 
 impl ExecutionState {
-    /// Follows the request with this message id, sent `now`.
+    /// Makes the state of a request with this message id, which was sent at `now`.
     pub fn new(msg_id: impl Into<String>, now: Instant) -> Self {
         Self {
             msg_id: msg_id.into(),
@@ -143,8 +143,8 @@ impl ExecutionState {
         }
     }
 
-    /// Takes outputs that follow reply and idle, until none has come for so long, or [`LINGERS`] times as
-    /// long in all, since code may print for ever.
+    /// Also accepts outputs after reply and idle, until none has arrived for this time, or for [`LINGERS`]
+    /// times this time in all, since code may print for ever.
     #[must_use]
     pub fn lingering(self, linger: Duration) -> Self {
         Self { linger, ..self }
@@ -155,7 +155,7 @@ impl ExecutionState {
         &self.msg_id
     }
 
-    /// Takes one message of the kernel; what belongs to other requests changes nothing.
+    /// Takes one message of the kernel; messages about other requests change nothing.
     pub fn handle_message(&mut self, channel: Channel, message: &Verified, now: Instant) {
         if matches!(self.phase, Phase::Ended(_)) {
             return;
@@ -176,7 +176,7 @@ impl ExecutionState {
         }
     }
 
-    /// Ends the request because the kernel is gone; `why` says what was seen.
+    /// Ends the request because the kernel has ended; `why` says how that was noticed.
     pub fn handle_kernel_gone(&mut self, why: impl Into<String>, now: Instant) {
         let reply = match std::mem::replace(&mut self.phase, Phase::Waiting) {
             Phase::Replied { reply, .. } => Some(reply),
@@ -187,13 +187,13 @@ impl ExecutionState {
             Phase::Waiting | Phase::Idle { .. } => None,
         };
         match reply {
-            // It ended before the kernel did; what is lost is only the tail of its outputs.
+            // The code ended before the kernel did; only its last outputs may be missing.
             Some(reply) => self.end(Some(reply), false, now),
             None => self.ended(RequestEnd::KernelGone(why.into()), true, now),
         }
     }
 
-    /// Returns when [`ExecutionState::handle_timeout`] is due, if ever.
+    /// Returns when [`ExecutionState::handle_timeout`] is due; `None` if nothing is awaited.
     pub fn poll_timeout(&self) -> Option<Instant> {
         match &self.phase {
             Phase::Replied { idle_due, .. } => Some(*idle_due),
@@ -203,7 +203,7 @@ impl ExecutionState {
         }
     }
 
-    /// Acts on a deadline that has passed; nothing happens before it.
+    /// Handles a deadline that has passed; does nothing before it.
     pub fn handle_timeout(&mut self, now: Instant) {
         if self.poll_timeout().is_none_or(|due| now < due) {
             return;
@@ -216,35 +216,29 @@ impl ExecutionState {
         }
     }
 
-    /// Returns the next thing that happened.
-    pub fn poll_event(&mut self) -> Option<Event> {
+    /// Returns the next event.
+    pub fn poll_event(&mut self) -> Option<ExecutionEvent> {
         self.events.pop_front()
     }
 
-    /// Returns how the request ended, once it has.
+    /// Returns how the request ended; `None` before its end.
     pub fn outcome(&self) -> Option<&RequestOutcome> {
         match &self.phase {
             Phase::Ended(outcome) => Some(outcome),
-            Phase::Waiting
-            | Phase::Replied { .. }
-            | Phase::Idle { .. }
-            | Phase::Lingering { .. } => None,
+            _ => None,
         }
     }
 
-    /// Returns how the request ended, once it has.
+    /// Returns how the request ended; `None` before its end.
     pub fn into_outcome(self) -> Option<RequestOutcome> {
         match self.phase {
             Phase::Ended(outcome) => Some(outcome),
-            Phase::Waiting
-            | Phase::Replied { .. }
-            | Phase::Idle { .. }
-            | Phase::Lingering { .. } => None,
+            _ => None,
         }
     }
 
     fn reply(&mut self, message: &Verified, now: Instant) {
-        // A reply that cannot be read is a reply still: the request is over.
+        // A reply that cannot be parsed is still a reply: the request has ended.
         let reply = self.read(message).unwrap_or_else(Reply::unreadable);
         self.execution_count = reply.execution_count.or(self.execution_count);
         self.content
@@ -261,12 +255,12 @@ impl ExecutionState {
 
     fn told(&mut self, msg_type: &str, message: &Verified, now: Instant) {
         match &mut self.phase {
-            // Outputs are still coming in: idle is behind them.
+            // Outputs still arrive, so idle comes after them.
             Phase::Replied { idle_due, .. } => *idle_due = now + IDLE_OVERDUE,
             Phase::Lingering { due, .. } => *due = now + self.linger,
             Phase::Waiting | Phase::Idle { .. } | Phase::Ended(_) => {}
         }
-        // An aborted request is busy and idle and says nothing else.
+        // An aborted request gets only busy and idle.
         self.ran |= msg_type != "status";
         match msg_type {
             "status" => self.status(message, now),
@@ -276,10 +270,10 @@ impl ExecutionState {
                     .and_then(|it| it.execution_count);
                 if let Some(count) = count {
                     self.execution_count = Some(count);
-                    self.events.push_back(Event::Counted(count));
+                    self.events.push_back(ExecutionEvent::Counted(count));
                 }
             }
-            _ => self.events.push_back(Event::Iopub(IopubMessage {
+            _ => self.events.push_back(ExecutionEvent::Iopub(IopubMessage {
                 msg_type: msg_type.to_owned(),
                 content: message.content().clone(),
                 buffers: message.buffers().to_vec(),
@@ -288,13 +282,13 @@ impl ExecutionState {
     }
 
     fn status(&mut self, message: &Verified, now: Instant) {
-        let Some(Status { execution_state }) = self.read(message) else {
+        let Some(StatusContent { execution_state }) = self.read(message) else {
             return;
         };
         match execution_state.as_str() {
             "busy" if self.begun.is_none() => {
                 self.begun = Some(now);
-                self.events.push_back(Event::Begun);
+                self.events.push_back(ExecutionEvent::Begun);
             }
             "idle" => match std::mem::replace(&mut self.phase, Phase::Waiting) {
                 Phase::Waiting => {
@@ -312,7 +306,7 @@ impl ExecutionState {
 
     fn asked(&mut self, message: &Verified) {
         if let Some(Asked { prompt, password }) = self.read(message) {
-            self.events.push_back(Event::Prompt(Prompt {
+            self.events.push_back(ExecutionEvent::Prompt(Prompt {
                 prompt,
                 password,
                 header: message.header_bytes().clone(),
@@ -331,9 +325,8 @@ impl ExecutionState {
             None => RequestEnd::NoReply,
             Some(reply) => match reply.status.as_str() {
                 "ok" => RequestEnd::Ok,
-                // "abort" is what kernels of protocol 5.0 say.
-                // IRkernel says it also of code that ran until it was interrupted, which must not
-                // be taken for code that may be sent again.
+                // Kernels of protocol 5.0 send "abort". IRkernel sends it also for code that ran until it was
+                // interrupted, and such code must not count as code that may be sent again.
                 "aborted" | "abort" if self.ran => RequestEnd::Raised(interrupted()),
                 "aborted" | "abort" => RequestEnd::Aborted,
                 _ => RequestEnd::Raised(reply.raised),
@@ -343,7 +336,7 @@ impl ExecutionState {
     }
 
     fn ended(&mut self, end: RequestEnd, idle_missing: bool, now: Instant) {
-        // Nothing comes any more from one that is gone, or silent for long.
+        // No outputs are expected from a kernel that has ended, or that has been silent for long.
         let lingers = !self.linger.is_zero() && !idle_missing && end != RequestEnd::NoReply;
         let outcome = RequestOutcome {
             end,
@@ -374,9 +367,10 @@ fn interrupted() -> KernelException {
     }
 }
 
+/// The content of a `status` message.
 #[derive(Deserialize)]
-struct Status {
-    execution_state: String,
+pub(super) struct StatusContent {
+    pub(super) execution_state: String,
 }
 
 #[derive(Deserialize)]
@@ -400,7 +394,7 @@ mod tests {
 
     const OURS: &str = "s_1";
 
-    /// A run with its own clock.
+    /// An execution state with a simulated clock.
     struct World {
         run: ExecutionState,
         now: Instant,
@@ -415,7 +409,12 @@ mod tests {
             }
         }
 
-        fn says(&mut self, channel: Channel, msg_type: &str, content: &Value) -> Vec<Event> {
+        fn says(
+            &mut self,
+            channel: Channel,
+            msg_type: &str,
+            content: &Value,
+        ) -> Vec<ExecutionEvent> {
             self.says_to(OURS, channel, msg_type, content)
         }
 
@@ -425,7 +424,7 @@ mod tests {
             channel: Channel,
             msg_type: &str,
             content: &Value,
-        ) -> Vec<Event> {
+        ) -> Vec<ExecutionEvent> {
             let header = NewHeader {
                 msg_id: "k_1",
                 session: "k",
@@ -440,7 +439,7 @@ mod tests {
             std::iter::from_fn(|| self.run.poll_event()).collect()
         }
 
-        fn status(&mut self, state: &str) -> Vec<Event> {
+        fn status(&mut self, state: &str) -> Vec<ExecutionEvent> {
             self.says(
                 Channel::Iopub,
                 "status",
@@ -448,11 +447,11 @@ mod tests {
             )
         }
 
-        fn reply(&mut self, content: &Value) -> Vec<Event> {
+        fn reply(&mut self, content: &Value) -> Vec<ExecutionEvent> {
             self.says(Channel::Shell, "execute_reply", content)
         }
 
-        fn print(&mut self, text: &str) -> Vec<Event> {
+        fn print(&mut self, text: &str) -> Vec<ExecutionEvent> {
             let content = json!({ "name": "stdout", "text": text });
             self.says(Channel::Iopub, "stream", &content)
         }
@@ -466,14 +465,14 @@ mod tests {
     fn it_ends_with_reply_and_idle_in_either_order() {
         let ok = json!({ "status": "ok", "execution_count": 7 });
         let mut world = World::new();
-        assert_eq!(world.status("busy"), [Event::Begun]);
+        assert_eq!(world.status("busy"), [ExecutionEvent::Begun]);
         assert_eq!(
             world.says(
                 Channel::Iopub,
                 "execute_input",
                 &json!({ "code": "1", "execution_count": 7 })
             ),
-            [Event::Counted(7)]
+            [ExecutionEvent::Counted(7)]
         );
         assert_eq!(world.reply(&ok), []);
         assert_eq!(world.end(), None);
@@ -520,7 +519,7 @@ mod tests {
                 []
             );
         }
-        // A reply of another kind, and one on the wrong channel.
+        // A reply of another type, and one on the wrong channel.
         world.says(
             Channel::Shell,
             "kernel_info_reply",
@@ -544,7 +543,8 @@ mod tests {
             "execute_result",
             &json!({ "data": data, "metadata": {}, "execution_count": 2 }),
         );
-        let Some(Output::Result(bundle)) = result.first().and_then(Event::output) else {
+        let Some(OutputMessage::Result(bundle)) = result.first().and_then(ExecutionEvent::output)
+        else {
             panic!("not a result: {result:?}");
         };
         assert_eq!(bundle.data.get("text/plain"), Some(&json!("3")));
@@ -554,13 +554,14 @@ mod tests {
             "update_display_data",
             &json!({ "data": {}, "transient": { "display_id": "d1" } }),
         );
-        let Some(Output::Update(bundle)) = update.first().and_then(Event::output) else {
+        let Some(OutputMessage::Update(bundle)) = update.first().and_then(ExecutionEvent::output)
+        else {
             panic!("not an update: {update:?}");
         };
         assert_eq!(bundle.display_id(), Some("d1"));
         for other in ["clear_output", "comm_msg"] {
             let told = world.says(Channel::Iopub, other, &json!({ "wait": true }));
-            let [Event::Iopub(told)] = &told[..] else {
+            let [ExecutionEvent::Iopub(told)] = &told[..] else {
                 panic!("not told: {told:?}");
             };
             assert_eq!(
@@ -579,7 +580,7 @@ mod tests {
             "input_request",
             &json!({ "prompt": "name? ", "password": true }),
         );
-        let [Event::Prompt(prompt)] = &asked[..] else {
+        let [ExecutionEvent::Prompt(prompt)] = &asked[..] else {
             panic!("not a question: {asked:?}");
         };
         assert_eq!((prompt.prompt.as_str(), prompt.password), ("name? ", true));
@@ -654,7 +655,7 @@ mod tests {
         assert_eq!(world.print("late\n").len(), 1);
         world.run.handle_timeout(first);
         assert_eq!(world.end(), None, "it has just said something");
-        // One that prints for ever is not heard for ever.
+        // The end comes even if the code prints for ever.
         let begun = world.now;
         while world.end().is_none() {
             world.now += silence / 2;
@@ -710,7 +711,7 @@ mod tests {
             assert_eq!(world.says(Channel::Iopub, "status", &nonsense), []);
         }
         let told = world.says(Channel::Iopub, "stream", &json!({ "name": 1, "text": {} }));
-        assert_eq!(told.first().and_then(Event::output), None);
+        assert_eq!(told.first().and_then(ExecutionEvent::output), None);
         world.reply(&json!({ "status": "ok" }));
         world.status("idle");
         assert_eq!(world.run.outcome().map(|it| it.unreadable), Some(3));

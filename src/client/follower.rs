@@ -1,29 +1,27 @@
-//! Following requests that another client has sent, and that the kernel still has queued or runs.
+//! Follows requests that another client has sent and that the kernel still runs or has queued.
 //!
-//! Their replies go to the other client, which may be gone. Their outputs and their ends are on iopub.
-//! Where an `idle` was missed, an own request on shell helps: the kernel answers it between two cells,
-//! so all that began before it has ended.
+//! Their replies go to the other client, which may have disconnected. Their outputs and their `idle`s are on
+//! iopub. If an `idle` was missed, a request of this client on shell (the probe) helps: the kernel answers it
+//! between two cells, so all requests that it had begun before have ended.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use serde_json::json;
-
-use super::execution_state::{Event, ExecutionState};
+use super::execution_state::{ExecutionEvent, ExecutionState};
 use super::{Client, ClientError, answers, reached};
 use crate::wire::{Channel, Verified};
 
-/// Follows requests of other clients; [`RequestFollower::next`] returns what happens to them.
+/// Follows requests of other clients; [`RequestFollower::next`] returns their events.
 pub struct RequestFollower<'a> {
     client: &'a mut Client,
     requests: Vec<Request>,
-    /// The id of the own request that waits on shell, and whether a followed request has begun since.
+    /// The id of the probe on shell, and whether a followed request has begun since it was sent.
     probe: String,
     progress: bool,
-    /// When the kernel answered it; messages on iopub from before may still be on their way.
+    /// When the kernel answered the probe; earlier messages on iopub may still arrive.
     passed: Option<Instant>,
     first: Option<String>,
-    /// When the kernel is asked for a sign on iopub, until one has come; and the pause after that.
+    /// When to ask the kernel for a message on iopub, until one has arrived; and the pause after that.
     sign_at: Instant,
     pause: Duration,
     heard: VecDeque<FollowedEvent>,
@@ -40,39 +38,39 @@ struct Request {
 /// An event of one of the requests.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FollowedEvent {
-    /// The number of the request, from 0.
+    /// The index of the request, from 0.
     pub at: usize,
     /// The id of the kernel's message, if there was one.
     pub id: Option<String>,
-    /// What happened.
+    /// The event.
     pub what: FollowedStep,
 }
 
-/// What happened to a followed request.
+/// What has happened to a followed request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FollowedStep {
     /// An event that the requesting client sees too.
-    Event(Event),
+    Event(ExecutionEvent),
     /// The kernel has ended the request.
     Ended {
         /// Whether the code ran; otherwise it was dropped from the queue.
         ran: bool,
     },
-    /// The request ended some time ago; its end was missed.
+    /// The request ended some time ago, but its end was missed.
     Unheard,
-    /// The kernel is gone; the text says what was seen.
+    /// The kernel has ended; the text says how that was noticed.
     Gone(String),
 }
 
-/// The first pause before the kernel is asked again for a sign on iopub; it doubles.
+/// The first pause before the kernel is asked again for a message on iopub; it doubles.
 const SIGN_AGAIN: Duration = Duration::from_millis(20);
 
-/// The time that iopub may be behind the kernel's answer on shell.
+/// The time by which iopub may lag behind the kernel's answer on shell.
 const BEHIND: Duration = Duration::from_secs(1);
 
 impl Client {
-    /// Begins to follow requests of other clients by their message ids, in the order in which they were
-    /// sent. No message from [`RequestFollower::first`] on is missed.
+    /// Starts to follow requests of other clients by their message ids, in the order in which they were sent.
+    /// No message from [`RequestFollower::first`] on is missed.
     pub fn follow_requests(
         &mut self,
         msg_ids: impl IntoIterator<Item = String>,
@@ -99,16 +97,10 @@ impl Client {
             gone: false,
         }
     }
-
-    /// Sends a `kernel_info_request` and does not wait: its status goes to every client on iopub.
-    fn ask_name(&mut self, channel: Channel) -> String {
-        let empty = bytes::Bytes::from_static(b"{}");
-        self.send(channel, "kernel_info_request", empty, &json!({}))
-    }
 }
 
 impl RequestFollower<'_> {
-    /// Waits for the next event; none when all requests have ended. May be dropped halfway.
+    /// Waits for the next event; returns `None` when all requests have ended. The future may be dropped.
     pub async fn next(&mut self) -> Option<FollowedEvent> {
         loop {
             if let Some(heard) = self.heard.pop_front() {
@@ -130,7 +122,7 @@ impl RequestFollower<'_> {
                 },
                 () = overdue => {
                     if self.first.is_none() {
-                        // Some kernels answer on shell alone, where the probe waits.
+                        // Some kernels answer on shell only; the probe waits there.
                         self.client.ask_name(Channel::Control);
                         self.pause = (self.pause * 2).min(Duration::from_secs(1));
                         self.sign_at = Instant::now() + self.pause;
@@ -142,19 +134,19 @@ impl RequestFollower<'_> {
         }
     }
 
-    /// Returns the id of the first message that came on iopub, once one has.
+    /// Returns the id of the first message that arrived on iopub; `None` before that.
     pub fn first(&self) -> Option<&str> {
         self.first.as_deref()
     }
 
-    /// Marks a request as ended, as known from elsewhere.
+    /// Marks a request as ended, which the caller knows from another source.
     pub fn is_over(&mut self, at: usize) {
         if let Some(request) = self.requests.get_mut(at) {
             request.over = true;
         }
     }
 
-    /// Marks a request as begun, as known from elsewhere.
+    /// Marks a request as begun, which the caller knows from another source.
     pub fn has_begun(&mut self, at: usize, counted: bool) {
         if let Some(request) = self.requests.get_mut(at) {
             request.begun = true;
@@ -162,19 +154,15 @@ impl RequestFollower<'_> {
         }
     }
 
-    /// Answers what a request asks; `parent` is the question's header, where that is known. Kernels
-    /// take an answer from anybody.
+    /// Answers the prompt of a request; `parent` is the prompt's header, if known. Kernels accept an answer
+    /// from any client.
     pub fn answer(&mut self, parent: bytes::Bytes, text: &str) {
-        let content = json!({ "value": text, "status": "ok" });
-        self.client
-            .send(Channel::Stdin, "input_reply", parent, &content);
+        self.client.answer(parent, text);
     }
 
-    /// Asks the kernel to interrupt what it runs, by message, without waiting for its answer.
+    /// Sends the kernel an interrupt_request, without waiting for its answer.
     pub fn interrupt(&mut self) {
-        let empty = bytes::Bytes::from_static(b"{}");
-        self.client
-            .send(Channel::Control, "interrupt_request", empty, &json!({}));
+        self.client.ask_interrupt();
     }
 
     fn take(&mut self, channel: Channel, message: &Verified) {
@@ -186,7 +174,7 @@ impl RequestFollower<'_> {
             self.first = Some(id.clone().unwrap_or_default());
         }
         if answers(message, &self.probe) {
-            // On iopub it is behind all that came before; on shell it may be earlier.
+            // On iopub it follows all earlier messages; on shell it may overtake them.
             match channel {
                 Channel::Iopub => self.pass(),
                 Channel::Shell => self.passed = self.passed.or_else(|| Some(Instant::now())),
@@ -206,14 +194,14 @@ impl RequestFollower<'_> {
             while let Some(event) = request.run.poll_event() {
                 self.progress = true;
                 request.begun = true;
-                request.counted |= !matches!(event, Event::Begun);
+                request.counted |= !matches!(event, ExecutionEvent::Begun);
                 self.heard.push_back(FollowedEvent {
                     at,
                     id: id.clone(),
                     what: FollowedStep::Event(event),
                 });
             }
-            // Only its reply is due then, which goes elsewhere.
+            // Only its reply is missing then, which goes to the other client.
             if request.run.poll_timeout().is_some() {
                 request.over = true;
                 let ran = request.counted;
@@ -226,9 +214,9 @@ impl RequestFollower<'_> {
         }
     }
 
-    /// The kernel has served the own question: what began before has ended. What has not begun may
-    /// be behind it all the same, since a kernel serves those who ask in turn; so it is asked again,
-    /// until nothing has begun in between.
+    /// Handles the kernel's answer to the probe: all requests that had begun before have ended. A request
+    /// that has not begun may still be queued behind the probe, since a kernel serves its clients in turn; so
+    /// the probe is repeated until no request has begun in between.
     fn pass(&mut self) {
         self.passed = None;
         let still = !std::mem::take(&mut self.progress);
@@ -247,10 +235,7 @@ impl RequestFollower<'_> {
 
     fn ends(&mut self, error: ClientError) {
         self.gone = true;
-        let why = match error {
-            ClientError::KernelGone(why) => why,
-            other => other.to_string(),
-        };
+        let why = error.into_why();
         let left = self.requests.iter().enumerate();
         let left = left.filter(|(_, request)| !request.over);
         self.heard.extend(left.map(|(at, _)| FollowedEvent {

@@ -1,13 +1,13 @@
 //! A client of a running kernel, over the `zeromq` crate.
 //!
-//! [`Client`] has the four sockets of one kernel, on a thread of their own that always reads; one
+//! [`Client`] has the four sockets of one kernel, on a separate thread that always reads; it sends one
 //! request at a time. [`execution_state`] follows an execute request and is pure. Every message is verified
-//! with the connection's key; a bad one is counted and dropped. No request goes out before the
-//! iopub subscription is proven, so that no output of it can be missed.
+//! with the connection's key; a wrong one is counted and dropped. No request is sent before the iopub
+//! subscription is proven, so that none of its outputs can be missed.
 //!
-//! A kernel that dies closes its sockets, which the client sees at once; where the caller can see
-//! the process end, [`Client::watch`] takes that too. A client never dials again: the caller
-//! connects anew. The heartbeat is not used.
+//! A kernel that dies closes its sockets, which the client notices at once; if the caller can notice the
+//! process's end, [`Client::watch`] uses that, too. A client never dials again: the caller makes a new one.
+//! The heartbeat is not used.
 
 mod content;
 mod error;
@@ -29,10 +29,12 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use crate::wire::{Channel, ConnectionInfo, NewHeader, SigningKey, Unverified, Verified};
-pub use content::{DisplayContent, IopubMessage, KernelException, Output, Prompt, StreamText};
+pub use content::{
+    DisplayContent, IopubMessage, KernelException, OutputMessage, Prompt, StreamText,
+};
 pub use error::ClientError;
-pub use execution::{EOF, Execution};
-pub use execution_state::{Event, RequestEnd, RequestOutcome};
+pub use execution::{EOF, ExecuteRequest};
+pub use execution_state::{ExecutionEvent, RequestEnd, RequestOutcome};
 pub use follower::{FollowedEvent, FollowedStep, RequestFollower};
 use other_clients::OtherClients;
 pub use other_clients::{ExecutionStep, OtherClientStep};
@@ -41,7 +43,7 @@ use socket_thread::{Arrived, SocketThread};
 
 /// A kernel's client: shell, control and stdin under one identity, and everything on iopub.
 ///
-/// Dropping it closes the sockets; [`Client::close`] also waits until what was sent is written.
+/// Dropping it closes the sockets; [`Client::close`] also waits until the queued messages are written.
 pub struct Client {
     link: SocketThread,
     key: SigningKey,
@@ -54,28 +56,28 @@ pub struct Client {
     death: Option<Pin<Box<dyn Future<Output = String> + Send>>>,
     others: OtherClients,
     observer: Option<Observer>,
-    /// The silence that ends a request, for kernels that send outputs after idle.
+    /// The silence after reply and idle that ends a request, for kernels that send outputs then.
     linger: Duration,
-    /// The time that iopub may be silent while the kernel answers.
+    /// How long iopub may be silent although the kernel answers.
     proof: Duration,
 }
 
-/// A callback for what other clients run.
+/// A callback for the cells of other clients.
 type Observer = Box<dyn FnMut(OtherClientStep) + Send>;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Iopub {
-    /// Connected; whether the kernel knows of the subscription is open.
+    /// Connected; it is not known whether the kernel has the subscription.
     Unproven,
     Proven,
-    /// The connection has ended; the link dials again.
+    /// The connection has ended; the socket thread dials again.
     Lost,
 }
 
 /// Whether the kernel lives.
 enum Life {
     Alive,
-    /// It is gone; what iopub still has is read until then.
+    /// It has ended; messages that iopub still has are read until then.
     Draining {
         until: Instant,
         why: String,
@@ -83,30 +85,33 @@ enum Life {
     Gone(String),
 }
 
-/// The time to read the outputs that are in the socket when a kernel dies.
+/// How long to read the outputs that are in the socket when a kernel dies.
 const DRAIN: Duration = Duration::from_millis(500);
+
+/// The parent header of messages that answer no other message.
+const NO_PARENT: Bytes = Bytes::from_static(b"{}");
 
 /// The pause between two attempts to connect to a starting kernel.
 const DIAL_AGAIN: Duration = Duration::from_millis(5);
 
-/// The first pause before the kernel is asked again for a sign on iopub; it doubles.
+/// The first pause before the kernel is asked again for a message on iopub; it doubles.
 const PROVE_AGAIN: Duration = Duration::from_millis(50);
 
-/// The time for which a kernel that answers on shell or control may be silent on iopub. It publishes
-/// the status of each request there, so a longer silence means a broken connection.
+/// How long a kernel that answers on shell or control may be silent on iopub. It publishes the status of each
+/// request there, so a longer silence means a broken connection.
 const PROOF: Duration = Duration::from_secs(10);
 
-/// How far a kernel's word on iopub may be behind its answer before it is asked for another.
+/// How long to wait for the status of an answered request on iopub before the kernel is asked again.
 const BEHIND: Duration = Duration::from_millis(5);
 
 impl Client {
-    /// Connects to a kernel that is running. `username` is what it sees as the sender's name.
+    /// Connects to a running kernel, which sees `username` as the sender's name.
     ///
     /// # Errors
-    /// [`ClientError::Unreachable`] names the socket that nobody listens on,
-    /// [`ClientError::Handshake`] the one that is none of a kernel's.
+    /// [`ClientError::Unreachable`] names the socket on which no process listens, [`ClientError::Handshake`]
+    /// the socket that is not a kernel's.
     pub async fn connect(info: &ConnectionInfo, username: &str) -> Result<Self, ClientError> {
-        // All sockets share it: the kernel addresses stdin by the shell's identity.
+        // All sockets have the same identity: the kernel addresses stdin by the shell's identity.
         let session = uuid::Uuid::new_v4().simple().to_string();
         let link = SocketThread::connect(info, &session).await?;
         Ok(Self {
@@ -129,7 +134,7 @@ impl Client {
     /// Connects to a kernel that is starting: dials again until it listens.
     ///
     /// # Errors
-    /// As [`Client::connect`], once `patience` is over.
+    /// Like [`Client::connect`], once `patience` is over.
     pub async fn connect_when_up(
         info: &ConnectionInfo,
         username: &str,
@@ -137,7 +142,7 @@ impl Client {
     ) -> Result<Self, ClientError> {
         let deadline = Instant::now() + patience;
         loop {
-            // First without the sockets' thread, which takes time to start.
+            // First without the socket thread, which takes time to start.
             let connected = match socket_thread::listens(info).await {
                 Ok(()) => Self::connect(info, username).await,
                 Err(error) => Err(error),
@@ -151,26 +156,25 @@ impl Client {
         }
     }
 
-    /// Takes the kernel for gone when this future ends; its text says what happened.
+    /// Treats the kernel as ended when this future completes; its text says what happened.
     ///
-    /// For a kernel whose process can be watched (a pidfd): connections of a dead process end by
+    /// For a kernel whose process can be watched (by a pidfd): the connections of a dead process end by
     /// themselves, those through a proxy or a tunnel may not.
     pub fn watch(&mut self, death: impl Future<Output = String> + Send + 'static) {
         self.death = Some(Box::pin(death));
     }
 
-    /// Lets executions end only after this silence behind reply and idle, for kernels that send outputs
-    /// then.
+    /// Sets the silence after reply and idle that ends an execution, for kernels that send outputs then.
     pub fn linger(&mut self, silence: Duration) {
         self.linger = silence;
     }
 
-    /// Sets the time after which a kernel that answers and is silent on iopub counts as broken.
+    /// Sets how long a kernel that answers may be silent on iopub before its connection counts as broken.
     pub fn prove_within(&mut self, proof: Duration) {
         self.proof = proof;
     }
 
-    /// Tells `observer` what other clients run on the kernel, whenever this client reads.
+    /// Reports cells that other clients run on the kernel to `observer`, whenever this client reads.
     pub fn observe(&mut self, observer: impl FnMut(OtherClientStep) + Send + 'static) {
         self.observer = Some(Box::new(observer));
     }
@@ -185,25 +189,25 @@ impl Client {
         }
     }
 
-    /// Returns this client's session: its identity, and `header.session` of what it sends.
+    /// Returns this client's session: its identity, and the `header.session` of its messages.
     pub fn session(&self) -> &str {
         &self.session
     }
 
-    /// Returns how many messages were dropped because they were malformed or badly signed.
+    /// Returns how many messages were dropped because they were malformed or wrongly signed.
     pub fn refused(&self) -> u64 {
         self.refused
     }
 
-    /// Returns how many messages were dropped because nobody took them (above 512 MiB).
+    /// Returns how many messages were dropped because the inbox was full (above 512 MiB).
     pub fn dropped(&self) -> u64 {
         self.link.dropped()
     }
 
-    /// Asks what the kernel is. On shell the answer also says that no cell is running.
+    /// Sends a kernel_info_request. An answer on shell also means that no cell is running.
     ///
     /// # Errors
-    /// No answer in time, or the kernel is gone.
+    /// If there is no answer in time, or the kernel has ended.
     pub async fn kernel_info(
         &mut self,
         channel: Channel,
@@ -213,22 +217,22 @@ impl Client {
             .await
     }
 
-    /// Asks the kernel to interrupt what it runs, by message.
+    /// Sends the kernel an interrupt_request and waits for its answer.
     ///
     /// Some kernels (IRkernel) ignore the message; those need the signal.
     ///
     /// # Errors
-    /// No answer in time, or the kernel is gone.
+    /// If there is no answer in time, or the kernel has ended.
     pub async fn interrupt(&mut self, timeout: Duration) -> Result<Verified, ClientError> {
         self.request(Channel::Control, "interrupt_request", &json!({}), timeout)
             .await
     }
 
-    /// Asks the kernel to end. Its sockets may close before the answer is read: that is success
-    /// as well, and gives `None`.
+    /// Sends the kernel a shutdown_request. Its sockets may close before the answer is read: that is also a
+    /// success, and returns `None`.
     ///
     /// # Errors
-    /// No answer in time.
+    /// If there is no answer in time.
     pub async fn shutdown(
         &mut self,
         restart: bool,
@@ -244,10 +248,10 @@ impl Client {
         }
     }
 
-    /// Sends a request and waits for its reply; other messages that come meanwhile are dropped.
+    /// Sends a request and waits for its reply; other messages that arrive before it are dropped.
     ///
     /// # Errors
-    /// No answer in time, or the kernel is gone.
+    /// If there is no answer in time, or the kernel has ended.
     pub async fn request(
         &mut self,
         channel: Channel,
@@ -255,25 +259,7 @@ impl Client {
         content: &(impl Serialize + Sync),
         timeout: Duration,
     ) -> Result<Verified, ClientError> {
-        self.request_in(None, channel, msg_type, content, timeout)
-            .await
-    }
-
-    /// Sends a request to a subshell of the kernel, or to none, and waits for its reply as
-    /// [`Client::request`] does.
-    ///
-    /// # Errors
-    /// As [`Client::request`].
-    pub async fn request_in(
-        &mut self,
-        subshell: Option<&str>,
-        channel: Channel,
-        msg_type: &str,
-        content: &(impl Serialize + Sync),
-        timeout: Duration,
-    ) -> Result<Verified, ClientError> {
-        let empty = Bytes::from_static(b"{}");
-        let msg_id = self.send_in(subshell, channel, msg_type, empty, content);
+        let msg_id = self.ask(channel, msg_type, content);
         let answered = async {
             loop {
                 let (from, message) = self.receive().await?;
@@ -294,29 +280,29 @@ impl Client {
 
     /// Sends an execute request, as soon as the iopub subscription is proven.
     ///
-    /// Dropping the [`Execution`] leaves the code running in the kernel. The future may be
-    /// dropped: before it ends nothing has been asked of the kernel but its name.
+    /// Dropping the [`ExecuteRequest`] leaves the code running in the kernel. The future may be dropped:
+    /// until it completes, only kernel_info_requests have been sent.
     ///
     /// # Errors
-    /// The kernel is gone.
-    pub async fn start(&mut self, request: &Execute) -> Result<Execution<'_>, ClientError> {
+    /// If the kernel has ended.
+    pub async fn start(&mut self, request: &Execute) -> Result<ExecuteRequest<'_>, ClientError> {
         self.start_in(None, request).await
     }
 
-    /// Sends an execute request to a subshell of the kernel, or to none, as [`Client::start`] does.
+    /// Sends an execute request to a subshell of the kernel, or to its main shell, like [`Client::start`].
     ///
     /// # Errors
-    /// The kernel is gone.
+    /// If the kernel has ended.
     pub async fn start_in(
         &mut self,
         subshell: Option<&str>,
         request: &Execute,
-    ) -> Result<Execution<'_>, ClientError> {
+    ) -> Result<ExecuteRequest<'_>, ClientError> {
         self.prove_iopub().await?;
         let Self {
             link, iopub, life, ..
         } = self;
-        // What came before the request has nothing to do with it.
+        // Messages that arrived before the request do not belong to it.
         let mut before = Vec::new();
         let observed = self.observer.is_some();
         link.forget_arrived(|arrived| match arrived {
@@ -331,26 +317,25 @@ impl Client {
                 self.see(&message);
             }
         }
-        let empty = Bytes::from_static(b"{}");
         let channel = Channel::Shell;
-        let msg_id = self.send_in(subshell, channel, "execute_request", empty, request);
-        Ok(Execution::new(self, msg_id))
+        let msg_id = self.send(subshell, channel, "execute_request", NO_PARENT, request);
+        Ok(ExecuteRequest::new(self, msg_id))
     }
 
-    /// Executes code to its end. `on_event` sees what happens; what it returns for a
-    /// [`Event::Prompt`] is the answer, and none there means end of file.
+    /// Executes code to its end. `on_event` gets each event; its result for an [`ExecutionEvent::Prompt`] is
+    /// the answer, where `None` means end of file.
     ///
     /// # Errors
-    /// The kernel was gone before the request was sent; later [`RequestEnd::KernelGone`] says so.
+    /// If the kernel ended before the request was sent; after that it is [`RequestEnd::KernelGone`].
     pub async fn execute(
         &mut self,
         request: &Execute,
-        mut on_event: impl FnMut(&Event) -> Option<String>,
+        mut on_event: impl FnMut(&ExecutionEvent) -> Option<String>,
     ) -> Result<RequestOutcome, ClientError> {
         let mut execution = self.start(request).await?;
         while let Some(event) = execution.next().await {
             let answer = on_event(&event);
-            if let Event::Prompt(prompt) = &event {
+            if let ExecutionEvent::Prompt(prompt) = &event {
                 match answer {
                     Some(text) => execution.answer(prompt, &text),
                     None => execution.answer_eof(prompt),
@@ -360,24 +345,23 @@ impl Client {
         Ok(execution.into_outcome())
     }
 
-    /// Waits until a message has come on iopub: from then on every output is seen.
+    /// Waits until a message has arrived on iopub: from then on no output is missed.
     ///
-    /// A kernel that greets its subscribers (`iopub_welcome`) proves it at once. The others are
-    /// asked for their name, whose status everybody is told: on control again and again, on shell
-    /// once, since some kernels answer there alone and requests must not pile up behind a cell.
+    /// A kernel that sends its subscribers an `iopub_welcome` proves the subscription at once. Other kernels
+    /// get kernel_info_requests, whose status they publish: on control again and again, on shell only once,
+    /// since some kernels answer only there and requests must not pile up behind a cell.
     ///
     /// # Errors
-    /// The kernel is gone, or it answers and says nothing on iopub.
+    /// If the kernel has ended, or answers and publishes nothing on iopub.
     pub async fn prove_iopub(&mut self) -> Result<(), ClientError> {
         let mut pause = PROVE_AGAIN;
         let mut asked_shell = false;
-        // A kernel that runs a cell may answer nothing until its end, which may be far away.
+        // A kernel that runs a cell may answer only at the cell's end, which may be far away.
         let mut answered: Option<Instant> = None;
         while self.iopub != Iopub::Proven {
-            let empty = || Bytes::from_static(b"{}");
-            self.send(Channel::Control, "kernel_info_request", empty(), &json!({}));
+            self.ask_name(Channel::Control);
             if !std::mem::replace(&mut asked_shell, true) {
-                self.send(Channel::Shell, "kernel_info_request", empty(), &json!({}));
+                self.ask_name(Channel::Shell);
             }
             let heard = async {
                 while self.iopub != Iopub::Proven {
@@ -400,22 +384,21 @@ impl Client {
         Ok(())
     }
 
-    /// Waits until the kernel runs nobody's cell, and every output is seen from then on: it has
-    /// answered on shell, which most kernels tell everybody on iopub too. May be dropped halfway.
+    /// Waits until the kernel runs no cell of any client, and no later output can be missed. The kernel has
+    /// then answered on shell, and most kernels publish the status of that request on iopub. The future may
+    /// be dropped.
     ///
     /// # Errors
-    /// The kernel is gone.
+    /// If the kernel has ended.
     pub async fn idle(&mut self) -> Result<(), ClientError> {
-        let empty = Bytes::from_static(b"{}");
-        let channel = Channel::Shell;
-        let msg_id = self.send(channel, "kernel_info_request", empty, &json!({}));
+        let msg_id = self.ask_name(Channel::Shell);
         loop {
             let (from, message) = self.receive().await?;
-            if from == channel && answers(&message, &msg_id) {
+            if from == Channel::Shell && answers(&message, &msg_id) {
                 break;
             }
         }
-        // What it told everybody of this very request may be a moment behind.
+        // The status of this request on iopub may arrive a moment later.
         let told = async {
             while self.iopub != Iopub::Proven {
                 self.receive().await?;
@@ -428,29 +411,39 @@ impl Client {
         }
     }
 
-    /// Tells the kernel's side of a comm something; nobody answers.
+    /// Sends a message to the kernel's side of a comm; it has no reply.
     pub fn tell_comm(&mut self, content: &impl Serialize) {
-        let empty = Bytes::from_static(b"{}");
-        self.send(Channel::Shell, "comm_msg", empty, content);
+        self.ask(Channel::Shell, "comm_msg", content);
     }
 
-    /// Closes the sockets once what was sent is written, after one second at the latest.
+    /// Closes the sockets once the queued messages are written, after one second at the latest.
     pub async fn close(self) {
         self.link.close().await;
     }
 
-    /// Sends one message and returns its id.
-    fn send(
-        &mut self,
-        channel: Channel,
-        msg_type: &str,
-        parent: Bytes,
-        content: &impl Serialize,
-    ) -> String {
-        self.send_in(None, channel, msg_type, parent, content)
+    /// Sends a `kernel_info_request` without waiting for the reply: its status goes to every client on iopub.
+    fn ask_name(&mut self, channel: Channel) -> String {
+        self.ask(channel, "kernel_info_request", &json!({}))
     }
 
-    fn send_in(
+    /// Sends the kernel an interrupt_request, without waiting for its answer.
+    fn ask_interrupt(&mut self) {
+        self.ask(Channel::Control, "interrupt_request", &json!({}));
+    }
+
+    /// Answers a prompt, whose header is `parent`.
+    fn answer(&mut self, parent: Bytes, text: &str) {
+        let content = json!({ "value": text, "status": "ok" });
+        self.send(None, Channel::Stdin, "input_reply", parent, &content);
+    }
+
+    /// Sends one message without a parent and returns its id.
+    fn ask(&mut self, channel: Channel, msg_type: &str, content: &impl Serialize) -> String {
+        self.send(None, channel, msg_type, NO_PARENT, content)
+    }
+
+    /// Sends one message, to a subshell or to the main shell, and returns its id.
+    fn send(
         &mut self,
         subshell: Option<&str>,
         channel: Channel,
@@ -460,7 +453,7 @@ impl Client {
     ) -> String {
         self.requests += 1;
         let msg_id = format!("{}_{}", self.session, self.requests);
-        // jupyter_client reads six decimals at most.
+        // jupyter_client parses at most six decimals.
         let date = format!("{:.6}", jiff::Timestamp::now());
         let header = NewHeader {
             msg_id: &msg_id,
@@ -474,7 +467,7 @@ impl Client {
         msg_id
     }
 
-    /// Waits for the next message that is signed as it should be; may be dropped halfway.
+    /// Waits for the next correctly signed message; the future may be dropped.
     async fn receive(&mut self) -> Result<(Channel, Verified), ClientError> {
         loop {
             let draining = match &self.life {
@@ -506,7 +499,7 @@ impl Client {
                     }
                 },
                 why = death => {
-                    // A future that has ended must not be asked again.
+                    // A completed future must not be polled again.
                     self.death = None;
                     if matches!(self.life, Life::Alive) {
                         let until = Instant::now() + DRAIN;
@@ -531,7 +524,7 @@ impl Client {
     }
 }
 
-/// Waits for a moment; for ever where there is none.
+/// Waits until `due`; for ever if it is `None`.
 async fn reached(due: Option<Instant>) {
     match due {
         Some(due) => tokio::time::sleep_until(due).await,
@@ -539,8 +532,8 @@ async fn reached(due: Option<Instant>) {
     }
 }
 
-/// Notes that a connection has ended. One socket of a living kernel does not close alone, but
-/// iopub's end behind a proxy can be: a client that reads too slowly is cut there.
+/// Records that a connection has ended. A live kernel does not close one socket alone, but behind a proxy
+/// only iopub may end: the proxy cuts a client that reads too slowly.
 fn lost(channel: Channel, why: &str, iopub: &mut Iopub, life: &mut Life) {
     if channel == Channel::Iopub {
         *iopub = Iopub::Lost;
@@ -552,7 +545,7 @@ fn lost(channel: Channel, why: &str, iopub: &mut Iopub, life: &mut Life) {
             until: Instant::now() + DRAIN,
             why: format!("{channel}: {why}"),
         },
-        // All that iopub had is read.
+        // All messages of iopub have been read.
         Life::Draining { why, .. } if channel == Channel::Iopub => Life::Gone(why),
         other => other,
     };

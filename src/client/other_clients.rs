@@ -1,16 +1,17 @@
-//! What other clients run on the kernel, as seen on iopub.
+//! The cells that other clients run on the kernel, as seen on iopub.
 //!
-//! Pure: messages go in, steps come out. Only code that the kernel announces (`execute_input`) counts,
-//! not silent requests. Code that ran already when this client connected was announced before; it
-//! counts if it ran on for longer than silent requests do.
+//! Pure: takes messages, returns steps. Only code that the kernel announces (`execute_input`) counts, not
+//! silent requests. The announcement of code that already ran when this client connected was missed; such
+//! code counts if it went on for longer than silent requests do.
 
 use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 
+use super::execution_state::StatusContent;
 use crate::wire::Verified;
 
-/// A step of what another client runs.
+/// A step of a cell of another client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OtherClientStep {
     /// The request's id.
@@ -29,7 +30,7 @@ pub enum ExecutionStep {
         /// The source.
         code: String,
     },
-    /// It is over.
+    /// The kernel has ended the code.
     Ended {
         /// Whether an error was among its outputs: only the other client gets the reply.
         raised: bool,
@@ -44,12 +45,12 @@ pub(super) struct OtherClients {
     running: Option<Running>,
     /// When this client connected.
     since: Instant,
-    /// Whether something began or ended since: later ends belong to what began after the connect.
+    /// Whether a cell began or ended since then: later ends belong to cells that began after the connect.
     moved: bool,
     raised_early: bool,
 }
 
-/// What ends sooner after this client connected may be a front end's silent request.
+/// A request that ends within this time after this client connected may be a front end's silent request.
 const SILENT: Duration = Duration::from_millis(250);
 
 #[derive(Debug)]
@@ -59,7 +60,7 @@ struct Running {
 }
 
 impl OtherClients {
-    /// Follows from now on.
+    /// Starts to follow at `now`.
     pub(super) fn new(now: Instant) -> Self {
         Self {
             running: None,
@@ -69,8 +70,8 @@ impl OtherClients {
         }
     }
 
-    /// Takes a message of iopub; says whether it is a step of what a client runs whose session is not
-    /// `own`.
+    /// Takes a message of iopub; returns a step if the message is one of a cell of a client whose session is
+    /// not `own`.
     pub(super) fn take(
         &mut self,
         message: &Verified,
@@ -108,11 +109,11 @@ impl OtherClients {
                 return None;
             }
             _ => {
-                let Status { execution_state } = serde_json::from_slice(message.content()).ok()?;
+                let status: StatusContent = serde_json::from_slice(message.content()).ok()?;
                 if parent.subshell_id.is_some() {
                     return None;
                 }
-                if execution_state != "idle" {
+                if status.execution_state != "idle" {
                     self.moved = true;
                     return None;
                 }
@@ -143,11 +144,6 @@ impl OtherClients {
 #[derive(Deserialize)]
 struct Input {
     code: String,
-}
-
-#[derive(Deserialize)]
-struct Status {
-    execution_state: String,
 }
 
 #[cfg(test)]

@@ -1,24 +1,24 @@
-//! Counts a kernel's messages that never came, by their sequence numbers.
+//! Counts a kernel's messages that never arrived, by their sequence numbers.
 //!
-//! ipykernel's session numbers what it sends, on all channels together (`<session>_<pid>_<number>` is
-//! the message id of `jupyter_client`). A client sees all of iopub and its own replies. A reply to
-//! another client leaves a hole of one number, since the statuses around it are on iopub; a long hole
-//! is what the kernel's PUB socket dropped, whose queue holds 1,000 messages.
+//! ipykernel's session numbers its messages, on all channels together (`<session>_<pid>_<number>` is
+//! `jupyter_client`'s message id). A client gets all of iopub and its own replies. A reply to another client
+//! leaves a gap of one number, since the statuses before and after it are on iopub. A long gap means that the
+//! kernel's PUB socket, whose queue holds 1,000 messages, has dropped some.
 
 use std::collections::BTreeMap;
 
 use crate::wire::Header;
 
-/// The least hole that counts: a shorter one may be replies to other clients, a message that could not
-/// be written, or two threads of the kernel that count at once.
+/// The shortest gap that counts: a shorter one may be replies to other clients, a message that could not be
+/// written, or two threads of the kernel that number at the same time.
 const HOLE: u64 = 20;
 
-/// The numbers that were seen, of the first session that has any.
+/// The numbers seen so far, of the first session that has numbers.
 #[derive(Debug, Default)]
 pub(super) struct SequenceNumbers {
-    /// What stands before the number.
+    /// The part of the message ids before the number.
     prefix: Option<String>,
-    /// Runs of numbers without a hole: the first of each, and the one behind its last.
+    /// Runs of numbers without a gap: the first number of each, and the number after its last.
     runs: BTreeMap<u64, u64>,
 }
 
@@ -46,7 +46,7 @@ impl SequenceNumbers {
         self.runs.insert(first, end);
     }
 
-    /// Returns how many messages between the first and the last never came.
+    /// Returns how many messages between the first and the last never arrived.
     pub(super) fn missing(&self) -> u64 {
         let ends = self.runs.values();
         let holes = ends.zip(self.runs.keys().skip(1));
@@ -80,7 +80,7 @@ mod tests {
         assert_eq!(missing([]), 0);
         assert_eq!(missing(5..500), 0);
         assert_eq!(missing((5..500).chain(1500..1600)), 1000);
-        // Threads send in an order of their own, and what comes twice is one.
+        // Threads send out of order, and a message that arrives twice counts once.
         assert_eq!(missing((5..500).rev().chain(5..500).chain(900..901)), 400);
         let evens = (0..500).map(|at| at * 2);
         assert_eq!(missing(evens.chain([1, 3])), 0, "others are replied");

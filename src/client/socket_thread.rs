@@ -1,17 +1,17 @@
-//! The four sockets, on a thread of their own: the only file that names the `zeromq` crate.
+//! The four sockets, on a separate thread: the only file that names the `zeromq` crate.
 //!
-//! A kernel's PUB drops silently what its reader does not take fast enough (ipykernel: above
-//! 1,000 messages), so reading must not wait for anybody's parsing: the thread has its own
-//! runtime, takes frames off the sockets and hands them on unread.
+//! A kernel's PUB socket silently drops messages that its reader does not take fast enough (ipykernel: above
+//! 1,000 messages). So reading must not wait for parsing: the thread has its own runtime, takes frames off
+//! the sockets and passes them on unparsed.
 //!
-//! What is relied on in `zeromq` 0.7.0, by its source:
-//! - `recv()` keeps nothing in its future (`fair_queue.rs`: the stream goes back before `Pending`),
-//!   so it may be dropped halfway in a `select!`.
-//! - When a peer's connection ends, `recv()` of a DEALER stays pending for ever and nothing dials
-//!   again; only the monitor says `Disconnected`, after the last message has been given out. A
-//!   read error comes out of `recv()` instead, and again each time. A SUB dials again by itself.
-//! - `connect()` tries again while the connection is refused, until the connect time-out, and then
-//!   no longer knows why: hence the look at the socket before.
+//! This file relies on these properties of `zeromq` 0.7.0, according to its source:
+//! - `recv()` keeps nothing in its future (`fair_queue.rs`: the stream goes back before `Pending`), so the
+//!   future may be dropped in a `select!`.
+//! - When a peer's connection ends, `recv()` of a DEALER stays pending for ever and the crate does not dial
+//!   again; only the monitor reports `Disconnected`, after the last message has been returned. A read error
+//!   is returned by `recv()` instead, and again each time. A SUB dials again by itself.
+//! - `connect()` tries again while the connection is refused, until the connect timeout, and then has lost
+//!   the reason: so `reachable` tests the socket first.
 //! - `send()` only queues (100,000 messages); a task of the runtime writes. Dropping a socket lets
 //!   that task write what is queued as long as its runtime lives, so the thread outlives the
 //!   sockets until no task is left, at most [`FLUSH`].
@@ -35,19 +35,19 @@ use zeromq::{
 use super::ClientError;
 use crate::wire::{Channel, ConnectionInfo, Endpoint};
 
-/// The most bytes of messages in the inbox. Further messages are dropped and counted: if reading
-/// stopped, the kernel would drop them without a count.
+/// The maximum number of message bytes in the inbox. Further messages are dropped and counted: if the thread
+/// stopped reading, the kernel would drop them without a count.
 const HELD_BYTES: usize = 512 << 20;
 
-/// How long a socket that accepts connections may take for the handshake.
+/// How long the handshake may take on a socket that accepts connections.
 const HANDSHAKE: Duration = Duration::from_secs(5);
 
-/// How long the thread goes on writing after the client has gone.
+/// How long the thread goes on writing after the client was dropped.
 const FLUSH: Duration = Duration::from_secs(1);
 
 /// An item of the inbox.
 pub(super) enum Arrived {
-    /// A message, as it came.
+    /// A message, unparsed.
     Message {
         channel: Channel,
         frames: Vec<Bytes>,
@@ -66,7 +66,7 @@ pub(super) struct SocketThread {
     closed: oneshot::Receiver<()>,
 }
 
-/// The bytes in the inbox, and the number of messages that found no room.
+/// The number of bytes in the inbox, and of messages that did not fit.
 #[derive(Default)]
 struct InboxSize {
     bytes: AtomicUsize,
@@ -95,7 +95,7 @@ impl SocketThread {
         std::thread::Builder::new()
             .name("kernel sockets".to_owned())
             .spawn(move || {
-                // Dropped with the thread: the other end then knows that it has ended.
+                // Dropped when the thread ends, which tells the other end so.
                 let _closing = closing;
                 let runtime = match tokio::runtime::Builder::new_current_thread()
                     .enable_all()
@@ -125,7 +125,7 @@ impl SocketThread {
         })
     }
 
-    /// Queues a message. A connection that has ended shows in [`SocketThread::receive`].
+    /// Queues a message. The end of a connection is reported by [`SocketThread::receive`].
     pub(super) fn send(&self, channel: Channel, frames: Vec<Bytes>) {
         let out = match channel {
             Channel::Shell => &self.shell,
@@ -133,11 +133,11 @@ impl SocketThread {
             Channel::Stdin => &self.stdin,
             Channel::Iopub | Channel::Heartbeat => return,
         };
-        // The thread is gone only with the kernel, which `receive` reports.
+        // The thread ends only with the kernel, which `receive` reports.
         let _ = out.send(frames);
     }
 
-    /// Waits for the next item; nothing is lost when the future is dropped.
+    /// Waits for the next item; no item is lost if the future is dropped.
     pub(super) async fn receive(&mut self) -> Arrived {
         match self.inbox.recv().await {
             Some(arrived) => {
@@ -151,7 +151,7 @@ impl SocketThread {
         }
     }
 
-    /// Throws away what has arrived so far.
+    /// Drops the items that have arrived so far, after passing each to `keep`.
     pub(super) fn forget_arrived(&mut self, mut keep: impl FnMut(Arrived)) {
         while let Ok(arrived) = self.inbox.try_recv() {
             self.held.take(&arrived);
@@ -159,12 +159,12 @@ impl SocketThread {
         }
     }
 
-    /// Returns how many messages found no room in the inbox.
+    /// Returns how many messages did not fit into the inbox.
     pub(super) fn dropped(&self) -> u64 {
         self.held.dropped.load(Ordering::Relaxed)
     }
 
-    /// Closes the sockets and waits until what was queued is written, one second at most.
+    /// Closes the sockets and waits until the queued messages are written, one second at most.
     pub(super) async fn close(self) {
         let Self {
             shell,
@@ -175,7 +175,7 @@ impl SocketThread {
             closed,
         } = self;
         drop((shell, control, stdin, inbox));
-        // It is dropped when the thread ends, never sent.
+        // The sender is dropped when the thread ends; it never sends.
         let _ = closed.await;
     }
 }
@@ -192,7 +192,7 @@ fn size(frames: &[Bytes]) -> usize {
     frames.iter().map(Bytes::len).sum()
 }
 
-/// The thread's end of the inbox.
+/// The thread's side of the inbox.
 #[derive(Clone)]
 struct InboxSender {
     arrived: mpsc::UnboundedSender<Arrived>,
@@ -217,7 +217,7 @@ impl InboxSender {
     }
 }
 
-/// Runs the thread: connects, reads and writes until the client is dropped, flushes.
+/// Runs the thread: connects, reads and writes until the client is dropped, then flushes.
 async fn serve(
     endpoints: &[(Channel, Endpoint); 4],
     identity: &str,
@@ -230,7 +230,7 @@ async fn serve(
         let (channel, endpoint) = (*channel, endpoint.clone());
         async move { Ok((channel, dial(channel, &endpoint, identity).await?)) }
     };
-    // All at once: each is a few messages there and back.
+    // All at once, since each connection takes several round trips.
     let connected = tokio::try_join!(
         subscribe(iopub.0, &iopub.1),
         dial(shell),
@@ -280,7 +280,8 @@ async fn subscribe(channel: Channel, endpoint: &Endpoint) -> Result<SubSocket, C
     reachable(channel, endpoint).await?;
     let mut socket = SubSocket::with_options(options(None));
     let subscribed = async {
-        // Remembered, and sent with the handshake of this and every later connection.
+        // The crate stores the subscription, and sends it with the handshake of this and every later
+        // connection.
         socket.subscribe("").await?;
         socket.connect(&endpoint.to_string()).await
     };
@@ -330,7 +331,7 @@ const CHANNELS: [Channel; 4] = [
     Channel::Stdin,
 ];
 
-/// Learns whether a kernel listens on all its sockets.
+/// Checks whether a kernel listens on all its sockets.
 pub(super) async fn listens(info: &ConnectionInfo) -> Result<(), ClientError> {
     for channel in CHANNELS {
         reachable(channel, &info.endpoint(channel)).await?;
@@ -338,14 +339,14 @@ pub(super) async fn listens(info: &ConnectionInfo) -> Result<(), ClientError> {
     Ok(())
 }
 
-/// Learns at once, and with the reason, whether somebody listens.
+/// Checks at once whether a process listens on the socket; returns the reason if not.
 async fn reachable(channel: Channel, endpoint: &Endpoint) -> Result<(), ClientError> {
     let looked = async {
         match endpoint {
             Endpoint::Tcp(address) => {
                 let stream = TcpStream::connect(address).await?;
-                // An unused port of the ephemeral range may be given to the very connection that
-                // dials it, which then talks to itself.
+                // An unused port of the ephemeral range may become the source port of the very connection
+                // that dials it, which is then connected to itself.
                 if stream.local_addr()? == stream.peer_addr()? {
                     return Err(io::ErrorKind::ConnectionRefused.into());
                 }
@@ -368,7 +369,7 @@ async fn read_iopub(mut socket: SubSocket, hand_over: InboxSender) {
             biased;
             received = socket.recv() => match received {
                 Ok(message) => hand_over.message(Channel::Iopub, message),
-                // The crate has dropped the connection and dials again.
+                // The crate has closed the connection and dials again.
                 Err(error) => hand_over.lost(Channel::Iopub, error.to_string()),
             },
             event = events.recv() => if matches!(event, Ok(SocketEvent::Disconnected(_))) {

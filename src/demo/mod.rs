@@ -1,10 +1,10 @@
-//! A demonstration that is also a test: an agent and a person on one kernel, for real.
+//! A demonstration that is also a test: an agent and a person on one real kernel.
 //!
-//! Everything happens in a folder of its own, with its own Jupyter data folder and its own data
-//! folder of `nb`: the user's kernelspecs and settings are not touched. The agent's side is this
-//! very program, run as an agent runs it. The person's side launches the installed kernelspec as
-//! a front end does and speaks the protocol. Each step says what was done and what was seen, and
-//! must see what it should; whatever happens, nothing is left running.
+//! Everything happens in a separate folder with its own Jupyter data folder and its own data folder of
+//! `nb`: the user's kernelspecs and settings are not touched. The agent's side is this program, run as an
+//! agent runs it. The person's side launches the installed kernelspec as a front end does and speaks the
+//! protocol. Each step reports what was done and what was seen, and fails if it did not see what it should.
+//! In any case nothing is left running.
 
 mod front_end;
 mod play;
@@ -13,7 +13,7 @@ mod python;
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
@@ -21,9 +21,9 @@ use tokio::process::Command;
 
 use crate::client::ClientError;
 use crate::kernel::process::{Process, Signal, own_program};
+use crate::kernel::spec::SpecError;
 use crate::kernel::variables::ProcessVariables;
 use crate::project::{Project, disown, share_records};
-pub use front_end::FrontEndError;
 pub use python::NoPython;
 
 /// How long one command of the agent may take.
@@ -35,32 +35,32 @@ const ENDS: Duration = Duration::from_secs(10);
 /// The notebook's name.
 pub const NOTEBOOK: &str = "demo.ipynb";
 
-/// What the demo is to do.
+/// The options of a demo.
 #[derive(Clone, Debug, Default)]
-pub struct Options {
-    /// Leave the project and its kernel in this folder.
+pub struct DemoOptions {
+    /// The folder in which the project and its kernel are left; `None` removes them.
     pub keep: Option<PathBuf>,
-    /// The Python to use.
+    /// The Python to use; `None` finds or makes one.
     pub python: Option<PathBuf>,
 }
 
-/// Who did something.
+/// The actor of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Who {
     /// The demo itself.
     Demo,
-    /// The agent, by `nb`.
+    /// The agent, who uses `nb`.
     Agent,
-    /// The person, by a front end.
+    /// The person, who uses a front end.
     Human,
 }
 
 /// One step of the transcript.
 #[derive(Clone, Debug)]
 pub struct Step {
-    /// When it ended, since the demo began.
+    /// When the step ended, since the demo began.
     pub at: Duration,
-    /// Who did it.
+    /// Who acted.
     pub who: Who,
     /// What was done.
     pub did: String,
@@ -73,13 +73,13 @@ pub struct Step {
 /// Why the demo failed.
 #[derive(Debug, thiserror::Error)]
 pub enum DemoError {
-    /// No Python with ipykernel.
+    /// There is no Python with ipykernel.
     #[error(transparent)]
     NoPython(#[from] NoPython),
     /// The folder to keep is in use.
     #[error("{0} is not empty")]
     NotEmpty(PathBuf),
-    /// The folder could not be made.
+    /// The folder could not be created.
     #[error("cannot make the demo's folder")]
     Folder(#[from] io::Error),
     /// A command of the agent failed.
@@ -89,16 +89,32 @@ pub enum DemoError {
         command: String,
         /// Its exit status.
         status: String,
-        /// What it said.
+        /// The command's output.
         said: String,
     },
-    /// The front end's side failed.
+    /// The installed kernelspec is unusable.
     #[error(transparent)]
-    FrontEnd(#[from] FrontEndError),
+    Spec(#[from] SpecError),
+    /// The front end could not launch the kernelspec's program.
+    #[error("cannot launch {program}")]
+    Launch {
+        /// `argv[0]`.
+        program: String,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// The program that the front end launched ended before it answered.
+    #[error("the launched kernel ended with {status}: {said}")]
+    Ended {
+        /// How it ended.
+        status: ExitStatus,
+        /// Its stderr.
+        said: String,
+    },
     /// The front end's kernel failed.
     #[error("the front end lost its kernel")]
     Client(#[from] ClientError),
-    /// A step saw something else than it should.
+    /// A step saw something other than it should.
     #[error("{step}: should have seen {wanted}, saw {saw}")]
     Unexpected {
         /// The step.
@@ -117,7 +133,7 @@ pub enum DemoError {
 }
 
 impl DemoError {
-    /// Returns what mends it.
+    /// Returns the hint that says how to fix it.
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::NoPython(error) => Some(error.hint()),
@@ -127,12 +143,12 @@ impl DemoError {
     }
 }
 
-/// Finds the demo's Python, or makes one. Blocks; `progress` says what is going on.
+/// Finds a Python for the demo, or makes an environment. Blocks; `progress` receives what is being done.
 ///
 /// # Errors
 /// [`NoPython`], with a hint.
 pub fn find_python(
-    options: &Options,
+    options: &DemoOptions,
     progress: &mut dyn FnMut(&str),
 ) -> Result<PathBuf, DemoError> {
     Ok(python::find(
@@ -142,15 +158,15 @@ pub fn find_python(
     )?)
 }
 
-/// Plays the demo; `tell` gets each step when it is done, `stop` ends it early.
+/// Plays the demo. `tell` gets each step when it is done; `stop` ends the demo early.
 ///
-/// Returns the folder where one was to be kept. Afterwards nothing runs that was started here,
-/// the kept kernel aside, whatever the result is.
+/// Returns the folder that is kept, if one is. Afterwards nothing that was started here runs, whatever the
+/// result, except a kept kernel.
 ///
 /// # Errors
-/// What went wrong first.
+/// The first thing that went wrong.
 pub async fn demo(
-    options: &Options,
+    options: &DemoOptions,
     python: &Path,
     stop: impl Future<Output = ()>,
     tell: &mut dyn FnMut(&Step),
@@ -169,7 +185,7 @@ pub async fn demo(
     }
 }
 
-/// The demo's folder and what runs in it.
+/// The demo's folder and the programs that run in it.
 struct Stage {
     root: PathBuf,
     python: PathBuf,
@@ -189,25 +205,25 @@ impl Stage {
                 }
                 folder.canonicalize()?
             }
-            // Removed by `strike`, which first ends what runs in it.
+            // `strike` removes the folder, after it has ended what runs in it.
             None => tempfile::Builder::new()
                 .prefix("nb-demo-")
                 .tempdir()?
                 .keep()
                 .canonicalize()?,
         };
-        // Made first, so that no `.nb` further up is taken for this project's.
+        // `.nb` is made first, so that no `.nb` further up is taken for this project's.
         for folder in [".nb", "jupyter", "data", "front-end"] {
             private_folder(&root.join(folder))?;
         }
         std::fs::write(root.join(NOTEBOOK), notebook())?;
         let jupyter = root.join("jupyter");
-        // VS Code reads it in a workspace; JupyterLab is told on its command line.
+        // VS Code reads `.env` in a workspace; for JupyterLab the variable is set on its command line.
         std::fs::write(
             root.join(".env"),
             format!("JUPYTER_PATH={}\n", jupyter.display()),
         )?;
-        // The user's editor, which joins, has the user's own state folder.
+        // The user's editor, which joins, uses the user's own state folder.
         share_records(&root.join("data/state"))?;
         let environment = [
             ("JUPYTER_DATA_DIR", jupyter.clone()),
@@ -263,23 +279,17 @@ impl Stage {
         })
     }
 
-    /// Returns the processes of the kernels that the project knows.
+    /// Returns the processes of the kernels that are recorded in the project.
     fn kernels(&self) -> Vec<Process> {
-        Project::find(&self.root.join(NOTEBOOK))
-            .and_then(|project| project.state().ok())
-            .map(|state| {
-                state
-                    .sessions
-                    .values()
-                    .filter_map(Process::recorded)
-                    .collect()
-            })
-            .unwrap_or_default()
+        let project = Project::find(&self.root.join(NOTEBOOK));
+        let state = project.and_then(|project| project.state().ok());
+        let sessions = state.unwrap_or_default().sessions;
+        sessions.values().filter_map(Process::recorded).collect()
     }
 
-    /// Ends whatever runs here and removes the folder.
+    /// Ends everything that runs here and removes the folder.
     async fn strike(&self) -> Result<(), DemoError> {
-        // First as a user would; a kernel that is only just starting is ended so as well.
+        // First with the command that a user would use; it also ends a kernel that is only starting.
         let _ = self.nb(&["shutdown", NOTEBOOK]).await;
         let mut left = None;
         for kernel in self.kernels() {
@@ -300,7 +310,7 @@ impl Stage {
     }
 }
 
-/// What a command of the agent said.
+/// The output of a command of the agent.
 struct Said {
     command: String,
     stdout: String,
@@ -308,8 +318,8 @@ struct Said {
     took: Duration,
 }
 
-/// Returns a command that knows nothing of the shell that the demo was started in: no setting of
-/// `nb`, no marks of a kernel or a front end, and no share in its Ctrl-C.
+/// Returns a command that is independent of the shell in which the demo was started: without settings of
+/// `nb` and variables of a kernel or front end, and outside its Ctrl-C.
 fn quiet(program: &OsString) -> Command {
     let mut command = Command::new(program);
     for (name, _) in std::env::vars_os() {
@@ -333,16 +343,15 @@ fn private_folder(path: &Path) -> io::Result<()> {
     std::fs::DirBuilder::new().mode(0o700).create(path)
 }
 
-/// A small notebook, as Jupyter writes one.
+/// Returns the text of a small notebook, as Jupyter writes it.
 fn notebook() -> String {
-    let cells = json!([
-        { "cell_type": "markdown", "id": "intro", "metadata": {},
-          "source": ["# One kernel, many hands"] },
-        { "cell_type": "code", "execution_count": null, "id": "numbers", "metadata": {},
-          "outputs": [], "source": ["sum(numbers)"] },
-    ]);
     let notebook = json!({
-        "cells": cells,
+        "cells": [
+            { "cell_type": "markdown", "id": "intro", "metadata": {},
+              "source": ["# One kernel, many hands"] },
+            { "cell_type": "code", "execution_count": null, "id": "numbers", "metadata": {},
+              "outputs": [], "source": ["sum(numbers)"] },
+        ],
         "metadata": { "kernelspec": {
             "display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"
         } },
@@ -352,7 +361,7 @@ fn notebook() -> String {
     format!("{notebook:#}\n")
 }
 
-/// Returns arguments as one would type them.
+/// Returns arguments as they would be typed in a shell.
 fn shell_words(arguments: &[&str]) -> String {
     let quoted = |word: &&str| {
         let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=".contains(c);

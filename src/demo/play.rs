@@ -1,13 +1,14 @@
 //! The steps of the demo, in their order.
 
+use std::ffi::OsStr;
 use std::time::{Duration, Instant};
 
-use super::front_end::{FrontEnd, installed_spec};
+use super::front_end::FrontEnd;
 use super::{DemoError, ENDS, NOTEBOOK, Said, Stage, Step, Who};
-use crate::client::{Event, Execute, Output, RequestEnd, RequestOutcome};
+use crate::client::{Execute, ExecutionEvent, OutputMessage, RequestEnd};
 use crate::wire::Channel;
 
-/// How many lines the person's cell prints, and the pause between two.
+/// How many lines the person's cell prints, and the pause between two lines.
 const LINES: usize = 5;
 const PAUSE: Duration = Duration::from_millis(150);
 
@@ -43,23 +44,13 @@ struct Teller<'a> {
     tell: &'a mut dyn FnMut(&Step),
 }
 
-/// What the person saw of a cell.
-struct Seen {
-    text: String,
-    outcome: RequestOutcome,
-}
-
 impl Teller<'_> {
     async fn agent_opens(&mut self) -> Result<String, DemoError> {
         let python = self.stage.python.to_string_lossy().into_owned();
-        let opened = self
-            .stage
-            .nb(&["open", NOTEBOOK, "--python", &python, "--no-serve"])
+        self.nb(&["open", NOTEBOOK, "--python", &python, "--no-serve"])
             .await?;
-        self.agent(&opened);
         let code = "import os, time; numbers = [1, 2, 3]; print('kernel process', os.getpid())";
-        let ran = self.stage.nb(&["run", code]).await?;
-        self.agent(&ran);
+        let ran = self.nb(&["run", code]).await?;
         let pid = ran.stdout.trim().rsplit(' ').next().unwrap_or_default();
         let known = self.stage.kernels();
         expect(
@@ -68,13 +59,12 @@ impl Teller<'_> {
             &ran.stdout,
             known.iter().any(|kernel| kernel.pid.to_string() == pid),
         )?;
-        let served = self.stage.nb(&["serve"]).await?;
-        self.agent(&served);
+        self.nb(&["serve"]).await?;
         Ok(pid.to_owned())
     }
 
     async fn human_joins(&mut self, pid: &str) -> Result<FrontEnd, DemoError> {
-        let spec = installed_spec(&self.stage.root.join("jupyter"));
+        let spec = self.stage.root.join("jupyter/kernels/nb-shared");
         let mut human = FrontEnd::launch(
             &spec,
             &self.stage.root,
@@ -82,16 +72,14 @@ impl Teller<'_> {
             &self.stage.environment,
         )
         .await?;
-        let argv: Vec<_> = human.argv.iter().map(|it| it.to_string_lossy()).collect();
+        let argv = human.argv.join(OsStr::new(" "));
         let did = format!(
             "launches the kernelspec as a front end does: {}",
-            argv.join(" ")
+            argv.display()
         );
         let info = human.client.kernel_info(Channel::Control, CELL).await?;
-        let banner = serde_json::from_slice::<serde_json::Value>(info.content())
-            .ok()
-            .and_then(|content| Some(content.get("banner")?.as_str()?.to_owned()))
-            .unwrap_or_default();
+        let info: serde_json::Value = serde_json::from_slice(info.content()).unwrap_or_default();
+        let banner = info["banner"].as_str().unwrap_or_default();
         let saw = vec![
             format!("answered {} after the launch", millis(human.took)),
             banner.lines().next().unwrap_or_default().to_owned(),
@@ -100,30 +88,18 @@ impl Teller<'_> {
         self.human(&did, saw, took);
         let code = "print(os.getpid(), numbers)";
         let seen = self.cell(&mut human, code).await?;
-        expect(
-            code,
-            "the agent's variable in the agent's process",
-            &seen.text,
-            seen.text.trim() == format!("{pid} [1, 2, 3]"),
-        )?;
+        let wanted = "the agent's variable in the agent's process";
+        let is_so = seen.trim() == format!("{pid} [1, 2, 3]");
+        expect(code, wanted, &seen, is_so)?;
         Ok(human)
     }
 
     async fn they_share(&mut self, human: &mut FrontEnd, pid: &str) -> Result<(), DemoError> {
         self.cell(human, "numbers.append(36)").await?;
-        let ran = self
-            .stage
-            .nb(&["run", "print(os.getpid()); sum(numbers)"])
+        let (code, printed) = ("print(os.getpid()); sum(numbers)", format!("{pid}\n42"));
+        self.nb_prints(code, "the person's change", &printed)
             .await?;
-        self.agent(&ran);
-        expect(
-            &ran.command,
-            "the person's change",
-            &ran.stdout,
-            ran.stdout.trim() == format!("{pid}\n42"),
-        )?;
-        let status = self.stage.nb(&["status"]).await?;
-        self.agent(&status);
+        self.nb(&["status"]).await?;
         Ok(())
     }
 
@@ -139,7 +115,7 @@ impl Teller<'_> {
         let mut arrived = Vec::new();
         let request = Execute::new(code.as_str());
         let watched = human.client.execute(&request, |event| {
-            if let Some(Output::Stream(_)) = event.output() {
+            if let Some(OutputMessage::Stream(_)) = event.output() {
                 arrived.push(began.elapsed());
             }
             None
@@ -148,15 +124,13 @@ impl Teller<'_> {
         let times: Vec<_> = arrived.iter().map(|at| millis(*at)).collect();
         let saw = vec![format!("lines after {}", times.join(", "))];
         self.human(&format!("runs {}", one_line(&code)), saw, began.elapsed());
-        let spread = match (arrived.first(), arrived.last()) {
-            (Some(first), Some(last)) => last.saturating_sub(*first),
-            _ => Duration::ZERO,
-        };
+        let ends = arrived.first().zip(arrived.last());
+        let is_spread = ends.is_some_and(|(first, last)| *last >= *first + PAUSE);
         expect(
             &code,
             "lines one after another",
             &times.join(", "),
-            outcome.end == RequestEnd::Ok && arrived.len() >= LINES && spread >= PAUSE,
+            outcome.end == RequestEnd::Ok && arrived.len() >= LINES && is_spread,
         )
     }
 
@@ -167,7 +141,7 @@ impl Teller<'_> {
         let mut request = Execute::new(code);
         request.allow_stdin = true;
         let answered = human.client.execute(&request, |event| match event {
-            Event::Prompt(prompt) => {
+            ExecutionEvent::Prompt(prompt) => {
                 asked.clone_from(&prompt.prompt);
                 Some("Ada".to_owned())
             }
@@ -182,14 +156,8 @@ impl Teller<'_> {
             &asked,
             outcome.end == RequestEnd::Ok && asked == "What is your name? ",
         )?;
-        let ran = self.stage.nb(&["run", "print('hello', name)"]).await?;
-        self.agent(&ran);
-        expect(
-            &ran.command,
-            "the answer",
-            &ran.stdout,
-            ran.stdout.trim() == "hello Ada",
-        )
+        self.nb_prints("print('hello', name)", "the answer", "hello Ada")
+            .await
     }
 
     async fn human_interrupts(&mut self, human: &mut FrontEnd) -> Result<(), DemoError> {
@@ -199,7 +167,7 @@ impl Teller<'_> {
         let followed = async {
             let mut execution = human.client.start(&Execute::new(code)).await?;
             while let Some(event) = execution.next().await {
-                if matches!(event.output(), Some(Output::Stream(_))) {
+                if matches!(event.output(), Some(OutputMessage::Stream(_))) {
                     pressed = Some(Instant::now());
                     execution.interrupt();
                 }
@@ -215,35 +183,22 @@ impl Teller<'_> {
         let saw = vec![format!("{raised}, {after} after the interrupt")];
         let did = format!("runs {code} and interrupts it");
         self.human(&did, saw, began.elapsed());
-        expect(
-            code,
-            "KeyboardInterrupt",
-            &raised,
-            raised == "KeyboardInterrupt",
-        )
+        let wanted = "KeyboardInterrupt";
+        expect(code, wanted, &raised, raised == wanted)
     }
 
     async fn human_leaves(&mut self, human: FrontEnd) -> Result<(), DemoError> {
         let (status, took) = human.leave().await?;
-        let saw = vec![format!(
-            "nb-proxy ended with {status} after {}",
-            millis(took)
-        )];
-        self.human("closes the window: SIGTERM to nb-proxy", saw, took);
-        let ran = self.stage.nb(&["run", "print(name, sum(numbers))"]).await?;
-        self.agent(&ran);
-        expect(
-            &ran.command,
-            "the kernel alive, with everything in it",
-            &ran.stdout,
-            ran.stdout.trim() == "Ada 42",
-        )
+        let saw = format!("nb-proxy ended with {status} after {}", millis(took));
+        self.human("closes the window: SIGTERM to nb-proxy", vec![saw], took);
+        let wanted = "the kernel alive, with everything in it";
+        self.nb_prints("print(name, sum(numbers))", wanted, "Ada 42")
+            .await
     }
 
     async fn agent_ends(&mut self) -> Result<(), DemoError> {
         let kernels = self.stage.kernels();
-        let ended = self.stage.nb(&["shutdown"]).await?;
-        self.agent(&ended);
+        self.nb(&["shutdown"]).await?;
         for kernel in kernels {
             if !kernel.ended_within(ENDS).await {
                 return Err(DemoError::LeftRunning(kernel.pid));
@@ -253,18 +208,18 @@ impl Teller<'_> {
         Ok(())
     }
 
-    /// Runs a cell of the person's to its end, and tells of it.
-    async fn cell(&mut self, human: &mut FrontEnd, code: &str) -> Result<Seen, DemoError> {
+    /// Runs a cell of the person to its end, and reports the step.
+    async fn cell(&mut self, human: &mut FrontEnd, code: &str) -> Result<String, DemoError> {
         let mut text = String::new();
         let request = Execute::new(code);
         let followed = human.client.execute(&request, |event| {
             match event.output() {
-                Some(Output::Stream(it)) => text.push_str(&it.text),
-                Some(Output::Result(it)) => {
+                Some(OutputMessage::Stream(it)) => text.push_str(&it.text),
+                Some(OutputMessage::Result(it)) => {
                     let plain = it.data.get("text/plain").and_then(|it| it.as_str());
                     text.push_str(plain.unwrap_or_default());
                 }
-                Some(Output::Error(it)) => text.push_str(&it.traceback.join("\n")),
+                Some(OutputMessage::Error(it)) => text.push_str(&it.traceback.join("\n")),
                 _ => {}
             }
             None
@@ -272,20 +227,24 @@ impl Teller<'_> {
         let outcome = within(code, followed).await?;
         let saw = text.lines().map(str::to_owned).collect();
         self.human(&format!("runs {}", one_line(code)), saw, outcome.duration);
-        let seen = Seen { text, outcome };
-        expect(
-            code,
-            "no error",
-            &seen.text,
-            seen.outcome.end == RequestEnd::Ok,
-        )?;
-        Ok(seen)
+        expect(code, "no error", &text, outcome.end == RequestEnd::Ok)?;
+        Ok(text)
     }
 
-    fn agent(&mut self, said: &Said) {
+    /// Runs a command of the agent, and reports the step.
+    async fn nb(&mut self, arguments: &[&str]) -> Result<Said, DemoError> {
+        let said = self.stage.nb(arguments).await?;
         let saw = said.stdout.lines().chain(said.stderr.lines());
         let saw = saw.map(str::to_owned).collect();
         self.tell(Who::Agent, format!("$ {}", said.command), saw, said.took);
+        Ok(said)
+    }
+
+    /// Runs code of the agent, which must print `text`.
+    async fn nb_prints(&mut self, code: &str, wanted: &str, text: &str) -> Result<(), DemoError> {
+        let ran = self.nb(&["run", code]).await?;
+        let is_so = ran.stdout.trim() == text;
+        expect(&ran.command, wanted, &ran.stdout, is_so)
     }
 
     fn human(&mut self, did: &str, saw: Vec<String>, took: Duration) {
@@ -333,7 +292,7 @@ fn expect(step: &str, wanted: &str, saw: &str, is_so: bool) -> Result<(), DemoEr
     })
 }
 
-/// Returns code as one line that is still Python.
+/// Returns code as one line that is still valid Python.
 fn one_line(code: &str) -> String {
     code.lines()
         .map(str::trim)

@@ -1,4 +1,4 @@
-//! A Python with ipykernel for the demo: one that is there, else an environment in the user's cache.
+//! A Python with ipykernel for the demo: an existing one, else an environment in the user's cache.
 
 use std::fs::File;
 use std::io;
@@ -14,13 +14,13 @@ use crate::lifecycle::install::{InstallError, install};
 /// Why there is no Python for the demo.
 #[derive(Debug, thiserror::Error)]
 pub enum NoPython {
-    /// The one that was asked for cannot be used.
+    /// The requested Python cannot be used.
     #[error(transparent)]
     Asked(#[from] NotPython),
-    /// The one that was asked for is no kernel.
+    /// The requested Python has no ipykernel.
     #[error("{0} has no ipykernel")]
     NoIpykernel(PathBuf),
-    /// There is none at all.
+    /// There is no Python at all.
     #[error("there is no python3 on PATH")]
     None,
     /// The environment's folder cannot be used.
@@ -28,16 +28,16 @@ pub enum NoPython {
     Cache {
         /// The folder.
         folder: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// The environment could not be made.
+    /// The environment could not be created.
     #[error(transparent)]
     Install(#[from] InstallError),
 }
 
 impl NoPython {
-    /// Returns what mends it.
+    /// Returns the hint that says how to fix it.
     pub fn hint(&self) -> String {
         let instead = "name a Python that has ipykernel: nb demo --python PATH";
         match self {
@@ -54,8 +54,8 @@ impl NoPython {
     }
 }
 
-/// Returns a Python with ipykernel. Where there is none, an environment is made as
-/// `nb open --install` makes one: this blocks for as long as pip needs. `progress` is called before.
+/// Returns a Python with ipykernel. If there is none, makes an environment as `nb open --install` does,
+/// which blocks for as long as pip needs; `progress` is called before that.
 pub(super) fn find(
     asked: Option<&Path>,
     variables: &dyn Variables,
@@ -109,14 +109,15 @@ fn private(
         source,
     };
     std::fs::create_dir_all(folder).map_err(unusable)?;
-    // Two demos make one environment.
+    // Two demos at the same time share the environment.
     let lock = File::create(folder.join("lock")).map_err(unusable)?;
     if lock.try_lock().is_err() {
         progress("another demo makes the environment; waiting for it");
         lock.lock().map_err(unusable)?;
     }
     let wanted = InstallCommands::into_new(base, folder);
-    // An upgrade of the system's Python breaks the environment, and pip installs ipykernel last.
+    // An upgrade of the system's Python breaks the environment. ipykernel is installed last, so an
+    // environment that has it is complete.
     let probed = probe::probe(&wanted.python, ProbePolicy::Any, variables);
     if !probed.is_ok_and(|python| python.ipykernel) {
         progress(&format!(
@@ -135,7 +136,7 @@ mod tests {
 
     use super::*;
 
-    /// A stand-in for an interpreter: what it says to `-c`, and a shell for all else.
+    /// Writes a stand-in for an interpreter: it answers `-c`, and is a shell for everything else.
     fn stand_in(folder: &Path, ipykernel: bool, otherwise: &str) -> PathBuf {
         let path = folder.join("bin/python3");
         std::fs::create_dir_all(folder.join("bin")).expect("make a folder");
@@ -192,7 +193,7 @@ mod tests {
         });
         let folder = temp.path().join("cache");
         let mut said = Vec::new();
-        // Bases whose environment is a copy of a stand-in above.
+        // Bases whose environments are copies of a stand-in above.
         let mut make = |from: &Path| {
             let copies = format!(
                 "mkdir -p \"$3/bin\" && cp {} \"$3/bin/python\"",
@@ -203,7 +204,7 @@ mod tests {
             let made = private(&base, &folder, &HashMap::new(), &mut |line| {
                 said.push(line.to_owned());
             });
-            // A child that another test starts has the lock, too, until it has become its program.
+            // A child that another test forks also holds the lock until it has executed its program.
             said.retain(|line| !line.starts_with("another demo"));
             assert!(made.expect("made").starts_with(&folder));
             said.len()

@@ -1,7 +1,7 @@
-//! Reads a whole file into memory that the system maps at once.
+//! Reads a whole file into memory whose pages are mapped in advance.
 //!
-//! A file of 48 MB has 12,000 pages. Page faults for them take longer than the read itself: `nb cells`
-//! takes 75 ms with a plain read and 41 ms so. A large file gets huge pages where the system has them.
+//! A file of 48 MB has 12,000 pages. Their page faults take longer than the read itself: `nb cells` takes 75
+//! ms with a plain read and 41 ms with this one. A large file gets huge pages if the system has them.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -9,13 +9,13 @@ use std::io::{self, Read};
 use bytes::Bytes;
 use memmap2::MmapMut;
 
-/// From this size on it is worth a mapping of its own.
+/// The file size in bytes from which on a file is read into a mapping of its own.
 const LARGE: usize = 64 << 10;
 
-/// The size of huge pages, of which a mapping begins with a whole one if it has only whole ones.
+/// The size of a huge page in bytes. A mapping of whole huge pages is aligned to one.
 const HUGE: usize = 2 << 20;
 
-/// Reads a file from its beginning, of which the system says that it has so many bytes.
+/// Reads a file from its beginning; `size` is its length in bytes according to its metadata.
 pub(super) fn read(file: &mut File, size: usize) -> io::Result<Bytes> {
     let room = match size {
         LARGE.. => room(size),
@@ -30,7 +30,7 @@ pub(super) fn read(file: &mut File, size: usize) -> io::Result<Bytes> {
             if !goes_on {
                 return Ok(read);
             }
-            // It grows, or it is on one of the file systems that do not know.
+            // The file grows, or its file system does not report sizes.
             [&read[..], &more].concat()
         }
         None => Vec::with_capacity(size.saturating_add(1)),
@@ -39,7 +39,7 @@ pub(super) fn read(file: &mut File, size: usize) -> io::Result<Bytes> {
     Ok(begun.into())
 }
 
-/// Returns memory that is there already; none where the system cannot do that.
+/// Returns memory with all its pages mapped; `None` if the system cannot do that.
 #[cfg(target_os = "linux")]
 fn room(size: usize) -> Option<MmapMut> {
     use memmap2::Advice;
@@ -50,10 +50,10 @@ fn room(size: usize) -> Option<MmapMut> {
     };
     let room = MmapMut::map_anon(whole).ok()?;
     if is_huge {
-        // Some systems have none, and there it is ordinary ones.
+        // Without huge pages the system uses pages of the usual size.
         let _ = room.advise(Advice::HugePage);
     }
-    // Before Linux 5.14 they come one by one.
+    // Before Linux 5.14 this call fails, and each page is mapped at its first use.
     let _ = room.advise(Advice::PopulateWrite);
     Some(room)
 }
@@ -63,7 +63,7 @@ fn room(_size: usize) -> Option<MmapMut> {
     None
 }
 
-/// Reads until there is no more room, or no more to read; returns how much that was.
+/// Reads until the buffer is full or the file ends; returns how many bytes were read.
 fn fill(file: &mut File, mut room: &mut [u8]) -> io::Result<usize> {
     let mut length = 0;
     while !room.is_empty() {

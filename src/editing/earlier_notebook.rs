@@ -1,4 +1,5 @@
-//! A whole notebook as it was: at an earlier revision, when a name saw it last, in git.
+//! An earlier version of a whole notebook: at a revision, as an actor last saw it, or in a git
+//! commit.
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,24 +12,24 @@ use super::notebook_file::NotebookFile;
 use super::seen::Seen;
 use crate::notebook::{Cell, ChangeKind, Document, Json, NotANotebook, Revision};
 
-/// How many revisions an error suggests.
+/// The number of revisions in an error message.
 const MOST_NEAR: usize = 5;
 
-/// The fewest digits of a revision that name it.
+/// The fewest digits that are accepted as the beginning of a revision.
 const LEAST: usize = 3;
 
-/// A notebook as it was, to compare with.
+/// An earlier version of a notebook, to compare with.
 #[derive(Clone, Debug)]
 pub struct EarlierNotebook {
     /// The notebook.
     pub document: Document,
-    /// The words for it: `revision 9f8e7d6c5b`, `git HEAD (3f2c1a9)`.
+    /// Its name for a reader: `revision 9f8e7d6c5b`, `git HEAD (3f2c1a9)`.
     pub name: String,
-    /// Whether its outputs are what they were; what `nb` remembers has none.
+    /// Whether it has its outputs; versions that `nb` stores have none.
     pub has_outputs: bool,
-    /// The ids of cells whose earlier content is not known; `document` has them as they are now.
+    /// The ids of cells whose earlier text is not known; `document` has them as they are now.
     pub unknown: Vec<String>,
-    /// Why their content is not known.
+    /// Why their text is not known.
     pub why_unknown: &'static str,
 }
 
@@ -50,27 +51,27 @@ impl EarlierNotebook {
 pub struct PastRevision {
     /// The revision.
     pub revision: Revision,
-    /// Since when; none for what `nb` found when it met the notebook.
+    /// When the notebook got it; none for the one that `nb` read first.
     pub at: Option<Timestamp>,
-    /// Who made it so, where that is known.
+    /// The actor, if known.
     pub by: Option<String>,
 }
 
-/// Why an earlier notebook cannot be given.
+/// Why an earlier notebook cannot be returned.
 #[derive(Debug, thiserror::Error)]
 pub enum EarlierError {
-    /// It never had that revision.
+    /// The notebook never had that revision.
     #[error("the notebook has had no revision {given:?}")]
     NoSuchRevision {
-        /// What was asked for.
+        /// The revision asked for.
         given: String,
-        /// The last ones.
+        /// The last revisions.
         last: Vec<PastRevision>,
     },
-    /// It had several that begin so.
+    /// The notebook had several revisions that begin so.
     #[error("the notebook has had several revisions that begin with {given:?}")]
     Ambiguous {
-        /// What was asked for.
+        /// The revision asked for.
         given: String,
         /// All of them.
         candidates: Vec<PastRevision>,
@@ -81,27 +82,27 @@ pub enum EarlierError {
     /// Git has no such version.
     #[error(transparent)]
     Git(#[from] GitError),
-    /// What git has is no notebook.
+    /// The file in git is not a notebook.
     #[error("what git has at {reference} is no notebook")]
     NotANotebook {
-        /// What was asked for.
+        /// The commit asked for.
         reference: String,
-        /// Where one would have gone on otherwise.
+        /// What is wrong with it.
         source: NotANotebook,
     },
 }
 
-/// Returns a notebook as it was at a revision of its own, of which a beginning is enough; `now` is
-/// what it is, and others' saves have been written down.
+/// Returns a notebook at one of its revisions, given by a prefix. `now` is the notebook as it is,
+/// and the saves of other programs have been recorded.
 ///
 /// # Errors
-/// It never had that revision, or too little is known of it.
+/// The notebook never had that revision, or its cells at that revision are not known.
 pub fn at_revision(
-    page: &NotebookFile,
+    notebook: &NotebookFile,
     now: &Document,
     given: &str,
 ) -> Result<EarlierNotebook, EarlierError> {
-    let all = had(page, now.revision());
+    let all = revisions(notebook, now.revision());
     let text = given.to_lowercase();
     let begins =
         |had: &&PastRevision| text.len() >= LEAST && had.revision.to_string().starts_with(&text);
@@ -123,10 +124,10 @@ pub fn at_revision(
     };
     let manifest = match revision == now.revision() {
         true => Some(history::steps::manifest(now)),
-        false => history::manifest_at(page, revision),
+        false => history::manifest_at(notebook, revision),
     };
     let manifest = manifest.ok_or(EarlierError::Unknown(revision))?;
-    let mut past = Past::of(page, now);
+    let mut past = EarlierCells::of(notebook, now);
     for (id, revision) in manifest {
         past.add(id, Some(revision));
     }
@@ -134,28 +135,28 @@ pub fn at_revision(
     Ok(past.earlier(format!("revision {revision}"), why))
 }
 
-/// Returns a notebook as a name saw it last, cell by cell; none where it has seen nothing of it.
-/// Cells that it never saw are as they are now, unless somebody has inserted them since.
-pub fn as_seen(page: &NotebookFile, now: &Document, name: &str) -> Option<EarlierNotebook> {
-    let seen = Seen::of(page, name);
+/// Returns a notebook as an actor last saw it, cell by cell; `None` if it has seen no cell. Cells
+/// that it never saw are included as they are now, unless they were inserted since.
+pub fn as_seen(notebook: &NotebookFile, now: &Document, name: &str) -> Option<EarlierNotebook> {
+    let seen = Seen::of(notebook, name);
     let known = seen.cells();
     if known.is_empty() {
         return None;
     }
     let mut inserted = HashSet::new();
-    for event in history::events(page) {
-        let steps = event.recorded.changes.into_iter();
+    for event in history::events(notebook) {
+        let steps = event.change.changes.into_iter();
         let new = steps.filter(|step| step.what == ChangeKind::Inserted);
         inserted.extend(new.map(|step| step.cell));
     }
-    let mut past = Past::of(page, now);
+    let mut past = EarlierCells::of(notebook, now);
     for cell in now.cells() {
         let last = seen.last(cell.id());
         if last.is_some() || !inserted.contains(cell.id()) {
             past.add(cell.id().to_owned(), last);
         }
     }
-    let mut gone: Vec<_> = history::deleted(page, now)
+    let mut gone: Vec<_> = history::deleted(notebook, now)
         .into_iter()
         .filter(|deleted| known.contains(&deleted.cell))
         .collect();
@@ -167,12 +168,13 @@ pub fn as_seen(page: &NotebookFile, now: &Document, name: &str) -> Option<Earlie
     Some(past.earlier(format!("what {name} saw last"), why))
 }
 
-/// Returns a notebook as it was in a commit.
+/// Returns a notebook in a commit.
 ///
 /// # Errors
-/// There is no git, no repository, no such commit; the commit does not have it, or it was none.
-pub fn in_git(page: &NotebookFile, reference: &str) -> Result<EarlierNotebook, EarlierError> {
-    let committed = git::committed(&page.real, reference)?;
+/// There is no git, no repository or no such commit; or the file is not in the commit or is not a
+/// notebook there.
+pub fn in_git(notebook: &NotebookFile, reference: &str) -> Result<EarlierNotebook, EarlierError> {
+    let committed = git::committed(&notebook.real, reference)?;
     let document = Document::parse(committed.content);
     let document = document.map_err(|source| EarlierError::NotANotebook {
         reference: reference.to_owned(),
@@ -187,8 +189,8 @@ pub fn in_git(page: &NotebookFile, reference: &str) -> Result<EarlierNotebook, E
     })
 }
 
-/// Returns the revisions that a notebook has had, the present one first, each once.
-fn had(page: &NotebookFile, now: Revision) -> Vec<PastRevision> {
+/// Returns the revisions that a notebook has had, the present one first, without repetitions.
+fn revisions(notebook: &NotebookFile, now: Revision) -> Vec<PastRevision> {
     let mut list: Vec<PastRevision> = Vec::new();
     let mut add = |had: PastRevision| {
         if !list.iter().any(|known| known.revision == had.revision) {
@@ -196,13 +198,13 @@ fn had(page: &NotebookFile, now: Revision) -> Vec<PastRevision> {
         }
     };
     let mut first = now;
-    for event in history::events(page) {
+    for event in history::events(notebook) {
         add(PastRevision {
-            revision: event.recorded.after,
+            revision: event.change.after,
             at: Some(event.at),
             by: event.by,
         });
-        first = event.recorded.before;
+        first = event.change.before;
     }
     for revision in [first, now] {
         add(PastRevision {
@@ -214,19 +216,19 @@ fn had(page: &NotebookFile, now: Revision) -> Vec<PastRevision> {
     list
 }
 
-/// The cells of a notebook that was, as they are put together.
-struct Past<'a> {
-    page: &'a NotebookFile,
+/// The cells of an earlier notebook.
+struct EarlierCells<'a> {
+    notebook: &'a NotebookFile,
     now: HashMap<&'a str, &'a Cell>,
     cells: Vec<(String, Json)>,
     unknown: Vec<String>,
 }
 
-impl<'a> Past<'a> {
-    fn of(page: &'a NotebookFile, now: &'a Document) -> Self {
+impl<'a> EarlierCells<'a> {
+    fn of(notebook: &'a NotebookFile, now: &'a Document) -> Self {
         let cells = now.cells().iter();
         Self {
-            page,
+            notebook,
             now: cells.map(|cell| (cell.id(), cell)).collect(),
             cells: Vec::new(),
             unknown: Vec::new(),
@@ -234,11 +236,11 @@ impl<'a> Past<'a> {
     }
 
     fn add(&mut self, id: String, revision: Option<Revision>) {
-        // Without its outputs, which may be megabytes and are not compared.
+        // Revisions leave out the outputs, which may be megabytes.
         let now = self.now.get(id.as_str()).copied();
         let json = match (revision, now) {
             (Some(revision), Some(cell)) if cell.revision() == revision => Some(cell.version()),
-            (Some(revision), _) => history::version(self.page, revision),
+            (Some(revision), _) => history::version(self.notebook, revision),
             (None, _) => None,
         };
         let json = json.or_else(|| {
@@ -249,7 +251,7 @@ impl<'a> Past<'a> {
     }
 
     fn insert(&mut self, index: usize, id: String, revision: Revision) {
-        match history::version(self.page, revision) {
+        match history::version(self.notebook, revision) {
             Some(json) => {
                 let index = index.min(self.cells.len());
                 self.cells.insert(index, (id, json));

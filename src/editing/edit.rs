@@ -1,45 +1,53 @@
-//! Edits of a notebook's cells by one name, each all or none.
+//! Edits of a notebook's cells by one actor. Each edit is made as a whole or not at all.
 
-use super::history::{self, Deed, Recording};
+use super::editor_back_off;
+use super::history::{EditCommand, Recording};
+use super::named_kernelspec;
 use super::notebook_file::{NotebookFile, NotebookFileError};
-use super::rename;
 use super::seen::Seen;
-use super::transaction::{self, WriteError, Written};
+use super::transaction::{self, TransactionResult, WriteError};
 use super::unsaved::{self, Unsaved};
-use super::write_policy;
+use super::unseen::{EditBasis, PendingEdit, TextBasis, UnseenEdits};
+use super::view::{PendingCells, ShownCells};
+use crate::activity::notification::PendingNotices;
 use crate::notebook::{
     Cell, CellChange, ChangeKind, Conflict, Document, Operation, OperationError, OperationFailure,
     Revision,
 };
 use crate::project;
 
-/// Who edits, and how.
+/// The actor of an edit, and the checks that are made.
 #[derive(Clone, Debug)]
 pub struct Editor {
-    /// The name that it is done under.
+    /// The actor.
     pub by: String,
-    /// The last writer wins: nothing is checked, and others' edits of the same lines give way.
+    /// Whether the last writer wins: nothing is checked, and others' edits of the same lines are lost.
     pub force: bool,
-    /// A front end's running cell is not waited for.
+    /// Whether to write while a front end's cell runs.
     pub now: bool,
-    /// Whether a cell must have been seen before it is changed: not for a human at a terminal.
+    /// Whether the actor must have seen a cell before it changes it; false for a human at a
+    /// terminal.
     pub must_have_seen: bool,
-    /// Is told what is waited for, as it happens.
+    /// Is called with what the edit waits for, while it waits.
     pub tell: fn(&str),
+    /// Collects the edit's notes that an actor gets only once.
+    pub notices: PendingNotices,
+    /// Gets the cells that a conflict shows.
+    pub shown: PendingCells,
 }
 
-/// What came of an edit.
+/// The result of an edit.
 #[derive(Clone, Debug)]
 pub struct Done {
-    /// What was done to which cells.
+    /// The changes of cells.
     pub changes: Vec<CellChange>,
-    /// What did not go into the file, as somebody else saved the same lines in between.
+    /// The changes that are not in the file: another program saved the same lines in between.
     pub conflicts: Vec<Conflict>,
     /// The notebook as it is now.
     pub document: Document,
-    /// The name by which `nb undo` knows it; none where nothing was changed.
+    /// The name by which `nb undo` knows the edit; none where nothing was changed.
     pub op: Option<String>,
-    /// What its writer should know, one line each.
+    /// Notes for the actor, one line each.
     pub notes: Vec<String>,
 }
 
@@ -52,21 +60,21 @@ pub enum EditError {
     /// An operation cannot be done.
     #[error(transparent)]
     Operation(#[from] OperationFailure),
-    /// Cells have changed since their writer saw them, or were never seen.
-    #[error("{}", if conflicts.len() == 1 { "the cell is not what you saw last" } else { "these cells are not what you saw last" })]
+    /// Cells have changed since the actor saw them, or the actor never saw them.
+    #[error("{}", if conflicts.len() == 1 { "others have changed the cell since you saw it" } else { "others have changed these cells since you saw them" })]
     Unseen {
-        /// What they are now.
+        /// The cells as they are now.
         conflicts: Vec<Conflict>,
     },
-    /// A person has typed in these cells, in VS Code, and not saved.
+    /// VS Code has unsaved text of these cells.
     #[error("VS Code has unsaved text of {} ({age})", if conflicts.len() == 1 { "the cell" } else { "these cells" })]
     Unsaved {
-        /// What is unsaved, as `theirs`.
+        /// The unsaved text, as `theirs`.
         conflicts: Vec<Conflict>,
         /// Since when, in words.
         age: String,
     },
-    /// What was to be done cannot be done, for a reason of its own.
+    /// The caller's own reason why the edit cannot be made.
     #[error(transparent)]
     Other(Box<dyn std::error::Error + Send + Sync>),
     /// The notebook could not be written.
@@ -74,78 +82,110 @@ pub enum EditError {
     Write(Box<WriteError<EditError>>),
 }
 
-/// Does operations on a notebook, all or none.
+/// Applies all operations to a notebook, or none.
 ///
 /// # Errors
-/// One cannot be done, cells are not what their writer saw, or the file cannot be written.
+/// An operation cannot be done, cells are not what the actor saw, or the file cannot be written.
 pub fn apply(
-    page: &NotebookFile,
+    notebook: &NotebookFile,
     operations: &[Operation],
     editor: &Editor,
 ) -> Result<Done, EditError> {
-    let deed = Deed {
-        op: name(operations).to_owned(),
+    let command = EditCommand {
+        name: name(operations).to_owned(),
         forced: editor.force,
         undoes: None,
     };
-    let said: Vec<_> = operations.iter().filter_map(if_rev).collect();
-    change(page, editor, &deed, &said, |document| {
+    let quotes = |operation: &Operation| match operation {
+        Operation::Insert { .. }
+        | Operation::Replace { .. }
+        | Operation::Move { .. }
+        | Operation::Clear { .. } => true,
+        Operation::Edit { source, .. } => source.is_none(),
+        _ => false,
+    };
+    // These are made from the file's text, at a line or in an order that the actor may not know.
+    let rearranges = operations
+        .iter()
+        .any(|it| matches!(it, Operation::Split { .. } | Operation::Join { .. }));
+    let basis = EditBasis {
+        revisions: operations.iter().filter_map(if_rev).collect(),
+        text: match operations.iter().all(quotes) {
+            true => TextBasis::Quoted,
+            false if rearranges => TextBasis::Other,
+            false => TextBasis::Seen,
+        },
+    };
+    change(notebook, editor, &command, &basis, |document| {
         Ok(document.applied(operations, &mut project::fresh_id)?)
     })
 }
 
-/// Returns a notebook as it is, and as operations would leave it. Nothing is written.
+/// Returns a notebook as it is and as the operations would change it. Nothing is written.
 ///
 /// # Errors
-/// One cannot be done, or the notebook cannot be read.
+/// An operation cannot be done, or the notebook cannot be read.
 pub fn would(
-    page: &NotebookFile,
+    notebook: &NotebookFile,
     operations: &[Operation],
 ) -> Result<(Document, Document), EditError> {
-    let before = page.read()?;
+    let before = notebook.read()?;
     let (after, _) = before.applied(operations, &mut project::fresh_id)?;
     Ok((before, after))
 }
 
-/// Changes a notebook by `make`, all or nothing, and writes down what was done. `make` may be called
-/// again, with what somebody saved in between. Cells of the revisions in `said` count as seen: the
-/// writer has named them.
+/// Changes a notebook by `make`, as a whole or not at all, and records the edit. `make` may be called
+/// again with a notebook that another program saved in the meantime. Others' changes of the same cells since
+/// the actor saw them are merged if `basis` allows it.
 ///
 /// # Errors
-/// `make` says so, cells are not what their writer saw, or the file cannot be written.
+/// `make` fails, cells are not what the actor saw, or the file cannot be written.
 pub fn change(
-    page: &NotebookFile,
+    notebook: &NotebookFile,
     editor: &Editor,
-    deed: &Deed,
-    said: &[Revision],
+    command: &EditCommand,
+    basis: &EditBasis,
     mut make: impl FnMut(&Document) -> Result<(Document, Vec<CellChange>), EditError>,
 ) -> Result<Done, EditError> {
-    if !editor.now && write_policy::must_wait(page) {
-        // What cannot be done is said before anything is waited for.
-        make(&page.read()?)?;
-        write_policy::wait_for_front_end(page, &editor.tell);
+    if !editor.now && editor_back_off::must_wait(notebook) {
+        // An edit that cannot be made fails before it waits.
+        make(&notebook.read()?)?;
+        editor_back_off::wait_for_front_end(notebook, &editor.tell);
     }
-    let unsaved = unsaved::look(page);
-    let mut seen = Seen::of(page, &editor.by);
-    let mut recording = Recording::edit(page, &editor.by);
+    let unsaved = unsaved::look(notebook);
+    let mut seen = Seen::of(notebook, &editor.by);
+    let mut recording = Recording::edit(notebook, &editor.by, command);
     let (mut changes, mut meant) = (Vec::new(), None);
-    let written = transaction::write(page, editor.force, |document| {
+    let mut unseen = UnseenEdits::default();
+    let written = transaction::write(notebook, editor.force, |document| {
         recording.touch(document);
-        let (after, changed) =
-            make(document).inspect_err(|error| see_stale(error, document, &mut seen))?;
-        // As it will be written: what is recorded of it is what undoes it.
+        let (mut after, changed) =
+            make(document).inspect_err(|error| show_stale(error, notebook, editor))?;
+        if !editor.force {
+            check_unsaved(notebook, document, &after, &unsaved, editor)?;
+        }
+        if editor.must_have_seen && !editor.force {
+            let edit = PendingEdit {
+                notebook,
+                by: &editor.by,
+                document,
+                is_recorded: recording.has_all(document),
+                changes: &changed,
+                basis,
+                seen: &seen,
+            };
+            unseen = edit.merge_unseen(&mut after).map_err(|conflicts| {
+                editor.shows_conflicts(notebook, &conflicts);
+                EditError::Unseen { conflicts }
+            })?;
+        }
+        // `after` gets the bytes that will be written, since the undo needs exactly these.
         let mut movers = changed
             .iter()
             .filter(|change| change.what == ChangeKind::Moved);
         let mover = movers.next().map(|change| &*change.cell);
         let after = after.with_other_size(document, mover);
-        if !editor.force {
-            check_unsaved(page, document, &after, &unsaved, &mut seen)?;
-        }
-        if editor.must_have_seen && !editor.force {
-            check_seen(page, document, &after, &changed, said, &mut seen)?;
-        }
-        recording.intend(document, &after, &changed, deed);
+        recording.intend(document, &after, &changed);
         changes = changed;
         meant = Some(after.clone());
         Ok(after)
@@ -157,15 +197,24 @@ pub fn change(
     })?;
     let mut notes = written.notes.clone();
     if written.wrote {
-        notes.extend(unsaved.note(page, &written.before, &editor.by));
+        let note = unsaved.note(notebook, &written.before, &editor.by);
+        notes.extend(note.map(|note| {
+            let notice = note.notice.into_iter();
+            notice.for_each(|notice| editor.notices.add(&notebook.project, notice));
+            note.text
+        }));
     }
-    // It was made, or there would be an error.
+    // Without a call of `make` there would have been an error.
     let meant = meant.unwrap_or_else(|| written.after.clone());
-    let op = recording.done(&written, &meant, &changes, deed);
-    see_own(&mut seen, &changes, &meant, &written);
+    let op = recording.done(&written, &meant, &changes);
+    notes.extend(unseen.merged.iter().map(|(cell, _)| {
+        format!("{cell}: lines that others changed since you saw it are kept: nb cell {cell}")
+    }));
+    see_own(&mut seen, &changes, &meant, &written, &unseen);
+    show_merged(notebook, &written, editor);
     if written.wrote {
-        // After the recording: this is no edit of a cell.
-        notes.extend(rename::put_back_late(page, &written.after));
+        // After the recording, since this does not edit a cell.
+        notes.extend(named_kernelspec::restore_late(notebook, &written.after));
     }
     Ok(Done {
         changes,
@@ -176,116 +225,88 @@ pub fn change(
     })
 }
 
-/// Refuses to change or delete cells in which somebody types; that shows the file's text too.
+/// Fails if cells that are to be changed or deleted have unsaved text in VS Code; the error shows the file's
+/// text too.
 fn check_unsaved(
-    page: &NotebookFile,
+    notebook: &NotebookFile,
     document: &Document,
     after: &Document,
     unsaved: &Unsaved,
-    seen: &mut Seen,
+    editor: &Editor,
 ) -> Result<(), EditError> {
-    let conflicts = unsaved.conflicts(page, document, after);
+    let conflicts = unsaved.conflicts(notebook, document, after);
     if conflicts.is_empty() {
         return Ok(());
     }
-    show(&conflicts, document, seen);
+    editor.shows_conflicts(notebook, &conflicts);
     let age = unsaved.age();
     Err(EditError::Unsaved { conflicts, age })
 }
 
-/// Refuses to change or delete cells that are not what the writer saw last; that shows them.
-fn check_seen(
-    page: &NotebookFile,
-    document: &Document,
-    after: &Document,
-    changes: &[CellChange],
-    said: &[Revision],
-    seen: &mut Seen,
-) -> Result<(), EditError> {
-    let mut conflicts: Vec<Conflict> = Vec::new();
-    for change in changes {
-        let is_text = matches!(change.what, ChangeKind::Edited | ChangeKind::Removed);
-        // A cell that the operations inserted themselves is not in it.
-        let Some(cell) = find(document, &change.cell).filter(|_| is_text) else {
-            continue;
-        };
-        let revision = cell.revision();
-        let known = conflicts
-            .iter()
-            .any(|it| it.cell.as_ref() == Some(&change.cell));
-        if known || seen.has(&change.cell, revision) || said.contains(&revision) {
-            continue;
-        }
-        let last = seen.last(&change.cell);
-        let yours = find(after, &change.cell).map(|cell| cell.source().into_owned());
-        conflicts.push(Conflict {
-            cell: Some(change.cell.clone()),
-            field: if yours.is_some() { "source" } else { "deleted" }.to_owned(),
-            base: last.and_then(|last| history::version_source(page, last)),
-            yours,
-            theirs: Some(cell.source().into_owned()),
-            revision: Some(revision),
-        });
-    }
-    if conflicts.is_empty() {
-        return Ok(());
-    }
-    show(&conflicts, document, seen);
-    Err(EditError::Unseen { conflicts })
-}
-
-/// A conflict shows the cell as it is in the file.
-fn show(conflicts: &[Conflict], document: &Document, seen: &mut Seen) {
-    for conflict in conflicts {
-        if let (Some(cell), Some(revision)) = (&conflict.cell, conflict.revision) {
-            seen.show(cell, revision);
-        }
-    }
-    seen.remember(document);
-}
-
-/// A revision that does not hold is answered with the cell's text.
-fn see_stale(error: &EditError, document: &Document, seen: &mut Seen) {
-    let EditError::Operation(OperationFailure {
+/// Shows the actor a cell whose revision was not the given one: the error has its text.
+fn show_stale(error: &EditError, notebook: &NotebookFile, editor: &Editor) {
+    if let EditError::Operation(OperationFailure {
         source: OperationError::Stale { cell, actual, .. },
         ..
     }) = error
-    else {
-        return;
-    };
-    seen.show(cell, *actual);
-    seen.remember(document);
+    {
+        editor.shows(notebook, vec![(cell.clone(), *actual)]);
+    }
 }
 
-/// Takes what the writer wrote for seen, and what conflicts show; not a cell into which a merge
-/// brought somebody else's text.
-fn see_own(seen: &mut Seen, changes: &[CellChange], meant: &Document, written: &Written) {
-    for change in changes {
-        let now = find(&written.after, &change.cell).map(Cell::revision);
-        let then = find(meant, &change.cell).map(Cell::revision);
-        if let Some(revision) = now.filter(|_| now == then) {
+impl Editor {
+    /// Shows the actor the cells of conflicts, as they are in the file.
+    pub(super) fn shows_conflicts(&self, notebook: &NotebookFile, conflicts: &[Conflict]) {
+        let cells = conflicts.iter();
+        let cells = cells.filter_map(|it| Some((it.cell.clone()?, it.revision?)));
+        self.shows(notebook, cells.collect());
+    }
+
+    fn shows(&self, notebook: &NotebookFile, cells: Vec<(String, Revision)>) {
+        self.shown.add(ShownCells {
+            notebook: notebook.clone(),
+            by: self.by.clone(),
+            cells,
+        });
+    }
+}
+
+/// Marks as seen what the actor wrote, except cells into which a merge brought another program's text.
+fn see_own(
+    seen: &mut Seen,
+    changes: &[CellChange],
+    meant: &Document,
+    written: &TransactionResult,
+    unseen: &UnseenEdits,
+) {
+    let is_own = |change: &&CellChange| {
+        matches!(change.what, ChangeKind::Inserted | ChangeKind::Edited)
+            && !unseen.cells.contains(&change.cell)
+    };
+    for change in changes.iter().filter(is_own) {
+        let revision = |document: &Document| document.cell_by_id(&change.cell).map(Cell::revision);
+        let now = revision(&written.after);
+        if let Some(revision) = now.filter(|_| now == revision(meant)) {
             seen.show(&change.cell, revision);
         }
     }
-    for conflict in &written.conflicts {
-        let cell = conflict
-            .cell
-            .as_deref()
-            .and_then(|id| find(&written.after, id));
-        if let Some(cell) = cell
-            && conflict.theirs.as_deref() == Some(&*cell.source())
-        {
-            seen.show(cell.id(), cell.revision());
-        }
+    for (cell, yours) in &unseen.merged {
+        seen.show(cell, *yours);
     }
-    seen.remember(&written.after);
+    seen.remember();
 }
 
-fn find<'a>(document: &'a Document, id: &str) -> Option<&'a Cell> {
-    document.cells().iter().find(|cell| cell.id() == id)
+/// Shows the actor the cells whose source stays as another program saved it.
+fn show_merged(notebook: &NotebookFile, written: &TransactionResult, editor: &Editor) {
+    let cells = written.conflicts.iter().filter_map(|conflict| {
+        let cell = written.after.cell_by_id(conflict.cell.as_deref()?)?;
+        let is_whole = conflict.theirs.as_deref() == Some(&*cell.source());
+        is_whole.then(|| (cell.id().to_owned(), cell.revision()))
+    });
+    editor.shows(notebook, cells.collect());
 }
 
-/// Returns the name of a list of operations in the journal.
+/// Returns the command that a list of operations counts as in the journal.
 fn name(operations: &[Operation]) -> &'static str {
     let mut names = operations.iter().map(|operation| match operation {
         Operation::Insert { .. } => "insert",

@@ -1,7 +1,7 @@
-//! Outputs written out as files for reading: images, and text that is too long to print.
+//! Writes outputs to files for reading: images, and text that is too long to print.
 //!
-//! A file is named for its notebook, its cell and its place among the cell's outputs, so that a
-//! later look at the same cell writes over it. All of them together are bounded: the oldest go.
+//! A file is named by its notebook, its cell and its position among the cell's outputs, so that a
+//! later command on the same cell replaces it. Their total size is bounded: the oldest are removed.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,30 +12,31 @@ use sha2::{Digest, Sha256};
 use super::notebook_file::NotebookFile;
 use crate::project::beneath;
 
-/// How much all the files of a project may have: half of what `.nb/` may.
+/// The size limit of all exported files of a project, in bytes: half the limit of `.nb/`.
 const MOST_BYTES: u64 = 500_000_000;
 
-/// Outputs of a notebook, as files. On drop, what is too much of them goes.
+/// The exported outputs of a notebook. On drop, the oldest files of the project are removed if the limit is
+/// exceeded.
 #[derive(Debug)]
 pub struct Export<'a> {
-    page: &'a NotebookFile,
+    notebook: &'a NotebookFile,
     has_written: bool,
 }
 
 impl<'a> Export<'a> {
-    /// Begins with a notebook's outputs; nothing is written yet.
-    pub fn of(page: &'a NotebookFile) -> Self {
+    /// Returns the exported outputs of a notebook; writes none.
+    pub fn of(notebook: &'a NotebookFile) -> Self {
         Self {
-            page,
+            notebook,
             has_written: false,
         }
     }
 
-    /// Writes one form of a cell's output, and returns the file's path. A file that says so already
-    /// stays as it is.
+    /// Writes one form of a cell's output, and returns the file's path. A file with the same bytes
+    /// is not written again.
     ///
     /// # Errors
-    /// It is more than all files may have together, or cannot be written.
+    /// The output is larger than the limit of all files, or cannot be written.
     pub fn write(
         &mut self,
         cell: &str,
@@ -47,11 +48,11 @@ impl<'a> Export<'a> {
             let words = "it has more bytes than all outputs in .nb/outputs may have";
             return Err(io::Error::new(io::ErrorKind::FileTooLarge, words));
         }
-        let (project, key) = (&self.page.project, &self.page.key);
+        let (project, key) = (&self.notebook.project, &self.notebook.key);
         let folder = project.make_folder(&project.outputs_folder(key))?;
         let path = folder.join(format!("{}-{output}.{ending}", file_name(cell)));
         if is_there(&path, content) {
-            // It is in use: others go before it.
+            // Its new time makes it the last one to be removed.
             let file = beneath::append(&path)?;
             file.set_modified(SystemTime::now())?;
             return Ok(path);
@@ -65,19 +66,19 @@ impl<'a> Export<'a> {
 impl Drop for Export<'_> {
     fn drop(&mut self) {
         if self.has_written {
-            // What cannot be removed stays: a look at a cell does not fail for that.
-            let _ = remove_oldest(&self.page.project.dir().join("outputs"), MOST_BYTES);
+            // The command succeeds even if a file cannot be removed.
+            let _ = remove_oldest(&self.notebook.project.dir().join("outputs"), MOST_BYTES);
         }
     }
 }
 
-/// Whether the file holds just this.
+/// Returns whether a file has this content.
 fn is_there(path: &Path, content: &[u8]) -> bool {
     beneath::metadata(path).is_ok_and(|found| found.len() == content.len() as u64)
         && beneath::read(path, MOST_BYTES).is_ok_and(|found| found == content)
 }
 
-/// An id may be any string in a file, and a path must not be.
+/// Returns a file name for a cell's id, which may be any string.
 fn file_name(id: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     if !id.is_empty() && id.len() <= 64 && id.chars().all(is_plain) {
@@ -87,7 +88,7 @@ fn file_name(id: &str) -> String {
     format!("id-{}", hash.get(..16).unwrap_or_default())
 }
 
-/// Removes files, the oldest first, until all have at most `most` bytes.
+/// Removes the oldest files until the rest has at most `most` bytes.
 fn remove_oldest(outputs: &Path, most: u64) -> io::Result<()> {
     let mut files = Vec::new();
     for notebook in beneath::list(outputs)?.flatten() {
@@ -123,7 +124,7 @@ mod tests {
     use super::*;
     use crate::notebook::new_notebook;
 
-    fn page(folder: &Path) -> NotebookFile {
+    fn notebook(folder: &Path) -> NotebookFile {
         let notebook = folder.join("a.ipynb");
         std::fs::write(&notebook, new_notebook("p", "P", "python")).unwrap();
         NotebookFile::of(&notebook).unwrap()
@@ -132,14 +133,18 @@ mod tests {
     #[test]
     fn a_file_is_private_and_named_for_its_output() {
         let temp = tempfile::tempdir().unwrap();
-        let page = page(temp.path());
-        let written = Export::of(&page).write("3f2c", 1, "png", b"image").unwrap();
+        let notebook = notebook(temp.path());
+        let written = Export::of(&notebook)
+            .write("3f2c", 1, "png", b"image")
+            .unwrap();
         assert_eq!(std::fs::read(&written).unwrap(), b"image");
-        assert!(written.ends_with("3f2c-1.png") && written.starts_with(page.project.dir()));
+        assert!(written.ends_with("3f2c-1.png") && written.starts_with(notebook.project.dir()));
         let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!(mode(&written), 0o600);
         assert_eq!(mode(written.parent().unwrap()), 0o700);
-        let again = Export::of(&page).write("3f2c", 1, "png", b"other").unwrap();
+        let again = Export::of(&notebook)
+            .write("3f2c", 1, "png", b"other")
+            .unwrap();
         assert_eq!(again, written);
         assert_eq!(std::fs::read(&written).unwrap(), b"other");
     }
@@ -147,10 +152,10 @@ mod tests {
     #[test]
     fn no_id_leads_out_of_the_folder() {
         let temp = tempfile::tempdir().unwrap();
-        let page = page(temp.path());
+        let notebook = notebook(temp.path());
         for id in ["../../evil", "a/b", "", ".", "\0", &"x".repeat(300)] {
-            let written = Export::of(&page).write(id, 0, "txt", b"").unwrap();
-            let folder = page.project.dir().join("outputs");
+            let written = Export::of(&notebook).write(id, 0, "txt", b"").unwrap();
+            let folder = notebook.project.dir().join("outputs");
             assert_eq!(
                 written.parent().unwrap().parent(),
                 Some(folder.as_path()),
@@ -162,10 +167,10 @@ mod tests {
     #[test]
     fn the_oldest_go_first_and_what_is_used_is_young() {
         let temp = tempfile::tempdir().unwrap();
-        let page = page(temp.path());
+        let notebook = notebook(temp.path());
         let paths: Vec<_> = (0..4)
             .map(|cell| {
-                let path = Export::of(&page)
+                let path = Export::of(&notebook)
                     .write(&format!("{cell}"), 0, "txt", b"12345")
                     .unwrap();
                 let file = std::fs::File::options().append(true).open(&path).unwrap();
@@ -174,8 +179,10 @@ mod tests {
                 path
             })
             .collect();
-        Export::of(&page).write("0", 0, "txt", b"12345").unwrap();
-        remove_oldest(&page.project.dir().join("outputs"), 12).unwrap();
+        Export::of(&notebook)
+            .write("0", 0, "txt", b"12345")
+            .unwrap();
+        remove_oldest(&notebook.project.dir().join("outputs"), 12).unwrap();
         let left: Vec<_> = paths.iter().map(|path| path.exists()).collect();
         assert_eq!(left, [true, false, false, true]);
     }

@@ -1,10 +1,10 @@
-//! What tells without reading it again that a file is still what was read.
+//! A file's stamp, which proves that a file has not changed without reading it again.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// A file's identity, size and time of change, and whether they can prove anything.
+/// A file's identity, size and modification time, and whether they can prove that nothing changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FileStamp {
     dev: u64,
@@ -16,14 +16,14 @@ pub(super) struct FileStamp {
 }
 
 impl FileStamp {
-    /// Takes the stamp of a file that is read now.
+    /// Returns the stamp of a file that is read now.
     pub(super) fn of(found: &Metadata) -> Self {
         let modified = i128::from(found.mtime()) * 1_000_000_000 + i128::from(found.mtime_nsec());
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let now = now.map_or(0, |now| now.as_nanos());
         let age = i128::try_from(now).unwrap_or(i128::MAX) - modified;
-        // A save in the same tick of the file system's clock leaves the time as it is: git's
-        // "racily clean". Whole seconds are the mark of file systems that keep no more (FAT two).
+        // A save in the same tick of the file system's clock does not change the time (git's "racily
+        // clean"). Times in whole seconds come from file systems that store no fractions (FAT: two seconds).
         let tick = match found.mtime_nsec() {
             0 => Duration::from_secs(3),
             _ => Duration::from_millis(100),
@@ -42,40 +42,42 @@ impl FileStamp {
         self.ino
     }
 
-    /// Returns the size and the time of change, which stay when the file is moved.
+    /// Returns the size and the modification time, which a rename does not change.
     pub(super) fn content(&self) -> (u64, i128) {
         (self.size, self.modified)
     }
 
-    /// Returns the stamp as one that proves that nothing changed: all else was looked at.
+    /// Returns the stamp as proof that the file is unchanged: the caller has checked everything
+    /// else.
     pub(super) fn trusted(self) -> Self {
         let settled = true;
         Self { settled, ..self }
     }
 
-    /// Returns the stamp as one that proves nothing: the bytes must be looked at.
+    /// Returns the stamp as one that proves nothing, so that the bytes are compared.
     pub(super) fn doubtful(self) -> Self {
         let settled = false;
         Self { settled, ..self }
     }
 
-    /// Whether a file with the stamp `later` is certainly this one, unchanged.
+    /// Returns whether a file with the stamp `later` is certainly this one, unchanged.
     ///
-    /// If not, its bytes must be looked at. The time of the inode's change does not count: moving
-    /// a file changes it.
+    /// If not, its bytes must be compared. The inode's change time does not count: a rename
+    /// changes it.
     pub(super) fn proves(&self, later: &Self) -> bool {
         self.settled
             && (self.dev, self.ino) == (later.dev, later.ino)
             && self.content() == later.content()
     }
 
-    /// Whether a file found at the same path is this one, and nothing was written into it since, as
-    /// far as the stamps tell.
+    /// Returns whether a later stamp of the same path is of the same file and, judging by size and
+    /// time, nothing was written to it.
     pub(super) fn is_same_file(&self, later: &Self) -> bool {
         self.agrees(later) && self.ino == later.ino
     }
 
-    /// Whether nothing was written between two stamps of one open file, as far as they tell.
+    /// Returns whether, judging by size and time, nothing was written between two stamps of one open
+    /// file.
     pub(super) fn agrees(&self, later: &Self) -> bool {
         self.content() == later.content()
     }
@@ -103,7 +105,7 @@ mod tests {
         temp.as_file().set_len(1).unwrap();
         assert!(!old.proves(&stamp()));
 
-        // Whole seconds say little.
+        // A time in whole seconds proves little.
         let second = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
         let whole = UNIX_EPOCH + Duration::from_secs(second.as_secs() - 1);
         temp.as_file().set_modified(whole).unwrap();

@@ -1,73 +1,82 @@
-//! A notebook in Jupyter's own style, with its real kernelspec named.
+//! Formats a notebook as Jupyter writes it, and replaces the name of the shared kernelspec by the
+//! real one.
 
 use super::edit::{self, Done, EditError, Editor};
-use super::history::Deed;
+use super::history::EditCommand;
+use super::named_kernelspec::{metadata_of, names_shared, real_spec};
 use super::notebook_file::NotebookFile;
-use crate::kernel::spec;
+use super::unseen::EditBasis;
 use crate::notebook::{
-    CellChange, ChangeKind, Document, EditError as CellError, KernelspecMetadata, OperationFailure,
+    CellChange, ChangeKind, Document, DocumentEditError as CellError, OperationFailure,
 };
-use crate::project::RealSpec;
 
-/// What keeps a notebook from being as Jupyter writes it.
+/// The differences between a notebook and how Jupyter writes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Differences {
     /// Whether any byte would change.
     pub differs: bool,
     /// How many cells have no id in the file, or another cell's.
+    #[serde(rename = "ids_missing")]
     pub ids: usize,
-    /// The kernelspec that front ends share, where the notebook names it, and the real one, where
-    /// that is known.
+    /// The shared kernelspec, if the notebook names it, and the real one, if that is known.
     pub kernelspec: Option<Renamed>,
 }
 
 /// A kernelspec that the notebook names and should not.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Renamed {
     /// The name in the file.
     pub from: String,
-    /// The name of the real kernel's; none where nobody knows it, and the file keeps its own.
+    /// The name of the real kernel's; none where it is not known, and the file stays as it is.
     pub to: Option<String>,
 }
 
-/// Returns in what a notebook differs from how Jupyter writes it.
+/// Returns the differences between a notebook and how Jupyter writes it.
 ///
 /// # Errors
-/// It cannot be read, or its format is only read.
-pub fn check(page: &NotebookFile) -> Result<Differences, EditError> {
-    let document = page.read()?;
-    let after = formatted(page, &document)?;
-    Ok(differences(page, &document, &after))
+/// The notebook cannot be read, or it has a format that `nb` does not write.
+pub fn check(notebook: &NotebookFile) -> Result<Differences, EditError> {
+    let document = notebook.read()?;
+    let after = formatted(notebook, &document)?;
+    Ok(differences(notebook, &document, &after))
 }
 
-/// Writes a notebook as Jupyter does; returns in what it differed, and what its writer should know.
+/// Formats a notebook as Jupyter writes it; returns the differences that it had, and the edit.
 ///
-/// What somebody saves meanwhile is put into that style too: nothing of it is lost.
+/// If another program saves in the meantime, its save is formatted too and nothing of it is lost.
 ///
 /// # Errors
-/// It cannot be read or written, or its format is only read.
-pub fn write(page: &NotebookFile, editor: &Editor) -> Result<(Differences, Done), EditError> {
-    // No text is changed that anybody would have to know, and of what they save none is lost.
+/// The notebook cannot be read or written, or it has a format that `nb` does not write.
+pub fn write(notebook: &NotebookFile, editor: &Editor) -> Result<(Differences, Done), EditError> {
+    // The edit changes no text, so the actor need not have seen the cells; and nothing of others' saves is
+    // lost.
     let editor = Editor {
         force: true,
         ..editor.clone()
     };
-    let deed = Deed {
-        op: "fmt".to_owned(),
-        forced: false,
-        undoes: None,
+    let command = EditCommand {
+        name: "fmt".to_owned(),
+        ..EditCommand::default()
     };
     let mut found = Differences::default();
-    let done = edit::change(page, &editor, &deed, &[], |document| {
-        let after = formatted(page, document)?;
-        found = differences(page, document, &after);
-        let changes = changes(document, &after);
-        Ok((after, changes))
-    })?;
+    let done = edit::change(
+        notebook,
+        &editor,
+        &command,
+        &EditBasis::default(),
+        |document| {
+            let after = formatted(notebook, document)?;
+            found = differences(notebook, document, &after);
+            let changes = changes(document, &after);
+            Ok((after, changes))
+        },
+    )?;
     Ok((found, done))
 }
 
-/// Returns the cells whose metadata Jupyter keeps in no file.
+/// Returns the cells with metadata that Jupyter does not write to files.
 fn changes(before: &Document, after: &Document) -> Vec<CellChange> {
     let cells = before.cells().iter().zip(after.cells()).enumerate();
     let changed = cells.filter_map(|(index, (before, after))| {
@@ -83,15 +92,11 @@ fn changes(before: &Document, after: &Document) -> Vec<CellChange> {
     changed.collect()
 }
 
-fn formatted(page: &NotebookFile, document: &Document) -> Result<Document, EditError> {
+fn formatted(notebook: &NotebookFile, document: &Document) -> Result<Document, EditError> {
     let mut named = document.clone();
-    let done = match shared(document).and_then(|_| real(page)) {
+    let done = match names_shared(document).and_then(|_| real_spec(notebook)) {
         None => Ok(false),
-        Some(real) => named.set_kernelspec(&KernelspecMetadata {
-            name: &real.name,
-            display_name: &real.display_name,
-            language: &real.language,
-        }),
+        Some(real) => named.set_kernelspec(&metadata_of(&real)),
     };
     let done = done.and_then(|_| named.formatted());
     let not_applied = |error: CellError| OperationFailure {
@@ -101,29 +106,17 @@ fn formatted(page: &NotebookFile, document: &Document) -> Result<Document, EditE
     Ok(done.map_err(not_applied)?)
 }
 
-fn differences(page: &NotebookFile, before: &Document, after: &Document) -> Differences {
+fn differences(notebook: &NotebookFile, before: &Document, after: &Document) -> Differences {
     Differences {
-        differs: !before.chunks().flatten().eq(after.chunks().flatten()),
+        differs: !before.has_same_bytes(after),
         ids: before
             .cells()
             .iter()
             .filter(|cell| !cell.has_own_id())
             .count(),
-        kernelspec: shared(before).map(|from| Renamed {
+        kernelspec: names_shared(before).map(|from| Renamed {
             from,
-            to: real(page).map(|spec| spec.name),
+            to: real_spec(notebook).map(|spec| spec.name),
         }),
     }
-}
-
-/// Returns the name of the kernelspec that front ends share, where the notebook has that.
-fn shared(document: &Document) -> Option<String> {
-    let name = document.metadata_string(&["kernelspec", "name"])?;
-    spec::is_shared_name(&name).then_some(name)
-}
-
-/// Returns the real kernel's spec, which the notebook's session keeps.
-fn real(page: &NotebookFile) -> Option<RealSpec> {
-    let session = page.project.state().ok()?.session(&page.key)?;
-    session.kernelspec.filter(|spec| !spec.name.is_empty())
 }

@@ -1,4 +1,4 @@
-//! The notebooks that files and folders on a command line stand for.
+//! Finds the notebooks that the files and folders on a command line name.
 
 use std::collections::HashSet;
 use std::io;
@@ -6,33 +6,35 @@ use std::path::{Path, PathBuf};
 
 use walkdir::{DirEntry, WalkDir};
 
-/// Folders in which nobody's own notebooks are.
+/// The folders that are skipped: none of them holds a user's own notebooks.
 const SKIPPED: [&str; 4] = [".git", ".nb", ".ipynb_checkpoints", "node_modules"];
 
-/// What was found.
+/// The notebooks that a command line names.
 #[derive(Debug, Default)]
 pub struct Gathered {
-    /// The notebooks, each once: those that were named, and those below a folder that was named, by
-    /// name.
+    /// The notebooks without repetitions: those that were named, and those below a named folder,
+    /// sorted by name.
     pub notebooks: Vec<FoundNotebook>,
-    /// What could not be looked into, in words.
+    /// Errors of folders that could not be read.
     pub faults: Vec<String>,
     known: HashSet<PathBuf>,
 }
 
-/// One of them.
+/// One notebook of a command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoundNotebook {
     /// Its path.
     pub path: PathBuf,
-    /// Whether it was named itself; else it stands in a folder that was, and may be anything.
+    /// Whether its own path was named, which may be any file; false for a notebook found below a
+    /// named folder.
     pub is_named: bool,
 }
 
-/// Returns the notebooks that paths stand for. A folder stands for all below it, links not followed.
+/// Returns the notebooks that paths name. A folder stands for all notebooks below it, links not
+/// followed.
 ///
 /// # Errors
-/// There is nothing at one of the paths.
+/// One of the paths does not exist.
 pub fn gather(paths: &[PathBuf]) -> io::Result<Gathered> {
     let mut gathered = Gathered::default();
     for path in paths {
@@ -55,7 +57,7 @@ impl Gathered {
             match entry {
                 Ok(entry) if is_notebook(&entry) => {
                     let path = entry.into_path();
-                    // `.` is where everybody is: its name says nothing.
+                    // `./a.ipynb` is shown as `a.ipynb`.
                     let plain = path.strip_prefix(".").map(Path::to_owned);
                     self.take(plain.unwrap_or(path), false);
                 }
@@ -76,7 +78,8 @@ fn is_skipped(entry: &DirEntry) -> bool {
     entry.file_type().is_dir() && SKIPPED.iter().any(|name| entry.file_name() == *name)
 }
 
-/// A link is none: who means the notebooks of a folder means no other folder's.
+/// Returns whether an entry is a notebook file. A link is none, since it may lead to another
+/// folder's notebook.
 fn is_notebook(entry: &DirEntry) -> bool {
     let ending = entry.path().extension();
     ending.is_some_and(|ending| ending == "ipynb") && entry.file_type().is_file()
@@ -129,7 +132,7 @@ mod tests {
                 ("a/c.ipynb", false)
             ]
         );
-        // What is skipped below a folder is not when it is named itself.
+        // A folder that is skipped below others is searched when it is named itself.
         let named = gather(&[temp.path().join(".git")]).unwrap();
         assert_eq!(named.notebooks.len(), 1);
         assert!(gather(&[temp.path().join("none")]).is_err());

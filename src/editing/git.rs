@@ -1,4 +1,4 @@
-//! A notebook as git has it. The `git` program is asked; nothing of a repository is read otherwise.
+//! The version of a notebook in a git commit, from the `git` program.
 
 use std::io;
 use std::path::Path;
@@ -7,13 +7,13 @@ use std::process::{Command, Output};
 use crate::kernel::environment::trust;
 use crate::kernel::variables::ProcessVariables;
 
-/// Why git has no such version of a file.
+/// Why there is no version of a file in git.
 #[derive(Debug, thiserror::Error)]
 pub enum GitError {
-    /// There is no such program.
+    /// There is no `git` program.
     #[error("there is no git on the PATH")]
     NoGit,
-    /// It could not be started.
+    /// The program could not be started.
     #[error("cannot run git")]
     Run(#[source] io::Error),
     /// The file is in no repository.
@@ -25,7 +25,7 @@ pub enum GitError {
     /// No commit has that name.
     #[error("{}", if reference == "HEAD" { "the git repository has no commit yet".to_owned() } else { format!("git knows no commit {reference:?}") })]
     NoCommit {
-        /// What was asked for.
+        /// The name asked for.
         reference: String,
     },
     /// The commit does not have the file.
@@ -33,10 +33,10 @@ pub enum GitError {
     NotThere {
         /// The file.
         path: String,
-        /// What was asked for.
+        /// The name asked for.
         reference: String,
     },
-    /// Git refused, in its own words.
+    /// Another error of git, with git's message.
     #[error("git: {0}")]
     Refused(String),
 }
@@ -44,13 +44,13 @@ pub enum GitError {
 /// A file's content in a commit.
 #[derive(Clone, Debug)]
 pub struct Committed {
-    /// The commit in short.
+    /// The commit's short hash.
     pub commit: String,
-    /// What the file was.
+    /// The file's bytes.
     pub content: Vec<u8>,
 }
 
-/// Returns what a file was in a commit, which a branch, a tag, `HEAD~2` or a hash names.
+/// Returns a file's version in a commit, which a branch, a tag, `HEAD~2` or a hash names.
 ///
 /// # Errors
 /// There is no git, no repository, no such commit, or the commit does not have the file.
@@ -79,7 +79,7 @@ pub fn committed(file: &Path, reference: &str) -> Result<Committed, GitError> {
         });
     }
     let commit = words(&found.stdout);
-    // Relative to the folder, wherever in the repository that is; without any filter for showing.
+    // The path is relative to the folder; `cat-file` applies no filters.
     let mut blob = std::ffi::OsString::from(format!("{commit}:./"));
     blob.push(name);
     let content = git(folder, ["cat-file", "blob"], &blob)?;
@@ -106,8 +106,8 @@ fn git<const N: usize>(
 ) -> Result<Output, GitError> {
     let git = trust::on_path("git", &ProcessVariables).ok_or(GitError::NoGit)?;
     let run = Command::new(git)
-        // The repository's settings may be another's, a sandboxed kernel's for example; by them git
-        // would run programs, also to fetch what is missing.
+        // Another user or a sandboxed kernel may have written the repository's configuration, which can make
+        // git run programs, also when it fetches missing objects.
         .args(["-c", "core.fsmonitor=false"])
         .args(["-c", "core.hooksPath=/dev/null"])
         .args(["-c", "protocol.allow=never"])
@@ -115,7 +115,7 @@ fn git<const N: usize>(
         .arg(folder)
         .args(words)
         .arg(last)
-        // Its words are looked at.
+        // Its messages are parsed.
         .env("LC_ALL", "C")
         .output();
     run.map_err(|error| match error.kind() {
@@ -124,7 +124,7 @@ fn git<const N: usize>(
     })
 }
 
-/// Returns what a program wrote on its last line, without its own name for it.
+/// Returns the last line that git wrote, without `fatal:`.
 fn words(text: &[u8]) -> String {
     let text = String::from_utf8_lossy(text);
     let line = text.lines().rfind(|line| !line.trim().is_empty());

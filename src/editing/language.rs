@@ -1,75 +1,62 @@
-//! What a notebook says of its language: `metadata.language_info`, which nbconvert needs to give a
-//! script its ending.
+//! The language of a notebook: `metadata.language_info`, from which nbconvert takes a script's file name
+//! extension.
 //!
-//! Front ends write it when they connect to a kernel, with what the kernel said of itself. A notebook
-//! that only `nb` has made and run has it from here, when the kernel has answered: at `nb open` of a
-//! new one, and with the first outputs. No other read or edit adds it.
+//! Front ends write it when they connect to a kernel, from its `kernel_info_reply`. In a notebook
+//! that only `nb` has made and run, `nb` writes it: when `nb open` makes the notebook, and with the
+//! first outputs. No other read or edit adds it.
 
 use std::path::Path;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::notebook_file::NotebookFile;
 use super::transaction::{self, WriteError};
-use crate::notebook::{Document, EditError, Json};
+use crate::notebook::{Document, DocumentEditError, Json};
 
-/// Why it could not be written.
-pub type LanguageError = WriteError<EditError>;
+/// Why the language could not be written.
+pub type LanguageError = WriteError<DocumentEditError>;
 
-/// Writes what its kernel says of its language into a notebook; says whether that changed it.
+/// Writes the language of its kernel into a notebook; returns whether that changed it.
 ///
 /// # Errors
 /// The notebook cannot be read or written.
 pub fn write(notebook: &Path) -> Result<bool, LanguageError> {
-    let page = NotebookFile::of(notebook)?;
-    let Some(language) = known(&page) else {
+    let notebook = NotebookFile::of(notebook)?;
+    let Some(language) = known(&notebook) else {
         return Ok(false);
     };
-    let written = transaction::write(&page, false, |document| {
+    let written = transaction::write(&notebook, false, |document| {
         let mut after = document.clone();
         add(&mut after, &language)?;
-        Ok::<_, EditError>(after)
+        Ok::<_, DocumentEditError>(after)
     })?;
     Ok(written.wrote)
 }
 
-/// Returns what the kernel of a notebook has said of its language.
-pub(crate) fn known(page: &NotebookFile) -> Option<Value> {
-    let state = page.project.state().ok()?;
+/// Returns the `language_info` of a notebook's kernel.
+pub(crate) fn known(notebook: &NotebookFile) -> Option<Value> {
+    let state = notebook.project.state().ok()?;
     let language = state
-        .session(&page.key)?
+        .session(&notebook.key)?
         .kernel_info?
         .get("language_info")?
         .clone();
     language["file_extension"].is_string().then_some(language)
 }
 
-/// Adds it to a notebook that says no more than the language's name. A notebook of another language
-/// was made for another kernel, whose word stays.
-pub(crate) fn add(document: &mut Document, language: &Value) -> Result<bool, EditError> {
+/// Adds a kernel's `language_info` to a notebook that has none or only the language's name. A notebook of
+/// another language was made for another kernel, and is not changed.
+pub(crate) fn add(document: &mut Document, language: &Value) -> Result<bool, DocumentEditError> {
     let own = document.metadata_string(&["language_info", "name"]);
     let whole = document.metadata(&["language_info", "file_extension"]);
     let same = own.is_none_or(|own| Some(own.as_str()) == language["name"].as_str());
     if whole.is_some() || !same {
         return Ok(false);
     }
-    let value = Json::from(&sorted(language));
-    document.set_notebook_metadata(&["language_info"], &value)
-}
-
-/// Returns a value with its keys sorted, as Jupyter writes them.
-fn sorted(value: &Value) -> Value {
-    match value {
-        Value::Object(fields) => {
-            let mut fields: Vec<_> = fields.iter().collect();
-            fields.sort_by_key(|(key, _)| *key);
-            let fields = fields.into_iter();
-            let fields = fields.map(|(key, value)| (key.clone(), sorted(value)));
-            Value::Object(fields.collect::<Map<_, _>>())
-        }
-        Value::Array(items) => Value::Array(items.iter().map(sorted).collect()),
-        other => other.clone(),
-    }
+    // As Jupyter writes it.
+    let mut sorted = language.clone();
+    sorted.sort_all_objects();
+    document.set_notebook_metadata(&["language_info"], &Json::from(&sorted))
 }
 
 #[cfg(test)]

@@ -1,17 +1,18 @@
-//! Reading and editing a notebook's file, which people and other agents save too.
+//! Notebook files, which people and other programs save too: reading, editing, undoing, restoring.
 //!
 //! | module | does |
 //! |---|---|
 //! | `notebook_file` | finds a notebook's file and reads it |
-//! | `edit`, `format`, `rename` | change cells, style, the kernelspec that is named |
-//! | `transaction` | writes a notebook: nothing else does |
+//! | `edit`, `format`, `named_kernelspec`, `language` | change cells, style, the notebook's metadata |
+//! | `transaction` | writes a notebook; no other code does |
 //! | `history` | records what cells were, restores them, undoes operations |
-//! | `seen`, `unsaved` | keep an edit from writing over what others wrote |
-//! | `write_policy` | keeps an edit from writing while a front end is about to save |
+//! | `seen`, `unsaved` | keep an edit from overwriting what others wrote |
+//! | `editor_back_off` | makes an edit wait while a front end is about to save |
 
 mod content;
 pub mod earlier_notebook;
 pub mod edit;
+pub mod editor_back_off;
 pub mod export;
 mod file_stamp;
 pub mod format;
@@ -19,11 +20,11 @@ pub mod gather;
 pub mod git;
 pub mod history;
 pub mod language;
+pub mod named_kernelspec;
 pub mod notebook_file;
-pub mod rename;
 pub mod running;
 pub mod seen;
 pub mod transaction;
 pub mod unsaved;
+pub mod unseen;
 pub mod view;
-pub mod write_policy;

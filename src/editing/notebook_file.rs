@@ -1,4 +1,4 @@
-//! A notebook's file, as every command on its cells finds and reads it.
+//! Finds and reads a notebook's file, in the same way for every command.
 
 use std::fs::File;
 use std::io;
@@ -14,24 +14,24 @@ use crate::notebook::{Document, NotANotebook};
 use crate::project::objects::Objects;
 use crate::project::{Project, ProjectError, notebook_path};
 
-/// How long a file that ends too early is read again: a program writes it in place.
+/// How long a file that ends too early is read again: a program may be writing it in place.
 pub(super) const HALF_WRITTEN: Duration = Duration::from_secs(2);
 
-/// How often it is read meanwhile.
-const LOOK: Duration = Duration::from_millis(20);
+/// The time between two reads of such a file.
+const PAUSE: Duration = Duration::from_millis(20);
 
-/// A notebook's file, and the project that remembers it.
+/// A notebook's file, and its project.
 #[derive(Clone, Debug)]
 pub struct NotebookFile {
-    /// The project; made where there was none.
+    /// The project.
     pub project: Project,
-    /// The notebook's own key in the project.
+    /// The notebook's key in the project.
     pub key: String,
-    /// The path as it was named.
+    /// The path that was given.
     pub path: PathBuf,
-    /// The file itself, links followed.
+    /// The real path of the file.
     pub real: PathBuf,
-    /// The kept versions, once one was asked for.
+    /// The stored versions of cells; set at the first request for one.
     kept: OnceLock<Option<Objects>>,
 }
 
@@ -44,20 +44,20 @@ pub enum NotebookFileError {
         /// The notebook.
         path: PathBuf,
     },
-    /// It is a link that leads to no file.
+    /// The path is a link that leads to no file.
     #[error("{} is a link to {}, which does not exist", path.display(), to.display())]
     Dangling {
         /// The link.
         path: PathBuf,
-        /// What it names.
+        /// Its target.
         to: PathBuf,
     },
-    /// It is no file.
+    /// The path is not a regular file.
     #[error("{} is {what}, not a notebook", path.display())]
     NotAFile {
-        /// What was named.
+        /// The path.
         path: PathBuf,
-        /// What it is, as "a folder".
+        /// Its kind, like "a folder".
         what: &'static str,
     },
     /// The file could not be read.
@@ -65,29 +65,30 @@ pub enum NotebookFileError {
     Read {
         /// The notebook.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// Nothing is in it, and stays so.
+    /// The file is still empty after a wait.
     #[error("{} is empty: it is no notebook, or the program that saved it was stopped halfway", path.display())]
     Empty {
         /// The file.
         path: PathBuf,
     },
-    /// It is something else.
+    /// The file is not a notebook.
     #[error("cannot read {}", path.display())]
     NotANotebook {
         /// The file.
         path: PathBuf,
-        /// Where one would have gone on otherwise.
+        /// What is wrong with it.
         source: NotANotebook,
     },
-    /// Its project's folder is unusable.
+    /// The project's folder is unusable.
     #[error(transparent)]
     Project(#[from] ProjectError),
 }
 
 fn real(path: &Path) -> Result<PathBuf, NotebookFileError> {
+    check(path)?;
     let named = path.to_owned();
     notebook_path(path).map_err(|source| match source.kind() {
         io::ErrorKind::Other => NotebookFileError::Read {
@@ -99,13 +100,12 @@ fn real(path: &Path) -> Result<PathBuf, NotebookFileError> {
 }
 
 impl NotebookFile {
-    /// Returns the file of a notebook; its project's folder is made where there is none, if that is
-    /// possible: reading needs none.
+    /// Returns the file of a notebook. Makes the project's folder if there is none; if that is not
+    /// possible, the notebook can be read all the same.
     ///
     /// # Errors
     /// There is no such file.
     pub fn of(path: &Path) -> Result<Self, NotebookFileError> {
-        check(path)?;
         let real = real(path)?;
         let project = Project::for_reading(&real)?;
         Ok(Self::within(project, path, real))
@@ -113,9 +113,7 @@ impl NotebookFile {
 
     /// Returns the file of a notebook that belongs to a project.
     pub(super) fn in_project(project: &Project, path: &Path) -> Result<Self, NotebookFileError> {
-        check(path)?;
-        let real = real(path)?;
-        Ok(Self::within(project.clone(), path, real))
+        Ok(Self::within(project.clone(), path, real(path)?))
     }
 
     fn within(project: Project, path: &Path, real: PathBuf) -> Self {
@@ -128,12 +126,13 @@ impl NotebookFile {
         }
     }
 
-    /// Returns the kept versions of cells, for reading; none where the user wants no code kept.
+    /// Returns the stored versions of cells, for reading; `None` if the user's settings say that no
+    /// code is stored.
     pub(super) fn kept(&self) -> Option<&Objects> {
         self.kept.get_or_init(|| self.project.objects()).as_ref()
     }
 
-    /// Reads the notebook. One that is half written by a program that writes in place is waited for.
+    /// Reads the notebook. It waits for a program that is writing the file in place.
     ///
     /// # Errors
     /// The file cannot be read, or is no notebook.
@@ -141,7 +140,7 @@ impl NotebookFile {
         Ok(self.read_stamped()?.0)
     }
 
-    /// Reads the notebook, and what tells later whether it is still that.
+    /// Reads the notebook and its stamp, which shows later whether the file has changed.
     pub(super) fn read_stamped(&self) -> Result<(Document, FileStamp), NotebookFileError> {
         let begun = Instant::now();
         loop {
@@ -163,7 +162,7 @@ impl NotebookFile {
                         }
                     }
                 }
-                // Written while it was read.
+                // The file was written while it was read.
                 Ok(None) => NotebookFileError::Read {
                     path: self.path.clone(),
                     source: io::Error::other("a program writes it all the time"),
@@ -171,7 +170,7 @@ impl NotebookFile {
                 Ok(Some(_)) => NotebookFileError::Empty {
                     path: self.path.clone(),
                 },
-                // Some programs save by moving the old file away first.
+                // Some programs rename the old file before they save.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
                     NotebookFileError::Missing {
                         path: self.path.clone(),
@@ -185,12 +184,12 @@ impl NotebookFile {
             if begun.elapsed() >= HALF_WRITTEN {
                 return Err(error);
             }
-            std::thread::sleep(LOOK);
+            std::thread::sleep(PAUSE);
         }
     }
 }
 
-/// Reads a file's bytes and stamp; nothing if it was written meanwhile.
+/// Reads a file's bytes and stamp; `None` if it was written during the read.
 pub(super) fn read(path: &Path) -> io::Result<Option<(Bytes, FileStamp)>> {
     let mut file = File::open(path)?;
     let before = FileStamp::of(&file.metadata()?);
@@ -200,8 +199,8 @@ pub(super) fn read(path: &Path) -> io::Result<Option<(Bytes, FileStamp)>> {
     Ok(before.agrees(&after).then_some((text, before)))
 }
 
-/// Refuses what is no file, and a file with nothing in it, as Jupyter does. One that a program writes
-/// just then is waited for.
+/// Fails for a path that is not a regular file, and for an empty file, as Jupyter does. Waits while a program
+/// is writing the file.
 pub(crate) fn refuse_no_notebook(path: &Path) -> Result<(), NotebookFileError> {
     check(path)?;
     let begun = Instant::now();
@@ -210,27 +209,27 @@ pub(crate) fn refuse_no_notebook(path: &Path) -> Result<(), NotebookFileError> {
             let path = path.to_owned();
             return Err(NotebookFileError::Empty { path });
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(PAUSE);
     }
     Ok(())
 }
 
-/// Whether nothing but white space is in a file.
+/// Returns whether a file contains only white space.
 fn is_empty(path: &Path) -> bool {
-    /// Nobody fills more with white space.
+    /// Larger files count as not empty.
     const SMALL: u64 = 4096;
     let found = path.metadata();
     found.is_ok_and(|found| found.is_file() && found.len() <= SMALL)
         && std::fs::read(path).is_ok_and(|text| text.trim_ascii().is_empty())
 }
 
-/// Refuses what is no file, in words of its own.
+/// Fails for a path that is not a regular file.
 fn check(path: &Path) -> Result<(), NotebookFileError> {
     let path_ = || path.to_owned();
     let found = match path.metadata() {
         Ok(found) if found.is_file() => return Ok(()),
         Ok(found) if found.is_dir() => "a folder",
-        // A pipe would never end, a device perhaps neither.
+        // Reading a pipe or a device may block for ever.
         Ok(_) => "no regular file",
         Err(error) if error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error()) => {
             "a link that leads back to itself"
@@ -272,7 +271,7 @@ mod tests {
         assert!(said("dangling.ipynb").contains("a link to nowhere.ipynb, which does not exist"));
         assert!(said("loop.ipynb").contains("leads back to itself"));
         assert!(said("file/x.ipynb").contains("cannot read"));
-        // Nothing was made for what is not there.
+        // No folder was made for a missing notebook.
         assert!(!at(".nb").exists());
     }
 
@@ -281,18 +280,21 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let path = temp.path().join("t.ipynb");
         std::fs::write(&path, "").unwrap();
-        let page = NotebookFile::of(&path).unwrap();
+        let notebook = NotebookFile::of(&path).unwrap();
         let text = crate::notebook::new_notebook("python3", "Python 3", "python");
         std::thread::scope(|scope| {
-            let reads = scope.spawn(|| page.read());
+            let reads = scope.spawn(|| notebook.read());
             std::fs::write(&path, &text[..20]).unwrap();
             std::fs::write(&path, &text).unwrap();
             assert_eq!(reads.join().unwrap().unwrap().to_bytes(), text.as_bytes());
         });
         std::fs::write(&path, "").unwrap();
-        assert!(matches!(page.read(), Err(NotebookFileError::Empty { .. })));
+        assert!(matches!(
+            notebook.read(),
+            Err(NotebookFileError::Empty { .. })
+        ));
         std::fs::write(&path, &text[..20]).unwrap();
-        let error = page.read().unwrap_err();
+        let error = notebook.read().unwrap_err();
         assert!(matches!(error, NotebookFileError::NotANotebook { source, .. } if source.cut_off));
     }
 }

@@ -1,45 +1,38 @@
-//! Which revisions of cells have been shown to a name, or written by it.
+//! The revisions of cells that an actor has seen: `nb` has shown them to it, or written them for it.
 //!
-//! `.nb/seen/` has a file for each notebook and name. Its size is bounded: the last few revisions
-//! of a cell count, what the notebook has no more is forgotten when there is too much, and the file
-//! of a name that has not looked for half a year goes.
+//! `.nb/seen/` has a file for each notebook and actor. Its size is bounded: it holds the last few
+//! revisions of each cell; when it has too many cells, those that are no longer in the notebook are
+//! removed; and a file that was not written for half a year is removed.
 
 use std::collections::{BTreeMap, HashSet};
-use std::io;
-use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
 use super::notebook_file::NotebookFile;
-use crate::activity::company;
-use crate::notebook::{Document, Revision};
-use crate::project::{Lock, Project, beneath};
+use crate::activity::actor::Actor;
+use crate::notebook::Revision;
+use crate::project::names;
 
-/// So many revisions of a cell are remembered: somebody else's undo brings an earlier one back.
+/// How many revisions of a cell are stored: another actor's undo restores an earlier one.
 const REVISIONS: usize = 4;
 
-/// From so many cells on those are forgotten that are not in the notebook.
+/// The number of cells above which those that are not in the notebook are removed.
 const CELLS: usize = 4_000;
 
-/// How long is waited for another command that writes there: what is not remembered fails nothing.
-const PATIENCE: Duration = Duration::from_secs(2);
-
-/// What a name has not looked at for so long it has forgotten.
-const FORGOTTEN: Duration = Duration::from_secs(180 * 24 * 3600);
-
-/// What a name has seen of a notebook.
+/// The cells of a notebook that an actor has seen.
 #[derive(Debug)]
 pub struct Seen {
-    project: Project,
+    notebook: NotebookFile,
     path: PathBuf,
     memory: Memory,
-    /// What is new, in order.
+    /// The revisions that are not in the file yet, in the order in which they were seen.
     new: Vec<(String, Revision)>,
 }
 
 /// The file's content: the revisions of each cell, the last one seen at the end.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 struct Memory {
     notebook: String,
     name: String,
@@ -47,44 +40,44 @@ struct Memory {
 }
 
 impl Seen {
-    /// Reads what a name has seen. There is one human, at whatever front end.
-    pub fn of(page: &NotebookFile, name: &str) -> Self {
-        let name = if company::is_human(name) {
+    /// Reads what an actor has seen. All front ends and terminals are one human.
+    pub fn of(notebook: &NotebookFile, name: &str) -> Self {
+        let name = if Actor::from(name).is_human() {
             "human"
         } else {
             name
         };
-        let path = page.project.seen_file(&page.key, name);
-        let memory = read(&path).unwrap_or_else(|| Memory {
-            notebook: page.key.clone(),
+        let path = notebook.project.seen_file(&notebook.key, name);
+        let memory = Memory {
+            notebook: notebook.key.clone(),
             name: name.to_owned(),
-            cells: BTreeMap::new(),
-        });
+            ..names::read(&path)
+        };
         Self {
-            project: page.project.clone(),
+            notebook: notebook.clone(),
             path,
             memory,
             new: Vec::new(),
         }
     }
 
-    /// Returns whether this revision of a cell has been shown to the name, or written by it.
+    /// Returns whether the actor has seen this revision of a cell.
     pub fn has(&self, cell: &str, revision: Revision) -> bool {
         let known = self.memory.cells.get(cell);
         known.is_some_and(|known| known.contains(&revision))
     }
 
-    /// Returns the revision of a cell that the name saw last.
+    /// Returns the revision of a cell that the actor saw last.
     pub fn last(&self, cell: &str) -> Option<Revision> {
         self.memory.cells.get(cell)?.last().copied()
     }
 
-    /// Returns the ids of all cells of which the name has seen anything.
+    /// Returns the ids of all cells of which the actor has seen a revision.
     pub fn cells(&self) -> HashSet<String> {
         self.memory.cells.keys().cloned().collect()
     }
 
-    /// Takes a revision of a cell for seen.
+    /// Marks a revision of a cell as seen.
     pub fn show(&mut self, cell: &str, revision: Revision) {
         if self.last(cell) != Some(revision) {
             self.memory.show(cell, revision);
@@ -92,34 +85,31 @@ impl Seen {
         }
     }
 
-    /// Remembers what is new. It fails no command: what is not remembered is shown once more.
-    pub fn remember(&mut self, document: &Document) {
-        if !self.new.is_empty() {
-            let done = self.write(document);
-            let _ = done.inspect_err(|error| tracing::warn!(%error, "what was seen is forgotten"));
+    /// Stores the new revisions. A failure is only logged: the actor has to view the cells once
+    /// more.
+    pub fn remember(&mut self) {
+        if self.new.is_empty() {
+            return;
         }
-    }
-
-    fn write(&mut self, document: &Document) -> io::Result<()> {
-        let folder = self.project.make_folder("seen")?;
-        let lock = Lock::within(&folder.join("lock"), PATIENCE)?;
-        let _lock = lock.ok_or_else(|| io::Error::from(io::ErrorKind::TimedOut))?;
-        // Another command of this name may have shown more meanwhile.
-        match read(&self.path) {
-            Some(there) => {
-                self.memory = there;
-                for (cell, revision) in &self.new {
-                    self.memory.show(cell, *revision);
-                }
+        let known = &self.memory;
+        let stored = names::update(&self.path, |memory: &mut Memory| {
+            memory.notebook.clone_from(&known.notebook);
+            memory.name.clone_from(&known.name);
+            // Another command of this actor may have stored more in the meantime.
+            for (cell, revision) in self.new.drain(..) {
+                memory.show(&cell, revision);
             }
-            None => forget(&folder),
+            if memory.cells.len() > CELLS
+                && let Ok(document) = self.notebook.read()
+            {
+                let there: HashSet<_> = document.cells().iter().map(|cell| cell.id()).collect();
+                memory.cells.retain(|id, _| there.contains(&**id));
+            }
+        });
+        match stored {
+            Ok(memory) => self.memory = memory,
+            Err(error) => tracing::warn!(%error, "the seen revisions cannot be stored"),
         }
-        if self.memory.cells.len() > CELLS {
-            let there: HashSet<_> = document.cells().iter().map(|cell| cell.id()).collect();
-            self.memory.cells.retain(|id, _| there.contains(&**id));
-        }
-        self.new.clear();
-        beneath::replace_unsynced(&self.path, &serde_json::to_vec(&self.memory)?)
     }
 }
 
@@ -133,24 +123,6 @@ impl Memory {
     }
 }
 
-fn read(path: &Path) -> Option<Memory> {
-    serde_json::from_slice(&beneath::read(path, beneath::SMALL).ok()?).ok()
-}
-
-/// Removes what names saw that have not looked for long.
-fn forget(folder: &Path) {
-    let Some(oldest) = SystemTime::now().checked_sub(FORGOTTEN) else {
-        return;
-    };
-    for entry in beneath::list(folder).into_iter().flatten().flatten() {
-        let time = entry.metadata().and_then(|data| data.modified());
-        let path = entry.path();
-        if time.is_ok_and(|time| time < oldest) && path.extension().is_some_and(|it| it == "json") {
-            let _ = beneath::remove_file(&path);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -161,26 +133,25 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let path = temp.path().join("a.ipynb");
         std::fs::write(&path, new_notebook("python3", "Python 3", "python")).unwrap();
-        let page = NotebookFile::of(&path).unwrap();
-        let document = page.read().unwrap();
+        let notebook = NotebookFile::of(&path).unwrap();
         let rev = |number: u8| -> Revision { format!("{number:010}").parse().unwrap() };
-        let (mut one, mut two) = (Seen::of(&page, "claude"), Seen::of(&page, "claude"));
+        let (mut one, mut two) = (Seen::of(&notebook, "claude"), Seen::of(&notebook, "claude"));
         assert!(!one.has("a", rev(1)));
         one.show("a", rev(1));
-        one.remember(&document);
-        // Two commands of one name at once lose nothing of each other.
+        one.remember();
+        // Two concurrent commands of one actor lose none of each other's revisions.
         two.show("b", rev(2));
-        two.remember(&document);
-        let seen = Seen::of(&page, "claude");
+        two.remember();
+        let seen = Seen::of(&notebook, "claude");
         assert!(seen.has("a", rev(1)) && seen.has("b", rev(2)) && !seen.has("a", rev(2)));
-        assert!(!Seen::of(&page, "codex").has("a", rev(1)));
+        assert!(!Seen::of(&notebook, "codex").has("a", rev(1)));
         for number in 2..=9 {
             one.show("a", rev(number));
         }
         assert!(one.has("a", rev(9)) && one.has("a", rev(6)) && !one.has("a", rev(1)));
-        let mut human = Seen::of(&page, "human (VS Code)");
+        let mut human = Seen::of(&notebook, "human (VS Code)");
         human.show("a", rev(1));
-        human.remember(&document);
-        assert!(Seen::of(&page, "human").has("a", rev(1)));
+        human.remember();
+        assert!(Seen::of(&notebook, "human").has("a", rev(1)));
     }
 }

@@ -1,7 +1,7 @@
-//! How a kernel ended that had a cell: the error output with which that cell ends.
+//! The error output of a cell whose kernel ended while it ran.
 //!
-//! A kernel that is gone sends no error and no reply. Without an output of its own such a cell would
-//! look as if it had ended well.
+//! A kernel that has ended sends no error and no reply. Without an error output the cell would seem
+//! to have succeeded.
 
 use std::time::Duration;
 
@@ -12,25 +12,26 @@ use crate::kernel::process::Process;
 use crate::lifecycle::death::{self, note_death};
 use crate::project::{Ended, Project, Session, Status};
 
-/// How long a process may take to be gone once its sockets are closed.
+/// How long a process may take to exit after its sockets were closed.
 const GONE: Duration = Duration::from_secs(1);
 
 /// The end of a kernel, as an error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Ending {
-    /// The error's name: what front ends show in front of the text, the same as nb-proxy's.
+    /// The error's name, which front ends show before the text; the same names as nb-proxy's.
     name: &'static str,
-    /// What happened, and then what follows.
+    /// The text: what happened, and its consequences.
     text: String,
 }
 
 impl Ending {
-    /// Returns the end of a kernel that went by itself.
+    /// Returns the end of a kernel that exited unexpectedly.
     pub(super) fn died(how: &str) -> Self {
         Self::new("KernelDied", how)
     }
 
-    /// Returns that a kernel cannot be reached, so that the end of its cell will never be known.
+    /// Returns the error for a kernel that cannot be reached, so that the end of its cell will
+    /// never be known.
     pub(super) fn unreachable(why: &str) -> Self {
         Self {
             name: "KernelUnreachable",
@@ -45,7 +46,7 @@ impl Ending {
         }
     }
 
-    /// Returns the end of a kernel by its record, where that tells of it.
+    /// Returns the end of a kernel according to its record.
     pub(super) fn recorded(key: &str, ended: &Ended) -> Self {
         let by = ended.by.as_ref().map(|by| format!(" by {by}"));
         let by = by.unwrap_or_default();
@@ -64,14 +65,14 @@ impl Ending {
         Self::new("KernelStopped", &format!("the kernel was shut down{by}"))
     }
 
-    /// Returns what is told of it: the text of the error.
+    /// Returns the text of the error.
     pub(super) fn text(&self) -> &str {
         &self.text
     }
 
-    /// Returns it as a message of the kernel, had that been able to send one.
+    /// Returns the error message that the kernel would have sent.
     pub(super) fn told(&self) -> IopubMessage {
-        // Front ends show the traceback's lines and nothing else.
+        // Front ends show only the lines of the traceback.
         let line = format!("\u{1b}[0;31m{}\u{1b}[0m: {}", self.name, self.text);
         let content = json!({ "ename": self.name, "evalue": self.text, "traceback": [line] });
         IopubMessage {
@@ -82,7 +83,7 @@ impl Ending {
     }
 }
 
-/// Says how a kernel ended that is gone: somebody's doing, or its own; the latter is recorded.
+/// Returns how a kernel ended: by a restart or shutdown, or unexpectedly, which is recorded.
 pub(super) async fn how_it_went(
     project: &Project,
     key: &str,
@@ -91,12 +92,12 @@ pub(super) async fn how_it_went(
     seen: &str,
 ) -> Ending {
     if let Some(process) = process {
-        // Its sockets close a little before it is gone.
+        // The kernel's sockets close shortly before its process exits.
         process.ended_within(GONE).await;
     }
     let now = match process {
         Some(process) if !process.is_alive() => note_death(project, key, session.clone()).ok(),
-        // Slow to end: who means to end it has said so before.
+        // The process exits slowly: the actor who is ending it has recorded that before.
         _ => (project.state().ok()).and_then(|state| state.session(key)),
     };
     let by = |ended: &Option<Ended>| {
@@ -122,7 +123,7 @@ pub(super) async fn how_it_went(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::client::Output;
+    use crate::client::OutputMessage;
 
     fn ended(reason: &str, by: Option<&str>) -> Ended {
         let ended = json!({
@@ -151,7 +152,7 @@ mod tests {
             ),
         ] {
             let ending = Ending::recorded("t.ipynb", &ended);
-            let Some(Output::Error(error)) = ending.told().output() else {
+            let Some(OutputMessage::Error(error)) = ending.told().output() else {
                 panic!("{ending:?} is no error");
             };
             assert_eq!(error.ename, name);

@@ -1,4 +1,5 @@
-//! Running cells of a notebook, or code outside it, as a job that outlives whoever asked.
+//! Runs cells of a notebook, or code outside it, as a job that outlives the command that asked for
+//! it.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -7,31 +8,31 @@ use crate::lifecycle::death;
 use crate::lifecycle::open_error::OpenError;
 use crate::lifecycle::target::recorded;
 use crate::notebook::{Cell, CellType, Document};
-use crate::project::event::{Event, EventKind, Outcome};
+use crate::project::event::{Event, EventKind, requests};
 use crate::project::jobs::{Job, JobCell, JobFolder};
 use crate::project::{Project, Session, State, Status, fresh_id};
 use crate::task;
 
-/// What is run, and how.
+/// What a job runs, and how.
 #[derive(Clone, Debug, Default)]
-pub struct Wanted {
-    /// What, in order.
+pub struct ExecOptions {
+    /// The cells or pieces of code, in order.
     pub cells: Vec<JobCell>,
-    /// Go on with the next cell where one raises.
+    /// Whether to continue with the next cell after one that raises.
     pub allow_errors: bool,
-    /// The seconds after which a cell is interrupted.
+    /// The time in seconds after which a cell is interrupted.
     pub max_time: Option<f64>,
-    /// Outputs are written into the notebook.
+    /// Whether outputs are written into the notebook.
     pub saves: bool,
-    /// About how many bytes of text of each cell go there; none is no limit.
+    /// About how many bytes of text of each cell are written there; `None` is no limit.
     pub max_output: Option<u64>,
 }
 
-/// How many bytes of a cell's text go into the notebook where nobody says it: editors read the whole
+/// How many bytes of a cell's text go into the notebook by default: editors read the whole
 /// file at each change, and few open one of many megabytes.
 pub const MAX_OUTPUT: u64 = 4 << 20;
 
-/// Why nothing was begun.
+/// Why no job was started.
 #[derive(Debug, thiserror::Error)]
 pub enum ExecError {
     /// The notebook has no kernel, or it has ended.
@@ -39,7 +40,7 @@ pub enum ExecError {
     NoKernel {
         /// The notebook.
         notebook: String,
-        /// What became of it.
+        /// Its state, in words.
         state: String,
     },
     /// The kernel cannot be reached.
@@ -48,12 +49,12 @@ pub enum ExecError {
     /// The recorder could not be started.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// The job could not be written down.
+    /// The job could not be recorded.
     #[error("cannot write the job into {}", folder.display())]
     Job {
         /// The project's folder.
         folder: std::path::PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
 }
@@ -64,22 +65,22 @@ impl From<crate::project::StateError> for ExecError {
     }
 }
 
-/// Begins a job on the kernel of a notebook, as `by`; its recorder goes on whoever is killed.
+/// Starts a job on the kernel of a notebook, as the actor `by`; its recorder outlives this process.
 ///
 /// # Errors
-/// The notebook has no kernel that lives, as far as is recorded; or nothing can be started.
+/// The notebook has no running kernel according to its record, or no process can be started.
 pub async fn begin(
     project: &Project,
     notebook: &str,
     by: &str,
-    wanted: Wanted,
+    wanted: ExecOptions,
 ) -> Result<JobFolder, ExecError> {
     let id = fresh_id();
     let task = task::Task::Record {
         state_file: project.state_file(),
         id: id.clone(),
     };
-    // Its process begins meanwhile.
+    // The recorder's process starts in the meantime.
     let recorder = task::prepare(project, &task);
     let (state, session) = living(project, notebook).await?;
     let mut job = Job {
@@ -101,7 +102,8 @@ pub async fn begin(
     Ok(folder)
 }
 
-/// Returns the project's state and what is known of a notebook's kernel, which lives.
+/// Returns the project's state and the session of a notebook's kernel; fails if the kernel has
+/// ended.
 pub(super) async fn living(
     project: &Project,
     notebook: &str,
@@ -120,9 +122,9 @@ pub(super) async fn living(
             return Err(no_kernel(told.as_deref().unwrap_or("it died")));
         }
         Status::Stopped => return Err(no_kernel("it was shut down")),
-        // The recorder waits for it.
+        // The recorder waits until the kernel is ready.
         Status::Starting | Status::Restarting => {}
-        // A recorder is begun for nothing where the kernel is gone, or cannot be seen from here.
+        // Without a kernel that can be reached, a recorder would be started in vain.
         Status::Live | Status::Other(_) => {
             run::reach(project, &state.owner_key(notebook), &session).await?;
         }
@@ -130,7 +132,7 @@ pub(super) async fn living(
     Ok((state, session))
 }
 
-/// Returns how long a cell may run: the bound of a sandbox holds whatever is asked for.
+/// Returns how long a cell may run, in seconds: never longer than the sandbox allows.
 fn bounded(wanted: Option<f64>, session: &Session) -> Option<f64> {
     let bound = session.sandbox().and_then(|it| it.max_time_s);
     match (wanted, bound) {
@@ -139,27 +141,27 @@ fn bounded(wanted: Option<f64>, session: &Session) -> Option<f64> {
     }
 }
 
-/// Which cells of a notebook are run.
+/// A selection of cells of a notebook.
 #[derive(Clone, Debug, Default)]
-pub struct Which {
-    /// These, by their places; none is all of them.
+pub struct CellSelection {
+    /// The cells at these positions; `None` selects all.
     pub places: Option<Vec<usize>>,
-    /// Not those that are tagged `skip-execution`, which nbclient leaves out too.
+    /// Whether to leave out cells that are tagged `skip-execution`, as nbclient does.
     pub skips: bool,
-    /// Only those with an error among their outputs.
+    /// Whether to select only cells with an error among their outputs.
     pub failed: bool,
-    /// Only those that bear one of these tags.
+    /// Only cells with one of these tags; empty selects all.
     pub tags: Vec<String>,
-    /// Only those whose source is not what this kernel ran of them last.
+    /// Only cells whose source differs from what this kernel last ran of them.
     pub not_run: Option<AlreadyRun>,
 }
 
-/// What a kernel has run, as the journal tells of it.
+/// The code that a kernel has run, according to the journal.
 #[derive(Clone, Debug, Default)]
 pub struct AlreadyRun {
-    /// Of the cells whose ids are known: what ran last.
+    /// The last code of each cell whose id is known.
     by_cell: HashMap<String, String>,
-    /// What ran without an id, as VS Code's cells do.
+    /// The code that ran without a cell id, as VS Code's cells do.
     without_id: HashSet<String>,
 }
 
@@ -175,33 +177,21 @@ impl AlreadyRun {
         Ok(Self::from(project.events(&key), generation))
     }
 
-    /// `events` come newest first.
+    /// Collects the code from events that come newest first.
     fn from(events: impl Iterator<Item = Event>, generation: u64) -> Self {
         let mut ran = Self::default();
-        let mut aborted = HashSet::new();
-        for event in events {
-            if event.generation.is_some_and(|of| of < generation) {
-                break;
-            }
-            let start = match event.kind {
-                EventKind::Done(end) if end.status == Outcome::Aborted => {
-                    aborted.insert(end.msg_id);
-                    continue;
-                }
-                EventKind::Asked(start) if start.store_history => start,
-                _ => continue,
-            };
-            let Some(code) = start.code.filter(|_| !aborted.contains(&start.msg_id)) else {
+        let events = events.take_while(|event| event.generation.is_none_or(|of| of >= generation));
+        for event in requests(events) {
+            let EventKind::Asked(start) = event.kind else {
                 continue;
             };
-            // VS Code names a cell by an address.
-            match start.cell.filter(|cell| !cell.contains(':')) {
-                Some(cell) => {
+            // VS Code sends a URI in place of the cell's id.
+            match (start.cell.filter(|cell| !cell.contains(':')), start.code) {
+                (_, None) => {}
+                (Some(cell), Some(code)) => {
                     ran.by_cell.entry(cell).or_insert(code);
                 }
-                None => {
-                    ran.without_id.insert(code);
-                }
+                (None, Some(code)) => drop(ran.without_id.insert(code)),
             }
         }
         ran
@@ -216,8 +206,8 @@ impl AlreadyRun {
     }
 }
 
-/// Returns the cells that are run, in the order of the notebook: code that is not empty.
-pub fn cells(document: &Document, which: &Which) -> Vec<JobCell> {
+/// Returns the selected cells that are not empty code cells, in the order of the notebook.
+pub fn cells(document: &Document, which: &CellSelection) -> Vec<JobCell> {
     let meant = which
         .places
         .as_ref()
@@ -235,17 +225,17 @@ pub fn cells(document: &Document, which: &Which) -> Vec<JobCell> {
     cells.map(|(_, cell)| job_cell(cell)).collect()
 }
 
-/// Returns a cell as it is now, for a job to run.
+/// Returns a cell, as it is now, for a job.
 pub(super) fn job_cell(cell: &Cell) -> JobCell {
     JobCell {
         revision: Some(cell.revision().to_string()),
-        // As nbclient takes the tag.
+        // The tag means the same for nbclient.
         may_raise: bears(cell, &["raises-exception".to_owned()]),
         ..JobCell::new(Some(cell.id().to_owned()), cell.source().into_owned())
     }
 }
 
-/// Says whether a cell bears one of the tags.
+/// Says whether a cell has one of the tags.
 fn bears(cell: &Cell, tags: &[String]) -> bool {
     let Some(own) = cell.metadata(&["tags"]) else {
         return false;
@@ -273,32 +263,32 @@ mod tests {
                 "metadata":{},"nbformat":4,"nbformat_minor":5}"##,
         )
         .unwrap();
-        let ids = |which: Which| {
+        let ids = |which: CellSelection| {
             let cells = cells(&document, &which).into_iter();
             cells.filter_map(|cell| cell.cell).collect::<Vec<_>>()
         };
-        assert_eq!(ids(Which::default()), ["aaaa", "dddd"]);
+        assert_eq!(ids(CellSelection::default()), ["aaaa", "dddd"]);
         let places = Some(vec![3, 1, 0, 0]);
         assert_eq!(
-            ids(Which {
+            ids(CellSelection {
                 places,
-                ..Which::default()
+                ..CellSelection::default()
             }),
             ["aaaa", "dddd"]
         );
         let failed = true;
         assert_eq!(
-            ids(Which {
+            ids(CellSelection {
                 failed,
-                ..Which::default()
+                ..CellSelection::default()
             }),
             ["aaaa"]
         );
         let tags = vec!["t".to_owned()];
         assert_eq!(
-            ids(Which {
+            ids(CellSelection {
                 tags,
-                ..Which::default()
+                ..CellSelection::default()
             }),
             ["aaaa"]
         );
@@ -324,9 +314,9 @@ mod tests {
         ];
         let ran = AlreadyRun::from(told.into_iter().rev(), 2);
         let document = words::cells("aaaa:1 bbbb:2 cccc:3 dddd:4");
-        let which = Which {
+        let which = CellSelection {
             not_run: Some(ran),
-            ..Which::default()
+            ..CellSelection::default()
         };
         let ids = cells(&document, &which).into_iter();
         assert_eq!(

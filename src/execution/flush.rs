@@ -1,31 +1,32 @@
-//! Having what recorders hold written into their notebook now: while a cell runs they write seldom.
+//! Makes recorders write their outputs into the notebook now: while a cell runs they write seldom.
 
 use std::io;
 use std::time::Duration;
 
-use super::follow::heard_within;
+use super::follow::heard;
 use crate::notebook::Document;
 use crate::project::Project;
 use crate::project::jobs::{Ask, Job, JobFolder, JobState};
 
-/// How long a recorder may take: it waits its turn at the notebook, and writes all of it.
+/// How long to wait for a recorder, which may have to wait for the notebook's lock and writes all
+/// its outputs.
 const WRITES: Duration = Duration::from_secs(15);
 
-/// A recorder that was asked to write.
+/// A recorder that was asked to write its outputs.
 #[derive(Debug)]
 pub struct Flushed {
-    /// Its job, as it is since.
+    /// Its job's record afterwards.
     pub job: Job,
-    /// Whether the recorder has done it, or has ended meanwhile, which it does with a write.
+    /// Whether the recorder has written, or has ended in the meantime, which includes a last write.
     pub heard: bool,
     /// The cells whose outputs the recorder has written since it was asked.
     pub written: Vec<String>,
-    /// What could not be written, with the reason: the job keeps it.
+    /// The cells whose outputs could not be written, with the reasons; the job stores the outputs.
     pub missed: Vec<(String, String)>,
 }
 
-/// Asks the recorders of a notebook's jobs to write what they hold, all at once, and waits until they
-/// have. `read` reads the notebook, where it can be read.
+/// Asks the recorders of a notebook's jobs to write their outputs, all at once, and waits until they
+/// have. `read` reads the notebook, if it can be read.
 ///
 /// # Errors
 /// A job's folder cannot be written to.
@@ -43,7 +44,7 @@ pub async fn flush(
     let after = read();
     let flushed = all.into_iter().map(|(job, heard)| {
         let begun = || job.cells.iter().filter(|cell| cell.begun_at.is_some());
-        // A front end that has gone may have named none.
+        // A front end that has disconnected may have sent no cell id.
         let name = |cell: &Option<String>| cell.clone().unwrap_or_else(|| "a cell".to_owned());
         let missed = begun().filter_map(|cell| Some((name(&cell.cell), cell.unwritten.clone()?)));
         let is_new = |id: &&String| match (&before, &after) {
@@ -62,8 +63,8 @@ pub async fn flush(
     Ok(flushed.collect())
 }
 
-/// Returns the jobs whose recorders may hold outputs that are not in a notebook yet, of those that are
-/// meant.
+/// Returns the jobs for which `meant` is true and whose recorders may hold outputs that are not in the
+/// notebook yet.
 pub(super) fn holders(project: &Project, meant: impl Fn(&Job) -> bool) -> Vec<JobFolder> {
     let mut jobs = project.open_jobs();
     jobs.retain(|folder| {
@@ -73,13 +74,14 @@ pub(super) fn holders(project: &Project, meant: impl Fn(&Job) -> bool) -> Vec<Jo
     jobs
 }
 
-/// Says whether a job's recorder may have something to write: once it is done it has written all that
-/// it could, and is about to end.
+/// Says whether a job's recorder may have outputs to write. When the job is done, the recorder has
+/// written all that it could, and is about to end.
 fn holds(job: &Job) -> bool {
     job.state != JobState::Done && job.saves && has_begun(job)
 }
 
-/// Asks recorders to write, and waits until they have; returns their jobs, and whether each has.
+/// Asks recorders to write, and waits until they have; returns their jobs, and whether each one
+/// has.
 ///
 /// # Errors
 /// A job's folder cannot be written to.
@@ -89,7 +91,7 @@ pub(super) async fn ask_to_write(jobs: Vec<JobFolder>) -> io::Result<Vec<(Job, b
     }
     let mut all = Vec::new();
     for folder in jobs {
-        let heard = heard_within(&folder, WRITES).await;
+        let heard = tokio::time::timeout(WRITES, heard(&folder)).await.is_ok();
         if let Ok(job) = folder.read() {
             all.push((job, heard));
         }
@@ -116,7 +118,7 @@ mod tests {
     use crate::notebook::{CellExecution, Json};
     use crate::project::jobs::JobCell;
 
-    /// A project with a job whose cell `a` runs.
+    /// Makes a project with a job whose cell `a` runs.
     fn job(temp: &std::path::Path) -> (Project, JobFolder) {
         let project = Project::for_notebook(&temp.join("a.ipynb")).unwrap();
         let mut job: Job = serde_json::from_value(serde_json::json!({
@@ -138,7 +140,7 @@ mod tests {
         let (project, folder) = job(temp.path());
         let file = std::cell::RefCell::new(cells("a:x"));
         let read = || Some(file.borrow().clone());
-        // Nobody records it: nobody is waited for.
+        // Without a recorder there is no wait.
         let none = flush(&project, "a.ipynb", read).await.unwrap();
         assert!(none.is_empty());
         let _recorder = folder.lock().unwrap().unwrap();
@@ -164,7 +166,7 @@ mod tests {
         let flushed = flushed.unwrap();
         assert!(flushed[0].heard, "{flushed:?}");
         assert_eq!(flushed[0].written, ["a"]);
-        // Its last word is written, and it has not ended yet.
+        // The recorder has written everything, but has not ended yet.
         let mut done = folder.read().unwrap();
         done.state = JobState::Done;
         folder.write(&done).unwrap();

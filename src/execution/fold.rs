@@ -1,61 +1,20 @@
-//! What a job said of a cell, as a notebook would show it in the end.
+//! Parses what a job has stored of a cell as outputs.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use crate::client::{KernelException, Output, StreamText};
-use crate::notebook::{Json, MimeBundle, OmittedOutput, OutputAccumulator, OutputChange};
+use crate::client::{KernelException, OutputMessage, StreamText};
+use crate::notebook::{Json, OutputAccumulator};
 use crate::project::jobs::Said;
 
-/// The outputs so far.
-#[derive(Clone, Debug, Default)]
-pub struct Outputs {
-    folded: OutputAccumulator,
+/// Returns the outputs of a cell, parsed.
+pub fn read_all(outputs: &OutputAccumulator) -> Vec<OutputMessage> {
+    outputs.outputs().iter().filter_map(read).collect()
 }
 
-impl Outputs {
-    /// Returns no outputs, which will keep about so many bytes of text.
-    pub fn bounded(most: usize) -> Self {
-        Self {
-            folded: OutputAccumulator::bounded(most, ""),
-        }
-    }
-
-    /// Returns what was too much.
-    pub fn left_out(&self) -> OmittedOutput {
-        self.folded.left_out()
-    }
-
-    /// Takes a message of iopub by its type and its content; what is no output changes nothing.
-    /// Returns what it shows under a display id: other cells may show it too.
-    pub fn take(&mut self, msg_type: &str, content: &[u8]) -> Option<Shown> {
-        match self.folded.take(msg_type, content) {
-            OutputChange::Displayed { display_id, shown } => Some(Shown { display_id, shown }),
-            OutputChange::Nothing | OutputChange::Changed | OutputChange::Unreadable => None,
-        }
-    }
-
-    /// Replaces what is shown under the same display id; says whether there was anything.
-    pub fn update(&mut self, it: &Shown) -> bool {
-        self.folded.update(&it.display_id, &it.shown)
-    }
-
-    /// Returns the outputs, read.
-    pub fn read(&self) -> Vec<Output> {
-        self.folded.outputs().iter().filter_map(read).collect()
-    }
-}
-
-/// What is shown under a display id.
-#[derive(Clone, Debug)]
-pub struct Shown {
-    display_id: String,
-    shown: MimeBundle,
-}
-
-/// Reads an output as a notebook has it.
-fn read(output: &Json) -> Option<Output> {
+/// Parses an output in the form that notebooks have.
+fn read(output: &Json) -> Option<OutputMessage> {
     #[derive(serde::Deserialize)]
     struct Kind {
         output_type: String,
@@ -65,20 +24,21 @@ fn read(output: &Json) -> Option<Output> {
     }
     let text = output.text();
     match of::<Kind>(&text)?.output_type.as_str() {
-        "stream" => of(&text).map(Output::Stream),
-        "execute_result" => of(&text).map(Output::Result),
-        "error" => of(&text).map(Output::Error),
-        _ => of(&text).map(Output::Display),
+        "stream" => of(&text).map(OutputMessage::Stream),
+        "execute_result" => of(&text).map(OutputMessage::Result),
+        "error" => of(&text).map(OutputMessage::Error),
+        _ => of(&text).map(OutputMessage::Display),
     }
 }
 
-/// Reads what a job keeps of an output; none where it is something else.
-pub fn output(said: &Said) -> Option<Output> {
-    Output::read(&said.msg_type, said.content.get().as_bytes())
+/// Parses a stored message of a job as an output; `None` if it is another kind of message.
+pub fn output(said: &Said) -> Option<OutputMessage> {
+    OutputMessage::read(&said.msg_type, said.content.get().as_bytes())
 }
 
 /// An output as a notebook file has it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(tag = "output_type", rename_all = "snake_case")]
 #[allow(missing_docs, reason = "the fields are those of nbformat")]
 pub enum NotebookOutput {
@@ -99,20 +59,20 @@ pub enum NotebookOutput {
     Error(KernelException),
 }
 
-impl From<Output> for NotebookOutput {
-    fn from(output: Output) -> Self {
+impl From<OutputMessage> for NotebookOutput {
+    fn from(output: OutputMessage) -> Self {
         match output {
-            Output::Stream(StreamText { name, text }) => Self::Stream { name, text },
-            Output::Display(it) | Output::Update(it) => Self::DisplayData {
+            OutputMessage::Stream(StreamText { name, text }) => Self::Stream { name, text },
+            OutputMessage::Display(it) | OutputMessage::Update(it) => Self::DisplayData {
                 data: it.data,
                 metadata: it.metadata,
             },
-            Output::Result(it) => Self::ExecuteResult {
+            OutputMessage::Result(it) => Self::ExecuteResult {
                 data: it.data,
                 metadata: it.metadata,
                 execution_count: it.execution_count,
             },
-            Output::Error(raised) => Self::Error(raised),
+            OutputMessage::Error(raised) => Self::Error(raised),
         }
     }
 }
@@ -123,7 +83,7 @@ mod tests {
 
     #[test]
     fn each_kind_of_output_is_read_again() {
-        let mut outputs = Outputs::default();
+        let mut outputs = OutputAccumulator::default();
         for (msg_type, content) in [
             ("stream", r#"{"name":"stdout","text":"1\r2"}"#),
             (
@@ -143,11 +103,11 @@ mod tests {
             name: "stdout".to_owned(),
             text: "2".to_owned(),
         };
-        let read = outputs.read();
-        assert_eq!(read[0], Output::Stream(stream));
-        assert!(matches!(&read[1], Output::Display(it) if it.data["text/plain"] == "x"));
-        assert!(matches!(&read[2], Output::Result(it) if it.execution_count == Some(4)));
-        assert!(matches!(&read[3], Output::Error(it) if it.ename == "E"));
+        let read = read_all(&outputs);
+        assert_eq!(read[0], OutputMessage::Stream(stream));
+        assert!(matches!(&read[1], OutputMessage::Display(it) if it.data["text/plain"] == "x"));
+        assert!(matches!(&read[2], OutputMessage::Result(it) if it.execution_count == Some(4)));
+        assert!(matches!(&read[3], OutputMessage::Error(it) if it.ename == "E"));
         assert_eq!(read.len(), 4);
         let in_notebook = read.into_iter().map(NotebookOutput::from);
         let in_notebook: Vec<_> = in_notebook.map(|it| serde_json::json!(it)).collect();

@@ -1,4 +1,5 @@
-//! Following a job: what its recorder keeps, as it comes, until it is over or asks something.
+//! Follows a job: passes on the stored messages as they come, until the job is over or asks for
+//! input.
 
 use std::io;
 use std::ops::ControlFlow;
@@ -6,80 +7,79 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 
-use super::signs::Signs;
-use crate::project::jobs::{Job, JobFolder, JobState, NoJob, Said};
+use crate::project::FolderWatch;
+use crate::project::jobs::{EVENTS, Job, JobFolder, JobState, NoJob, OVER, RECORD, Said};
 
-/// The first pause between two looks where the system does not tell that something is new; it grows
-/// once a job is no short one, so that a short cell's end is seen soon.
+/// The pause between two reads of a short job.
 const FIRST: Duration = Duration::from_millis(1);
 
-/// How long a job is looked at without being told: Linux lets nobody off who has watched a folder
-/// before it has cleared up behind them (`inotify(7)` says nothing of it: a grace period of the system,
-/// 5 to 15 ms), which is longer than most cells take.
+/// How long a job is read without a watch: removing a watch takes longer than most cells.
 const SHORT: Duration = Duration::from_millis(30);
 
-/// The pause once something was said.
-const BRISK: Duration = Duration::from_millis(6);
+/// The pause between two reads where the system reports no changes.
+const UNWATCHED: Duration = Duration::from_millis(10);
 
-/// The longest pause.
+/// The longest pause, since no change is reported when a recorder is killed.
 const LONGEST: Duration = Duration::from_millis(50);
 
-/// At least so long lies between two looks at a job, however much is new: the kernel and the recorder may
-/// need the processors. Its end is seen at once.
+/// The least time between two reads of a job, even if it prints much: the kernel and the recorder may
+/// need the processors. The end of the job is noticed at once.
 const REST: Duration = Duration::from_millis(15);
 
-/// How long a recorder may take to begin.
+/// How long a recorder may take to start.
 const BEGINS: Duration = Duration::from_secs(10);
 
 /// Why following ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Left {
+pub enum FollowEnd {
     /// The job is over.
     Over,
-    /// The time is; the job goes on.
+    /// The time limit was reached; the job continues.
     StillRunning,
-    /// The code asks something.
+    /// The code asks for input.
     Asks,
-    /// The recorder was killed: what came after that is not kept.
+    /// The job waits for a cell whose code asks for input: it may wait for ever.
+    BehindQuestion,
+    /// The recorder was killed: later messages are not stored.
     Lost,
-    /// The follower has seen enough; the job goes on, if it was not over.
+    /// The follower asked to stop; the job continues unless it is over.
     Enough,
 }
 
-/// Whoever follows a job.
+/// The receiver of a followed job's messages.
 pub trait Follower {
-    /// Hears what the job says, in order; a break ends the following behind it.
+    /// Takes a message of the job, in order; a break ends the following after it.
     fn hears(&mut self, job: &Job, said: &Said) -> ControlFlow<()>;
 
-    /// Sees how far the job is, once everything is heard that it had said by then.
+    /// Takes the job's state, after all messages that had been stored until then.
     fn sees(&mut self, job: &Job);
 }
 
-/// How far a job has been followed.
+/// The result of following a job.
 #[derive(Debug)]
 pub struct Followed {
-    /// The job as it is.
+    /// The job's record.
     pub job: Job,
-    /// Why it ended.
-    pub left: Left,
+    /// Why the following ended.
+    pub left: FollowEnd,
 }
 
 /// Why a job cannot be followed.
 #[derive(Debug, thiserror::Error)]
 pub enum FollowError {
-    /// Its record cannot be read.
+    /// The job's record cannot be read.
     #[error(transparent)]
     Job(#[from] NoJob),
-    /// What it said cannot be read.
+    /// The job's messages cannot be read.
     #[error("cannot read what the job said")]
     Events(#[from] io::Error),
 }
 
-/// Follows a job from a place in its events on, to its end, to the time limit or to a question. May be
-/// dropped halfway: `at` then is where the rest begins.
+/// Follows a job from the offset `at` in its events to its end, to the time limit or to an input
+/// request. May be cancelled at any await: `at` is then the offset of the rest.
 ///
 /// # Errors
-/// Its folder cannot be read.
+/// The job's folder cannot be read.
 pub async fn follow(
     folder: &JobFolder,
     at: &mut u64,
@@ -87,25 +87,23 @@ pub async fn follow(
     follower: &mut impl Follower,
 ) -> Result<Followed, FollowError> {
     let begun = Instant::now();
-    let mut signs = None;
-    let mut pause = FIRST;
-    let mut is_told = false;
+    let mut watch = None;
+    let mut is_reported = false;
     loop {
-        // Whether somebody records it, first: what it did before it ended is there then. Who has just
-        // written something does.
-        let is_recorded = std::mem::take(&mut is_told) || folder.has_recorder();
+        // Whether it has a recorder is checked first, so that everything that an ended recorder wrote is
+        // read below. There is a recorder if it has just written something.
+        let is_recorded = std::mem::take(&mut is_reported) || folder.has_recorder();
         let mut job = folder.read()?;
-        let before = *at;
         loop {
             let (said, next) = folder.said(*at)?;
             if job.state == JobState::Queued && !said.is_empty() {
-                // It has begun between the two looks.
+                // The job has started between the two reads.
                 job = folder.read()?;
             }
             for said in said {
                 *at = said.end;
                 if follower.hears(&job, &said).is_break() {
-                    let left = Left::Enough;
+                    let left = FollowEnd::Enough;
                     return Ok(Followed { job, left });
                 }
             }
@@ -115,56 +113,84 @@ pub async fn follow(
         }
         follower.sees(&job);
         let left = match job.state {
-            JobState::Done => Some(Left::Over),
-            JobState::WaitingInput => Some(Left::Asks),
-            _ if !is_recorded && is_old(&job) => Some(Left::Lost),
-            _ if wait.is_some_and(|wait| begun.elapsed() >= wait) => Some(Left::StillRunning),
+            JobState::Done => Some(FollowEnd::Over),
+            JobState::WaitingInput => Some(FollowEnd::Asks),
+            JobState::Queued if is_behind_a_question(folder, &job) => {
+                Some(FollowEnd::BehindQuestion)
+            }
+            _ if !is_recorded && is_old(&job) => Some(FollowEnd::Lost),
+            _ if wait.is_some_and(|wait| begun.elapsed() >= wait) => Some(FollowEnd::StillRunning),
             _ => None,
         };
         if let Some(left) = left {
             return Ok(Followed { job, left });
         }
-        let Some(signs) = &mut signs else {
+        let Some(watch) = &mut watch else {
             if begun.elapsed() < SHORT {
                 tokio::time::sleep(FIRST).await;
             } else {
-                // What happened until it watched is seen by the next look.
-                signs = Some(Signs::of(folder.path()));
+                // The next read finds the changes from before the watch.
+                watch = Some(FolderWatch::begin(&[folder.path()], UNWATCHED));
             }
             continue;
         };
-        if signs.come() {
-            pause = LONGEST;
-        } else if *at != before {
-            // Where one cell after the other says something, the next may end at once.
-            pause = pause.min(BRISK);
-        }
-        let rest = Instant::now() + REST;
-        tokio::select! {
-            () = signs.next(rest.into()) => is_told = true,
-            () = tokio::time::sleep(pause) => {}
-        }
-        pause = LONGEST.min(pause + pause / 8);
+        let reported = tokio::time::timeout(LONGEST, news(watch, Instant::now() + REST)).await;
+        is_reported = reported.is_ok_and(|is_known| is_known);
     }
 }
 
-/// Says whether its recorder should have begun long ago.
+/// Waits until the recorder has written something and then, unless the job is over, until `rest`. Returns
+/// false if the recorder may not have written anything. Cancel safe.
+async fn news(watch: &mut FolderWatch, rest: Instant) -> bool {
+    let rest = tokio::time::sleep_until(rest.into());
+    tokio::pin!(rest);
+    let (mut is_known, mut is_new, mut is_over) = (true, false, false);
+    while !is_over {
+        let concerns = |name: Option<&str>| {
+            is_known &= name.is_some();
+            is_over |= name == Some(OVER);
+            matches!(name, None | Some(RECORD | EVENTS | OVER))
+        };
+        tokio::select! {
+            () = &mut rest, if is_new => break,
+            () = watch.changed(concerns) => is_new = true,
+        }
+    }
+    is_known
+}
+
+fn is_behind_a_question(folder: &JobFolder, job: &Job) -> bool {
+    let other = job.behind_job.as_deref().and_then(|id| folder.other(id));
+    let other = other.and_then(|other| other.read().ok());
+    other.is_some_and(|other| other.state == JobState::WaitingInput)
+}
+
+/// Says whether the job's recorder should have started long ago.
 fn is_old(job: &Job) -> bool {
     let age = Timestamp::now().duration_since(job.asked_at);
     age.unsigned_abs() > BEGINS || job.generation.is_some()
 }
 
-/// Waits until the recorder of a job has done what was asked of it, or is gone.
+/// Waits until the recorder of a job has handled all requests, or has ended.
 pub(super) async fn heard(folder: &JobFolder) {
     while folder.has_asks() && folder.has_recorder() {
         tokio::time::sleep(FIRST).await;
     }
 }
 
-/// How long a recorder may take to hear what is asked of it.
+/// Waits until the recorder of a finished job has ended: it has written all that it could, and takes no
+/// more requests. Does not wait long for a recorder that was stopped.
+pub(super) async fn ended(folder: &JobFolder) {
+    let begun = Instant::now();
+    while folder.has_recorder() && begun.elapsed() < HEARS {
+        tokio::time::sleep(FIRST).await;
+    }
+}
+
+/// How long a recorder may take to handle a request, or to end.
 const HEARS: Duration = Duration::from_secs(2);
 
-/// Waits until the recorder of a job has heard what was asked of it.
+/// Waits until the recorder of a job has taken all requests.
 pub async fn taken(folder: &JobFolder) {
     let begun = Instant::now();
     while folder.has_asks() && begun.elapsed() < HEARS {
@@ -172,7 +198,26 @@ pub async fn taken(folder: &JobFolder) {
     }
 }
 
-/// Waits as [`heard`] does, for a time; says whether it was enough.
-pub(super) async fn heard_within(folder: &JobFolder, limit: Duration) -> bool {
-    tokio::time::timeout(limit, heard(folder)).await.is_ok()
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn news_of_a_job_wait_and_its_end_does_not() {
+        let temp = tempfile::tempdir().unwrap();
+        let mut watch = FolderWatch::begin(&[temp.path()], Duration::from_secs(3600));
+        let rest = Instant::now() + Duration::from_millis(20);
+        let write = |name: &str| std::fs::write(temp.path().join(name), "x").unwrap();
+        write("lock");
+        write(EVENTS);
+        write(".nb-half");
+        std::fs::rename(temp.path().join(".nb-half"), temp.path().join(RECORD)).unwrap();
+        assert!(news(&mut watch, rest).await);
+        assert!(Instant::now() >= rest);
+        let rest = Instant::now() + Duration::from_secs(3600);
+        write(EVENTS);
+        write(OVER);
+        assert!(news(&mut watch, rest).await);
+        assert!(Instant::now() < rest);
+    }
 }

@@ -1,11 +1,11 @@
-//! What was heard of a cell while it ran, as far as its reply is to be judged by it.
+//! The kinds of outputs of a running cell, which decide what of its reply becomes an output too.
 
 use serde::Deserialize;
 
-use crate::client::{Event, IopubMessage, KernelException};
+use crate::client::{ExecutionEvent, IopubMessage, KernelException};
 use crate::notebook::pager_pages;
 
-/// Which kinds of outputs came.
+/// The kinds of outputs that were received.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Heard {
     error: bool,
@@ -13,14 +13,14 @@ pub(super) struct Heard {
 }
 
 impl Heard {
-    /// Takes what happened.
-    pub(super) fn take(&mut self, event: &Event) {
+    /// Takes an event of the cell.
+    pub(super) fn take(&mut self, event: &ExecutionEvent) {
         #[derive(Deserialize)]
         struct Stream {
             #[serde(default)]
             name: String,
         }
-        let Event::Iopub(IopubMessage {
+        let ExecutionEvent::Iopub(IopubMessage {
             msg_type, content, ..
         }) = event
         else {
@@ -36,8 +36,8 @@ impl Heard {
         }
     }
 
-    /// Returns what the reply alone tells of, as messages: pages, as IPython's `?` sends them, and
-    /// what was raised, by kernels that do not send it as an output.
+    /// Returns the parts of the reply that were not sent as outputs, as messages: pages, which
+    /// IPython's `?` sends, and the error of a kernel that does not send it as an output.
     pub(super) fn untold(
         self,
         reply: &[u8],
@@ -50,7 +50,7 @@ impl Heard {
         };
         let pages = pager_pages(reply).into_iter();
         let pages = pages.map(|page| told("display_data", page.text().into_owned().into_bytes()));
-        // IPython tells on stderr of a magic that it does not know, and its reply has no traceback.
+        // IPython reports an unknown magic on stderr, and its reply has no traceback.
         let is_told =
             |raised: &KernelException| self.error || (raised.traceback.is_empty() && self.stderr);
         let raised = raised.filter(|raised| !is_told(raised));
@@ -66,7 +66,7 @@ mod tests {
     #[test]
     fn what_the_reply_alone_tells_is_told_once() {
         let said = |msg_type: &str, content: &'static str| {
-            Event::Iopub(IopubMessage {
+            ExecutionEvent::Iopub(IopubMessage {
                 msg_type: msg_type.to_owned(),
                 content: content.into(),
                 buffers: Vec::new(),
@@ -88,8 +88,8 @@ mod tests {
             r#"{"name":"stderr","text":"UsageError: no such magic"}"#,
         ));
         assert_eq!(usage.untold(b"{}", Some(&raised)), []);
-        heard.take(&Event::Iopub(untold[1].clone()));
-        // It is an output now.
+        heard.take(&ExecutionEvent::Iopub(untold[1].clone()));
+        // The error has now been sent as an output.
         assert_eq!(heard.untold(b"{}", Some(&raised)), []);
     }
 }

@@ -1,67 +1,68 @@
-//! Putting what executions left into their notebook.
+//! Writes the results of executions into their notebook.
 
 use std::collections::HashSet;
 use std::path::Path;
 
 use jiff::Timestamp;
+use sha2::{Digest as _, Sha256};
 
-use super::recorder::hash;
 use crate::editing::language;
 use crate::editing::notebook_file::NotebookFile;
 use crate::editing::transaction;
 use crate::editing::unsaved::{self, Unsaved};
 use crate::notebook::{
-    Cell, CellExecution, CellType, Document, EditError, MimeBundle, Widgets, stale_note,
+    Cell, CellExecution, CellType, Document, DocumentEditError, MimeBundle, Widgets, stale_note,
 };
 use crate::task::causes::with_causes;
 
-/// What an execution left of a cell.
+/// The result of a cell's execution.
 #[derive(Clone, Debug)]
 pub(super) struct Leaving {
-    /// Which of the job's cells it is.
+    /// The index of the cell in its job.
     pub(super) at: usize,
-    /// The cell, where its id is known.
+    /// The cell's id, if known.
     pub(super) cell: Option<String>,
-    /// What was run.
+    /// The code that ran.
     pub(super) code: String,
-    /// Its outputs, count and times.
+    /// The outputs, the execution count and the times.
     pub(super) execution: CellExecution,
-    /// When the kernel began with it.
+    /// When the kernel began to run it.
     pub(super) begun: Option<Timestamp>,
-    /// It was a front end's, of which only the text is certain: it goes where just one cell says
-    /// that.
+    /// Whether a front end sent it, so that only the text is certain: the result is written only if
+    /// exactly one cell has that text.
     pub(super) by_text: bool,
-    /// It was run again since, by whom the notebook need not tell.
+    /// Whether the cell was run again since, even if the notebook does not show it.
     pub(super) ran_since: bool,
-    /// Somebody has asked for it again since: where the notebook has a later number, that is from
-    /// there. VS Code writes no times.
+    /// Whether somebody has asked to run the cell again since: then a later execution count in the
+    /// notebook comes from that run. VS Code writes no times.
     pub(super) asked_since: bool,
 }
 
-/// What came of it.
+/// What became of the results.
 #[derive(Debug, Default)]
 pub(super) struct Put {
-    /// What did not go in, and why.
+    /// The cells whose results were not written, and why.
     pub(super) missed: Vec<(usize, String)>,
-    /// What went in beside a note that the cell says something else by now.
+    /// The cells whose results were written with a note that the cell's source has changed.
     pub(super) stale: Vec<usize>,
     /// How many bytes were written.
     pub(super) bytes: usize,
 }
 
 impl Put {
-    /// Returns why a cell's outputs did not go in, if they did not.
+    /// Returns why a cell's outputs were not written, if they were not.
     pub(super) fn missed(&self, at: usize) -> Option<String> {
         let missed = self.missed.iter().find(|(missed, _)| *missed == at);
         missed.map(|(_, why)| why.clone())
     }
 }
 
-/// Puts what executions left into a notebook. Blocks while others write it. What a front end ran is
-/// not written beside unsaved changes of its own, except with `force`.
+/// Writes the results of executions into a notebook. Blocks while other processes write it. Results
+/// of a front end's cells are not written while it has unsaved changes of the notebook, unless
+/// `force` is set.
 ///
 /// # Errors
-/// Why nothing could be written, in words.
+/// The reason why nothing could be written, in words.
 pub(super) fn put(
     path: &Path,
     all: &[Leaving],
@@ -78,7 +79,7 @@ pub(super) fn put(
     let spoken = language::known(&page);
     let ids: HashSet<&str> = all.iter().filter_map(|it| it.cell.as_deref()).collect();
     let mut put = Put::default();
-    // What somebody saves in the middle may be another text of the very cell.
+    // A save between the read and the write may change the text of one of these cells.
     until_quiet(|| {
         let mut round = Put::default();
         let written =
@@ -95,12 +96,12 @@ pub(super) fn put(
                 if !widgets.is_empty() {
                     after.put_widgets(widgets)?;
                 }
-                // Where no execution of it went in, the notebook stays as it was.
+                // If no result is written, the notebook is not changed at all.
                 let any_went_in = round.missed.len() < all.len();
                 if let Some(language) = spoken.as_ref().filter(|_| any_went_in) {
                     language::add(&mut after, language)?;
                 }
-                Ok::<_, EditError>(after)
+                Ok::<_, DocumentEditError>(after)
             });
         let written = written.map_err(|error| with_causes(&error))?;
         if written.wrote {
@@ -112,13 +113,13 @@ pub(super) fn put(
     Ok(put)
 }
 
-/// How often a notebook is written that others save at the same moment.
+/// How often to write a notebook that other programs save at the same moment.
 const ROUNDS: u32 = 20;
 
-/// Writes again while others save in the middle; `write` returns whether nobody has.
+/// Repeats a write while other programs save at the same moment; `write` returns true if none did.
 ///
 /// # Errors
-/// Why nothing could be written, or that somebody saves each time.
+/// The reason why nothing could be written, or that another program saved each time.
 fn until_quiet(mut write: impl FnMut() -> Result<bool, String>) -> Result<(), String> {
     for _ in 0..ROUNDS {
         if write()? {
@@ -130,28 +131,28 @@ fn until_quiet(mut write: impl FnMut() -> Result<bool, String>) -> Result<(), St
     ))
 }
 
-/// What an output of an earlier execution is to show.
+/// A new content of outputs of an earlier execution, under their display id.
 #[derive(Clone, Debug)]
 pub(super) struct Update {
     /// The cell's id.
     pub(super) cell: String,
-    /// The hash of what ran.
+    /// The hash of the source that ran.
     pub(super) source: String,
-    /// The number that the kernel gave it.
+    /// The execution count.
     pub(super) execution_count: u64,
-    /// How many outputs it left.
+    /// How many outputs it had.
     pub(super) outputs: usize,
-    /// Which of them.
+    /// The indices of the outputs to update.
     pub(super) places: Vec<usize>,
-    /// What they show now.
+    /// The new content.
     pub(super) shown: MimeBundle,
 }
 
-/// Updates what outputs of earlier executions show, where they are as those left them: nothing of a
-/// cell is touched that was edited, cleared or run again since. Returns how many bytes were written.
+/// Updates outputs of earlier executions. Cells that were edited, cleared or run again since are not
+/// changed. Returns how many bytes were written.
 ///
 /// # Errors
-/// Why nothing could be written, in words.
+/// The reason why nothing could be written, in words.
 pub(super) fn update(path: &Path, all: &[Update]) -> Result<usize, String> {
     let page = NotebookFile::of(path).map_err(|error| with_causes(&error))?;
     let mut bytes = 0;
@@ -161,7 +162,7 @@ pub(super) fn update(path: &Path, all: &[Update]) -> Result<usize, String> {
             for update in all {
                 update.put(&mut after)?;
             }
-            Ok::<_, EditError>(after)
+            Ok::<_, DocumentEditError>(after)
         });
         let written = written.map_err(|error| with_causes(&error))?;
         if written.wrote {
@@ -173,7 +174,7 @@ pub(super) fn update(path: &Path, all: &[Update]) -> Result<usize, String> {
 }
 
 impl Update {
-    fn put(&self, document: &mut Document) -> Result<(), EditError> {
+    fn put(&self, document: &mut Document) -> Result<(), DocumentEditError> {
         let mut cells = document.cells().iter();
         let Some(index) = cells.position(|cell| self.is_of(cell)) else {
             return Ok(());
@@ -182,7 +183,7 @@ impl Update {
         Ok(())
     }
 
-    /// Says whether it is the cell, as that execution left it.
+    /// Says whether a cell is the one that ran, with the outputs of that execution.
     fn is_of(&self, cell: &Cell) -> bool {
         cell.id() == self.cell
             && cell.cell_type() == CellType::Code
@@ -192,7 +193,12 @@ impl Update {
     }
 }
 
-/// What became of one.
+/// Returns a hash of a source, which need not be stored itself.
+pub(super) fn hash(source: &str) -> String {
+    hex::encode(Sha256::digest(source))
+}
+
+/// What became of one result.
 enum Went {
     In,
     Stale,
@@ -200,7 +206,7 @@ enum Went {
 }
 
 impl Leaving {
-    fn put(&self, document: &mut Document, force: bool) -> Result<Went, EditError> {
+    fn put(&self, document: &mut Document, force: bool) -> Result<Went, DocumentEditError> {
         let index = match self.place(document) {
             Ok(index) => index,
             Err(why) => return Ok(Went::Not(why.to_owned())),
@@ -233,7 +239,7 @@ impl Leaving {
         Ok(Went::Stale)
     }
 
-    /// Finds the cell; else says why it is not there.
+    /// Returns the position of the cell, or the reason why it is not found.
     fn place(&self, document: &Document) -> Result<usize, &'static str> {
         let says = |cell: &Cell| cell.cell_type() == CellType::Code && cell.source() == self.code;
         let mut cells = document.cells().iter();
@@ -295,11 +301,11 @@ mod tests {
         let address = Some("vscode-notebook-cell:/a.ipynb#W0");
         assert_eq!(went(&mut document, &leaving(address, "x", true)), "in");
         assert_eq!(document.cells()[0].execution_count(), Some(3));
-        // JupyterLab names it as the file does.
+        // JupyterLab sends the id that the file has.
         assert_eq!(went(&mut document, &leaving(Some("c"), "y", true)), "in");
         let two = went(&mut document, &leaving(address, "y", true));
         assert!(two.contains("more than one"), "{two}");
-        // A cell that says something else by now is not the one that ran.
+        // A cell with another source is not the one that ran.
         let none = went(&mut document, &leaving(Some("a"), "z", true));
         assert!(none.contains("no cell"), "{none}");
         assert_eq!(
@@ -396,14 +402,14 @@ mod tests {
         mine.execution.times =
             Json::parse(r#"{"iopub.status.busy":"2026-01-01T10:00:00Z","iopub.status.idle":"2026-01-01T10:30:00Z"}"#).ok();
         assert_eq!(went(&mut document, &mine), "in");
-        // Its own times are none of another's.
+        // The execution's own times are not those of a later one.
         assert_eq!(went(&mut document, &mine), "in");
         let before = Leaving {
             begun: at("2026-01-01T09:59:59Z"),
             ..mine.clone()
         };
         assert_eq!(went(&mut document, &before), "the cell was run again since");
-        // A front end that writes no times has written its own.
+        // A front end that writes no times has written a result of its own.
         let mut theirs = mine.execution.clone();
         (theirs.execution_count, theirs.times) = (Some(4), None);
         document.set_execution(0, &theirs).unwrap();
@@ -412,7 +418,7 @@ mod tests {
             ..mine.clone()
         };
         assert_eq!(went(&mut document, &asked), "the cell was run again since");
-        // After a restart numbers begin anew, and nobody has asked for it since.
+        // After a restart counts start again, and nobody has asked for the cell since.
         assert_eq!(went(&mut document, &mine), "in");
         assert_eq!(went(&mut document, &asked), "in");
         let known = Leaving {

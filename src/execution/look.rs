@@ -1,7 +1,7 @@
-//! Looking into a kernel beside whatever it runs.
+//! Inspects a kernel beside the cell that it runs.
 //!
-//! An idle kernel is asked as always. One that runs a cell is asked on a subshell of its own, where it
-//! has them (ipykernel 7); elsewhere it is busy, and that is said within seconds.
+//! An idle kernel gets an ordinary request. A kernel that runs a cell gets it on a new subshell, if it
+//! has subshells (ipykernel 7); other kernels are busy, which is reported within seconds.
 
 use std::time::Duration;
 
@@ -9,60 +9,61 @@ use serde_json::{Value, json};
 use tokio::sync::Notify;
 
 use super::run::{RunError, Runner};
-use crate::client::{Client, ClientError, Event, Execute, IopubMessage, RequestEnd};
-use crate::project::event::RunningCell;
+use crate::client::{Client, ClientError, Execute, ExecutionEvent, IopubMessage, RequestEnd};
+use crate::project::event::RunningExecution;
 use crate::project::{Project, Session};
 use crate::wire::Channel;
 
-/// How long an idle kernel may take to say so.
+/// How long an idle kernel may take to answer.
 const IDLE_ANSWER: Duration = Duration::from_millis(300);
 
 /// How long a kernel may take to make or end a subshell.
 const SUBSHELL: Duration = Duration::from_secs(2);
 
-/// How long code on a subshell may take to end once it is to; asked for itself it says so after a
-/// second.
+/// How long code on a subshell may take to end once it is stopped. The code that stops it gives up
+/// after a second.
 const STOPS: Duration = Duration::from_secs(3);
 
-/// How long the word that code has begun may be under way, when it is not wanted any more.
+/// How long to wait for the message that the code has begun, once its result is not wanted any
+/// more.
 const BEGINS: Duration = Duration::from_secs(1);
 
-/// How far code is that is not wanted any more.
+/// The state of code whose result is not wanted any more.
 enum Begun {
     Runs,
     IsOver,
 }
 
-/// How long a start or restart that others began is awaited.
+/// How long to wait for a start or restart that another process began.
 const SETTLES: Duration = Duration::from_secs(20);
 
-/// What looks, inside a Python kernel.
+/// The Python code that inspects the kernel from inside.
 const LOOK: &str = include_str!("look.py");
 
-/// Why nothing was seen.
+/// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum LookError {
-    /// The kernel cannot be asked.
+    /// The kernel cannot be reached.
     #[error(transparent)]
     Run(#[from] RunError),
-    /// It runs a cell and cannot look meanwhile.
+    /// The kernel runs a cell and has no subshells.
     #[error("the kernel is busy")]
     Busy {
-        /// Whose, where that is known.
-        behind: Option<RunningCell>,
+        /// The running cell, if known.
+        behind: Option<RunningExecution>,
     },
-    /// What was asked is not over; it goes on.
+    /// The code has not ended in time; it continues to run.
     #[error("no answer after {} s", after.as_secs())]
     Late {
-        /// After this.
+        /// The time limit.
         after: Duration,
-        /// On a subshell, where nothing interrupts it.
+        /// Whether it runs on a subshell, where an interrupt does not reach it.
         beside: bool,
     },
-    /// Whoever asked wanted it no more.
+    /// The caller wanted the result no more.
     #[error("it was interrupted")]
     Stopped {
-        /// It is over: nothing of it is left in the kernel.
+        /// Whether the code has ended: nothing of it is left in the kernel.
         over: bool,
     },
 }
@@ -73,29 +74,29 @@ impl From<ClientError> for LookError {
     }
 }
 
-/// A kernel that is looked into.
+/// A connection to a kernel that is inspected.
 pub(super) struct Look {
     runner: Runner,
-    /// Where it is asked while it runs a cell.
+    /// The subshell that is used while the kernel runs a cell.
     subshell: Option<String>,
 }
 
-/// What the kernel answered.
+/// The answer of the kernel.
 #[derive(Debug, Default)]
 pub(super) struct Answer {
-    /// What it said meanwhile.
+    /// The iopub messages before the reply.
     pub(super) told: Vec<IopubMessage>,
     /// The reply's content.
     pub(super) reply: Vec<u8>,
-    /// What went wrong, where the reply does not say it.
+    /// The error, if the reply contains none.
     pub(super) failed: Option<String>,
 }
 
 impl Look {
-    /// Joins the kernel of a session, whose key in the project is `key`, as `by`.
+    /// Connects to the kernel of a session, whose key in the project is `key`, as the actor `by`.
     ///
     /// # Errors
-    /// It cannot be reached, or is busy.
+    /// The kernel cannot be reached, or is busy.
     pub(super) async fn join(
         project: &Project,
         key: &str,
@@ -122,20 +123,20 @@ impl Look {
         Ok(Self { runner, subshell })
     }
 
-    /// Returns whether a cell runs meanwhile.
+    /// Returns whether the kernel runs a cell, so that a subshell is used.
     pub(super) fn is_beside(&self) -> bool {
         self.subshell.is_some()
     }
 
-    /// Returns what is known of the kernel.
+    /// Returns the session of the kernel.
     pub(super) fn session(&mut self) -> &Session {
         self.runner.parts().1
     }
 
-    /// Asks, and waits for the answer to its end, or until that is wanted no more.
+    /// Sends a request, and waits for its end, for the time limit or for `stop`.
     ///
     /// # Errors
-    /// None came in time, or the kernel is gone.
+    /// There was no answer in time, or the kernel has ended.
     pub(super) async fn ask(
         &mut self,
         request: &Execute,
@@ -151,11 +152,11 @@ impl Look {
             let heard = async {
                 while let Some(event) = execution.next().await {
                     match event {
-                        Event::Iopub(told) => answer.told.push(told),
-                        // Nobody is asked.
-                        Event::Prompt(prompt) => execution.answer_eof(&prompt),
-                        Event::Begun => begun.notify_one(),
-                        Event::Counted(_) => {}
+                        ExecutionEvent::Iopub(told) => answer.told.push(told),
+                        // There is nobody who could answer.
+                        ExecutionEvent::Prompt(prompt) => execution.answer_eof(&prompt),
+                        ExecutionEvent::Begun => begun.notify_one(),
+                        ExecutionEvent::Counted(_) => {}
                     }
                 }
             };
@@ -176,7 +177,7 @@ impl Look {
                 () = stop => Some(LookError::Stopped { over: false }),
             };
             let is_stopped = matches!(unanswered, Some(LookError::Stopped { .. }));
-            // That it has begun may be under way yet.
+            // The message that it has begun may still be on its way.
             let begins = async {
                 tokio::select! {
                     () = begun.notified() => Begun::Runs,
@@ -194,7 +195,7 @@ impl Look {
                 let over = match begun {
                     Some(Begun::Runs) => self.stop().await,
                     Some(Begun::IsOver) => true,
-                    // The kernel runs another's cell, which is not ours to end.
+                    // The kernel still runs another actor's cell, which must not be interrupted.
                     None => false,
                 };
                 return Err(LookError::Stopped { over });
@@ -216,13 +217,13 @@ impl Look {
         Ok(answer)
     }
 
-    /// Ends the code that was asked for; says whether it is over.
+    /// Stops the code of the request; returns whether it has ended.
     async fn stop(&mut self) -> bool {
         let Some(subshell) = self.subshell.clone() else {
             return self.runner.interrupt().await;
         };
         let (client, _) = self.runner.parts();
-        // Only another subshell can still do something in there.
+        // Code in a subshell can be stopped only from another subshell.
         let Ok(Some(other)) = make(client).await else {
             return false;
         };
@@ -239,7 +240,7 @@ impl Look {
         stopped.is_ok_and(|said| said.as_deref() == Some("true"))
     }
 
-    /// Leaves nothing behind.
+    /// Deletes the subshell and closes the connection.
     pub(super) async fn leave(mut self) {
         if let Some(id) = self.subshell.take() {
             end(self.runner.parts().0, &id).await;
@@ -248,7 +249,7 @@ impl Look {
     }
 }
 
-/// Ends a subshell that runs nothing.
+/// Deletes a subshell that runs no code.
 async fn end(client: &mut Client, id: &str) {
     let end = json!({ "subshell_id": id });
     let ended = client
@@ -259,7 +260,7 @@ async fn end(client: &mut Client, id: &str) {
     }
 }
 
-/// Makes a subshell; none where the kernel makes none after all.
+/// Creates a subshell; `None` if the kernel creates none.
 async fn make(client: &mut Client) -> Result<Option<String>, ClientError> {
     let create = "create_subshell_request";
     let made = client
@@ -288,14 +289,14 @@ pub(super) fn language(session: &Session) -> String {
     match (said, spec) {
         (Some(name), _) => name.to_owned(),
         (None, Some(spec)) if !spec.language.is_empty() => spec.language.clone(),
-        // An attached kernel of which nothing is known: it will say.
+        // Nothing is known about an attached kernel: if it is not Python, its answer will show it.
         (None, _) => "python".to_owned(),
     }
 }
 
-/// Makes a request to a Python kernel whose answer is the value of a call of the look's functions: no
-/// output, no count, no history. While a cell runs, `beside`, IPython's own doings round it are held
-/// off.
+/// Makes a request to a Python kernel whose answer is the value of a call of one of `look.py`'s
+/// functions: no output, no execution count, no history. With `beside`, while a cell runs, IPython's
+/// own actions around the request are suppressed.
 pub(super) fn request(call: &str, beside: bool) -> Execute {
     let code = if beside {
         calling("guard()")
@@ -305,7 +306,8 @@ pub(super) fn request(call: &str, beside: bool) -> Execute {
     let mut request = Execute::new(code);
     request.silent = true;
     request.store_history = false;
-    // It is the whole kernel's flag until the next request: the running cell may ask.
+    // This flag belongs to the whole kernel until its next request: the running cell may ask for
+    // input.
     request.allow_stdin = beside;
     request
         .user_expressions
@@ -313,17 +315,18 @@ pub(super) fn request(call: &str, beside: bool) -> Execute {
     request
 }
 
-/// Returns an expression that calls a function of the look, in a namespace that goes with it.
+/// Returns an expression that calls a function of `look.py`, in a namespace that is dropped
+/// afterwards.
 fn calling(call: &str) -> String {
     let (look, call) = (literal(LOOK), literal(call));
-    // The user may have a variable of the name of any builtin.
+    // The user may have variables with the names of builtins.
     format!(
         "(lambda b, g: (b.exec({look}, g), b.eval({call}, g))[1])\
          (__import__(\"builtins\"), {{\"__name__\": \"nb\"}})"
     )
 }
 
-/// Writes a text as Python's literal: JSON's strings in ASCII mean the same there.
+/// Formats a text as a Python string literal in ASCII.
 pub(super) fn literal(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 16);
     quoted.push('"');
@@ -338,7 +341,7 @@ pub(super) fn literal(text: &str) -> String {
     quoted
 }
 
-/// Reads the value of the call from the reply's content.
+/// Parses the value of the call from the reply's content.
 pub(super) fn value(content: &[u8]) -> Result<String, String> {
     let reply: Value = serde_json::from_slice(content).map_err(|error| error.to_string())?;
     let value = &reply["user_expressions"]["nb"];

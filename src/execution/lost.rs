@@ -1,5 +1,5 @@
-//! Recorders and proxies that were killed: the next command of anybody notices, has a new recorder go
-//! on with what the kernel still runs, and says what may be missing; to each name once ([`delivered`]).
+//! Detects recorders and proxies that were killed. The next command starts a recorder for what the kernel
+//! still runs, and reports what may be missing, to each actor once ([`delivered`]).
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -16,6 +16,7 @@ use crate::task::{self, Task};
 
 /// A recorder or a proxy that was killed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Lost {
     /// The job's id.
     pub job: String,
@@ -25,23 +26,24 @@ pub struct Lost {
     pub text: String,
 }
 
-/// How long it is told.
+/// For how many hours it is reported.
 const TOLD_HOURS: i64 = 24 * 7;
 
-/// How long a recorder may take to begin.
+/// How long a recorder may take to start, in seconds.
 const BEGINS_SECONDS: i64 = 10;
 
-/// How long is waited until it has.
+/// How long to wait until the new recorder holds the job's lock.
 const TAKES_UP: Duration = Duration::from_secs(2);
 
-/// How often is looked meanwhile.
+/// The pause between two checks of that.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// Notices what was killed in a project, has it gone on with, and returns what `name` was not told of
-/// yet. Costs a listing of a folder or two where there is nothing.
+/// Finds the recorders and proxies that were killed in a project, starts recorders for their jobs, and
+/// returns the reports that are new to the actor `name`. If there are none, this only lists a folder or
+/// two.
 pub async fn notice(project: &Project, name: &str) -> Vec<Lost> {
     for folder in project.kept_jobs() {
-        // A proxy holds the lock of what it keeps for as long as it lives.
+        // A running proxy holds the lock of its stored outputs.
         if !folder.has_recorder()
             && let Ok(folder) = project.adopt(&folder)
         {
@@ -56,10 +58,10 @@ pub async fn notice(project: &Project, name: &str) -> Vec<Lost> {
     new_to(project, name)
 }
 
-/// Has a recorder go on with a job that has none.
+/// Starts a recorder for a job that has none.
 async fn go_on(project: &Project, folder: &JobFolder) {
     let Ok(job) = folder.read() else {
-        // Its folder is gone.
+        // The job's folder was removed.
         return project.close_job(folder);
     };
     if job.state == JobState::Done {
@@ -76,7 +78,7 @@ async fn go_on(project: &Project, folder: &JobFolder) {
     if let Err(error) = tell(project, &lost) {
         tracing::warn!(%error, "that a recorder was killed cannot be written down");
     }
-    // Whoever follows the job next must find it recorded.
+    // A command that follows the job after this must find its recorder.
     let begun = Instant::now();
     let is_done = || folder.read().is_ok_and(|job| job.state == JobState::Done);
     while !folder.has_recorder() && !is_done() && begun.elapsed() < TAKES_UP {
@@ -84,7 +86,7 @@ async fn go_on(project: &Project, folder: &JobFolder) {
     }
 }
 
-/// Begins a recorder that goes on with a job whose cells the kernel has.
+/// Starts a recorder that continues a job whose cells were already sent to the kernel.
 ///
 /// # Errors
 /// No process can be started.
@@ -138,7 +140,7 @@ fn lost(job: &Job, at: Timestamp) -> Lost {
     }
 }
 
-/// Returns a moment of today, for whoever looks for what was printed then.
+/// Returns the local time to the second, without the date.
 pub(super) fn to_the_second(at: Timestamp) -> String {
     at.to_zoned(zone::here()).strftime("%H:%M:%S").to_string()
 }
@@ -147,14 +149,13 @@ fn tell(project: &Project, lost: &Lost) -> std::io::Result<()> {
     let file = project
         .make_folder(KILLED)?
         .join(format!("{}.json", lost.job));
-    beneath::replace_unsynced(&file, &serde_json::to_vec(lost)?)
+    beneath::write_json(&file, lost)
 }
 
-/// Returns what a name was not told of.
+/// Returns the reports that are new to an actor.
 fn new_to(project: &Project, name: &str) -> Vec<Lost> {
-    let entries = beneath::list(&project.dir().join(KILLED));
-    let files = entries.into_iter().flatten().flatten();
-    let lost = files.filter_map(|it| read(&it.path()));
+    let files = beneath::paths(&project.dir().join(KILLED));
+    let lost = files.iter().filter_map(|file| read(file));
     let mut new: Vec<Lost> = lost
         .filter(|lost| notification::is_new(project, name, &lost.notice()))
         .collect();
@@ -162,23 +163,22 @@ fn new_to(project: &Project, name: &str) -> Vec<Lost> {
     new
 }
 
-/// Remembers that a name was told of them.
+/// Stores that an actor got these reports.
 pub fn delivered(project: &Project, name: &str, lost: &[Lost]) {
     let notices: Vec<_> = lost.iter().map(Lost::notice).collect();
     notification::noticed(project, name, &notices);
 }
 
 impl Lost {
-    /// Returns what is remembered of whoever was told.
+    /// Returns the notice that is stored for the actors who got this report.
     fn notice(&self) -> String {
         format!("lost {} {}", self.job, self.at)
     }
 }
 
-/// Reads what was killed; what was killed long ago is removed.
+/// Reads a report; removes it if it is too old.
 fn read(file: &Path) -> Option<Lost> {
-    let text = beneath::read(file, beneath::SMALL).ok()?;
-    let lost: Lost = serde_json::from_slice(&text).ok()?;
+    let lost: Lost = beneath::read_json(file, beneath::SMALL)?;
     let age = Timestamp::now().duration_since(lost.at);
     if age.as_hours() > TOLD_HOURS {
         let _ = beneath::remove_file(file);
@@ -187,5 +187,5 @@ fn read(file: &Path) -> Option<Lost> {
     Some(lost)
 }
 
-/// The folder of what is told.
+/// The folder of the reports.
 const KILLED: &str = "killed";

@@ -1,8 +1,8 @@
-//! Which cell of a notebook it was that somebody ran.
+//! Finds the cell of a notebook that an execution ran.
 //!
-//! `nb` and JupyterLab name a cell by its id. VS Code names it by an address of its own
-//! (`vscode-notebook-cell:/a.ipynb#W2sZmlsZQ==`), the same one for as long as the notebook is open
-//! there: what ran under it tells which cell it is.
+//! `nb` and JupyterLab send a cell's id. VS Code sends a URI of its own
+//! (`vscode-notebook-cell:/a.ipynb#W2sZmlsZQ==`), which stays the same for as long as the notebook
+//! is open there: the code that ran under a URI shows which cell it is.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -12,14 +12,14 @@ use crate::notebook::{CellType, Document};
 /// The cells of a notebook, as executions name them.
 pub(crate) struct Meant<'a> {
     by_id: HashMap<&'a str, usize>,
-    /// The cells of each source, in their order.
+    /// The positions of the cells with each source, in ascending order.
     by_source: HashMap<Cow<'a, str>, Vec<usize>>,
     by_address: HashMap<&'a str, usize>,
 }
 
 impl<'a> Meant<'a> {
-    /// Learns from what ran, the latest first, which cells the addresses mean: as pairs of what the
-    /// client called the cell, and the code.
+    /// Finds out which cells the URIs mean, from earlier executions, latest first: pairs of the
+    /// cell that the client sent, and the code.
     pub(crate) fn of(
         document: &'a Document,
         ran: impl Iterator<Item = (&'a str, &'a str)>,
@@ -36,7 +36,7 @@ impl<'a> Meant<'a> {
                 of_source.push(place);
             }
         }
-        // One whose text several cells have is told apart by those that are known.
+        // A URI whose text several cells have gets one of the cells that no other URI has.
         let (mut taken, mut unsure) = (Vec::new(), Vec::new());
         for (address, code) in ran.filter(|(name, _)| is_address(name)) {
             if meant.by_address.contains_key(address) {
@@ -51,7 +51,7 @@ impl<'a> Meant<'a> {
                 None => {}
             }
         }
-        // The first to be asked for is the last here.
+        // The URI that was run first comes last in this list.
         for (address, code) in unsure.into_iter().rev() {
             let places = meant.by_source.get(code).map_or(&[][..], Vec::as_slice);
             let free = places.iter().find(|place| !taken.contains(place));
@@ -65,8 +65,7 @@ impl<'a> Meant<'a> {
         meant
     }
 
-    /// Returns the place of the cell that a client called so; none where no cell is meant, or it is not
-    /// there.
+    /// Returns the position of the cell that a client sent as `name`; `None` if there is no such cell.
     pub(crate) fn place(&self, name: &str) -> Option<usize> {
         let known = if is_address(name) {
             &self.by_address
@@ -76,7 +75,7 @@ impl<'a> Meant<'a> {
         known.get(name).copied()
     }
 
-    /// Returns the place of the only cell with this source.
+    /// Returns the position of the cell with this source, if there is only one.
     pub(crate) fn only(&self, source: &str) -> Option<usize> {
         match self.by_source.get(source)?.as_slice() {
             [place] => Some(*place),
@@ -85,7 +84,7 @@ impl<'a> Meant<'a> {
     }
 }
 
-/// Says whether it is no cell's id, but an address of VS Code's.
+/// Says whether a name is a URI of VS Code's and not a cell's id.
 pub(crate) fn is_address(name: &str) -> bool {
     name.contains([':', '/', '#'])
 }

@@ -1,5 +1,5 @@
-//! What runs on a kernel: jobs with a recorder of their own, that outlive whoever asked; and looks
-//! into the kernel beside them.
+//! Runs code on a kernel: jobs, whose recorders outlive the command that asked for them, and
+//! inspections of the kernel beside the running cell.
 
 mod ending;
 pub mod exec;
@@ -17,7 +17,6 @@ pub(super) mod recorder;
 pub mod replay;
 pub mod reply;
 pub mod run;
-mod signs;
 pub mod stale;
 pub mod vars;
 

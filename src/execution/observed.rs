@@ -1,7 +1,7 @@
-//! Executions that a client straight on the kernel sent, written into the journal by whoever observes the
-//! kernel's iopub.
+//! Records executions of clients that are connected to the kernel directly, as an observer of iopub sees
+//! them, in the journal.
 //!
-//! A console on the connection file writes no journal, and its reply goes to it alone.
+//! A console on the connection file writes no journal, and only it gets the reply.
 
 use std::time::Instant;
 
@@ -9,8 +9,8 @@ use crate::client::{ExecutionStep, OtherClientStep};
 use crate::project::Project;
 use crate::project::event::{Event, EventKind, ExecutionEnd, ExecutionStart, Outcome};
 
-/// Returns an observer that writes what it is told into the journal of a project, for the kernel of
-/// this generation of a session.
+/// Returns an observer that writes into the journal of a project, for the kernel of this generation
+/// of a session.
 pub(super) fn journal(
     project: &Project,
     key: &str,

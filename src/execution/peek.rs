@@ -1,32 +1,33 @@
-//! Code that is run beside whatever the kernel runs, and leaves no trace in its history.
+//! Runs code beside the running cell, without a trace in the kernel's history.
 
 use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::json;
 
-use super::fold::Outputs;
+use super::fold::read_all;
 use super::look::{self, Look, LookError, language};
-use crate::client::{Execute, KernelException, Output};
+use crate::client::{Execute, KernelException, OutputMessage};
+use crate::notebook::OutputAccumulator;
 use crate::project::event::{Event, EventKind};
 use crate::project::{Project, Session};
 
-/// What came of it.
+/// The result of the code.
 #[derive(Debug, Default)]
 pub struct Peeked {
-    /// What it printed, displayed and gave, or raised.
-    pub outputs: Vec<Output>,
-    /// Whether a cell ran meanwhile.
+    /// The outputs: what it printed and displayed, and its value or error.
+    pub outputs: Vec<OutputMessage>,
+    /// Whether a cell ran at the same time.
     pub beside: bool,
 }
 
-/// Why it was not run, or what came of it is not known.
+/// Why the code was not run, or its result is not known.
 #[derive(Debug, thiserror::Error)]
 pub enum PeekError {
-    /// The kernel cannot be looked into.
+    /// The kernel cannot be inspected.
     #[error(transparent)]
     Look(#[from] LookError),
-    /// The kernel answered with something else.
+    /// The kernel gave an unexpected answer.
     #[error("the kernel does not run it beside: {0}")]
     Refused(String),
 }
@@ -34,11 +35,13 @@ pub enum PeekError {
 impl Peeked {
     /// Returns whether the code raised.
     pub fn raised(&self) -> bool {
-        self.outputs.iter().any(|it| matches!(it, Output::Error(_)))
+        self.outputs
+            .iter()
+            .any(|it| matches!(it, OutputMessage::Error(_)))
     }
 }
 
-/// What the look tells of code that it has run: its last expression's value, or what it raised.
+/// The result that `look.py` returns for code: the value of its last expression, or its error.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Found {
@@ -47,12 +50,13 @@ struct Found {
     error: Option<KernelException>,
 }
 
-/// Runs code on a session's kernel, whose key in the project is `key`, as `by`: on a subshell while a
-/// cell runs, as any code else; it is not counted, and not in the history. When `stop` comes it is
-/// interrupted, and nothing of it stays in the kernel where it heeds that.
+/// Runs code on a session's kernel, whose key in the project is `key`, as the actor `by`. It runs on
+/// a subshell while a cell runs, else as a normal request; it has no execution count and is not in
+/// the history. When `stop` is ready the code is interrupted; if it obeys, nothing of it stays in the
+/// kernel.
 ///
 /// # Errors
-/// [`PeekError`]; a busy kernel without subshells says so within seconds.
+/// [`PeekError`]; a busy kernel without subshells is reported within seconds.
 pub async fn peek(
     project: &Project,
     key: &str,
@@ -76,7 +80,7 @@ pub async fn peek(
     };
     let answer = look.ask(&request, wait, stop).await;
     note(project, key, look.session(), by, code);
-    // What is not over would not let its subshell go.
+    // A subshell whose code still runs cannot be deleted.
     if matches!(answer, Ok(_) | Err(LookError::Stopped { over: true })) {
         look.leave().await;
     }
@@ -84,7 +88,7 @@ pub async fn peek(
     if let Some(why) = answer.failed {
         return Err(PeekError::Refused(why));
     }
-    let mut outputs = Outputs::default();
+    let mut outputs = OutputAccumulator::default();
     for told in &answer.told {
         outputs.take(&told.msg_type, &told.content);
     }
@@ -100,11 +104,11 @@ pub async fn peek(
             outputs.take("error", json!(raised).to_string().as_bytes());
         }
     }
-    let outputs = outputs.read();
+    let outputs = read_all(&outputs);
     Ok(Peeked { outputs, beside })
 }
 
-/// Notes who ran what: an event of its own, since it neither ends nor queues behind anything.
+/// Records who ran what, as an event of its own kind, since it is not part of the kernel's queue.
 fn note(project: &Project, key: &str, session: &Session, by: &str, code: &str) {
     let code = Some(code.to_owned());
     project.record(&[Event {

@@ -1,8 +1,9 @@
-//! What is run again when a kernel has ended: what ran in it without error, in that order.
+//! Finds what to run again after a kernel has ended: the code that ran in it without error, in the
+//! same order.
 //!
-//! The journal tells what ran, the notebook what the cells are now: each run is repeated with the text
-//! that the cell has at present. What cannot be repeated is told, never guessed: code outside the
-//! notebook, cells that are gone, what failed or was still running at the end.
+//! The journal records what ran, and the notebook has the cells as they are now: each run is repeated
+//! with the cell's present text. What cannot be repeated is reported, not guessed: code outside the
+//! notebook, cells that were removed, and what failed or was still running at the end.
 
 use std::collections::HashMap;
 
@@ -11,7 +12,7 @@ use serde::Serialize;
 
 use super::exec::{ExecError, job_cell, living};
 use super::meant::Meant;
-use crate::activity::company;
+use crate::activity::labels;
 use crate::notebook::Document;
 use crate::project::Project;
 use crate::project::event::{Event, EventKind, ExecutionEnd, Outcome};
@@ -19,11 +20,12 @@ use crate::project::jobs::JobCell;
 
 /// What ran in a kernel that has ended, and of it what can be run again.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Replay {
     /// Which of the session's kernels it was.
     pub generation: u64,
     /// When and how it ended, as far as the journal tells.
-    pub ended: Option<Ended>,
+    pub ended: Option<EndedKernel>,
     /// The ids of the cells that are run, in order; one that ran several times is there several times.
     pub cells: Vec<String>,
     /// Those of them whose text is not what ran.
@@ -42,7 +44,8 @@ pub struct Replay {
 
 /// How a kernel ended.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Ended {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct EndedKernel {
     /// When it was noticed.
     pub at: Timestamp,
     /// `died`, `restarted` or `stopped`.
@@ -55,7 +58,7 @@ impl Replay {
     /// Returns what ran in the last kernel of a notebook before its present one, if anything did.
     ///
     /// # Errors
-    /// The notebook has no kernel that lives, as far as is recorded; or the project cannot be read.
+    /// The notebook has no running kernel according to its record; or the project cannot be read.
     pub async fn of(
         project: &Project,
         notebook: &str,
@@ -71,7 +74,7 @@ impl Replay {
         Ok(of.replay(project.events(&owner), document))
     }
 
-    /// Returns what a job is given to run.
+    /// Returns the cells for the job that runs them again.
     pub fn job(&self, document: &Document) -> Vec<JobCell> {
         let places: HashMap<_, _> = document.cells().iter().map(|it| (it.id(), it)).collect();
         let cells = self.cells.iter().filter_map(|id| places.get(id.as_str()));
@@ -79,24 +82,24 @@ impl Replay {
     }
 }
 
-/// Whose past it is.
+/// The notebook and the kernel whose past is read.
 struct Of<'a> {
     notebook: &'a str,
     owner: &'a str,
-    /// The present kernel's.
+    /// The generation of the present kernel.
     generation: u64,
 }
 
-/// A run of one of the notebook's cells that raised nothing.
+/// A run of one of the notebook's cells that ended without error.
 struct Run<'a> {
     place: usize,
     code: Option<&'a str>,
 }
 
 impl Of<'_> {
-    /// `past` comes newest first.
+    /// Computes the replay from events that come newest first.
     fn replay(&self, past: impl Iterator<Item = Event>, document: &Document) -> Option<Replay> {
-        let mut ends_of: Vec<(u64, Ended)> = Vec::new();
+        let mut ends_of: Vec<(u64, EndedKernel)> = Vec::new();
         let mut generation = None;
         let mut events = Vec::new();
         for event in past {
@@ -129,7 +132,7 @@ impl Of<'_> {
             EventKind::Died { cell, .. } => Some(cell.as_deref()),
             _ => None,
         });
-        // A proxy tells a front end's cell as failed when the kernel goes.
+        // A proxy reports a front end's cell as failed when the kernel ends.
         let ran_last = died.flatten().and_then(|cell| meant.place(cell));
         replay.running = ran_last.map(|place| document.cells()[place].id().to_owned());
         let mut runs: Vec<Run<'_>> = Vec::new();
@@ -151,14 +154,14 @@ impl Of<'_> {
                     continue;
                 }
                 (Some(name), _) => meant.place(name),
-                // A front end that names no cells: what it runs are the notebook's all the same.
+                // A front end that sends no cell ids runs the notebook's cells all the same.
                 (None, Some(code)) if start.job.is_none() => meant.only(code),
                 _ => None,
             };
             match (place, end) {
                 (place, None | Some(Outcome::KernelDied | Outcome::Unseen)) => {
                     let label = place.map(|place| document.cells()[place].id().to_owned());
-                    let label = label.unwrap_or_else(|| company::label(start));
+                    let label = label.unwrap_or_else(|| labels::label(start));
                     replay.running.get_or_insert(label);
                 }
                 (None, Some(Outcome::Ok)) if start.cell.is_none() => replay.scratch += 1,
@@ -182,7 +185,7 @@ impl Of<'_> {
             let now = document.cells()[run.place].source();
             let is_same = run.code.is_none_or(|code| *code == *now);
             let id = id(run.place);
-            // What ran last of it counts.
+            // Only the last run of the cell counts.
             replay.changed.retain(|changed| *changed != id);
             if !is_same {
                 replay.changed.push(id.clone());
@@ -192,14 +195,14 @@ impl Of<'_> {
         Some(replay)
     }
 
-    /// Says whether an execution was of the notebook's own cells, as far as is told.
+    /// Says whether an execution was of this notebook's cells, according to the journal.
     fn is_here(&self, event: &Event) -> bool {
         event.notebook.as_deref().unwrap_or(self.owner) == self.notebook
     }
 }
 
-/// A cell that was worked on is run once: of several runs in a row, each with another text, only the
-/// last is repeated. With the same text each counts, as in `x += 1`.
+/// Removes repeated attempts: if a cell ran several times in a row, each time with another text,
+/// only its last run is repeated. With the same text each run counts, as in `x += 1`.
 fn settled(runs: Vec<Run<'_>>) -> Vec<Run<'_>> {
     let mut settled: Vec<Run<'_>> = Vec::new();
     for run in runs {
@@ -209,7 +212,8 @@ fn settled(runs: Vec<Run<'_>>) -> Vec<Run<'_>> {
     settled
 }
 
-/// Returns how each request ended, by its id; who asked for it knows more than who has seen it.
+/// Returns the end of each request, by its id. The sender's event takes precedence over an
+/// observer's.
 fn ends<'a>(events: &[&'a Event]) -> HashMap<&'a str, &'a ExecutionEnd> {
     let mut ends: HashMap<&str, &ExecutionEnd> = HashMap::new();
     for end in events.iter().filter_map(|event| event.end()) {
@@ -226,17 +230,17 @@ fn is_asked(events: &[&Event], seen: &Event) -> bool {
     asked.any(|asked| asked.msg_id() == seen.msg_id())
 }
 
-/// Returns which of the kernels ended by an event, and how.
-fn ended_by(event: &Event) -> Option<(u64, Ended)> {
+/// Returns the generation of the kernel that ended by an event, and how it ended.
+fn ended_by(event: &Event) -> Option<(u64, EndedKernel)> {
     let generation = event.generation.unwrap_or_default();
     let (generation, how) = match event.kind {
-        // Written when its successor was ready.
+        // The event is written when the next kernel is ready.
         EventKind::Restarted => (generation.saturating_sub(1), "restarted"),
         EventKind::Died { .. } => (generation, "died"),
         EventKind::Stopped => (generation, "stopped"),
         _ => return None,
     };
-    let ended = Ended {
+    let ended = EndedKernel {
         at: event.at,
         how: how.to_owned(),
         by: event.by.clone(),
@@ -252,7 +256,7 @@ mod tests {
     use crate::notebook::tests::fixtures::cells;
     use crate::project::event::fixtures;
 
-    /// One line an event: `1 asked 7 aaaa code`, `1 done 7 ok`.
+    /// Makes one event of each line: `1 asked 7 aaaa code`, `1 done 7 ok`.
     fn past(lines: &[&str]) -> Vec<Event> {
         let event = |line: &&str| {
             let words: Vec<_> = line.split(' ').collect();
@@ -319,7 +323,7 @@ mod tests {
             ..ran(2, &["cccc", "aaaa", "aaaa"])
         };
         assert_eq!(replay(3, &died), Some(want.clone()));
-        // What runs in the present kernel changes nothing, nor do kernels in which nothing ran.
+        // Runs in the present kernel change nothing, nor do kernels in which nothing ran.
         let more = [&died[..], &["5 asked 9 bbbb 2", "5 done 9 ok"]].concat();
         assert_eq!(replay(5, &more), Some(want));
         assert_eq!(replay(1, &died), None);

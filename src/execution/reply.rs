@@ -1,7 +1,7 @@
-//! Answering what a job's code asks.
+//! Answers the input requests of a job's code.
 //!
-//! An answer is a file in the job's folder, which its recorder takes. A password is none: it goes
-//! through a socket in a folder that only this user may enter, and is never in a file.
+//! An answer is a file in the job's folder, from which its recorder takes it. A password is never
+//! in a file: it is sent through a socket in a folder that only this user may enter.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,23 +15,24 @@ use crate::kernel::process::connection::socket_folder;
 use crate::kernel::variables::ProcessVariables;
 use crate::project::jobs::{Ask, JobFolder, JobPrompt};
 
-/// How long a recorder may take to fetch a password.
+/// How long a recorder may take to read a password from the socket.
 const FETCHES: Duration = Duration::from_secs(5);
 
-/// No password is longer.
+/// The longest password, in bytes.
 const LONGEST: u64 = 1 << 20;
 
-/// Answers a job's question, and waits until its recorder has the answer.
+/// Answers a job's input request, and waits until its recorder has the answer.
 ///
 /// # Errors
-/// The answer could not be handed over.
+/// The answer could not be passed on.
 pub async fn reply(folder: &JobFolder, prompt: &JobPrompt, text: String) -> io::Result<()> {
     if !prompt.password {
         folder.ask(&Ask::Reply { text })?;
         taken(folder).await;
         return Ok(());
     }
-    // In an agent's sandbox that allows none the runtime waits for no socket either.
+    // In a sandbox that forbids Unix sockets, nb's runtime has no I/O driver and could not wait for
+    // a socket.
     std::os::unix::net::UnixStream::pair()?;
     let place = socket_folder(&ProcessVariables)
         .map_err(|_| io::Error::other("there is no private folder for a socket"))?;
@@ -53,10 +54,10 @@ pub async fn reply(folder: &JobFolder, prompt: &JobPrompt, text: String) -> io::
     Ok(())
 }
 
-/// Fetches a password.
+/// Reads a password from a socket.
 ///
 /// # Errors
-/// Whoever offered it has gone.
+/// The command that offered the password has ended.
 pub(super) async fn fetch(socket: &Path) -> io::Result<String> {
     let fetched = async {
         let stream = UnixStream::connect(socket).await?;
@@ -68,7 +69,7 @@ pub(super) async fn fetch(socket: &Path) -> io::Result<String> {
     fetched.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
 }
 
-/// A socket that goes when this does.
+/// A socket that is removed on drop.
 struct Removed<'a>(&'a PathBuf);
 
 impl Drop for Removed<'_> {

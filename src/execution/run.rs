@@ -1,10 +1,10 @@
-//! Code on the shared kernel, in its turn and to its end.
+//! Runs code on the shared kernel when it is the code's turn, and follows it to its end.
 //!
-//! The request goes out when the kernel is idle, so that giving up while others' cells run leaves
-//! nothing behind, and an interrupt can only mean this code. Where a cell follows a cell of ours, the
-//! kernel is idle already; what another client asks for at that very moment is before it in the
-//! queue, and an interrupt waits for its own turn. Nothing is kept here of what the code says: the
-//! audience sees it.
+//! The request is sent when the kernel is idle. So a caller that gives up while others' cells run
+//! leaves nothing behind, and an interrupt can only concern this code. After a cell of this runner
+//! the kernel is idle already. If another client sends a request at that very moment, that one is
+//! earlier in the kernel's queue, and an interrupt waits until this code runs. The messages about the
+//! code are not stored here but passed to the [`Audience`].
 
 use std::convert::Infallible;
 use std::path::Path;
@@ -13,148 +13,118 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use serde::Serialize;
 use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::ending::how_it_went;
 use super::heard::Heard;
 use super::observed;
-use crate::client::{Client, ClientError, Execute, Execution, IopubMessage, RequestEnd};
-pub use crate::client::{DisplayContent, EOF, Event, KernelException, Output, Prompt, StreamText};
+use crate::client::{Client, ClientError, Execute, ExecuteRequest, IopubMessage, RequestEnd};
+pub use crate::client::{
+    DisplayContent, EOF, ExecutionEvent, KernelException, OutputMessage, Prompt, StreamText,
+};
 use crate::kernel::process::connection::{self, ConnectionError};
-use crate::kernel::process::{Process, Signal};
+use crate::kernel::process::{Process, Signal, SignalError};
 use crate::kernel::spec::quirks;
 use crate::lifecycle::death::{self, note_death};
 use crate::lifecycle::liveness::{Liveness, liveness};
 use crate::lifecycle::open_error::OpenError;
 use crate::project::event::{
-    Event as JournalEvent, EventKind, ExecutionEnd, ExecutionStart, Outcome, RunningCell,
+    Event as JournalEvent, EventKind, ExecutionEnd, ExecutionStart, Outcome, RunningExecution,
     split_actor,
 };
 use crate::project::jobs::Job;
-use crate::project::{InterruptMode, Project, Session, StateError, Status as SessionStatus};
+use crate::project::{FolderWatch, InterruptMode, Project, Session, StateError, Status};
 use crate::wire::ConnectionInfo;
 
-/// How often code is sent that another client's failing cell threw out of the queue.
+/// How often to send code that was removed from the queue because another client's cell failed.
 const SENDS: u32 = 3;
 
-/// A wait for others' cells of which nothing need be said.
+/// The longest wait for others' cells that is not reported.
 const SOON: Duration = Duration::from_millis(300);
 
-/// How long a start or restart that others began is awaited.
+/// How long to wait for a start or restart that another process began.
 const SETTLES: Duration = Duration::from_secs(60);
 
-/// Between two looks whether it is done.
+/// How often to check whether that is done, where the system reports no changes.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
-/// What to run, and how.
+/// The code to run, and how.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct RunOptions {
     /// The code.
     pub code: String,
-    /// The notebook's cell that it is, if it is one.
+    /// The id of the notebook's cell, if the code is one.
     pub cell: Option<String>,
-    /// Another piece follows at once where this one ends well: that it ended may go into the journal
-    /// with the beginning of that.
+    /// Whether another piece of code follows at once if this one succeeds: its end may be written to
+    /// the journal together with the beginning of the next.
     pub goes_on: bool,
 }
 
-/// What the caller does while the code runs.
+/// The caller's part while the code runs.
 pub trait Audience {
-    /// Sees what happens, as it happens.
-    fn sees(&self, event: &Event);
+    /// Takes the events of the execution, as they happen.
+    fn sees(&self, event: &ExecutionEvent);
 
-    /// Is told which request of the kernel the code is, once that was sent.
+    /// Takes the id of the request, once it was sent.
     fn sent(&self, _msg_id: &str) {}
 
-    /// Answers the code's question; none is the end of the input. May be dropped halfway.
+    /// Answers an input request of the code; `None` is the end of the input. Cancel safe.
     fn answers(&self, prompt: Prompt) -> impl Future<Output = Option<String>>;
 
-    /// Is told once that the kernel is busy, and with whose cell, where that is known.
-    fn waits(&self, _behind: Option<&RunningCell>) {}
+    /// Is called once if the kernel is busy, with the cell that it runs, if known.
+    fn waits(&self, _behind: Option<&RunningExecution>) {}
 
-    /// Waits until the user wants the code interrupted. May be dropped halfway.
+    /// Waits until the user wants the code interrupted. Cancel safe.
     fn interrupts(&self) -> impl Future<Output = ()>;
 }
 
-/// What came of it.
+/// The result of a run.
 #[derive(Debug)]
 pub struct Ran {
-    /// How it ended.
-    pub status: Status,
-    /// The number that the kernel gave it.
+    /// How the code ended.
+    pub status: Outcome,
+    /// The execution count.
     pub execution_count: Option<u64>,
-    /// How long it took, the waiting for others' cells included.
+    /// How long it took, including the wait for others' cells.
     pub took: Duration,
-    /// What the caller should know besides: outputs that are missing.
+    /// Further notes for the caller: outputs that are missing.
     pub notes: Vec<String>,
 }
 
-/// How it ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Status {
-    /// The code ran to its end.
-    Ok,
-    /// The code raised; the outputs say what.
-    Error,
-    /// The user's interrupt ended it.
-    Interrupted,
-    /// Another client's failing cell emptied the queue, again and again; nothing ran.
-    Aborted,
-    /// The kernel went idle without a reply.
-    NoReply,
-    /// The kernel died or was replaced meanwhile.
-    KernelDied,
-}
-
-impl From<Status> for Outcome {
-    fn from(status: Status) -> Self {
-        match status {
-            Status::Ok => Self::Ok,
-            Status::Error => Self::Error,
-            Status::Interrupted => Self::Interrupted,
-            Status::Aborted => Self::Aborted,
-            Status::NoReply => Self::NoReply,
-            Status::KernelDied => Self::KernelDied,
-        }
-    }
-}
-
-/// Why nothing was run.
+/// Why no code was run.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// The connection file is missing or says nothing usable.
+    /// The connection file is missing or not usable.
     #[error(transparent)]
     ConnectionFile(#[from] ConnectionError),
-    /// The project's memory is unusable.
+    /// The project's state is not usable.
     #[error(transparent)]
     State(#[from] StateError),
     /// The kernel has ended.
     #[error("{told}")]
     Ended {
-        /// How, in words.
+        /// How it ended, in words.
         told: String,
-        /// The command that mends it.
+        /// The command that starts a new one.
         mend: String,
     },
-    /// The kernel is being started or restarted, and not ready yet.
+    /// The kernel was being started or restarted, and did not become ready in time.
     #[error("the kernel is not ready after {0:?}")]
     NotReady(Duration),
-    /// The kernel cannot be seen from here.
+    /// The kernel cannot be reached from here.
     #[error(transparent)]
     Unseen(Box<OpenError>),
-    /// The kernel cannot be talked to.
+    /// The communication with the kernel failed.
     #[error("cannot talk to the kernel")]
     Client(#[from] ClientError),
 }
 
 impl RunError {
-    /// Returns that a session's kernel has ended, and how, where that is known.
+    /// Returns the error that a session's kernel has ended, and how, if known.
     pub(super) fn ended(key: &str, session: Option<&Session>) -> Self {
         let ended = session.and_then(|session| session.ended.as_ref());
-        let died = session.is_some_and(|session| session.status == SessionStatus::Died);
+        let died = session.is_some_and(|session| session.status == Status::Died);
         let told = match ended.filter(|_| died) {
             Some(ended) => death::words(key, ended),
             None => format!("the kernel of {key} has ended"),
@@ -164,8 +134,8 @@ impl RunError {
         Self::Ended { told, mend }
     }
 
-    /// Returns whether the shell that `nb` runs in may not use sockets at all; whether the kernel
-    /// lives is unknown then.
+    /// Returns whether the sandbox in which `nb` runs forbids all sockets; it is not known then
+    /// whether the kernel runs.
     pub fn is_sandboxed(&self) -> bool {
         match self {
             Self::Client(error) => error.is_sandboxed(),
@@ -174,7 +144,7 @@ impl RunError {
         }
     }
 
-    /// Returns the word for what became of the code: see [`crate::project::jobs::JobCell::status`].
+    /// Returns the status of the cell; see [`crate::project::jobs::JobCell::status`].
     pub(super) fn word(&self) -> &'static str {
         match self {
             Self::State(_) | Self::NotReady(_) => "not_run",
@@ -185,36 +155,37 @@ impl RunError {
     }
 }
 
-/// A session's kernel, joined to run code one piece after the other.
+/// A connection to a session's kernel, which runs one piece of code after the other.
 pub struct Runner {
+    kernel: Joined,
+    client: Client,
+    /// How many steps of other clients' cells were seen on iopub.
+    others: Arc<AtomicU64>,
+    /// The value of `others` when the last cell of this runner ended and left the kernel idle.
+    left_idle: Option<u64>,
+}
+
+/// The kernel, and the actor and job that use it.
+struct Joined {
     project: Project,
     key: String,
     session: Session,
     by: String,
-    origin: Origin,
+    /// The id of the job of the executions.
+    job: Option<String>,
+    /// The job's notebook, if the kernel belongs to another notebook's session.
+    notebook: Option<String>,
     process: Option<Process>,
-    client: Client,
-    /// How many steps of other clients' cells were heard.
-    others: Arc<AtomicU64>,
-    /// How many it were when a cell of ours ended and left the kernel idle.
-    left_idle: Option<u64>,
-    /// What is to go into the journal before anything else.
+    /// The events to write to the journal before any others.
     unwritten: Vec<JournalEvent>,
 }
 
-/// What the journal tells of an execution besides.
-#[derive(Clone, Debug, Default)]
-struct Origin {
-    job: Option<String>,
-    notebook: Option<String>,
-}
-
 impl Runner {
-    /// Joins the kernel of a session, whose key in the project is `key`, as `by`; one that is being
-    /// started is waited for.
+    /// Connects to the kernel of a session, whose key in the project is `key`, as the actor `by`.
+    /// Waits for a kernel that is being started.
     ///
     /// # Errors
-    /// It has ended, is not ready in time, or cannot be talked to.
+    /// The kernel has ended, is not ready in time, or cannot be reached.
     pub async fn join(
         project: &Project,
         key: &str,
@@ -244,64 +215,63 @@ impl Runner {
                 format!("process {} has ended", process.pid)
             });
         }
-        Ok(Self {
+        let kernel = Joined {
             project: project.clone(),
             key: key.to_owned(),
             session,
             by: by.to_owned(),
-            origin: Origin::default(),
+            job: None,
+            notebook: None,
             process,
+            unwritten: Vec::new(),
+        };
+        Ok(Self {
+            kernel,
             client,
             others,
             left_idle: None,
-            unwritten: Vec::new(),
         })
     }
 
-    /// Says that what is run from now on belongs to this job.
+    /// Sets the job to which later runs belong.
     pub fn is_of(&mut self, job: &Job) {
-        self.origin.job = Some(job.id.clone());
-        self.origin.notebook = Some(job.notebook.clone()).filter(|it| *it != self.key);
+        self.kernel.job = Some(job.id.clone());
+        self.kernel.notebook = Some(job.notebook.clone()).filter(|it| *it != self.kernel.key);
     }
 
-    /// Returns which of the session's kernels it is.
+    /// Returns the generation of the session's kernel.
     pub fn generation(&self) -> u64 {
-        self.session.generation
+        self.kernel.session.generation
     }
 
     /// Runs code to its end.
     ///
     /// # Errors
-    /// [`RunError`] where nothing was sent; after that the [`Status`] tells.
+    /// [`RunError`] if nothing was sent; later failures are part of the [`Outcome`].
     pub async fn run(
         &mut self,
-        options: &Options,
+        options: &RunOptions,
         audience: &impl Audience,
     ) -> Result<Ran, RunError> {
-        // Straight after a cell of ours there is nobody to wait for, and asking the kernel takes as long
-        // as a small cell. Who came in between is before us in the kernel's queue.
+        // Directly after a cell of this runner the kernel is idle, and asking it would take as long as a
+        // small cell. If another client has sent a request since, that one is earlier in the kernel's
+        // queue.
         let others = self.others.load(Ordering::Relaxed);
         let mut is_idle = self.left_idle.take() == Some(others);
         if !is_idle {
-            self.write_down();
+            self.kernel.write_down();
         }
         let client = &mut self.client;
         let mut running = Running {
-            project: &self.project,
-            key: &self.key,
-            session: &self.session,
-            by: &self.by,
-            origin: &self.origin,
+            kernel: &mut self.kernel,
             options,
-            process: self.process.as_ref(),
             began: Instant::now(),
             heard: Heard::default(),
             notes: Vec::new(),
             execution_count: None,
             is_idle_missing: false,
-            unwritten: &mut self.unwritten,
         };
-        let mut status = Status::Aborted;
+        let mut status = Outcome::Aborted;
         for _ in 0..SENDS {
             let ended = match std::mem::take(&mut is_idle) {
                 true => None,
@@ -311,66 +281,89 @@ impl Runner {
                 Some(status) => status,
                 None => running.once(client, audience).await?,
             };
-            if status != Status::Aborted {
+            if status != Outcome::Aborted {
                 break;
             }
         }
-        if matches!(status, Status::Ok | Status::Error) && !running.is_idle_missing {
+        if matches!(status, Outcome::Ok | Outcome::Error) && !running.is_idle_missing {
             self.left_idle = Some(self.others.load(Ordering::Relaxed));
         }
-        Ok(running.into_ran(status))
+        Ok(Ran {
+            status,
+            execution_count: running.execution_count,
+            took: running.began.elapsed(),
+            notes: running.notes,
+        })
     }
 
-    /// Returns the kernel's client, and what is known of the kernel.
+    /// Returns the kernel's client and session.
     pub(super) fn parts(&mut self) -> (&mut Client, &Session) {
-        (&mut self.client, &self.session)
+        (&mut self.client, &self.kernel.session)
     }
 
-    /// Tells the kernel's side of a comm something.
+    /// Sends a message to the kernel's side of a comm.
     pub fn tell_comm(&mut self, content: &RawValue) {
         self.client.tell_comm(&content);
     }
 
-    /// Returns the kernel's process, where it can be seen.
+    /// Returns the kernel's process, if it is visible from here.
     pub(super) fn process(&self) -> Option<&Process> {
-        self.process.as_ref()
+        self.kernel.process.as_ref()
     }
 
-    /// Interrupts what the kernel runs; says whether it was asked to.
+    /// Interrupts the running cell; returns whether the interrupt was sent.
     pub(super) async fn interrupt(&mut self) -> bool {
         /// How long the kernel may take to answer a message.
         const ANSWERS: Duration = Duration::from_secs(2);
-        if let (InterruptMode::Signal, Some(process)) =
-            (self.session.interrupt_mode(), &self.process)
-        {
-            return process.signal_group(Signal::INT).is_ok();
+        if let Some(signalled) = self.kernel.signal_interrupt() {
+            return signalled.is_ok();
         }
         self.client.interrupt(ANSWERS).await.is_ok()
     }
 
-    /// Leaves the kernel, once what was sent is written: an interrupt or an answer may be on its way.
+    /// Disconnects after the sockets' queues were written: an interrupt or an answer may be in them.
     pub async fn leave(mut self) {
-        self.write_down();
+        self.kernel.write_down();
         self.client.close().await;
     }
+}
 
-    /// Puts into the journal what is not in it yet.
+impl Joined {
+    /// Writes the events that are not in the journal yet.
     fn write_down(&mut self) {
         let events = std::mem::take(&mut self.unwritten);
         if !events.is_empty() {
             self.project.record(&events);
         }
     }
+
+    /// Interrupts the kernel by a signal; `None` if it wants a message, or its process is not visible.
+    fn signal_interrupt(&self) -> Option<Result<(), SignalError>> {
+        let process = self.process.as_ref();
+        let process = process.filter(|_| self.session.interrupt_mode() == InterruptMode::Signal)?;
+        // The signal goes to the whole process group: the code may wait for a program that it
+        // started.
+        Some(process.signal_group(Signal::INT))
+    }
+
+    fn event(&self, kind: EventKind) -> JournalEvent {
+        JournalEvent {
+            generation: Some(self.session.generation),
+            by: Some(self.by.clone()),
+            notebook: self.notebook.clone(),
+            ..JournalEvent::now(&self.key, kind)
+        }
+    }
 }
 
-/// Says that a kernel dropped messages.
+/// Returns the note that a kernel dropped messages.
 fn lost(messages: u64) -> String {
     format!(
         "{messages} messages were lost by the kernel's own queue, which drops what is above 1000: fewer, larger prints lose nothing"
     )
 }
 
-/// Returns a line of `nb` among what the code says.
+/// Returns a message of `nb`, as an output on stderr.
 fn on_stderr(text: &str) -> IopubMessage {
     IopubMessage {
         msg_type: "stream".to_owned(),
@@ -379,10 +372,10 @@ fn on_stderr(text: &str) -> IopubMessage {
     }
 }
 
-/// Looks where a session's kernel is, and that it lives.
+/// Reads how a session's kernel is reached, and checks that it runs.
 ///
 /// # Errors
-/// It has ended, or nothing can be said from here.
+/// The kernel has ended, or its state cannot be known from here.
 pub(super) async fn reach(
     project: &Project,
     key: &str,
@@ -394,7 +387,7 @@ pub(super) async fn reach(
         Liveness::Foreign => Ok((info, None)),
         Liveness::Dead => {
             let session = match session.status {
-                SessionStatus::Live => note_death(project, key, session.clone())?,
+                Status::Live => note_death(project, key, session.clone())?,
                 _ => session.clone(),
             };
             Err(RunError::ended(key, Some(&session)))
@@ -403,62 +396,59 @@ pub(super) async fn reach(
     }
 }
 
-/// Waits while the kernel is being started or restarted; returns what the record says then.
+/// Waits while the kernel is being started or restarted; returns its session afterwards.
 async fn settled(
     project: &Project,
     key: &str,
     session: &Session,
     wait: Option<Duration>,
 ) -> Result<Session, RunError> {
-    let patience = wait.unwrap_or(SETTLES).min(SETTLES);
-    let deadline = Instant::now() + patience;
-    let mut session = session.clone();
-    while matches!(
-        session.status,
-        SessionStatus::Starting | SessionStatus::Restarting
-    ) {
-        if Instant::now() > deadline {
-            return Err(RunError::NotReady(patience));
-        }
-        tokio::time::sleep(LOOK_AGAIN).await;
-        if let Some(now) = project.state()?.sessions.get(key) {
-            session = now.clone();
-        }
+    let is_settled =
+        |session: &Session| !matches!(session.status, Status::Starting | Status::Restarting);
+    if is_settled(session) {
+        return Ok(session.clone());
     }
-    Ok(session)
+    let mut watch = FolderWatch::begin(&[project.dir()], LOOK_AGAIN);
+    let settled = async {
+        loop {
+            let state = project.state()?;
+            if let Some(session) = state.sessions.get(key).filter(|it| is_settled(it)) {
+                return Ok(session.clone());
+            }
+            let is_state = |name: Option<&str>| name.is_none_or(|name| name == "state.json");
+            watch.changed(is_state).await;
+        }
+    };
+    let patience = wait.unwrap_or(SETTLES).min(SETTLES);
+    let settled = tokio::time::timeout(patience, settled).await;
+    settled.unwrap_or(Err(RunError::NotReady(patience)))
 }
 
-/// A question that waits for its answer.
+/// An input request that waits for its answer.
 struct Asked<'a> {
     prompt: Prompt,
     answer: Pin<Box<dyn Future<Output = Option<String>> + 'a>>,
 }
 
 struct Running<'a> {
-    project: &'a Project,
-    key: &'a str,
-    session: &'a Session,
-    by: &'a str,
-    origin: &'a Origin,
-    options: &'a Options,
-    process: Option<&'a Process>,
+    kernel: &'a mut Joined,
+    options: &'a RunOptions,
     began: Instant,
     heard: Heard,
     notes: Vec<String>,
     execution_count: Option<u64>,
-    /// Whether the kernel never said that it was idle after it.
+    /// Whether the kernel did not send the idle status after the code.
     is_idle_missing: bool,
-    /// What is to go into the journal first.
-    unwritten: &'a mut Vec<JournalEvent>,
 }
 
 impl Running<'_> {
-    /// Waits until the kernel runs nobody's cell: it answers on shell. A status ends it all.
+    /// Waits until the kernel answers on shell, so that it runs no cell. A returned outcome ends
+    /// the run.
     async fn idle(
         &self,
         client: &mut Client,
         audience: &impl Audience,
-    ) -> Result<Option<Status>, RunError> {
+    ) -> Result<Option<Outcome>, RunError> {
         let told = async {
             tokio::time::sleep(SOON).await;
             self.tell_wait(audience, None);
@@ -467,15 +457,21 @@ impl Running<'_> {
         tokio::select! {
             answered = client.idle() => answered.map(|()| None).map_err(RunError::from),
             never = told => match never {},
-            () = audience.interrupts() => Ok(Some(Status::Interrupted)),
+            () = audience.interrupts() => Ok(Some(Outcome::Interrupted)),
         }
     }
 
-    /// Says that another's cell is waited for. Where the journal's last is our own, which was sent
-    /// already, it is only the kernel that takes its time.
+    /// Reports that another client's cell runs. If the last execution in the journal is this one,
+    /// which was sent already, the kernel is only slow.
     fn tell_wait(&self, audience: &impl Audience, sent: Option<&str>) {
-        let present = self.project.present(self.key, self.session.generation);
-        let is_ours = |cell: &RunningCell| Some(cell.msg_id.as_str()) == sent;
+        let Joined {
+            project,
+            key,
+            session,
+            ..
+        } = &*self.kernel;
+        let present = project.present(key, session.generation);
+        let is_ours = |cell: &RunningExecution| Some(cell.msg_id.as_str()) == sent;
         if !present.running.as_ref().is_some_and(is_ours) {
             audience.waits(present.running.as_ref());
         }
@@ -486,12 +482,12 @@ impl Running<'_> {
         &mut self,
         client: &mut Client,
         audience: &impl Audience,
-    ) -> Result<Status, RunError> {
+    ) -> Result<Outcome, RunError> {
         let mut request = Execute::new(self.options.code.as_str());
         request.allow_stdin = true;
         let mut execution = tokio::select! {
             started = client.start(&request) => started?,
-            () = audience.interrupts() => return Ok(Status::Interrupted),
+            () = audience.interrupts() => return Ok(Outcome::Interrupted),
         };
         let msg_id = execution.msg_id().to_owned();
         self.note_asked(&msg_id);
@@ -516,13 +512,13 @@ impl Running<'_> {
                         break;
                     };
                     audience.sees(&event);
-                    if event == Event::Begun {
+                    if event == ExecutionEvent::Begun {
                         begun = true;
                         if interrupted {
                             self.interrupt(&mut execution);
                         }
                     }
-                    if let Event::Prompt(prompt) = &event {
+                    if let ExecutionEvent::Prompt(prompt) = &event {
                         asked = Some(Asked {
                             prompt: prompt.clone(),
                             answer: Box::pin(audience.answers(prompt.clone())),
@@ -546,7 +542,8 @@ impl Running<'_> {
                 () = audience.interrupts() => {
                     asked = None;
                     interrupted = true;
-                    // Before that the kernel runs another's cell, which is not ours to end.
+                    // Before that the kernel runs another client's cell, which must not be
+                    // interrupted.
                     if begun {
                         self.interrupt(&mut execution);
                     }
@@ -558,26 +555,26 @@ impl Running<'_> {
         self.is_idle_missing = outcome.is_none_or(|outcome| outcome.idle_missing);
         self.execution_count = outcome.and_then(|outcome| outcome.execution_count);
         let status = match outcome.map(|outcome| &outcome.end) {
-            Some(RequestEnd::Ok) => Status::Ok,
-            Some(RequestEnd::Raised(_)) if interrupted => Status::Interrupted,
+            Some(RequestEnd::Ok) => Outcome::Ok,
+            Some(RequestEnd::Raised(_)) if interrupted => Outcome::Interrupted,
             Some(RequestEnd::Raised(_)) if self.is_being_ended() => {
                 self.kernel_ended(audience, "it was interrupted").await
             }
-            Some(RequestEnd::Raised(_)) => Status::Error,
-            Some(RequestEnd::Aborted) => Status::Aborted,
+            Some(RequestEnd::Raised(_)) => Outcome::Error,
+            Some(RequestEnd::Aborted) => Outcome::Aborted,
             Some(RequestEnd::KernelGone(why)) => {
                 let why = why.clone();
                 self.kernel_ended(audience, &why).await
             }
-            Some(RequestEnd::NoReply) | None => Status::NoReply,
+            Some(RequestEnd::NoReply) | None => Outcome::NoReply,
         };
         let raised = match outcome.map(|outcome| &outcome.end) {
-            Some(RequestEnd::Raised(raised)) if status == Status::Error => Some(raised),
+            Some(RequestEnd::Raised(raised)) if status == Outcome::Error => Some(raised),
             _ => None,
         };
         let reply = outcome.and_then(|outcome| outcome.reply.as_deref());
         for told in self.heard.untold(reply.unwrap_or_default(), raised) {
-            audience.sees(&Event::Iopub(told));
+            audience.sees(&ExecutionEvent::Iopub(told));
         }
         if dropped > 0 {
             self.notes
@@ -585,11 +582,12 @@ impl Running<'_> {
         }
         if missing > 0 {
             let note = lost(missing);
-            // Among the outputs too: whoever reads them later must not take them for whole.
-            audience.sees(&Event::Iopub(on_stderr(&format!("[nb] {note}\n"))));
+            // The note is an output too, so that later readers do not take the outputs for
+            // complete.
+            audience.sees(&ExecutionEvent::Iopub(on_stderr(&format!("[nb] {note}\n"))));
             self.notes.push(note);
         }
-        if outcome.is_some_and(|outcome| outcome.idle_missing) && status != Status::KernelDied {
+        if outcome.is_some_and(|outcome| outcome.idle_missing) && status != Outcome::KernelDied {
             self.notes
                 .push("the kernel never said that it was idle: outputs may be missing".to_owned());
         }
@@ -597,37 +595,39 @@ impl Running<'_> {
         Ok(status)
     }
 
-    /// Says whether somebody restarts the kernel or shuts it down: its cell is interrupted then, so
+    /// Says whether the kernel is being restarted or shut down: its cell is interrupted then, so
     /// that it can end.
     fn is_being_ended(&self) -> bool {
-        let state = self.project.state().ok();
-        let now = state.and_then(|state| state.session(self.key));
+        let state = self.kernel.project.state().ok();
+        let now = state.and_then(|state| state.session(&self.kernel.key));
         now.is_some_and(|now| {
-            matches!(
-                now.status,
-                SessionStatus::Restarting | SessionStatus::Stopped
-            ) || now.generation != self.session.generation
+            matches!(now.status, Status::Restarting | Status::Stopped)
+                || now.generation != self.kernel.session.generation
         })
     }
 
-    /// Says how the kernel ended, among the outputs too: it sent no error itself.
-    async fn kernel_ended(&mut self, audience: &impl Audience, seen: &str) -> Status {
-        let ending = how_it_went(self.project, self.key, self.session, self.process, seen).await;
-        audience.sees(&Event::Iopub(ending.told()));
+    /// Returns the outcome for a kernel that has ended, and adds an error output, since the kernel
+    /// sent none.
+    async fn kernel_ended(&mut self, audience: &impl Audience, seen: &str) -> Outcome {
+        let Joined {
+            project,
+            key,
+            session,
+            process,
+            ..
+        } = &*self.kernel;
+        let ending = how_it_went(project, key, session, process.as_ref(), seen).await;
+        audience.sees(&ExecutionEvent::Iopub(ending.told()));
         self.notes.push(ending.text().to_owned());
-        Status::KernelDied
+        Outcome::KernelDied
     }
 
-    /// Interrupts in the kernel's own way.
-    fn interrupt(&self, execution: &mut Execution<'_>) {
-        if let (InterruptMode::Signal, Some(process)) =
-            (self.session.interrupt_mode(), self.process)
-        {
-            // The whole group: the code may wait for a program that it started.
-            match process.signal_group(Signal::INT) {
-                Ok(()) => return,
-                Err(error) => tracing::warn!(%error, "the kernel could not be signalled"),
-            }
+    /// Interrupts the kernel by a signal or a message, as its kernelspec says.
+    fn interrupt(&self, execution: &mut ExecuteRequest<'_>) {
+        match self.kernel.signal_interrupt() {
+            Some(Ok(())) => return,
+            Some(Err(error)) => tracing::warn!(%error, "the kernel could not be signalled"),
+            None => {}
         }
         execution.interrupt();
     }
@@ -635,43 +635,24 @@ impl Running<'_> {
     fn note_asked(&mut self, msg_id: &str) {
         let start = ExecutionStart {
             cell: self.options.cell.clone(),
-            job: self.origin.job.clone(),
+            job: self.kernel.job.clone(),
             code: Some(self.options.code.clone()),
-            // It answered on shell just before.
+            // The kernel has just answered on shell.
             alone: true,
             ..ExecutionStart::new(msg_id)
         };
-        let mut events = std::mem::take(self.unwritten);
-        events.push(self.event(EventKind::Asked(start)));
-        self.project.record(&events);
+        let event = self.kernel.event(EventKind::Asked(start));
+        self.kernel.unwritten.push(event);
+        self.kernel.write_down();
     }
 
-    fn note_done(&mut self, msg_id: &str, status: Status, took: Duration) {
-        let end = ExecutionEnd::new(msg_id, status.into(), Some(took));
-        let event = self.event(EventKind::Done(end));
-        if self.options.goes_on && status == Status::Ok {
-            // The next cell does not wait for it: it is written while that runs.
-            self.unwritten.push(event);
-        } else {
-            self.project.record(&[event]);
-        }
-    }
-
-    fn event(&self, kind: EventKind) -> JournalEvent {
-        JournalEvent {
-            generation: Some(self.session.generation),
-            by: Some(self.by.to_owned()),
-            notebook: self.origin.notebook.clone(),
-            ..JournalEvent::now(self.key, kind)
-        }
-    }
-
-    fn into_ran(self, status: Status) -> Ran {
-        Ran {
-            status,
-            execution_count: self.execution_count,
-            took: self.began.elapsed(),
-            notes: self.notes,
+    fn note_done(&mut self, msg_id: &str, status: Outcome, took: Duration) {
+        let end = ExecutionEnd::new(msg_id, status, Some(took));
+        let event = self.kernel.event(EventKind::Done(end));
+        self.kernel.unwritten.push(event);
+        // If another cell follows, this is written while that one runs, so that it need not wait.
+        if !self.options.goes_on || status != Outcome::Ok {
+            self.kernel.write_down();
         }
     }
 }

@@ -1,17 +1,17 @@
-//! Which cells show outputs of another source than they have now.
+//! Finds the cells whose outputs come from an earlier source.
 
 use std::collections::HashMap;
 
 use crate::editing::notebook_file::NotebookFile;
 use crate::notebook::{Cell, CellType, Document};
-use crate::project::event::{EventKind, ExecutionStart};
+use crate::project::event::{EventKind, ExecutionStart, requests};
 
-/// How many of the journal's events are read for it: a list of cells must cost little.
+/// How many of the journal's events are read for this: a list of cells must be quick.
 const ENTRIES: usize = 1000;
 
-/// Returns those of these places whose outputs are of an earlier source: marked so by the recorder, as
-/// the cell was edited while it ran; or edited since, where a job of the journal's last entries ran it.
-/// Of what front ends run only they know when it is.
+/// Returns those of the cells at `places` whose outputs come from an earlier source. Either the
+/// recorder has marked them, since the cell was edited while it ran; or they were edited since a job
+/// among the journal's last events ran them. For cells that front ends ran, only the front ends know.
 pub fn stale(page: &NotebookFile, document: &Document, places: &[usize]) -> Vec<usize> {
     let cells = places.iter().filter_map(|place| {
         let cell = document.cells().get(*place)?;
@@ -19,20 +19,20 @@ pub fn stale(page: &NotebookFile, document: &Document, places: &[usize]) -> Vec<
     });
     let marked = cells.clone().filter(|(_, cell)| cell.has_stale_note());
     let mut stale: Vec<_> = marked.map(|(place, _)| place).collect();
-    // One that is marked has no count.
+    // A marked cell has no execution count.
     let mut ran = cells.filter(|(_, cell)| cell.execution_count().is_some());
     let Some(first) = ran.next() else {
         return stale;
     };
     let key = page.project.state().map(|state| state.owner_key(&page.key));
     let key = key.unwrap_or_else(|_| page.key.clone());
-    let events = page.project.events(&key).take(ENTRIES);
-    let events = events.filter(|event| event.notebook() == page.key);
-    let starts = events.filter_map(|event| match event.kind {
-        EventKind::Asked(start) if start.store_history => Some(start),
+    let asked = requests(page.project.events(&key).take(ENTRIES));
+    let asked = asked.filter(|event| event.notebook() == page.key);
+    let starts = asked.filter_map(|event| match event.kind {
+        EventKind::Asked(start) => Some(start),
         _ => None,
     });
-    // Where nobody has run anything through nb the cells need not be looked at.
+    // If nothing was run through nb, the cells need not be checked.
     let mut starts = starts.peekable();
     if starts.peek().is_none() {
         return stale;
@@ -42,7 +42,7 @@ pub fn stale(page: &NotebookFile, document: &Document, places: &[usize]) -> Vec<
         .map(|(place, cell)| (cell.id(), (place, cell)))
         .collect();
     for start in starts {
-        // The last that ran it counts, whoever that was.
+        // Only the last run of the cell counts, by any actor.
         let cell = start.cell.as_deref().and_then(|id| asked.remove(id));
         if let Some((place, cell)) = cell
             && is_of_another(page, cell, &start)
@@ -56,12 +56,13 @@ pub fn stale(page: &NotebookFile, document: &Document, places: &[usize]) -> Vec<
     stale
 }
 
-/// Says whether this execution left the outputs of a cell, and ran another source.
+/// Says whether this execution made the outputs of a cell, from another source than its present
+/// one.
 fn is_of_another(page: &NotebookFile, cell: &Cell, ran: &ExecutionStart) -> bool {
     if ran.code.as_ref().is_none_or(|code| *code == cell.source()) {
         return false;
     }
-    // Who ran it past us has left another number.
+    // A later run that is not in the journal has left another execution count.
     let job = ran.job.as_ref().and_then(|id| page.project.job(id).ok());
     let job = job.and_then(|folder| folder.read().ok());
     let cells = job.iter().flat_map(|job| &job.cells);

@@ -1,7 +1,8 @@
-//! The user's variables: one look into the kernel that leaves nothing behind.
+//! Lists the user's variables by an inspection of the kernel that changes nothing.
 //!
-//! A silent request whose answer is the value of an expression: no output, no count, no history, no
-//! name in the user's namespace, and no line in the journal, since nobody's code ran.
+//! A silent request whose answer is the value of an expression: no output, no execution count, no
+//! history, no name in the user's namespace, and no event in the journal, since no user's code
+//! runs.
 
 use std::time::Duration;
 
@@ -12,36 +13,38 @@ use super::look::{self, Look, LookError, language};
 use crate::client::Execute;
 use crate::project::{Project, Session};
 
-/// How long the look may take. Code that holds Python's global lock can delay it on a subshell.
+/// How long the answer may take. Code that holds Python's global interpreter lock can delay it on a
+/// subshell.
 const ANSWER: Duration = Duration::from_secs(5);
 
-/// What is asked for.
+/// The variables to list.
 #[derive(Clone, Debug)]
-pub struct Wanted {
-    /// One variable, in detail; none is all of them.
+pub struct VariablesWanted {
+    /// The name of one variable, to describe in detail; `None` lists all.
     pub name: Option<String>,
-    /// Modules, functions, classes and IPython's own names too.
+    /// Whether to include modules, functions, classes and IPython's own names.
     pub all: bool,
-    /// How many at most.
+    /// How many variables are listed at most.
     pub most: usize,
-    /// About how many characters of a value.
+    /// About how many characters of a value are returned.
     pub limit: usize,
 }
 
-/// What the kernel holds.
+/// The variables of the kernel.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Found {
-    /// The variables, by name.
+    /// The variables, sorted by name.
     pub variables: Vec<Variable>,
     /// How many were left out.
     pub more: u64,
-    /// Names that differ in case only from the one that is not there.
+    /// Names that differ only in case from the requested one, which does not exist.
     #[serde(default, skip_serializing)]
     near: Vec<String>,
 }
 
 /// One variable.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Variable {
     /// Its name.
@@ -71,6 +74,7 @@ pub struct Variable {
 
 /// A table's column.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Column {
     /// Its name.
     pub name: String,
@@ -78,19 +82,19 @@ pub struct Column {
     pub dtype: String,
 }
 
-/// Why nothing was seen.
+/// Why the variables cannot be listed.
 #[derive(Debug, thiserror::Error)]
 pub enum VarsError {
-    /// The kernel cannot be looked into.
+    /// The kernel cannot be inspected.
     #[error(transparent)]
     Look(#[from] LookError),
-    /// It is no Python kernel.
+    /// It is not a Python kernel.
     #[error("only the variables of Python kernels can be listed; this one runs {language}")]
     Language {
         /// Its language.
         language: String,
     },
-    /// The kernel answered with something else.
+    /// The kernel gave an unexpected answer.
     #[error("the kernel does not tell its variables: {0}")]
     Refused(String),
     /// There is no such variable.
@@ -98,7 +102,7 @@ pub enum VarsError {
     Unknown {
         /// The name.
         name: String,
-        /// Names that differ in case only.
+        /// Names that differ only in case.
         near: Vec<String>,
     },
 }
@@ -106,13 +110,13 @@ pub enum VarsError {
 /// Returns the variables of a session's kernel, whose key in the project is `key`.
 ///
 /// # Errors
-/// [`VarsError`]; a busy kernel says so within seconds, however long its cell runs.
+/// [`VarsError`]; a busy kernel is reported within seconds, however long its cell runs.
 pub async fn look(
     project: &Project,
     key: &str,
     session: &Session,
     by: &str,
-    wanted: &Wanted,
+    wanted: &VariablesWanted,
 ) -> Result<Found, VarsError> {
     let mut look = Look::join(project, key, session, by).await?;
     let language = language(look.session());
@@ -139,8 +143,8 @@ pub async fn look(
     }
 }
 
-/// Makes the request.
-fn request(wanted: &Wanted, beside: bool) -> Execute {
+/// Makes the request for variables.
+fn request(wanted: &VariablesWanted, beside: bool) -> Execute {
     let asked = json!({
         "name": wanted.name, "all": wanted.all, "most": wanted.most, "limit": wanted.limit,
         "running": beside,
@@ -149,7 +153,7 @@ fn request(wanted: &Wanted, beside: bool) -> Execute {
     look::request(&call, beside)
 }
 
-/// Reads the content of the reply.
+/// Parses the content of the reply.
 fn read(content: &[u8]) -> Result<Found, String> {
     let text = look::value(content)?;
     serde_json::from_str(&text).map_err(|error| format!("its answer is unreadable: {error}"))

@@ -1,22 +1,27 @@
-//! Reading files that somebody else may have put into a folder.
+//! Reads files that another person may have put into a folder.
 //!
-//! A pipe or a device at a file's place would hold the reader for ever, and a huge file would fill
-//! its memory.
+//! A pipe or a device in place of the file would block the reader for ever, and a huge file would fill the
+//! memory.
 
 use std::fs::OpenOptions;
 use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// Longer than any settings file of an environment or a project is.
+/// The maximum length; settings files of environments and projects are shorter.
 const LONGEST: u64 = 4 << 20;
 
-/// Returns the bytes of a regular file; one that is too long cannot be read.
+/// Returns the bytes of a regular file; fails if it is too long.
 pub(super) fn read(path: &Path) -> io::Result<Vec<u8>> {
+    read_within(path, LONGEST)
+}
+
+/// Returns the bytes of a regular file that has at most `longest` bytes.
+pub(super) fn read_within(path: &Path, longest: u64) -> io::Result<Vec<u8>> {
     let refused = |why: &str| io::Error::new(io::ErrorKind::InvalidData, why.to_owned());
     let irregular = || refused("it is no regular file");
-    // Looked at first, because to open a device may already have an effect; and again once it is
-    // open, because it may have been replaced.
+    // Checked before it is opened, because opening a device may already have an effect; and again afterwards,
+    // because it may have been replaced.
     if !std::fs::metadata(path)?.is_file() {
         return Err(irregular());
     }
@@ -30,14 +35,14 @@ pub(super) fn read(path: &Path) -> io::Result<Vec<u8>> {
         return Err(irregular());
     }
     let mut bytes = Vec::new();
-    file.take(LONGEST + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > LONGEST {
+    file.take(longest + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > longest {
         return Err(refused("it is too long"));
     }
     Ok(bytes)
 }
 
-/// Returns the text of a regular file, as [`read`] does.
+/// Returns the text of a regular file, like [`read`].
 pub(super) fn read_text(path: &Path) -> io::Result<String> {
     String::from_utf8(read(path)?)
         .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))

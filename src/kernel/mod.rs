@@ -1,6 +1,6 @@
 //! Kernels: their specs, their environments, their processes, and what confines them.
 //!
-//! Nothing here speaks to a kernel; whatever needs a client (readiness, restart) is in `lifecycle`.
+//! Nothing here communicates with a kernel; code that needs a client (readiness, restart) is in `lifecycle`.
 
 pub mod confine;
 pub mod environment;

@@ -1,8 +1,8 @@
-//! Commands as people type them.
+//! Commands as users type them.
 
 use std::path::Path;
 
-/// Quotes a path for a shell where it needs that.
+/// Quotes a path for a shell, if necessary.
 pub fn quote(path: &Path) -> String {
     let text = path.to_string_lossy();
     let plain = |c: char| c.is_alphanumeric() || "/._-+=:@%,~".contains(c);

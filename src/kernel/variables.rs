@@ -1,4 +1,4 @@
-//! Environment variables, and the folders of the user that they name.
+//! Environment variables, and the user's folders to which they point.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -14,7 +14,7 @@ pub trait Variables: Sync {
         self.get(name).map(PathBuf::from)
     }
 
-    /// Returns the files of this name in the folders of `PATH`, in their order.
+    /// Returns the files of this name in the folders of `PATH`, in that order.
     fn programs(&self, name: &Path) -> Vec<PathBuf> {
         // Without PATH nothing is found: an empty list would mean the working directory.
         let Some(folders) = self.get("PATH") else {
@@ -48,16 +48,13 @@ impl Variables for HashMap<&str, &str> {
 #[error("no home folder is known; set HOME or JUPYTER_DATA_DIR")]
 pub struct NoHome;
 
-/// Returns the folder of `nb`'s own data: the copy of the executable that specs point to.
+/// Returns the folder of `nb`'s own data, with the copy of the executable to which specs point.
 pub fn own_data_dir(variables: &dyn Variables) -> Result<PathBuf, NoHome> {
-    Ok(xdg_data(variables)?.join("nb"))
-}
-
-fn xdg_data(variables: &dyn Variables) -> Result<PathBuf, NoHome> {
-    match xdg_data_home(variables) {
-        Some(dir) => Ok(dir),
-        None => Ok(home(variables)?.join(".local/share")),
-    }
+    let data = match xdg_data_home(variables) {
+        Some(dir) => dir,
+        None => home(variables)?.join(".local/share"),
+    };
+    Ok(data.join("nb"))
 }
 
 pub(in crate::kernel) fn xdg_data_home(variables: &dyn Variables) -> Option<PathBuf> {

@@ -1,9 +1,9 @@
-//! What was done to a kernel, for the journal.
+//! Records actions on a kernel in the journal.
 
 use crate::project::event::{Event, EventKind};
 use crate::project::{Project, Session};
 
-/// Writes into the journal what was done to a kernel. A failure stops nothing.
+/// Records an action on a kernel in the journal. A failure is only logged.
 pub(super) fn journal(project: &Project, key: &str, session: &Session, kind: EventKind, by: &str) {
     project.record(&[Event {
         generation: Some(session.generation),

@@ -1,7 +1,7 @@
-//! Kernels that another program started, shared while they run.
+//! Uses kernels that another program started, for as long as they run.
 //!
-//! JupyterLab's, a console's, or one started by hand: all that is known is a connection file. Such
-//! a kernel lives while it answers; `nb` never signals, restarts or revives it.
+//! They are JupyterLab's, a console's, or started by hand; only the connection file is known. Such
+//! a kernel is alive as long as it answers; `nb` never signals, restarts or replaces it.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
@@ -11,38 +11,38 @@ use serde_json::Value;
 use super::liveness::{Liveness, liveness, refusal, sandboxed};
 use super::open_error::{AttachError, OpenError};
 use super::share;
-use super::start::Held;
+use super::start::{Held, replace};
 use crate::client::{Client, ClientError};
 use crate::kernel::process::connection;
 use crate::kernel::spec;
 use crate::kernel::spec::jupyter_paths::JupyterPaths;
 use crate::kernel::variables::Variables;
-use crate::project::{Backend, InterruptMode, Project, RealSpec, Session, Status, Transport};
-use crate::wire::{self, Channel, ConnectionInfo};
+use crate::project::{Backend, InterruptMode, Project, RealSpec, Session, Status};
+use crate::wire::{Channel, ConnectionInfo, Transport};
 
-/// How long a kernel may take to answer on control, where no cell is in the way.
+/// How long a kernel may take to answer on control, where a running cell does not delay it.
 const CONTROL: Duration = Duration::from_secs(2);
 
-/// How long after its file was made a kernel may not listen yet.
+/// For how long after the file was made the kernel may not listen yet.
 const STARTING: Duration = Duration::from_secs(8);
 
-/// A kernel that runs and has answered.
+/// A running kernel that has answered.
 #[derive(Clone, Debug)]
-pub struct Running {
+pub struct RunningKernel {
     /// Its connection file.
     pub connection_file: PathBuf,
     /// How it is reached.
     pub transport: Transport,
     /// The content of its `kernel_info_reply`.
     pub kernel_info: Value,
-    /// What is known of its spec; the command is not.
+    /// The known parts of its kernelspec; the command is not known.
     pub spec: RealSpec,
 }
 
-/// Finds a connection file: a path, or a name that Jupyter's runtime folder knows.
+/// Finds a connection file by a path, or by a name in Jupyter's runtime folder.
 ///
-/// As `jupyter console --existing` does: a file of that name, else the one last used whose name
-/// has that text in it.
+/// Like `jupyter console --existing`: a file with that name, or else the file used last among those
+/// whose names contain it.
 pub fn locate(wanted: &Path, variables: &dyn Variables) -> Result<PathBuf, AttachError> {
     let runtime_dir = JupyterPaths::new(variables)?.runtime_dir;
     let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
@@ -76,12 +76,12 @@ pub fn locate(wanted: &Path, variables: &dyn Variables) -> Result<PathBuf, Attac
     like.pop().map(|(_, path)| real(&path)).ok_or(no_file)
 }
 
-/// Asks the kernel behind a connection file what it is.
+/// Requests the `kernel_info` of the kernel behind a connection file.
 pub async fn ask(
     file: PathBuf,
     patience: Duration,
     variables: &dyn Variables,
-) -> Result<Running, OpenError> {
+) -> Result<RunningKernel, OpenError> {
     let info = connection::read(&file).map_err(AttachError::from)?;
     let of_proxy = |name: &String| spec::is_shared_name(name);
     if info.kernel_name.as_ref().is_some_and(of_proxy) {
@@ -89,19 +89,12 @@ pub async fn ask(
     }
     let kernel_info = kernel_info(&info, &file, patience).await?;
     let spec = spec_of(&info, &kernel_info, variables);
-    Ok(Running {
-        transport: transport_of(&info),
+    Ok(RunningKernel {
+        transport: info.transport,
         connection_file: file,
         kernel_info,
         spec,
     })
-}
-
-fn transport_of(info: &ConnectionInfo) -> Transport {
-    match info.transport {
-        wire::Transport::Tcp => Transport::Tcp,
-        wire::Transport::Ipc => Transport::Ipc,
-    }
 }
 
 async fn kernel_info(
@@ -110,12 +103,12 @@ async fn kernel_info(
     patience: Duration,
 ) -> Result<Value, OpenError> {
     let began = Instant::now();
-    let transport = transport_of(info);
+    let transport = info.transport;
     if let Some(cause) = sandboxed(transport) {
         let cause = refusal(&cause);
         return Err(AttachError::Sandboxed { cause }.into());
     }
-    let nobody = |source| AttachError::Nobody {
+    let not_listening = |source| AttachError::NotListening {
         file: file.to_owned(),
         source,
     };
@@ -129,8 +122,9 @@ async fn kernel_info(
     };
     let mut client = Client::connect_when_up(info, "nb", patience_to_start)
         .await
-        .map_err(nobody)?;
-    // Control first, where no cell is in the way; IRkernel answers on shell alone.
+        .map_err(not_listening)?;
+    // Control is tried first, since a running cell does not delay it; IRkernel answers only on
+    // shell.
     for (channel, limit) in [
         (Channel::Control, CONTROL.min(patience)),
         (Channel::Shell, patience),
@@ -142,15 +136,16 @@ async fn kernel_info(
         match client.kernel_info(channel, left).await {
             Ok(reply) => return Ok(serde_json::from_slice(reply.content()).unwrap_or_default()),
             Err(ClientError::NoAnswer { .. }) => {}
-            Err(error) => return Err(nobody(error).into()),
+            Err(error) => return Err(not_listening(error).into()),
         }
     }
     let after = began.elapsed();
     let file = file.to_owned();
-    Err(AttachError::Mute { file, after }.into())
+    Err(AttachError::NoReply { file, after }.into())
 }
 
-/// Returns what a running kernel tells of its spec: enough to name it in a notebook.
+/// Returns the kernelspec of a running kernel as far as it is known: enough to name it in a
+/// notebook.
 fn spec_of(info: &ConnectionInfo, kernel_info: &Value, variables: &dyn Variables) -> RealSpec {
     let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let language = word(&kernel_info["language_info"]["name"]);
@@ -166,7 +161,7 @@ fn spec_of(info: &ConnectionInfo, kernel_info: &Value, variables: &dyn Variables
     let python = language.eq_ignore_ascii_case("python");
     let name = match (&info.kernel_name, known) {
         (Some(name), _) => name.clone(),
-        // What every Jupyter takes for the Python that is in use.
+        // Every Jupyter resolves this name to the Python in use.
         (None, _) if python => "python3".to_owned(),
         (None, Some(spec)) => spec.name.clone(),
         (None, None) => String::new(),
@@ -181,7 +176,7 @@ fn spec_of(info: &ConnectionInfo, kernel_info: &Value, variables: &dyn Variables
         display_name,
         argv: Vec::new(),
         language,
-        // Its process is not ours to signal.
+        // `nb` must not signal its process.
         interrupt_mode: InterruptMode::Message,
         env: serde_json::Map::new(),
         resource_dir: None,
@@ -189,11 +184,11 @@ fn spec_of(info: &ConnectionInfo, kernel_info: &Value, variables: &dyn Variables
     }
 }
 
-/// Refuses the kernel of a notebook of the project: that is shared in another way.
+/// Fails for the kernel of a notebook of the project, which is shared in another way.
 pub(super) fn check(
     project: &Project,
     notebook: &Path,
-    running: &Running,
+    running: &RunningKernel,
 ) -> Result<(), OpenError> {
     let state = project.state()?;
     let owner = state
@@ -211,11 +206,11 @@ pub(super) fn check(
     }
 }
 
-/// Lets a notebook use a kernel that another program started; says whether it already did.
+/// Attaches a notebook to a kernel that another program started; returns whether it already was.
 pub(super) async fn attach(
     project: &Project,
     key: &str,
-    running: &Running,
+    running: &RunningKernel,
     patience: Duration,
 ) -> Result<(Session, bool), OpenError> {
     let held = Held::wait(project, key, patience).await?;
@@ -248,10 +243,7 @@ pub(super) async fn attach(
             kernel_info: Some(running.kernel_info.clone()),
             ..session
         };
-        state.sessions.insert(key.to_owned(), session.clone());
-        if state.connection_file.is_some() && state.connection_file == old_file {
-            state.mirror(&session);
-        }
+        replace(state, key, session.clone(), old_file.as_deref());
         session
     })?;
     Ok((session, same))
@@ -265,7 +257,7 @@ fn is_at(session: &Session, file: &Path) -> bool {
             .is_ok_and(|real| real == file)
 }
 
-/// Opens a session again whose kernel another program started: it is used while it answers.
+/// Opens a session whose kernel another program started, if that kernel still answers.
 pub(super) async fn reopen(held: &Held<'_>, session: Session) -> Result<Session, OpenError> {
     if liveness(&session).await == Liveness::Dead {
         return Err(AttachError::Gone {
@@ -275,7 +267,7 @@ pub(super) async fn reopen(held: &Held<'_>, session: Session) -> Result<Session,
     }
     let died = session.status == Status::Died;
     held.record(|session| {
-        // It was gone for a while, so this is another one on the same sockets.
+        // The kernel had ended, so this is another one on the same sockets.
         session.generation += u64::from(died);
         session.status = Status::Live;
         session.ended = None;

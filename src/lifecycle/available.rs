@@ -1,4 +1,4 @@
-//! Which kernels there are, and which of them a notebook would get.
+//! Lists the kernels of this machine, and the one that a notebook would get.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -16,37 +16,32 @@ use crate::kernel::spec::selection::{self, ChosenKernel, KernelRequest, Selectio
 use crate::kernel::variables::{NoHome, Variables};
 use crate::project::{Project, Session};
 
-/// The kernels of this machine as a notebook sees them.
+/// The kernels of this machine from the point of view of a notebook.
 #[derive(Debug)]
 pub struct Available {
-    /// All that could be started, and those that cannot with the reason; nearest first.
+    /// The kernels that could be started, and those that cannot with the reasons; nearest first.
     pub candidates: Vec<KernelCandidate>,
-    /// What `nb open` would start.
+    /// The kernel that `nb open` would start.
     pub chosen: Result<ChosenKernel, SelectionError>,
     /// The folders that were searched for kernelspecs, in Jupyter's order.
     pub searched: Vec<PathBuf>,
-    /// What is said of kernelspecs that Jupyter's configuration hides.
+    /// A message about kernelspecs that Jupyter's configuration hides.
     pub hidden: Option<String>,
-    /// Those of them that could not be read.
+    /// The kernelspecs that could not be read.
     pub unreadable: Vec<(PathBuf, io::Error)>,
 }
 
 impl Available {
-    /// Returns which of the candidates would be started.
+    /// Returns the index of the candidate that would be started.
     pub fn chosen_offer(&self) -> Option<usize> {
         let chosen = self.chosen.as_ref().ok()?;
-        let is_it = |candidate: &KernelCandidate| {
-            candidate
-                .spec
-                .as_ref()
-                .is_ok_and(|spec| *spec == chosen.spec)
-        };
-        self.candidates.iter().position(is_it)
+        let mut specs = self.candidates.iter().map(|it| it.spec.as_ref().ok());
+        specs.position(|spec| spec == Some(&chosen.spec))
     }
 }
 
-/// Looks at everything, for a notebook that may not be there yet. Runs the interpreters of the
-/// system and of the user's own tools, nothing of the notebook's folder.
+/// Finds all kernels for a notebook, which need not exist yet. Runs the interpreters of the system
+/// and of the user's own tools, but none from the notebook's folder.
 pub fn available(notebook: &Path, variables: &dyn Variables) -> Result<Available, OpenError> {
     let whole = std::path::absolute(notebook).unwrap_or_else(|_| notebook.to_owned());
     let folder = whole.parent().unwrap_or(Path::new("/"));

@@ -1,71 +1,91 @@
-//! Consent: what of others' work an action on a kernel would end.
+//! Consent: the work of other actors that an action on a kernel would end.
 //!
-//! The rule is a pure function of what is known; [`facts`] finds that out, at the price of one
-//! question to the kernel.
+//! The rule is a pure function of known facts; [`facts`] finds these out, with one request to the
+//! kernel at most.
 
 use jiff::Timestamp;
 
 use super::liveness::liveness;
-use super::status::busy;
-use crate::activity::company::{self, whose};
+use super::status::{busy, is_on_its_way};
+use crate::activity::actor::Actor;
+use crate::activity::labels::whose;
 use crate::activity::participants::joined_to;
-use crate::project::event::RunningCell;
+use crate::project::event::RunningExecution;
+use crate::project::jobs::{Job, JobState};
 use crate::project::{Project, Session, Status};
 
-/// What is to be done to a kernel.
+/// An action on a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KernelAction {
-    /// Ends the cell that runs.
+    /// Ends the running cell.
     Interrupt,
-    /// Ends it, and the variables.
+    /// Ends the running cell, and the variables.
     Restart,
-    /// Ends it, and the variables.
+    /// Ends the running cell, and the variables.
     Shutdown,
 }
 
-/// What is known of others' work on a kernel.
+/// The known work of others on a kernel.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Facts {
-    /// What the kernel runs.
-    pub runs: Option<Running>,
+    /// The running cell.
+    pub runs: Option<RunningWork>,
+    /// The requests that the kernel has not begun to run, in words, with their actors.
+    pub queued: Vec<QueuedRequest>,
     /// The joined humans whose code ran on this kernel.
     pub made_by: Vec<String>,
 }
 
-/// What a kernel runs.
+/// The code that a kernel runs.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Running {
-    /// Who asked for it.
+pub struct RunningWork {
+    /// The actor who asked for it.
     pub by: String,
-    /// Whose it is, in words.
+    /// Its description for a reader, with its actor.
     pub what: String,
-    /// Since when, where that is known.
+    /// When it began, if known.
     pub since: Option<Timestamp>,
 }
 
-/// What speaks against an action.
+/// A request that a kernel has not begun to run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct QueuedRequest {
+    /// The actor who asked for it.
+    pub by: String,
+    /// Its description for a reader, with its actor.
+    pub what: String,
+}
+
+/// A reason against an action.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Objection {
-    /// It would end somebody else's cell.
-    EndsCell(Running),
-    /// It would take these joined humans' variables.
+    /// It would end another actor's cell.
+    EndsCell(RunningWork),
+    /// It would remove these requests of others from the queue; in words.
+    DropsQueued(Vec<String>),
+    /// It would delete the variables of these joined humans.
     WipesVariables(Vec<String>),
 }
 
 /// Returns which work of others an action of `actor` would end.
 pub fn objections(action: KernelAction, actor: &str, facts: &Facts) -> Vec<Objection> {
-    let others = |name: &str| !company::is_same(name, actor);
+    let actor = Actor::from(actor);
+    let others = |name: &str| !actor.is_same(&name.into());
     let mut found = Vec::new();
     if let Some(running) = facts.runs.as_ref().filter(|it| others(&it.by)) {
         found.push(Objection::EndsCell(running.clone()));
     }
-    let made_by: Vec<_> = facts
-        .made_by
-        .iter()
-        .filter(|name| others(name))
-        .cloned()
-        .collect();
-    if action != KernelAction::Interrupt && !made_by.is_empty() {
+    if action == KernelAction::Interrupt {
+        return found;
+    }
+    let queued = facts.queued.iter().filter(|it| others(&it.by));
+    let queued: Vec<_> = queued.map(|it| it.what.clone()).collect();
+    if !queued.is_empty() {
+        found.push(Objection::DropsQueued(queued));
+    }
+    let made_by = facts.made_by.iter().filter(|name| others(name));
+    let made_by: Vec<_> = made_by.cloned().collect();
+    if !made_by.is_empty() {
         found.push(Objection::WipesVariables(made_by));
     }
     found
@@ -73,32 +93,49 @@ pub fn objections(action: KernelAction, actor: &str, facts: &Facts) -> Vec<Objec
 
 /// Finds out whose work an action of `actor` may end.
 ///
-/// Whether the actor's own cell still runs does not matter, so the kernel is not asked then.
+/// It does not matter whether the actor's own cell still runs. So the kernel is asked only if the
+/// journal has a request of another actor, or none.
 pub async fn facts(project: &Project, key: &str, session: &Session, actor: &str) -> Facts {
-    // One that is being started runs nobody's cell, and does not answer.
+    // A kernel that is being started runs no cell and does not answer.
     let is_up = session.status == Status::Live && liveness(session).await.is_up();
     if !is_up {
         return Facts::default();
     }
     let present = project.present(key, session.generation);
-    let is_own = |cell: &RunningCell| company::is_same(company::name(cell.by.as_deref()), actor);
-    let runs = match present.running {
-        Some(cell) if is_own(&cell) => None,
-        cell => match (busy(session).await, cell) {
-            (Some(true), Some(cell)) => Some(Running {
-                by: company::name(cell.by.as_deref()).to_owned(),
-                what: whose(&cell),
-                since: Some(cell.since),
-            }),
-            // A client without a proxy, something that is no cell, or a kernel that hangs.
-            (Some(true), None) => Some(Running {
-                by: company::SOMEBODY.to_owned(),
-                what: "what keeps it busy, which the journal does not know".to_owned(),
-                since: None,
-            }),
-            _ => None,
-        },
+    let actor = Actor::from(actor);
+    let is_own = |cell: &RunningExecution| actor.is_same(&Actor::parse(cell.by.as_deref()));
+    let runs_own = present.running.as_ref().is_some_and(is_own);
+    let is_busy = match runs_own && present.queued.iter().all(is_own) {
+        true => None,
+        false => busy(session).await,
     };
+    let mut queued = present.queued;
+    let runs = match (present.running, is_busy) {
+        (Some(_), _) if runs_own => None,
+        (Some(cell), Some(true)) => Some(RunningWork {
+            by: Actor::parse(cell.by.as_deref()).name(),
+            what: whose(&cell),
+            since: Some(cell.since),
+        }),
+        // A client without a proxy, a request that is no cell, or a kernel that hangs.
+        (None, Some(true)) => Some(RunningWork {
+            by: Actor::Unknown.name(),
+            what: "what keeps it busy, which the journal does not know".to_owned(),
+            since: None,
+        }),
+        // The kernel has not begun to run it, or no client saw its end.
+        (Some(cell), _) => {
+            queued.insert(0, cell);
+            None
+        }
+        (None, _) => None,
+    };
+    queued.retain(|cell| is_busy == Some(true) || is_on_its_way(cell));
+    queued.extend(unsent(project, key));
+    let queued = queued.iter().map(|cell| QueuedRequest {
+        by: Actor::parse(cell.by.as_deref()).name(),
+        what: whose(cell),
+    });
     let joined: Vec<_> = joined_to(project, key)
         .into_iter()
         .map(|joined| joined.by())
@@ -112,7 +149,36 @@ pub async fn facts(project: &Project, key: &str, session: &Session, actor: &str)
             .filter(|author| joined.contains(author))
             .collect()
     };
-    Facts { runs, made_by }
+    Facts {
+        runs,
+        queued: queued.collect(),
+        made_by,
+    }
+}
+
+/// Returns the next unsent cell of each job of a session whose recorder runs or is about to start.
+fn unsent(project: &Project, key: &str) -> Vec<RunningExecution> {
+    let next_cell = |job: Job| {
+        let mut cells = job.cells.into_iter();
+        let next = cells.find(|cell| cell.status.is_none())?;
+        next.msg_id.is_none().then_some(RunningExecution {
+            msg_id: String::new(),
+            by: Some(job.by),
+            cell: next.cell,
+            code: Some(next.code),
+            job: Some(job.id),
+            since: job.asked_at,
+        })
+    };
+    let jobs = project.open_jobs().into_iter().filter_map(|folder| {
+        let job = folder.read().ok()?;
+        if job.session != key || job.state == JobState::Done {
+            return None;
+        }
+        let cell = next_cell(job)?;
+        (folder.has_recorder() || is_on_its_way(&cell)).then_some(cell)
+    });
+    jobs.collect()
 }
 
 #[cfg(test)]
@@ -121,13 +187,64 @@ mod tests {
 
     fn facts(runs: Option<&str>, made_by: &[&str]) -> Facts {
         Facts {
-            runs: runs.map(|by| Running {
+            runs: runs.map(|by| RunningWork {
                 by: by.to_owned(),
                 what: format!("{by}'s cell"),
                 since: None,
             }),
+            queued: Vec::new(),
             made_by: made_by.iter().map(|name| (*name).to_owned()).collect(),
         }
+    }
+
+    #[tokio::test]
+    async fn a_request_of_a_person_that_has_only_just_been_queued_is_others_work() {
+        use crate::kernel::process::Process;
+        use crate::project::event::{Event, EventKind, ExecutionStart};
+        use crate::project::jobs::JobCell;
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("a.ipynb");
+        let project = Project::for_notebook(&path).unwrap();
+        let mut session = Session::local(path);
+        session.status = Status::Live;
+        let process = Process::current();
+        session.set_process(process.pid, process.start_time, None);
+        session.connection_file = home.path().join("none.json");
+        let count = async |action| {
+            let facts = super::facts(&project, "a.ipynb", &session, "claude").await;
+            objections(action, "claude", &facts).len()
+        };
+        let all = [
+            KernelAction::Restart,
+            KernelAction::Shutdown,
+            KernelAction::Interrupt,
+        ];
+        let counts = async || {
+            [
+                count(all[0]).await,
+                count(all[1]).await,
+                count(all[2]).await,
+            ]
+        };
+        assert_eq!(counts().await, [0, 0, 0]);
+        // The recorder of this job has not sent its cell yet.
+        let mut job = Job::new(&project, "a.ipynb", "a.ipynb".to_owned(), "human");
+        job.cells.push(JobCell::new(None, "train()".to_owned()));
+        let folder = project.make_job(&mut job).unwrap();
+        assert_eq!(counts().await, [1, 1, 0]);
+        job.state = JobState::Done;
+        folder.write(&job).unwrap();
+        assert_eq!(counts().await, [0, 0, 0]);
+        // A request queued behind the agent's own cell.
+        let asked = |id: &str, by: &str| Event {
+            generation: Some(session.generation),
+            by: Some(by.to_owned()),
+            ..Event::now("a.ipynb", EventKind::Asked(ExecutionStart::new(id)))
+        };
+        project.record(&[asked("1", "claude"), asked("2", "claude")]);
+        assert_eq!(counts().await, [0, 0, 0]);
+        project.record(&[asked("3", "human (VS Code)")]);
+        assert_eq!(counts().await, [1, 1, 0]);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Making a notebook for the kernel that it will have.
+//! Makes a notebook for the kernel that it will get.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use super::attach;
 use super::liveness::sandboxed;
 use super::open::{OpenOptions, neighbour};
 use super::open_error::OpenError;
-use super::sandbox::WantedConfinement;
+use super::sandbox::{confinement_of_new, policy};
 use super::share;
 use super::start::refuse_in_a_sandbox;
 use super::target::recorded;
@@ -16,11 +16,12 @@ use crate::kernel::environment::probe::ProbePolicy;
 use crate::kernel::spec::selection::{self, KernelRequest};
 use crate::kernel::variables::ProcessVariables;
 use crate::notebook;
-use crate::project::{Project, Session};
+use crate::project::{Confinement, Project, Session};
 
-/// Makes a new notebook that names the kernel it will get; an existing one is left alone.
+/// Makes a new notebook that names the kernel it will get; an existing one is not changed. Returns whether it
+/// was made.
 ///
-/// An empty file is neither: it is refused. Where no kernel is to be started now, none needs to be installed. Returns whether it was made.
+/// An empty file is an error. If no kernel is to be started now, none needs to be installed.
 pub fn create_notebook(
     notebook: &Path,
     options: &OpenOptions,
@@ -63,8 +64,11 @@ pub fn create_notebook(
             .and_then(|session| session.kernelspec.as_ref()),
         neighbour: neighbour.as_ref(),
         policy: match starts {
-            true => options.confinement.policy(session.as_ref()),
-            // Nothing of the folder is run for a notebook that is only made.
+            true => policy(&confinement_of_new(
+                options.confinement.as_ref(),
+                session.as_ref(),
+            )),
+            // When a notebook is only made, no interpreter from its folder is run.
             false => ProbePolicy::ToolsOnly,
         },
         ..KernelRequest::default()
@@ -74,18 +78,18 @@ pub fn create_notebook(
     }
     let choice = match (&options.attach, &options.confinement) {
         (Some(running), _) => Ok(running.spec.clone()),
-        (None, WantedConfinement::Container(container)) => Ok(container::spec(container)),
+        (None, Some(Confinement::Container(container))) => Ok(container::spec(container)),
         (None, _) => selection::select(request, &real, &ProcessVariables).map(|choice| choice.spec),
     };
     let (name, display, language) = match choice {
-        // What another program started may have no name that is known here.
+        // A kernel that another program started may have no kernelspec that is known here.
         Ok(spec) if spec.name.is_empty() => (
             spec.language.to_lowercase(),
             spec.display_name,
             spec.language,
         ),
         Ok(spec) => (spec.name, spec.display_name, spec.language),
-        // What every Jupyter takes for the Python that is in use.
+        // Every Jupyter resolves this name to the Python in use.
         Err(_) if !starts || session.is_some() => (
             "python3".to_owned(),
             "Python 3 (ipykernel)".to_owned(),
@@ -97,7 +101,7 @@ pub fn create_notebook(
     transaction::create(notebook, &text).map_err(cannot)
 }
 
-/// Returns what is recorded for a notebook, whose file may be gone while its kernel runs.
+/// Returns the recorded session of a notebook, whose file may be missing while its kernel runs.
 fn known(notebook: &Path) -> Option<Session> {
     let project = Project::find(notebook)?;
     recorded(&project.state().ok()?, &project, &project.key(notebook))

@@ -8,7 +8,8 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use rustix::process::Signal;
 
-use crate::activity::company::{self, whose};
+use crate::activity::actor::Actor;
+use crate::activity::labels::{self, whose};
 use crate::activity::zone;
 use crate::kernel::process::Process;
 use crate::kernel::process::connection::KernelFiles;
@@ -16,31 +17,36 @@ use crate::kernel::process::launch::last_lines;
 use crate::kernel::process::plan::ProcessEnd;
 use crate::kernel::shell::quote;
 use crate::notebook::size;
-use crate::project::event::{Event, EventKind, RunningCell};
+use crate::project::event::{Event, EventKind, RunningExecution};
 use crate::project::jobs::JobCell;
 use crate::project::{Ended, Exit, Project, Relation, Session, StateError, Status};
 
-/// How long a supervisor may take to write down what it was told.
+/// How long a supervisor may take to record how its kernel ended.
 const SUPERVISOR: Duration = Duration::from_millis(150);
 
-/// How often it is looked whether it has.
+/// The pause between two checks for that record.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// How many of a kernel's last lines are kept.
+/// How many of the last lines of a kernel's log are stored.
 const LINES: usize = 8;
 
-/// Marks the end of a kernel that was never ready.
+/// The field that marks the end of a kernel that was never ready.
 const AT_START: &str = "at_start";
 
-/// Says why a kernel was shut down, where nobody asked for it at that moment.
+/// The field with the id of the running cell's request.
+const CELL_REQUEST: &str = "cell_msg_id";
+
+/// The field with the reason for a shutdown that no user asked for at that moment.
 pub(super) const BECAUSE: &str = "because";
 
-/// Records that a kernel exited unexpectedly, and in whose cell, unless the record has changed meanwhile.
+/// Records that a kernel exited unexpectedly, and the cell that it ran, unless the session has changed
+/// since `seen`.
 ///
-/// Who had asked for that cell is `cell_by` in the record of the end: `by` is who ended a kernel.
-/// Blocks for some milliseconds, for which its supervisor may need to tell of what it died.
+/// The actor who had asked for that cell is `cell_by` in the record; `by` is the actor who ended a
+/// kernel. Blocks for some milliseconds, which the supervisor may need to record the cause.
 pub fn note_death(project: &Project, key: &str, seen: Session) -> Result<Session, StateError> {
-    // A notebook that shares a kernel has no record of it.
+    // The session of the kernel's owner is changed: a notebook that shares the kernel has no record
+    // of it.
     let key = &project.state()?.owner_key(key);
     let end = told_end(&seen);
     let running = project.present(key, seen.generation).running;
@@ -57,7 +63,7 @@ pub fn note_death(project: &Project, key: &str, seen: Session) -> Result<Session
             if let Some(end) = &end {
                 take(&mut ended, end);
             }
-            // What it wrote while it was starting says nothing about its end.
+            // The lines from its start do not explain its end.
             let log = session.as_local().and_then(|local| local.log_bytes);
             let log = log.map(|at| (project.kernel_log(key), at));
             if let Some((log, at)) = log {
@@ -65,10 +71,7 @@ pub fn note_death(project: &Project, key: &str, seen: Session) -> Result<Session
             }
             ended.job = job;
             if let Some(cell) = running {
-                let (by, of) = (company::name(cell.by.as_deref()), whose(&cell));
-                ended.other.insert("cell_by".into(), by.into());
-                ended.other.insert("cell_of".into(), of.into());
-                ended.cell = cell.cell;
+                take_cell(&mut ended, cell);
             }
             session.status = Status::Died;
             session.ended = Some(ended);
@@ -76,13 +79,25 @@ pub fn note_death(project: &Project, key: &str, seen: Session) -> Result<Session
             session.clone()
         }
         Some(session) => {
-            // Whoever noted it was quicker than the supervisor.
+            // Another process recorded the end already. It may have been faster than the supervisor, and
+            // than the proxy whose cell ran, so that it knows that cell only from the kernel's broadcast.
+            // Now the record is completed.
             if session.pid() == seen.pid()
                 && session.status == Status::Died
-                && let (Some(end), Some(ended)) = (&end, &mut session.ended)
-                && ended.exit.is_none()
+                && let Some(ended) = &mut session.ended
             {
-                take(ended, end);
+                if let Some(end) = &end
+                    && ended.exit.is_none()
+                {
+                    take(ended, end);
+                }
+                let is_known = |cell: &RunningExecution| {
+                    ended.other.get(CELL_REQUEST) == Some(&cell.msg_id.as_str().into())
+                };
+                if let Some(cell) = running.filter(is_known) {
+                    take_cell(ended, cell);
+                    ended.job = job.or(ended.job.take());
+                }
             }
             session.clone()
         }
@@ -102,7 +117,7 @@ pub fn note_death(project: &Project, key: &str, seen: Session) -> Result<Session
     Ok(now)
 }
 
-/// Notes the end of this very process, if it is a session's kernel: what its supervisor begins.
+/// Records the end of `process`, which its supervisor reports, if it is the kernel of a session.
 pub(crate) fn supervisor_reports(
     project: &Project,
     key: &str,
@@ -116,7 +131,7 @@ pub(crate) fn supervisor_reports(
     }
 }
 
-/// Returns how a session's kernel ended, as its supervisor tells, which may be about to.
+/// Returns how a session's kernel ended according to its supervisor; waits a moment for its record.
 fn told_end(session: &Session) -> Option<ProcessEnd> {
     if session.relation() != Relation::Here {
         return None;
@@ -125,7 +140,7 @@ fn told_end(session: &Session) -> Option<ProcessEnd> {
     end_of(&KernelFiles::of(&session.connection_file), &process)
 }
 
-/// Returns how a process ended, as its supervisor tells, which may be about to.
+/// Returns how a process ended according to its supervisor; waits a moment for its record.
 pub(super) fn end_of(files: &KernelFiles, process: &Process) -> Option<ProcessEnd> {
     let deadline = Instant::now() + SUPERVISOR;
     while files.end_of(process).is_none() && Instant::now() < deadline {
@@ -138,6 +153,18 @@ pub(super) fn end_of(files: &KernelFiles, process: &Process) -> Option<ProcessEn
     files.end_of(process)
 }
 
+/// Adds the cell that the kernel ran to the record.
+fn take_cell(ended: &mut Ended, cell: RunningExecution) {
+    let fields = [
+        ("cell_by", Actor::parse(cell.by.as_deref()).name()),
+        ("cell_of", whose(&cell)),
+        (CELL_REQUEST, cell.msg_id),
+    ];
+    let fields = fields.map(|(name, text)| (name.to_owned(), text.into()));
+    ended.other.extend(fields);
+    ended.cell = cell.cell;
+}
+
 fn take(ended: &mut Ended, end: &ProcessEnd) {
     ended.at = end.at;
     ended.reason = reason(end.exit, end.memory_bytes);
@@ -145,13 +172,13 @@ fn take(ended: &mut Ended, end: &ProcessEnd) {
     ended.memory_bytes = end.memory_bytes;
 }
 
-/// Returns the job whose code ran. Its recorder sees the end in the same moment: it may have written down
-/// already that the cell ended by it, or not yet that the cell had begun.
+/// Returns the job whose code ran. Its recorder sees the end at the same moment: it may already have
+/// recorded that the cell ended, or not yet that the cell had begun.
 fn job_of(
     project: &Project,
     key: &str,
     session: &Session,
-    cell: Option<&RunningCell>,
+    cell: Option<&RunningExecution>,
 ) -> Option<String> {
     let jobs = project.jobs().into_iter().filter_map(|job| job.read().ok());
     let mut running = jobs.filter(|job| {
@@ -171,7 +198,7 @@ fn job_of(
     running.next().map(|job| job.id)
 }
 
-/// Returns the words for how a process ended: `out of memory, 61.8 GB`, `SIGSEGV`.
+/// Returns a description of how a process ended: `out of memory, 61.8 GB`, `SIGSEGV`.
 pub(super) fn reason(exit: Exit, memory_bytes: Option<u64>) -> String {
     let memory = memory_bytes.map(|bytes| format!(", {}", size(bytes)));
     let memory = memory.unwrap_or_default();
@@ -184,22 +211,22 @@ pub(super) fn reason(exit: Exit, memory_bytes: Option<u64>) -> String {
     }
 }
 
-/// Marks the end of a kernel that was never ready.
+/// Marks the record as that of a kernel that was never ready.
 pub(super) fn mark_at_start(ended: &mut Ended) {
     ended.other.insert(AT_START.to_owned(), true.into());
 }
 
 /// Returns one or two sentences about a kernel that exited unexpectedly.
 pub fn words(notebook: &str, ended: &Ended) -> String {
-    told(notebook, ended, &zone::here())
+    sentences(notebook, ended, &zone::here())
 }
 
-/// Returns the command that brings a notebook's kernel back.
+/// Returns the command that starts a notebook's kernel again.
 pub fn mend(notebook: &Path) -> String {
     format!("nb open {0} && nb exec {0} --replay", quote(notebook))
 }
 
-fn told(notebook: &str, ended: &Ended, zone: &TimeZone) -> String {
+fn sentences(notebook: &str, ended: &Ended, zone: &TimeZone) -> String {
     let verb = match ended.exit {
         _ if ended.other.contains_key(AT_START) => "could not be started",
         Some(Exit::Signal(signal)) if is_crash(signal) => "crashed",
@@ -212,7 +239,7 @@ fn told(notebook: &str, ended: &Ended, zone: &TimeZone) -> String {
     let other = |name: &str| ended.other.get(name).and_then(|it| it.as_str());
     match (&ended.cell, &ended.job, other("cell_by")) {
         (cell, Some(job), Some(by)) => {
-            let cell = cell.as_deref().map(company::cell);
+            let cell = cell.as_deref().map(labels::cell);
             let cell = cell.map_or(String::new(), |cell| format!("cell {cell}, "));
             text.push_str(&format!(" in {cell}job {job}, for {by}"));
         }
@@ -228,7 +255,7 @@ fn told(notebook: &str, ended: &Ended, zone: &TimeZone) -> String {
     text
 }
 
-/// Whether a program does this to itself.
+/// Returns whether a program causes this signal by a crash.
 fn is_crash(signal: i32) -> bool {
     let crashes = [
         Signal::SEGV,
@@ -240,7 +267,7 @@ fn is_crash(signal: i32) -> bool {
     crashes.map(Signal::as_raw).contains(&signal)
 }
 
-/// Returns a moment as people read it: the time, and the day where that is not today.
+/// Formats a time: hours and minutes, with the date if it is not today.
 pub fn clock(at: Timestamp, zone: &TimeZone) -> String {
     let (at, now) = (
         at.to_zoned(zone.clone()),
@@ -257,6 +284,7 @@ pub fn clock(at: Timestamp, zone: &TimeZone) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::project::event::fixtures;
 
     fn ended(exit: Option<Exit>, bytes: Option<u64>) -> Ended {
         let reason = exit.map_or_else(
@@ -270,8 +298,37 @@ mod tests {
         Ended { exit, ..ended }
     }
 
+    #[test]
+    fn the_sender_of_the_cell_that_ran_is_known_however_late_its_journal_is() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = temp.path().join("a.ipynb");
+        std::fs::write(&path, "{}").unwrap();
+        let project = Project::for_notebook(&path).unwrap();
+        let mut session = Session::local(path);
+        (session.status, session.generation) = (Status::Live, 1);
+        let added = session.clone();
+        project
+            .update(|state| state.sessions.insert("a.ipynb".into(), added))
+            .unwrap();
+        let event = |kind: &str, by: &str, cell: Option<&str>| {
+            let fields = serde_json::json!({
+                "event": kind, "generation": 1, "msg_id": "m", "by": by, "cell": cell,
+                "code": "f()",
+            });
+            project.record(&[fixtures::event(fields)]);
+        };
+        event("seen", "username", None);
+        let first = note_death(&project, "a.ipynb", session.clone()).unwrap();
+        assert_eq!(first.ended.unwrap().cell, None);
+        event("asked", "human (VS Code)", Some("k1"));
+        let then = note_death(&project, "a.ipynb", session).unwrap();
+        let ended = then.ended.unwrap();
+        assert_eq!(ended.cell.as_deref(), Some("k1"));
+        assert_eq!(ended.other["cell_of"], "human (VS Code)'s cell k1");
+    }
+
     fn said(ended: &Ended) -> String {
-        told("train.ipynb", ended, &TimeZone::UTC)
+        sentences("train.ipynb", ended, &TimeZone::UTC)
     }
 
     #[test]

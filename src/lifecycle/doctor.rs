@@ -1,5 +1,5 @@
-//! Everything on the way from `nb open` to a cell that runs in VS Code, looked at without changing
-//! anything; each problem names what mends it.
+//! Checks everything that is needed from `nb open` to a running cell in VS Code, without changing
+//! anything; each problem names its fix.
 
 mod installed;
 mod machine;
@@ -13,6 +13,7 @@ use crate::kernel::variables::Variables;
 
 /// How a check came out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
     /// It is as it should be.
@@ -23,8 +24,9 @@ pub enum Verdict {
     Bad,
 }
 
-/// One thing that was looked at.
+/// The result of one check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Check {
     /// What it is about, in a word or two; the same whatever comes out.
     pub about: &'static str,
@@ -63,8 +65,8 @@ impl Check {
     }
 }
 
-/// Looks at everything, for a notebook that may not be there yet, in the order in which it would
-/// be needed.
+/// Runs all checks for a notebook, which need not exist yet, in the order in which their subjects
+/// are needed.
 ///
 /// Starts no kernel, but runs interpreters, the program of the kernelspec and git.
 pub fn examine(notebook: &Path, variables: &dyn Variables) -> Vec<Check> {

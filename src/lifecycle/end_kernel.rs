@@ -1,4 +1,5 @@
-//! Ending a kernel in order: it is asked, its cell is interrupted, then its process group is signalled.
+//! Ends a kernel step by step: asks it to shut down, interrupts its cell, then signals its process
+//! group.
 
 use std::time::Duration;
 
@@ -8,19 +9,19 @@ use crate::kernel::process::connection;
 use crate::kernel::process::{Process, Signal};
 use crate::project::{InterruptMode, Session};
 
-/// How long a kernel may take to answer that it will end.
+/// How long a kernel may take to reply to a shutdown request.
 const REPLY: Duration = Duration::from_secs(1);
 
-/// How long a kernel that runs nothing needs to end.
+/// How long an idle kernel needs to end.
 const PROMPT: Duration = Duration::from_millis(300);
 
-/// How long a kernel that was asked may take to end by itself.
+/// How long a kernel that was asked may take to end.
 const GRACE: Duration = Duration::from_secs(3);
 
-/// How long a kernel that is ending may take to answer anything else.
+/// How long a kernel that is ending may take to reply to an interrupt request.
 const INTERRUPT: Duration = Duration::from_millis(500);
 
-/// Ends the kernel of a session whose lock is held. `restart` is told to the kernel.
+/// Ends the kernel of a session whose lock is held. `restart` is passed on to the kernel.
 pub(super) async fn end_kernel(
     held: &Held<'_>,
     session: &Session,
@@ -35,7 +36,7 @@ pub(super) async fn end_kernel(
         .await;
 }
 
-/// Asks a kernel to end; says whether it was reached.
+/// Asks a kernel to shut down; returns whether it replied.
 async fn ask(session: &Session, process: &Process, restart: bool) -> bool {
     let Ok(info) = connection::read(&session.connection_file) else {
         return false;
@@ -51,8 +52,8 @@ async fn ask(session: &Session, process: &Process, restart: bool) -> bool {
     }
 }
 
-/// Interrupts the cell that keeps a kernel from ending: what the cell wants done at its end is
-/// done. JupyterLab's server interrupts before it ends a kernel for the same reason.
+/// Interrupts the cell that keeps a kernel from ending, so that the cell can clean up. JupyterLab's
+/// server interrupts before it ends a kernel for the same reason.
 async fn interrupt_cell(session: &Session, process: &Process) {
     if session.interrupt_mode() == InterruptMode::Signal {
         let _ = process.signal_group(Signal::INT);
@@ -65,6 +66,6 @@ async fn interrupt_cell(session: &Session, process: &Process) {
         let mut client = Client::connect(&info, "nb").await.ok()?;
         client.interrupt(INTERRUPT).await.ok()
     };
-    // One that does not listen any more is ended by signals next.
+    // A kernel that does not reply is ended by signals next.
     let _ = tokio::time::timeout(INTERRUPT, asked).await;
 }

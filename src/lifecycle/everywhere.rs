@@ -1,4 +1,4 @@
-//! Every kernel of a project, or of all the user's projects, asked side by side.
+//! The status of all kernels of a project, or of all the user's projects, requested concurrently.
 
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -11,7 +11,8 @@ use crate::kernel::process::Process;
 use crate::project::registry::{self, Known, KnownKernel};
 use crate::project::{Project, StateError};
 
-/// How many kernels are asked at once: a busy one answers late, an idle one costs it some work.
+/// How many kernels are asked at once: a busy one replies late, and an idle one has to do some
+/// work.
 const AT_ONCE: usize = 8;
 
 /// The kernels of all the user's projects.
@@ -20,36 +21,36 @@ pub struct Kernels {
     /// Each notebook that has a session, with its project.
     pub found: Vec<(Project, SessionStatus)>,
     /// Kernels of projects that were deleted.
-    pub left: Vec<Left>,
-    /// Projects whose memory is unusable, and why.
+    pub left: Vec<UnreachableKernel>,
+    /// Projects whose state is not usable, and why.
     pub unreadable: Vec<(PathBuf, StateError)>,
 }
 
-/// A kernel that runs while its project is gone: nobody can reach it any more.
+/// A running kernel whose project was removed: no client can connect to it any more.
 #[derive(Clone, Debug)]
-pub struct Left {
-    /// The folder of its project, as it was.
+pub struct UnreachableKernel {
+    /// The former folder of its project.
     pub root: PathBuf,
-    /// What is known of it.
+    /// Its entry in the registry.
     pub kernel: KnownKernel,
-    /// Its process, which is that very one.
+    /// Its process, identified by its start time.
     pub process: Process,
 }
 
-/// Returns the status of every session of a project; those that share a kernel have the same.
+/// Returns the status of all sessions of a project; those that share a kernel have the same.
 ///
 /// # Errors
-/// Where `state.json` cannot be used.
+/// `state.json` cannot be used.
 pub async fn of_project(project: &Project) -> Result<Vec<SessionStatus>, StateError> {
     let statuses = side_by_side(questions(project)?).await;
     let statuses = statuses.into_iter().collect::<Result<Vec<_>, _>>()?;
     Ok(with_sharers(project, statuses))
 }
 
-/// As [`of_project`], without a word to any kernel.
+/// Like [`of_project`], without requests to the kernels.
 ///
 /// # Errors
-/// Where `state.json` cannot be used.
+/// `state.json` cannot be used.
 pub async fn glance(project: &Project) -> Result<Vec<SessionStatus>, StateError> {
     let mut statuses = Vec::new();
     let state = project.state()?;
@@ -61,8 +62,8 @@ pub async fn glance(project: &Project) -> Result<Vec<SessionStatus>, StateError>
     Ok(with_sharers(project, statuses))
 }
 
-/// Returns what all the user's projects have. Projects that are gone with their kernels are
-/// forgotten.
+/// Returns the kernels of all the user's projects. Projects that were removed and have no running
+/// kernel are removed from the registry.
 pub async fn everywhere() -> Kernels {
     let mut kernels = Kernels::default();
     let mut all = Vec::new();
@@ -90,7 +91,7 @@ pub async fn everywhere() -> Kernels {
             Err(error) => kernels.unreadable.push((project.root().to_owned(), error)),
         }
     }
-    // A project that was moved has its kernel still.
+    // A kernel of a project that was moved is not left over.
     let found = &kernels.found;
     kernels.left.retain(|left| {
         let same = |(_, status): &(_, SessionStatus)| {
@@ -103,7 +104,7 @@ pub async fn everywhere() -> Kernels {
 
 type Question = std::pin::Pin<Box<dyn Future<Output = Result<SessionStatus, StateError>>>>;
 
-/// One question for each kernel of a project.
+/// Returns one future for each kernel of a project, which requests its status.
 fn questions(project: &Project) -> Result<Vec<Question>, StateError> {
     let state = project.state()?;
     let sessions = state.all().into_iter();
@@ -122,54 +123,45 @@ fn with_sharers(project: &Project, owners: Vec<SessionStatus>) -> Vec<SessionSta
     let state = project.state().unwrap_or_default();
     let mut all = Vec::new();
     for owner in owners {
-        let sharers: Vec<_> = owner
-            .shared_by
-            .iter()
-            .filter_map(|key| {
-                Some(SessionStatus {
-                    key: key.clone(),
-                    session: state.session(key)?,
-                    kernel_of: Some(owner.key.clone()),
-                    ..owner.clone()
-                })
+        let sharers = owner.shared_by.iter().filter_map(|key| {
+            Some(SessionStatus {
+                key: key.clone(),
+                session: state.session(key)?,
+                kernel_of: Some(owner.key.clone()),
+                ..owner.clone()
             })
-            .collect();
-        all.push(owner);
+        });
+        all.push(owner.clone());
         all.extend(sharers);
     }
     all
 }
 
-fn left_of(known: &Known) -> Vec<Left> {
-    let kernels = known.kernels.values();
-    kernels
-        .filter_map(|kernel| {
-            let process = Process {
-                pid: kernel.pid,
-                start_time: kernel.start_time,
-                boot_id: kernel.boot_id.clone(),
-            };
-            process.is_alive().then(|| Left {
-                root: known.root.clone(),
-                kernel: kernel.clone(),
-                process,
-            })
-        })
-        .collect()
+fn left_of(known: &Known) -> Vec<UnreachableKernel> {
+    let left = known.kernels.values().map(|kernel| UnreachableKernel {
+        root: known.root.clone(),
+        kernel: kernel.clone(),
+        process: Process {
+            pid: kernel.pid,
+            start_time: kernel.start_time,
+            boot_id: kernel.boot_id.clone(),
+        },
+    });
+    left.filter(|left| left.process.is_alive()).collect()
 }
 
-/// Does the jobs side by side, some at a time; returns what came of them, in their order.
+/// Runs futures concurrently, a limited number at a time; returns their results in order.
 pub(super) async fn side_by_side<T: 'static>(
     jobs: impl IntoIterator<Item = impl Future<Output = T> + 'static>,
 ) -> Vec<T> {
-    let room = Rc::new(Semaphore::new(AT_ONCE));
+    let permits = Rc::new(Semaphore::new(AT_ONCE));
     let local = LocalSet::new();
     let tasks: Vec<_> = jobs
         .into_iter()
         .map(|job| {
-            let room = room.clone();
+            let permits = permits.clone();
             local.spawn_local(async move {
-                let _place = room.acquire().await;
+                let _permit = permits.acquire().await;
                 job.await
             })
         })

@@ -1,55 +1,52 @@
-//! Clearing up after what was killed: kernels, sockets and files that nobody uses any more.
+//! Cleans up after processes that were killed: kernels, sockets and files that are not used any
+//! more.
 //!
-//! What holds somebody's variables is not touched, however long nobody has used it: that is
-//! [`super::idle`]. A kernel is ended here when nobody can ever have used it, or can again: one
-//! that was never ready, one that was shut down and lives, one whose project was deleted.
+//! A kernel with variables is not ended here, however long it has been unused: that is done in
+//! [`super::idle`]. A kernel is ended here only if no client has ever used it or can use it again:
+//! one that was never ready, one that was shut down but still runs, and one whose project was
+//! deleted.
 
 pub(super) mod scratch;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use serde::Serialize;
+
 use super::death::note_death;
 use super::everywhere;
-use super::idle;
 use super::liveness::{Liveness, liveness};
-use super::open::unknown;
+use super::open::{stray_note, unknown};
 use super::open_error::OpenError;
 use super::serve::{self, Health, Level};
-use super::start::Held;
+use super::start::{Held, end_group};
 
 use crate::activity::participants::is_of_here;
 use crate::kernel::process::Process;
 use crate::kernel::process::connection::{self, KernelFiles};
 use crate::kernel::variables::ProcessVariables;
-use crate::project::{Project, Relation, Session, Status, registry, remove_tree};
+use crate::project::{Project, Relation, Status, registry, remove_tree};
 use crate::task;
 use crate::task::causes::with_causes;
 
-/// What is cleared up.
-#[derive(Clone, Debug)]
-pub struct CleanupOptions {
-    /// Of these projects.
-    pub projects: Vec<Project>,
-    /// Only tell.
-    pub dry_run: bool,
-}
-
 /// One thing that was found and cleared up, or would have been.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Cleanup {
     /// What was done.
     pub action: CleanupAction,
     /// To what, in words.
     pub what: String,
-    /// How much memory that frees.
+    /// The memory that this frees.
     pub memory_bytes: u64,
-    /// How much room on the disk.
+    /// The space on the disk that this frees.
     pub disk_bytes: u64,
 }
 
-/// What is done to what nobody uses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What is done to what is not used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "lowercase")]
 pub enum CleanupAction {
     /// A process is ended.
     End,
@@ -59,22 +56,24 @@ pub enum CleanupAction {
     Mend,
 }
 
-/// What came of it.
+/// The result of a cleanup.
 #[derive(Clone, Debug, Default)]
 pub struct Cleared {
-    /// What was found.
+    /// What was found and cleaned up.
     pub found: Vec<Cleanup>,
-    /// What the user should know: what was left alone, and why.
+    /// Notes for the user: what was not touched, and why.
     pub notes: Vec<String>,
+    /// Whether this is a dry run.
+    dry_run: bool,
 }
 
 /// How long another `nb` may hold a session's lock.
 const PATIENCE: Duration = Duration::from_millis(200);
 
-/// A file that somebody is just writing is younger.
+/// The least age of a temporary file to be removed: younger ones may still be written.
 const WRITTEN: Duration = Duration::from_secs(10);
 
-/// Returns all the user's projects that are there.
+/// Returns all the user's projects that exist.
 pub fn all_projects() -> Vec<Project> {
     registry::known()
         .iter()
@@ -82,172 +81,126 @@ pub fn all_projects() -> Vec<Project> {
         .collect()
 }
 
-/// Clears up.
-pub async fn clear(options: &CleanupOptions) -> Cleared {
-    let mut cleared = Cleared::default();
-    for project in &options.projects {
-        if let Err(error) = clear_project(project, options.dry_run, &mut cleared).await {
-            let name = project.root().display();
-            cleared
-                .notes
-                .push(format!("{name}: {}", with_causes(&error)));
+/// Cleans up in these projects, and after projects that were removed; a dry run only reports.
+pub async fn clear(projects: &[Project], dry_run: bool) -> Cleared {
+    let mut cleared = Cleared {
+        dry_run,
+        ..Cleared::default()
+    };
+    for project in projects {
+        if let Err(error) = clear_project(project, &mut cleared).await {
+            let (name, why) = (project.root().display(), with_causes(&error));
+            cleared.notes.push(format!("{name}: {why}"));
         }
     }
     for left in everywhere::everywhere().await.left {
-        let memory_bytes = left.process.memory_bytes().unwrap_or_default();
-        if !options.dry_run {
-            idle::end_group(&left.process).await;
+        let notebook = left.kernel.notebook.display();
+        cleared.ends(
+            &left.process,
+            &format!("the kernel of {notebook}, whose project is gone"),
+        );
+        if !dry_run {
+            end_group(&left.process).await;
         }
-        cleared.found.push(Cleanup {
-            action: CleanupAction::End,
-            what: format!(
-                "the kernel of {}, whose project is gone (pid {})",
-                left.kernel.notebook.display(),
-                left.process.pid
-            ),
-            memory_bytes,
-            disk_bytes: 0,
-        });
     }
-    if !options.dry_run {
-        // Of projects that were deleted with their kernels, those that have just been ended too.
+    if !dry_run {
+        // Removes projects from the registry that were deleted, and whose kernels have now been
+        // ended.
         everywhere::everywhere().await;
     }
     cleared.remove(
-        options.dry_run,
         &scratch::orphaned(),
         "of sandboxes whose projects are gone",
         "scratch folder",
     );
     let sockets = connection::stale_sockets(&ProcessVariables);
-    cleared.remove(
-        options.dry_run,
-        &sockets,
-        "of kernels that have ended",
-        "socket",
-    );
-    if !options.dry_run {
+    cleared.remove(&sockets, "of kernels that have ended", "socket");
+    if !dry_run {
         connection::remove_empty_folders(&sockets, &ProcessVariables);
     }
     let links = connection::stale_links(&ProcessVariables);
-    cleared.remove(
-        options.dry_run,
-        &links,
-        "to them in Jupyter's runtime folder",
-        "link",
-    );
-    mend_spec(options.dry_run, &mut cleared);
+    cleared.remove(&links, "to them in Jupyter's runtime folder", "link");
+    mend_spec(&mut cleared);
     cleared
 }
 
-fn mend_spec(dry_run: bool, cleared: &mut Cleared) {
-    let Ok(Health::Stale(why)) = serve::health(&Level::User, &ProcessVariables) else {
+fn mend_spec(cleared: &mut Cleared) {
+    let Ok(Health::Stale { why }) = serve::health(&Level::User, &ProcessVariables) else {
         return;
     };
-    if !dry_run && let Err(error) = serve::serve(&Level::User, "python", &ProcessVariables) {
+    if !cleared.dry_run
+        && let Err(error) = serve::serve(&Level::User, "python", &ProcessVariables)
+    {
         cleared.notes.push(with_causes(&error));
         return;
     }
-    cleared.found.push(Cleanup {
-        action: CleanupAction::Mend,
-        what: format!("the kernelspec \"nb shared kernel\": {why}"),
-        memory_bytes: 0,
-        disk_bytes: 0,
-    });
+    let what = format!("the kernelspec \"nb shared kernel\": {why}");
+    cleared.found(CleanupAction::Mend, what, 0);
 }
 
-async fn clear_project(
-    project: &Project,
-    dry_run: bool,
-    cleared: &mut Cleared,
-) -> Result<(), OpenError> {
+async fn clear_project(project: &Project, cleared: &mut Cleared) -> Result<(), OpenError> {
     let sessions = project.state()?.sessions;
     for (key, session) in sessions {
         let mine = session.as_local().is_some();
         if mine && session.relation() != Relation::OtherHost {
-            clear_session(project, &key, dry_run, cleared).await?;
+            clear_session(project, &key, cleared).await?;
         }
     }
     let scratches = scratch::listed(project);
     let (files, alive) = unknown(project)?;
     let sessions = project.state()?.sessions;
     let scratches = scratch::unneeded(&scratches, sessions.values(), !alive.is_empty());
-    cleared.remove(dry_run, &scratches, "of sandboxes", "scratch folder");
-    for process in alive {
-        let pid = process.pid;
-        cleared.notes.push(format!(
-            "process {pid} is a kernel that nb started and {} does not know; to end it: kill {pid}",
-            project.state_file().display()
-        ));
-    }
+    cleared.remove(&scratches, "of sandboxes", "scratch folder");
+    let strays = alive.iter().map(|process| stray_note(project, process));
+    cleared.notes.extend(strays);
     for files in files {
-        cleared.take_files(&files, dry_run, "a kernel that no notebook has any more");
+        cleared.take_files(&files, "a kernel that no notebook has any more");
     }
     let records = dead_proxies(project);
-    cleared.remove(
-        dry_run,
-        &records,
-        "of front ends that were killed",
-        "record",
-    );
-    let temporary = half_written(project);
-    cleared.remove(dry_run, &temporary, "that were half written", "file");
-    if !dry_run {
-        let before = size(&project.dir().join("jobs"));
+    cleared.remove(&records, "of front ends that were killed", "record");
+    cleared.remove(&half_written(project), "that were half written", "file");
+    if !cleared.dry_run {
+        let jobs = project.dir().join("jobs");
+        let before = size(&jobs);
         project.sweep_jobs();
         task::sweep(project);
-        let freed = before.saturating_sub(size(&project.dir().join("jobs")));
+        let freed = before.saturating_sub(size(&jobs));
         if freed > 0 {
-            cleared.found.push(Cleanup {
-                action: CleanupAction::Remove,
-                what: "the oldest jobs".to_owned(),
-                memory_bytes: 0,
-                disk_bytes: freed,
-            });
+            cleared.found(CleanupAction::Remove, "the oldest jobs".to_owned(), freed);
         }
     }
     Ok(())
 }
 
-/// Ends a kernel that nobody has or can have, and removes what belongs to one that has ended.
+/// Ends a kernel that no client can use, and removes the files of one that has ended.
 async fn clear_session(
     project: &Project,
     key: &str,
-    dry_run: bool,
     cleared: &mut Cleared,
 ) -> Result<(), OpenError> {
     let held = match Held::wait(project, key, PATIENCE).await {
         Ok(held) => held,
-        // Somebody is at it: nothing was left behind.
+        // Another nb works on this session, so nothing was left behind.
         Err(OpenError::Busy { .. }) => return Ok(()),
         Err(error) => return Err(error),
     };
     let Some(session) = held.session()? else {
         return Ok(());
     };
+    let notebook = session.notebook.display();
     let files = KernelFiles::of(&session.connection_file);
     let why = match (liveness(&session).await, why_ended(&session.status)) {
         (Liveness::Own(process), Some(why)) => {
-            let memory_bytes = process.memory_bytes().unwrap_or_default();
-            if !dry_run {
+            cleared.ends(&process, &format!("the kernel of {notebook}, {why}"));
+            if !cleared.dry_run {
                 held.end(&process, Duration::ZERO).await;
             }
-            cleared.found.push(Cleanup {
-                action: CleanupAction::End,
-                what: format!(
-                    "the kernel of {}, {why} (pid {})",
-                    session.notebook.display(),
-                    process.pid
-                ),
-                memory_bytes,
-                disk_bytes: 0,
-            });
             why
         }
         (Liveness::Dead, why) => why.unwrap_or("it exited unexpectedly"),
         _ => return Ok(()),
     };
-    if !dry_run {
+    if !cleared.dry_run {
         match session.status {
             Status::Live => {
                 note_death(project, key, session.clone())?;
@@ -256,18 +209,15 @@ async fn clear_session(
             _ => {}
         }
     }
-    cleared.take_files(&files, dry_run, &owner_words(&session));
+    cleared.take_files(
+        &files,
+        &format!("the kernel of {notebook}, which has ended"),
+    );
     Ok(())
 }
 
-fn owner_words(session: &Session) -> String {
-    format!(
-        "the kernel of {}, which has ended",
-        session.notebook.display()
-    )
-}
-
-/// Returns why a kernel that lives is ended, where its session is so and nobody is at it.
+/// Returns the reason for ending a kernel that runs, according to the status of its session, which
+/// no process changes.
 fn why_ended(status: &Status) -> Option<&'static str> {
     match status {
         Status::Starting | Status::Restarting => {
@@ -279,29 +229,44 @@ fn why_ended(status: &Status) -> Option<&'static str> {
 }
 
 impl Cleared {
-    /// Takes the files of a kernel that has ended.
-    fn take_files(&mut self, files: &KernelFiles, dry_run: bool, of: &str) {
-        let there = files.existing(&ProcessVariables);
-        if there.is_empty() {
-            return;
-        }
-        let disk_bytes = there.iter().map(|path| size(path)).sum();
-        if !dry_run {
-            files.remove(&ProcessVariables);
-        }
+    fn found(&mut self, action: CleanupAction, what: String, disk_bytes: u64) {
         self.found.push(Cleanup {
-            action: CleanupAction::Remove,
-            what: format!("{} of {of}", count(there.len(), "file")),
+            action,
+            what,
             memory_bytes: 0,
             disk_bytes,
         });
     }
 
-    fn remove(&mut self, dry_run: bool, paths: &[PathBuf], of: &str, kind: &str) {
+    /// Adds a kernel that is about to be ended.
+    fn ends(&mut self, process: &Process, which: &str) {
+        self.found.push(Cleanup {
+            action: CleanupAction::End,
+            what: format!("{which} (pid {})", process.pid),
+            memory_bytes: process.memory_bytes().unwrap_or_default(),
+            disk_bytes: 0,
+        });
+    }
+
+    /// Adds the files of a kernel that has ended, and removes them.
+    fn take_files(&mut self, files: &KernelFiles, of: &str) {
+        let there = files.existing(&ProcessVariables);
+        if there.is_empty() {
+            return;
+        }
+        let disk_bytes = there.iter().map(|path| size(path)).sum();
+        if !self.dry_run {
+            files.remove(&ProcessVariables);
+        }
+        let what = format!("{} of {of}", count(there.len(), "file"));
+        self.found(CleanupAction::Remove, what, disk_bytes);
+    }
+
+    fn remove(&mut self, paths: &[PathBuf], of: &str, kind: &str) {
         let disk_bytes = paths.iter().map(|path| size(path)).sum();
         let mut removed = 0;
         for path in paths {
-            let done = match dry_run {
+            let done = match self.dry_run {
                 true => Ok(()),
                 false => remove_tree(path),
             };
@@ -314,12 +279,8 @@ impl Cleared {
             }
         }
         if removed > 0 {
-            self.found.push(Cleanup {
-                action: CleanupAction::Remove,
-                what: format!("{} {of}", count(removed, kind)),
-                memory_bytes: 0,
-                disk_bytes,
-            });
+            let what = format!("{} {of}", count(removed, kind));
+            self.found(CleanupAction::Remove, what, disk_bytes);
         }
     }
 }
@@ -331,7 +292,7 @@ fn count(count: usize, what: &str) -> String {
     }
 }
 
-/// Returns the records of proxies that have ended without a word.
+/// Returns the records of proxies that were killed.
 fn dead_proxies(project: &Project) -> Vec<PathBuf> {
     let joined = project.list_joined().into_iter();
     let dead = joined.filter(|joined| !Process::joined(joined).is_alive() && is_of_here(joined));
@@ -339,7 +300,7 @@ fn dead_proxies(project: &Project) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Returns what somebody began to write and was killed over.
+/// Returns temporary files of processes that were killed.
 fn half_written(project: &Project) -> Vec<PathBuf> {
     let walk = walkdir::WalkDir::new(project.dir())
         .follow_root_links(false)
@@ -358,7 +319,7 @@ fn is_older(path: &Path, age: Duration) -> bool {
     matches!(elapsed, Ok(Ok(elapsed)) if elapsed > age)
 }
 
-/// Returns how much room a file or folder takes.
+/// Returns the size of a file or of the files in a folder, in bytes.
 fn size(path: &Path) -> u64 {
     let files = walkdir::WalkDir::new(path)
         .follow_root_links(false)
@@ -397,11 +358,15 @@ mod tests {
         let file = std::fs::File::options().write(true).open(&old).unwrap();
         file.set_modified(before).unwrap();
         assert_eq!(half_written(&project), std::slice::from_ref(&old));
-        let mut cleared = Cleared::default();
         let found = std::slice::from_ref(&old);
-        cleared.remove(true, found, "that were half written", "file");
+        let mut cleared = Cleared {
+            dry_run: true,
+            ..Cleared::default()
+        };
+        cleared.remove(found, "that were half written", "file");
         assert!(old.exists(), "it was only told");
-        cleared.remove(false, found, "that were half written", "file");
+        cleared.dry_run = false;
+        cleared.remove(found, "that were half written", "file");
         assert!(!old.exists() && fresh.exists());
         assert_eq!(cleared.found[1].what, "1 file that were half written");
         assert_eq!(cleared.found[1].disk_bytes, 4);

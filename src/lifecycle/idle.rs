@@ -1,69 +1,75 @@
-//! Ending kernels that nobody has used for some time.
+//! Ends kernels that have not been used for some time.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use serde::Serialize;
 
-use super::everywhere::{Kernels, Left, side_by_side};
+use super::everywhere::{Kernels, UnreachableKernel, side_by_side};
 use super::liveness::Liveness;
 use super::open_error::OpenError;
 use super::shutdown::shutdown_unless;
+use super::start::end_group;
 use super::status::{SessionStatus, status};
-use crate::activity::company::whose;
+use crate::activity::labels::whose;
 use crate::kernel::process::plan::IdleReport;
-use crate::kernel::process::{Process, Signal};
 use crate::project::{Project, Status};
+use crate::task::causes::with_causes;
 
 /// How long another `nb` may hold a session's lock.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How long a kernel whose project is gone may take to end.
-const ENDS: Duration = Duration::from_secs(3);
-
-/// Which kernels are to be ended.
+/// The choice of kernels to end.
 #[derive(Clone, Debug)]
 pub struct IdleOptions {
-    /// Those that have been idle for at least this long.
+    /// Kernels that have been idle for at least this long.
     pub age: Duration,
-    /// Also those that a front end has joined, and those whose projects are gone.
+    /// Whether to end kernels that a front end has joined too, and those whose projects were
+    /// removed.
     pub force: bool,
-    /// Only tell.
+    /// Whether to report only.
     pub dry_run: bool,
-    /// Who asks.
+    /// The actor who asks.
     pub by: String,
 }
 
 /// What became of one kernel.
-#[derive(Debug)]
-pub struct IdleOutcome {
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct IdleKernel {
     /// Its project's folder.
-    pub root: std::path::PathBuf,
+    pub project: PathBuf,
     /// Its notebook, relative to that.
     pub notebook: String,
     /// Its process.
-    pub pid: Option<u32>,
+    pub kernel_pid: Option<u32>,
     /// Which of the session's kernels it is; unknown where its project is gone.
-    pub generation: Option<u64>,
+    pub kernel_generation: Option<u64>,
     /// Since when it is idle, where that is known.
     pub idle_since: Option<Timestamp>,
     /// Its memory.
     pub memory_bytes: Option<u64>,
     /// What was done.
-    pub done: Done,
+    pub done: IdleResult,
+    /// Why it goes on.
+    pub why: Option<String>,
 }
 
-/// What was done to a kernel.
-#[derive(Debug)]
-pub enum Done {
+/// What was done to an idle kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum IdleResult {
     /// It was ended, or would have been.
     Ended,
-    /// It goes on, and why.
-    Kept(String),
+    /// It goes on.
+    Kept,
     /// It could not be ended.
-    Failed(OpenError),
+    Failed,
 }
 
-/// The rule: why a kernel is not ended; none ends it. Nothing where none runs.
+/// Returns why a running kernel is not ended; `None` if it is to be ended. This is the rule.
 fn reason_to_keep(status: &SessionStatus, options: &IdleOptions, now: Timestamp) -> Option<String> {
     if !status.session.is_owned() {
         return Some("started by another program".to_owned());
@@ -73,28 +79,23 @@ fn reason_to_keep(status: &SessionStatus, options: &IdleOptions, now: Timestamp)
         (_, Some(false)) => {}
         (_, Some(true)) => {
             let runs = status.running.as_ref().map(whose);
-            return Some(format!(
-                "busy: {}",
-                runs.as_deref().unwrap_or("something runs")
-            ));
+            let runs = runs.unwrap_or_else(|| "something runs".to_owned());
+            return Some(format!("busy: {runs}"));
         }
         (_, None) => return Some("it does not answer".to_owned()),
     }
     if !status.joined.is_empty() && !options.force {
-        let who: Vec<_> = status
-            .joined
-            .iter()
-            .map(|it| it.front_end.clone())
-            .collect();
+        let who = status.joined.iter().map(|it| it.front_end.clone());
+        let who: Vec<_> = who.collect();
         return Some(format!("{} is joined", who.join(", ")));
     }
     let idle = status.idle_since.map(|since| now.duration_since(since));
     let idle = idle.and_then(|idle| Duration::try_from(idle).ok());
-    // A clock that was set back, or a kernel of which nothing is known, counts as just used.
+    // A clock that was set back, or a kernel whose last use is not known, counts as just used.
     (idle.unwrap_or_default() < options.age).then(|| "used lately".to_owned())
 }
 
-/// Returns how long nobody has used a session's kernel, which is to be ended after its time.
+/// Returns for how long a session's kernel has been unused, and its limit.
 pub(crate) async fn look(project: &Project, key: &str) -> IdleReport {
     let state = project.state().ok();
     let session = state.and_then(|state| state.sessions.get(key).cloned());
@@ -110,7 +111,7 @@ pub(crate) async fn look(project: &Project, key: &str) -> IdleReport {
     IdleReport { limit, unused }
 }
 
-/// Ends a session's kernel that nobody uses; says whether it did.
+/// Ends a session's unused kernel; returns whether it did.
 pub(crate) async fn end_unused(project: &Project, key: &str, look: IdleReport) -> bool {
     let (Some(age), Some(_)) = (look.limit, look.unused) else {
         return false;
@@ -125,8 +126,8 @@ pub(crate) async fn end_unused(project: &Project, key: &str, look: IdleReport) -
     matches!(end(project, key, &options, Some(&why)).await, Ok(None))
 }
 
-/// Ends a session's kernel, unless the rule keeps it once the session's lock is held; returns why it
-/// goes on then.
+/// Ends a session's kernel, unless the rule says otherwise once the session's lock is held; returns
+/// the reason then.
 async fn end(
     project: &Project,
     key: &str,
@@ -141,7 +142,7 @@ async fn end(
     Ok(ended.err())
 }
 
-/// Shows a time that somebody chose: `2 h`, `90 min`.
+/// Formats a duration that a user chose: `2 h`, `90 min`.
 pub fn span(time: Duration) -> String {
     match time.as_secs() {
         seconds if seconds > 0 && seconds % 3600 == 0 => format!("{} h", seconds / 3600),
@@ -150,7 +151,7 @@ pub fn span(time: Duration) -> String {
     }
 }
 
-/// The rule: for how long nobody has used a kernel; none where it is in use.
+/// Returns for how long a kernel has been unused; `None` if it is in use.
 fn unused(status: &SessionStatus, now: Timestamp) -> Option<Duration> {
     let options = IdleOptions {
         age: Duration::ZERO,
@@ -167,8 +168,8 @@ fn unused(status: &SessionStatus, now: Timestamp) -> Option<Duration> {
     Some(unused.unwrap_or_default())
 }
 
-/// Ends the kernels that the options mean, and tells of every one that runs.
-pub async fn end_idle(kernels: Kernels, options: &IdleOptions) -> Vec<IdleOutcome> {
+/// Ends the kernels that the options select, and reports all kernels that run.
+pub async fn end_idle(kernels: Kernels, options: &IdleOptions) -> Vec<IdleKernel> {
     let Kernels { found, left, .. } = kernels;
     let up = found
         .into_iter()
@@ -183,68 +184,61 @@ pub async fn end_idle(kernels: Kernels, options: &IdleOptions) -> Vec<IdleOutcom
     outcomes
 }
 
-async fn end_one(project: Project, status: SessionStatus, options: IdleOptions) -> IdleOutcome {
-    let done = match reason_to_keep(&status, &options, Timestamp::now()) {
-        Some(why) => Done::Kept(why),
-        None if options.dry_run => Done::Ended,
-        None => match end(&project, &status.key, &options, None).await {
-            Ok(None) => Done::Ended,
-            Ok(Some(why)) => Done::Kept(why),
-            Err(error) => Done::Failed(error),
-        },
+async fn end_one(project: Project, status: SessionStatus, options: IdleOptions) -> IdleKernel {
+    let kept = match reason_to_keep(&status, &options, Timestamp::now()) {
+        None if !options.dry_run => end(&project, &status.key, &options, None).await,
+        kept => Ok(kept),
     };
-    IdleOutcome {
-        root: project.root().to_owned(),
+    let (done, why) = match kept {
+        Ok(None) => (IdleResult::Ended, None),
+        Ok(why) => (IdleResult::Kept, why),
+        Err(error) => (IdleResult::Failed, Some(with_causes(&error))),
+    };
+    IdleKernel {
+        project: project.root().to_owned(),
         notebook: status.key,
-        pid: status.session.pid(),
-        generation: Some(status.session.generation),
+        kernel_pid: status.session.pid(),
+        kernel_generation: Some(status.session.generation),
         idle_since: status.idle_since,
         memory_bytes: status.memory_bytes,
         done,
+        why,
     }
 }
 
-/// Ends a process that leads its group by signals alone.
-pub(super) async fn end_group(process: &Process) {
-    let _ = process.signal_group(Signal::TERM);
-    if !process.ended_within(ENDS).await {
-        let _ = process.signal_group(Signal::KILL);
-        process.ended_within(ENDS).await;
-    }
-}
-
-/// Its key went with the project, so that nobody can ask it: it is ended by signals alone.
-async fn end_left(left: Left, options: IdleOptions) -> IdleOutcome {
+/// Ends a kernel whose project was removed, by signals alone: the key for messages to it was removed
+/// with the project.
+async fn end_left(left: UnreachableKernel, options: IdleOptions) -> IdleKernel {
     let memory_bytes = left.process.memory_bytes();
-    let done = if !options.force {
-        let pid = left.process.pid;
-        Done::Kept(format!(
-            "its project is gone, whether it is busy is unknown; --force ends it, or: kill {pid}"
-        ))
-    } else {
-        if !options.dry_run {
-            end_group(&left.process).await;
-        }
-        Done::Ended
+    let pid = left.process.pid;
+    if options.force && !options.dry_run {
+        end_group(&left.process).await;
+    }
+    let why = format!(
+        "its project is gone, whether it is busy is unknown; --force ends it, or: kill {pid}"
+    );
+    let (done, why) = match options.force {
+        true => (IdleResult::Ended, None),
+        false => (IdleResult::Kept, Some(why)),
     };
     let notebook = left.kernel.notebook.strip_prefix(&left.root);
-    IdleOutcome {
-        notebook: notebook
-            .unwrap_or(&left.kernel.notebook)
-            .to_string_lossy()
-            .into_owned(),
-        root: left.root,
-        pid: Some(left.process.pid),
-        generation: None,
+    let notebook = notebook.unwrap_or(&left.kernel.notebook);
+    IdleKernel {
+        notebook: notebook.to_string_lossy().into_owned(),
+        project: left.root,
+        kernel_pid: Some(pid),
+        kernel_generation: None,
         idle_since: None,
         memory_bytes,
         done,
+        why,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kernel::process::Process;
     use crate::project::joined::Joined;
     use crate::project::{Backend, Session};
 
@@ -273,7 +267,7 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("a.ipynb");
         let project = Project::for_notebook(&path).unwrap();
-        // A kernel that does not answer just now.
+        // A kernel that does not answer at the moment.
         let mut child = std::process::Command::new("sleep")
             .arg("600")
             .process_group(0)
@@ -314,7 +308,7 @@ mod tests {
         assert_eq!(kept(&idle(60), 60, false), None);
         assert!(kept(&idle(59), 60, true).is_some());
         assert_eq!(kept(&idle(0), 0, false), None);
-        // The clock was set back meanwhile.
+        // The clock was set back since.
         assert!(kept(&idle(-10), 1, false).is_some());
         let at = Timestamp::from_second(1000).unwrap();
         assert_eq!(unused(&idle(60), at), Some(Duration::from_secs(60)));

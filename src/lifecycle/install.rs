@@ -1,4 +1,4 @@
-//! Giving a Python ipykernel, by the command of whoever manages its environment.
+//! Installs ipykernel into a Python, with the program that manages its environment.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -9,10 +9,10 @@ use crate::kernel::environment::install::InstallCommands;
 use crate::kernel::environment::trust::{self, Untrusted};
 use crate::kernel::variables::ProcessVariables;
 
-/// Why a Python has no ipykernel yet.
+/// Why ipykernel was not installed.
 #[derive(Debug, thiserror::Error)]
 pub enum InstallError {
-    /// The program is not there.
+    /// The program does not exist.
     #[error("cannot install ipykernel: {program} cannot be started")]
     Program {
         /// The program.
@@ -20,7 +20,7 @@ pub enum InstallError {
         /// What the system said.
         source: io::Error,
     },
-    /// A sandboxed kernel may have changed what would be run.
+    /// A sandboxed kernel may have changed files that the installation would run.
     #[error("ipykernel is not installed: {0}")]
     Untrusted(#[from] Untrusted),
     /// The program failed.
@@ -33,8 +33,8 @@ pub enum InstallError {
     },
 }
 
-/// Refuses what would run an environment, or build a project, that a sandboxed kernel may have
-/// changed: managers ask its Python, and a project's file names programs.
+/// Fails if a sandboxed kernel may have changed the environment or project: package managers run
+/// the environment's Python, and a project's file can name programs.
 fn check(wanted: &InstallCommands) -> Result<(), Untrusted> {
     trust::check_program(&wanted.python)?;
     let words = wanted.commands.iter().flatten().map(Path::new);
@@ -43,8 +43,8 @@ fn check(wanted: &InstallCommands) -> Result<(), Untrusted> {
         .try_for_each(|word| trust::check("the file", word))
 }
 
-/// Runs the commands, one after the other; what they say goes to stderr. Blocks for as long as
-/// they need, and a Ctrl-C ends them with this process.
+/// Runs the commands one after the other; their output goes to stderr. Blocks until they have
+/// ended; a Ctrl-C ends them together with this process.
 pub fn install(wanted: &InstallCommands) -> Result<(), InstallError> {
     check(wanted)?;
     for command in &wanted.commands {
@@ -53,7 +53,7 @@ pub fn install(wanted: &InstallCommands) -> Result<(), InstallError> {
             program: program.clone(),
             source,
         };
-        // stdout is the answer's.
+        // stdout is for the answer of nb.
         let out = io::stderr().as_fd().try_clone_to_owned().map_err(cannot)?;
         let found = trust::on_path(program, &ProcessVariables);
         let status = Command::new(found.unwrap_or_else(|| program.into()))

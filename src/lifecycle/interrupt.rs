@@ -1,4 +1,4 @@
-//! Interrupting what a kernel runs.
+//! Interrupts the code that a kernel runs.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ const REPLY: Duration = Duration::from_secs(5);
 /// Why a kernel was not interrupted.
 #[derive(Debug, thiserror::Error)]
 pub enum InterruptError {
-    /// There is no kernel, or it is not to be reached.
+    /// There is no kernel, or it cannot be reached.
     #[error(transparent)]
     Open(#[from] OpenError),
     /// The signal was not sent.
@@ -28,7 +28,7 @@ pub enum InterruptError {
     Client(#[from] ClientError),
 }
 
-/// Interrupts the kernel in its own way: by SIGINT to its process group or by message.
+/// Interrupts the kernel as its kernelspec says: by SIGINT to its process group or by a message.
 pub async fn interrupt(
     project: &Project,
     key: &str,

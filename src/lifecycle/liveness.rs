@@ -1,4 +1,4 @@
-//! The one rule for whether a recorded kernel lives.
+//! The rule that decides whether a recorded kernel is alive.
 
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -7,36 +7,37 @@ use std::time::Duration;
 use crate::client::Client;
 use crate::kernel::process::Process;
 use crate::kernel::process::connection::{self, KernelFiles};
-use crate::project::{Backend, Relation, Session, Status, Transport};
-use crate::wire::Channel;
+use crate::project::{Backend, Relation, Session, Status};
+use crate::wire::{Channel, Transport};
 
 /// How long a kernel that another program started may take to accept a connection.
 const ANSWER: Duration = Duration::from_secs(2);
 
-/// What a session's kernel is now, whatever its record says.
+/// The present state of a session's kernel, independent of its recorded status.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Liveness {
-    /// A kernel that `nb` started; its process lives.
+    /// A kernel that `nb` started; its process runs.
     Own(Process),
     /// A kernel that another program started answers; its process is never signalled.
     Foreign,
-    /// No kernel of this session lives.
+    /// No kernel of this session is alive.
     Dead,
-    /// Nothing can be said from here: the kernel was recorded on another host, in another container
-    /// or by a later version, or this shell is a sandbox that cannot reach it.
+    /// Not known from here: the kernel was recorded on another host, in another container or by a
+    /// later version, or this shell is a sandbox that cannot connect to it.
     OutOfReach,
 }
 
 impl Liveness {
-    /// Says whether a kernel lives that can be reached from here.
+    /// Says whether a kernel is alive that can be reached from here.
     pub fn is_up(&self) -> bool {
         matches!(self, Self::Own(_) | Self::Foreign)
     }
 }
 
-/// Looks whether the kernel lives; a kernel of another program is asked on its sockets.
+/// Returns whether the kernel is alive; sends a request to a kernel of another program.
 pub async fn liveness(session: &Session) -> Liveness {
-    // Its process may be seen, but whoever cannot speak to it must not judge or end it.
+    // The process may be visible, but a command that cannot connect to the kernel must not judge or
+    // end it.
     if session.relation() == Relation::Here && sandboxed(session.transport).is_some() {
         return Liveness::OutOfReach;
     }
@@ -46,11 +47,11 @@ pub async fn liveness(session: &Session) -> Liveness {
     }
 }
 
-/// As [`liveness`], without a word to the kernel: one of another program counts as alive as long as
-/// nothing in its record speaks against it.
+/// Like [`liveness`], without a request to the kernel: one of another program counts as alive
+/// unless its record says otherwise.
 ///
-/// The record names the kernel that was ready last; one that was started since and whose starter
-/// was killed is found by its pid file.
+/// The record names the kernel that was last ready. A later one whose starter was killed is found
+/// by its pid file.
 pub fn recorded_liveness(session: &Session) -> Liveness {
     match session.relation() {
         Relation::OtherHost => return Liveness::OutOfReach,
@@ -66,7 +67,7 @@ pub fn recorded_liveness(session: &Session) -> Liveness {
                 files.process().filter(alive)
             };
             let process = match session.status {
-                // Nothing was started since it was recorded.
+                // No kernel was started since it was recorded.
                 Status::Live => recorded.or_else(started),
                 _ => started().or(recorded),
             };
@@ -80,23 +81,24 @@ pub fn recorded_liveness(session: &Session) -> Liveness {
     }
 }
 
-/// Says whether a session of this liveness has a kernel or is about to have one again.
+/// Says whether a session has a kernel, or is about to get one again.
 ///
-/// Between two kernels too: a command that comes during a restart does not mean another notebook.
+/// A session counts during a restart too, so that a command which runs then does not select another
+/// notebook.
 pub fn is_in_use(status: &Status, liveness: &Liveness) -> bool {
     match status {
         Status::Stopped => false,
         Status::Starting | Status::Restarting => true,
         Status::Died => liveness.is_up(),
-        // What cannot be seen from here is not called dead.
+        // A kernel that is out of reach does not count as dead.
         Status::Live | Status::Other(_) => *liveness != Liveness::Dead,
     }
 }
 
-/// Returns why this process may use no socket of a kind that a kernel on this transport needs.
+/// Returns the error with which this process fails to make a socket for a kernel on this transport.
 ///
-/// Agents' shells may be sandboxes in which sockets of some kinds cannot be made. Pairs of Unix
-/// sockets are what the runtime itself needs to wait for any socket.
+/// Agents' shells may be sandboxes that forbid sockets of some kinds. The runtime itself needs
+/// pairs of Unix sockets to wait for any socket.
 pub fn sandboxed(transport: Transport) -> Option<io::Error> {
     use rustix::net::{AddressFamily, SocketType, socket};
     let family = match transport {
@@ -109,23 +111,23 @@ pub fn sandboxed(transport: Transport) -> Option<io::Error> {
         .filter(|error| error.kind() == io::ErrorKind::PermissionDenied)
 }
 
-/// Returns the system's words for a socket that was refused, without their number.
+/// Returns the system's message for a refused socket, without the error number.
 pub(super) fn refusal(error: &io::Error) -> String {
     let text = error.to_string();
     let words = text.split(" (os error").next().unwrap_or(&text);
     format!("socket: {words}")
 }
 
-/// Says whether something listens where the connection file says.
+/// Says whether a kernel listens at the addresses in the connection file.
 ///
-/// Only control is asked: shell may be busy with a cell for hours.
+/// The request is sent on control: on shell a cell may delay the reply for hours.
 async fn answers(session: &Session) -> bool {
     let Ok(info) = connection::read(&session.connection_file) else {
         return false;
     };
     let asked = async {
         let mut client = Client::connect(&info, "nb").await.ok()?;
-        // IRkernel listens on control and never answers there; that it listens is enough.
+        // IRkernel listens on control but never replies there; the connection is proof enough.
         let _ = client.kernel_info(Channel::Control, ANSWER / 4).await;
         Some(())
     };

@@ -1,4 +1,4 @@
-//! Kernels from start to end: opening one for a notebook, sharing it, restarting and ending it, and the
+//! The life cycle of kernels: opening one for a notebook, sharing it, restarting and ending it, and the
 //! kernelspecs through which front ends find it.
 
 mod action_event;

@@ -1,22 +1,25 @@
-//! Opening a notebook: its kernel runs when this is done.
+//! Opens a notebook: makes sure that its kernel runs.
 //!
-//! Two that open the same notebook at the same moment: one starts the kernel, the other attaches
-//! to it. What an earlier call left half done, because it was killed, is finished or undone first.
+//! If two processes open a notebook at the same moment, one starts the kernel and the other
+//! attaches to it. If an earlier call was killed halfway, its work is finished or undone first.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use serde::Serialize;
+
 use super::action_event::journal;
-use super::attach::{self, Running};
+use super::attach::{self, RunningKernel};
 use super::death::note_death;
 use super::liveness::{Liveness, liveness};
 use super::open_error::OpenError;
-use super::sandbox::WantedConfinement;
+use super::sandbox::{check_running, confinement_of_new, policy};
 use super::share;
 use super::start::{Held, KernelPlan, refuse_in_a_sandbox};
 use crate::kernel::confine::container;
 use crate::kernel::confine::sandbox::SandboxError;
+use crate::kernel::environment::probe::ProbePolicy;
 use crate::kernel::process::connection::{self, KernelFiles};
 use crate::kernel::process::detach::PreforkedProcess;
 use crate::kernel::process::launch;
@@ -29,48 +32,49 @@ use crate::kernel::variables::ProcessVariables;
 use crate::notebook::NamedKernel;
 use crate::project::event::EventKind;
 use crate::project::{
-    Backend, Confinement, Container, Ended, KernelSettings, Limits, Project, RealSpec, Session,
-    StateError, Status, Transport, beneath,
+    Backend, Confinement, Ended, KernelSettings, Project, RealSpec, ResourceLimits, Session,
+    StateError, Status, beneath,
 };
 use crate::task;
+use crate::wire::Transport;
 
-/// How a notebook is to be opened.
+/// The options for opening a notebook.
 #[derive(Clone, Debug)]
 pub struct OpenOptions {
     /// The kernelspec to start, by name.
     pub kernel: Option<String>,
     /// The Python to start.
     pub python: Option<PathBuf>,
-    /// How the kernel is to be reached; the session's or Unix sockets where it is not said.
+    /// The transport; `None` for the session's, or Unix sockets.
     pub transport: Option<Transport>,
     /// How long to wait for the kernel.
     pub patience: Duration,
-    /// Who asks.
+    /// The actor who asks.
     pub by: String,
-    /// Start a kernel here although the record says that one lives elsewhere.
+    /// Whether to start a kernel here although the record says that one runs on another host.
     pub force: bool,
-    /// The language of the cells, where a front end tells it and the notebook does not.
+    /// The language of the cells, if a front end sends it and the notebook does not name it.
     pub language: Option<String>,
-    /// The Python that the front end which asks runs on itself.
+    /// The Python that the front end itself runs on.
     pub front_end_python: Option<PathBuf>,
-    /// Share the kernel of this notebook.
+    /// The notebook whose kernel is shared.
     pub kernel_of: Option<PathBuf>,
-    /// Use this kernel, which another program started.
-    pub attach: Option<Running>,
-    /// Share no kernel any more, and use none of another program.
+    /// A kernel of another program, to attach to.
+    pub attach: Option<RunningKernel>,
+    /// Whether to give up a shared kernel or one of another program.
     pub own: bool,
-    /// What the kernel may use of the machine; the session's where it is not said.
-    pub limits: Option<Limits>,
-    /// Whether the kernel is to run in a sandbox.
-    pub confinement: WantedConfinement,
-    /// When a kernel that nobody uses is to be ended; as before where it is not said.
+    /// The resources that the kernel may use; `None` for the session's.
+    pub limits: Option<ResourceLimits>,
+    /// The sandbox or container; `None` for the session's.
+    pub confinement: Option<Confinement>,
+    /// When to end an unused kernel; `None` for the session's setting.
     pub idle: Option<Idle>,
 }
 
-/// When a kernel is to be ended that nobody uses.
+/// When to end an unused kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Idle {
-    /// After so many seconds.
+    /// After so many seconds without use.
     After(u64),
     /// Never.
     Never,
@@ -100,15 +104,17 @@ impl Default for OpenOptions {
             attach: None,
             own: false,
             limits: None,
-            confinement: WantedConfinement::AsBefore,
+            confinement: None,
             idle: None,
         }
     }
 }
 
 /// What opening did.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum How {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum OpenOutcome {
     /// It started a kernel.
     Started,
     /// The kernel was running.
@@ -116,6 +122,7 @@ pub enum How {
     /// It finished a start that another call had left half done.
     Finished,
     /// It began to use a kernel that another program had started.
+    #[serde(rename = "attached")]
     Joined,
 }
 
@@ -132,30 +139,30 @@ pub struct Opened {
     pub kernel_of: Option<String>,
     /// The other notebooks that share this kernel, its owner included.
     pub shared_with: Vec<String>,
-    /// How it came to be.
-    pub how: How,
+    /// How the kernel was obtained.
+    pub how: OpenOutcome,
     /// How the kernel before this one ended, if it exited unexpectedly.
     pub before: Option<Ended>,
-    /// What the user should know.
+    /// Notes for the user.
     pub notes: Vec<String>,
-    /// Those of the notes that tell how the kernel was chosen: what was passed over for it.
+    /// The notes about the choice of the kernel, with the candidates that were not chosen.
     pub choice: Vec<String>,
     /// How long it took.
     pub took: Duration,
 }
 
-/// What the user should know of an opening, while it goes on.
+/// The notes for the user that are collected while a notebook is opened.
 #[derive(Debug, Default)]
 struct Notes {
     all: Vec<String>,
-    /// How the kernel was chosen.
+    /// The notes about the choice of the kernel.
     choice: Vec<String>,
 }
 
-/// Makes a notebook's kernel run: attaches when it does, starts it otherwise.
+/// Makes sure that a notebook's kernel runs: attaches to a running one, or starts one.
 ///
-/// `notebook` must exist or be made first, see [`super::create::create_notebook`]; its project too. May be
-/// dropped at any await: the next call finishes what this one began.
+/// `notebook` and its project must exist, see [`super::create::create_notebook`]. May be cancelled at any
+/// await: the next call finishes what this one began.
 pub async fn ensure_kernel(
     project: &Project,
     notebook: &Path,
@@ -175,10 +182,10 @@ pub async fn ensure_kernel(
     let (session, how, before) = if let Some(running) = &options.attach {
         let (session, same) = attach::attach(project, &key, running, options.patience).await?;
         if same {
-            (session, How::Attached, None)
+            (session, OpenOutcome::Attached, None)
         } else {
             journal(project, &key, &session, EventKind::Opened, &options.by);
-            (session, How::Joined, None)
+            (session, OpenOutcome::Joined, None)
         }
     } else if owner == key {
         own(project, &key, options, &mut notes).await?
@@ -204,7 +211,7 @@ pub async fn ensure_kernel(
         }
         opened
     };
-    if how == How::Started && owner == key {
+    if how == OpenOutcome::Started && owner == key {
         notes.all.extend(share::orphans(project).into_iter().map(|orphan| {
             let (new, old) = (quote(notebook), quote(&project.notebook(&orphan)));
             format!(
@@ -214,7 +221,7 @@ pub async fn ensure_kernel(
     }
     let (session, shared_with) = project.update(|state| {
         let session = state.session(&key).unwrap_or(session);
-        // The last opened one is what readers without a notebook get.
+        // Readers that name no notebook get the one that was opened last.
         state.mirror(&session);
         let mut all = state.sharers(&owner);
         all.insert(0, owner.clone());
@@ -224,7 +231,7 @@ pub async fn ensure_kernel(
     project.remember(&owner, &session);
     Ok(Opened {
         project: project.clone(),
-        before: before.filter(|_| how == How::Started),
+        before: before.filter(|_| how == OpenOutcome::Started),
         kernel_of: Some(owner).filter(|owner| *owner != key),
         session,
         shared_with,
@@ -236,14 +243,14 @@ pub async fn ensure_kernel(
     })
 }
 
-/// Makes the kernel of a session of its own run.
+/// Makes sure that a session's own kernel runs.
 async fn own(
     project: &Project,
     key: &str,
     options: &OpenOptions,
     notes: &mut Notes,
-) -> Result<(Session, How, Option<Ended>), OpenError> {
-    // Three programs one after the other: they are there by the time it is known what they start.
+) -> Result<(Session, OpenOutcome, Option<Ended>), OpenError> {
+    // Three processes, each starting the next: they start up while the kernel is chosen.
     let preforked = starts(project, key).then(PreforkedProcess::supervised);
     let held = Held::wait(project, key, options.patience).await?;
     held.start_by(preforked.and_then(Result::ok));
@@ -260,27 +267,31 @@ async fn own(
         Some(session) => Some(noticed(&held, session).await?),
         None => None,
     };
-    let before = recorded.as_ref().and_then(exited_unexpectedly);
-    let (session, how) = match recorded {
+    let exited = recorded.as_ref().filter(|it| it.status == Status::Died);
+    let before = exited.and_then(|session| session.ended.clone());
+    let running = match &recorded {
         Some(session) => reopen(&held, &notebook, session, options, notes).await?,
+        None => None,
+    };
+    let (session, how) = match running {
+        Some(running) => running,
         None => {
-            let session = start(&held, &notebook, None, options, notes).await?;
-            (session, How::Started)
+            let session = start(&held, &notebook, recorded, options, notes).await?;
+            (session, OpenOutcome::Started)
         }
     };
-    if how != How::Attached {
+    if how != OpenOutcome::Attached {
         journal(project, key, &session, EventKind::Opened, &options.by);
     }
-    if let Some(idle) = options
-        .idle
-        .filter(|idle| idle.seconds() != session.settings.idle_timeout)
+    if let Some(idle) = options.idle.map(Idle::seconds)
+        && idle != session.settings.idle_timeout
     {
         set_idle(&held, &session, idle, notes)?;
     }
     Ok((session, how, before))
 }
 
-/// Says whether a kernel will have to be started, judged by its record alone.
+/// Says whether a kernel will have to be started, according to the session's record only.
 fn starts(project: &Project, key: &str) -> bool {
     let state = project.state().unwrap_or_default();
     let session = state.sessions.get(key);
@@ -290,27 +301,25 @@ fn starts(project: &Project, key: &str) -> bool {
     })
 }
 
-/// Lets the supervisor of a kernel that runs know when to end it.
+/// Passes the time limit for an unused kernel on to the supervisor of a running kernel.
 fn set_idle(
     held: &Held<'_>,
     session: &Session,
-    idle: Idle,
+    idle: Option<u64>,
     notes: &mut Notes,
 ) -> Result<(), OpenError> {
-    held.record(|session| session.settings.idle_timeout = idle.seconds())?;
-    let supervisor = Process::recorded(session).and_then(|process| {
-        let files = KernelFiles::of(&session.connection_file);
-        files.supervisor_of(&process)
-    });
+    held.record(|session| session.settings.idle_timeout = idle)?;
+    let files = KernelFiles::of(&session.connection_file);
+    let process = Process::recorded(session);
+    let supervisor = process.and_then(|process| files.supervisor_of(&process));
     if supervisor.is_none_or(|supervisor| supervisor.signal(Signal::USR1).is_err()) {
-        notes
-            .all
-            .push("--idle-timeout begins with its next kernel: nb restart".to_owned());
+        let note = "--idle-timeout begins with its next kernel: nb restart";
+        notes.all.push(note.to_owned());
     }
     Ok(())
 }
 
-/// Records that the kernel exited unexpectedly, where nobody has noticed it yet.
+/// Records that the kernel exited unexpectedly, if that is not recorded yet.
 async fn noticed(held: &Held<'_>, session: Session) -> Result<Session, OpenError> {
     if session.status == Status::Live && liveness(&session).await == Liveness::Dead {
         return Ok(note_death(held.project, held.key, session)?);
@@ -318,99 +327,81 @@ async fn noticed(held: &Held<'_>, session: Session) -> Result<Session, OpenError
     Ok(session)
 }
 
-fn exited_unexpectedly(session: &Session) -> Option<Ended> {
-    let died = session.status == Status::Died;
-    session.ended.clone().filter(|_| died)
-}
-
+/// Returns a session with its running kernel; `None` if a kernel has to be started.
 async fn reopen(
     held: &Held<'_>,
     notebook: &Path,
-    session: Session,
+    session: &Session,
     options: &OpenOptions,
     notes: &mut Notes,
-) -> Result<(Session, How), OpenError> {
-    let started = |session| (session, How::Started);
-    match liveness(&session).await {
-        // One that was ended there does not stop a start here.
+) -> Result<Option<(Session, OpenOutcome)>, OpenError> {
+    let check_running = || check_running(options.confinement.as_ref(), session);
+    let process = match liveness(session).await {
+        // A kernel that has ended there does not prevent a start here.
         Liveness::OutOfReach
             if !options.force
                 && (!matches!(session.status, Status::Stopped | Status::Died)
                     || matches!(session.backend, Backend::Unknown(_))) =>
         {
-            Err(OpenError::out_of_reach(&session))
+            return Err(OpenError::out_of_reach(session));
         }
         Liveness::Foreign | Liveness::Dead if session.is_attached() && options.own => {
-            notes
-                .all
-                .push("the kernel until now was started by another program".to_owned());
-            start(held, notebook, Some(session), options, notes)
-                .await
-                .map(started)
+            let note = "the kernel until now was started by another program";
+            notes.all.push(note.to_owned());
+            return Ok(None);
         }
         Liveness::Foreign | Liveness::Dead if session.is_attached() && held.has_record()? => {
-            options.confinement.check_running(&session)?;
-            let session = attach::reopen(held, session).await?;
+            check_running()?;
+            let session = attach::reopen(held, session.clone()).await?;
             notes.all.push(format!(
                 "its kernel was started by another program; for one of its own: nb open {} --own",
                 quote(notebook)
             ));
-            Ok((session, How::Attached))
+            return Ok(Some((session, OpenOutcome::Attached)));
         }
         Liveness::Foreign => {
-            options.confinement.check_running(&session)?;
+            check_running()?;
             held.record(|session| session.status = Status::Live)?;
-            let status = Status::Live;
-            Ok((Session { status, ..session }, How::Attached))
+            let mut session = session.clone();
+            session.status = Status::Live;
+            return Ok(Some((session, OpenOutcome::Attached)));
         }
-        Liveness::Own(process) if session.status == Status::Stopped => {
-            // Whoever shut it down was killed before it was gone.
+        Liveness::Own(process) => process,
+        Liveness::Dead | Liveness::OutOfReach => return Ok(None),
+    };
+    if session.status == Status::Stopped {
+        // The process that shut it down was killed before the kernel had ended.
+        held.end(&process, Duration::ZERO).await;
+        return Ok(None);
+    }
+    check_running()?;
+    notes.all.extend(differs(session, options));
+    if session.status == Status::Live && Process::recorded(session).as_ref() == Some(&process) {
+        // Without the file no client can connect, and only the user may decide to give up the
+        // variables.
+        connection::read(&session.connection_file)?;
+        if let Some(Confinement::Sandbox(wanted)) = &options.confinement {
+            // These two settings may change while the kernel runs.
+            held.record(|session| {
+                if let Some(sandbox) = session.sandbox_mut() {
+                    sandbox.max_time_s = wanted.max_time_s;
+                    sandbox.keep_scratch = wanted.keep_scratch;
+                }
+            })?;
+        }
+        let session = held.session()?.unwrap_or_else(|| session.clone());
+        return Ok(Some((session, OpenOutcome::Attached)));
+    }
+    let files = KernelFiles::of(&session.connection_file);
+    match held.settle(&files, &process, options.patience).await {
+        Ok(session) => Ok(Some((session, OpenOutcome::Finished))),
+        Err(OpenError::Died { .. }) => Ok(None),
+        Err(OpenError::Connection(_)) => {
+            // Without its connection file no client can ever connect to it.
             held.end(&process, Duration::ZERO).await;
-            start(held, notebook, Some(session), options, notes)
-                .await
-                .map(started)
+            Ok(None)
         }
-        Liveness::Own(process) => {
-            options.confinement.check_running(&session)?;
-            if let Some(note) = differs(&session, options) {
-                notes.all.push(note);
-            }
-            let recorded = Process::recorded(&session);
-            if session.status == Status::Live && recorded.as_ref() == Some(&process) {
-                // Without it nobody can join, and only the user may give up the variables.
-                connection::read(&session.connection_file)?;
-                if let WantedConfinement::In(wanted) = &options.confinement {
-                    // What is no part of the room may change while it runs.
-                    held.record(|session| {
-                        if let Some(sandbox) = session.sandbox_mut() {
-                            sandbox.max_time_s = wanted.max_time_s;
-                            sandbox.keep_scratch = wanted.keep_scratch;
-                        }
-                    })?;
-                }
-                return Ok((held.session()?.unwrap_or(session), How::Attached));
-            }
-            let files = KernelFiles::of(&session.connection_file);
-            match held.settle(&files, &process, options.patience).await {
-                Ok(session) => Ok((session, How::Finished)),
-                Err(OpenError::Died { .. }) => start(held, notebook, Some(session), options, notes)
-                    .await
-                    .map(started),
-                Err(OpenError::Connection(_)) => {
-                    // Without its connection file nobody can ever reach it.
-                    held.end(&process, Duration::ZERO).await;
-                    start(held, notebook, Some(session), options, notes)
-                        .await
-                        .map(started)
-                }
-                Err(error) => Err(error),
-            }
-        }
-        Liveness::Dead | Liveness::OutOfReach => {
-            start(held, notebook, Some(session), options, notes)
-                .await
-                .map(started)
-        }
+        Err(error) => Err(error),
     }
 }
 
@@ -421,24 +412,76 @@ async fn start(
     options: &OpenOptions,
     notes: &mut Notes,
 ) -> Result<Session, OpenError> {
-    // Said first: whatever else is missing there may be at hand outside.
+    // This is checked first: other things that are missing in the sandbox may exist outside.
     refuse_in_a_sandbox()?;
-    let named = read_named(notebook)?;
-    let container = options.confinement.container_of_new(before.as_ref());
-    // What an image has is not there outside; of a kernel that was attached the command is unknown.
-    let recorded = before
-        .as_ref()
-        .filter(|before| before.settings.confinement.container().is_none());
+    let named = meant(read_named(notebook)?, options.language.as_deref());
+    let known = before.as_ref();
+    let confinement = confinement_of_new(options.confinement.as_ref(), known);
+    let choice = match confinement.container() {
+        Some(container) => ChosenKernel {
+            spec: container::spec(container),
+            why: "it is in the container".to_owned(),
+            notes: Vec::new(),
+        },
+        None => choose(held, named, known, policy(&confinement), options).await?,
+    };
+    notes.choice.clone_from(&choice.notes);
+    notes.all.extend(choice.notes);
+    let settings = known.map(|before| before.settings.clone());
+    let settings = settings.unwrap_or_default();
+    let is_sandboxed = confinement.sandbox().is_some();
+    if is_sandboxed && options.transport == Some(Transport::Tcp) {
+        return Err(SandboxError::Tcp.into());
+    }
+    if is_sandboxed && options.confinement.is_none() {
+        notes.all.push(format!(
+            "it runs in its sandbox as before; for a kernel in none: nb shutdown {0}, then nb open {0} --no-sandbox",
+            quote(notebook)
+        ));
+    }
+    let transport = if confinement.is_none() {
+        let folder = notebook.parent().unwrap_or(notebook);
+        launch::check_outside(&choice.spec, folder, &ProcessVariables)?;
+        let only = quirks::transport(&choice.spec);
+        let wanted = options.transport.or(only);
+        wanted.or(known.map(|it| it.transport)).unwrap_or_default()
+    } else {
+        Transport::Ipc
+    };
+    let wanted = KernelPlan {
+        spec: choice.spec,
+        transport,
+        settings: KernelSettings {
+            limits: options.limits.unwrap_or(settings.limits),
+            idle_timeout: match options.idle {
+                Some(idle) => idle.seconds(),
+                None => settings.idle_timeout,
+            },
+            confinement,
+            other: settings.other,
+        },
+    };
+    let started = held.start(notebook, before, wanted, options.patience).await;
+    notes.all.extend(held.problem());
+    started
+}
+
+/// Chooses the kernelspec of a new kernel that is not in a container.
+async fn choose(
+    held: &Held<'_>,
+    named: NamedKernel,
+    before: Option<&Session>,
+    policy: ProbePolicy,
+    options: &OpenOptions,
+) -> Result<ChosenKernel, OpenError> {
+    // An image's kernelspec does not work outside; the command of an attached kernel is not known.
+    let recorded = before.filter(|before| before.settings.confinement.container().is_none());
     let recorded = recorded.and_then(|before| before.kernelspec.clone());
     let recorded = recorded.filter(|spec| !spec.argv.is_empty());
     let neighbour = neighbour(held.project, held.key)?;
-    let policy = options.confinement.policy(before.as_ref());
-    let (wanted, folder) = (
-        options.clone(),
-        notebook.parent().unwrap_or(notebook).to_owned(),
-    );
-    let choosing = move || {
-        let named = meant(named, wanted.language.as_deref());
+    let notebook = held.project.notebook(held.key);
+    let wanted = options.clone();
+    let choosing = tokio::task::spawn_blocking(move || {
         let request = KernelRequest {
             kernel: wanted.kernel.as_deref(),
             python: wanted.python.as_deref(),
@@ -449,76 +492,14 @@ async fn start(
             front_end: wanted.front_end_python.as_deref(),
             policy,
         };
-        selection::select(request, &folder, &ProcessVariables)
-    };
-    let choice = match &container {
-        Some(container) => container_choice(container),
-        None => tokio::task::spawn_blocking(choosing)
-            .await
-            .map_err(|error| OpenError::Internal(error.to_string()))??,
-    };
-    notes.choice.clone_from(&choice.notes);
-    notes.all.extend(choice.notes);
-    let known = before.as_ref();
-    let settings = known.map(|before| before.settings.clone());
-    let settings = settings.unwrap_or_default();
-    let only = quirks::transport(&choice.spec);
-    let confinement = &options.confinement;
-    let sandbox = confinement.of_new(known);
-    let transport = options
-        .transport
-        .or(only)
-        .or(known.map(|before| before.transport))
-        .unwrap_or_default();
-    if sandbox.is_some() {
-        if options.transport == Some(Transport::Tcp) {
-            return Err(SandboxError::Tcp.into());
-        }
-        if *confinement == WantedConfinement::AsBefore {
-            notes.all.push(format!(
-                "it runs in its sandbox as before; for a kernel in none: nb shutdown {0}, then nb open {0} --no-sandbox",
-                quote(notebook)
-            ));
-        }
-    }
-    if sandbox.is_none() && container.is_none() {
-        let folder = notebook.parent().unwrap_or(notebook);
-        launch::check_outside(&choice.spec, folder, &ProcessVariables)?;
-    }
-    let wanted = KernelPlan {
-        spec: choice.spec,
-        transport: match sandbox.is_some() || container.is_some() {
-            true => Transport::Ipc,
-            false => transport,
-        },
-        settings: KernelSettings {
-            limits: options.limits.unwrap_or(settings.limits),
-            idle_timeout: match options.idle {
-                Some(idle) => idle.seconds(),
-                None => settings.idle_timeout,
-            },
-            confinement: match (sandbox, container) {
-                (Some(sandbox), _) => Confinement::Sandbox(Box::new(sandbox)),
-                (None, Some(container)) => Confinement::Container(container),
-                (None, None) => Confinement::None,
-            },
-            other: settings.other,
-        },
-    };
-    let started = held.start(notebook, before, wanted, options.patience).await;
-    notes.all.extend(held.problem());
-    started
+        let folder = notebook.parent().unwrap_or(&notebook);
+        selection::select(request, folder, &ProcessVariables)
+    });
+    let chosen = choosing.await;
+    Ok(chosen.map_err(|error| OpenError::Internal(error.to_string()))??)
 }
 
-fn container_choice(container: &Container) -> ChosenKernel {
-    ChosenKernel {
-        spec: container::spec(container),
-        why: "it is in the container".to_owned(),
-        notes: Vec::new(),
-    }
-}
-
-/// Returns what that notebook of the project runs whose kernel was started last.
+/// Returns the kernelspec of the project's notebook whose kernel was started last.
 pub(super) fn neighbour(project: &Project, key: &str) -> Result<Option<RealSpec>, StateError> {
     let sessions = project.state()?.sessions;
     let others = sessions.into_iter().filter(|(other, it)| {
@@ -528,31 +509,26 @@ pub(super) fn neighbour(project: &Project, key: &str) -> Result<Option<RealSpec>
     Ok(last.and_then(|(_, session)| session.kernelspec))
 }
 
-/// Returns what is said when the kernel that runs is not the one that was asked for.
+/// Returns the note that the running kernel is not the one that was asked for.
 fn differs(session: &Session, options: &OpenOptions) -> Option<String> {
     let spec = session.kernelspec.as_ref()?;
-    let other_name = options
-        .kernel
-        .as_ref()
-        .is_some_and(|name| *name != spec.name);
-    let other_python = options.python.as_ref().is_some_and(|python| {
-        let real = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-        spec.argv
-            .first()
-            .is_some_and(|program| real(Path::new(program)) != real(python))
-    });
-    let other_transport = options
-        .transport
-        .is_some_and(|transport| transport != session.transport);
-    let other_limits = options
-        .limits
-        .is_some_and(|limits| limits != session.settings.limits);
-    let other_room = options.confinement == WantedConfinement::Free && session.sandbox().is_some();
-    (other_name || other_python || other_transport || other_limits || other_room).then(|| {
+    let program = spec.argv.first();
+    let real = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let python = options.python.as_ref().zip(program);
+    let other = [
+        options.kernel.as_ref().is_some_and(|it| *it != spec.name),
+        python.is_some_and(|(python, it)| real(Path::new(it)) != real(python)),
+        options.transport.is_some_and(|it| it != session.transport),
+        options
+            .limits
+            .is_some_and(|it| it != session.settings.limits),
+        options.confinement == Some(Confinement::None) && session.sandbox().is_some(),
+    ];
+    other.contains(&true).then(|| {
         format!(
             "its kernel already runs ({}, {}) and was kept; to change it: nb shutdown, then nb open",
-            spec.argv.first().map_or("?", String::as_str),
-            session.transport.as_str()
+            program.map_or("?", String::as_str),
+            session.transport
         )
     })
 }
@@ -576,10 +552,12 @@ pub(super) fn read_named(notebook: &Path) -> Result<NamedKernel, OpenError> {
     })
 }
 
-/// Returns what a notebook names, with the language of the spec that was chosen in a front end.
+/// Returns the kernel that a notebook names, with the language of the spec that was chosen in a
+/// front end.
 ///
-/// Whoever chose the spec of a language wants that one, whatever ran there before. The spec for
-/// Python is also what is at hand for every notebook, so the notebook's own word counts more.
+/// A user who chose the spec of a language wants that language, whatever ran there before. But the
+/// spec for Python is the default for every notebook, so the language in the notebook takes
+/// precedence over it.
 fn meant(named: NamedKernel, chosen: Option<&str>) -> NamedKernel {
     let Some(chosen) = chosen else { return named };
     let same = |language: &String| language.eq_ignore_ascii_case(chosen);
@@ -596,32 +574,35 @@ fn meant(named: NamedKernel, chosen: Option<&str>) -> NamedKernel {
     }
 }
 
-/// Removes what no session knows any more and no kernel uses; returns a note on a kernel that
-/// lives and is known by none, as where `state.json` was moved away.
+/// Removes the files of kernels that no session knows and that have ended. Returns a note about
+/// each such kernel that runs, as after `state.json` was moved away.
 fn sweep(project: &Project) -> Result<Vec<String>, OpenError> {
     let (files, alive) = unknown(project)?;
     for files in files {
         files.remove(&ProcessVariables);
     }
-    let note = |process: Process| {
-        let pid = process.pid;
-        format!(
-            "process {pid} is a kernel that nb started and {} does not know; to end it: kill {pid}",
-            project.state_file().display()
-        )
-    };
-    Ok(alive.into_iter().map(note).collect())
+    let notes = alive.iter().map(|process| stray_note(project, process));
+    Ok(notes.collect())
 }
 
-/// Returns the files of kernels that no session knows and that have ended, and the kernels that no
-/// session knows and that live.
+/// Returns the note about a running kernel that no session knows.
+pub(super) fn stray_note(project: &Project, process: &Process) -> String {
+    let (pid, state_file) = (process.pid, project.state_file());
+    format!(
+        "process {pid} is a kernel that nb started and {} does not know; to end it: kill {pid}",
+        state_file.display()
+    )
+}
+
+/// Returns the files of kernels that no session knows and that have ended, and the processes of
+/// those that run.
 pub(super) fn unknown(project: &Project) -> Result<(Vec<KernelFiles>, Vec<Process>), OpenError> {
     let mut found = (Vec::new(), Vec::new());
     let Ok(entries) = beneath::list(&project.connections_dir()) else {
         return Ok(found);
     };
     let names = entries.flatten().map(|entry| entry.path());
-    // What is half written has a name of its own.
+    // A file that is still being written has a temporary name.
     let names = names.filter(|path| {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         !name.starts_with('.')
@@ -629,8 +610,8 @@ pub(super) fn unknown(project: &Project) -> Result<(Vec<KernelFiles>, Vec<Proces
     let mut paths: Vec<PathBuf> = names.map(|path| path.with_extension("json")).collect();
     paths.sort();
     paths.dedup();
-    // Read after the folder: a session is recorded before its files are made, so that what
-    // another call is starting now is known here.
+    // The state is read after the folder: a session is recorded before its files are made, so the
+    // files of a kernel that another call is starting now are known here.
     let state = project.state()?;
     for path in paths {
         let files = KernelFiles::of(&path);
@@ -638,8 +619,8 @@ pub(super) fn unknown(project: &Project) -> Result<(Vec<KernelFiles>, Vec<Proces
             .sessions
             .values()
             .any(|session| session.connection_file == files.connection_file());
-        // Nor is what another container sees as its own for this one to judge; nor what nb did not
-        // make.
+        // A kernel of another container cannot be judged here, and files that nb did not make are
+        // not removed.
         if known || !files.is_ours() || files.is_of_elsewhere() {
             continue;
         }

@@ -1,4 +1,4 @@
-//! Why a notebook's kernel does not run, cannot be attached to or cannot be shared.
+//! The errors of starting, attaching and sharing a notebook's kernel.
 
 use std::io;
 use std::path::PathBuf;
@@ -36,16 +36,16 @@ pub enum OpenError {
     /// The project's folder is unusable.
     #[error(transparent)]
     Project(#[from] ProjectError),
-    /// The project's memory is unusable.
+    /// The project's state is not usable.
     #[error(transparent)]
     State(#[from] StateError),
-    /// The settings are wrong.
+    /// The settings are not valid.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// No kernel to start.
+    /// There is no kernel to start.
     #[error(transparent)]
     Choose(#[from] SelectionError),
-    /// A sandboxed kernel may have changed what would be run.
+    /// A sandboxed kernel may have changed files that would be run.
     #[error(transparent)]
     Untrusted(#[from] Untrusted),
     /// The connection file is unusable.
@@ -54,12 +54,12 @@ pub enum OpenError {
     /// The process could not be started.
     #[error(transparent)]
     Detach(#[from] DetachError),
-    /// It cannot be started in its sandbox.
+    /// The kernel cannot be started in its sandbox.
     #[error("{reason}")]
     SandboxedStart {
-        /// Why.
+        /// The reason.
         reason: SandboxError,
-        /// The last lines that were written about it.
+        /// The last lines of the kernel's log.
         lines: Vec<String>,
     },
     /// The notebook could not be read or made.
@@ -72,7 +72,7 @@ pub enum OpenError {
         /// What the system said.
         source: io::Error,
     },
-    /// It cannot be read as a notebook.
+    /// The file cannot be read as a notebook.
     #[error(transparent)]
     NotebookFile(#[from] NotebookFileError),
     /// The file is no notebook.
@@ -94,7 +94,7 @@ pub enum OpenError {
     /// Another process holds the session's lock.
     #[error("another nb is starting or ending this notebook's kernel, still after {after:?}")]
     Busy {
-        /// How long was waited.
+        /// How long the caller has waited.
         after: Duration,
     },
     /// The kernel ended before it was ready.
@@ -106,9 +106,9 @@ pub enum OpenError {
     Died {
         /// Its command.
         argv: Vec<String>,
-        /// How it ended, where that is known.
+        /// How it ended, if known.
         how: Option<String>,
-        /// How much memory it was allowed, where that was bounded.
+        /// Its memory limit, if it had one.
         limit: Option<u64>,
         /// Its log.
         log: PathBuf,
@@ -120,12 +120,12 @@ pub enum OpenError {
     Slow {
         /// Its process.
         pid: u32,
-        /// How long was waited.
+        /// How long the caller has waited.
         after: Duration,
         /// Its log.
         log: PathBuf,
     },
-    /// The kernel runs but cannot be reached from here.
+    /// The kernel runs, but this process cannot connect to it.
     #[error("the kernel (pid {pid}) cannot be reached from this process")]
     Unreachable {
         /// Its process.
@@ -133,13 +133,13 @@ pub enum OpenError {
         /// Why.
         source: ClientError,
     },
-    /// Nothing that is started here outlives the call.
+    /// Processes that are started here would end with the call.
     #[error("this shell is sandboxed ({cause}): a kernel started here would die with the call")]
     Sandboxed {
         /// What the system said.
         cause: String,
     },
-    /// This shell is a sandbox; the kernel is outside.
+    /// This shell is a sandbox, and the kernel runs outside.
     #[error(
         "cannot reach the kernel from this shell: it is sandboxed ({cause}). Its recorded state is \"{state}\" ({}not checked from here). Allow nb outside the sandbox.",
         pid.map_or(String::new(), |pid| format!("pid {pid}, "))
@@ -163,9 +163,9 @@ pub enum OpenError {
     OtherHost {
         /// The notebook.
         notebook: PathBuf,
-        /// The machine that its kernel is on.
+        /// The name of the kernel's machine.
         host: String,
-        /// Whether that is this machine.
+        /// Whether that machine is this one, outside of this container or sandbox.
         outside: bool,
     },
     /// The session is of a kind that a later version of `nb` added.
@@ -192,7 +192,7 @@ pub enum OpenError {
     /// A kernel that another program started cannot be used.
     #[error(transparent)]
     Attach(#[from] AttachError),
-    /// A fault of this program.
+    /// An internal error of this program.
     #[error("nb failed: {0}")]
     Internal(String),
 }
@@ -215,7 +215,7 @@ impl From<LaunchError> for OpenError {
 }
 
 impl OpenError {
-    /// Returns why nothing can be done from here with a kernel that is out of reach.
+    /// Returns the error for a kernel that is out of reach.
     pub fn out_of_reach(session: &Session) -> Self {
         let notebook = session.notebook.clone();
         match (sandboxed(session.transport), session.host()) {
@@ -238,18 +238,18 @@ impl OpenError {
     }
 }
 
-/// Why a notebook cannot use a kernel that runs.
+/// Why a notebook cannot be attached to a running kernel.
 #[derive(Debug, thiserror::Error)]
 pub enum AttachError {
-    /// No home folder.
+    /// There is no home folder.
     #[error(transparent)]
     NoHome(#[from] NoHome),
     /// There is no such file.
     #[error("there is no connection file {}", wanted.display())]
     NoFile {
-        /// What was asked for.
+        /// The name or path that was given.
         wanted: PathBuf,
-        /// Where a bare name was looked for.
+        /// The folder in which a bare name was searched.
         runtime_dir: PathBuf,
     },
     /// The file cannot be used.
@@ -257,27 +257,27 @@ pub enum AttachError {
     File(#[from] ConnectionError),
     /// Its kernel has ended.
     #[error("no kernel listens where {} says", file.display())]
-    Nobody {
+    NotListening {
         /// The connection file.
         file: PathBuf,
         /// What the system said.
         source: ClientError,
     },
-    /// This shell may use no sockets.
+    /// The shell forbids sockets.
     #[error("cannot reach the kernel from this shell: it is sandboxed ({cause})")]
     Sandboxed {
         /// What the system said.
         cause: String,
     },
-    /// Something listens and says nothing.
-    #[error("what listens where {} says has not told within {after:?} what it is", file.display())]
-    Mute {
+    /// A program listens there, but does not reply.
+    #[error("no kernel_info_reply from {} within {after:?}", file.display())]
+    NoReply {
         /// The connection file.
         file: PathBuf,
-        /// How long was waited.
+        /// How long the caller has waited.
         after: Duration,
     },
-    /// It leads to a front end's proxy, which ends with the front end.
+    /// It is the connection file of a front end's proxy, which ends with the front end.
     #[error("{} is a front end's own way to a shared kernel, not a kernel's", file.display())]
     Proxy {
         /// The connection file.
@@ -288,12 +288,12 @@ pub enum AttachError {
     OfNotebook {
         /// The connection file.
         file: PathBuf,
-        /// Whose kernel it is.
+        /// The notebook of the kernel.
         owner: PathBuf,
         /// The notebook that is opened.
         notebook: PathBuf,
     },
-    /// The kernel that a notebook was attached to is no more.
+    /// The kernel to which a notebook was attached has ended.
     #[error("the kernel of {} was started by another program and answers no more", notebook.display())]
     Gone {
         /// The notebook.
@@ -302,7 +302,7 @@ pub enum AttachError {
 }
 
 impl AttachError {
-    /// Returns what mends it.
+    /// Returns hints on how to fix it.
     pub fn hints(&self) -> Vec<String> {
         match self {
             Self::NoFile { runtime_dir, .. } => vec![format!(
@@ -314,11 +314,11 @@ impl AttachError {
                 ..
             }) => vec!["start that kernel without CurveZMQ, or over Unix sockets".to_owned()],
             Self::File(_) => vec!["name the file of a kernel that runs".to_owned()],
-            Self::Nobody { .. } => vec![
+            Self::NotListening { .. } => vec![
                 "its kernel has ended; name the file of one that runs, or let nb start one: nb open NOTEBOOK"
                     .to_owned(),
             ],
-            Self::Mute { .. } => vec![
+            Self::NoReply { .. } => vec![
                 "a kernel that runs a cell may answer only after it: wait longer with --timeout SECONDS"
                     .to_owned(),
                 "one with another key never answers; its file is then out of date".to_owned(),
@@ -355,18 +355,18 @@ pub enum ShareError {
         /// The notebook.
         notebook: PathBuf,
     },
-    /// The other one shares this one's kernel.
+    /// The other notebook shares this one's kernel.
     #[error("{} already shares the kernel of {}", other.display(), notebook.display())]
     Circle {
         /// The notebook that is opened.
         notebook: PathBuf,
-        /// The one whose kernel was asked for.
+        /// The notebook whose kernel was asked for.
         other: PathBuf,
     },
-    /// Nothing is known of the other one.
+    /// The other notebook is not known and does not exist.
     #[error("{} has no kernel and does not exist", other.display())]
     Unknown {
-        /// The one whose kernel was asked for.
+        /// The notebook whose kernel was asked for.
         other: PathBuf,
     },
     /// They are in different projects.
@@ -374,12 +374,12 @@ pub enum ShareError {
     OtherProject {
         /// The notebook that is opened.
         notebook: PathBuf,
-        /// The one whose kernel was asked for.
+        /// The notebook whose kernel was asked for.
         other: PathBuf,
         /// That kernel's connection file.
         connection_file: Option<PathBuf>,
     },
-    /// It has a kernel, with variables, that would be left behind.
+    /// The notebook's own kernel runs, and its variables would be left behind.
     #[error("{} has a kernel of its own, which runs", notebook.display())]
     HasOwn {
         /// The notebook that is opened.
@@ -388,7 +388,7 @@ pub enum ShareError {
 }
 
 impl ShareError {
-    /// Returns the command that mends it.
+    /// Returns the command that fixes it.
     pub fn hint(&self) -> String {
         match self {
             Self::Itself { notebook } | Self::Circle { notebook, .. } => {

@@ -1,4 +1,4 @@
-//! The program that installed kernelspecs start: a copy of this one that stays in its place.
+//! The program that installed kernelspecs start: a copy of this program at a fixed path.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -10,12 +10,12 @@ use crate::kernel::process::own_program;
 use crate::kernel::spec::PROXY;
 use crate::kernel::variables::{NoHome, Variables, own_data_dir};
 
-/// Returns the program that installed specs start.
+/// Returns the path of the program that installed kernelspecs start.
 pub(super) fn proxy_path(variables: &dyn Variables) -> Result<PathBuf, NoHome> {
     Ok(own_data_dir(variables)?.join("bin").join(PROXY))
 }
 
-/// Writes a file unless it is so already; says whether it had to.
+/// Writes a file unless it has this content already; returns whether it was written.
 pub(super) fn install_file(path: &Path, content: &[u8]) -> io::Result<bool> {
     if std::fs::read(path).is_ok_and(|found| found == content) {
         return Ok(false);
@@ -26,7 +26,8 @@ pub(super) fn install_file(path: &Path, content: &[u8]) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Copies this program to `path` unless it is there already.
+/// Copies this program to `path` unless the same program is already there; returns whether it was
+/// copied.
 pub(super) fn install_program(path: &Path) -> io::Result<bool> {
     if !differs(path).unwrap_or(true) {
         return Ok(false);
@@ -36,7 +37,7 @@ pub(super) fn install_program(path: &Path) -> io::Result<bool> {
     io::copy(&mut own, staged.as_file_mut())?;
     staged.as_file().set_modified(own.metadata()?.modified()?)?;
     staged.as_file().sync_all()?;
-    // A front end may be running the old one: it keeps it, the path names the new one.
+    // A front end may be running the old file: its process keeps it, and the path gets the new one.
     staged.persist(path).map_err(|error| error.error)?;
     Ok(true)
 }
@@ -55,9 +56,9 @@ fn staged(path: &Path, mode: u32) -> io::Result<tempfile::NamedTempFile> {
     Ok(staged)
 }
 
-/// Says whether the program at `path` is another than this one.
+/// Says whether the program at `path` differs from this one.
 ///
-/// The copy carries the original's time, so that mostly two looks suffice.
+/// The copy has the original's modification time, so in most cases the metadata are enough.
 pub(super) fn differs(path: &Path) -> io::Result<bool> {
     let own_path: OsString = own_program()?;
     let (mut own, mut copy) = (File::open(own_path)?, File::open(path)?);

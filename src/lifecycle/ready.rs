@@ -1,4 +1,4 @@
-//! Waiting until a kernel that was started answers.
+//! Waits until a kernel that was started answers.
 
 use std::time::Duration;
 
@@ -15,15 +15,16 @@ use crate::wire::{Channel, ConnectionInfo};
 pub(super) enum NotReady {
     /// Its process ended.
     Died,
-    /// It lives but has not answered in time.
+    /// It runs but has not answered in time.
     Slow,
-    /// It cannot be reached from this process at all.
+    /// This process cannot connect to it.
     Unreachable(ClientError),
 }
 
 /// Returns the content of the kernel's `kernel_info_reply`, once it has answered on shell.
 ///
-/// Shell, because IRkernel never answers on control. The process is watched meanwhile.
+/// The request goes to shell, since IRkernel never answers on control. Fails at once if the process
+/// ends.
 pub(super) async fn ready(
     info: &ConnectionInfo,
     process: &Process,
@@ -35,8 +36,8 @@ pub(super) async fn ready(
     }
 }
 
-/// Waits until a kernel that chooses its own ports has written them into its connection file; any
-/// other has none to wait for.
+/// Waits until a kernel that chooses its own ports has written them into its connection file.
+/// Returns at once for other kernels.
 pub(super) async fn chosen(
     files: &KernelFiles,
     process: &Process,
@@ -47,7 +48,7 @@ pub(super) async fn chosen(
             tokio::time::sleep(LOOK).await;
         }
         if connection::read(files.connection_file()).is_err() {
-            // It may be just writing.
+            // The kernel may be writing the file at this moment.
             tokio::time::sleep(LOOK * 4).await;
         }
     };
@@ -59,7 +60,7 @@ pub(super) async fn chosen(
     }
 }
 
-/// How often it is looked whether a kernel has written its ports.
+/// The pause between two checks for the ports that a kernel writes.
 const LOOK: Duration = Duration::from_millis(5);
 
 async fn ask(info: &ConnectionInfo, patience: Duration) -> Result<Value, NotReady> {
@@ -76,8 +77,8 @@ async fn ask(info: &ConnectionInfo, patience: Duration) -> Result<Value, NotRead
                 return Ok(serde_json::from_slice(reply.content()).unwrap_or_default());
             }
             Err(_) | Ok(Err(ClientError::NoAnswer { .. })) => return Err(NotReady::Slow),
-            // A kernel that closes its sockets is on its way out or makes them anew; the watched
-            // process says which.
+            // A kernel that closes its sockets is ending or opening them again; the watched process
+            // shows which.
             Ok(Err(ClientError::KernelGone(_))) => {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }

@@ -1,7 +1,7 @@
-//! Replacing a notebook's kernel by a new one on the same sockets.
+//! Replaces a notebook's kernel by a new one on the same sockets.
 //!
-//! A detached process restarts it: whoever asks may be killed by the restart, as a front end's proxy
-//! is, and a kernel must not stay away because its user's window was closed.
+//! A detached process does this: the restart may kill the process that asked for it, as it does with a
+//! front end's proxy, and the new kernel must be started even if the user closes the window.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -17,26 +17,14 @@ use crate::kernel::process::detach::PreforkedProcess;
 use crate::kernel::process::launch;
 use crate::kernel::variables::ProcessVariables;
 use crate::project::event::EventKind;
-use crate::project::{Project, Session, Status, Transport};
+use crate::project::{Project, Session, Status};
 pub use crate::task::TaskReport;
 use crate::task::{self, Task, TaskHandle};
+use crate::wire::Transport;
 
-/// Starts the restart in a process of its own and waits for its end.
+/// Starts the restart in a detached process, for which [`TaskHandle::report`] waits.
 ///
-/// Dropping the future, or killing this process, does not stop the restart.
-pub async fn restart(
-    project: &Project,
-    key: &str,
-    by: &str,
-    patience: Duration,
-) -> Result<TaskReport, OpenError> {
-    let handle = begin_restart(project, key, by, patience).await?;
-    Ok(handle.report().await?)
-}
-
-/// Starts the restart in a process of its own, for which [`TaskHandle::report`] waits.
-///
-/// It goes on whatever becomes of the caller.
+/// It continues whatever happens to the caller.
 pub async fn begin_restart(
     project: &Project,
     key: &str,
@@ -53,7 +41,7 @@ pub async fn begin_restart(
     Ok(task::begin(project, &job).await?)
 }
 
-/// Refuses beforehand what will not work.
+/// Fails if the restart could not work.
 async fn check(project: &Project, key: &str) -> Result<(), OpenError> {
     let notebook = project.notebook(key);
     let session = recorded(&project.state()?, project, key).ok_or(OpenError::NoKernel {
@@ -69,7 +57,8 @@ async fn check(project: &Project, key: &str) -> Result<(), OpenError> {
         return Err(OpenError::out_of_reach(&session));
     }
     let is_apart = !session.confinement().is_none();
-    // Before the kernel that runs is ended for one that would not be started.
+    // Checked while the old kernel still runs, so that it is not ended for one that cannot be
+    // started.
     if let Some(spec) = session.kernelspec.filter(|_| !is_apart) {
         let folder = notebook.parent().unwrap_or(&notebook);
         launch::check_outside(&spec, folder, &ProcessVariables)?;
@@ -89,7 +78,7 @@ pub(crate) async fn perform(
     let no_kernel = || OpenError::NoKernel {
         notebook: notebook.clone(),
     };
-    // Looked at again under the lock: it may have been shut down meanwhile.
+    // Checked again under the lock: the kernel may have been shut down in the meantime.
     let session = held
         .session()?
         .filter(Session::is_owned)
@@ -111,7 +100,7 @@ pub(crate) async fn perform(
     }
     let files = KernelFiles::of(&session.connection_file);
     match connection::read(files.connection_file()) {
-        // Not every kernel takes the place of a socket that a killed one left.
+        // Some kernels cannot bind to a socket file that a killed one left.
         Ok(_) if session.transport == Transport::Ipc => files.remove_sockets(&held.variables),
         Ok(_) => {}
         Err(_) => {

@@ -1,4 +1,4 @@
-//! The sandbox of a notebook's kernel: what was asked for, made into a view.
+//! The sandbox of a notebook's kernel: turns the user's options into a filesystem view.
 
 use std::path::{Path, PathBuf};
 
@@ -18,101 +18,78 @@ use crate::kernel::spec;
 use crate::kernel::variables::{ProcessVariables, Variables, own_data_dir};
 use crate::project::registry::known;
 use crate::project::scratch::{self, is_scratch};
-use crate::project::{Container, Mechanism, Project, RealSpec, Sandbox, Session, real_path};
+use crate::project::{Confinement, Container, Mechanism, Project, Sandbox, Session, real_path};
 
-/// Whether a kernel is to run in a sandbox.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub enum WantedConfinement {
-    /// As the session's kernels until now.
-    #[default]
-    AsBefore,
-    /// In none.
-    Free,
-    /// In this one.
-    In(Box<Sandbox>),
-    /// In this container.
-    Container(Box<Container>),
+/// Returns the sandbox or container of a new kernel: the one that is wanted, or that of the
+/// session's last kernel.
+pub(super) fn confinement_of_new(
+    wanted: Option<&Confinement>,
+    before: Option<&Session>,
+) -> Confinement {
+    let known = before.map(|it| &it.settings.confinement);
+    match wanted.or(known) {
+        Some(Confinement::Sandbox(sandbox)) => {
+            let known = known.and_then(Confinement::sandbox);
+            Confinement::Sandbox(Box::new(Sandbox {
+                // This is the last kernel's folder, which the start removes.
+                scratch: known.map(|it| it.scratch.clone()).unwrap_or_default(),
+                reached: None,
+                ..(**sandbox).clone()
+            }))
+        }
+        other => other.cloned().unwrap_or_default(),
+    }
 }
 
-impl WantedConfinement {
-    /// Returns the sandbox for a new kernel.
-    pub(super) fn of_new(&self, before: Option<&Session>) -> Option<Sandbox> {
-        let known = before.and_then(|it| it.settings.confinement.sandbox());
-        let sandbox = match self {
-            Self::AsBefore => known?.clone(),
-            Self::Free | Self::Container(_) => return None,
-            Self::In(sandbox) => (**sandbox).clone(),
-        };
-        Some(Sandbox {
-            // Of the kernel before; the start takes it away.
-            scratch: known.map(|it| it.scratch.clone()).unwrap_or_default(),
-            reached: None,
-            ..sandbox
-        })
+/// Returns which interpreters may be run to choose a new kernel: for a sandboxed kernel, none from the
+/// notebook's folder, since the sandbox does not exist yet.
+pub(super) fn policy(confinement: &Confinement) -> ProbePolicy {
+    match confinement {
+        Confinement::Sandbox(_) => ProbePolicy::ToolsOnly,
+        Confinement::None | Confinement::Container(_) => ProbePolicy::Any,
     }
+}
 
-    /// Returns which interpreters may be run to choose a new kernel: before one is in its sandbox,
-    /// nothing of the notebook's folder is.
-    pub(super) fn policy(&self, before: Option<&Session>) -> ProbePolicy {
-        let sandboxed = match self {
-            Self::AsBefore => {
-                before.is_some_and(|before| before.settings.confinement.sandbox().is_some())
-            }
-            Self::Free | Self::Container(_) => false,
-            Self::In(_) => true,
-        };
-        match sandboxed {
-            true => ProbePolicy::ToolsOnly,
-            false => ProbePolicy::Any,
+/// Fails if a running kernel is not in the sandbox or container that is wanted.
+pub(super) fn check_running(
+    wanted: Option<&Confinement>,
+    session: &Session,
+) -> Result<(), SandboxError> {
+    let end = match session.is_owned() {
+        true => format!("nb shutdown {}", quote(&session.notebook)),
+        false => "end it in the program that started it".to_owned(),
+    };
+    let mend = format!("{end}, then repeat this (its variables are gone then)");
+    match (wanted, session.confinement()) {
+        (None | Some(Confinement::None), _) => Ok(()),
+        (Some(Confinement::Container(wanted)), Confinement::Container(it)) if it == wanted => {
+            Ok(())
         }
-    }
-
-    /// Returns the container for a new kernel.
-    pub(super) fn container_of_new(&self, before: Option<&Session>) -> Option<Container> {
-        match self {
-            Self::AsBefore => before?.settings.confinement.container().cloned(),
-            Self::Container(container) => Some((**container).clone()),
-            Self::Free | Self::In(_) => None,
-        }
-    }
-
-    /// Refuses to take a kernel that runs for one in the sandbox that was asked for.
-    pub(super) fn check_running(&self, session: &Session) -> Result<(), SandboxError> {
-        if let Self::Container(wanted) = self {
-            return match session.confinement().container() {
-                Some(container) if *container == **wanted => Ok(()),
-                it => Err(SandboxError::Container {
-                    why: match it {
-                        Some(it) => format!("the one that runs is in another, of {}", it.image),
-                        None => "one runs already, in none".to_owned(),
-                    },
-                    mend: format!(
-                        "nb shutdown {}, then repeat this (its variables are gone then)",
-                        quote(&session.notebook)
-                    ),
+        (Some(Confinement::Container(_)), it) => Err(SandboxError::Container {
+            why: match it.container() {
+                Some(it) => format!("the one that runs is in another, of {}", it.image),
+                None => "one runs already, in none".to_owned(),
+            },
+            mend,
+        }),
+        (Some(Confinement::Sandbox(wanted)), Confinement::Sandbox(it)) => {
+            match it.is_same_room(wanted) {
+                true => Ok(()),
+                false => Err(SandboxError::Runs {
+                    how: "its sandbox has other rules".to_owned(),
+                    mend,
                 }),
-            };
+            }
         }
-        let Self::In(wanted) = self else {
-            return Ok(());
-        };
-        let how = match session.sandbox() {
-            Some(sandbox) if sandbox.is_same_room(wanted) => return Ok(()),
-            Some(_) => "its sandbox has other rules".to_owned(),
-            None => "it runs in none".to_owned(),
-        };
-        let end = match session.is_owned() {
-            true => format!("nb shutdown {}", quote(&session.notebook)),
-            false => "end it in the program that started it".to_owned(),
-        };
-        Err(SandboxError::Runs {
-            how,
-            mend: format!("{end}, then repeat this (its variables are gone then)"),
-        })
+        (Some(Confinement::Sandbox(_)), _) => Err(SandboxError::Runs {
+            how: "it runs in none".to_owned(),
+            mend,
+        }),
     }
 }
 
-/// Returns the sandbox with folders that are real paths; refuses what would open it.
+/// Returns the sandbox with its folders as real paths; fails for folders that would let the kernel
+/// out.
 pub fn checked(sandbox: Sandbox) -> Result<Sandbox, SandboxError> {
     let folders = |paths: &[PathBuf], option: &str| {
         let real = paths.iter().map(|path| folder(path, option));
@@ -131,7 +108,7 @@ pub fn checked(sandbox: Sandbox) -> Result<Sandbox, SandboxError> {
     let on_path = variables.get("PATH").unwrap_or_default();
     let run = named.chain(std::env::split_paths(&on_path));
     let run = run.filter(|it| it.is_absolute()).map(|it| real(&it));
-    // One that holds the home folder would forbid everything.
+    // A folder that contains the home folder would forbid everything.
     let whole =
         |it: &Path| it.parent().is_none() || home.as_ref().is_some_and(|home| home.starts_with(it));
     let run: Vec<_> = run.filter(|it| !whole(it)).collect();
@@ -153,8 +130,8 @@ pub fn checked(sandbox: Sandbox) -> Result<Sandbox, SandboxError> {
     })
 }
 
-/// Returns why nobody in a sandbox may write a folder, where that is so: others run or believe what
-/// lies there. `own` is what `nb` itself does, `run` what programs say that they run.
+/// Returns why a sandboxed kernel must not write a folder: other programs run or trust files in it. `own`
+/// are the folders of `nb` itself, `run` those from which programs say that they run files.
 fn refusal(
     path: &Path,
     home: Option<&Path>,
@@ -165,7 +142,7 @@ fn refusal(
     let below = home.and_then(|home| path.strip_prefix(home).ok());
     let first = below.and_then(|below| below.components().next());
     let first = first.map(|it| it.as_os_str().to_string_lossy());
-    // A hidden folder at home is some program's own, with what it runs or whom it trusts.
+    // A hidden folder in the home folder belongs to a program, with files that it runs or trusts.
     let in_home = first.is_some_and(|it| it.starts_with('.') || HOME.contains(&it.as_ref()));
     let trusted = |name: &&str| {
         path.components()
@@ -207,7 +184,7 @@ fn folder(path: &Path, option: &str) -> Result<PathBuf, SandboxError> {
     }
 }
 
-/// What in a home folder holds programs without being hidden.
+/// The folders in a home folder that contain programs and are not hidden.
 const HOME: [&str; 14] = [
     "bin",
     "go",
@@ -225,7 +202,7 @@ const HOME: [&str; 14] = [
     "flatpak",
 ];
 
-/// Variables that name folders of programs, of what they run and of whom they trust.
+/// Variables that name folders of programs, or of files that programs run or trust.
 const NAMED: [&str; 17] = [
     "XDG_CONFIG_HOME",
     "XDG_DATA_HOME",
@@ -246,8 +223,8 @@ const NAMED: [&str; 17] = [
     "GNUPGHOME",
 ];
 
-/// What in a folder is run or believed by editors, by version control, by shells and by agents, as
-/// soon as somebody works there. What of it is there when a kernel starts it may not write.
+/// The entries of a folder that editors, version control, shells and agents run or trust as soon as
+/// a person works there. A kernel may not write those that exist when it starts.
 const TRUSTED: [&str; 18] = [
     ".git",
     ".hg",
@@ -269,16 +246,16 @@ const TRUSTED: [&str; 18] = [
     ".mcp.json",
 ];
 
-/// What nobody may be let write: whoever writes there is everybody else soon.
+/// The folders that no kernel may write: a program that can write there can soon act as any user.
 const SYSTEM: [&str; 12] = [
     "/usr", "/etc", "/bin", "/sbin", "/lib", "/boot", "/dev", "/proc", "/sys", "/run", "/var/lib",
     "/tmp",
 ];
 
-/// Makes of the start of a kernel one in the session's sandbox. Blocks for some milliseconds.
+/// Prepares the start of a kernel in the session's sandbox. Blocks for some milliseconds.
 ///
-/// What it may write is remembered before it begins: nothing that lies there is executed outside
-/// from then on.
+/// The folders that the kernel may write are recorded before it starts: from then on, nothing in
+/// them is executed outside.
 pub(super) fn confine(
     project: &Project,
     key: &str,
@@ -286,9 +263,7 @@ pub(super) fn confine(
     start: &KernelStart,
 ) -> Result<SandboxedStart, OpenError> {
     let chosen = sandbox::choose_mechanism(sandbox)?;
-    let info = connection::read(start.files.connection_file())?;
-    let sockets = Path::new(&info.ip).parent().map(Path::to_owned);
-    let sockets = sockets.ok_or_else(|| OpenError::Internal("no folder for sockets".to_owned()))?;
+    let sockets = sockets_of(&start.files)?;
     let home = ProcessVariables.path("HOME");
     let (workspace, hidden) = (real(project.root()), real(project.dir()));
     project
@@ -298,16 +273,13 @@ pub(super) fn confine(
         let (path, why, mend) = (path.to_owned(), why.to_owned(), mend.to_owned());
         SandboxError::Folder { path, why, mend }
     };
-    if home
-        .as_deref()
-        .is_some_and(|home| real(home).starts_with(&workspace))
-    {
+    if holds_home(&workspace) {
         let why = "as a workspace it would show the kernel your whole home folder";
         let mend = "move the notebook into a folder of its own";
         return Err(fault(&workspace, why, mend).into());
     }
     for path in sandbox.allow_write.iter().chain(&sandbox.allow_read) {
-        // Who may write beside it may have put a symlink at its place, to anywhere.
+        // A program that may write the parent folder may have put a symlink there, to anywhere.
         if real(path) != *path {
             let why = "it is not the folder any more that it was: a symlink leads elsewhere now";
             let mend = "look who put it there; then name the folder that is meant";
@@ -375,11 +347,7 @@ pub(super) fn confine(
             .iter()
             .flat_map(|it| trusted_in(it))
             .collect(),
-        covered: sockets_in(
-            std::iter::once(&workspace)
-                .chain(&sandbox.allow_read)
-                .chain(&sandbox.allow_write),
-        ),
+        covered: sockets_in([&workspace].into_iter().chain(&allowed)),
         others,
         allow_net: sandbox.allow_net,
         cpus: sandbox.cpus,
@@ -393,8 +361,21 @@ pub(super) fn confine(
     })
 }
 
-/// Returns the sockets that lie in folders which a kernel is to see: a mount that may only be read
-/// does not keep anybody from connecting to them.
+/// Returns the folder of a kernel's sockets.
+fn sockets_of(files: &KernelFiles) -> Result<PathBuf, OpenError> {
+    let info = connection::read(files.connection_file())?;
+    let folder = Path::new(&info.ip).parent().map(Path::to_owned);
+    folder.ok_or_else(|| OpenError::Internal("no folder for sockets".to_owned()))
+}
+
+/// Says whether a folder is the user's home folder or contains it.
+fn holds_home(folder: &Path) -> bool {
+    let home = ProcessVariables.path("HOME");
+    home.is_some_and(|home| real(&home).starts_with(folder))
+}
+
+/// Returns the sockets in folders that a kernel may see: a read-only mount does not prevent
+/// connections to them.
 fn sockets_in<'a>(folders: impl Iterator<Item = &'a PathBuf>) -> Vec<PathBuf> {
     use std::os::unix::fs::FileTypeExt;
     let all = folders.flat_map(walkdir::WalkDir::new).take(MOST_FILES);
@@ -402,46 +383,42 @@ fn sockets_in<'a>(folders: impl Iterator<Item = &'a PathBuf>) -> Vec<PathBuf> {
     sockets.map(walkdir::DirEntry::into_path).collect()
 }
 
-/// How many files are looked at for sockets: a start is not to wait for more.
+/// How many files are searched for sockets, so that the search does not delay the start.
 const MOST_FILES: usize = 100_000;
 
-/// Returns what lies in a folder that others run or believe. A link is not protected: nothing can
-/// be mounted upon it.
+/// Returns the entries of a folder that others run or trust. Links are left out: nothing can be
+/// mounted on them.
 fn trusted_in(folder: &Path) -> Vec<PathBuf> {
     let all = TRUSTED.iter().map(|name| folder.join(name));
     all.filter(|path| path.exists() && !path.is_symlink())
         .collect()
 }
 
-/// Makes of the start of a kernel one in the session's container.
+/// Prepares the start of a kernel in the session's container.
 pub(super) fn contain(
     project: &Project,
     container: &Container,
     files: &KernelFiles,
 ) -> Result<KernelContainer, OpenError> {
-    let info = connection::read(files.connection_file())?;
-    let sockets = Path::new(&info.ip).parent().map(Path::to_owned);
-    let sockets = sockets.ok_or_else(|| OpenError::Internal("no folder for sockets".to_owned()))?;
+    let sockets = sockets_of(files)?;
     let (workspace, hidden) = (real(project.root()), real(project.dir()));
     let refused = |why: String| SandboxError::Container {
         why,
         mend: "move the notebook into a folder of its own".to_owned(),
     };
-    let home = ProcessVariables.path("HOME");
-    if home.is_some_and(|home| real(&home).starts_with(&workspace)) {
+    if holds_home(&workspace) {
         let workspace = workspace.display();
         let why = format!("with {workspace} it would be given your whole home folder");
         return Err(refused(why).into());
     }
-    let odd = [&workspace, &hidden, &sockets].into_iter();
-    if let Some(path) = { odd }.find(|path| path.to_string_lossy().contains(':')) {
+    let has_colon = |path: &&&PathBuf| path.to_string_lossy().contains(':');
+    if let Some(path) = [&workspace, &hidden, &sockets].iter().find(has_colon) {
         let path = path.display();
         let why = format!("{path} has a colon in its name, which no mount can have");
         return Err(refused(why).into());
     }
-    let container = container.clone();
     Ok(KernelContainer::new(
-        container,
+        container.clone(),
         workspace,
         hidden,
         sockets,
@@ -449,7 +426,7 @@ pub(super) fn contain(
     ))
 }
 
-/// Returns where the kernel's program and its libraries lie.
+/// Returns the folders of the kernel's program and its libraries.
 fn programs(
     start: &KernelStart,
     (workspace, folder): (&Path, &Path),
@@ -485,15 +462,15 @@ fn programs(
     let mut found = shown.programs(&program)?;
     found.extend(resources.filter(|_| !spec_is_anybodys).map(Path::to_owned));
     if spec::is_python(&start.spec.language) {
-        // What `pip install --user` has put there; home itself is not seen.
+        // The packages of `pip install --user`; the rest of the home folder is not visible.
         let local = home.map(|home| home.join(".local/lib"));
         found.extend(local.filter(|lib| lib.is_dir()));
     }
     Ok(found)
 }
 
-/// Returns that an environment leads out of what the sandbox shows, with the command that names its
-/// Python as the one that is meant.
+/// Returns the error that an environment links to a folder outside of what the sandbox shows, with
+/// the command that confirms its Python.
 fn leads_out(out: OutsideTarget, notebook: &Path, sandbox: &Sandbox) -> SandboxError {
     let mut mend = format!("nb open {} --sandbox", quote(notebook));
     for (option, folders) in [
@@ -508,17 +485,15 @@ fn leads_out(out: OutsideTarget, notebook: &Path, sandbox: &Sandbox) -> SandboxE
         mend.push_str(" --allow-net");
     }
     let is_link = out.file.is_symlink();
-    let why = match is_link {
-        true => format!(
-            "it is a link that leads to {}, which no tool is known to have installed: a file of the notebook's folder could name any folder of yours so",
-            out.target.display()
-        ),
-        false => format!(
-            "it names {}, which no tool is known to have installed: a file of the notebook's folder could name any folder of yours so",
-            out.target.display()
-        ),
+    let leads = match is_link {
+        true => "is a link that leads to",
+        false => "names",
     };
-    // Of a linked environment the one that it leads to; of a Python its folder.
+    let why = format!(
+        "it {leads} {}, which no tool is known to have installed: a file of the notebook's folder could name any folder of yours so",
+        out.target.display()
+    );
+    // For a linked environment this is its target; for a single Python its folder.
     let environment = out.file.canonicalize().ok().filter(|it| it.is_dir());
     let python = environment.map(|it| it.join("bin/python"));
     mend.push_str(&match python.filter(|it| is_link && it.exists()) {
@@ -536,7 +511,7 @@ fn leads_out(out: OutsideTarget, notebook: &Path, sandbox: &Sandbox) -> SandboxE
     }
 }
 
-/// Removes a session's scratch folder unless it is to stay; says where it is then.
+/// Removes a session's scratch folder unless it is to stay; returns a note then.
 pub(super) fn end(session: &Session) -> Option<String> {
     let sandbox = session.settings.confinement.sandbox()?;
     let scratch = &sandbox.scratch;
@@ -544,16 +519,11 @@ pub(super) fn end(session: &Session) -> Option<String> {
         return None;
     }
     if sandbox.keep_scratch && is_scratch(scratch) && scratch.exists() {
-        if let Err(error) = scratch::keep(scratch) {
-            let scratch = scratch.display();
-            return Some(format!(
-                "nb gc would remove its scratch folder {scratch}: {error}"
-            ));
-        }
-        return Some(format!(
-            "its scratch folder was kept: {}",
-            scratch.display()
-        ));
+        let path = scratch.display();
+        return Some(match scratch::keep(scratch) {
+            Ok(()) => format!("its scratch folder was kept: {path}"),
+            Err(error) => format!("nb gc would remove its scratch folder {path}: {error}"),
+        });
     }
     remove_scratch(scratch)
 }
@@ -567,7 +537,8 @@ fn remove_scratch(path: &Path) -> Option<String> {
 }
 
 /// Returns the session's sandbox with the scratch folder for its next kernel, which is recorded
-/// before it is made. The last one's is taken away, unless it is to stay: then it stays the same.
+/// before it is made. Removes the last kernel's folder, unless it is to stay: then it is used
+/// again.
 pub(super) fn renew(
     project: &Project,
     key: &str,
@@ -581,7 +552,7 @@ pub(super) fn renew(
     }
     let fresh = project.fresh_scratch(key).map_err(SandboxError::Folders)?;
     record(&fresh)?;
-    // What still runs of the last kernel would go on filling it.
+    // Processes that the last kernel left would go on writing into its folder.
     outcome::end_leftovers(&files.outcome_file());
     if is_scratch(before)
         && let Some(problem) = remove_scratch(before)
@@ -592,20 +563,6 @@ pub(super) fn renew(
         scratch: fresh,
         ..sandbox
     })
-}
-
-/// Makes the connection file of a kernel, with sockets of their own folder for a sandbox.
-pub(super) fn create_files(
-    files: &KernelFiles,
-    sandboxed: bool,
-    transport: crate::project::Transport,
-    spec: &RealSpec,
-) -> Result<(), OpenError> {
-    match sandboxed {
-        true => files.create_apart(spec, &ProcessVariables)?,
-        false => files.create(transport, spec, &ProcessVariables)?,
-    };
-    Ok(())
 }
 
 #[cfg(test)]

@@ -1,11 +1,12 @@
-//! The kernelspecs "nb shared kernel", by which front ends find `nb-proxy`: one a language.
+//! The kernelspecs "nb shared kernel", by which front ends find `nb-proxy`; one for each language.
 //!
-//! VS Code remembers a kernel by its spec's argv, so that must stay the same for ever: it points
-//! to a copy of this program in `nb`'s own data folder, never to a build folder or an environment.
+//! VS Code recognises a kernel by its spec's argv, so that must never change: it names a copy of
+//! this program in `nb`'s own data folder, never one in a build folder or an environment.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
+use serde::Serialize;
 use serde_json::Value;
 
 use super::program::{differs, install_file, install_program, proxy_path};
@@ -31,25 +32,25 @@ const LOGOS: [(&str, &[u8]); 3] = [
     ),
 ];
 
-/// Where specs are installed.
+/// The place where kernelspecs are installed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Level {
     /// For this user: every front end finds them.
     #[default]
     User,
-    /// In an environment: `<prefix>/share/jupyter`.
+    /// For the users of an environment: `<prefix>/share/jupyter`.
     Prefix(PathBuf),
-    /// In a project's private folder; front ends find it where `JUPYTER_PATH` names that.
+    /// In a project's private folder, which front ends search if `JUPYTER_PATH` names it.
     Project(PathBuf),
 }
 
-/// Returns the line of a project's `.env` by which VS Code finds the project's kernelspecs. It reads that
-/// file of a workspace's folder, and looks wherever its `JUPYTER_PATH` says.
+/// Returns the line for a project's `.env` that makes VS Code find the project's kernelspecs. VS Code
+/// reads this file from a workspace's folder, and searches the folders in its `JUPYTER_PATH`.
 pub fn env_line(nb_folder: &Path) -> String {
     let folder = nb_folder.join("jupyter");
     let folder = folder.to_string_lossy();
     let plain = |c: char| c.is_alphanumeric() || "/._-+@,:~".contains(c);
-    // A space or another sign would end the value.
+    // A space or certain other characters would end the value.
     match folder.chars().all(plain) {
         true => format!("JUPYTER_PATH={folder}"),
         false => format!("JUPYTER_PATH=\"{folder}\""),
@@ -59,7 +60,7 @@ pub fn env_line(nb_folder: &Path) -> String {
 /// Why a spec could not be installed or removed.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// No home folder.
+    /// There is no home folder.
     #[error(transparent)]
     NoHome(#[from] NoHome),
     /// A file could not be written.
@@ -78,7 +79,7 @@ pub enum ServeError {
         /// What the system said.
         source: io::Error,
     },
-    /// The folder holds somebody else's spec.
+    /// The folder holds another program's spec.
     #[error("{} is a kernelspec of another program", folder.display())]
     NotOurs {
         /// The folder.
@@ -102,25 +103,30 @@ pub struct Served {
 /// What was removed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Unserved {
-    /// The folders and files that are gone.
+    /// The folders and files that were removed.
     pub removed: Vec<PathBuf>,
-    /// Specs elsewhere, for whose sake the program that they start stays.
+    /// The remaining kernelspecs that start the program, which therefore stays.
     pub used_by: Vec<PathBuf>,
 }
 
 /// What is known of the installed specs.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "lowercase", tag = "state")]
 pub enum Health {
     /// They are there and their program is this one.
     Good,
     /// There is none.
     Missing,
     /// One would not work, or starts an older program.
-    Stale(String),
+    Stale {
+        /// Why.
+        why: String,
+    },
 }
 
-/// Installs the spec for a language, and the program that it starts. Doing it again changes
-/// nothing; other languages' specs that are there are brought up to date.
+/// Installs the kernelspec for a language, and the program that it starts. Does nothing if both are
+/// up to date; installed kernelspecs of other languages are updated.
 pub fn serve(
     level: &Level,
     language: &str,
@@ -145,7 +151,7 @@ pub fn serve(
             .iter()
             .map(|(name, bytes)| (*name, bytes.to_vec()))
             .collect();
-        // Last, so that a front end that looks meanwhile sees nothing or all.
+        // The last file, so that a front end sees either no kernelspec or a complete one.
         files.push(("kernel.json", kernel_json(&proxy, &language)));
         for (name, content) in files {
             let path = folder.join(name);
@@ -167,8 +173,8 @@ pub fn serve(
     })
 }
 
-/// Removes the specs of a level, of whatever language, and the program when no spec that is known
-/// of starts it any more.
+/// Removes the kernelspecs of a level, for all languages, and the program if no known kernelspec
+/// starts it any more.
 pub fn unserve(level: &Level, variables: &dyn Variables) -> Result<Unserved, ServeError> {
     let kernels = kernels_dir(level, variables)?;
     let mut removed = Vec::new();
@@ -199,12 +205,12 @@ pub fn unserve(level: &Level, variables: &dyn Variables) -> Result<Unserved, Ser
     Ok(Unserved { removed, used_by })
 }
 
-/// Looks whether the specs at a level work and are up to date.
+/// Checks whether the kernelspecs at a level work and are up to date.
 pub fn health(level: &Level, variables: &dyn Variables) -> Result<Health, ServeError> {
     let kernels = kernels_dir(level, variables)?;
     let python = kernels.join(spec::SHARED);
     let mut found = installed(&kernels);
-    // Somebody else's in our place is to be told of.
+    // Another program's kernelspec with this name has to be reported.
     if python.join("kernel.json").exists() && !found.iter().any(|(folder, _)| *folder == python) {
         found.push((python, String::new()));
     }
@@ -214,14 +220,13 @@ pub fn health(level: &Level, variables: &dyn Variables) -> Result<Health, ServeE
             return Ok(health);
         }
     }
-    Ok(if found.is_empty() {
-        Health::Missing
-    } else {
-        Health::Good
+    Ok(match found.is_empty() {
+        true => Health::Missing,
+        false => Health::Good,
     })
 }
 
-/// Looks whether the user's spec for a language works and is up to date.
+/// Checks whether the user's kernelspec for a language works and is up to date.
 pub fn health_for(language: &str, variables: &dyn Variables) -> Result<Health, ServeError> {
     let folder = kernels_dir(&Level::User, variables)?.join(spec::shared_name(language));
     match health_of(&folder, language, variables)? {
@@ -240,7 +245,7 @@ fn health_of(
         return Ok(Health::Missing);
     };
     let proxy = proxy_path(variables)?;
-    let stale = |why: String| Ok(Health::Stale(why));
+    let stale = |why: String| Ok(Health::Stale { why });
     if !ours(folder) {
         return stale(format!("{} is not nb's", path.display()));
     }
@@ -260,9 +265,10 @@ fn health_of(
     }
 }
 
-/// Returns a language as an installed kernel spells it, and whether there is one.
+/// Returns the spelling of a language in an installed kernel's spec, and whether such a kernel is
+/// installed.
 pub fn spelled(language: &str, variables: &dyn Variables) -> (String, bool) {
-    // Of no notebook in particular: an active environment's specs count, and those of `PATH`.
+    // No notebook is involved: the specs of an active environment and of `PATH` count.
     let prefix = prefix_in_use(Path::new("/"), variables);
     let folders = JupyterPaths::new(variables).map(|it| it.spec_folders(prefix.as_ref()));
     let specs = spec::list(&folders.unwrap_or_default()).into_iter();
@@ -273,7 +279,7 @@ pub fn spelled(language: &str, variables: &dyn Variables) -> (String, bool) {
     }
 }
 
-/// Returns the folder that specs of a level are in.
+/// Returns the folder of the kernelspecs of a level.
 pub fn kernels_dir(level: &Level, variables: &dyn Variables) -> Result<PathBuf, NoHome> {
     let whole = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let data = match level {
@@ -284,7 +290,8 @@ pub fn kernels_dir(level: &Level, variables: &dyn Variables) -> Result<PathBuf, 
     Ok(data.join("kernels"))
 }
 
-/// Returns our specs in a folder, with their languages; a damaged one of our names is ours too.
+/// Returns nb's kernelspecs in a folder, with their languages; a damaged one with nb's name counts
+/// as nb's.
 fn installed(kernels: &Path) -> Vec<(PathBuf, String)> {
     let entries = std::fs::read_dir(kernels).into_iter().flatten().flatten();
     let mut found: Vec<_> = entries
@@ -302,7 +309,8 @@ fn installed(kernels: &Path) -> Vec<(PathBuf, String)> {
     found
 }
 
-/// Says whether the folder may be written: a file that is no spec at all serves nobody.
+/// Says whether a kernelspec's folder may be overwritten: it is nb's, or its file is damaged and of
+/// no use.
 fn ours(folder: &Path) -> bool {
     match spec::read(folder) {
         Ok(spec) => spec::starts_proxy(&spec),
@@ -310,9 +318,10 @@ fn ours(folder: &Path) -> bool {
     }
 }
 
-/// Returns the folders of specs that were installed for an environment or a project.
+/// Returns the folders of kernelspecs that were installed for an environment or a project.
 ///
-/// All specs start the one program in `nb`'s own data folder, which must not go before them.
+/// All kernelspecs start the one program in `nb`'s own data folder, which must not be removed
+/// before them.
 fn elsewhere(variables: &dyn Variables) -> Result<Vec<PathBuf>, NoHome> {
     let text = std::fs::read(own_data_dir(variables)?.join(ELSEWHERE)).ok();
     Ok(text
@@ -334,12 +343,12 @@ fn note_elsewhere(folders: &[PathBuf], variables: &dyn Variables) -> Result<(), 
     done.map_err(|source| ServeError::Install { path, source })
 }
 
-/// The list of [`elsewhere`], in `nb`'s own data folder.
+/// The file with the list of [`elsewhere`], in `nb`'s own data folder.
 const ELSEWHERE: &str = "served.json";
 
-/// Returns the spec's text: the template with the program in the place of its first argument.
+/// Returns the content of `kernel.json`: the template with the program as its first argument.
 ///
-/// The arguments are the same for every language: VS Code knows a kernel again by them.
+/// The arguments are the same for all languages, since VS Code recognises a kernel by them.
 fn kernel_json(proxy: &Path, language: &str) -> Vec<u8> {
     let mut spec: Value = serde_json::from_str(TEMPLATE).expect("the template is JSON");
     spec["argv"][0] = Value::String(proxy.to_string_lossy().into_owned());
@@ -382,13 +391,13 @@ mod tests {
         std::fs::remove_file(&served.proxy).unwrap();
         assert!(matches!(
             health(&level, &variables).unwrap(),
-            Health::Stale(_)
+            Health::Stale { .. }
         ));
         assert!(serve(&level, "python", &variables).unwrap().changed);
         std::fs::write(&served.proxy, "older").unwrap();
         assert!(matches!(
             health(&level, &variables).unwrap(),
-            Health::Stale(_)
+            Health::Stale { .. }
         ));
         assert!(serve(&level, "python", &variables).unwrap().changed);
 
@@ -419,12 +428,12 @@ mod tests {
         assert_eq!(spec(&r)["env"]["NB_LANGUAGE"], "R");
         assert_eq!(spec(&python)["env"], Value::Null);
 
-        // One that is out of date is mended with the others.
+        // A kernelspec that is out of date is updated with the others.
         let mut older = spec(&r);
         older["display_name"] = "older".into();
         std::fs::write(r.folder.join("kernel.json"), older.to_string()).unwrap();
         let stale = health_for("python", &variables).unwrap();
-        assert!(matches!(stale, Health::Stale(_)), "{stale:?}");
+        assert!(matches!(stale, Health::Stale { .. }), "{stale:?}");
         assert!(serve(&level, "python", &variables).unwrap().changed);
         assert!(!serve(&level, "R", &variables).unwrap().changed);
         let unserved = unserve(&level, &variables).unwrap();
@@ -444,7 +453,7 @@ mod tests {
         let unserved = unserve(&Level::User, &variables).unwrap();
         assert_eq!(unserved.used_by.len(), 2);
         assert!(proxy_path(&variables).unwrap().exists());
-        // One that was deleted with its environment needs nothing.
+        // A kernelspec that was deleted with its environment does not count.
         std::fs::remove_dir_all(temp.path().join("env")).unwrap();
         let unserved = unserve(&project, &variables).unwrap();
         assert!(unserved.used_by.is_empty());

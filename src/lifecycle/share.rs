@@ -1,17 +1,17 @@
-//! Notebooks that use another notebook's kernel.
+//! Shares a kernel between notebooks.
 
 use std::path::Path;
 use std::time::Duration;
 
 use super::liveness::{Liveness, liveness};
 use super::open_error::{OpenError, ShareError};
-use super::start::Held;
+use super::start::{Held, replace};
 use crate::kernel::process::Process;
 use crate::kernel::process::connection::KernelFiles;
 use crate::project::{Backend, Project, Session, Status};
 
-/// Returns whose kernel `notebook` will have when it asks for that of `other`: the key in the
-/// project of both, and what is known of that kernel.
+/// Returns the owner of the kernel that `notebook` will have if it asks for that of `other`: its
+/// key in the project of both, and its session.
 pub(super) fn owner(notebook: &Path, other: &Path) -> Result<(String, Option<Session>), OpenError> {
     let unknown = || ShareError::Unknown {
         other: other.to_owned(),
@@ -41,7 +41,7 @@ pub(super) fn owner(notebook: &Path, other: &Path) -> Result<(String, Option<Ses
     }
 }
 
-/// Returns the sessions whose kernel runs while their notebook's file is gone: it was moved or deleted.
+/// Returns the sessions whose kernels run although their notebooks' files were moved or deleted.
 pub(super) fn orphans(project: &Project) -> Vec<String> {
     let sessions = project.state().map(|state| state.sessions);
     let sessions = sessions.unwrap_or_default().into_iter();
@@ -53,7 +53,7 @@ pub(super) fn orphans(project: &Project) -> Vec<String> {
     orphans.map(|(key, _)| key).collect()
 }
 
-/// Says whether a notebook's file is certainly not there.
+/// Says whether it is certain that a notebook's file does not exist.
 fn is_gone(project: &Project, key: &str) -> bool {
     matches!(project.notebook(key).try_exists(), Ok(false))
 }
@@ -75,7 +75,7 @@ pub(super) async fn join(
     project.update(|state| {
         let before = state.sessions.get(key).cloned();
         let old_file = before.as_ref().map(|before| before.connection_file.clone());
-        // A kernel of its own, if it ever gets one again, is the next one.
+        // If the notebook gets a kernel of its own again, that will be the next generation.
         let had_one = before
             .as_ref()
             .is_some_and(|before| before.process().is_some() || before.is_attached());
@@ -84,11 +84,11 @@ pub(super) async fn join(
         if session.is_attached() {
             session.kernelspec = None;
         }
-        // By what it had or else has now the notebook is known to others, see `rename`.
+        // A later kernel of its own starts from the spec of its last one, or else of the shared one.
         let shared = state.sessions.get(owner);
         let shared = shared.and_then(|session| session.kernelspec.clone());
         let session = Session {
-            // Never made: what is known of this session's kernel is the owner's.
+            // This file is never made: the kernel is described by the owner's session.
             connection_file: file.connection_file().to_owned(),
             kernelspec: session.kernelspec.or(shared),
             backend: Backend::shared_with(owner),
@@ -98,26 +98,19 @@ pub(super) async fn join(
             kernel_info: None,
             ..session
         };
-        state.sessions.insert(key.to_owned(), session);
-        // What names the session's old file must not look like somebody else's kernel.
-        if state.connection_file.is_some()
-            && state.connection_file == old_file
-            && let Some(session) = state.session(key)
-        {
-            state.mirror(&session);
-        }
+        replace(state, key, session, old_file.as_deref());
     })?;
     Ok(())
 }
 
-/// Makes sure that a session has no kernel of its own: one that runs is not given up.
+/// Makes sure that a session has no kernel of its own; fails if one runs.
 pub(super) async fn leave(held: &Held<'_>, recorded: Option<&Session>) -> Result<(), OpenError> {
     let Some(session) = recorded.filter(|session| !session.is_attached()) else {
         return Ok(());
     };
     match liveness(session).await {
         Liveness::Own(process) if session.status == Status::Stopped => {
-            // Whoever shut it down was killed before it was gone.
+            // The process that shut it down was killed before the kernel had ended.
             held.end(&process, Duration::ZERO).await;
         }
         Liveness::Own(_) | Liveness::Foreign => {
@@ -131,7 +124,7 @@ pub(super) async fn leave(held: &Held<'_>, recorded: Option<&Session>) -> Result
     Ok(())
 }
 
-/// Lets go of a shared kernel, which goes on; the record says with whom it was shared.
+/// Stops sharing a kernel, which continues to run; the record names its owner.
 pub(super) fn let_go(session: &mut Session, owner: &str, by: &str) {
     session.ended = Some(session.ends_now(&format!("let go of the kernel of {owner}"), Some(by)));
     session.status = Status::Stopped;

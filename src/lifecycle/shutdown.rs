@@ -1,4 +1,4 @@
-//! Ending a notebook's kernel for good.
+//! Ends a notebook's kernel for good.
 
 use std::time::{Duration, Instant};
 
@@ -10,34 +10,34 @@ use super::open_error::OpenError;
 use super::sandbox;
 use super::share;
 use super::start::Held;
-use crate::editing::rename;
+use crate::editing::named_kernelspec;
 use crate::kernel::process::connection::KernelFiles;
 use crate::project::event::EventKind;
 use crate::project::{Project, Session, StateError, Status};
 use crate::task::causes::with_causes;
 
-/// What shutting down did.
+/// The result of a shutdown.
 #[derive(Clone, Debug)]
 pub struct Stopped {
     /// The session, stopped.
     pub session: Session,
-    /// Whether a kernel was running. One that was let go goes on.
+    /// Whether a kernel was running. A shared kernel continues to run.
     pub was_running: bool,
-    /// With whom the notebook shared a kernel.
+    /// The key of the session whose kernel was shared.
     pub let_go_of: Option<String>,
-    /// The notebooks that shared the kernel and have none now either.
+    /// The notebooks that shared the kernel and have none now.
     pub shared_with: Vec<String>,
-    /// What the user should know.
+    /// Notes for the user.
     pub notes: Vec<String>,
     /// How long it took.
     pub took: Duration,
 }
 
-/// Ends the kernel: asks it, then SIGTERM, then SIGKILL to its process group.
+/// Ends the kernel: by a request, then by SIGTERM, then by SIGKILL to its process group.
 ///
-/// `key` is the notebook's own, see [`super::target::Target`]. Nothing but `nb open` brings the
-/// session back. A kernel that another program started, or that is another notebook's, is only
-/// let go.
+/// `key` is the notebook's own, see [`super::target::Target`]. Only `nb open` starts a kernel for
+/// the session again. A kernel of another program or of another notebook is not ended; the notebook
+/// only stops using it.
 pub async fn shutdown(
     project: &Project,
     key: &str,
@@ -49,9 +49,9 @@ pub async fn shutdown(
     end(&held, by, None, began).await
 }
 
-/// Ends the kernel as [`shutdown`] does, for a reason that the record keeps, unless `keeps` has one
-/// against it: it is asked once the session's lock is held, since the kernel may have been used while
-/// that was waited for.
+/// Ends the kernel like [`shutdown`], and records the reason, unless `keeps` returns a reason against
+/// it. `keeps` is called once the session's lock is held, since the kernel may have been used during
+/// the wait for the lock.
 pub(super) async fn shutdown_unless(
     project: &Project,
     key: &str,
@@ -82,7 +82,7 @@ async fn end(
     let session = held.session()?.ok_or_else(|| OpenError::NoKernel {
         notebook: notebook.clone(),
     })?;
-    // As it was before: it still names the kernel that is let go.
+    // Read before the change: it still names the shared kernel.
     let state = project.state()?;
     if let Some(owner) = state.shared_with(key) {
         let goes_on = match state.session(&owner) {
@@ -96,13 +96,15 @@ async fn end(
             was_running: goes_on,
             let_go_of: Some(owner),
             shared_with: Vec::new(),
-            notes: rename::put_back(project, &state, key).into_iter().collect(),
+            notes: named_kernelspec::restore(project, &state, key)
+                .into_iter()
+                .collect(),
             took: began.elapsed(),
         });
     }
     if !state.sessions.contains_key(key) {
-        // Only the top-level fields tell of it: another program wrote them, and it is to take
-        // them back.
+        // Only the top-level fields name the kernel: another program wrote them, and has to remove
+        // them.
         return Err(OpenError::NotOwned { notebook });
     }
     let found = liveness(&session).await;
@@ -120,8 +122,8 @@ async fn end(
             session.ended = Some(ended);
         })
     };
-    // Where nothing can be written, as on a full disk, the kernel is ended all the same: it may be
-    // what fills the disk.
+    // If nothing can be written, as on a full disk, the kernel is ended all the same: its files may
+    // be what fills the disk.
     let mut unrecorded = None;
     if session.status != Status::Stopped {
         unrecorded = record().err();
@@ -134,7 +136,7 @@ async fn end(
         KernelFiles::of(&session.connection_file).remove(&held.variables);
     }
     if unrecorded.is_some() {
-        // Its end may have made room.
+        // The end of the kernel may have freed space on the disk.
         unrecorded = record().err();
     }
     let unrecorded = unrecorded.map(|error| {
@@ -149,7 +151,7 @@ async fn end(
         let_go_of: None,
         notes: std::iter::once(key)
             .chain(shared_with.iter().map(String::as_str))
-            .filter_map(|key| rename::put_back(project, &state, key))
+            .filter_map(|key| named_kernelspec::restore(project, &state, key))
             .chain(scratch)
             .chain(unrecorded)
             .collect(),

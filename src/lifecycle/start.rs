@@ -1,4 +1,4 @@
-//! Starting the kernel of a session whose lock is held: launch, wait, record.
+//! Starts the kernel of a session whose lock is held: launches it, waits for it and records it.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -10,7 +10,7 @@ use super::death;
 use super::liveness::{refusal, sandboxed};
 use super::open_error::OpenError;
 use super::ready::{NotReady, chosen, ready};
-use super::sandbox::{self as sandbox_of, confine, contain, create_files};
+use super::sandbox::{self as sandbox_of, confine, contain};
 use super::target::recorded;
 use crate::kernel::confine::sandbox;
 use crate::kernel::environment::trust;
@@ -21,22 +21,23 @@ use crate::kernel::process::plan::Supervision;
 use crate::kernel::process::{Process, Signal};
 use crate::kernel::variables::ProcessVariables;
 use crate::project::{
-    Backend, KernelSettings, Lock, Project, RealSpec, Relation, Session, State, Status, Transport,
-    beneath,
+    Backend, KernelSettings, Lock, Project, RealSpec, Relation, Session, State, Status, beneath,
 };
 use crate::task::causes::with_causes;
 use crate::task::{self, Task};
+use crate::wire::Transport;
 
-/// How often a kernel on TCP is started with other ports when one was taken meanwhile.
+/// How often to start a kernel on TCP, with new ports each time, if another program takes one of
+/// its ports.
 const PORT_TRIES: usize = 3;
 
-/// How many of a kernel's last lines are shown when it cannot start.
+/// How many of the last lines of a kernel's log are shown when it cannot start.
 const LINES: usize = 12;
 
-/// How often a lock that another process holds is asked for.
+/// The pause between two attempts to take the lock.
 const LOCK_POLL: Duration = Duration::from_millis(15);
 
-/// What kind of kernel a session is to have.
+/// The kernel that a session is to get.
 pub(super) struct KernelPlan {
     pub(super) spec: RealSpec,
     pub(super) transport: Transport,
@@ -48,21 +49,22 @@ pub(super) struct Held<'a> {
     pub(super) project: &'a Project,
     pub(super) key: &'a str,
     pub(super) variables: ProcessVariables,
-    /// The processes of a start that is to come.
+    /// Preforked processes for the next start.
     preforked: Mutex<Option<PreforkedProcess>>,
-    /// What the last start left out of the kernel's environment, and why.
+    /// What the last start omitted from the kernel's environment, and why.
     problem: Mutex<Option<String>>,
     _lock: Lock,
 }
 
 impl<'a> Held<'a> {
-    /// Waits for the session's lock: whoever else starts, restarts or ends its kernel is done then.
+    /// Waits for the session's lock. While it is held no other process starts, restarts or ends the
+    /// kernel.
     pub(super) async fn wait(
         project: &'a Project,
         key: &'a str,
         patience: Duration,
     ) -> Result<Self, OpenError> {
-        // Whoever could write its memory says there what is run, and in which sandbox.
+        // A program that can write `state.json` decides what is run, and in which sandbox.
         trust::check("the project's memory", &project.state_file())?;
         let deadline = tokio::time::Instant::now() + patience;
         loop {
@@ -89,7 +91,7 @@ impl<'a> Held<'a> {
         }
     }
 
-    /// Uses these processes for the next start.
+    /// Sets the preforked processes for the next start.
     pub(super) fn start_by(&self, preforked: Option<PreforkedProcess>) {
         *self
             .preforked
@@ -97,18 +99,19 @@ impl<'a> Held<'a> {
             .unwrap_or_else(PoisonError::into_inner) = preforked;
     }
 
-    /// Returns what the last start left out of the kernel's environment, and why.
+    /// Returns what the last start omitted from the kernel's environment, and why.
     pub(super) fn problem(&self) -> Option<String> {
         let problem = self.problem.lock();
         problem.unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Returns the session as it is recorded now.
+    /// Returns the present record of the session.
     pub(super) fn session(&self) -> Result<Option<Session>, OpenError> {
         Ok(recorded(&self.project.state()?, self.project, self.key))
     }
 
-    /// Says whether the session has a record, and not only the top-level fields tell of it.
+    /// Says whether the session has a record of its own, and is not only named in the top-level
+    /// fields.
     pub(super) fn has_record(&self) -> Result<bool, OpenError> {
         Ok(self.project.state()?.sessions.contains_key(self.key))
     }
@@ -123,12 +126,12 @@ impl<'a> Held<'a> {
         Ok(())
     }
 
-    /// Changes the project's state, which reaches the disk while the start goes on: what a power cut
-    /// ends, it ends together with the kernel.
+    /// Changes the project's state without waiting for the disk, while the start continues: a power
+    /// cut that loses the change ends the kernel too.
     fn update<T>(&self, change: impl FnOnce(&mut State) -> T) -> Result<T, OpenError> {
         let answer = self.project.update_unsynced(change)?;
         let project = self.project.clone();
-        // Nobody waits for it but the end of this process.
+        // Only the exit of this process waits for this.
         drop(tokio::task::spawn_blocking(move || {
             if let Err(error) = project.sync() {
                 tracing::warn!(%error, "the project's state could not be synced");
@@ -150,7 +153,7 @@ impl<'a> Held<'a> {
             transport,
             settings,
         } = wanted;
-        // The files of a kernel on another host or in another container stay.
+        // The files of a kernel on another host or in another container are not removed.
         if let Some(before) = &before
             && before.is_owned()
             && before.relation() != Relation::OtherHost
@@ -166,9 +169,10 @@ impl<'a> Held<'a> {
         let before = before.unwrap_or_else(|| Session::local(notebook.to_owned()));
         let process = before.process();
         let process = process.filter(|_| before.relation() == Relation::Here);
-        // A kernel counts although its process is not known here.
+        // A kernel counts as a generation even if its process is not known here.
         let is_counted = before.is_attached() || before.process() != process;
-        // Recorded before the file exists: a crash leaves no connection file that nobody knows.
+        // Recorded before the file exists: after a crash there is no connection file without a
+        // session.
         let session = Session {
             notebook: notebook.to_owned(),
             connection_file: files.connection_file().to_owned(),
@@ -180,13 +184,7 @@ impl<'a> Held<'a> {
             settings,
             ..before
         };
-        self.update(|state| {
-            // What names the session's old file must not look like somebody else's kernel.
-            if state.connection_file.is_some() && state.connection_file == old_file {
-                state.mirror(&session);
-            }
-            state.sessions.insert(self.key.to_owned(), session);
-        })?;
+        self.update(|state| replace(state, self.key, session, old_file.as_deref()))?;
         self.create(&files, is_confined, transport, &spec)?;
         self.run(&files, &spec, transport, patience).await
     }
@@ -199,13 +197,14 @@ impl<'a> Held<'a> {
         transport: Transport,
         spec: &RealSpec,
     ) -> Result<(), OpenError> {
-        create_files(files, sandboxed, transport, spec).or_else(|error| {
+        let made = files.create(transport, sandboxed, spec, &self.variables);
+        made.map(drop).or_else(|error| {
             self.failed(files, &with_causes(&error))?;
-            Err(error)
+            Err(error.into())
         })
     }
 
-    /// Starts the kernel on the connection file that is there and waits until it is ready.
+    /// Starts the kernel on an existing connection file and waits until it is ready.
     pub(super) async fn run(
         &self,
         files: &KernelFiles,
@@ -230,7 +229,7 @@ impl<'a> Held<'a> {
                     let end = death::end_of(files, &process);
                     files.remove(&self.variables);
                     if transport == Transport::Tcp && taken && attempt < PORT_TRIES {
-                        files.create(transport, spec, &self.variables)?;
+                        self.create(files, false, transport, spec)?;
                         continue;
                     }
                     let how = end.map(|end| death::reason(end.exit, end.memory_bytes));
@@ -338,7 +337,7 @@ impl<'a> Held<'a> {
 
     /// Waits until a kernel that was started is ready, and records it as live.
     ///
-    /// Also for one whose starter was killed before it could do this.
+    /// Also used for a kernel whose starter was killed before it did this.
     pub(super) async fn settle(
         &self,
         files: &KernelFiles,
@@ -398,7 +397,7 @@ impl<'a> Held<'a> {
         let live = self.update(|state| {
             let session = state.sessions.get_mut(self.key)?;
             if Process::recorded(session).as_ref() != Some(process) {
-                // The first kernel of a session is the first generation.
+                // The first kernel of a session is generation 1.
                 session.generation += u64::from(session.process().is_some());
                 session.started_at = Some(Timestamp::now());
             }
@@ -415,20 +414,16 @@ impl<'a> Held<'a> {
         live.ok_or_else(|| OpenError::Internal("the session's record has vanished".to_owned()))
     }
 
-    /// Ends a kernel for good; its group first gets the time to end by itself.
+    /// Ends a kernel for good; its process gets the time `grace` to end without a signal.
     pub(super) async fn end(&self, process: &Process, grace: Duration) {
         if !process.ended_within(grace).await {
-            let _ = process.signal_group(Signal::TERM);
-            if !process.ended_within(TERM_GRACE).await {
-                let _ = process.signal_group(Signal::KILL);
-                process.ended_within(KILL_GRACE).await;
-            }
+            end_group(process).await;
         }
         self.supervisor_is_done(process).await;
     }
 
-    /// Waits until the supervisor of a process that has ended has ended too, and with it what the
-    /// process left in its group.
+    /// Waits until the supervisor of an ended process has ended too, and with it the processes that
+    /// were left in the process's group.
     async fn supervisor_is_done(&self, process: &Process) {
         let session = self.session().ok().flatten();
         let files = session.map(|session| KernelFiles::of(&session.connection_file));
@@ -453,13 +448,35 @@ impl<'a> Held<'a> {
     }
 }
 
-/// After SIGTERM a kernel may still write what it must.
+/// Replaces a session's record. If the top-level fields name its old connection file, they are changed
+/// too; otherwise they would look like another program's kernel.
+pub(super) fn replace(state: &mut State, key: &str, session: Session, old_file: Option<&Path>) {
+    state.sessions.insert(key.to_owned(), session);
+    if old_file.is_some()
+        && state.connection_file.as_deref() == old_file
+        && let Some(session) = state.session(key)
+    {
+        state.mirror(&session);
+    }
+}
+
+/// Ends the process group of a process by signals.
+pub(super) async fn end_group(process: &Process) {
+    let _ = process.signal_group(Signal::TERM);
+    if !process.ended_within(TERM_GRACE).await {
+        let _ = process.signal_group(Signal::KILL);
+        process.ended_within(KILL_GRACE).await;
+    }
+}
+
+/// How long a kernel may take after SIGTERM, to write its data.
 const TERM_GRACE: Duration = Duration::from_secs(2);
 
-/// After SIGKILL the system needs a moment; longer only for a process that hangs in the system.
+/// How long a process may take after SIGKILL; more than a moment only if it hangs in a system call.
 const KILL_GRACE: Duration = Duration::from_secs(5);
 
-/// A supervisor looks a second long whether its kernel left anything.
+/// How long to wait for a supervisor, which checks for one second whether its kernel left
+/// processes.
 const SUPERVISOR_GRACE: Duration = Duration::from_secs(3);
 
 fn says_taken(line: &str) -> bool {
@@ -467,10 +484,10 @@ fn says_taken(line: &str) -> bool {
     line.contains("address already in use") || line.contains("address in use")
 }
 
-/// Refuses to start what would die with this call.
+/// Fails if a process that is started now would end with this call.
 ///
-/// Agents' shells may be sandboxes without Unix sockets, or with pids of their own, whose
-/// processes all end with the call.
+/// Agents' shells may be sandboxes without Unix sockets, or with a pid namespace of their own,
+/// whose processes all end with the call.
 pub(super) fn refuse_in_a_sandbox() -> Result<(), OpenError> {
     let first = std::fs::read_to_string("/proc/1/comm").unwrap_or_default();
     let cause = match sandboxed(Transport::Ipc) {
@@ -481,5 +498,5 @@ pub(super) fn refuse_in_a_sandbox() -> Result<(), OpenError> {
     Err(OpenError::Sandboxed { cause })
 }
 
-/// Programs that make a sandbox with pids of its own and are its first process.
+/// Programs that make a sandbox with a pid namespace and are its first process.
 const SANDBOXES: [&str; 4] = ["bwrap", "firejail", "nsjail", "minijail0"];

@@ -1,4 +1,4 @@
-//! What is open, who is joined, and whether the spec is sound.
+//! The status of kernels: which are open, what they run, and who is joined.
 
 use std::time::Duration;
 
@@ -9,33 +9,33 @@ use super::liveness::{Liveness, liveness};
 use crate::activity::participants::joined_to;
 use crate::client::Client;
 use crate::kernel::process::connection;
-use crate::project::event::{Event, EventKind, ExecutionEnd, Outcome, Present, RunningCell};
+use crate::project::event::{Event, EventKind, ExecutionEnd, Outcome, Present, RunningExecution};
 use crate::project::joined::Joined;
 use crate::project::{Project, Session, StateError, Status};
 use crate::wire::Channel;
 
-/// How long an idle kernel may take to answer; one that does not is busy.
+/// How long an idle kernel may take to answer; a slower one counts as busy.
 const IDLE_ANSWER: Duration = Duration::from_millis(500);
 
-/// How long a kernel that cannot be reached may take to be gone: it is perhaps just ending.
+/// How long to wait for the end of a kernel that cannot be reached: it may just be ending.
 const DYING: Duration = Duration::from_millis(300);
 
-/// One notebook's kernel and who uses it.
+/// The status of one notebook's kernel and its users.
 #[derive(Clone, Debug)]
 pub struct SessionStatus {
     /// Its key in `state.json`.
     pub key: String,
-    /// Its record, corrected where its kernel was found dead.
+    /// Its record, corrected if its kernel was found dead.
     pub session: Session,
-    /// What its kernel is now.
+    /// The present state of its kernel.
     pub liveness: Liveness,
-    /// Whether the kernel runs something; unknown where it was not asked or cannot be reached.
+    /// Whether the kernel runs something; `None` if it was not asked or cannot be reached.
     pub busy: Option<bool>,
-    /// What it runs, where it is busy and the journal knows.
-    pub running: Option<RunningCell>,
-    /// Since when nothing has happened, where it is idle.
+    /// The execution that it runs, if it is busy and the journal knows.
+    pub running: Option<RunningExecution>,
+    /// When something last happened, if it is idle.
     pub idle_since: Option<Timestamp>,
-    /// The kernel's resident memory.
+    /// The kernel's resident memory, in bytes.
     pub memory_bytes: Option<u64>,
     /// The proxies that serve it now.
     pub joined: Vec<Joined>,
@@ -43,13 +43,13 @@ pub struct SessionStatus {
     pub kernel_of: Option<String>,
     /// The other notebooks that use the kernel, by their keys.
     pub shared_by: Vec<String>,
-    /// Whether a start or restart was left half done.
+    /// Whether a start or restart was not finished.
     pub abandoned: bool,
 }
 
 /// Returns the status of one session that has a kernel of its own.
 ///
-/// A kernel that is found dead is recorded as such, and records of killed proxies are removed.
+/// Records the end of a kernel that is found dead, and removes records of killed proxies.
 pub async fn status(
     project: &Project,
     key: &str,
@@ -58,7 +58,7 @@ pub async fn status(
     look(project, key, session, true).await
 }
 
-/// As [`status`], without a word to the kernel: whether it is busy is what the journal says.
+/// Like [`status`], without a request to the kernel: whether it is busy is taken from the journal.
 pub async fn glance(
     project: &Project,
     key: &str,
@@ -75,7 +75,7 @@ async fn look(
 ) -> Result<SessionStatus, StateError> {
     let mut found = liveness(&session).await;
     let running = found.is_up() && session.status == Status::Live;
-    // Before the kernel is asked: what is asked for after that is another story.
+    // Read before the kernel is asked: requests sent after that do not matter.
     let mut present = if running {
         project.present(key, session.generation)
     } else {
@@ -130,23 +130,28 @@ async fn look(
     })
 }
 
-/// How old a cell must be before an idle kernel proves that it has ended: a younger one may be on
-/// its way there.
+/// How old a cell must be before an idle kernel proves that it has ended: a younger one may not
+/// have reached the kernel yet.
 const ON_ITS_WAY: Duration = Duration::from_secs(5);
 
-/// Says whether a cell has ended whose end nobody told, on a kernel that was idle just now.
-async fn is_over(session: &Session, cell: &RunningCell) -> bool {
+/// Says whether a cell is so young that it may not have reached the kernel yet.
+pub(super) fn is_on_its_way(cell: &RunningExecution) -> bool {
     let age = Duration::try_from(Timestamp::now().duration_since(cell.since));
-    if age.is_ok_and(|age| age < ON_ITS_WAY) {
+    age.is_ok_and(|age| age < ON_ITS_WAY)
+}
+
+/// Says whether a cell without an end in the journal has ended, on a kernel that was idle just now.
+async fn is_over(session: &Session, cell: &RunningExecution) -> bool {
+    if is_on_its_way(cell) {
         return false;
     }
-    // A kernel takes its clients in turn: a cell in its queue may come after the first answer, but
-    // then before the second.
+    // The kernel takes its clients' requests in turn: a cell in the queue may come after the first
+    // request, but then it is before the second one.
     busy(session).await == Some(false)
 }
 
-/// Notes the end of a cell that nobody saw, as of now: since when the kernel is idle is not known.
-fn note_end(project: &Project, key: &str, session: &Session, cell: &RunningCell) {
+/// Records the unseen end of a cell with the present time: the real time is not known.
+fn note_end(project: &Project, key: &str, session: &Session, cell: &RunningExecution) {
     let end = ExecutionEnd::new(&cell.msg_id, Outcome::Unseen, None);
     project.record(&[Event {
         generation: Some(session.generation),
@@ -155,7 +160,8 @@ fn note_end(project: &Project, key: &str, session: &Session, cell: &RunningCell)
     }]);
 }
 
-/// Asks on shell, which waits behind a running cell; none where it cannot be reached.
+/// Sends a request on shell, which waits behind a running cell; `None` if the kernel cannot be
+/// reached.
 pub(super) async fn busy(session: &Session) -> Option<bool> {
     let info = connection::read(&session.connection_file).ok()?;
     let mut client = Client::connect(&info, "nb").await.ok()?;

@@ -1,5 +1,5 @@
-//! The one resolver: which notebook is meant and which kernel it uses, for the command line and for
-//! the proxy. Whether that kernel lives is [`super::liveness`].
+//! Notebook resolution: which notebook a command or the proxy means, and which kernel it uses.
+//! Whether that kernel is alive is decided in [`super::liveness`].
 
 use std::path::{Path, PathBuf};
 
@@ -8,15 +8,15 @@ use crate::kernel::shell::quote;
 use crate::kernel::variables::Variables;
 use crate::project::{Project, ProjectError, Relation, Session, State, StateError, Status};
 
-/// The notebook that a command means, and what its project remembers of it.
+/// The notebook that a command means, and its session.
 #[derive(Clone, Debug)]
 pub struct Target {
     /// Its project.
     pub project: Project,
-    /// The key in `state.json` of the session whose kernel it uses: another notebook's where it
-    /// shares that one's kernel. Locks, logs and the journal go by it.
+    /// The key in `state.json` of the session whose kernel it uses: another notebook's if it shares
+    /// that one's kernel. Locks, logs and the journal use this key.
     pub key: String,
-    /// The notebook's own key, by which people know it.
+    /// The notebook's own key, which is shown to people.
     pub notebook_key: String,
     /// The session, with this notebook's path.
     pub session: Session,
@@ -29,7 +29,7 @@ impl Target {
     }
 }
 
-/// Why no notebook is meant.
+/// Why no notebook was resolved.
 #[derive(Debug, thiserror::Error)]
 pub enum TargetError {
     /// The notebook is in no project.
@@ -38,21 +38,21 @@ pub enum TargetError {
         /// The notebook.
         notebook: PathBuf,
     },
-    /// Nothing is open here.
+    /// No notebook is open here.
     #[error("no notebook is open in {}", folder.display())]
     NoneOpen {
         /// The folder that was searched.
         folder: PathBuf,
     },
-    /// Several are meant and none was named.
+    /// Several notebooks are possible and none was named.
     #[error("{}; name one", if *live { "several notebooks are open" } else { "no kernel runs here, and several notebooks had one" })]
     Several {
         /// Their paths.
         notebooks: Vec<PathBuf>,
-        /// Whether their kernels live.
+        /// Whether their kernels are alive.
         live: bool,
     },
-    /// The project's memory is unusable.
+    /// The project's state is not usable.
     #[error(transparent)]
     State(#[from] StateError),
     /// The project's folder is unusable.
@@ -61,7 +61,7 @@ pub enum TargetError {
 }
 
 impl TargetError {
-    /// Returns the commands that fix it; `words` is the one that was typed, without a notebook.
+    /// Returns the commands that fix it; `words` is the command that was typed, without a notebook.
     pub fn hints(&self, words: &str) -> Vec<String> {
         match self {
             Self::NotOpen { notebook } => vec![format!("nb open {}", quote(notebook))],
@@ -75,17 +75,17 @@ impl TargetError {
     }
 }
 
-/// Returns the notebook that was named: by an argument, else by `NB_NOTEBOOK`.
+/// Returns the notebook that was named by an argument, or else by `NB_NOTEBOOK`.
 pub fn named(given: Option<&Path>, variables: &dyn Variables) -> Option<PathBuf> {
     given
         .map(Path::to_owned)
         .or_else(|| variables.path("NB_NOTEBOOK"))
 }
 
-/// Returns the session that a command means: the named notebook's, else the only live one of the
+/// Returns the session that a command means: the named notebook's, or else the only live one of the
 /// project at or above `folder`.
 ///
-/// A named notebook's session may be of any status; whoever uses it says what it needs.
+/// A named notebook's session may have any status; the caller checks what it needs.
 pub async fn resolve(
     given: Option<&Path>,
     folder: &Path,
@@ -113,8 +113,8 @@ fn of_notebook(notebook: &Path) -> Result<Target, TargetError> {
     })
 }
 
-/// Returns what is known of the kernel that a notebook uses, also where only the top-level fields
-/// of `state.json` name it.
+/// Returns the session of the kernel that a notebook uses, even if only the top-level fields of
+/// `state.json` name it.
 pub(crate) fn recorded(state: &State, project: &Project, key: &str) -> Option<Session> {
     state.session(key).or_else(|| {
         let last = state.last_opened()?;
@@ -153,12 +153,12 @@ async fn only_live(folder: &Path) -> Result<Target, TargetError> {
     }
 }
 
-/// Returns the key of the only session whose kernel is in use, else of the one that was opened last,
-/// for whoever cannot ask which notebook is meant. No kernel is asked.
+/// Returns the key of the only session whose kernel is in use, or else of the one that was opened
+/// last. It is for a front end, which cannot ask the user for the notebook. No kernel is asked.
 pub(crate) fn only_or_last_opened(state: &State) -> Option<String> {
     let all = state.all().into_iter().map(|(key, session)| {
         let liveness = recorded_liveness(&session);
-        // What is out of reach cannot be served.
+        // A kernel that is out of reach cannot be served.
         let is_used = is_in_use(&session.status, &liveness) && liveness != Liveness::OutOfReach;
         (key, session, is_used)
     });
@@ -176,20 +176,20 @@ pub(crate) fn only_or_last_opened(state: &State) -> Option<String> {
     Some(all.swap_remove(found).0)
 }
 
-/// The sessions that may be meant where no notebook is named.
+/// The sessions that are possible if no notebook is named.
 struct Candidates {
     meant: Vec<(String, Session)>,
     /// Whether their kernels are in use.
     live: bool,
 }
 
-/// The rule: those that are in use, else all. Notebooks that share a kernel mean the same one: its
-/// owner's.
+/// Returns the candidates: sessions that are in use, or else all. If all of them share one kernel,
+/// only its owner's session is returned. This is the rule.
 fn candidates(state: &State, all: impl IntoIterator<Item = (String, Session, bool)>) -> Candidates {
     let all = all.into_iter();
     let (live, others): (Vec<_>, Vec<_>) = all.partition(|(_, _, is_used)| *is_used);
     let any_live = !live.is_empty();
-    // With nothing live, the only notebook there is can still be reported or opened again.
+    // If no kernel is alive, a single notebook can still be reported or opened again.
     let meant = if any_live { live } else { others };
     let mut meant: Vec<_> = meant.into_iter().map(|(key, it, _)| (key, it)).collect();
     if any_live {
@@ -205,12 +205,12 @@ fn candidates(state: &State, all: impl IntoIterator<Item = (String, Session, boo
     }
 }
 
-/// Says whether `nb`, on this machine, may start a session's kernel.
+/// Says whether `nb` may start a session's kernel on this machine.
 pub(crate) fn may_be_started(session: &Session) -> bool {
     session.is_owned() && session.relation() != Relation::OtherHost
 }
 
-/// Returns another notebook of the project whose kernel lives: it could be shared.
+/// Returns another notebook of the project whose kernel is alive and could be shared.
 pub(crate) fn other_live_notebook(state: &State, project: &Project, key: &str) -> Option<PathBuf> {
     let others = state.all().into_iter().map(|(_, session)| session);
     let mut live = others.filter(|session| {
@@ -227,7 +227,7 @@ mod tests {
     use crate::kernel::process::Process;
     use crate::project::{Backend, HostIdentity};
 
-    /// A state with a session for each notebook; the last is the one that was opened last.
+    /// Makes a state with a session for each notebook; the last one counts as opened last.
     fn state(sessions: Vec<(&str, Session)>) -> State {
         let mut state = State::default();
         for (key, session) in sessions {

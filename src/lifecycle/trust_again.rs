@@ -1,25 +1,25 @@
-//! Trusting a folder again that a sandboxed kernel was allowed to write.
+//! Trusts a folder again that a sandboxed kernel was allowed to write.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use super::liveness::{Liveness, liveness};
 use crate::kernel::shell::quote;
-use crate::project::written::{self, AllWritten, Written};
+use crate::project::written::{self, AllWritten, WritableFolder};
 use crate::project::{Project, real_path};
 
 /// Why a folder is not trusted again.
 #[derive(Debug, thiserror::Error)]
 pub enum TrustError {
-    /// No sandboxed kernel was allowed to write just this folder.
+    /// No sandboxed kernel was allowed to write exactly this folder.
     #[error("no sandboxed kernel was allowed to write {}", folder.display())]
     Unknown {
         /// The folder.
         folder: PathBuf,
-        /// Those that are remembered.
+        /// The recorded folders.
         known: Vec<PathBuf>,
     },
-    /// One runs that still may.
+    /// A sandboxed kernel that may write it still runs.
     #[error("{} is being written by the sandboxed kernel of {}, which runs", folder.display(), notebook.display())]
     Runs {
         /// The folder.
@@ -27,7 +27,7 @@ pub enum TrustError {
         /// The kernel's notebook.
         notebook: PathBuf,
     },
-    /// It cannot be forgotten.
+    /// The record cannot be removed.
     #[error("cannot forget that a sandboxed kernel was allowed to write {}", folder.display())]
     Io {
         /// The folder.
@@ -38,7 +38,7 @@ pub enum TrustError {
 }
 
 impl TrustError {
-    /// Returns what mends it.
+    /// Returns hints on how to fix it.
     pub fn hints(&self) -> Vec<String> {
         match self {
             Self::Unknown { known, .. } => {
@@ -51,12 +51,12 @@ impl TrustError {
     }
 }
 
-/// Forgets that sandboxed kernels were allowed to write a folder. What lies there is run, believed
-/// and worked in outside sandboxes again.
+/// Removes the record that sandboxed kernels were allowed to write a folder. Files in it may be
+/// executed outside sandboxes again.
 pub async fn trust_again(folder: &Path) -> Result<(), TrustError> {
     let folder = real_path(folder).unwrap_or_else(|_| folder.to_owned());
     let all = AllWritten::known();
-    let of_folder = |it: &&Written| it.folder == folder;
+    let of_folder = |it: &&WritableFolder| it.folder == folder;
     let entries: Vec<_> = all.entries().iter().filter(of_folder).collect();
     if entries.is_empty() {
         let mut known: Vec<_> = all.entries().iter().map(|it| it.folder.clone()).collect();
@@ -78,7 +78,7 @@ pub async fn trust_again(folder: &Path) -> Result<(), TrustError> {
     Ok(())
 }
 
-async fn is_being_written(entry: &Written) -> bool {
+async fn is_being_written(entry: &WritableFolder) -> bool {
     let project = Project::of_state_file(&entry.state_file).ok();
     let state = project.and_then(|project| project.state().ok());
     let session = state.and_then(|state| state.sessions.get(&entry.key).cloned());

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `json` | JSON as bytes: where its values are, and how a file writes them |
 //! | `document` | the lossless notebook: cells, ids, revisions, selectors |
-//! | `outputs` | outputs as people read them, and gathered from a kernel's messages |
+//! | `outputs` | outputs as text for readers, and accumulated from a kernel's messages |
 //! | `edit` | edits of cells, and lists of operations |
 //! | `merge` | alignment of cells, three-way merge, differences |
 //! | `undo` | earlier versions restored, operations undone |
@@ -24,22 +24,21 @@ pub(crate) mod tests;
 pub use document::{
     Cell, CellCandidate, CellSelector, CellType, Document, KernelspecMetadata, NamedKernel,
     NotANotebook, Revision, RevisionParseError, SelectError, UnknownCellType, first_line,
-    new_notebook, with_kernelspec,
+    new_notebook,
 };
 pub use edit::{
-    CellChange, CellExecution, ChangeKind, Conflict, EditError, NewCell, Operation, OperationError,
-    OperationFailure, OperationListError,
+    CellChange, CellExecution, ChangeKind, Conflict, DocumentEditError, NewCell, Operation,
+    OperationError, OperationFailure, OperationListError,
 };
 pub use json::{Json, JsonError};
 pub use merge::{
     CellDiff, CellSide, DiffHunk, DiffLine, FieldDiff, MergedNotebook, OutputsDiff, changes, diff,
-    diff_metadata, merge, out_of_order,
+    diff_metadata, merge, merge_texts, out_of_order,
 };
 pub use outputs::{
     MimeBundle, MimeBytes, MimeData, OmittedOutput, Output, OutputAccumulator, OutputChange,
     OutputKind, OutputsSummary, SearchMatch, SearchScope, Widgets, pager_pages, size, stale_note,
 };
 pub use undo::{
-    ExactBytes, OperationUndo, OperationUndoError, RememberedCell, TouchedCell, UndoneNotebook,
-    position_beside,
+    ExactBytes, OperationUndo, OperationUndoError, RememberedCell, TouchedCell, position_beside,
 };

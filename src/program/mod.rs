@@ -1,4 +1,4 @@
-//! What a process does that `task` has started.
+//! The entry of both programs: the tasks for which `task` starts a process, else the program's own `main`.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -16,8 +16,8 @@ use crate::project::{Project, beneath};
 use crate::task::causes::with_causes;
 use crate::task::{Task, TaskReport, WORD};
 
-/// Runs a program: what this process was started for by this very program, if it was, else `main`.
-/// Every binary's `main` is this.
+/// Runs a program: the task for which `nb` has started this process, if there is one, else `main`. Every
+/// binary's `main` calls this.
 pub fn run(main: impl FnOnce() -> ExitCode) -> ExitCode {
     report_file_size_limit();
     let code = entry().unwrap_or_else(main);
@@ -25,15 +25,15 @@ pub fn run(main: impl FnOnce() -> ExitCode) -> ExitCode {
     code
 }
 
-/// Lets a write beyond the limit of `ulimit -f` fail (`EFBIG`), where SIGXFSZ would end the process.
+/// Makes a write beyond the limit of `ulimit -f` fail (`EFBIG`) where SIGXFSZ would end the process.
 ///
-/// The signal is caught rather than ignored: what is executed from here has its default again.
+/// The signal is caught rather than ignored, so that programs executed from here get its default again.
 fn report_file_size_limit() {
-    // Without it such a write ends the process, as it does with most programs.
+    // If this fails, such a write ends the process, as in most programs.
     let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default());
 }
 
-/// Does what this process was started for by this very program, if it was.
+/// Runs the task for which `nb` has started this process, if there is one.
 fn entry() -> Option<ExitCode> {
     let arguments = match detach::entry() {
         DetachEntry::Done(code) => return Some(code),
@@ -72,7 +72,7 @@ fn perform(task: &OsStr, report: &Path) -> ExitCode {
                 Ok(session) => (TaskReport::Done(Box::new(session)), ExitCode::SUCCESS),
                 Err(error) => (failed(&error), ExitCode::FAILURE),
             };
-            // Nobody may be waiting; then the state says what became of it.
+            // If nobody waits for the report, `state.json` has the result.
             let _ = serde_json::to_vec(&answer).map(|text| beneath::replace(report, &text));
             code
         }
@@ -84,7 +84,7 @@ fn perform(task: &OsStr, report: &Path) -> ExitCode {
             let process = KernelFiles::of(&connection_file).process();
             let (Ok(project), Some(process)) = (Project::of_state_file(&state_file), process)
             else {
-                // The project is gone, or whoever ended the kernel has cleared up.
+                // The project is gone, or the command that ended the kernel has removed its files.
                 return ExitCode::SUCCESS;
             };
             match death::supervisor_reports(&project, &key, &process) {
@@ -120,14 +120,14 @@ fn perform(task: &OsStr, report: &Path) -> ExitCode {
                 let project = Project::of_state_file(&state_file)?;
                 let folder = project.job(&id).map_err(std::io::Error::other)?;
                 match goes_on {
-                    true => recorder::resume::resume(&project, &folder).await,
+                    true => recorder::resume(&project, &folder).await,
                     false => recorder::perform(&project, &folder).await,
                 }
             });
             match done {
                 Ok(()) => ExitCode::SUCCESS,
                 Err(error) => {
-                    // It goes to the project's own log.
+                    // Stderr is the project's own log.
                     eprintln!("job {id} cannot be recorded: {}", with_causes(&error));
                     ExitCode::FAILURE
                 }

@@ -1,10 +1,13 @@
-//! Taking over what is harmless in a `.nb` that this user's `nb` did not make.
+//! Takes over the harmless parts of a `.nb` that this user's `nb` did not make.
 //!
-//! The journal and the earlier versions of cells are taken over, as plain data: each line and each
-//! name is looked at. Nothing that names a path, a command or an environment is.
+//! The journal and the earlier versions of cells are taken over as plain data, after each line and
+//! each file name was checked. Entries that name a path, a command or an environment are not taken
+//! over.
 
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
+
+use serde::Serialize;
 
 use super::beneath;
 use super::event::{Event, journal};
@@ -15,14 +18,15 @@ use super::set_aside::free_name;
 /// The folder of the earlier versions of cells.
 const OBJECTS: &str = "objects";
 
-/// A journal that `nb` wrote is not longer than this.
+/// The largest journal that is taken over, in bytes; `nb` writes none that is longer.
 const LONGEST_JOURNAL: u64 = 256 << 20;
 
-/// How much of the versions is taken over, and of one of them.
+/// The most bytes of versions that are taken over, together and of a single one.
 const MOST_OBJECTS: u64 = 512 << 20;
 
 /// One thing in the folder.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Held {
     /// Its name.
     pub name: String,
@@ -31,11 +35,12 @@ pub struct Held {
     /// How many bytes a file has.
     pub bytes: u64,
     /// Whether it would be taken over.
-    pub is_taken_over: bool,
+    pub taken_over: bool,
 }
 
-/// What was done.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What was taken over.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Adopted {
     /// The folder that was made.
     pub dir: PathBuf,
@@ -47,7 +52,7 @@ pub struct Adopted {
     pub versions: usize,
 }
 
-/// Tells what is in the folder. Nothing is opened.
+/// Lists the entries of the folder, by their metadata only. Opens none of them.
 pub fn held(dir: &Path) -> io::Result<Vec<Held>> {
     let found = std::fs::symlink_metadata(dir)?;
     let mut all = Vec::new();
@@ -70,7 +75,7 @@ fn of(name: String, found: &std::fs::Metadata) -> Held {
         kind if kind.is_symlink() => "link",
         _ => "other",
     };
-    let is_taken_over = matches!(
+    let taken_over = matches!(
         (&*name, kind),
         (JOURNAL, "file") | (EARLIER_JOURNALS | OBJECTS, "folder")
     );
@@ -78,12 +83,13 @@ fn of(name: String, found: &std::fs::Metadata) -> Held {
         bytes: if kind == "file" { found.len() } else { 0 },
         name,
         kind,
-        is_taken_over,
+        taken_over,
     }
 }
 
-/// Sets the folder aside, makes one of this user's in its place, and takes over what is harmless;
-/// also what `nb` kept elsewhere while the stranger's lay there.
+/// Renames the stranger's folder, makes a folder of this user's in its place, and takes over what
+/// is harmless: from the stranger's folder, and from the stand-in that `nb` used while the
+/// stranger's was there.
 pub fn adopt(dir: &Path) -> io::Result<Adopted> {
     let root = dir.parent().ok_or(io::ErrorKind::NotFound)?;
     let stand_in = Project::stand_in(root);
@@ -147,7 +153,8 @@ fn take_objects(from: &Path, project: &Project) -> io::Result<usize> {
     Ok(count)
 }
 
-/// Returns a path's last part where it is a name that `nb` gives.
+/// Returns a path's last part if it consists of letters, digits and dashes, as the names that `nb`
+/// gives do.
 fn plain(path: &Path) -> Option<&str> {
     let name = path.file_name()?.to_str()?;
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
@@ -179,7 +186,7 @@ mod tests {
         std::fs::write(dir.join("config.toml"), "kernel_env = { A = 'b' }").unwrap();
         std::fs::write(dir.join("state.json"), r#"{"sessions": {"a": {}}}"#).unwrap();
         let all = held(&dir).unwrap();
-        let taken: Vec<_> = all.iter().filter(|it| it.is_taken_over).collect();
+        let taken: Vec<_> = all.iter().filter(|it| it.taken_over).collect();
         assert_eq!(taken.len(), 3, "{all:?}");
         let adopted = adopt(&dir).unwrap();
         assert_eq!((adopted.entries, adopted.versions), (2, 1));

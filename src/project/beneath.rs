@@ -1,8 +1,8 @@
-//! Files of a project's folder, opened and removed without following a link.
+//! Opens and removes files of a project's folder without following links.
 //!
-//! Version control and archives bring links, FIFOs and files of any size into a folder. Here no
-//! part of a path may be a link, only a regular file of this user's is opened, nothing is waited
-//! for, and whoever reads says how much at most. Everything in `.nb` goes through this module.
+//! Version control and archives can put links, FIFOs and files of any size into a folder. So no
+//! part of a path may be a link, only regular files of this user are opened, no call blocks, and
+//! each reader gives an upper limit in bytes. Everything in `.nb` goes through this module.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -10,16 +10,19 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Component, Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
-use super::save::How;
+use super::save::Durability;
 
-/// How large a file of settings or of what `nb` remembers may be.
+/// The largest file of settings or of `nb`'s own state that is read, in bytes.
 pub const SMALL: u64 = 64 << 20;
 
-/// How large a file may be that holds the sources or outputs of whole notebooks.
+/// The largest file with the sources or outputs of whole notebooks that is read, in bytes.
 pub const LARGE: u64 = 1 << 30;
 
 /// Opens a file for reading.
@@ -27,22 +30,22 @@ pub fn open(path: &Path) -> io::Result<File> {
     open_as(path, OFlags::RDONLY)
 }
 
-/// Opens a file for appending; makes it where it is not there.
+/// Opens a file for appending; creates it if it does not exist.
 pub fn append(path: &Path) -> io::Result<File> {
     open_as(path, OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE)
 }
 
-/// Opens a file for appending and for reading what is there; makes it where it is not there.
+/// Opens a file for appending and for reading; creates it if it does not exist.
 pub fn read_append(path: &Path) -> io::Result<File> {
     open_as(path, OFlags::RDWR | OFlags::APPEND | OFlags::CREATE)
 }
 
-/// Opens a file for reading and writing; makes it where it is not there. Its content stays.
+/// Opens a file for reading and writing; creates it if it does not exist. Its content stays.
 pub fn write(path: &Path) -> io::Result<File> {
     open_as(path, OFlags::RDWR | OFlags::CREATE)
 }
 
-/// Makes a file, which must not be there, not even as a link.
+/// Creates a file. The name must be free; a link under that name is an error too.
 pub fn create(path: &Path) -> io::Result<File> {
     open_as(path, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL)
 }
@@ -55,7 +58,7 @@ pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     read_from(&open(path)?, most)
 }
 
-/// Reads what is left of an open file, which has `most` bytes at most.
+/// Reads an open file from its position to its end; the file may have `most` bytes at most.
 pub fn read_from(file: &File, most: u64) -> io::Result<Vec<u8>> {
     let length = file.metadata()?.len();
     let too_large = || {
@@ -66,12 +69,22 @@ pub fn read_from(file: &File, most: u64) -> io::Result<Vec<u8>> {
         return Err(too_large());
     }
     let mut bytes = Vec::with_capacity(length as usize);
-    // It may grow meanwhile.
+    // The file may grow between the two calls.
     file.take(most + 1).read_to_end(&mut bytes)?;
     match bytes.len() as u64 > most {
         true => Err(too_large()),
         false => Ok(bytes),
     }
+}
+
+/// Reads a JSON file; returns `None` if it does not exist or cannot be read.
+pub fn read_json<T: DeserializeOwned>(path: &Path, most: u64) -> Option<T> {
+    serde_json::from_slice(&read(path, most).ok()?).ok()
+}
+
+/// Replaces a file by JSON, like [`replace_unsynced`].
+pub fn write_json(path: &Path, content: &impl Serialize) -> io::Result<()> {
+    replace_unsynced(path, &serde_json::to_vec(content)?)
 }
 
 /// Reads a text whole.
@@ -82,29 +95,29 @@ pub fn read_text(path: &Path, most: u64) -> io::Result<String> {
     })
 }
 
-/// Returns what is under a name; a link itself, not what it leads to.
+/// Returns the metadata of a path; those of a link itself, not of its target.
 pub fn metadata(path: &Path) -> io::Result<std::fs::Metadata> {
     parent(path)?;
     std::fs::symlink_metadata(path)
 }
 
-/// Says whether a regular file of this user's is there.
+/// Says whether a path is a regular file of this user.
 pub fn is_file(path: &Path) -> bool {
     metadata(path).is_ok_and(|found| found.is_file() && is_own(found.uid()))
 }
 
-/// Says whether a folder of this user's is there.
+/// Says whether a path is a folder of this user.
 pub fn is_folder(path: &Path) -> bool {
     metadata(path).is_ok_and(|found| found.is_dir() && is_own(found.uid()))
 }
 
-/// Lists a folder: the paths of what is in it. One that is a link is not followed.
+/// Lists the entries of a folder. A folder that is a link is an error.
 pub fn list(folder: &Path) -> io::Result<std::fs::ReadDir> {
     open_folder(folder)?;
     std::fs::read_dir(folder)
 }
 
-/// Makes a private folder, with those above it that are missing.
+/// Makes a private folder, and its parent folders if they are missing.
 pub fn make_folder(folder: &Path) -> io::Result<()> {
     if is_folder(folder) {
         return Ok(());
@@ -134,16 +147,24 @@ pub fn remove_file(path: &Path) -> io::Result<()> {
     Ok(rustix::fs::unlinkat(&folder, name, AtFlags::empty())?)
 }
 
-/// Removes an empty folder.
-pub fn remove_folder(path: &Path) -> io::Result<()> {
-    let (folder, name) = parent(path)?;
-    Ok(rustix::fs::unlinkat(&folder, name, AtFlags::REMOVEDIR)?)
+/// Removes the JSON files of a folder that were last written longer than `age` ago; keeps those that
+/// cannot be removed.
+pub fn remove_unused(folder: &Path, age: Duration) {
+    let oldest = SystemTime::now().checked_sub(age);
+    let oldest = oldest.unwrap_or(SystemTime::UNIX_EPOCH);
+    for entry in list(folder).into_iter().flatten().flatten() {
+        let time = entry.metadata().and_then(|data| data.modified());
+        let path = entry.path();
+        if time.is_ok_and(|time| time < oldest) && path.extension().is_some_and(|it| it == "json") {
+            let _ = remove_file(&path);
+        }
+    }
 }
 
-/// Removes a folder with all that is in it. Links are removed, not followed.
+/// Removes a folder and its content. Links are removed, not followed.
 pub fn remove_folder_all(path: &Path) -> io::Result<()> {
     open_folder(path)?;
-    // It opens each folder without following a link.
+    // `remove_dir_all` opens each folder without following a link.
     std::fs::remove_dir_all(path)
 }
 
@@ -154,7 +175,7 @@ pub fn rename(from: &Path, to: &Path) -> io::Result<()> {
     Ok(rustix::fs::renameat(&old_folder, old, &new_folder, new)?)
 }
 
-/// Gives two things each other's name in one step.
+/// Swaps the names of two files or folders in one step.
 pub fn exchange(one: &Path, other: &Path) -> io::Result<()> {
     let (one_folder, one) = parent(one)?;
     let (other_folder, other) = parent(other)?;
@@ -170,18 +191,19 @@ pub fn exchange(one: &Path, other: &Path) -> io::Result<()> {
 
 /// Replaces a file's content atomically, synced; it is readable by its user only.
 pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
-    replace_as(path, content, How::Synced)
+    replace_as(path, content, Durability::Synced)
 }
 
-/// Like [`replace`], for what may be lost or empty after a power cut: it does not wait for the disk.
+/// Like [`replace`], but does not wait for the disk: after a power cut the file may be missing or
+/// empty.
 pub fn replace_unsynced(path: &Path, content: &[u8]) -> io::Result<()> {
-    replace_as(path, content, How::Unsynced)
+    replace_as(path, content, Durability::Unsynced)
 }
 
-/// Does one or the other.
-pub fn replace_as(path: &Path, content: &[u8], how: How) -> io::Result<()> {
+/// Replaces a file's content atomically, synced or not.
+pub fn replace_as(path: &Path, content: &[u8], how: Durability) -> io::Result<()> {
     let (folder, name) = parent(path)?;
-    // A file that is there but is none of nb's stays for its owner to see.
+    // A file that `nb` did not make stays for its owner to see.
     match rustix::fs::statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(found) => {
             let kind = rustix::fs::FileType::from_raw_mode(found.st_mode);
@@ -203,8 +225,8 @@ pub fn replace_as(path: &Path, content: &[u8], how: How) -> io::Result<()> {
         mode,
     )?);
     let written = file.write_all(content).and_then(|()| match how {
-        How::Synced => file.sync_data(),
-        How::Unsynced => Ok(()),
+        Durability::Synced => file.sync_data(),
+        Durability::Unsynced => Ok(()),
     });
     let done = written.and_then(|()| Ok(rustix::fs::renameat(&folder, temporary, &folder, name)?));
     if done.is_err() {
@@ -213,7 +235,7 @@ pub fn replace_as(path: &Path, content: &[u8], how: How) -> io::Result<()> {
     done
 }
 
-/// Opens a path's folder, and returns it with the path's last part.
+/// Opens the parent folder of a path, and returns it with the path's last part.
 fn parent(path: &Path) -> io::Result<(OwnedFd, &OsStr)> {
     match (path.parent(), path.file_name()) {
         (Some(folder), Some(name)) => Ok((open_folder(folder)?, name)),
@@ -222,7 +244,7 @@ fn parent(path: &Path) -> io::Result<(OwnedFd, &OsStr)> {
 }
 
 fn open_as(path: &Path, flags: OFlags) -> io::Result<File> {
-    // A FIFO that nobody writes to would be waited for.
+    // Opening a FIFO that has no other end would block.
     let more = OFlags::NONBLOCK | OFlags::NOCTTY;
     let file = File::from(open_at(path, flags | more)?);
     let found = file.metadata()?;
@@ -233,7 +255,7 @@ fn open_as(path: &Path, flags: OFlags) -> io::Result<File> {
 }
 
 fn open_folder(folder: &Path) -> io::Result<OwnedFd> {
-    // It need not be listed for that.
+    // With O_PATH the folder needs no read permission.
     #[cfg(target_os = "linux")]
     let flags = OFlags::PATH | OFlags::DIRECTORY;
     #[cfg(not(target_os = "linux"))]
@@ -241,7 +263,7 @@ fn open_folder(folder: &Path) -> io::Result<OwnedFd> {
     open_at(folder, flags)
 }
 
-/// Opens a path of which no part is a link.
+/// Opens a path; fails if any part of it is a link.
 fn open_at(path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
     let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let mode = match flags.contains(OFlags::CREATE) {
@@ -261,15 +283,15 @@ fn open_at(path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
     }
     let opened = open_at_once(path, flags, mode).unwrap_or_else(|| walk(path, flags, mode));
     opened.map_err(|error| match error {
-        // What the system says of a link, of a FIFO without a reader, and of a socket.
+        // The errors for a link, and for a FIFO or a socket that nobody reads.
         Errno::LOOP | Errno::NXIO => not_ours(),
-        // A link where a folder is wanted.
+        // The path has a link in place of a folder.
         Errno::NOTDIR if leads_through_a_link(path) => not_ours(),
         other => other.into(),
     })
 }
 
-/// Lets the system look at the whole path; none where it cannot.
+/// Opens the whole path with `openat2`; returns `None` where the system cannot.
 #[cfg(target_os = "linux")]
 fn open_at_once(path: &Path, flags: OFlags, mode: Mode) -> Option<Result<OwnedFd, Errno>> {
     use rustix::fs::{CWD, ResolveFlags};
@@ -277,7 +299,7 @@ fn open_at_once(path: &Path, flags: OFlags, mode: Mode) -> Option<Result<OwnedFd
     loop {
         return match rustix::fs::openat2(CWD, path, flags, mode, how) {
             Err(Errno::INTR | Errno::AGAIN) => continue,
-            // An older system, and a sandbox that does not know the call.
+            // An older kernel, or a sandbox that blocks the call.
             Err(Errno::NOSYS | Errno::PERM | Errno::OPNOTSUPP) => None,
             opened => Some(opened),
         };
@@ -289,7 +311,7 @@ fn open_at_once(_: &Path, _: OFlags, _: Mode) -> Option<Result<OwnedFd, Errno>> 
     None
 }
 
-/// Opens one part after the other.
+/// Opens one part of the path after the other.
 fn walk(path: &Path, flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
     #[cfg(target_os = "linux")]
     let passing = OFlags::PATH;
@@ -328,7 +350,7 @@ fn not_ours() -> io::Error {
     )
 }
 
-/// Returns the paths of what is in a folder; nothing where that cannot be listed.
+/// Returns the paths of a folder's entries; empty if it cannot be listed.
 pub fn paths(folder: &Path) -> Vec<PathBuf> {
     let entries = list(folder).into_iter().flatten().flatten();
     entries.map(|entry| entry.path()).collect()
@@ -398,7 +420,7 @@ mod tests {
         std::fs::write(place.inside.join("own"), "").unwrap();
         assert!(rename(&place.inside.join("own"), &through.join("own")).is_err());
         place.check();
-        // What is removed is the link.
+        // The link is removed, not its target.
         remove_file(&through).unwrap();
         place.check();
     }

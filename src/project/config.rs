@@ -1,7 +1,7 @@
-//! `config.toml`: what the user wants otherwise in this project.
+//! `config.toml`: the user's settings for this project.
 //!
-//! Every variable `NB_…` that is a setting has a key here, and wins over it: an editor that was
-//! started from a dock has no shell whose environment could be set.
+//! Every variable `NB_…` that is a setting has a key here. The variable takes precedence; the key
+//! is for editors that were started from a dock, where no shell sets the environment.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -16,7 +16,7 @@ use super::{Project, beneath};
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct Config {
-    /// The notebook that commands mean where none is named; `NB_NOTEBOOK`.
+    /// The notebook of commands that name none; `NB_NOTEBOOK`.
     pub notebook: Option<PathBuf>,
     /// The name under which commands act; `NB_AS`.
     #[serde(rename = "as")]
@@ -28,19 +28,21 @@ pub struct Config {
     pub autostart: bool,
     /// What a front end's own Restart does; `NB_ON_RESTART`.
     pub on_restart: OnRestart,
-    /// What becomes of front ends' start-up code; `NB_STARTUP_CODE`.
+    /// What is done with front ends' start-up code; `NB_STARTUP_CODE`.
     pub startup_code: StartupCode,
-    /// The fingerprints of start-up code that is recognised too, as `proxy.log` tells them: a newer
-    /// VS Code than this version knows sends another text; `NB_STARTUP_KNOWN`, with commas.
+    /// The fingerprints of more start-up code that is recognised, as `proxy.log` prints them, for a
+    /// VS Code that is newer than this version and sends another text; `NB_STARTUP_KNOWN`,
+    /// separated by commas.
     pub startup_known: Vec<String>,
-    /// Whether a cell waits at the proxy while another client's runs; `NB_TURNS`.
+    /// Whether the proxy holds a cell while another client's cell runs; `NB_TURNS`.
     pub turns: bool,
     /// The level of `proxy.log`; `NB_LOG`.
     pub log: Option<String>,
-    /// Variables that kernels get beside those of whoever starts them; `${NAME}` in a value is that
-    /// one's; `NB_KERNEL_ENV`, as `NAME=value` with commas.
+    /// Variables that kernels get in addition to the environment of the process that starts them;
+    /// `${NAME}` in a value is replaced from that environment; `NB_KERNEL_ENV`, as `NAME=value`,
+    /// separated by commas.
     pub kernel_env: BTreeMap<String, String>,
-    /// What is written down of executions.
+    /// What the journal records of executions.
     pub journal: JournalConfig,
 }
 
@@ -55,11 +57,11 @@ pub enum OnRestart {
     Keep,
 }
 
-/// What becomes of the code that front ends run by themselves when they join.
+/// What is done with the code that front ends run by themselves when they join.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum StartupCode {
-    /// What is recognised is answered in the kernel's stead.
+    /// The proxy answers the code that it recognises, in the kernel's stead.
     #[default]
     Answer,
     /// All of it goes to the kernel.
@@ -70,7 +72,7 @@ pub enum StartupCode {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct JournalConfig {
-    /// Whether the code that ran is kept.
+    /// Whether the journal stores the code that ran.
     pub code: bool,
 }
 
@@ -109,28 +111,29 @@ pub enum ConfigError {
         /// What the system said.
         source: io::Error,
     },
-    /// It is no TOML, or a key has another type.
+    /// It is not TOML, or a key has a value of the wrong type.
     #[error("{} is not understood; mend it or move it away", path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// Where.
+        /// Where in the file, and why.
         source: toml::de::Error,
     },
-    /// A variable of the environment has no value that it may have.
+    /// A variable of the environment has a value that it cannot have.
     #[error("{name} is {value:?}; it can be {wanted}")]
     Variable {
         /// The variable.
         name: &'static str,
         /// Its value.
         value: String,
-        /// What it may be.
+        /// The values that it can have.
         wanted: &'static str,
     },
 }
 
 impl Config {
-    /// Returns these settings with what the environment says instead; an empty variable is unset.
+    /// Returns these settings with those of the environment over them; an empty variable counts as
+    /// unset.
     ///
     /// # Errors
     /// [`ConfigError::Variable`] names the variable and what it may be.
@@ -138,55 +141,38 @@ impl Config {
         mut self,
         variable: impl Fn(&str) -> Option<OsString>,
     ) -> Result<Self, ConfigError> {
-        let set = |name| variable(name).filter(|value| !value.is_empty());
-        let text = |name| set(name).map(|value| value.to_string_lossy().into_owned());
-        if let Some(notebook) = set("NB_NOTEBOOK") {
-            self.notebook = Some(notebook.into());
-        }
-        if let Some(name) = text("NB_AS") {
-            self.name = Some(name);
-        }
-        if let Some(level) = text("NB_LOG") {
-            self.log = Some(level);
-        }
+        let set = |name: &str| variable(name).filter(|value| !value.is_empty());
+        let text = |name: &str| set(name).map(|value| value.to_string_lossy().into_owned());
+        self.notebook = set("NB_NOTEBOOK").map(PathBuf::from).or(self.notebook);
+        self.name = text("NB_AS").or(self.name);
+        self.log = text("NB_LOG").or(self.log);
         let wanted = "a number of seconds, 0 for ever";
-        if let Some(seconds) = word("NB_TIMEOUT", text("NB_TIMEOUT"), wanted, time)? {
-            self.timeout = Some(seconds);
-        }
+        self.timeout = read(&text, "NB_TIMEOUT", wanted, time)?.or(self.timeout);
         for (name, is_on) in [
             ("NB_AUTOSTART", &mut self.autostart),
             ("NB_TURNS", &mut self.turns),
         ] {
-            if let Some(said) = word(name, text(name), "1 or 0", switch)? {
-                *is_on = said;
-            }
+            *is_on = read(&text, name, "1 or 0", switch)?.unwrap_or(*is_on);
         }
-        let wanted = "restart or keep";
-        if let Some(said) = word("NB_ON_RESTART", text("NB_ON_RESTART"), wanted, keyword)? {
-            self.on_restart = said;
-        }
-        let wanted = "answer or forward";
-        if let Some(said) = word("NB_STARTUP_CODE", text("NB_STARTUP_CODE"), wanted, keyword)? {
-            self.startup_code = said;
-        }
+        let restart = read(&text, "NB_ON_RESTART", "restart or keep", keyword)?;
+        self.on_restart = restart.unwrap_or(self.on_restart);
+        let startup = read(&text, "NB_STARTUP_CODE", "answer or forward", keyword)?;
+        self.startup_code = startup.unwrap_or(self.startup_code);
         if let Some(known) = text("NB_STARTUP_KNOWN") {
-            let words = known
-                .split(',')
-                .map(str::trim)
-                .filter(|word| !word.is_empty());
+            let words = known.split(',').map(str::trim);
+            let words = words.filter(|word| !word.is_empty());
             self.startup_known = words.map(str::to_owned).collect();
         }
         let wanted = "NAME=value, several with commas";
-        let given = text("NB_KERNEL_ENV");
-        // Beside those of the file: each is a setting of its own.
-        self.kernel_env
-            .extend(word("NB_KERNEL_ENV", given, wanted, pairs)?.unwrap_or_default());
+        let given = read(&text, "NB_KERNEL_ENV", wanted, pairs)?;
+        // Added to the variables of the file: each variable is a setting of its own.
+        self.kernel_env.extend(given.unwrap_or_default());
         Ok(self)
     }
 }
 
 impl Project {
-    /// Reads `config.toml`; a missing file is the default.
+    /// Reads `config.toml`; returns the defaults if there is no file.
     pub fn config(&self) -> Result<Config, ConfigError> {
         let path = self.dir().join("config.toml");
         match beneath::read_text(&path, 1 << 20) {
@@ -198,13 +184,13 @@ impl Project {
         }
     }
 
-    /// Reads `config.toml` and lets the variables of this process win over it.
+    /// Reads `config.toml`, and overrides it with the variables of this process.
     pub fn settings(&self) -> Result<Config, ConfigError> {
         self.config()?.with(|name| std::env::var_os(name))
     }
 }
 
-/// Reads `A=1,B=2`.
+/// Parses `A=1,B=2`.
 fn pairs(text: &str) -> Option<BTreeMap<String, String>> {
     let parts = text.split(',').filter(|part| !part.trim().is_empty());
     parts
@@ -216,22 +202,22 @@ fn pairs(text: &str) -> Option<BTreeMap<String, String>> {
         .collect()
 }
 
-/// Reads a variable's value, if it is set.
-fn word<T>(
+/// Parses the value of a variable, if it is set.
+fn read<T>(
+    text: &impl Fn(&str) -> Option<String>,
     name: &'static str,
-    value: Option<String>,
     wanted: &'static str,
-    read: impl Fn(&str) -> Option<T>,
+    parse: impl Fn(&str) -> Option<T>,
 ) -> Result<Option<T>, ConfigError> {
-    let Some(value) = value else { return Ok(None) };
-    match read(value.trim()) {
-        Some(said) => Ok(Some(said)),
-        None => Err(ConfigError::Variable {
-            name,
-            value,
-            wanted,
-        }),
-    }
+    let Some(value) = text(name) else {
+        return Ok(None);
+    };
+    let parsed = parse(value.trim());
+    parsed.map(Some).ok_or(ConfigError::Variable {
+        name,
+        value,
+        wanted,
+    })
 }
 
 fn switch(word: &str) -> Option<bool> {
@@ -246,7 +232,7 @@ fn time(word: &str) -> Option<f64> {
     word.parse().ok().filter(|seconds| is_time(*seconds))
 }
 
-/// Reads one of the words that the file takes too.
+/// Parses one of the words that the file accepts too.
 fn keyword<T: for<'a> Deserialize<'a>>(word: &str) -> Option<T> {
     let word: serde::de::value::StrDeserializer<'_, serde::de::value::Error> =
         serde::de::IntoDeserializer::into_deserializer(word);
@@ -255,13 +241,11 @@ fn keyword<T: for<'a> Deserialize<'a>>(word: &str) -> Option<T> {
 
 fn seconds<'a, D: serde::Deserializer<'a>>(from: D) -> Result<Option<f64>, D::Error> {
     let seconds = f64::deserialize(from)?;
-    if is_time(seconds) {
-        Ok(Some(seconds))
-    } else {
-        Err(serde::de::Error::custom(
-            "it can be a number of seconds, 0 for ever",
-        ))
-    }
+    let wanted = "it can be a number of seconds, 0 for ever";
+    let seconds = Some(seconds).filter(|it| is_time(*it));
+    seconds
+        .map(Some)
+        .ok_or_else(|| serde::de::Error::custom(wanted))
 }
 
 fn is_time(seconds: f64) -> bool {

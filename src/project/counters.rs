@@ -1,4 +1,4 @@
-//! What a proxy has counted since it began, as its record in `proxies/` tells it.
+//! The counters of a proxy since its start, as its record in `proxies/` stores them.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 
 /// What passed a proxy, and what waits in it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Counters {
     /// When this was counted.
@@ -31,7 +32,7 @@ pub struct Counters {
     /// What waits for the kernel, or for its turn.
     pub held: Passed,
     /// What is queued in memory, in bytes.
-    pub queued_bytes: Queued,
+    pub queued_bytes: QueuedBytes,
     /// What waits on disk for clients that do not read, in bytes.
     pub spilled_bytes: u64,
     /// Connections to iopub.
@@ -43,6 +44,7 @@ pub struct Counters {
 
 /// How many messages passed, and their bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Passed {
     /// How many.
@@ -53,6 +55,7 @@ pub struct Passed {
 
 /// What passed on each channel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(default)]
 #[allow(missing_docs, reason = "each is named for its channel")]
 pub struct Channels {
@@ -66,28 +69,17 @@ pub struct Channels {
 impl Channels {
     /// Returns what passed on all of them.
     pub fn total(&self) -> Passed {
-        self.each()
-            .into_iter()
-            .fold(Passed::default(), |sum, (_, it)| Passed {
-                messages: sum.messages + it.messages,
-                bytes: sum.bytes + it.bytes,
-            })
-    }
-
-    /// Returns the channels with their names.
-    pub fn each(&self) -> [(&'static str, Passed); 5] {
-        [
-            ("shell", self.shell),
-            ("control", self.control),
-            ("stdin", self.stdin),
-            ("iopub", self.iopub),
-            ("hb", self.hb),
-        ]
+        let all = [self.shell, self.control, self.stdin, self.iopub, self.hb];
+        Passed {
+            messages: all.iter().map(|it| it.messages).sum(),
+            bytes: all.iter().map(|it| it.bytes).sum(),
+        }
     }
 }
 
 /// What was not let in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Refused {
     /// Connections that never became a client's.
@@ -109,8 +101,9 @@ impl Refused {
 
 /// What is queued in memory, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(default)]
-pub struct Queued {
+pub struct QueuedBytes {
     /// For the kernel.
     pub to_kernel: u64,
     /// For clients, all together.

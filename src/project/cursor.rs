@@ -1,4 +1,5 @@
-//! How far each name has seen what a job says: a small file a name, in the job's folder.
+//! How far each actor has read a job's events: a small file for each actor, in the job's folder and
+//! removed with it.
 
 use std::io;
 use std::path::PathBuf;
@@ -8,33 +9,29 @@ use serde::{Deserialize, Serialize};
 use super::beneath;
 use super::jobs::JobFolder;
 
-/// A place in what a job says.
+/// A position in the events of a job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cursor {
-    /// Where in its events the unseen begins; see [`JobFolder::said`].
+    /// The offset of the first unread event, in bytes; see [`JobFolder::said`].
     pub at: u64,
-    /// How many of its cells were seen to end.
+    /// How many of the job's cells the actor has seen end.
     pub over: usize,
 }
 
 impl JobFolder {
-    /// Returns how far a name has seen the job; one that never looked is at the beginning.
+    /// Returns how far an actor has read the job; the beginning if it has read nothing.
     pub fn cursor(&self, name: &str) -> Cursor {
-        let read = beneath::read(&self.cursor_file(name), beneath::SMALL);
-        let read = read
-            .ok()
-            .and_then(|text| serde_json::from_slice(&text).ok());
+        let read = beneath::read_json(&self.cursor_file(name), beneath::SMALL);
         read.unwrap_or_default()
     }
 
-    /// Remembers how far a name has seen the job.
+    /// Stores how far an actor has read the job.
     pub fn move_cursor(&self, name: &str, cursor: Cursor) -> io::Result<()> {
-        let text = serde_json::to_vec(&cursor)?;
-        beneath::replace_unsynced(&self.cursor_file(name), &text)
+        beneath::write_json(&self.cursor_file(name), &cursor)
     }
 
     fn cursor_file(&self, name: &str) -> PathBuf {
-        // A name may hold anything; a file's name has 255 bytes at most.
+        // A name may contain any character and be long; a file name has 255 bytes at most.
         let bytes = name.as_bytes();
         let name = hex::encode(bytes.get(..100).unwrap_or(bytes));
         self.path().join(format!("seen-{name}.json"))

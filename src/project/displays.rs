@@ -1,7 +1,7 @@
-//! `displays.json`: where in which notebook stands what a kernel shows under display ids.
+//! `displays.json`: which outputs of which cells a kernel can still update by their display ids.
 //!
-//! A later execution may show something else under the same id, wherever that stands: whoever records
-//! it finds the place here. What is here is bounded, and of the present kernels only.
+//! A later execution may update a display id that another cell shows; its recorder finds the outputs of that
+//! id here. The file is bounded, and describes the present kernels only.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -14,12 +14,12 @@ use super::beneath;
 use super::folder::Project;
 use super::lock::Lock;
 
-/// What one execution of a cell shows under display ids.
+/// The display ids that one execution of a cell shows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Displays {
-    /// The session whose kernel it is.
+    /// The session of its kernel.
     pub session: String,
-    /// Which of its kernels: another knows none of the ids.
+    /// The generation of that kernel; another generation knows none of the ids.
     pub generation: u64,
     /// The notebook.
     pub path: PathBuf,
@@ -27,33 +27,33 @@ pub struct Displays {
     pub cell: String,
     /// A hash of the source that ran.
     pub source: String,
-    /// The number that the kernel gave the execution, which tells it from every other.
+    /// The execution count, which tells this execution from all others.
     pub execution_count: u64,
-    /// How many outputs it has left.
+    /// How many outputs the cell has after the execution.
     pub outputs: usize,
-    /// The ids, each with the places of its outputs.
+    /// The ids, each with the indices of its outputs.
     pub ids: BTreeMap<String, Vec<usize>>,
 }
 
-/// How many cells are known at most; the oldest go.
+/// How many cells are stored at most; the oldest are dropped.
 const CELLS: usize = 500;
 
-/// How many ids of one cell.
+/// How many ids of one cell are stored.
 const IDS: usize = 1000;
 
-/// Longer than anybody holds the lock.
+/// How long to wait for the lock, which is never held for so long.
 const HELD: Duration = Duration::from_secs(2);
 
 impl Project {
-    /// Returns what the present kernel of a session shows under display ids, where anybody noted it;
-    /// nothing where that cannot be read.
+    /// Returns the stored displays of a session's present kernel; empty if there are none or the
+    /// file cannot be read.
     pub fn displays(&self, session: &str, generation: u64) -> Vec<Displays> {
         let mut all = read(&self.displays_file());
         all.retain(|it| it.session == session && it.generation == generation);
         all
     }
 
-    /// Notes what an execution shows, instead of what was known of the cell.
+    /// Stores the display ids of an execution in place of those stored for the same cell.
     pub fn note_displays(&self, mut new: Displays) -> io::Result<()> {
         let file = self.displays_file();
         let lock = Lock::within(&file.with_extension("lock"), HELD)?;
@@ -73,7 +73,7 @@ impl Project {
         all.drain(..all.len().saturating_sub(CELLS));
         match all == before {
             true => Ok(()),
-            false => beneath::replace_unsynced(&file, &serde_json::to_vec(&all)?),
+            false => beneath::write_json(&file, &all),
         }
     }
 
@@ -83,9 +83,7 @@ impl Project {
 }
 
 fn read(file: &Path) -> Vec<Displays> {
-    let text = beneath::read(file, beneath::SMALL).ok();
-    let read = text.and_then(|text| serde_json::from_slice(&text).ok());
-    read.unwrap_or_default()
+    beneath::read_json(file, beneath::SMALL).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -116,7 +114,7 @@ mod tests {
         let known = project.displays("a.ipynb", 1);
         assert_eq!(known, [shown("d", 1, &["x"]), shown("c", 1, &["y"])]);
         assert!(project.displays("b.ipynb", 1).is_empty());
-        // One that shows nothing any more.
+        // This execution shows nothing any more.
         project.note_displays(shown("d", 1, &[])).unwrap();
         assert_eq!(project.displays("a.ipynb", 1).len(), 1);
         project.note_displays(shown("e", 2, &["z"])).unwrap();

@@ -1,4 +1,4 @@
-//! Finding and making the folder.
+//! Finds and makes the project folder.
 
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -9,10 +9,10 @@ use super::identity::{self, Whose};
 use super::lock::Lock;
 use super::real_path::real_path;
 use super::root::{self, DIR, Roots};
-use super::save::How;
+use super::save::Durability;
 use super::set_aside::{set_aside_older, take_notice};
 use super::state::{Age, State, StateError};
-use super::state_folder::{short_name, state_folder};
+use super::state_folder::{make_private, short_name, state_folder};
 use super::{beneath, stranger};
 
 /// The journal's current file.
@@ -21,7 +21,7 @@ pub(super) const JOURNAL: &str = "journal.jsonl";
 /// The folder of the journal's earlier files.
 pub(super) const EARLIER_JOURNALS: &str = "journal";
 
-/// A project: its root and the private folder that remembers its kernels.
+/// A project: its root and the private folder with the state of its kernels.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Project {
     root: PathBuf,
@@ -69,10 +69,11 @@ impl Project {
         Self::existing(&root::roots(folder, home().as_deref()))
     }
 
-    /// Returns the project of a notebook, which need not exist yet; makes the folder if needed.
+    /// Returns the project of a notebook, which need not exist yet; makes the folder if there is
+    /// none.
     ///
-    /// Where nothing can be written at the root, the folder is made under the user's state
-    /// directory; [`Project::notice`] then says so.
+    /// Where the root is not writable, the folder is made under the user's state directory, and
+    /// [`Project::notice`] returns a message about it.
     pub fn for_notebook(notebook: &Path) -> Result<Self, ProjectError> {
         let no_folder = |source| ProjectError::NoFolder {
             notebook: notebook.to_owned(),
@@ -92,7 +93,7 @@ impl Project {
         if allowed && make(&dir).is_ok() && usable(&dir) {
             return Ok(Self::at(root, dir));
         }
-        let foreign = (identity::whose(&dir) == Whose::Foreign).then(|| dir.clone());
+        let foreign = foreign_at(&root);
         let made = make_elsewhere(&root);
         let dir = made.map_err(|source| ProjectError::Make {
             root: root.clone(),
@@ -106,18 +107,17 @@ impl Project {
         })
     }
 
-    /// Returns the project of a notebook that is to be read: as [`Project::for_notebook`], but where
-    /// no folder can be made there is none, and the project has nothing to tell. Nothing can be
-    /// written into it either.
+    /// Returns the project of a notebook that is only read. Like [`Project::for_notebook`], but
+    /// where no folder can be made, the project has an empty stand-in into which nothing can be
+    /// written.
     pub fn for_reading(notebook: &Path) -> Result<Self, ProjectError> {
         Self::for_notebook(notebook).or_else(|error| match error {
-            ProjectError::Make { root, dir, .. } => {
-                let foreign = (identity::whose(&dir) == Whose::Foreign).then_some(dir);
-                // Not the folder at the root: it may be a stranger's.
+            ProjectError::Make { root, .. } => {
+                // Not the folder at the root: that one may be a stranger's.
                 let dir = elsewhere(&root).filter(|dir| beneath::is_folder(dir));
                 let dir = dir.unwrap_or_else(|| PathBuf::from("/dev/null/nb"));
                 Ok(Self {
-                    foreign,
+                    foreign: foreign_at(&root),
                     ..Self::at(root, dir)
                 })
             }
@@ -127,17 +127,15 @@ impl Project {
 
     /// Returns the project whose `state.json` is at `path`, for `--state PATH`.
     ///
-    /// The file may lie anywhere; its folder then takes the place of `.nb/`. Where this user's `nb`
-    /// did not make that folder, the project's memory lies elsewhere, and only the three keys of the
-    /// file count.
+    /// The file may be anywhere; its folder then takes the place of `.nb/`. If this user's `nb` did
+    /// not make that folder, the project's own files are in a stand-in, and only the three keys of
+    /// the given file count.
     pub fn of_state_file(path: &Path) -> io::Result<Self> {
         let real = real_path(path)?;
         let dir = real.parent().unwrap_or(Path::new("/")).to_owned();
         if let Some(root) = root_of(&dir) {
-            let foreign = root.join(DIR);
-            let foreign = (identity::whose(&foreign) == Whose::Foreign).then_some(foreign);
             return Ok(Self {
-                foreign,
+                foreign: foreign_at(&root),
                 ..Self::at(root, dir)
             });
         }
@@ -166,7 +164,7 @@ impl Project {
                     Err(error) => Self::beside_an_older(root, &dir, &error)?,
                 });
             }
-            // Another program may have left word of a kernel there.
+            // Another program may have recorded a kernel there.
             if identity::whose(&dir) == Whose::Foreign && stranger::kernel(&dir).is_some() {
                 return Some(Self {
                     foreign: Some(dir),
@@ -177,14 +175,13 @@ impl Project {
         let root = roots.wanted.0.clone();
         elsewhere(&root).filter(|dir| is_writable(dir))?;
         let dir = make_elsewhere(&root).ok()?;
-        let foreign = root.join(DIR);
         Some(Self {
-            foreign: (identity::whose(&foreign) == Whose::Foreign).then_some(foreign),
+            foreign: foreign_at(&root),
             ..Self::at(root, dir)
         })
     }
 
-    /// Returns a project elsewhere, where the `.nb` of an older version cannot be set aside.
+    /// Returns a project with a stand-in, since the `.nb` of an older version cannot be set aside.
     fn beside_an_older(root: &Path, dir: &Path, error: &io::Error) -> Option<Self> {
         tracing::warn!(%error, "{} was written by an older nb and cannot be set aside", dir.display());
         Some(Self {
@@ -202,8 +199,9 @@ impl Project {
         }
     }
 
-    /// Returns the nearest `.nb` of a notebook or folder that is passed over, since this user's `nb`
-    /// did not make it on this machine. One in which another program left word of a kernel is not.
+    /// Returns the nearest `.nb` of a notebook or folder, if it is ignored because this user's `nb`
+    /// did not make it on this machine. A `.nb` in which another program recorded a kernel is not
+    /// ignored.
     pub fn passed_over(from: &Path) -> Option<PathBuf> {
         let real = real_path(from).ok()?;
         let folder = match real.is_dir() {
@@ -220,7 +218,7 @@ impl Project {
         })?
     }
 
-    /// Returns the folder that the project's notebooks lie in.
+    /// Returns the folder of the project's notebooks.
     pub fn root(&self) -> &Path {
         &self.root
     }
@@ -230,32 +228,32 @@ impl Project {
         &self.dir
     }
 
-    /// Makes the `.nb` of a root, whose place is free.
+    /// Makes the `.nb` of a root that has none.
     pub(super) fn make_at(root: &Path) -> io::Result<Self> {
         let dir = root.join(DIR);
         make(&dir)?;
         Ok(Self::at(root.to_owned(), dir))
     }
 
-    /// Returns the folder that keeps what is remembered of a root elsewhere, if there is one.
+    /// Returns the stand-in of a root, the folder that is used in place of its `.nb`, if there is
+    /// one.
     pub(super) fn stand_in(root: &Path) -> Option<PathBuf> {
         elsewhere(root).filter(|dir| beneath::is_folder(dir))
     }
 
-    /// Says whether this is the folder of the connection files of a project that this user's `nb`
-    /// made.
+    /// Says whether a folder holds the connection files of a project that this user's `nb` made.
     pub fn made_connections(folder: &Path) -> bool {
         let dir = folder.parent().filter(|_| folder.ends_with("connections"));
         dir.is_some_and(|dir| identity::whose(dir) == Whose::Ours || root_of(dir).is_some())
     }
 
-    /// Returns the `.nb` at the root that this user's `nb` did not make: only word of a kernel in it
-    /// counts, see [`Project::state`].
+    /// Returns the `.nb` at the root that this user's `nb` did not make. Of its content only a
+    /// recorded kernel is used, see [`Project::state`].
     pub fn foreign(&self) -> Option<&Path> {
         self.foreign.as_deref()
     }
 
-    /// Returns what the user should be told once: that the folder had to be made elsewhere.
+    /// Returns the message that the folder had to be made in another place; it is printed once.
     pub fn notice(&self) -> Option<String> {
         self.just_made_elsewhere.then(|| match &self.foreign {
             Some(foreign) => format!(
@@ -272,12 +270,12 @@ impl Project {
         })
     }
 
-    /// Returns what the user should be told once: that the folder of an older version was set aside.
+    /// Returns the message that the folder of an older version was set aside; it is printed once.
     pub fn take_notice(&self) -> Option<String> {
         take_notice(&self.dir)
     }
 
-    /// Refuses a folder that a later version wrote: nothing in it is changed.
+    /// Fails if a later version wrote the folder, in which nothing must be changed then.
     ///
     /// # Errors
     /// [`StateError::Newer`].
@@ -299,7 +297,7 @@ impl Project {
         self.dir.join("proxy.log")
     }
 
-    /// Returns the path of the log of a session's kernels: their stdout and stderr.
+    /// Returns the path of the log of a session's kernels, with their stdout and stderr.
     pub fn kernel_log(&self, key: &str) -> PathBuf {
         self.dir
             .join("kernels")
@@ -326,7 +324,7 @@ impl Project {
         self.dir.join(EARLIER_JOURNALS)
     }
 
-    /// Returns the name of the folder of a notebook's outputs that were written out, for
+    /// Returns the name of the folder of a notebook's exported outputs, for
     /// [`Project::make_folder`].
     pub fn outputs_folder(&self, key: &str) -> String {
         format!("outputs/{}", short_name(key))
@@ -349,8 +347,8 @@ impl Project {
 
     /// Reads `state.json`; a missing file is an empty state.
     ///
-    /// What another program wrote there, or in a `.nb` that this user's `nb` did not make, counts as
-    /// far as it gives a kernel of this user's on this machine to connect to.
+    /// A kernel that another program recorded in that file, or in a `.nb` that this user's `nb` did
+    /// not make, is part of the state if it is a kernel of this user on this machine.
     pub fn state(&self) -> Result<State, StateError> {
         let mut state = State::read(&self.state_file())?;
         if state.connection_file.is_none()
@@ -372,26 +370,26 @@ impl Project {
 
     /// Changes `state.json` under its lock; nothing is written when nothing changed.
     pub fn update<T>(&self, change: impl FnOnce(&mut State) -> T) -> Result<T, StateError> {
-        self.update_as(How::Synced, change)
+        self.update_as(Durability::Synced, change)
     }
 
-    /// Like [`Project::update`], without waiting for the disk: whoever has more to do meanwhile calls
-    /// [`Project::sync`] beside it.
+    /// Like [`Project::update`], without waiting for the disk: the caller does its other work and
+    /// calls [`Project::sync`] then.
     pub fn update_unsynced<T>(
         &self,
         change: impl FnOnce(&mut State) -> T,
     ) -> Result<T, StateError> {
-        self.update_as(How::Unsynced, change)
+        self.update_as(Durability::Unsynced, change)
     }
 
-    /// Waits until `state.json`, as it is now, is safe from a power cut.
+    /// Waits until the present `state.json` is on the disk.
     pub fn sync(&self) -> io::Result<()> {
         beneath::open(&self.state_file())?.sync_data()
     }
 
     fn update_as<T>(
         &self,
-        how: How,
+        how: Durability,
         change: impl FnOnce(&mut State) -> T,
     ) -> Result<T, StateError> {
         let path = self.state_file();
@@ -409,7 +407,7 @@ impl Project {
         Ok(answer)
     }
 
-    /// Takes the lock of one session if it is free: who starts, restarts or ends its kernel.
+    /// Takes the lock for starting, restarting or ending a session's kernel, if it is free.
     pub fn try_lock_session(&self, key: &str) -> io::Result<Option<Lock>> {
         let folder = self.dir.join("locks");
         beneath::make_folder(&folder)?;
@@ -424,26 +422,33 @@ impl Project {
     }
 }
 
+/// Returns the `.nb` of a root if this user's `nb` did not make it.
+fn foreign_at(root: &Path) -> Option<PathBuf> {
+    let dir = root.join(DIR);
+    (identity::whose(&dir) == Whose::Foreign).then_some(dir)
+}
+
 fn home() -> Option<PathBuf> {
     let home = std::env::home_dir().filter(|home| !home.as_os_str().is_empty())?;
     Some(home.canonicalize().unwrap_or(home))
 }
 
-/// Returns the stand-in for a root where nothing can be written, or where a stranger's `.nb` lies.
+/// Returns the path of a root's stand-in, for a root that is not writable or has a stranger's
+/// `.nb`.
 fn elsewhere(root: &Path) -> Option<PathBuf> {
     Some(shelf()?.join(short_name(&root.to_string_lossy())))
 }
 
-/// Returns the folder of all the stand-ins, as a real path.
+/// Returns the folder of all stand-ins, as a real path.
 fn shelf() -> Option<PathBuf> {
     let shelf = state_folder()?.join("projects");
     Some(shelf.canonicalize().unwrap_or(shelf))
 }
 
-/// The file in a stand-in that says for which root it is.
+/// The file in a stand-in that holds the path of its root.
 const ROOT: &str = "root";
 
-/// Returns the root for which a folder is the stand-in.
+/// Returns the root whose stand-in a folder is.
 fn root_of(dir: &Path) -> Option<PathBuf> {
     if dir.parent() != Some(&shelf()?) {
         return None;
@@ -456,10 +461,7 @@ fn make_elsewhere(root: &Path) -> io::Result<PathBuf> {
     let no_home =
         || io::Error::other("it is not writable and there is no home folder to fall back to");
     let shelf = shelf().ok_or_else(no_home)?;
-    std::fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(&shelf)?;
+    make_private(&shelf)?;
     let dir = elsewhere(root).ok_or_else(no_home)?;
     make_stand_in(&dir, root)?;
     set_aside_older(&dir, |dir| make_stand_in(dir, root))?;
@@ -475,8 +477,8 @@ fn make_stand_in(dir: &Path, root: &Path) -> io::Result<()> {
     beneath::replace(&file, path)
 }
 
-/// Says whether a `.nb` is one that this user's `nb` made on this machine, and writable. An empty one
-/// becomes that.
+/// Says whether this user's `nb` made a `.nb` on this machine, and it is writable. Takes an empty
+/// folder as its own first.
 fn usable(dir: &Path) -> bool {
     match identity::whose(dir) {
         Whose::Ours => is_writable(dir),
@@ -488,12 +490,12 @@ fn usable(dir: &Path) -> bool {
     }
 }
 
-/// Says whether a folder is this user's and writable.
+/// Says whether a folder belongs to this user and is writable.
 fn is_writable(dir: &Path) -> bool {
     beneath::is_folder(dir) && rustix::fs::access(dir, rustix::fs::Access::WRITE_OK).is_ok()
 }
 
-/// Makes a `.nb`; one that is there stays as it is.
+/// Makes a `.nb`; an existing one stays as it is.
 fn make(dir: &Path) -> io::Result<()> {
     match std::fs::DirBuilder::new().mode(0o700).create(dir) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
@@ -546,7 +548,7 @@ mod tests {
         assert_eq!(below.notebook("deep/b.ipynb"), top.join("deep/b.ipynb"));
     }
 
-    /// Makes a `.nb` as a repository may bring it.
+    /// Makes a `.nb` as it may come with a repository.
     fn unpacked(root: &Path, state: &str) -> PathBuf {
         let dir = root.join(DIR);
         std::fs::create_dir_all(&dir).unwrap();
@@ -574,7 +576,7 @@ mod tests {
         let again = Project::find(&notebook).unwrap();
         assert_eq!(again.dir(), project.dir());
         assert_eq!(again.notice(), None);
-        // Who is given only the state file finds the same project.
+        // A caller that knows only the state file finds the same project.
         let named = Project::of_state_file(&project.state_file()).unwrap();
         assert_eq!(named, again);
         let named = Project::of_state_file(&dir.join("state.json")).unwrap();
@@ -609,7 +611,7 @@ mod tests {
         let session = project.state().unwrap().last_opened().unwrap();
         assert_eq!(session.connection_file, file);
         assert!(session.is_attached() && session.process().is_none());
-        // A recorder is given the state file alone.
+        // A recorder gets the path of the state file only.
         let named = Project::of_state_file(&project.state_file()).unwrap();
         assert_eq!(named.state().unwrap().all().len(), 1);
         assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 1);
@@ -641,7 +643,7 @@ mod tests {
         assert!(project.try_lock_session("a.ipynb").unwrap().is_none());
         assert!(project.try_lock_session("b.ipynb").unwrap().is_some());
         drop(held);
-        // A child that another test starts has it, too, until it has become its program.
+        // A child process that another test forks holds the lock too, until its exec.
         let end = std::time::Instant::now() + std::time::Duration::from_secs(60);
         while project.try_lock_session("a.ipynb").unwrap().is_none() {
             assert!(std::time::Instant::now() < end, "it is never free");

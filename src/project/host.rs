@@ -23,11 +23,11 @@ pub struct HostIdentity {
 /// How a recorded host relates to the one where this process runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Relation {
-    /// Pids recorded there mean the same here.
+    /// The same host: pids recorded there are valid here.
     Here,
-    /// This machine before it was booted again: every process recorded there has ended.
+    /// This machine before its last boot: every process recorded there has ended.
     EarlierBoot,
-    /// Another host or container: nothing can be said about its pids from here.
+    /// Another host or container: its pids mean nothing here.
     OtherHost,
 }
 
@@ -45,7 +45,7 @@ impl HostIdentity {
         }
     }
 
-    /// Says whether it is this machine, perhaps in another container or sandbox.
+    /// Says whether it is this machine, possibly in another container or sandbox.
     pub fn is_on_this_machine(&self) -> bool {
         let here = Self::here();
         self.name == here.name && self.boot_id == here.boot_id
@@ -59,12 +59,12 @@ impl HostIdentity {
     fn relation_to(&self, here: &Self) -> Relation {
         let same = self.boot_id == here.boot_id && self.pid_namespace == here.pid_namespace;
         // A laptop's host name changes with its network; boot and namespace do not. A record
-        // without any of them was written by another program, which is assumed to run here.
+        // without any of the three was written by another program, which is assumed to run here.
         if same || *self == Self::default() {
             Relation::Here
         } else if self.name == here.name
             && self.boot_id != here.boot_id
-            // Unknown in a container without /proc: then nothing is called dead.
+            // Empty in a container without /proc: then no process is called dead.
             && !here.boot_id.is_empty()
         {
             Relation::EarlierBoot
@@ -74,7 +74,7 @@ impl HostIdentity {
     }
 }
 
-/// Returns what names this boot of the machine.
+/// Returns the id of this boot of the machine.
 pub fn boot_id() -> &'static str {
     static ID: OnceLock<String> = OnceLock::new();
     ID.get_or_init(read_boot_id)
@@ -95,7 +95,7 @@ fn read_boot_id() -> String {
         .unwrap_or_default()
 }
 
-/// Returns what names the namespace that this process's pids belong to.
+/// Returns the id of this process's pid namespace.
 #[cfg(target_os = "linux")]
 pub fn pid_namespace() -> String {
     std::fs::read_link("/proc/self/ns/pid")
@@ -103,7 +103,7 @@ pub fn pid_namespace() -> String {
         .unwrap_or_default()
 }
 
-/// Returns nothing: all pids of this platform are of one namespace.
+/// Returns nothing: this platform has a single pid namespace.
 #[cfg(not(target_os = "linux"))]
 pub fn pid_namespace() -> String {
     String::new()

@@ -1,36 +1,36 @@
-//! Whose a folder `.nb` is: this user's `nb` made it on this machine, or it is a stranger's.
+//! Ownership of a folder `.nb`: this user's `nb` made it on this machine, or it is a stranger's.
 //!
-//! A repository or an archive may hold a `.nb`, and whoever unpacks it owns the files. So the
-//! owner of a file proves nothing. `nb` writes a random id into each folder that it makes; the
-//! user's state folder holds the id's hash and the folder's path. Device and inode numbers would
-//! not do: they change over reboots on some file systems.
+//! A repository or an archive may contain a `.nb`, and its files belong to the user who unpacks it.
+//! So the owner of a file proves nothing. `nb` writes a random id into each folder that it makes;
+//! the user's state folder stores the id's hash and the folder's path. Device and inode numbers
+//! would not do: they change over reboots on some file systems.
 
 use std::io::{self, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
 use super::lock::Lock;
-use super::state_folder::state_folder;
+use super::state_folder::{make_private, state_folder};
 use super::{beneath, save};
 
-/// The file in a folder that holds its id.
+/// The file with a folder's id.
 const ID: &str = "id";
 
-/// An id has 32 hexadecimal digits.
+/// The length of an id, in hexadecimal digits.
 const LENGTH: usize = 32;
 
-/// No path is longer than this.
+/// The longest path that is read, in bytes.
 const LONGEST_PATH: u64 = 64 << 10;
 
-/// Whose a folder is.
+/// Who made a folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Whose {
-    /// There is no such folder, nor anything else under its name.
+    /// Nothing exists under this name.
     Nobody,
-    /// An empty folder: somebody has just made it.
+    /// An empty folder, which has just been made.
     Empty,
     /// This user's `nb` made it on this machine.
     Ours,
@@ -38,7 +38,7 @@ pub(super) enum Whose {
     Foreign,
 }
 
-/// Returns whose a folder is. `dir` is a real path.
+/// Returns who made a folder. `dir` is a real path.
 pub(super) fn whose(dir: &Path) -> Whose {
     match memory() {
         Some(memory) => whose_in(dir, &memory),
@@ -48,7 +48,7 @@ pub(super) fn whose(dir: &Path) -> Whose {
     }
 }
 
-/// Makes an empty folder this user's; says whose it is then.
+/// Marks an empty folder as this user's, and returns its owner afterwards.
 pub(super) fn claim(dir: &Path) -> io::Result<Whose> {
     let memory = memory().ok_or_else(|| io::Error::other("there is no home folder"))?;
     claim_in(dir, &memory)
@@ -80,20 +80,17 @@ fn whose_in(dir: &Path, memory: &Path) -> Whose {
     let is_same = std::fs::symlink_metadata(&recorded)
         .is_ok_and(|there| (there.dev(), there.ino()) == (found.dev(), found.ino()));
     if !is_same && id_of(&recorded) == Some(id) {
-        // The original is still there: this is a copy of it, whoever made that.
+        // The original still exists: this folder is a copy of it.
         return Whose::Foreign;
     }
     if !is_same && let Err(error) = save::replace(&record, dir.as_os_str().as_bytes()) {
-        tracing::warn!(%error, "it cannot be recorded that {} was moved", dir.display());
+        tracing::warn!(%error, "the new path of {} cannot be recorded", dir.display());
     }
     Whose::Ours
 }
 
 fn claim_in(dir: &Path, memory: &Path) -> io::Result<Whose> {
-    std::fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(memory)?;
+    make_private(memory)?;
     let memory = memory.canonicalize()?;
     // Two commands may find the same empty folder.
     let _lock = Lock::wait(&memory.join("lock"))?;
@@ -102,7 +99,7 @@ fn claim_in(dir: &Path, memory: &Path) -> io::Result<Whose> {
         return Ok(whose);
     }
     let id = uuid::Uuid::new_v4().simple().to_string();
-    // The record first: a folder whose id is recorded nowhere would be a stranger's.
+    // The record is written first: a folder whose id is not recorded would be a stranger's.
     let record = memory.join(name(id.as_bytes()));
     save::replace(&record, dir.as_os_str().as_bytes())?;
     let written = beneath::create(&dir.join(ID)).and_then(|mut file| file.write_all(id.as_bytes()));
@@ -113,17 +110,14 @@ fn claim_in(dir: &Path, memory: &Path) -> io::Result<Whose> {
     Ok(Whose::Ours)
 }
 
-/// Lets programs that have another state folder see the same records: what they make is this user's.
+/// Makes programs with another state folder use the same records, so that folders that they make are
+/// this user's.
 pub fn share_records(state_home: &Path) -> io::Result<()> {
     let no_home = || io::Error::other("there is no home folder");
     let memory = memory().ok_or_else(no_home)?;
     let theirs = state_home.join("nb");
-    for folder in [&memory, &theirs] {
-        std::fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(folder)?;
-    }
+    make_private(&memory)?;
+    make_private(&theirs)?;
     match std::os::unix::fs::symlink(memory, theirs.join("folders")) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
         _ => Ok(()),
@@ -140,7 +134,8 @@ pub fn disown(dir: &Path) {
 /// Returns the id of a folder: the content of a private file.
 fn id_of(dir: &Path) -> Option<Vec<u8>> {
     let file = beneath::open(&dir.join(ID)).ok()?;
-    // Version control and archives write files that others may read, unless told otherwise.
+    // Version control and archives create files that other users can read, unless configured
+    // otherwise.
     if file.metadata().ok()?.mode() & 0o077 != 0 {
         return None;
     }
@@ -148,7 +143,8 @@ fn id_of(dir: &Path) -> Option<Vec<u8>> {
     (id.len() == LENGTH && id.iter().all(u8::is_ascii_hexdigit)).then_some(id)
 }
 
-/// Says whether nothing is in a folder, or only the id that somebody is about to write.
+/// Returns whether a folder is empty, or holds only an empty id file that another process is about
+/// to write.
 fn is_empty(dir: &Path) -> bool {
     let Ok(entries) = std::fs::read_dir(dir) else {
         return false;
@@ -165,10 +161,10 @@ fn name(id: &[u8]) -> String {
     hex::encode(Sha256::digest(id))
 }
 
-/// Returns the folder of the records: a file each, named by the hash of the id.
+/// Returns the folder of the records. Each is a file named by the hash of an id.
 fn memory() -> Option<PathBuf> {
     let folder = state_folder()?.join("folders");
-    // A part of the way to the home folder may be a link.
+    // A part of the path to the home folder may be a link.
     Some(folder.canonicalize().unwrap_or(folder))
 }
 
@@ -228,7 +224,7 @@ mod tests {
         assert_eq!(place.whose(&made), Whose::Nobody);
         let moved = place.root.join("b/.nb");
         assert_eq!(place.whose(&moved), Whose::Ours);
-        // From now on it is known there: a copy at its first place is a copy.
+        // Its new path is recorded now: a copy at its first path is a copy.
         copy(&moved, &made);
         assert_eq!(place.whose(&made), Whose::Foreign);
         assert_eq!(place.whose(&moved), Whose::Ours);
@@ -248,7 +244,7 @@ mod tests {
     fn a_folder_that_was_unpacked_here_is_a_strangers() {
         let place = Place::new();
         let made = place.claimed("a/.nb");
-        // Made by this user's nb on another machine.
+        // As if this user's nb had made it on another machine.
         std::fs::remove_dir_all(&place.memory).unwrap();
         std::fs::create_dir(&place.memory).unwrap();
         assert_eq!(place.whose(&made), Whose::Foreign);

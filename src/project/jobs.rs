@@ -1,11 +1,13 @@
-//! `jobs/`: executions that outlive whoever asked for them, a folder each.
+//! `jobs/`: executions that outlive the command that asked for them, one folder for each.
 //!
-//! A job's folder holds `job.json` (what is asked and how far it is; replaced whole, by its recorder
-//! alone once that runs), `events.jsonl` (everything that the kernel said, as it came; appended by
-//! the recorder), `lock` (held by the recorder for as long as it lives, which says so in every
-//! container and namespace) and `asks/` (what others want of it: an interrupt, an answer).
+//! A job's folder holds four things: `job.json` is the request and its progress; it is replaced as a
+//! whole, and by the recorder alone once one runs. `events.jsonl` holds the kernel's messages
+//! unchanged; the recorder appends to it. `lock` is held by the recorder until it ends, which works
+//! across containers and namespaces. `asks/` holds the requests of other processes to the recorder:
+//! an interrupt, an answer.
 
 use std::borrow::Cow;
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -24,7 +26,8 @@ use super::fresh::fresh_id;
 use super::lock::Lock;
 
 /// An execution: one piece of code, or cells of a notebook one after the other.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Job {
     /// Eight hexadecimal digits; a beginning of three or more names it.
     pub id: String,
@@ -58,6 +61,9 @@ pub struct Job {
     /// Since when that runs, where it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub behind_since: Option<Timestamp>,
+    /// The job of that cell, if a job runs it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub behind_job: Option<String>,
     /// What the code asks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt: Option<JobPrompt>,
@@ -73,12 +79,12 @@ pub struct Job {
     /// About how many bytes of text of each cell go there; none is no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_output: Option<u64>,
-    /// What whoever asked should know besides.
+    /// Further messages for the actor who asked.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
     /// The front end whose cells these are, if they are: its proxy has sent them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub front_end: Option<FrontEnd>,
+    pub front_end: Option<JobFrontEnd>,
     /// Fields of another version.
     #[serde(flatten)]
     pub other: Map<String, Value>,
@@ -86,7 +92,8 @@ pub struct Job {
 
 /// A front end whose cells are kept, or were handed over to a recorder.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FrontEnd {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct JobFrontEnd {
     /// What kind it is: `VS Code`.
     pub name: String,
     /// When its proxy began to hand the cells over; none where it had no time for that.
@@ -105,27 +112,14 @@ impl Job {
     pub fn new(project: &Project, notebook: &str, session: String, actor: &str) -> Self {
         let (by, by_session) = split_actor(actor);
         Self {
-            id: String::new(),
             by: by.to_owned(),
             by_session: by_session.map(str::to_owned),
             notebook: notebook.to_owned(),
             path: project.notebook(notebook),
             session,
-            state: JobState::Queued,
             asked_at: Timestamp::now(),
-            ended_at: None,
-            generation: None,
-            cells: Vec::new(),
-            behind: None,
-            behind_since: None,
-            prompt: None,
-            allow_errors: false,
-            max_time: None,
             saves: true,
-            max_output: None,
-            notes: Vec::new(),
-            front_end: None,
-            other: Map::new(),
+            ..Self::default()
         }
     }
 
@@ -136,10 +130,12 @@ impl Job {
 }
 
 /// How far a job is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum JobState {
     /// It waits for others' cells, or for the kernel.
+    #[default]
     Queued,
     /// The kernel runs it.
     Running,
@@ -150,7 +146,8 @@ pub enum JobState {
 }
 
 /// One piece of code of a job.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct JobCell {
     /// The cell's id; none for code outside the notebook.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -166,7 +163,7 @@ pub struct JobCell {
     /// The kernel's request that runs it, once that was sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub msg_id: Option<String>,
-    /// How it ended: a word of `execution::run::Status`; `withdrawn`, `no_kernel` or `not_run`
+    /// How it ended: a word of [`super::event::Outcome`]; `withdrawn`, `no_kernel` or `not_run`
     /// where it never began; none before that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<String>,
@@ -195,23 +192,15 @@ impl JobCell {
     pub fn new(cell: Option<String>, code: String) -> Self {
         Self {
             cell,
-            revision: None,
             code,
-            may_raise: false,
-            msg_id: None,
-            status: None,
-            execution_count: None,
-            begun_at: None,
-            input_at: None,
-            idle_at: None,
-            took_ms: None,
-            unwritten: None,
+            ..Self::default()
         }
     }
 }
 
 /// What the code asks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct JobPrompt {
     /// What it asks; may be empty.
     pub prompt: String,
@@ -219,13 +208,13 @@ pub struct JobPrompt {
     pub password: bool,
 }
 
-/// What somebody wants of a job.
+/// A request of a command or a proxy to a job's recorder.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "ask")]
 pub enum Ask {
-    /// Interrupt what it runs, or leave the queue; the cells after it are not run.
+    /// Interrupt the running cell, or leave the queue; the cells after it are not run.
     Interrupt {
-        /// Who asks.
+        /// The actor who asks.
         by: String,
     },
     /// Write the outputs into the notebook now.
@@ -235,40 +224,41 @@ pub enum Ask {
         /// The text.
         text: String,
     },
-    /// The answer to its question, which is to be in no file.
+    /// The answer to its question, which must not be in any file.
     Secret {
-        /// Where it is fetched.
+        /// The socket from which the recorder reads it.
         socket: PathBuf,
     },
 }
 
-/// A message of the kernel about one of a job's cells, as `events.jsonl` keeps it.
+/// A message of the kernel about one of a job's cells, as `events.jsonl` stores it.
 #[derive(Debug)]
 pub struct Said {
-    /// Which of the job's cells, from 0.
+    /// The index of the cell in the job, from 0.
     pub cell: usize,
     /// The message's type.
     pub msg_type: String,
-    /// The message's id, where two have written down what one cell says.
+    /// The message's id, if two processes have recorded the messages of this cell.
     pub id: Option<String>,
     /// Its content, as the kernel wrote it.
     pub content: Box<RawValue>,
-    /// Where in the events the next one begins.
+    /// The offset of the next record in the events.
     pub end: u64,
 }
 
 impl Said {
-    /// Reads a record that ends there in the events; none where it is damaged. Its line becomes the
-    /// content, which may be half a gigabyte.
+    /// Parses a record that ends at `end` in the events; `None` if it is damaged. The buffer of the
+    /// line is reused for the content, which may have half a gigabyte.
     fn read(mut line: Vec<u8>, end: u64) -> Option<Self> {
-        // Within a string the quotes would be escaped.
+        // Inside a JSON string these quotes would be escaped.
         let at = memmem::find(&line, CONTENT)?;
         let head = [line.get(..at)?, b"}"].concat();
         let head: Head<'_> = serde_json::from_slice(&head).ok()?;
         let last = memrchr(b'}', &line)?;
         line.truncate(last);
         line.drain(..line.len().min(at + CONTENT.len()));
-        // What is not UTF-8 is kept as it came, and read as jupyter_client reads it.
+        // The file has invalid UTF-8 as it came from the kernel; it is decoded as jupyter_client
+        // does.
         let content = String::from_utf8(line)
             .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned());
         Some(Self {
@@ -281,26 +271,26 @@ impl Said {
     }
 }
 
-/// Why there is no such job.
+/// Why a job cannot be found or read.
 #[derive(Debug, thiserror::Error)]
 pub enum NoJob {
-    /// None has this id.
+    /// No job has this id.
     #[error("there is no job {0}")]
     Unknown(String),
-    /// Several begin so.
+    /// Several ids begin with the given text.
     #[error("{given} is more than one job: {}", candidates.join(", "))]
     Ambiguous {
-        /// What was asked for.
+        /// The given text.
         given: String,
-        /// Their ids.
+        /// Those ids.
         candidates: Vec<String>,
     },
-    /// Its record cannot be read.
+    /// The job's record cannot be read.
     #[error("the record of job {id} cannot be read")]
     Damaged {
-        /// Its id.
+        /// The job's id.
         id: String,
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
 }
@@ -308,20 +298,20 @@ pub enum NoJob {
 /// The folder of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobFolder {
+    /// Its last part is the job's id.
     dir: PathBuf,
-    id: String,
 }
 
 impl Project {
-    /// Makes the folder of a new job, whose id is set where it has none.
+    /// Makes the folder of a new job, and gives the job an id if it has none.
     pub fn make_job(&self, job: &mut Job) -> io::Result<JobFolder> {
         let folder = self.make_job_in(JOBS, job)?;
-        self.mark_open(&folder.id)?;
+        self.mark_open(folder.id())?;
         Ok(folder)
     }
 
-    /// Makes the folder of a job that a front end's proxy keeps for itself: nobody sees it until it is
-    /// [`Project::adopt`]ed.
+    /// Makes the folder of a job in which a proxy stores its front end's outputs. It is not among the
+    /// jobs until [`Project::adopt`] moves it there.
     pub fn make_kept_job(&self, job: &mut Job) -> io::Result<JobFolder> {
         self.make_job_in(KEPT, job)
     }
@@ -333,39 +323,31 @@ impl Project {
         let name = format!("{place}/{}", job.id);
         let dir = self.make_folder(&name)?;
         self.make_folder(&format!("{name}/asks"))?;
-        let folder = JobFolder {
-            dir,
-            id: job.id.clone(),
-        };
+        let folder = JobFolder { dir };
         folder.write(job)?;
         Ok(folder)
     }
 
-    /// Makes a job of what a proxy has kept; fails where another process has.
+    /// Turns the stored outputs of a front end into a job; fails if another process has done that.
     pub fn adopt(&self, kept: &JobFolder) -> io::Result<JobFolder> {
-        let dir = self.make_folder(JOBS)?.join(&kept.id);
-        self.mark_open(&kept.id)?;
+        let dir = self.make_folder(JOBS)?.join(kept.id());
+        self.mark_open(kept.id())?;
         beneath::rename(&kept.dir, &dir)?;
-        let id = kept.id.clone();
-        Ok(JobFolder { dir, id })
+        Ok(JobFolder { dir })
     }
 
-    /// Returns what proxies keep.
+    /// Returns the folders in which proxies store outputs of front ends.
     pub fn kept_jobs(&self) -> Vec<JobFolder> {
         self.folders(KEPT)
     }
 
-    /// Returns the jobs that have not come to their end: those that run, and those whose recorder was
-    /// killed. Costs a listing of what is there.
+    /// Returns the jobs without an end: those that run, and those whose recorder was killed. Lists
+    /// only the folder of open jobs.
     pub fn open_jobs(&self) -> Vec<JobFolder> {
-        let entries = beneath::list(&self.dir().join(OPEN));
-        let names = entries.into_iter().flatten().flatten();
-        let ids = names.map(|entry| entry.file_name().to_string_lossy().into_owned());
-        let folders = ids.map(|id| JobFolder {
-            dir: self.dir().join(JOBS).join(&id),
-            id,
-        });
-        folders.collect()
+        let marks = beneath::paths(&self.dir().join(OPEN)).into_iter();
+        let jobs = self.dir().join(JOBS);
+        let folders = marks.filter_map(|mark| Some(jobs.join(mark.file_name()?)));
+        folders.map(|dir| JobFolder { dir }).collect()
     }
 
     fn mark_open(&self, id: &str) -> io::Result<()> {
@@ -373,168 +355,140 @@ impl Project {
         beneath::write(&mark).map(drop)
     }
 
-    /// Notes that a job has come to its end.
+    /// Records that a job has ended.
     pub fn close_job(&self, folder: &JobFolder) {
-        let _ = beneath::remove_file(&self.dir().join(OPEN).join(&folder.id));
+        let _ = beneath::remove_file(&self.dir().join(OPEN).join(folder.id()));
     }
 
-    /// Returns the folder of the job that is named, by a beginning of its id.
+    /// Returns the folder of the job whose id begins with `given`.
     ///
     /// # Errors
-    /// There is none, or more than one.
+    /// No job's id begins so, or several do.
     pub fn job(&self, given: &str) -> Result<JobFolder, NoJob> {
-        // A recorder knows its job by the whole id.
+        // A recorder passes its job's whole id.
         let is_whole = given.len() == ID && given.bytes().all(|byte| byte.is_ascii_hexdigit());
         let dir = self.dir().join(JOBS).join(given);
         if is_whole && beneath::is_file(&dir.join(RECORD)) {
-            let id = given.to_owned();
-            return Ok(JobFolder { dir, id });
+            return Ok(JobFolder { dir });
         }
         let all = self.jobs();
         let found: Vec<_> = all
             .iter()
-            .filter(|folder| given.len() >= 3 && folder.id.starts_with(given))
+            .filter(|folder| given.len() >= 3 && folder.id().starts_with(given))
             .collect();
         match found.as_slice() {
             [] => Err(NoJob::Unknown(given.to_owned())),
             [folder] => Ok((*folder).clone()),
             _ => Err(NoJob::Ambiguous {
                 given: given.to_owned(),
-                candidates: found.iter().map(|folder| folder.id.clone()).collect(),
+                candidates: found.iter().map(|it| it.id().to_owned()).collect(),
             }),
         }
     }
 
-    /// Removes the oldest jobs that are over, so that all of them together stay within bounds.
+    /// Removes the oldest jobs that have ended, so that all ended jobs together stay within bounds.
     pub fn sweep_jobs(&self) {
-        let mut over: Vec<_> = self
-            .jobs()
-            .into_iter()
-            .filter_map(|folder| {
-                let job = folder.read().ok()?;
-                Some((job.ended_at?, folder))
-            })
-            .collect();
-        // The newest first.
+        let ended = |folder: JobFolder| Some((folder.read().ok()?.ended_at?, folder));
+        let mut over: Vec<_> = self.jobs().into_iter().filter_map(ended).collect();
+        // Newest first.
         over.sort_by_key(|(ended, _)| std::cmp::Reverse(*ended));
         let mut bytes = 0;
         for (count, (_, folder)) in over.iter().enumerate() {
             bytes += folder.bytes();
-            // The last one is kept, however large: it has just been asked for.
+            // The newest is kept however large it is: somebody has just asked for it.
             if count > 0 && (bytes > MOST_BYTES || count >= MOST_JOBS) {
                 let _ = beneath::remove_folder_all(&folder.dir);
             }
         }
     }
 
-    /// Does so after a job whose end may have made them too many or too large: each looks at every other
-    /// one, which takes longer than a small cell.
+    /// Calls [`Project::sweep_jobs`] if this job may have made the jobs too many or too large. A sweep reads
+    /// every job, which takes longer than a small cell.
     pub fn sweep_jobs_after(&self, ended: &JobFolder) {
-        let entries = beneath::list(&self.dir().join(JOBS));
-        let count = entries.into_iter().flatten().count();
+        let count = beneath::paths(&self.dir().join(JOBS)).len();
         if count.is_multiple_of(SWEPT_EVERY) || ended.bytes() > MOST_UNSWEPT {
             self.sweep_jobs();
         }
     }
 
-    /// Returns the folders of all jobs, in no order.
+    /// Returns the folders of all jobs, unordered.
     pub fn jobs(&self) -> Vec<JobFolder> {
         self.folders(JOBS)
     }
 
-    /// Returns the folders of all jobs, first the one whose record was written last: of jobs that are
-    /// over the one that ended last.
+    /// Returns the folders of all jobs, latest written record first; for ended jobs that is the order
+    /// of their ends, newest first.
     pub fn jobs_lately(&self) -> Vec<JobFolder> {
         let written = |folder: JobFolder| {
             let record = beneath::metadata(&folder.dir.join(RECORD)).ok()?;
             Some((record.modified().ok()?, folder))
         };
-        let mut dated: Vec<_> = self.all_folders(JOBS).filter_map(written).collect();
+        let folders = beneath::paths(&self.dir().join(JOBS)).into_iter();
+        // Includes jobs that have no record yet.
+        let folders = folders.map(|dir| JobFolder { dir });
+        let mut dated: Vec<_> = folders.filter_map(written).collect();
         dated.sort_by_key(|(at, _)| std::cmp::Reverse(*at));
         dated.into_iter().map(|(_, folder)| folder).collect()
     }
 
     fn folders(&self, place: &str) -> Vec<JobFolder> {
-        let folders = self.all_folders(place);
-        folders
-            .filter(|folder| beneath::is_file(&folder.dir.join(RECORD)))
-            .collect()
-    }
-
-    /// Also those that have no record yet.
-    fn all_folders(&self, place: &str) -> impl Iterator<Item = JobFolder> {
-        let entries = beneath::list(&self.dir().join(place));
-        let folders = entries.into_iter().flatten().flatten();
-        folders.map(|entry| JobFolder {
-            dir: entry.path(),
-            id: entry.file_name().to_string_lossy().into_owned(),
-        })
+        let mut dirs = beneath::paths(&self.dir().join(place));
+        dirs.retain(|dir| beneath::is_file(&dir.join(RECORD)));
+        dirs.into_iter().map(|dir| JobFolder { dir }).collect()
     }
 }
 
-/// Where jobs are; what proxies keep of their front ends' cells; the names of jobs that are open.
+/// The folders of the jobs, of the stored outputs of front ends, and of the open jobs' ids.
 const JOBS: &str = "jobs";
 const KEPT: &str = "kept";
 const OPEN: &str = "open";
 
-const RECORD: &str = "job.json";
-const EVENTS: &str = "events.jsonl";
-const OVER: &str = "over";
+/// The file of a job's folder that says how far the job is.
+pub const RECORD: &str = "job.json";
 
-/// What a file of a job's folder tells.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Told {
-    /// What its cells say, or how far it is.
-    News,
-    /// That it is over.
-    Over,
-}
+/// The file of a job's folder with the kernel's messages about its cells.
+pub const EVENTS: &str = "events.jsonl";
 
-/// Returns what a file of a job's folder tells, by its name.
-pub fn told_in(file: &str) -> Option<Told> {
-    match file {
-        RECORD | EVENTS => Some(Told::News),
-        OVER => Some(Told::Over),
-        _ => None,
-    }
-}
+/// The file of a job's folder that is written when the job is over.
+pub const OVER: &str = "over";
 
-/// How long an id is.
+/// The length of an id.
 const ID: usize = 8;
 
-/// Longer than anybody holds the lock who only looks.
+/// How long to wait for the lock, which a process that only tests it holds for less.
 const LOOKED_AT: Duration = Duration::from_secs(1);
 
-/// How many bytes of events are read at once, about.
+/// About how many bytes of events are read at once.
 const MOST_SAID: u64 = 4 << 20;
 
-/// No record is longer: what a kernel may say at once is about half of it.
+/// The longest record, in bytes; the largest message of a kernel is about half of it.
 const LONGEST: u64 = beneath::LARGE;
 
-/// How large the jobs that are over may be together.
+/// The largest size of all ended jobs together, in bytes.
 const MOST_BYTES: u64 = 300_000_000;
 
-/// How many of them are kept.
+/// How many ended jobs are kept.
 const MOST_JOBS: usize = 1000;
 
-/// So many jobs may be more than there should be.
+/// A sweep is due whenever this many jobs have been added.
 const SWEPT_EVERY: usize = 32;
 
-/// A job of more bytes may be one too many by itself.
+/// A sweep is due after a job of more bytes than this.
 const MOST_UNSWEPT: u64 = 1_000_000;
 
 impl JobFolder {
     /// Returns the job's id.
     pub fn id(&self) -> &str {
-        &self.id
+        let id = self.dir.file_name().and_then(OsStr::to_str);
+        id.unwrap_or_default()
     }
 
-    /// Returns where it is.
+    /// Returns the path of the folder.
     pub fn path(&self) -> &Path {
         &self.dir
     }
 
-    /// Reads what is known of the job.
+    /// Reads the job's record.
     ///
     /// # Errors
     /// The record cannot be read.
@@ -542,51 +496,51 @@ impl JobFolder {
         let read = beneath::read(&self.dir.join(RECORD), beneath::LARGE);
         let read = read.and_then(|text| Ok(serde_json::from_slice(&text)?));
         read.map_err(|source| NoJob::Damaged {
-            id: self.id.clone(),
+            id: self.id().to_owned(),
             source,
         })
     }
 
-    /// Replaces what is known of the job.
+    /// Replaces the job's record.
     pub fn write(&self, job: &Job) -> io::Result<()> {
-        let text = serde_json::to_vec(job)?;
-        beneath::replace_unsynced(&self.dir.join(RECORD), &text)
+        beneath::write_json(&self.dir.join(RECORD), job)
     }
 
-    /// Takes the lock that a recorder holds for its life; none where one does.
+    /// Takes the lock that a recorder holds until it ends; `None` if one holds it.
     pub fn try_lock(&self) -> io::Result<Option<Lock>> {
         Lock::attempt(&self.dir.join("lock"))
     }
 
-    /// Takes the lock to record the job; none where a recorder has it. Whoever looks whether there is
-    /// one holds it for a moment, which must not keep the first from beginning.
+    /// Takes the lock to record the job; `None` if a recorder holds it. Waits a moment, since
+    /// [`JobFolder::has_recorder`] holds the lock briefly and must not stop the first recorder from
+    /// starting.
     pub fn lock(&self) -> io::Result<Option<Lock>> {
         Lock::within(&self.dir.join("lock"), LOOKED_AT)
     }
 
-    /// Takes the lock that a proxy holds for as long as it adds to the events of a job.
+    /// Takes the lock that a proxy holds while it appends to a job's events.
     pub fn lock_feed(&self) -> io::Result<Option<Lock>> {
         Lock::attempt(&self.dir.join("feed"))
     }
 
-    /// Says that a recorder hears the kernel from this message on.
+    /// Records that a recorder receives the kernel's messages from this one on.
     pub fn tell_ready(&self, msg_id: &str) -> io::Result<()> {
         beneath::replace_unsynced(&self.dir.join("ready"), msg_id.as_bytes())
     }
 
-    /// Tells whoever watches the folder that the job is over, as its record says by then. Where that
-    /// fails they see it a moment later.
+    /// Wakes the processes that watch the folder. The job is over, and its record already says so. If this
+    /// fails, they notice a moment later.
     pub fn tell_over(&self) {
         let told = beneath::append(&self.dir.join(OVER));
         let _ = told.and_then(|mut file| file.write_all(b"\n"));
     }
 
-    /// Returns from which message on a recorder hears the kernel, once it does.
+    /// Returns the message from which on a recorder receives the kernel's messages, once it does.
     pub fn ready(&self) -> Option<String> {
         beneath::read_text(&self.dir.join("ready"), beneath::SMALL).ok()
     }
 
-    /// Returns when something was last written down of the job.
+    /// Returns when the job's record or its events were last written.
     pub fn last_sign(&self) -> Option<Timestamp> {
         let files = [RECORD, EVENTS].map(|name| self.dir.join(name));
         let files = files.iter().filter_map(|path| beneath::metadata(path).ok());
@@ -599,7 +553,7 @@ impl JobFolder {
         let _ = beneath::remove_folder_all(&self.dir);
     }
 
-    /// Returns whether a recorder lives.
+    /// Returns whether a recorder of the job runs.
     pub fn has_recorder(&self) -> bool {
         matches!(self.try_lock(), Ok(None))
     }
@@ -612,8 +566,9 @@ impl JobFolder {
             .sum()
     }
 
-    /// Opens the events for appending. A last record that was cut off stays a line of its own.
-    pub fn events(&self) -> io::Result<Events> {
+    /// Opens the events for appending. If the last record was cut off, the next one begins a new
+    /// line.
+    pub fn events(&self) -> io::Result<JobEvents> {
         let mut file = beneath::read_append(&self.dir.join(EVENTS))?;
         let mut last = [b'\n'];
         if file.seek(SeekFrom::End(0))? > 0 {
@@ -621,12 +576,12 @@ impl JobFolder {
             file.read_exact(&mut last)?;
         }
         let torn = last != [b'\n'];
-        Ok(Events { file, torn })
+        Ok(JobEvents { file, torn })
     }
 
-    /// Reads what was said from a place in the events on, and returns it with the place where the
-    /// next reading begins: not all of it where that is much. A line that is being written is left
-    /// for then.
+    /// Reads messages from an offset in the events on, a limited number of bytes at once. Returns
+    /// them with the offset where the next reading begins. A line that is still being written is
+    /// left for the next reading.
     pub fn said(&self, from: u64) -> io::Result<(Vec<Said>, u64)> {
         let mut file = match beneath::open(&self.dir.join(EVENTS)) {
             Ok(file) => file,
@@ -650,67 +605,87 @@ impl JobFolder {
         }
     }
 
-    /// Asks something of the job's recorder.
-    pub fn ask(&self, ask: &Ask) -> io::Result<()> {
-        // In the order in which they were asked.
-        let now = Timestamp::now().as_nanosecond();
-        let name = format!("{now:024}-{}.json", std::process::id());
-        beneath::replace_unsynced(&self.dir.join("asks").join(name), &serde_json::to_vec(ask)?)
+    /// Returns the messages in about the last so many bytes of the events.
+    pub fn last_said(&self, bytes: u64) -> io::Result<Vec<Said>> {
+        let events = self.dir.join(EVENTS);
+        let length = beneath::metadata(&events)?.len();
+        let mut from = length.saturating_sub(bytes);
+        if from > 0 {
+            let mut file = beneath::open(&events)?;
+            file.seek(SeekFrom::Start(from))?;
+            let mut rest = BufReader::new(file).take(bytes);
+            from += rest.skip_until(b'\n')? as u64;
+        }
+        Ok(self.said(from)?.0)
     }
 
-    /// Returns what was asked of the job and [`JobFolder::forget`] has not removed, oldest first, each
-    /// with its file.
+    /// Returns the folder of another job of the project; `None` if the text is no id.
+    pub fn other(&self, id: &str) -> Option<Self> {
+        let is_id = !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let dir = self.dir.parent()?.join(id);
+        is_id.then_some(Self { dir })
+    }
+
+    /// Returns the folder of the requests to the job's recorder.
+    pub fn asks_folder(&self) -> PathBuf {
+        self.dir.join("asks")
+    }
+
+    /// Sends a request to the job's recorder.
+    pub fn ask(&self, ask: &Ask) -> io::Result<()> {
+        // The names sort in the order of the requests.
+        let now = Timestamp::now().as_nanosecond();
+        let name = format!("{now:024}-{}.json", std::process::id());
+        beneath::write_json(&self.asks_folder().join(name), ask)
+    }
+
+    /// Returns the requests that [`JobFolder::forget`] has not removed, oldest first, each with its
+    /// file.
     pub fn asks(&self) -> Vec<(PathBuf, Ask)> {
         let mut paths = self.ask_files();
         paths.sort();
-        let asks = paths.into_iter().filter_map(|path| {
-            let text = beneath::read(&path, beneath::SMALL).ok()?;
-            let ask = serde_json::from_slice(&text).ok()?;
-            Some((path, ask))
-        });
-        asks.collect()
+        let read = |path: PathBuf| Some((beneath::read_json(&path, beneath::SMALL)?, path));
+        let asks = paths.into_iter().filter_map(read);
+        asks.map(|(ask, path)| (path, ask)).collect()
     }
 
-    /// Removes what was asked once it is taken: whoever asked waits for that.
+    /// Removes a request once the recorder has done it: the command that sent it waits for that.
     pub fn forget(&self, asked: &Path) {
         let _ = beneath::remove_file(asked);
     }
 
-    /// Returns whether something is asked that the recorder has not taken yet.
+    /// Returns whether there is a request that the recorder has not taken yet.
     pub fn has_asks(&self) -> bool {
         !self.ask_files().is_empty()
     }
 
     fn ask_files(&self) -> Vec<PathBuf> {
-        let entries = beneath::list(&self.dir.join("asks"));
-        let entries = entries.into_iter().flatten().flatten();
-        entries
-            .map(|entry| entry.path())
-            .filter(|path| path.extension().is_some_and(|ending| ending == "json"))
-            .collect()
+        let mut paths = beneath::paths(&self.asks_folder());
+        paths.retain(|path| path.extension().is_some_and(|ending| ending == "json"));
+        paths
     }
 }
 
 /// The events of a job, open for appending by its recorder.
 #[derive(Debug)]
-pub struct Events {
+pub struct JobEvents {
     file: File,
-    /// The last record was cut off: the disk was full.
+    /// The last record was cut off, since the disk was full.
     torn: bool,
 }
 
-/// Up to this size a record is made in memory, and written at once.
+/// The largest record, in bytes, that is built in memory and written with one call.
 const SHORT: usize = 64 << 10;
 
-impl Events {
-    /// Appends what the kernel said of a cell; the content is JSON. One that could not be appended
-    /// leaves at most a line that readers skip.
+impl JobEvents {
+    /// Appends a message of the kernel about a cell; the content is JSON. A failed append leaves at
+    /// most a line that readers skip.
     pub fn append(&mut self, cell: usize, msg_type: &str, content: &[u8]) -> io::Result<()> {
         self.append_said(cell, msg_type, None, content)
     }
 
-    /// Appends what the kernel said of a cell, with the id of its message: another may have written
-    /// it down as well.
+    /// Like [`JobEvents::append`], with the message's id: another process may have recorded the
+    /// same message.
     pub fn append_said(
         &mut self,
         cell: usize,
@@ -736,10 +711,10 @@ impl Events {
     }
 
     fn append_all(&mut self, mut line: Vec<u8>, content: &[u8]) -> io::Result<()> {
-        // A newline is white space in JSON, and here the end of the record.
+        // A newline is white space in JSON, but ends a record here.
         let breaks = |byte: &u8| matches!(byte, b'\n' | b'\r');
         if content.len() > SHORT && memchr::memchr2(b'\n', b'\r', content).is_none() {
-            // It may be half a gigabyte: it is not copied.
+            // The content may have half a gigabyte: it is not copied.
             self.file.write_all(&line)?;
             self.file.write_all(content)?;
             return self.file.write_all(b"}\n");
@@ -754,7 +729,7 @@ impl Events {
     }
 }
 
-/// What a record begins with.
+/// The start of a record.
 #[derive(Serialize, Deserialize)]
 struct Head<'a> {
     cell: usize,
@@ -763,7 +738,7 @@ struct Head<'a> {
     id: Option<Cow<'a, str>>,
 }
 
-/// What stands between that and the content.
+/// The bytes between that start and the content.
 const CONTENT: &[u8] = b",\"content\":";
 
 #[cfg(test)]
@@ -819,7 +794,7 @@ pub(super) mod tests {
                 folder
             })
             .collect();
-        // After a small one it is not looked yet, after a large one it is.
+        // No sweep after a small job, one after a large job.
         let small = job(&project).1;
         project.sweep_jobs_after(&small);
         assert_eq!(project.jobs().len(), 5);
@@ -850,7 +825,7 @@ pub(super) mod tests {
             .unwrap();
         let (said, _) = folder.said(at).unwrap();
         assert_eq!((said[0].cell, &said[0].msg_type[..]), (1, "x"));
-        // What is no record is passed over, and what is not UTF-8 is read as people see it.
+        // Lines that are no records are skipped, and invalid UTF-8 is replaced.
         let place = folder.said(0).unwrap().1;
         events.file.write_all(b"}\n\n{\"cell\":1}\n").unwrap();
         events
@@ -900,7 +875,7 @@ pub(super) mod tests {
         let held = folder.try_lock().unwrap();
         assert!(held.is_some() && folder.has_recorder());
         drop(held);
-        // A child that another test starts has it, too, until it has become its program.
+        // A child process that another test forks holds the lock too, until its exec.
         let end = std::time::Instant::now() + std::time::Duration::from_secs(60);
         while folder.has_recorder() {
             assert!(std::time::Instant::now() < end, "it is never free");

@@ -16,6 +16,7 @@ use super::folder::Project;
 
 /// One proxy and the front end behind it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Joined {
     /// The proxy's process.
     pub pid: u32,
@@ -53,13 +54,13 @@ impl Joined {
 }
 
 impl Project {
-    /// Writes or replaces a proxy's record. It means nothing after a power cut: no disk is waited for.
+    /// Writes or replaces a proxy's record. It means nothing after a power cut, so it is not synced.
     pub fn write_joined(&self, joined: &Joined) -> io::Result<()> {
         self.make_folder("proxies")?;
-        beneath::replace_unsynced(&self.joined_file(joined.pid), &serde_json::to_vec(joined)?)
+        beneath::write_json(&self.joined_file(joined.pid), joined)
     }
 
-    /// Removes a proxy's record; it is no error when there is none.
+    /// Removes a proxy's record; a missing one is no error.
     pub fn remove_joined(&self, pid: u32) -> io::Result<()> {
         match beneath::remove_file(&self.joined_file(pid)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -67,22 +68,13 @@ impl Project {
         }
     }
 
-    /// Returns every record, of living and of killed proxies; unreadable ones are skipped.
+    /// Returns all records, of running and of killed proxies; unreadable ones are skipped.
     pub fn list_joined(&self) -> Vec<Joined> {
-        let Ok(folder) = beneath::list(&self.proxies_dir()) else {
-            return Vec::new();
-        };
-        let mut found: Vec<Joined> = folder
-            .flatten()
-            .filter(|entry| {
-                entry
-                    .path()
-                    .extension()
-                    .is_some_and(|ending| ending == "json")
-            })
-            .filter_map(|entry| beneath::read(&entry.path(), beneath::SMALL).ok())
-            .filter_map(|bytes| serde_json::from_slice(&bytes).ok())
-            .collect();
+        let mut files = beneath::paths(&self.proxies_dir());
+        files.retain(|path| path.extension().is_some_and(|ending| ending == "json"));
+        let all = files.iter();
+        let all = all.filter_map(|path| beneath::read_json(path, beneath::SMALL));
+        let mut found: Vec<Joined> = all.collect();
         found.sort_by_key(|joined| (joined.since, joined.pid));
         found
     }

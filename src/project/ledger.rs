@@ -1,8 +1,7 @@
-//! `notebooks/<name>.json`: what `nb` knew last of a notebook, under a lock of its own.
+//! `notebooks/<name>.json`: a notebook's cells as `nb` last saw them, under a lock of its own.
 //!
-//! What is in it is the business of whoever keeps it. Reading and writing it, and the change of the
-//! notebook that it tells of, lie under its one lock: so the ledger changes in the order in which
-//! the file did.
+//! `editing::history` defines the content. The lock is held while the ledger is read and written and
+//! while the notebook is changed, so the ledger changes in the same order as the notebook.
 
 use std::io;
 use std::path::PathBuf;
@@ -24,7 +23,7 @@ pub struct Ledger {
 }
 
 impl Project {
-    /// Waits for the ledger of a notebook, `within` at most.
+    /// Locks the ledger of a notebook; waits for `within` at most.
     pub fn ledger(&self, key: &str, within: Duration) -> io::Result<Ledger> {
         let name = short_name(key);
         let folder = self.make_folder("notebooks")?;
@@ -36,44 +35,30 @@ impl Project {
         })
     }
 
-    /// Reads the ledger of a notebook without its lock, as it was written last: it is replaced as a
-    /// whole. None where there is none that can be read.
+    /// Reads the ledger of a notebook without its lock, in its last written state: it is replaced
+    /// as a whole. `None` if there is none that can be read.
     pub fn last_ledger<T: DeserializeOwned>(&self, key: &str) -> Option<T> {
         let name = format!("{}.json", short_name(key));
         let path = self.dir().join("notebooks").join(name);
-        let bytes = beneath::read(&path, beneath::LARGE).ok()?;
-        serde_json::from_slice(&bytes).ok()
-    }
-
-    /// Returns the path of what a name was told.
-    pub fn name_file(&self, name: &str) -> PathBuf {
-        self.dir()
-            .join("names")
-            .join(format!("{}.json", short_name(name)))
-    }
-
-    /// Returns the path of what a name has seen of a notebook.
-    pub fn seen_file(&self, key: &str, name: &str) -> PathBuf {
-        let name = format!("{}.{}.json", short_name(key), short_name(name));
-        self.dir().join("seen").join(name)
+        beneath::read_json(&path, beneath::LARGE)
     }
 }
 
 impl Ledger {
-    /// Reads it; none where there is none, or none that can be read: it is begun anew, which costs
-    /// what was not written down yet.
+    /// Reads the ledger. `None` if there is none or it cannot be read: then it is rebuilt, and
+    /// changes that were not recorded yet are lost.
     pub fn read<T: DeserializeOwned>(&self) -> Option<T> {
         let bytes = beneath::read(&self.path, beneath::LARGE).ok()?;
         let read = serde_json::from_slice(&bytes);
         read.inspect_err(
-            |error| tracing::warn!(%error, path = %self.path.display(), "a ledger is begun anew"),
+            |error| tracing::warn!(%error, path = %self.path.display(), "a ledger cannot be read and is replaced"),
         )
         .ok()
     }
 
-    /// Replaces it.
+    /// Replaces the ledger.
     pub fn write<T: Serialize>(&self, content: &T) -> io::Result<()> {
-        beneath::replace_unsynced(&self.path, &serde_json::to_vec(content)?)
+        beneath::write_json(&self.path, content)
     }
 }
 
@@ -89,7 +74,7 @@ mod tests {
         assert_eq!(ledger.read::<Vec<u32>>(), None);
         ledger.write(&[1, 2]).unwrap();
         assert!(project.ledger("a.ipynb", Duration::ZERO).is_err());
-        // Another notebook's is free while this one is held.
+        // The lock of another notebook is free while this one is held.
         let other = project.ledger("b.ipynb", Duration::ZERO).unwrap();
         assert_eq!(other.read::<Vec<u32>>(), None);
         drop(ledger);

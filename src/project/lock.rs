@@ -1,10 +1,9 @@
-//! An advisory lock on a file of its own, freed by the system when its holder dies.
+//! An advisory lock on a lock file; the system frees it when its holder dies.
 
 use std::fs::{File, TryLockError};
 use std::io;
 #[cfg(target_os = "linux")]
 use std::io::Read;
-use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::fs::FileExt;
 #[cfg(target_os = "linux")]
 use std::os::unix::fs::MetadataExt;
@@ -12,9 +11,10 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use super::beneath;
-use etcetera::BaseStrategy;
 use sha2::{Digest, Sha256};
+
+use super::beneath;
+use super::state_folder::{make_private, state_folder};
 
 /// A held lock; dropping it frees it.
 #[derive(Debug)]
@@ -23,24 +23,23 @@ pub struct Lock {
 }
 
 impl Lock {
-    /// Waits for the lock as long as this process waits for one that is held for moments only; see
-    /// [`Lock::set_patience`].
+    /// Waits for a lock that is held for moments only, as long as [`Lock::set_patience`] says.
     ///
     /// # Errors
-    /// Another process holds it all the time, which the error names where that is known.
+    /// Another process holds the lock all the time; the error names that process if it is known.
     pub fn wait(path: &Path) -> io::Result<Self> {
         let patience = patience();
         Self::within(path, patience)?.ok_or_else(|| held(path, patience))
     }
 
-    /// Says how long this process waits for a lock that is held for moments only: a minute, where nothing is
-    /// said. Whoever holds one may have been stopped.
+    /// Sets how long this process waits for a lock that is held for moments only; the default is a minute.
+    /// The process that holds it may have been stopped.
     pub fn set_patience(patience: Duration) {
         let millis = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX);
         PATIENCE_MS.store(millis, Ordering::Relaxed);
     }
 
-    /// Waits for the lock, `within` at most; none where another process holds it all the time.
+    /// Waits for the lock, for `within` at most; `None` if other processes hold it all the time.
     pub fn within(path: &Path, within: Duration) -> io::Result<Option<Self>> {
         let file = beneath::write(path)?;
         let is_had = take(&file, Instant::now() + within)?;
@@ -49,15 +48,10 @@ impl Lock {
 
     /// Takes the lock if it is free.
     pub fn attempt(path: &Path) -> io::Result<Option<Self>> {
-        let file = beneath::write(path)?;
-        match file.try_lock() {
-            Ok(()) => Ok(Some(Self { file })),
-            Err(TryLockError::WouldBlock) => Ok(None),
-            Err(TryLockError::Error(error)) => Err(error),
-        }
+        Self::within(path, Duration::ZERO)
     }
 
-    /// Returns what its holders have written into it last, `limit` bytes at most.
+    /// Returns the content that a holder last wrote into the lock file, `limit` bytes at most.
     pub fn content(&self, limit: usize) -> io::Result<Vec<u8>> {
         let mut content = vec![0; limit];
         let length = self.file.read_at(&mut content, 0)?;
@@ -65,17 +59,17 @@ impl Lock {
         Ok(content)
     }
 
-    /// Replaces its content, which is for its next holders.
+    /// Replaces the content of the lock file, which later holders can read.
     pub fn set_content(&self, content: &[u8]) -> io::Result<()> {
         self.file.set_len(0)?;
         self.file.write_all_at(content, 0)
     }
 }
 
-/// How long this process waits in [`Lock::wait`].
+/// How long [`Lock::wait`] waits, in milliseconds.
 static PATIENCE_MS: AtomicU64 = AtomicU64::new(60_000);
 
-/// The longest pause between two looks.
+/// The longest pause between two attempts.
 const PAUSE_MAX: Duration = Duration::from_millis(2);
 
 /// Returns how long this process waits for a lock that is held for moments only.
@@ -83,9 +77,9 @@ pub(super) fn patience() -> Duration {
     Duration::from_millis(PATIENCE_MS.load(Ordering::Relaxed))
 }
 
-/// Takes the lock on an open file, by looking again and again until the deadline; says whether it was had.
+/// Takes the lock on an open file by repeated attempts until the deadline; returns whether it was taken.
 ///
-/// The system knows no deadline for `flock`, and a thread that waits in it would be left behind.
+/// `flock` has no timeout, and a thread that blocks in it could not be ended.
 pub(super) fn take(file: &File, deadline: Instant) -> io::Result<bool> {
     let mut pause = Duration::from_micros(100);
     loop {
@@ -103,7 +97,7 @@ pub(super) fn take(file: &File, deadline: Instant) -> io::Result<bool> {
     }
 }
 
-/// Returns the error for a lock that somebody else has held for so long.
+/// Returns the error for a lock that another process has held all the time.
 pub(super) fn held(path: &Path, waited: Duration) -> io::Error {
     let who = holder(path).unwrap_or_else(|| "another process".to_owned());
     let text = format!(
@@ -114,26 +108,27 @@ pub(super) fn held(path: &Path, waited: Duration) -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, text)
 }
 
-/// Why a notebook's lock was not had.
+/// Why a notebook's lock was not taken.
 #[derive(Debug, thiserror::Error)]
 pub enum NotLocked {
-    /// Somebody has held it all the time.
+    /// Another process has held it all the time.
     #[error("another nb{} has been writing it for {} s", holder.as_ref().map(|who| format!(" ({who})")).unwrap_or_default(), waited.as_secs())]
     Held {
         /// The process that holds it, where that can be known.
         holder: Option<String>,
-        /// How long was waited for it.
+        /// How long the caller has waited.
         waited: Duration,
     },
-    /// There is no such lock here, as in a sandbox or on a network's home folder.
+    /// A lock file cannot be made or locked here, as in a sandbox or with a home folder on a
+    /// network.
     #[error("the lock cannot be had")]
     Unusable(#[source] io::Error),
 }
 
-/// Waits for the lock that every writer of a notebook takes, `within` at most.
+/// Waits for the lock that every writer of a notebook takes, for `within` at most.
 ///
-/// It lies in the user's state folder, named by the notebook's real path: the notebook itself is
-/// replaced by each write, and a lock on it would be on a file that nobody reads any more.
+/// The lock file is in the user's state folder, and named by the notebook's real path. The notebook
+/// itself cannot be locked: each write replaces it, so the lock would be on the old file.
 pub fn lock_notebook(notebook: &Path, within: Duration) -> Result<Lock, NotLocked> {
     let path = notebook_lock(notebook).map_err(NotLocked::Unusable)?;
     let lock = Lock::within(&path, within).map_err(NotLocked::Unusable)?;
@@ -149,26 +144,20 @@ pub fn try_lock_notebook(notebook: &Path) -> io::Result<Option<Lock>> {
 }
 
 fn notebook_lock(notebook: &Path) -> io::Result<PathBuf> {
-    let base = etcetera::choose_base_strategy().map_err(io::Error::other)?;
-    let folder = base
-        .state_dir()
-        .unwrap_or_else(|| base.data_dir())
-        .join("nb/locks");
-    std::fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(&folder)?;
+    let state = state_folder().ok_or_else(|| io::Error::other("there is no home folder"))?;
+    let folder = state.join("locks");
+    make_private(&folder)?;
     let real = super::notebook_path(notebook)?;
     let name = hex::encode(Sha256::digest(real.as_os_str().as_encoded_bytes()));
     let name = name.get(..16).unwrap_or(&name);
-    // A part of the way to the home folder may be a link.
+    // A part of the path to the home folder may be a link.
     Ok(folder.canonicalize()?.join(format!("{name}.lock")))
 }
 
-/// Returns who holds a lock, as the system tells: a process and its command.
+/// Returns the process that holds a lock and its command, from `/proc/locks`.
 ///
-/// The system lists its locks by their place: where one is freed between two reads, the next read
-/// passes over another. So all is read at once, and asked again where it is more than a page.
+/// The kernel numbers the lines of `/proc/locks`: if a lock is freed between two reads, the second
+/// read skips a line. So the list is read in one call, and read again if the lock is not in it.
 #[cfg(target_os = "linux")]
 fn holder(path: &Path) -> Option<String> {
     let inode = std::fs::metadata(path).ok()?.ino().to_string();
@@ -182,7 +171,8 @@ fn holder(path: &Path) -> Option<String> {
 /// Returns the process that holds the lock on a file.
 #[cfg(target_os = "linux")]
 fn holding(inode: &str, locks: &str) -> Option<String> {
-    // `1: FLOCK  ADVISORY  WRITE 4121 fd:01:131 0 EOF`; who waits has an arrow before the kind.
+    // `1: FLOCK  ADVISORY  WRITE 4121 fd:01:131 0 EOF`; a waiting process has an arrow before the
+    // kind.
     locks.lines().find_map(|line| {
         let words: Vec<_> = line.split_ascii_whitespace().collect();
         let (kind, pid, file) = (words.get(1)?, words.get(4)?, words.get(5)?);
@@ -190,8 +180,8 @@ fn holding(inode: &str, locks: &str) -> Option<String> {
     })
 }
 
-/// Returns the system's list of locks, read into room that is there: without it the standard
-/// library's first look would be of 32 bytes.
+/// Returns the system's list of locks. The buffer is allocated first: with an empty one the
+/// standard library would begin with a read of 32 bytes.
 #[cfg(target_os = "linux")]
 fn system_locks() -> io::Result<String> {
     let mut listed = String::with_capacity(1 << 16);
@@ -199,7 +189,7 @@ fn system_locks() -> io::Result<String> {
     Ok(listed)
 }
 
-/// Returns nothing: this platform does not tell.
+/// Returns nothing: this platform does not list locks.
 #[cfg(not(target_os = "linux"))]
 fn holder(_: &Path) -> Option<String> {
     None

@@ -24,6 +24,7 @@ pub mod jobs;
 pub mod joined;
 pub mod ledger;
 mod lock;
+pub mod names;
 pub mod objects;
 pub mod questions;
 mod real_path;
@@ -39,6 +40,7 @@ mod set_aside;
 mod state;
 mod state_folder;
 mod stranger;
+mod watch;
 pub mod written;
 
 pub use config::{Config, ConfigError, JournalConfig, OnRestart, StartupCode};
@@ -53,7 +55,8 @@ pub use root::notebook_path;
 pub use sandbox::{Demand, Mechanism, Missing, Reached, Sandbox};
 pub use session::{
     AttachedKernel, Backend, Confinement, Container, Ended, Exit, InterruptMode, KernelSettings,
-    Limits, LocalKernel, ProcessStamp, RealSpec, Session, SharedKernel, Status, Transport,
+    LocalKernel, ProcessStamp, RealSpec, ResourceLimits, Session, SharedKernel, Status,
     UnknownBackend,
 };
 pub use state::{State, StateError};
+pub use watch::FolderWatch;

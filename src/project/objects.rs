@@ -1,11 +1,11 @@
-//! `objects/`: earlier versions of cells, each under a name that tells its content.
+//! `objects/`: earlier versions of cells, each under a name that is made from its content.
 //!
-//! A version is a file of its own; many that come at once, as when `nb` meets a notebook first,
-//! are one file with a list of them at its head. They are never changed. Nothing waits for the
-//! disk: after a power cut one may be missing, never half there under its name.
+//! A version is a file of its own. Many versions that come at once, as when `nb` first opens a
+//! notebook, are one file that begins with a list of them. These files never change. They are not
+//! synced: after a power cut a version may be missing, but never incomplete under its name.
 //!
-//! **The rule of size**: together they stay under half a gigabyte, and what is kept longest goes
-//! first. As walking through them takes time, that is looked after once for every 16 MB.
+//! **Size limit**: together they stay under half a gigabyte, and the oldest are removed first. As
+//! listing them takes time, the limit is checked once for every 16 MB.
 
 use std::collections::{HashMap, HashSet};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
@@ -18,39 +18,39 @@ use sha2::{Digest, Sha256};
 use super::beneath;
 use super::folder::Project;
 
-/// How much is kept.
+/// The size limit of all versions together, in bytes.
 const LIMIT: u64 = 512 << 20;
 
-/// After how much more it is looked whether that is exceeded.
+/// The limit is checked each time this many bytes were added.
 const SWEEP: u64 = 16 << 20;
 
-/// What a file takes of the disk at least; one byte of the tally stands for as much.
+/// The smallest space of a file on the disk, in bytes; one byte of the tally stands for as much.
 const BLOCK: u64 = 4 << 10;
 
-/// A line of a list's head is shorter.
+/// The longest line of a list, in bytes.
 const LONGEST_LINE: u64 = 4 << 10;
 
-/// From how many on they are put into one file.
+/// From this many versions on they are put into one file.
 const MANY: usize = 16;
 
-/// The kept versions of a project.
+/// The stored versions of a project.
 #[derive(Clone, Debug)]
 pub struct Objects {
     folder: PathBuf,
     limit: u64,
     sweep: u64,
-    /// Where the versions of the lists are, as far as was asked for one.
+    /// Where the versions in the list files are, as far as the lists were read.
     lists: Arc<Mutex<Lists>>,
 }
 
-/// What the heads of the lists say.
+/// The content of the lists.
 #[derive(Debug, Default)]
 struct Lists {
     read: HashSet<PathBuf>,
     places: HashMap<String, Place>,
 }
 
-/// Where a version is in a list.
+/// The position of a version in a list file.
 #[derive(Debug)]
 struct Place {
     list: PathBuf,
@@ -59,8 +59,8 @@ struct Place {
 }
 
 impl Project {
-    /// Returns the kept versions; none where the user wants no code kept, or the settings cannot be
-    /// read.
+    /// Returns the stored versions; `None` if the user's settings say that no code is stored, or
+    /// cannot be read.
     pub fn objects(&self) -> Option<Objects> {
         let keeps = self.config().is_ok_and(|config| config.journal.code);
         keeps.then(|| Objects::of(&self.dir().join("objects")))
@@ -77,7 +77,8 @@ impl Objects {
         }
     }
 
-    /// Keeps versions under names of letters, digits and dashes; those that are kept already stay.
+    /// Stores versions under names of letters, digits and dashes; those that are stored already
+    /// stay unchanged.
     pub fn keep(&self, versions: &[(String, impl AsRef<[u8]>)]) -> io::Result<()> {
         let mut new = versions
             .iter()
@@ -88,10 +89,10 @@ impl Objects {
         new.try_for_each(|(name, bytes)| self.write(&self.file(name), bytes.as_ref()))
     }
 
-    /// Returns a version by its name, if it is still kept. Whoever asks for many asks one and the
-    /// same value, which reads the head of each list only once.
+    /// Returns a version by its name, if it is still stored. To get many versions, use one
+    /// `Objects` value, which reads each list only once.
     pub fn get(&self, name: &str) -> Option<Vec<u8>> {
-        // A file says which names there are, and it may say anything.
+        // The name comes from a file, which may contain anything.
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
         if name.is_empty() || !name.bytes().all(is_plain) {
             return None;
@@ -101,19 +102,21 @@ impl Objects {
         }
         let mut lists = self.lists.lock().unwrap_or_else(PoisonError::into_inner);
         if !lists.places.contains_key(name) {
-            // It may have come since the last look.
+            // A list that contains it may be new since the last reading.
             lists.read(&self.folder.join("lists"));
         }
         lists.places.get(name)?.read().ok()?
     }
 
-    /// Folders of a hundred thousand files are slow to walk: the name's beginning is a folder.
+    /// Returns the path of a version. The first two letters of its name are a folder, since folders
+    /// of a hundred thousand files are slow to list.
     fn file(&self, name: &str) -> PathBuf {
         let folder = name.get(..2).unwrap_or("__");
         self.folder.join(folder).join(name)
     }
 
-    /// The head has a line `NAME LENGTH` for each, and ends with an empty one.
+    /// Writes versions into one file: first a line `NAME LENGTH` for each, then an empty line, then
+    /// the versions.
     fn keep_together(&self, versions: &[(String, impl AsRef<[u8]>)]) -> io::Result<()> {
         let mut text = Vec::new();
         for (name, bytes) in versions {
@@ -142,7 +145,8 @@ impl Objects {
         self.count(bytes.len() as u64)
     }
 
-    /// Adds to the tally, a file that grows by a byte a block, and sweeps when it is time.
+    /// Adds to the tally, a file that grows by one byte for each block, and sweeps when the tally
+    /// is full.
     fn count(&self, bytes: u64) -> io::Result<()> {
         let path = self.folder.join("written");
         let mut tally = beneath::append(&path)?;
@@ -154,8 +158,8 @@ impl Objects {
         Ok(())
     }
 
-    /// Removes what is kept longest until a quarter of the room is free. What another process
-    /// removes at the same time is gone too.
+    /// Removes the oldest versions until a quarter of the limit is free. Files that another process
+    /// removes at the same time count as removed.
     fn sweep(&self) {
         let mut found: Vec<(SystemTime, u64, PathBuf)> = Vec::new();
         let folders = beneath::list(&self.folder).into_iter().flatten();
@@ -186,7 +190,7 @@ fn make_folder_of(path: &Path) -> io::Result<()> {
 }
 
 impl Lists {
-    /// Reads the heads of those that are new. What cannot be read has no versions.
+    /// Reads the lists that were not read yet. A list that cannot be read has no versions.
     fn read(&mut self, folder: &Path) {
         for entry in beneath::list(folder).into_iter().flatten().flatten() {
             let list = entry.path();

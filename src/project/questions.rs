@@ -1,5 +1,6 @@
-//! `question.json`: what the kernel asks a front end that has gone, in the folder of the job that its
-//! cell has become. Its proxy, which the kernel asks, writes it; the recorder sees to the answer.
+//! `question.json`: an input request of the kernel to a front end that has disconnected, in the
+//! folder of the job that has taken over the front end's cell. The front end's proxy writes it; the
+//! recorder gets the answer.
 
 use std::io;
 use std::path::PathBuf;
@@ -10,37 +11,39 @@ use serde_json::Value;
 use super::beneath;
 use super::jobs::{JobFolder, JobPrompt};
 
-/// What the kernel asks.
+/// The name of the file.
+pub const QUESTION: &str = "question.json";
+
+/// An input request of the kernel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Question {
-    /// The request whose code asks.
+    /// The id of the execute request whose code asks.
     pub msg_id: String,
-    /// The header of the kernel's message: the parent of the answer.
+    /// The header of the `input_request`: the parent header of the answer.
     pub header: Value,
-    /// What it asks.
+    /// Its prompt.
     #[serde(flatten)]
     pub prompt: JobPrompt,
 }
 
 impl JobFolder {
-    /// Passes a question on, instead of an earlier one: a kernel asks one after the other.
+    /// Stores a question in place of an earlier one: a kernel asks one question at a time.
     pub fn pass_on(&self, question: &Question) -> io::Result<()> {
-        beneath::replace_unsynced(&self.question_file(), &serde_json::to_vec(question)?)
+        beneath::write_json(&self.question_file(), question)
     }
 
     /// Returns the question that waits for its answer.
     pub fn question(&self) -> Option<Question> {
-        let text = beneath::read(&self.question_file(), beneath::SMALL).ok()?;
-        serde_json::from_slice(&text).ok()
+        beneath::read_json(&self.question_file(), beneath::SMALL)
     }
 
-    /// Notes that the question is answered, whoever did that.
+    /// Removes the question, which has been answered.
     pub fn forget_question(&self) {
         let _ = beneath::remove_file(&self.question_file());
     }
 
     fn question_file(&self) -> PathBuf {
-        self.path().join("question.json")
+        self.path().join(QUESTION)
     }
 }
 

@@ -1,12 +1,12 @@
-//! The user's projects: every one that had a kernel is remembered in the user's state folder.
+//! The registry of the user's projects: the user's state folder remembers each one that had a
+//! kernel.
 //!
-//! One small file a project, so that two that are used at once never write the same one. It is a
-//! pointer to `state.json`, which alone tells what is true; and for a project that was deleted
-//! while its kernel ran, it is all that is left to find that kernel by.
+//! Each project has a small file of its own, so that two projects in use never write the same one.
+//! The file points to `state.json`, which alone is authoritative. For a project that was deleted
+//! while its kernel ran, the file is the only way to find that kernel.
 
 use std::collections::BTreeMap;
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
@@ -16,12 +16,12 @@ use serde_json::{Map, Value};
 use super::folder::Project;
 use super::save;
 use super::session::Session;
-use super::state_folder::{short_name, state_folder};
+use super::state_folder::{make_private, short_name, state_folder};
 
 /// A project that had a kernel.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Known {
-    /// The folder that its notebooks lie in.
+    /// The folder of its notebooks.
     pub root: PathBuf,
     /// Its `state.json`.
     pub state_file: PathBuf,
@@ -53,7 +53,7 @@ pub struct KnownKernel {
 }
 
 impl Known {
-    /// Returns the project; none when its folder is gone.
+    /// Returns the project; `None` if its folder was removed.
     pub fn project(&self) -> Option<Project> {
         let project = Project::of_state_file(&self.state_file).ok()?;
         project.state_file().is_file().then_some(project)
@@ -63,7 +63,7 @@ impl Known {
 impl Project {
     /// Remembers that the project has this session, for [`known`].
     ///
-    /// Cheap where it is known already. That it cannot be remembered stops nothing.
+    /// This is cheap if the session is known already. A failure is logged and has no other effect.
     pub fn remember(&self, key: &str, session: &Session) {
         let done = match folder() {
             Some(folder) => self.remember_in(&folder, key, session),
@@ -99,15 +99,12 @@ impl Project {
         if before.as_ref() == Some(&known) {
             return Ok(());
         }
-        std::fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(folder)?;
+        make_private(folder)?;
         save::replace_unsynced(&file, &serde_json::to_vec(&known)?)
     }
 }
 
-/// Returns every project that had a kernel, also those whose folders are gone.
+/// Returns all projects that had a kernel, including those whose folders were removed.
 pub fn known() -> Vec<Known> {
     folder().map(|folder| known_in(&folder)).unwrap_or_default()
 }
@@ -115,7 +112,7 @@ pub fn known() -> Vec<Known> {
 /// Forgets a project.
 pub fn forget(known: &Known) {
     if let Some(folder) = folder() {
-        // It may have been forgotten by another at the same moment.
+        // Another process may have removed it at the same moment.
         let _ = std::fs::remove_file(file_of(&folder, &known.root));
     }
 }
@@ -160,7 +157,7 @@ mod tests {
             project.update(|state| state.kernel_pid = Some(1)).unwrap();
             project.remember_in(&folder, "a.ipynb", &session).unwrap();
             project.remember_in(&folder, "b.ipynb", &session).unwrap();
-            // Nothing new: nothing is written.
+            // Nothing is new, so nothing is written.
             let file = file_of(&folder, project.root());
             let before = std::fs::metadata(&file).unwrap().modified().unwrap();
             project.remember_in(&folder, "b.ipynb", &session).unwrap();

@@ -1,12 +1,12 @@
-//! Removing a folder that a sandboxed kernel could fill with anything.
+//! Removes folders whose content a sandboxed kernel may have made.
 
 use std::io;
 use std::path::Path;
 
-/// Removes a file or a folder with all that it holds; what is not there is no error.
+/// Removes a file or a folder with its content; a missing one is no error.
 ///
-/// No link is followed, folders without permissions are opened first, and no depth takes more
-/// descriptors or stack: a kernel may leave all of that behind on purpose.
+/// A kernel may build folders on purpose that are hard to remove. So no link is followed, folders
+/// without permissions get them first, and deep folders need no more descriptors and no more stack.
 #[cfg(target_os = "linux")]
 pub fn remove_tree(path: &Path) -> io::Result<()> {
     use rustix::fs::{AtFlags, CWD, Mode, OFlags, openat, unlinkat};
@@ -26,7 +26,7 @@ pub fn remove_tree(path: &Path) -> io::Result<()> {
     }
     let top = linux::enter(&above, name)?;
     let began = std::time::Instant::now();
-    // Each pass takes one level away: what lies deeper is moved up beside it.
+    // Each pass removes one level: it moves the deeper levels up.
     while linux::pass(&top)? {
         if began.elapsed() > linux::PATIENCE {
             let why = "it is still being filled, or holds too much";
@@ -36,7 +36,7 @@ pub fn remove_tree(path: &Path) -> io::Result<()> {
     Ok(unlinkat(&above, name, AtFlags::REMOVEDIR)?)
 }
 
-/// Removes a file or a folder with all that it holds; what is not there is no error.
+/// Removes a file or a folder with its content; a missing one is no error.
 #[cfg(not(target_os = "linux"))]
 pub fn remove_tree(path: &Path) -> io::Result<()> {
     let is_folder = std::fs::symlink_metadata(path).is_ok_and(|found| found.is_dir());
@@ -61,21 +61,21 @@ mod linux {
     use rustix::fs::{AtFlags, Dir, Mode, OFlags, chmod, openat, renameat, unlinkat};
     use rustix::io::Errno;
 
-    /// How long one folder may take.
+    /// How long the removal of one folder may take.
     pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
-    /// Opens a folder, also one that nobody may open.
+    /// Opens a folder, also one without permissions.
     pub(super) fn enter(above: &OwnedFd, name: &OsStr) -> io::Result<OwnedFd> {
         let way = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let named = openat(above, name, OFlags::PATH | way, Mode::empty())?;
-        // The descriptor's own path cannot lead anywhere else. Where it fails, so does opening.
+        // The descriptor's own path cannot lead to another file. If chmod fails, opening fails too.
         let own = format!("/proc/self/fd/{}", named.as_raw_fd());
         let _ = chmod(own, Mode::RWXU);
         Ok(openat(&named, ".", OFlags::RDONLY | way, Mode::empty())?)
     }
 
-    /// Empties the folders that lie in this one by moving theirs up, and removes the rest; says
-    /// whether there was anything.
+    /// Removes the entries of a folder, after moving the folders of each subfolder up into it.
+    /// Returns whether the folder had entries.
     pub(super) fn pass(top: &OwnedFd) -> io::Result<bool> {
         let names = names(top)?;
         for name in &names {
@@ -89,7 +89,7 @@ mod linux {
                     continue;
                 }
                 let inner = OsStr::from_bytes(inner.as_bytes());
-                // One's own folder can be moved only by who may write it: `..` changes in it.
+                // Moving a folder changes its `..`, which needs permission to write to it.
                 drop(enter(&folder, inner)?);
                 let fresh = uuid::Uuid::new_v4().simple().to_string();
                 renameat(&folder, inner, top, fresh)?;
@@ -164,7 +164,7 @@ mod tests {
         std::fs::create_dir(&top).unwrap();
         let way = OFlags::DIRECTORY | OFlags::CLOEXEC;
         let mut at = openat(CWD, &top, way, Mode::empty()).unwrap();
-        // More than the descriptors that a process may have, and than a path can name.
+        // More levels than a process may have descriptors, and than a path can name.
         for _ in 0..5000 {
             mkdirat(&at, "d", Mode::RWXU).unwrap();
             at = openat(&at, "d", way, Mode::empty()).unwrap();

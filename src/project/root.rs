@@ -1,9 +1,10 @@
-//! Which folder is a notebook's project.
+//! Finds the folder that is a notebook's project.
 //!
-//! The nearest folder with `.nb/` at or above the notebook, not above the top of its git work
-//! tree; else that top; else the notebook's own folder. Never the home folder and never `/`: a
-//! `.nb/` there would swallow every project below. The working directory does not count, because
-//! an editor's is the notebook's folder and an agent's the repository, and they must agree.
+//! It is the nearest folder with `.nb/` at or above the notebook, within its git work tree; else
+//! the top of the work tree; else the notebook's own folder. It is never the home folder or `/`: a
+//! `.nb/` there would take over all projects below. The working directory does not count, because
+//! an editor's is the notebook's folder and an agent's is the repository, and both must find the
+//! same project.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,19 +12,19 @@ use std::path::{Path, PathBuf};
 use super::real_path::real_path;
 use super::written::AllWritten;
 
-/// The folder that holds a project's memory.
+/// The name of a project's private folder.
 pub(super) const DIR: &str = ".nb";
 
-/// What the folders at and above a notebook say about its project.
+/// The folders that can be the root of a notebook's project.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Roots {
-    /// Folders whose `.nb/` would count, nearest first.
+    /// The folders whose `.nb/` is used if it exists, nearest first.
     pub(super) candidates: Vec<PathBuf>,
-    /// Where the project is when none of them has one; `false` when `.nb/` may not be made there.
+    /// The root if none of the candidates has a `.nb/`; `false` if `.nb/` must not be made there.
     pub(super) wanted: (PathBuf, bool),
 }
 
-/// Returns the possible roots for something that lies in `folder`.
+/// Returns the possible roots for files in `folder`.
 pub(super) fn roots(folder: &Path, home: Option<&Path>) -> Roots {
     let allowed = |candidate: &Path| {
         candidate.parent().is_some() && home.is_none_or(|home| home != candidate)
@@ -42,10 +43,10 @@ pub(super) fn roots(folder: &Path, home: Option<&Path>) -> Roots {
     Roots { candidates, wanted }
 }
 
-/// Returns the real path of a notebook or its folder, for whoever reads, edits or runs it.
+/// Returns the real path of a notebook or its folder, for reading, editing or running.
 ///
-/// A sandboxed kernel that may write the notebook's folder may put a link there: what is meant for
-/// its own cell would go to another notebook's kernel, which is in no sandbox.
+/// Fails if a sandboxed kernel can have put a link on the path: a command for the kernel's own
+/// notebook would then go to another notebook, whose kernel runs without a sandbox.
 pub fn notebook_path(path: &Path) -> io::Result<PathBuf> {
     let real = real_path(path)?;
     let named = std::path::absolute(path)?;

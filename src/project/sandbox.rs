@@ -1,5 +1,5 @@
-//! What is remembered about the sandbox of a notebook's kernel: what was asked for, and what was
-//! reached when the kernel was started last.
+//! The stored description of a kernel's sandbox: what the user asked for, and which guarantees the
+//! last start of the kernel achieved.
 
 use std::path::PathBuf;
 
@@ -10,12 +10,12 @@ use serde_json::{Map, Value};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Sandbox {
-    /// Whether a kernel may run although a promise cannot be kept.
+    /// Whether a kernel may run although a guarantee cannot be given.
     pub demand: Demand,
     /// The only mechanism that may be used, where the user insists on one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub only: Option<Mechanism>,
-    /// Folders that it may read, beside the workspace and its own programs.
+    /// Folders that it may read, in addition to the workspace and its own programs.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub allow_read: Vec<PathBuf>,
     /// Folders that it may write.
@@ -29,11 +29,11 @@ pub struct Sandbox {
     /// How many seconds a cell may run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_time_s: Option<f64>,
-    /// The folder that holds its home and its temporary files.
+    /// The folder of its HOME and TMPDIR.
     pub scratch: PathBuf,
     /// Whether that folder stays when the kernel is shut down.
     pub keep_scratch: bool,
-    /// What was reached at the last start; none before the first one.
+    /// What the last start achieved; `None` before the first start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reached: Option<Reached>,
     /// Fields of another version.
@@ -42,7 +42,7 @@ pub struct Sandbox {
 }
 
 impl Sandbox {
-    /// Says whether two are the same room, whatever either has reached.
+    /// Says whether two sandboxes have the same rules, whatever their last starts achieved.
     pub fn is_same_room(&self, other: &Self) -> bool {
         let asked = |sandbox: &Self| Self {
             reached: None,
@@ -58,20 +58,21 @@ impl Sandbox {
 
 /// What happens where a promise cannot be kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Demand {
     /// The kernel is not started.
     #[default]
     Strict,
-    /// The kernel is started, and what is missing is told.
+    /// The kernel is started, and what is missing is reported.
     BestEffort,
 }
 
-/// By what a kernel is confined.
+/// The mechanism that confines a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mechanism {
-    /// Namespaces of its own, made by `bwrap`, and filtered system calls.
+    /// Separate namespaces, made by `bwrap`, and filtered system calls.
     Bubblewrap,
     /// Landlock's rules and filtered system calls.
     Landlock,
@@ -87,20 +88,22 @@ impl Mechanism {
     }
 }
 
-/// What a start has reached, as found from inside before the kernel's first instruction.
+/// What a start has achieved, as a test inside the sandbox found it before the kernel's first
+/// instruction.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Reached {
-    /// By what.
+    /// The mechanism that confines the kernel.
     pub mechanism: Mechanism,
-    /// The promises that hold.
+    /// The guarantees that hold.
     pub kept: Vec<String>,
-    /// The promises that do not, with the reason.
+    /// The guarantees that do not hold, with the reasons.
     #[serde(default)]
     pub missing: Vec<Missing>,
 }
 
 /// A promise that does not hold.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Missing {
     /// What was promised.
     pub promise: String,

@@ -1,29 +1,30 @@
-//! Writing a whole private file so that a reader sees the old text or the new one.
+//! Replaces private files as a whole: a reader sees either the old content or the new one.
 
 use std::io::{self, Write};
 use std::path::Path;
 
-/// When what was written is safe from a power cut.
+/// When new content is on the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum How {
-    /// Before anybody sees it.
+pub enum Durability {
+    /// Before a reader can see it.
     Synced,
-    /// Some time later, or when somebody asks for it.
+    /// Some time later, or when the caller syncs it.
     Unsynced,
 }
 
 /// Replaces the file's content atomically; the file is readable by its user only.
 pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
-    replace_as(path, content, How::Synced)
+    replace_as(path, content, Durability::Synced)
 }
 
-/// Like [`replace`], for what may be lost or empty after a power cut: it does not wait for the disk.
+/// Like [`replace`], but does not wait for the disk: after a power cut the file may be missing or
+/// empty.
 pub fn replace_unsynced(path: &Path, content: &[u8]) -> io::Result<()> {
-    replace_as(path, content, How::Unsynced)
+    replace_as(path, content, Durability::Unsynced)
 }
 
-/// Does one or the other.
-pub fn replace_as(path: &Path, content: &[u8], how: How) -> io::Result<()> {
+/// Replaces the file's content atomically, synced or not.
+pub fn replace_as(path: &Path, content: &[u8], how: Durability) -> io::Result<()> {
     let folder = path
         .parent()
         .filter(|folder| !folder.as_os_str().is_empty());
@@ -31,7 +32,7 @@ pub fn replace_as(path: &Path, content: &[u8], how: How) -> io::Result<()> {
         .prefix(".nb-")
         .tempfile_in(folder.unwrap_or(Path::new(".")))?;
     file.write_all(content)?;
-    if how == How::Synced {
+    if how == Durability::Synced {
         file.as_file().sync_data()?;
     }
     file.persist(path).map_err(|error| error.error)?;

@@ -1,9 +1,9 @@
-//! The scratch folders of sandboxed kernels: their home and their temporary files.
+//! The scratch folders of sandboxed kernels, which hold their HOME and TMPDIR.
 //!
-//! They lie in the user's state folder, one for each start. The kernel is given the two folders in
-//! it and never the scratch folder itself: whoever may write a folder may put a link at the place
-//! of what it holds, and that would be mounted at the next start. For the same reason none lies in
-//! a project, which may come from somebody else.
+//! They are in the user's state folder, one for each start. The kernel may write the two folders
+//! inside, never the scratch folder itself: a kernel that can write a folder can replace its entries by
+//! links, and the next start would mount the targets. For the same reason they are not in the project,
+//! which may come from another person.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use super::real_path::real_path;
 use super::remove::remove_tree;
 use super::state_folder::state_folder;
 
-/// Whose scratch folder it is.
+/// The session that a scratch folder belongs to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Owner {
     /// The `state.json` of its project.
@@ -25,25 +25,25 @@ pub struct Owner {
     pub notebook: PathBuf,
 }
 
-/// The file in a scratch folder that tells its owner.
+/// The file in a scratch folder that names its owner.
 pub(super) const OWNER: &str = "owner.json";
 
-/// The file in a scratch folder that says that it stays although its kernel was shut down.
+/// The file that marks a scratch folder which stays after its kernel was shut down.
 const KEPT: &str = "kept";
 
-/// Returns the folder that all of this user's scratch folders lie in, a real path.
+/// Returns the folder with all of this user's scratch folders, as a real path.
 pub fn shelf() -> Option<PathBuf> {
     let shelf = state_folder()?.join("scratch");
     Some(real_path(&shelf).unwrap_or(shelf))
 }
 
-/// Says whether a path is that of a scratch folder: nothing else is ever removed as one.
+/// Says whether a path is that of a scratch folder; [`remove`] removes nothing else.
 pub fn is_scratch(path: &Path) -> bool {
     let shelf = shelf();
     path.file_name().is_some() && shelf.is_some_and(|shelf| path.parent() == Some(&shelf))
 }
 
-/// Removes a scratch folder, whatever a kernel has left in it; what is not there is no error.
+/// Removes a scratch folder with anything that a kernel left in it; a missing one is no error.
 pub fn remove(scratch: &Path) -> io::Result<()> {
     match is_scratch(scratch) {
         true => remove_tree(scratch),
@@ -61,7 +61,7 @@ pub fn is_kept(scratch: &Path) -> bool {
     scratch.join(KEPT).exists()
 }
 
-/// Returns whose scratch folder it is; none where that was never written.
+/// Returns the owner of a scratch folder; `None` if it was not recorded.
 pub fn owner(scratch: &Path) -> Option<Owner> {
     serde_json::from_slice(&std::fs::read(scratch.join(OWNER)).ok()?).ok()
 }

@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 use super::event::split_actor;
 use super::host::{HostIdentity, Relation};
 use super::sandbox::Sandbox;
+use crate::wire::Transport;
 
 /// One notebook and the kernel that runs its cells.
 ///
@@ -18,7 +19,7 @@ use super::sandbox::Sandbox;
 pub struct Session {
     /// The notebook's path.
     pub notebook: PathBuf,
-    /// The file that says how to reach the kernel.
+    /// The kernel's connection file.
     pub connection_file: PathBuf,
     /// Who runs the kernel.
     pub backend: Backend,
@@ -58,14 +59,14 @@ pub struct Session {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Backend {
-    /// `nb` starts, restarts and ends it.
+    /// `nb` starts, restarts and ends the kernel.
     Local(LocalKernel),
     /// Another program started it; its process is never signalled.
     Attached(AttachedKernel),
     /// It is the kernel of another notebook of the project.
     SharedWith(SharedKernel),
-    /// A kind that a later version added. Written back as it was read; its kernel is neither used
-    /// nor ended nor replaced.
+    /// A kind that a later version added. It is written back as it was read; `nb` does not use, end
+    /// or replace its kernel.
     #[serde(untagged)]
     Unknown(UnknownBackend),
 }
@@ -75,7 +76,7 @@ pub enum Backend {
 pub struct LocalKernel {
     /// The machine on which it was started.
     pub host: HostIdentity,
-    /// The process that was last ready; none before the first.
+    /// The process of the last kernel that was ready; `None` before the first one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub process: Option<ProcessStamp>,
     /// The length of the kernel's log when the kernel was ready, in bytes.
@@ -86,7 +87,7 @@ pub struct LocalKernel {
     pub other: Map<String, Value>,
 }
 
-/// A process of one boot: a reused pid has another start time.
+/// A process: within one boot, a reused pid has another start time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessStamp {
     /// The process id.
@@ -111,7 +112,8 @@ pub struct AttachedKernel {
 /// The kernel of another notebook of the project.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SharedKernel {
-    /// The key of that notebook's session. A stopped session keeps it: opened again, it shares again.
+    /// The key of that notebook's session. A stopped session keeps it, and shares that kernel again
+    /// when it is opened.
     pub owner: String,
     /// Fields of a later version.
     #[serde(flatten)]
@@ -127,7 +129,7 @@ impl TryFrom<Map<String, Value>> for UnknownBackend {
     type Error = &'static str;
 
     fn try_from(fields: Map<String, Value>) -> Result<Self, Self::Error> {
-        // Otherwise a damaged backend of a known kind would pass as one of a later version.
+        // Without this, a damaged backend of a known kind would count as one of a later version.
         match fields.get("kind").and_then(Value::as_str) {
             Some("local" | "attached" | "shared-with") => Err("a field is missing or wrong"),
             Some(_) => Ok(Self(fields)),
@@ -136,17 +138,17 @@ impl TryFrom<Map<String, Value>> for UnknownBackend {
     }
 }
 
-/// What `nb` gives each kernel that it starts for a notebook.
+/// What `nb` sets for each kernel that it starts for a notebook.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct KernelSettings {
-    /// What it may use of the machine.
-    #[serde(skip_serializing_if = "Limits::is_none")]
-    pub limits: Limits,
-    /// In what it runs.
+    /// The resources of the machine that it may use.
+    #[serde(skip_serializing_if = "ResourceLimits::is_none")]
+    pub limits: ResourceLimits,
+    /// The sandbox or container in which it runs.
     #[serde(skip_serializing_if = "Confinement::is_none")]
     pub confinement: Confinement,
-    /// The number of seconds without use after which it is ended.
+    /// After how many seconds without use it is ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idle_timeout: Option<u64>,
     /// Fields of a later version.
@@ -154,11 +156,11 @@ pub struct KernelSettings {
     pub other: Map<String, Value>,
 }
 
-/// In what a kernel runs.
+/// The sandbox or container of a kernel.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Confinement {
-    /// As any other process of the user.
+    /// None of them: it runs like any other process of the user.
     #[default]
     None,
     /// In a sandbox.
@@ -168,7 +170,7 @@ pub enum Confinement {
 }
 
 impl Confinement {
-    /// Says whether there is none.
+    /// Says whether the kernel is not confined.
     pub fn is_none(&self) -> bool {
         *self == Self::None
     }
@@ -192,6 +194,7 @@ impl Confinement {
 
 /// A container that a kernel is to run in.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Container {
     /// What runs it: podman or docker.
     pub program: PathBuf,
@@ -207,13 +210,14 @@ pub struct Container {
 
 /// What a kernel may use of the machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Limits {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct ResourceLimits {
     /// How much memory, in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<u64>,
 }
 
-impl Limits {
+impl ResourceLimits {
     /// Says whether there is no limit.
     pub fn is_none(&self) -> bool {
         *self == Self::default()
@@ -252,7 +256,7 @@ impl Session {
         }
     }
 
-    /// Returns the kernel that `nb` starts for this session, where it does.
+    /// Returns the kernel that `nb` starts for this session, if it starts one.
     pub fn as_local(&self) -> Option<&LocalKernel> {
         match &self.backend {
             Backend::Local(kernel) => Some(kernel),
@@ -278,12 +282,12 @@ impl Session {
         }
     }
 
-    /// Returns the process that was last ready, where `nb` started it.
+    /// Returns the process of the last kernel that was ready, if `nb` started it.
     pub fn process(&self) -> Option<ProcessStamp> {
         self.as_local()?.process
     }
 
-    /// Records the process of a kernel that `nb` has started here and that is ready.
+    /// Records the process of a kernel that `nb` started on this machine and that is ready.
     pub fn set_process(&mut self, pid: u32, start_time: u64, log_bytes: Option<u64>) {
         if let Backend::Local(kernel) = &mut self.backend {
             kernel.host = HostIdentity::here();
@@ -292,7 +296,8 @@ impl Session {
         }
     }
 
-    /// Returns the pid that is recorded for the kernel. Without a start time it may be anybody's.
+    /// Returns the pid that is recorded for the kernel. Without a start time the pid may have been
+    /// reused.
     pub fn pid(&self) -> Option<u32> {
         match &self.backend {
             Backend::Local(kernel) => kernel.process.map(|process| process.pid),
@@ -319,7 +324,7 @@ impl Session {
         }
     }
 
-    /// Returns in what the kernel runs: a kernel that `nb` did not start is not confined by it.
+    /// Returns the sandbox or container of the kernel; none for a kernel that `nb` did not start.
     pub fn confinement(&self) -> &Confinement {
         match self.backend {
             Backend::Local(_) => &self.settings.confinement,
@@ -340,7 +345,7 @@ impl Session {
         }
     }
 
-    /// Returns the record of an end of this session's kernel, now.
+    /// Returns a record that this session's kernel ends now.
     pub fn ends_now(&self, reason: &str, by: Option<&str>) -> Ended {
         Ended {
             at: Timestamp::now(),
@@ -356,18 +361,18 @@ impl Session {
         }
     }
 
-    /// Returns how this kernel is interrupted.
+    /// Returns how the kernel is interrupted.
     pub fn interrupt_mode(&self) -> InterruptMode {
         match &self.kernelspec {
             Some(spec) if self.is_owned() => spec.interrupt_mode,
-            // A process that is not known to be ours is never signalled.
+            // `nb` signals only processes that it is known to have started.
             _ => InterruptMode::Message,
         }
     }
 }
 
 impl Backend {
-    /// Returns a kernel that `nb` starts here, after the one of this process.
+    /// Returns the backend of kernels that `nb` starts here; `process` is the last one.
     pub fn local(process: Option<ProcessStamp>) -> Self {
         Self::Local(LocalKernel {
             host: HostIdentity::here(),
@@ -377,7 +382,7 @@ impl Backend {
         })
     }
 
-    /// Returns a kernel that another program started here.
+    /// Returns the backend of a kernel that another program started here.
     pub fn attached(pid: Option<u32>) -> Self {
         Self::Attached(AttachedKernel {
             host: HostIdentity::here(),
@@ -386,7 +391,7 @@ impl Backend {
         })
     }
 
-    /// Returns the kernel of the session with this key.
+    /// Returns the backend that uses the kernel of another session.
     pub fn shared_with(owner: &str) -> Self {
         Self::SharedWith(SharedKernel {
             owner: owner.to_owned(),
@@ -395,22 +400,24 @@ impl Backend {
     }
 }
 
-/// The state of a session. Written before the kernel is ended, so that a watcher knows why it ends.
+/// The state of a session. It is written before `nb` ends the kernel, so that a watcher knows why
+/// it ends.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "String", into = "String")]
+#[serde(rename_all = "lowercase")]
 pub enum Status {
     /// Its kernel is being started.
     Starting,
-    /// Its kernel answered.
+    /// Its kernel has answered.
     #[default]
     Live,
     /// Its kernel is being replaced on the same sockets.
     Restarting,
-    /// Ended by its user; nothing but `nb open` brings it back.
+    /// The user shut it down; only `nb open` starts it again.
     Stopped,
     /// Its kernel exited unexpectedly.
     Died,
-    /// A word of a later version.
+    /// A state of a later version.
+    #[serde(untagged)]
     Other(String),
 }
 
@@ -428,27 +435,9 @@ impl Status {
     }
 }
 
-impl From<String> for Status {
-    fn from(word: String) -> Self {
-        match word.as_str() {
-            "starting" => Self::Starting,
-            "live" => Self::Live,
-            "restarting" => Self::Restarting,
-            "stopped" => Self::Stopped,
-            "died" => Self::Died,
-            _ => Self::Other(word),
-        }
-    }
-}
-
-impl From<Status> for String {
-    fn from(status: Status) -> Self {
-        status.as_str().to_owned()
-    }
-}
-
 /// How and when a kernel ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Ended {
     /// When it was noticed.
     pub at: Timestamp,
@@ -481,6 +470,7 @@ pub struct Ended {
 
 /// How a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Exit {
     /// By itself, with this status.
@@ -501,7 +491,7 @@ pub struct RealSpec {
     /// The name that people see.
     #[serde(default)]
     pub display_name: String,
-    /// The command, with `{connection_file}` where the file goes.
+    /// The command, with `{connection_file}` in place of the connection file's path.
     pub argv: Vec<String>,
     /// The language of its cells.
     #[serde(default)]
@@ -509,7 +499,7 @@ pub struct RealSpec {
     /// How it is interrupted.
     #[serde(default)]
     pub interrupt_mode: InterruptMode,
-    /// Variables that it wants in its environment.
+    /// Variables for its environment.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub env: Map<String, Value>,
     /// The folder that the spec was read from.
@@ -529,27 +519,6 @@ pub enum InterruptMode {
     Signal,
     /// By an `interrupt_request` on control.
     Message,
-}
-
-/// How a kernel is reached.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Transport {
-    /// Over Unix sockets.
-    #[default]
-    Ipc,
-    /// Over TCP on the loopback interface.
-    Tcp,
-}
-
-impl Transport {
-    /// Returns the word in connection files.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Ipc => "ipc",
-            Self::Tcp => "tcp",
-        }
-    }
 }
 
 fn first_generation() -> u64 {

@@ -1,9 +1,9 @@
-//! Setting aside a `.nb` of an older version of `nb`: the whole folder gets another name, and a new
-//! one takes its place.
+//! Sets a `.nb` of an older version of `nb` aside: renames the whole folder and makes a new one in its
+//! place.
 //!
-//! Nothing of the old formats is read but the kernels that still run: the new folder's sessions are
-//! attached to them, so that no variable is lost, and `nb` does not end them any more. The two folders
-//! change places in one step: whoever is killed meanwhile leaves the old one or the new one.
+//! Of the old formats only the kernels that still run are read. The new folder's sessions are attached
+//! to them, so that no variables are lost; `nb` does not end these kernels. The two folders are
+//! swapped in one step, so that a process that is killed leaves either the old one or the new one.
 
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -16,12 +16,12 @@ use super::host::boot_id;
 use super::identity::{self, Whose};
 use super::lock::Lock;
 use super::remove::remove_tree;
-use super::save::How;
+use super::save::Durability;
 use super::session::{Backend, Session, Status};
 use super::state::{Age, State};
 use super::state_folder::state_folder;
 
-/// The file of the new folder that says where the old one lies, until somebody has been told.
+/// The file of the new folder with the message about the old one, until a command has printed it.
 const NOTICE: &str = "notice";
 
 /// The longest notice, in bytes.
@@ -30,7 +30,8 @@ const LONGEST_NOTICE: u64 = 64 << 10;
 /// Sets a project's folder aside if an older version wrote it. `make` makes an empty project folder.
 ///
 /// # Errors
-/// The folder is of an older version and stays where it is, as on a file system that is read-only.
+/// The folder is of an older version and could not be renamed, as on a read-only file system. It
+/// stays in place.
 pub(super) fn set_aside_older(
     dir: &Path,
     make: impl Fn(&Path) -> io::Result<()>,
@@ -52,7 +53,8 @@ pub(super) fn set_aside_older(
     done
 }
 
-/// Returns what is to be said once about a folder that was set aside.
+/// Returns the message about a folder that was set aside, and removes it, so that it is printed
+/// once.
 pub(super) fn take_notice(dir: &Path) -> Option<String> {
     let file = dir.join(NOTICE);
     let text = beneath::read(&file, LONGEST_NOTICE).ok()?;
@@ -60,8 +62,8 @@ pub(super) fn take_notice(dir: &Path) -> Option<String> {
     String::from_utf8(text).ok()
 }
 
-/// Returns the name that the folder gets: the first that is free, or that holds no more than what a
-/// killed process had begun to build.
+/// Returns the new name of the old folder: the first name that is free, or that only has what a
+/// killed process began to build.
 fn name_for(dir: &Path) -> io::Result<PathBuf> {
     let first = names(dir).find(|path| {
         let is_begun = || identity::whose(path) == Whose::Ours && !is_older_at(path);
@@ -90,7 +92,7 @@ pub(super) fn free_name(dir: &Path) -> io::Result<PathBuf> {
     Ok(free.next().ok_or(io::ErrorKind::AlreadyExists)?)
 }
 
-/// Makes the new folder under the name that the old one will have.
+/// Makes the new folder under the name that the old one will get.
 fn build(dir: &Path, aside: &Path, make: impl Fn(&Path) -> io::Result<()>) -> io::Result<()> {
     make(aside)?;
     let old = beneath::read(&dir.join("state.json"), beneath::SMALL)?;
@@ -108,11 +110,12 @@ fn build(dir: &Path, aside: &Path, make: impl Fn(&Path) -> io::Result<()>) -> io
         ));
     }
     beneath::replace(&aside.join(NOTICE), notice.as_bytes())?;
-    let written = state.write(&aside.join("state.json"), How::Synced);
+    let written = state.write(&aside.join("state.json"), Durability::Synced);
     written.map_err(io::Error::other)
 }
 
-/// Returns a state whose sessions are attached to the kernels that run, and the words for those.
+/// Returns a state whose sessions are attached to the kernels that still run, and the descriptions
+/// of these kernels.
 fn attached(old: &Map<String, Value>, dir: &Path, aside: &Path) -> (State, Vec<String>) {
     let (mut state, mut kernels) = (State::default(), Vec::new());
     let none = Map::new();
@@ -147,7 +150,7 @@ fn attached(old: &Map<String, Value>, dir: &Path, aside: &Path) -> (State, Vec<S
     (state, kernels)
 }
 
-/// Returns the session of a kernel of an older version whose process lives.
+/// Returns the session of an older version's kernel if its process runs.
 fn running(fields: &Value, dir: &Path, aside: &Path) -> Option<Session> {
     let path = |name: &str| fields[name].as_str().map(PathBuf::from);
     let pid = u32::try_from(fields["pid"].as_u64()?).ok()?;
@@ -170,10 +173,10 @@ fn running(fields: &Value, dir: &Path, aside: &Path) -> Option<Session> {
     Some(session)
 }
 
-/// Gives two folders each other's name.
+/// Swaps the names of two folders.
 fn exchange(dir: &Path, aside: &Path) -> io::Result<()> {
     match beneath::exchange(dir, aside) {
-        // This file system cannot do it in one step.
+        // This file system cannot swap names in one step.
         Err(error)
             if matches!(
                 error.kind(),
@@ -200,7 +203,7 @@ mod tests {
     use super::super::state::StateError;
     use super::*;
 
-    /// A project whose `state.json` has this content.
+    /// Makes a project whose `state.json` has this content, and returns its folder.
     fn project(root: &Path, state: &Value) -> PathBuf {
         let project = Project::for_notebook(&root.join("a.ipynb")).unwrap();
         std::fs::create_dir(project.connections_dir()).unwrap();
@@ -209,7 +212,7 @@ mod tests {
         project.dir().to_owned()
     }
 
-    /// What version 1 wrote of a notebook's kernel.
+    /// Returns what version 1 wrote about a notebook's kernel.
     fn session(root: &Path, key: &str, pid: u32) -> Value {
         json!({
             "notebook": root.join(key), "connection_file": root.join(".nb/connections/k.json"),
@@ -261,7 +264,7 @@ mod tests {
         assert_eq!(session.pid(), Some(std::process::id()));
         assert_eq!(session.generation, 3);
         assert_eq!(state.owner_key("b.ipynb"), "a.ipynb");
-        // The three keys alone are enough for other readers.
+        // Readers that know only the three keys find the kernel.
         assert_eq!(state.connection_file, Some(session.connection_file));
         assert_eq!(state.notebook, Some(root.join("a.ipynb")));
 
@@ -313,12 +316,12 @@ mod tests {
     fn what_a_killed_process_had_begun_is_begun_anew() {
         let (_temp, root) = temp();
         let dir = project(&root, &older(&root));
-        // It was killed before the folders changed places: the old one is still there.
+        // A process was killed before it swapped the folders: the old one is still in place.
         let begun = root.join(".nb.set-aside-1");
         std::fs::create_dir(&begun).unwrap();
         assert_eq!(identity::claim(&begun).unwrap(), Whose::Ours);
         std::fs::write(begun.join(NOTICE), "begun").unwrap();
-        // A folder that somebody else made stays.
+        // A folder that another program made stays.
         let other = root.join(".nb.set-aside-2");
         std::fs::create_dir(&other).unwrap();
         std::fs::write(other.join("file"), "").unwrap();
@@ -326,9 +329,9 @@ mod tests {
         assert_eq!(project.state().unwrap().sessions.len(), 2);
         assert!(begun.join("state.json").exists() && other.join("file").exists());
         assert!(project.take_notice().unwrap().contains("older nb"));
-        // Killed after it: the new one is complete.
+        // A process is killed after the swap: the new folder is complete.
         assert_eq!(State::age(&dir.join("state.json")), Age::Current);
-        // Another older folder, as by an older nb that is still in use, gets the next free name.
+        // A second older folder, made by an older nb that is still in use, gets the next free name.
         std::fs::write(dir.join("state.json"), older(&root).to_string()).unwrap();
         Project::find(&root).unwrap();
         assert!(root.join(".nb.set-aside-3/state.json").exists());

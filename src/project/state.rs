@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::beneath;
-use super::save::How;
+use super::save::Durability;
 use super::session::{Session, Status};
 
 /// The newest `version` of `state.json` that this program understands.
@@ -17,8 +17,8 @@ const VERSION: u64 = 2;
 
 /// The content of `state.json`.
 ///
-/// The three fields beside `sessions` mirror the session that was opened last, for readers that
-/// know no sessions. A file with only these three is enough to reach a kernel.
+/// The three fields before `sessions` repeat the session that was opened last, for readers that do
+/// not know sessions. A file with only these three fields is enough to reach a kernel.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct State {
     /// The layout's version.
@@ -52,7 +52,7 @@ pub enum StateError {
         /// What the system said.
         source: io::Error,
     },
-    /// It is not what this program writes. It is left as it is.
+    /// The content is not valid. The file is left as it is.
     #[error(
         "{} is damaged and was left as it is: {cause}; move it away (mv {0} {0}.damaged) and run nb open again",
         path.display()
@@ -60,7 +60,7 @@ pub enum StateError {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// Where it is damaged. Not a `source()`: the remedy comes after it, in one text.
+        /// What is damaged, and where. Not a `source()`: the message names the remedy after it.
         cause: serde_json::Error,
     },
     /// A newer program wrote it.
@@ -93,18 +93,18 @@ pub enum StateError {
     },
 }
 
-/// Which version of `nb` wrote a `state.json`.
+/// The age of a `state.json`: which version of `nb` wrote it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Age {
-    /// This one, or another program that knows no version.
+    /// This version wrote it, or another program, which writes no version.
     Current,
-    /// An earlier one.
+    /// An earlier version.
     Older,
-    /// A later one, with its version.
+    /// A later version, with its number.
     Later(u64),
 }
 
-/// What tells the version: only `nb` writes sessions.
+/// The fields that tell the version. Only `nb` writes `sessions`.
 #[derive(Deserialize)]
 struct Head {
     version: Option<u64>,
@@ -158,7 +158,7 @@ impl State {
         };
         let head: Head = serde_json::from_slice(bytes).map_err(damaged)?;
         let path = path.to_owned();
-        // The version is looked at first: what another one wrote is not damage.
+        // The version is checked first: the content of another version is not damage.
         match head.age() {
             Age::Later(version) => Err(StateError::Newer { path, version }),
             Age::Older => Err(StateError::Older { path }),
@@ -166,15 +166,16 @@ impl State {
         }
     }
 
-    /// Returns which version of `nb` wrote a `state.json`; of a damaged or missing one this one.
+    /// Returns which version of `nb` wrote a `state.json`; the present one if it is damaged or
+    /// missing.
     pub(super) fn age(path: &Path) -> Age {
         let head = beneath::read(path, beneath::SMALL).ok();
         let head = head.and_then(|bytes| serde_json::from_slice::<Head>(&bytes).ok());
         head.map_or(Age::Current, |head| head.age())
     }
 
-    pub(super) fn write(&self, path: &Path, how: How) -> Result<(), StateError> {
-        // Fails on a path that is not UTF-8, which JSON cannot hold.
+    pub(super) fn write(&self, path: &Path, how: Durability) -> Result<(), StateError> {
+        // Fails if a path is not UTF-8, which JSON cannot hold.
         let text = serde_json::to_vec_pretty(self).map_err(io::Error::from);
         text.and_then(|mut text| {
             text.push(b'\n');
@@ -186,17 +187,17 @@ impl State {
         })
     }
 
-    /// Returns the key of the session whose kernel a notebook uses: its own, or that of the one
-    /// with which it shares.
+    /// Returns the key of the session whose kernel a notebook uses: its own session, or the one
+    /// whose kernel it shares.
     ///
-    /// A notebook that was shut down has let go of a shared kernel. Where sharing leads to no
-    /// session or in a circle, the notebook at which it ends has a kernel of its own.
+    /// A stopped notebook no longer uses a shared kernel. If an owner has no session, the last
+    /// notebook before it counts as the owner. If sharing is circular, the result is `key` itself.
     pub fn owner_key(&self, key: &str) -> String {
         self.follow(key, |session| session.status != Status::Stopped)
     }
 
-    /// Returns the key of the session whose kernel a notebook will use when it is opened: as
-    /// [`State::owner_key`], but letting go does not end the partnership.
+    /// Returns the key of the session whose kernel a notebook will use when it is opened. Like
+    /// [`State::owner_key`], but a stopped notebook still counts as sharing.
     pub fn partner(&self, key: &str) -> String {
         self.follow(key, |_| true)
     }
@@ -222,8 +223,8 @@ impl State {
         Some(self.owner_key(key)).filter(|owner| owner != key)
     }
 
-    /// Returns what is known of the kernel that a notebook uses: the session of
-    /// [`State::owner_key`], with the asked notebook's own path.
+    /// Returns the session of the kernel that a notebook uses: the one of [`State::owner_key`],
+    /// with the path of the given notebook.
     pub fn session(&self, key: &str) -> Option<Session> {
         let asked = self.sessions.get(key)?;
         let owner = self.owner_key(key);
@@ -240,8 +241,8 @@ impl State {
         self.sessions.keys().filter(shares).cloned().collect()
     }
 
-    /// Returns every notebook's session with its key, as [`State::session`] does; the bare
-    /// top-level fields count as one where no session says the same.
+    /// Returns the sessions of all notebooks with their keys, as [`State::session`] does. The
+    /// top-level fields count as a session if no session has their connection file.
     pub fn all(&self) -> Vec<(String, Session)> {
         let mut all: Vec<_> = self
             .sessions
@@ -263,7 +264,7 @@ impl State {
                 self.session(key)
                     .is_some_and(|session| session.connection_file == *file)
             });
-            // Several notebooks may share one kernel; the path then says which it was.
+            // Several notebooks may share one kernel; the path tells which one was opened.
             let named = |key: &&&String| {
                 let session = self.sessions.get(key.as_str());
                 session.is_some_and(|session| Some(&session.notebook) == self.notebook.as_ref())
@@ -273,26 +274,26 @@ impl State {
         })
     }
 
-    /// Makes a session the one that was opened last and stores it.
+    /// Stores a session, and makes it the one that was opened last.
     pub fn open(&mut self, key: &str, session: Session) {
         self.mirror(&session);
         self.sessions.insert(key.to_owned(), session);
     }
 
-    /// Lets the top-level fields name this session.
+    /// Copies this session into the top-level fields.
     pub fn mirror(&mut self, session: &Session) {
         self.notebook = Some(session.notebook.clone());
         self.connection_file = Some(session.connection_file.clone());
         self.kernel_pid = session.pid();
     }
 
-    /// Says whether only the top-level fields tell of the kernel that they name: another program wrote
-    /// them.
+    /// Says whether the top-level fields name a kernel of which there is no session: another program
+    /// wrote them.
     pub(super) fn names_no_session(&self) -> bool {
         self.bare().is_some()
     }
 
-    /// Returns what the top-level fields alone say, where no session has that connection file.
+    /// Returns a session from the top-level fields, if no session has their connection file.
     fn bare(&self) -> Option<Session> {
         let file = self.connection_file.as_ref()?;
         if self
@@ -452,7 +453,8 @@ mod tests {
         );
     }
 
-    /// Notebooks and with whom each shares; the connection file of `a` is `/p/a.json`.
+    /// Makes a state of notebooks that share kernels with others; the connection file of `a` is
+    /// `/p/a.json`.
     fn sharing(sessions: &[(&str, Option<&str>)]) -> State {
         let mut state = State::default();
         for (key, kernel_of) in sessions {

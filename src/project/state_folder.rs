@@ -1,15 +1,24 @@
-//! The user's state folder, and the names of files that belong to a key.
+//! The user's state folder, and file names that are made from keys.
 
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use etcetera::BaseStrategy;
 use sha2::{Digest, Sha256};
 
-/// Returns the folder of what is remembered of this user over all projects.
+/// Returns the folder of this user's data that belongs to no single project.
 pub(super) fn state_folder() -> Option<PathBuf> {
     let base = etcetera::choose_base_strategy().ok()?;
     let state = base.state_dir().unwrap_or_else(|| base.data_dir());
     Some(state.join("nb"))
+}
+
+/// Makes a folder that only this user may enter, and its parent folders if they are missing. Parts of
+/// the path may be links.
+pub(super) fn make_private(folder: &Path) -> io::Result<()> {
+    let mut made = std::fs::DirBuilder::new();
+    made.recursive(true).mode(0o700).create(folder)
 }
 
 /// Returns a file name that is unique for a key and still readable.

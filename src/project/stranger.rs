@@ -1,7 +1,8 @@
-//! Word of a kernel that another program left: a `state.json` with three keys.
+//! Kernels that another program has recorded in a `state.json` with three keys.
 //!
-//! It gives a kernel to connect to and no more: nothing of it is signalled, deleted or run. It counts
-//! if the connection file is a private file of this user's and leads to this machine.
+//! Such a record is used to connect to the kernel and for nothing else: no process in it is
+//! signalled, no file deleted, no command run. It counts only if the connection file is a private
+//! file of this user and its addresses are on this machine.
 
 use std::io;
 use std::net::IpAddr;
@@ -14,10 +15,10 @@ use serde_json::{Map, Value};
 use super::beneath;
 use super::state::State;
 
-/// The three keys, and what else may stand beside them.
+/// The three keys, and one that may be added.
 const KEYS: [&str; 4] = ["notebook", "connection_file", "kernel_pid", "version"];
 
-/// Where a connection file says at which ports its kernel listens.
+/// The keys of a connection file for the ports of its kernel.
 const PORTS: [&str; 5] = [
     "shell_port",
     "iopub_port",
@@ -26,7 +27,7 @@ const PORTS: [&str; 5] = [
     "hb_port",
 ];
 
-/// No such file is larger.
+/// The largest such file that is read, in bytes.
 const MOST: u64 = 1 << 20;
 
 /// A kernel that another program has recorded.
@@ -38,7 +39,7 @@ pub(super) struct Kernel {
 }
 
 impl Kernel {
-    /// Puts it where a state names the kernel that was opened last.
+    /// Writes the kernel into the fields of a state for the kernel that was opened last.
     pub(super) fn enter(self, state: &mut State) {
         state.notebook = Some(self.notebook);
         state.connection_file = Some(self.connection_file);
@@ -46,7 +47,7 @@ impl Kernel {
     }
 }
 
-/// Returns the kernel that the `state.json` in a stranger's folder tells of.
+/// Returns the kernel that the `state.json` in a stranger's folder records.
 pub(super) fn kernel(dir: &Path) -> Option<Kernel> {
     let text = beneath::read(&dir.join("state.json"), MOST).ok()?;
     let fields: Map<String, Value> = serde_json::from_slice(&text).ok()?;
@@ -66,14 +67,14 @@ pub(super) fn kernel(dir: &Path) -> Option<Kernel> {
     is_private_and_local(&kernel.connection_file).then_some(kernel)
 }
 
-/// Says whether what the top-level fields name may be connected to.
+/// Says whether `nb` may connect to the kernel that the top-level fields name.
 pub(super) fn may_be_used(state: &State) -> bool {
     let file = state.connection_file.as_deref();
     file.is_none_or(is_private_and_local)
 }
 
-/// Says whether a connection file is a private file of this user's and leads to this machine. One
-/// that is not there leads nowhere.
+/// Says whether a connection file is a private file of this user with addresses on this machine.
+/// True for a missing file, through which nothing can connect.
 fn is_private_and_local(path: &Path) -> bool {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = match rustix::fs::open(path, flags, Mode::empty()) {
@@ -88,7 +89,7 @@ fn is_private_and_local(path: &Path) -> bool {
         return false;
     }
     let text = beneath::read_from(&file, MOST).unwrap_or_default();
-    // A damaged one leads nowhere; whoever uses it says so.
+    // Nothing can connect through a damaged file; the code that uses it reports the damage.
     let Ok(fields) = serde_json::from_slice::<Map<String, Value>>(&text) else {
         return true;
     };
@@ -109,7 +110,7 @@ fn is_loopback(host: &str) -> bool {
     bare == "localhost" || bare.parse().is_ok_and(|ip: IpAddr| ip.is_loopback())
 }
 
-/// Says whether it is a socket of this user's; one that is not there leads nowhere.
+/// Says whether a path is a socket of this user. True if nothing exists there.
 fn is_own_socket(path: &Path) -> bool {
     match std::fs::symlink_metadata(path) {
         Ok(found) => found.file_type().is_socket() && is_own(&found),
@@ -211,7 +212,7 @@ mod tests {
         let made = std::process::Command::new("mkfifo").arg(&fifo).status();
         assert!(made.unwrap().success());
         assert!(!place.names(&fifo));
-        // One that is no socket, in the place of a Unix socket.
+        // A regular file in the place of a Unix socket.
         let prefix = place.root.join("k");
         std::fs::write(place.root.join("k-1"), "").unwrap();
         let ipc = json!({"transport": "ipc", "ip": prefix, "shell_port": 1});

@@ -1,27 +1,26 @@
-//! The folders that sandboxed kernels were allowed to write, remembered in the user's state folder.
+//! The record of folders that sandboxed kernels were allowed to write, in the user's state folder.
 //!
-//! What lies there may be a hostile kernel's: a program, an environment's `.pth` file, a kernelspec.
-//! Nobody can tell afterwards, so that it stays remembered when the kernel has ended and its session
-//! is forgotten, until the user says that a folder is to be trusted again. Who executes something
-//! outside a sandbox asks here first.
+//! A hostile kernel may have put anything into them: a program, an environment's `.pth` file, a
+//! kernelspec. This cannot be found out afterwards. So the record stays when the kernel has ended
+//! and its session was removed, until the user declares the folder trusted. Code that executes
+//! something outside a sandbox checks this record first.
 
 use std::collections::VecDeque;
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Component, Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::state_folder::{short_name, state_folder};
+use super::state_folder::{make_private, short_name, state_folder};
 use super::{save, scratch};
 
 /// A folder that a sandboxed kernel was allowed to write.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Written {
+pub struct WritableFolder {
     /// The folder, a real path.
     pub folder: PathBuf,
-    /// What of it the kernel could not write: its own project's `.nb`.
+    /// The part of the folder that the kernel could not write: its own project's `.nb`.
     pub hidden: PathBuf,
     /// The `state.json` of its project.
     pub state_file: PathBuf,
@@ -34,22 +33,22 @@ pub struct Written {
     pub other: Map<String, Value>,
 }
 
-impl Written {
+impl WritableFolder {
     fn holds(&self, path: &Path) -> bool {
         path.starts_with(&self.folder) && !path.starts_with(&self.hidden)
     }
 }
 
-/// All that is remembered.
+/// All recorded folders.
 #[derive(Clone, Debug, Default)]
 pub struct AllWritten {
-    entries: Vec<Written>,
-    /// Where the scratch folders lie.
+    entries: Vec<WritableFolder>,
+    /// The folder of the scratch folders.
     shelf: Option<PathBuf>,
 }
 
 impl AllWritten {
-    /// Reads what is remembered of this user's kernels.
+    /// Reads the record of this user's kernels.
     pub fn known() -> Self {
         let entries = folder().map(|it| Self::in_folder(&it)).unwrap_or_default();
         Self {
@@ -61,7 +60,7 @@ impl AllWritten {
     fn in_folder(folder: &Path) -> Self {
         let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
         let texts = entries.filter_map(|entry| std::fs::read(entry.path()).ok());
-        let mut entries: Vec<Written> = texts
+        let mut entries: Vec<WritableFolder> = texts
             .filter_map(|text| serde_json::from_slice(&text).ok())
             .collect();
         entries.sort_by(|one, other| one.folder.cmp(&other.folder));
@@ -72,13 +71,13 @@ impl AllWritten {
     }
 
     /// Returns the entries.
-    pub fn entries(&self) -> &[Written] {
+    pub fn entries(&self) -> &[WritableFolder] {
         &self.entries
     }
 
-    /// Returns by which of the folders a sandboxed kernel could decide what is found at a path: it
-    /// lies in one, or a symlink on the way there does. So does all in a scratch folder.
-    pub fn decides(&self, path: &Path) -> Option<Written> {
+    /// Returns the folder through which a sandboxed kernel could control the file at a path: the
+    /// folder holds the path, or a symlink on the way to it. Scratch folders count as such folders.
+    pub fn decides(&self, path: &Path) -> Option<WritableFolder> {
         let places = places(path);
         let known = self.entries.iter();
         let mut known = known.filter(|it| places.iter().any(|place| it.holds(place)));
@@ -89,10 +88,10 @@ impl AllWritten {
         })
     }
 
-    /// Returns the first link on the way to a path that lies in one of the folders.
-    pub fn leads(&self, path: &Path) -> Option<(PathBuf, Written)> {
+    /// Returns the first link on the way to a path that is in one of the folders.
+    pub fn leads(&self, path: &Path) -> Option<(PathBuf, WritableFolder)> {
         let mut places = places(path);
-        // The last one is no link.
+        // The last one is the real path.
         places.pop();
         places.into_iter().find_map(|link| {
             let written = self.entries.iter().find(|it| it.holds(&link))?.clone();
@@ -100,9 +99,9 @@ impl AllWritten {
         })
     }
 
-    /// Returns by which of the folders a sandboxed kernel could decide what a program of an
-    /// environment does: the environment lies in one, or one lies where its code does.
-    pub fn decides_environment(&self, prefix: &Path) -> Option<Written> {
+    /// Returns the folder through which a sandboxed kernel could control the programs of an
+    /// environment: the folder holds the environment, or is inside a folder of its code.
+    pub fn decides_environment(&self, prefix: &Path) -> Option<WritableFolder> {
         self.decides(prefix).or_else(|| {
             let real = prefix.canonicalize().ok()?;
             let code = CODE.map(|name| real.join(name));
@@ -113,7 +112,7 @@ impl AllWritten {
     }
 }
 
-/// Where an environment's code lies, and what else its programs believe.
+/// The folders of an environment with its code and with the settings of its programs.
 const CODE: [&str; 9] = [
     "bin",
     "sbin",
@@ -126,7 +125,7 @@ const CODE: [&str; 9] = [
     "conda-meta",
 ];
 
-/// Returns the real path of a path, and those of all symlinks on the way there.
+/// Returns the real path of a path, preceded by all symlinks on the way to it.
 fn places(path: &Path) -> Vec<PathBuf> {
     let whole = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let parts = |path: &Path| -> Vec<std::ffi::OsString> {
@@ -139,7 +138,7 @@ fn places(path: &Path) -> Vec<PathBuf> {
     let mut rest: VecDeque<_> = parts(&whole).into();
     let mut found = Vec::new();
     let mut at = PathBuf::new();
-    // As long as the system follows symlinks.
+    // Linux follows as many symlinks.
     let mut follows = 40;
     while let Some(part) = rest.pop_front() {
         if part == ".." {
@@ -164,12 +163,12 @@ fn places(path: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Returns the scratch folder that a path lies in: every sandboxed kernel may write its own.
-fn scratch_of(shelf: &Path, path: &Path) -> Option<Written> {
+/// Returns the scratch folder that a path is in; each sandboxed kernel may write its own.
+fn scratch_of(shelf: &Path, path: &Path) -> Option<WritableFolder> {
     let name = path.strip_prefix(shelf).ok()?.components().next()?;
     let folder = shelf.join(name);
     let owner = scratch::owner(&folder);
-    Some(Written {
+    Some(WritableFolder {
         hidden: folder.join(".nb"),
         state_file: owner
             .as_ref()
@@ -182,22 +181,19 @@ fn scratch_of(shelf: &Path, path: &Path) -> Option<Written> {
     })
 }
 
-/// Remembers an entry in a folder.
-pub(super) fn remember_in(folder: &Path, entry: &Written) -> io::Result<()> {
+/// Records an entry in a folder.
+pub(super) fn remember_in(folder: &Path, entry: &WritableFolder) -> io::Result<()> {
     let file = file_of(folder, entry);
     let text = serde_json::to_vec(entry)?;
     if std::fs::read(&file).is_ok_and(|before| before == text) {
         return Ok(());
     }
-    std::fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(folder)?;
+    make_private(folder)?;
     save::replace(&file, &text)
 }
 
-/// Forgets an entry: the user trusts its folder again.
-pub fn forget(written: &Written) -> io::Result<()> {
+/// Removes an entry: the user trusts its folder again.
+pub fn forget(written: &WritableFolder) -> io::Result<()> {
     let Some(folder) = folder() else {
         return Ok(());
     };
@@ -207,10 +203,10 @@ pub fn forget(written: &Written) -> io::Result<()> {
     }
 }
 
-fn file_of(folder: &Path, written: &Written) -> PathBuf {
+fn file_of(folder: &Path, written: &WritableFolder) -> PathBuf {
     let [written_folder, state_file] =
         [&written.folder, &written.state_file].map(|path| path.to_string_lossy());
-    // No path and no key has a zero byte.
+    // Paths and keys contain no zero byte.
     let whole = format!("{written_folder}\0{state_file}\0{}", written.key);
     folder.join(format!("{}.json", short_name(&whole)))
 }
@@ -249,11 +245,11 @@ mod tests {
         let by = |path: &Path| known.decides(path).map(|it| it.folder);
         assert_eq!(by(&at("work/.venv/bin/python")), Some(at("work")));
         assert_eq!(by(&at("work")), Some(at("work")));
-        // Its own project's memory it could not write, and what lies beside it neither.
+        // The kernel could write neither its own project's `.nb` nor the folders beside its own.
         for clean in ["work/.nb/state.json", "workshop", "clean/bin/python"] {
             assert_eq!(by(&at(clean)), None, "{clean}");
         }
-        // A symlink there may lead elsewhere tomorrow, also in the middle of a way.
+        // The kernel may retarget a symlink in its folder later, also one in the middle of a path.
         std::fs::write(at("clean/bin/real"), "").unwrap();
         symlink("../../clean/bin/real", at("work/out/hop")).unwrap();
         symlink("../../work/out/hop", at("clean/bin/python")).unwrap();
@@ -261,11 +257,11 @@ mod tests {
         symlink(at("work/.venv"), at("venv")).unwrap();
         assert_eq!(by(&at("venv/lib/x")), Some(at("work")));
         assert_eq!(by(&at("clean/../work/x")), Some(at("work")));
-        // One that leads round in a circle leads nowhere.
+        // Circular links have no target.
         symlink(at("circle"), at("circle")).unwrap();
         assert_eq!(by(&at("circle/x")), None);
 
-        // An environment of which a part may be written.
+        // An environment of which a sandboxed kernel may write a part.
         let code = at("clean/lib/python3.12/site-packages");
         std::fs::create_dir_all(&code).unwrap();
         let of_environment = |known: &AllWritten| known.decides_environment(&at("clean")).is_some();
@@ -283,7 +279,7 @@ mod tests {
             std::fs::create_dir_all(root.join(folder)).unwrap();
         }
         std::fs::write(root.join("free/other.ipynb"), "").unwrap();
-        let entry = Written {
+        let entry = WritableFolder {
             folder: root.join("work/out"),
             hidden: root.join("work/.nb"),
             state_file: root.join("work/.nb/state.json"),
@@ -303,7 +299,7 @@ mod tests {
             ("work/out/inner/sub/other.ipynb", true),
             ("free/own/t.ipynb", true),
             ("free/other.ipynb", false),
-            // The user's own link into it.
+            // A link of the user's own into the folder.
             ("free/own/new.ipynb", false),
             ("work/out/inner/new.ipynb", false),
         ] {

@@ -1,4 +1,4 @@
-//! When the loop wakes for what is due.
+//! The timer that wakes the loop.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -8,8 +8,8 @@ use tokio::sync::Notify;
 
 /// The one timer of the loop.
 ///
-/// A time that has become later leaves it as it is: to wake once for nothing is cheaper than to
-/// set it anew with each request that starts a timer and each reply that stops it.
+/// When the next time to wake becomes later, the timer stays as it is. One needless wake-up costs less than a
+/// new timer for each request that starts a bridge timer and each reply that stops it.
 #[derive(Debug, Default)]
 pub(super) struct Alarm {
     at: Cell<Option<Instant>>,
@@ -17,19 +17,20 @@ pub(super) struct Alarm {
 }
 
 impl Alarm {
-    /// Returns what is notified where something may have become due sooner.
+    /// Returns the notification by which other parts report that something may be due sooner.
     pub(super) fn rearm(&self) -> Rc<Notify> {
         Rc::clone(&self.rearm)
     }
 
-    /// Sees to it that the loop wakes no later than then.
+    /// Makes the loop wake no later than `due`.
     pub(super) fn wake_by(&self, due: Option<Instant>) {
         if self.is_sooner(due) {
             self.rearm.notify_one();
         }
     }
 
-    /// Sets the alarm to the first of some times, where that is sooner; returns it then.
+    /// Sets the alarm to the earliest of these times, if that is sooner than now set; returns it in that
+    /// case.
     pub(super) fn set(&self, due: impl IntoIterator<Item = Option<Instant>>) -> Option<Instant> {
         let due = due.into_iter().flatten().min();
         let is_sooner = self.is_sooner(due);
@@ -43,7 +44,7 @@ impl Alarm {
         self.at.get().is_some()
     }
 
-    /// Takes that the time has come.
+    /// Records that the alarm has gone off.
     pub(super) fn went_off(&self) {
         self.at.set(None);
     }

@@ -1,12 +1,12 @@
-//! What `nb-proxy` was launched with.
+//! The arguments of `nb-proxy`.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
-/// What the arguments ask for.
+/// Whether to serve a front end or to print a text.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Wanted {
+pub(super) enum Invocation {
     /// Serve a front end.
     Serve(Launch),
     /// Print a text and exit.
@@ -16,7 +16,7 @@ pub(super) enum Wanted {
 /// A launch by a front end.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Launch {
-    /// The connection file that the front end wrote: what to bind.
+    /// The connection file that the front end wrote, with the ports to bind.
     pub(super) connection_file: PathBuf,
     /// An explicit `state.json`.
     pub(super) state: Option<PathBuf>,
@@ -28,7 +28,7 @@ pub(super) struct Launch {
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages say it")]
 pub(super) enum ArgsError {
-    /// ms-python runs `argv[0] -I script` or `-c code` to ask what it takes for an interpreter.
+    /// ms-python runs `argv[0] -I script` or `-c code` to query what it takes for an interpreter.
     #[error(
         "this is the kernel \"nb shared kernel\", not a Python interpreter; {0:?} is not for it"
     )]
@@ -45,8 +45,8 @@ const HELP: &str = "\
 Serve a front end with the kernel that `nb` keeps running
 
 Front ends (VS Code, JupyterLab, anything that reads a kernelspec) launch this as the kernel
-\"nb shared kernel\"; `nb serve` installs it. Which notebook it is, the front end tells by its
-environment or in its messages; a notebook whose kernel does not live gets one, as by `nb open`.
+\"nb shared kernel\"; `nb serve` installs it. The front end's environment or its messages name the
+notebook; a notebook whose kernel does not live gets one, as by `nb open`.
 What names no notebook (a console) gets the only live kernel of the project at or above the
 working directory, else the last opened one.
 
@@ -63,8 +63,8 @@ Signals: SIGINT interrupts the running cell; SIGTERM ends nb-proxy and leaves th
 SIGUSR1 writes the counters to .nb/proxy.log and .nb/proxies/.
 ";
 
-impl Wanted {
-    /// Reads the arguments; unknown ones are tolerated, as front ends append some.
+impl Invocation {
+    /// Reads the arguments. Unknown ones are ignored, since some front ends append their own.
     pub(super) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Self, ArgsError> {
         let mut args = args.into_iter().peekable();
         let mut launch = Launch::default();
@@ -117,7 +117,7 @@ fn split(arg: &OsStr) -> (&[u8], Option<OsString>) {
     }
 }
 
-/// Takes a path; some front ends leave literal quotes round one that has spaces.
+/// Returns the path; some front ends leave literal quotes round a path that has spaces.
 fn path(value: OsString) -> PathBuf {
     let bytes = value.as_bytes();
     match bytes
@@ -133,13 +133,13 @@ fn path(value: OsString) -> PathBuf {
 mod tests {
     use super::*;
 
-    fn parse(args: &[&str]) -> Result<Wanted, ArgsError> {
-        Wanted::parse(args.iter().map(OsString::from))
+    fn parse(args: &[&str]) -> Result<Invocation, ArgsError> {
+        Invocation::parse(args.iter().map(OsString::from))
     }
 
     fn file(args: &[&str]) -> PathBuf {
         match parse(args) {
-            Ok(Wanted::Serve(launch)) => launch.connection_file,
+            Ok(Invocation::Serve(launch)) => launch.connection_file,
             other => panic!("{other:?}"),
         }
     }
@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn explicit_targets() {
-        let Ok(Wanted::Serve(launch)) =
+        let Ok(Invocation::Serve(launch)) =
             parse(&["-f", "k", "--state=/s.json", "--notebook", "n.ipynb"])
         else {
             panic!("a launch")

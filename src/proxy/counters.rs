@@ -1,14 +1,14 @@
-//! What passes, counted: plain numbers of the one thread.
+//! Counters of messages and connections: plain numbers, since the loop has one thread.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 
 use tokio::sync::Notify;
 
 use super::faults::Faults;
-use crate::project::counters::{Channels, Passed, Refused};
+use crate::project::counters::Counters as Counted;
 use crate::wire::{Channel, MessageFault, Rejected};
 
-/// Which way something passes.
+/// The directions in which messages pass.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Way {
     FromClients,
@@ -17,18 +17,14 @@ pub(super) enum Way {
     ToClients,
 }
 
-/// What is counted from the first message on.
+/// The counters, from the first message on.
 #[derive(Default)]
 pub(super) struct Counters {
-    passed: [[Cell<Passed>; 5]; 4],
-    refused: Cell<u64>,
-    /// Connections that ended by their client's fault, for the log alone.
+    counted: RefCell<Counted>,
+    /// How many connections ended by their client's fault; only in the log.
     broken: Cell<u64>,
-    lost: Cell<u64>,
-    cut: Cell<u64>,
-    restarts: Cell<u64>,
     faults: Faults,
-    /// Something was counted since the last snapshot.
+    /// Whether something was counted since the last snapshot.
     fresh: Cell<bool>,
     changed: Notify,
 }
@@ -36,114 +32,88 @@ pub(super) struct Counters {
 impl Counters {
     /// Counts a message.
     pub(super) fn passed(&self, way: Way, channel: Channel, bytes: usize) {
-        if let Some(count) = self.count(way, channel) {
-            let Passed {
-                messages,
-                bytes: sum,
-            } = count.get();
-            count.set(Passed {
-                messages: messages + 1,
-                bytes: sum + bytes as u64,
-            });
-        }
-        self.touch();
+        self.count(|counted| {
+            let channels = match way {
+                Way::FromClients => &mut counted.from_clients,
+                Way::ToKernel => &mut counted.to_kernel,
+                Way::FromKernel => &mut counted.from_kernel,
+                Way::ToClients => &mut counted.to_clients,
+            };
+            let passed = match channel {
+                Channel::Shell => &mut channels.shell,
+                Channel::Control => &mut channels.control,
+                Channel::Stdin => &mut channels.stdin,
+                Channel::Iopub => &mut channels.iopub,
+                Channel::Heartbeat => &mut channels.hb,
+            };
+            passed.messages += 1;
+            passed.bytes += bytes as u64;
+        });
     }
 
-    /// Counts a connection that never became a client's; returns how many there were.
+    /// Counts a connection that ended before its handshake was complete; returns how many there were.
     pub(super) fn refused(&self) -> u64 {
-        self.add(&self.refused, 1);
-        self.refused.get()
+        self.count(|counted| counted.refused.connections += 1);
+        self.counted.borrow().refused.connections
     }
 
     /// Counts a connection that ended by its client's fault; returns how many there were.
     pub(super) fn broke(&self) -> u64 {
-        self.add(&self.broken, 1);
+        self.broken.update(|count| count + 1);
+        self.touch();
         self.broken.get()
     }
 
-    /// Counts a message that was dropped for a fault of its sender's.
+    /// Counts a message that was dropped because its sender made it wrongly.
     pub(super) fn rejected(&self, from: &'static str, channel: Channel, why: &Rejected) {
         self.faults.count(from, channel, why);
+        self.count(|counted| match why.fault {
+            MessageFault::Malformed => counted.refused.malformed += 1,
+            MessageFault::BadSignature => counted.refused.bad_signature += 1,
+            MessageFault::Replayed => counted.refused.replayed += 1,
+        });
+    }
+
+    /// Counts messages that were accepted and could not be delivered.
+    pub(super) fn lost(&self, count: usize) {
+        self.count(|counted| counted.lost += count as u64);
+    }
+
+    /// Counts a connection that was cut because its client does not read.
+    pub(super) fn cut(&self) {
+        self.count(|counted| counted.cut += 1);
+    }
+
+    /// Counts a kernel that has replaced another.
+    pub(super) fn restarted(&self) {
+        self.count(|counted| counted.restarts += 1);
+    }
+
+    fn count(&self, change: impl FnOnce(&mut Counted)) {
+        change(&mut self.counted.borrow_mut());
         self.touch();
     }
 
-    /// Counts messages that were let in and could not be delivered.
-    pub(super) fn lost(&self, count: usize) {
-        self.add(&self.lost, count as u64);
-    }
-
-    /// Counts a connection that was cut since its client does not read.
-    pub(super) fn cut(&self) {
-        self.add(&self.cut, 1);
-    }
-
-    /// Counts a kernel that has taken the place of another.
-    pub(super) fn restarted(&self) {
-        self.add(&self.restarts, 1);
-    }
-
-    /// Notes that something has changed.
+    /// Records that a counter has changed.
     pub(super) fn touch(&self) {
         if !self.fresh.replace(true) {
             self.changed.notify_one();
         }
     }
 
-    /// Waits until something has changed. That happens once until the next [`Counters::snapshot`].
+    /// Waits until something has changed since the last [`Counters::snapshot`]; each change is reported only
+    /// once.
     pub(super) async fn changed(&self) {
         self.changed.notified().await;
     }
 
-    /// Returns the numbers; what changes from now on is news.
-    pub(super) fn snapshot(&self) -> crate::project::counters::Counters {
+    /// Returns the numbers; [`Counters::changed`] waits for the next change.
+    pub(super) fn snapshot(&self) -> Counted {
         self.fresh.set(false);
-        crate::project::counters::Counters {
+        Counted {
             at: jiff::Timestamp::now(),
-            from_clients: self.channels(Way::FromClients),
-            to_kernel: self.channels(Way::ToKernel),
-            from_kernel: self.channels(Way::FromKernel),
-            to_clients: self.channels(Way::ToClients),
-            refused: Refused {
-                connections: self.refused.get(),
-                malformed: self.faults.of(MessageFault::Malformed),
-                bad_signature: self.faults.of(MessageFault::BadSignature),
-                replayed: self.faults.of(MessageFault::Replayed),
-            },
-            lost: self.lost.get(),
-            cut: self.cut.get(),
-            restarts: self.restarts.get(),
-            ..Default::default()
+            ..self.counted.borrow().clone()
         }
-    }
-
-    fn add(&self, count: &Cell<u64>, more: u64) {
-        count.set(count.get() + more);
-        self.touch();
-    }
-
-    fn count(&self, way: Way, channel: Channel) -> Option<&Cell<Passed>> {
-        self.passed.get(way as usize)?.get(place(channel))
-    }
-
-    fn channels(&self, way: Way) -> Channels {
-        let of = |channel| self.count(way, channel).map(Cell::get).unwrap_or_default();
-        Channels {
-            shell: of(Channel::Shell),
-            control: of(Channel::Control),
-            stdin: of(Channel::Stdin),
-            iopub: of(Channel::Iopub),
-            hb: of(Channel::Heartbeat),
-        }
-    }
-}
-
-fn place(channel: Channel) -> usize {
-    match channel {
-        Channel::Shell => 0,
-        Channel::Control => 1,
-        Channel::Stdin => 2,
-        Channel::Iopub => 3,
-        Channel::Heartbeat => 4,
     }
 }
 
@@ -152,6 +122,7 @@ mod tests {
     use std::task::{Context, Waker};
 
     use super::*;
+    use crate::project::counters::{Channels, Passed};
 
     #[test]
     fn each_way_and_channel_has_its_own_count() {
@@ -170,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_woken_while_nothing_is_counted() {
+    fn no_task_is_woken_while_nothing_is_counted() {
         let counters = Counters::default();
         let is_woken = || {
             let mut changed = std::pin::pin!(counters.changed());

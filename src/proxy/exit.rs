@@ -13,9 +13,9 @@ pub(super) enum ExitReason {
     Shutdown,
     /// The front end has asked for a restart of its kernel.
     Restart,
-    /// The kernel has ended, and the front end runs cells without a person: it watches this process.
+    /// The kernel has ended under a front end that runs cells without a person and watches this process.
     KernelEnded(String),
-    /// The front end is gone.
+    /// The front end was killed.
     Orphaned,
     /// There were too many panics.
     Faults,
@@ -43,16 +43,16 @@ pub(super) struct Exit {
 }
 
 impl Exit {
-    /// Decides to end.
+    /// Decides to end. Only the first reason counts.
     pub(super) fn decide(&self, reason: ExitReason) {
-        *self.reason.borrow_mut() = Some(reason);
+        self.reason.borrow_mut().get_or_insert(reason);
         self.decided.notify_one();
     }
 
-    /// Waits until the end is decided. Any number of callers may wait, one after the other.
+    /// Waits until the end is decided. Any number of callers may wait, one after another.
     pub(super) async fn is_decided(&self) {
         self.decided.notified().await;
-        // For the next caller.
+        // Notifies the next caller.
         self.decided.notify_one();
     }
 

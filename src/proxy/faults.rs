@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use crate::wire::{Channel, MessageFault, Rejected};
 
 /// Returns whether the fault with this number of its kind is logged: the first ten are, then every thousandth.
-/// Whoever can reach a port must not be able to fill the disk.
+/// A process that can reach a port must not be able to fill the disk.
 pub(super) fn is_logged(count: u64) -> bool {
     count <= 10 || count.is_multiple_of(1000)
 }
@@ -24,12 +24,5 @@ impl Faults {
         if is_logged(*count) {
             tracing::warn!(%channel, count, "a message from the {from} was dropped: {why}");
         }
-    }
-
-    /// Returns how many messages had one kind of fault.
-    pub(super) fn of(&self, fault: MessageFault) -> u64 {
-        let counts = self.0.borrow();
-        let of_kind = counts.iter().filter(|((_, _, kind), _)| *kind == fault);
-        of_kind.map(|(_, count)| count).sum()
     }
 }

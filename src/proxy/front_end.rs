@@ -1,4 +1,4 @@
-//! Front-end detection: what launched this process, as far as its environment tells.
+//! Front-end detection: which program launched this process, according to its environment.
 
 use std::ffi::OsStr;
 use std::path::{Component, Path, PathBuf};
@@ -9,11 +9,11 @@ use crate::route::FrontEnd;
 /// The front end that launched this process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct DetectedFrontEnd {
-    /// Its name for people: `VS Code`, `JupyterLab`, …
+    /// Its name for users: `VS Code`, `JupyterLab`, …
     pub(super) name: &'static str,
-    /// Which protocol it follows.
+    /// Its kind, by which the bridge interprets its messages.
     pub(super) kind: FrontEnd,
-    /// The language of the kernelspec that was chosen.
+    /// The language of the kernelspec that the user chose.
     pub(super) language: String,
 }
 
@@ -21,7 +21,7 @@ impl DetectedFrontEnd {
     /// Reads the environment.
     pub(super) fn read(variables: &dyn Variables) -> Self {
         let has = |name| variables.get(name).is_some();
-        // VS Code's extension host passes its own variables on; its terminals do not have them.
+        // VS Code's extension host passes on its own variables, which its terminals do not have.
         let vs_code = [
             "VSCODE_PID",
             "VSCODE_CWD",
@@ -30,8 +30,8 @@ impl DetectedFrontEnd {
         ]
         .into_iter()
         .any(has);
-        // jupyter_client sets the parent's pid, jupyter_server the session's name too. VS Code
-        // that reaches its kernels through a server launches none itself: the server does.
+        // jupyter_client sets the parent's pid, jupyter_server also the session's name. When VS Code uses
+        // kernels of a server, the server launches them.
         let (server, client) = (has("JPY_SESSION_NAME"), has("JPY_PARENT_PID"));
         let name = match (vs_code, server, client) {
             (true, ..) => "VS Code",
@@ -44,34 +44,29 @@ impl DetectedFrontEnd {
             (true, _, false) => FrontEnd::VsCode,
             _ => FrontEnd::Other,
         };
-        let language = variables
-            .get("NB_LANGUAGE")
-            .map_or_else(String::new, |word| word.to_string_lossy().into_owned());
+        let language = variables.get("NB_LANGUAGE").filter(|it| !it.is_empty());
+        let language = language.unwrap_or_else(|| "python".into());
         Self {
             name,
             kind,
-            language: if language.is_empty() {
-                "python".to_owned()
-            } else {
-                language
-            },
+            language: language.to_string_lossy().into_owned(),
         }
     }
 
-    /// Returns the name under which its user acts.
+    /// Returns the actor that its user's edits and cells are recorded under.
     pub(super) fn by(&self) -> String {
         format!("human ({})", self.name)
     }
 }
 
-/// Returns the notebook that a Jupyter server's `JPY_SESSION_NAME` names.
+/// Returns the notebook that a Jupyter server's `JPY_SESSION_NAME` points to.
 ///
-/// The server joins the notebook's folder and the session's name; without a name it is the path
-/// of its API, relative to the server's own root, while the working directory is the notebook's
-/// folder. jupyter-collaboration puts a drive's name before the path (`RTC:`), and VS Code, where
-/// it uses a server, a mark after the notebook's name. A console's name is no notebook's. One that
-/// is not on this disk, since the server keeps its contents elsewhere, is taken to be here: it gets
-/// a kernel of its own, never another notebook's.
+/// The server joins the notebook's folder and the session's name. A session without a name has the path in
+/// the server's API, relative to the server's root, while the working directory is the notebook's folder.
+/// jupyter-collaboration puts a drive's name before the path (`RTC:`); VS Code, when it uses a server, puts a
+/// mark behind the notebook's name. A console's session name is not a notebook's. A notebook that is not on
+/// this disk, because the server stores its contents in another place, is treated as if it were: it gets its
+/// own kernel, never another notebook's.
 pub(super) fn notebook_of(
     session_name: &OsStr,
     folder: &Path,
@@ -96,7 +91,7 @@ pub(super) fn notebook_of(
     Some(found.unwrap_or(here))
 }
 
-/// Returns the path without the drives that any of its parts names.
+/// Returns the path without the drive names in its parts.
 fn without_drives(path: &Path) -> PathBuf {
     path.components()
         .map(|part| match part {
@@ -112,7 +107,7 @@ fn without_drives(path: &Path) -> PathBuf {
         .collect()
 }
 
-/// Returns the notebook's path where VS Code has put its mark behind the name.
+/// Returns the notebook's path without the mark that VS Code puts behind its name; `None` if there is none.
 fn without_mark(path: &Path) -> Option<PathBuf> {
     let stem = path.file_stem()?.to_string_lossy();
     let (name, _) = stem.rsplit_once("-jvsc-")?;
@@ -126,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn front_ends_are_told_apart_by_what_they_set() {
+    fn front_ends_are_recognised_by_what_they_set() {
         let with = |names: &[&'static str]| {
             let variables: HashMap<&str, &str> = names.iter().map(|name| (*name, "1")).collect();
             let found = DetectedFrontEnd::read(&variables);

@@ -1,4 +1,4 @@
-//! Executions, written into the project's journal.
+//! Writes executions and interrupts into the project's journal.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -10,49 +10,50 @@ use super::storage::FileWork;
 use super::trouble::Trouble;
 use crate::project::Project;
 use crate::project::event::{Event, EventKind, ExecutionEnd, ExecutionStart, Journal, Outcome};
-use crate::route::{Execution, Phase};
+use crate::route::{ExecutionProgress, Phase};
 
-/// One life of a session's kernel.
+/// One generation of a session's kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Life {
+struct KernelGeneration {
     session: String,
     generation: u64,
-    /// The notebook that is served, where the kernel is another's.
+    /// The notebook that is served, if it shares another notebook's kernel.
     notebook: Option<String>,
 }
 
 /// The journal of the project, as this proxy writes it.
 ///
-/// Entries are collected, and written together by another thread: a lock on a file is no part of a cell's
-/// round trip.
+/// Entries are collected, and another thread writes them together: a file lock must not delay a cell's round
+/// trip.
 pub(super) struct Log {
     by: String,
     journal: Option<Arc<Mutex<Journal>>>,
-    /// Whose kernel and which of its lives each number is that the bridge counts with.
-    lives: RefCell<HashMap<u64, Life>>,
+    /// The kernel's generations, by the bridge's numbers for them.
+    generations: RefCell<HashMap<u64, KernelGeneration>>,
     started: RefCell<HashMap<(u64, String), Instant>>,
     unwritten: RefCell<Vec<Event>>,
-    /// How many entries were let go since the journal was written last.
+    /// How many entries were dropped since the last write.
     lost: Cell<usize>,
-    /// How many entries the other thread has now.
+    /// How many entries the other thread is writing.
     in_flight: Cell<usize>,
     work: FileWork,
-    /// Since when another process holds the journal's lock.
+    /// When the journal's lock was first found held by another process.
     held: Cell<Option<Instant>>,
     trouble: Trouble,
 }
 
-/// So many entries are kept for a journal that cannot be written; the oldest go first.
+/// How many entries may wait for a journal that cannot be written; the oldest are dropped first.
 const UNWRITTEN: usize = 1000;
 
-/// How long one try waits for another process that holds the journal's lock, and the pause before the next.
+/// How long one attempt waits for another process that holds the journal's lock, and how long the pause
+/// before the next attempt is.
 const TRY: Duration = Duration::from_millis(50);
 
-/// A lock that is held for longer is told in the log.
+/// A lock that is held for longer is logged with its holder.
 const LONG: Duration = Duration::from_secs(1);
 
 impl Log {
-    /// Opens the journal. One that cannot be written is told once; work goes on without it.
+    /// Opens the journal. If it cannot be written, that is logged once, and the proxy works without it.
     pub(super) fn open(project: &Project, by: String) -> Self {
         let journal = project
             .journal()
@@ -62,7 +63,7 @@ impl Log {
         Self {
             by,
             journal,
-            lives: RefCell::default(),
+            generations: RefCell::default(),
             started: RefCell::default(),
             unwritten: RefCell::default(),
             lost: Cell::new(0),
@@ -73,27 +74,21 @@ impl Log {
         }
     }
 
-    /// Learns which life of which session's kernel the bridge means by a number, and for which
-    /// notebook.
+    /// Sets the bridge's number for a generation of a session's kernel, and the notebook that uses it.
     pub(super) fn follow(&self, number: u64, session: &str, generation: u64, notebook: &str) {
-        let life = Life {
+        let kernel = KernelGeneration {
             session: session.to_owned(),
             generation,
             notebook: (notebook != session).then(|| notebook.to_owned()),
         };
-        self.lives.borrow_mut().insert(number, life);
+        self.generations.borrow_mut().insert(number, kernel);
     }
 
-    /// Takes an interrupt by this front end's user; [`Log::write`] writes it.
+    /// Adds an interrupt by this front end's user; [`Log::write`] writes it.
     ///
-    /// `number` is the bridge's for the kernel's present life.
+    /// `number` is the bridge's number for the kernel's present generation.
     pub(super) fn interrupted(&self, number: u64, withdrawn: usize) {
-        let Some(Life {
-            session,
-            generation,
-            ..
-        }) = self.life(number)
-        else {
+        let Some(kernel) = self.kernel(number) else {
             return;
         };
         let kind = match withdrawn {
@@ -101,19 +96,19 @@ impl Log {
             cells => EventKind::Withdrew { cells },
         };
         self.add(Event {
-            generation: Some(generation),
+            generation: Some(kernel.generation),
             by: Some(self.by.clone()),
-            ..Event::now(&session, kind)
+            ..Event::now(&kernel.session, kind)
         });
     }
 
-    fn life(&self, number: u64) -> Option<Life> {
-        self.lives.borrow().get(&number).cloned()
+    fn kernel(&self, number: u64) -> Option<KernelGeneration> {
+        self.generations.borrow().get(&number).cloned()
     }
 
-    /// Takes one step of an execution; [`Log::write`] writes it.
-    pub(super) fn take(&self, execution: Execution) {
-        let Some(life) = self.life(execution.generation) else {
+    /// Adds one step of an execution; [`Log::write`] writes it.
+    pub(super) fn take(&self, execution: ExecutionProgress) {
+        let Some(kernel) = self.kernel(execution.generation) else {
             return;
         };
         let key = (execution.generation, execution.msg_id.clone());
@@ -143,32 +138,32 @@ impl Log {
         if !matches!(kind, EventKind::Done(_)) {
             started.insert(key, Instant::now());
         }
-        // Of others' executions only their own name for themselves is known.
+        // An execution from outside this front end is attributed to the user name in its header.
         let by = match is_others {
             true => execution.username,
             false => self.by.clone(),
         };
         self.add(Event {
-            generation: Some(life.generation),
+            generation: Some(kernel.generation),
             by: Some(by),
-            notebook: life.notebook.filter(|_| !is_others),
-            ..Event::now(&life.session, kind)
+            notebook: kernel.notebook.filter(|_| !is_others),
+            ..Event::now(&kernel.session, kind)
         });
     }
 
     fn add(&self, event: Event) {
         if self.journal.is_some() {
             self.unwritten.borrow_mut().push(event);
-            self.let_oldest_go();
+            self.drop_oldest();
         }
     }
 
-    /// Returns how many entries are not written yet.
+    /// Returns how many entries are not yet in the journal.
     pub(super) fn waiting(&self) -> usize {
         self.unwritten.borrow().len() + self.in_flight.get()
     }
 
-    /// Begins to write what was taken, unless that is under way.
+    /// Starts to write the collected entries, unless a write is under way.
     pub(super) fn write_soon(self: &Rc<Self>) {
         if self.work.is_idle() {
             let me = Rc::clone(self);
@@ -176,8 +171,8 @@ impl Log {
         }
     }
 
-    /// Waits until all that was taken is written, or cannot be written; another process that holds the lock is
-    /// waited for. May be dropped halfway: it is written all the same.
+    /// Waits until all entries are written, or cannot be written; waits for another process that holds the
+    /// lock. If the future is dropped, the entries are written all the same.
     pub(super) async fn written(self: &Rc<Self>) {
         let me = Rc::clone(self);
         let _ = tokio::task::spawn_local(async move { me.write().await }).await;
@@ -215,20 +210,21 @@ impl Log {
                     }
                 }
                 Ok(false) => {
-                    self.put_back(entries);
+                    self.restore(entries);
                     self.waits(held);
                     tokio::time::sleep(TRY).await;
                 }
                 Err(error) => {
-                    // With the next ones. A reader keeps one of each, should some have been written.
-                    self.put_back(entries);
+                    // They are written with the next entries. If some were written already, readers ignore
+                    // the second copy.
+                    self.restore(entries);
                     return self.failed(&error);
                 }
             }
         }
     }
 
-    /// Takes that another process holds the lock.
+    /// Records that another process holds the lock, and logs it once.
     fn waits(&self, held: Option<std::io::Error>) {
         let since = self.held.get().unwrap_or_else(Instant::now);
         self.held.set(Some(since));
@@ -244,15 +240,15 @@ impl Log {
         self.trouble.is(error.kind(), &text);
     }
 
-    fn put_back(&self, mut entries: Vec<Event>) {
+    fn restore(&self, mut entries: Vec<Event>) {
         let mut unwritten = self.unwritten.borrow_mut();
         entries.append(&mut unwritten);
         *unwritten = entries;
         drop(unwritten);
-        self.let_oldest_go();
+        self.drop_oldest();
     }
 
-    fn let_oldest_go(&self) {
+    fn drop_oldest(&self) {
         let mut unwritten = self.unwritten.borrow_mut();
         let oldest = unwritten.len().saturating_sub(UNWRITTEN);
         if oldest > 0 {
@@ -269,7 +265,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn entries_wait_for_a_lock_that_is_held_and_the_oldest_are_let_go() {
+    async fn entries_wait_for_a_lock_that_is_held_and_the_oldest_are_dropped() {
         let local = tokio::task::LocalSet::new();
         local.run_until(entries_wait()).await;
     }
@@ -297,7 +293,7 @@ mod tests {
             _ => 0,
         });
         let withdrawn: Vec<u64> = withdrawn.collect();
-        // Whether the first was let go depends on who had it when the others came.
+        // Entry 0 was dropped only if it was not in flight when the queue was full.
         let from = u64::from(withdrawn.len() == UNWRITTEN);
         assert!(withdrawn.iter().copied().eq(from..=most), "{withdrawn:?}");
     }

@@ -3,17 +3,18 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::io;
-use std::rc::{Rc, Weak};
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use rustix::io::Errno;
 
-use super::counters::Way;
-use super::shell::Shell;
+use super::counters::{Counters, Way};
 use super::target::LiveKernel;
 use crate::route::ClientId;
 use crate::socket::{
-    DialAs, DialHandler, DialRole, Dialer, DisconnectReason, Limits, Message, OutboxFull, PeerId,
+    DialAs, DialHandler, DialRole, Dialer, DisconnectReason, Message, OutboxFull, PeerId,
+    SocketLimits,
 };
 use crate::wire::{Channel, DELIMITER, Rejected, SigningKey, Verified};
 
@@ -21,55 +22,103 @@ use crate::wire::{Channel, DELIMITER, Rejected, SigningKey, Verified};
 ///
 /// Dropping it closes them at once.
 pub(super) struct Links {
-    shell: Weak<Shell>,
     kernel: LiveKernel,
+    incoming: Rc<Incoming>,
     iopub: Dialer,
-    own: RefCell<HashMap<(ClientId, Channel), Rc<Dialer>>>,
-    beats: RefCell<HashMap<PeerId, Dialer>>,
-    /// Identities for clients that announced none.
+    own: Rc<RefCell<ClientSockets>>,
+    heartbeats: RefCell<HashMap<PeerId, Dialer>>,
+    /// How many identities were made for clients without a usable one.
     named: Cell<u64>,
     is_held: Cell<bool>,
     id: String,
 }
 
-/// The events of one client's socket.
-struct Own {
-    shell: Weak<Shell>,
+type ClientSockets = HashMap<(ClientId, Channel), Rc<Dialer>>;
+
+/// The events on the sockets to the kernel.
+pub(super) enum LinkEvent<'a> {
+    /// A client's own socket is connected, or accepts messages again.
+    Up(&'a ClientId, Channel),
+    /// A client's own socket was lost; holds the messages that were not wholly written.
+    Down(&'a ClientId, Channel, Vec<Verified>),
+    /// A client's own socket is full; holds the messages that did not fit.
+    Full(&'a ClientId, Channel, Vec<Verified>),
+    /// The kernel has sent a message to a client.
+    Message(&'a ClientId, Channel, Verified),
+    /// A client's stdin socket could not be connected for long.
+    StdinAbsent(&'a ClientId),
+    /// iopub is connected.
+    IopubUp,
+    /// iopub was lost.
+    IopubDown,
+    /// The kernel has published a message.
+    Published(Verified),
+    /// A message was too long and was dropped: its channel, the unverified bytes of its parent header, its
+    /// length in bytes.
+    Oversized(Channel, Bytes, u64),
+    /// The kernel's answer to a client's heartbeat.
+    Heartbeat(&'a PeerId, Message),
+    /// The kernel has refused connections for so long that the proxy gives up.
+    Unreachable(&'a io::Error),
+    /// A socket could not be opened because no file descriptors are left.
+    NoDescriptors,
+}
+
+/// The data that the handlers of all sockets share.
+struct Incoming {
+    on: Box<dyn Fn(LinkEvent<'_>)>,
+    key: SigningKey,
+    count: Rc<Counters>,
+}
+
+/// Handles the events of one client's socket.
+struct ClientSocket {
+    incoming: Rc<Incoming>,
     client: ClientId,
     channel: Channel,
-    key: SigningKey,
     refused_since: Cell<Option<Instant>>,
 }
 
-/// The events of iopub.
+/// Handles the events of iopub.
 struct Iopub {
-    shell: Weak<Shell>,
-    key: SigningKey,
-    /// Whether the kernel's process is known: then its end is noticed there.
+    incoming: Rc<Incoming>,
+    /// Whether the kernel's process is known: the end of the process is then noticed without the sockets.
     watched: bool,
     refused_since: Cell<Option<Instant>>,
 }
 
-/// The echoes of one heartbeat.
-struct Echo {
-    shell: Weak<Shell>,
+/// Handles the events of one client's heartbeat.
+struct Heartbeat {
+    incoming: Rc<Incoming>,
     peer: PeerId,
 }
 
-/// A kernel of which only the sockets are known, and which refuses for this long, is gone.
+/// How long a kernel whose process is unknown may refuse connections before it counts as dead.
 const UNREACHABLE: Duration = Duration::from_secs(3);
 
-/// A kernel whose process lives and whose sockets were removed is never reached again.
+/// How long a kernel whose process lives may refuse connections before it counts as unreachable: its sockets
+/// were removed.
 const SOCKETS_GONE: Duration = Duration::from_secs(10);
 
 impl Links {
-    /// Begins to dial the kernel's iopub; the rest follows by [`Links::open`].
+    /// Starts to dial the kernel's iopub; [`Links::open`] dials the other channels. `id` is the identity of
+    /// the proxy's own sockets.
     ///
-    /// iopub first and always read: a kernel's PUB drops what its reader does not take fast enough.
-    pub(super) fn connect(kernel: LiveKernel, id: String, shell: &Weak<Shell>) -> Self {
-        let handler = Iopub {
-            shell: shell.clone(),
+    /// iopub is dialled first and always read: a kernel's PUB socket drops messages that are not read fast
+    /// enough.
+    pub(super) fn connect(
+        kernel: LiveKernel,
+        id: String,
+        count: Rc<Counters>,
+        on: impl Fn(LinkEvent<'_>) + 'static,
+    ) -> Self {
+        let incoming = Rc::new(Incoming {
+            on: Box::new(on),
             key: kernel.connection.key.clone(),
+            count,
+        });
+        let handler = Iopub {
+            incoming: Rc::clone(&incoming),
             watched: kernel.process.is_some(),
             refused_since: Cell::new(None),
         };
@@ -81,25 +130,25 @@ impl Links {
         let iopub = Dialer::connect(
             kernel.connection.endpoint(Channel::Iopub),
             sub,
-            Limits {
+            SocketLimits {
                 read_ahead_bytes: READ_AHEAD_BYTES,
                 ..limits()
             },
             Rc::new(handler),
         );
         Self {
-            shell: shell.clone(),
             kernel,
+            incoming,
             iopub,
-            own: RefCell::default(),
-            beats: RefCell::default(),
+            own: Rc::default(),
+            heartbeats: RefCell::default(),
             named: Cell::new(0),
             is_held: Cell::new(false),
             id,
         }
     }
 
-    /// Returns the kernel that these lead to.
+    /// Returns the kernel to which the sockets lead.
     pub(super) fn kernel(&self) -> &LiveKernel {
         &self.kernel
     }
@@ -107,82 +156,86 @@ impl Links {
     /// Connects one client's own socket, under the client's identity.
     pub(super) fn open(&self, client: &ClientId, channel: Channel) {
         let identity = if client.is_anonymous() || client.bytes() == DELIMITER {
-            // An identity that begins with a zero byte cannot be announced, and ipykernel takes
-            // one that equals the delimiter for the delimiter.
-            self.named.set(self.named.get() + 1);
+            // An identity that begins with a zero byte cannot be announced, and ipykernel takes an identity
+            // that equals the delimiter for the delimiter.
+            self.named.update(|count| count + 1);
             Bytes::from(format!("{}-{}", self.id, self.named.get()))
         } else {
             client.bytes().clone()
         };
-        let handler = Own {
-            shell: self.shell.clone(),
+        let handler = ClientSocket {
+            incoming: Rc::clone(&self.incoming),
             client: client.clone(),
             channel,
-            key: self.kernel.connection.key.clone(),
             refused_since: Cell::new(None),
         };
-        let dealer = DialAs {
-            socket_type: DialRole::Dealer,
-            identity,
-            subscribe: Vec::new(),
-        };
-        let dialer = Dialer::connect(
-            self.kernel.connection.endpoint(channel),
-            dealer,
-            Limits {
-                spares_descriptors: client.bytes() != self.id.as_bytes(),
-                ..limits()
-            },
-            Rc::new(handler),
-        );
+        let spares_descriptors = client.bytes() != self.id.as_bytes();
+        let dialer = self.dial(channel, identity, spares_descriptors, Rc::new(handler));
         self.own
             .borrow_mut()
             .insert((client.clone(), channel), Rc::new(dialer));
     }
 
-    /// Sends on one client's socket; what does not fit goes back to the bridge until it does.
+    fn dial(
+        &self,
+        channel: Channel,
+        identity: Bytes,
+        spares_descriptors: bool,
+        handler: Rc<dyn DialHandler>,
+    ) -> Dialer {
+        let dealer = DialAs {
+            socket_type: DialRole::Dealer,
+            identity,
+            subscribe: Vec::new(),
+        };
+        let limits = SocketLimits {
+            spares_descriptors,
+            ..limits()
+        };
+        Dialer::connect(
+            self.kernel.connection.endpoint(channel),
+            dealer,
+            limits,
+            handler,
+        )
+    }
+
+    /// Sends a message on one client's socket; one that does not fit goes back to the bridge until there is
+    /// room.
     pub(super) fn send(&self, client: &ClientId, channel: Channel, message: Verified) {
-        let dialer = self.own.borrow().get(&(client.clone(), channel)).cloned();
+        let key = (client.clone(), channel);
+        let dialer = self.own.borrow().get(&key).cloned();
         let Some(dialer) = dialer else {
             return tracing::warn!(%client, %channel, "a message for the kernel was dropped: its socket is closed");
         };
         tracing::debug!(%client, %channel, ?message, "to the kernel");
-        let Err(OutboxFull(frames)) = dialer.send(message.into_frames(&self.kernel.connection.key))
-        else {
+        let Err(OutboxFull(frames)) = dialer.send(message.into_frames(&self.incoming.key)) else {
             return;
         };
-        tracing::info!(%client, %channel, "the kernel does not read: the client waits");
-        // At once: what follows for this socket must not overtake it.
-        if let Some(shell) = self.shell.upgrade() {
-            let unsent = self.verified(frames).into_iter().collect();
-            shell.route(|bridge, _| bridge.link_down(client, channel, unsent));
-        }
-        let (shell, client) = (self.shell.clone(), client.clone());
+        tracing::info!(%client, %channel, "the kernel does not read its socket: the client waits");
+        // Reported at once: later messages for this socket must not overtake it.
+        let unsent = self.incoming.verified([frames]).collect();
+        (self.incoming.on)(LinkEvent::Full(client, channel, unsent));
+        let (incoming, own) = (Rc::clone(&self.incoming), Rc::downgrade(&self.own));
         tokio::task::spawn_local(async move {
             dialer.room().await;
-            let Some(strong) = shell.upgrade() else {
-                return;
-            };
-            if strong.has_link(&client, channel, &dialer) && dialer.is_up() {
-                strong.route(|bridge, now| bridge.link_up(now, &client, channel));
+            let is_open = own.upgrade().is_some_and(|own| {
+                let own = own.borrow();
+                own.get(&key).is_some_and(|now| Rc::ptr_eq(now, &dialer))
+            });
+            if is_open && dialer.is_up() {
+                let (client, channel) = key;
+                (incoming.on)(LinkEvent::Up(&client, channel));
             }
         });
-    }
-
-    /// Returns whether this socket is still the client's.
-    pub(super) fn has(&self, client: &ClientId, channel: Channel, dialer: &Rc<Dialer>) -> bool {
-        self.own
-            .borrow()
-            .get(&(client.clone(), channel))
-            .is_some_and(|own| Rc::ptr_eq(own, dialer))
     }
 
     /// Closes a client's sockets, after what is queued in them.
     pub(super) fn close(&self, client: &ClientId) {
         for channel in [Channel::Shell, Channel::Control, Channel::Stdin] {
             if let Some(dialer) = self.own.borrow_mut().remove(&(client.clone(), channel)) {
-                // At once: the client's next socket is another, and may be opened before this one
-                // is closed.
+                // Silenced at once: the client's next socket has the same identity, and may be opened before
+                // this one is closed.
                 dialer.silence();
                 tokio::task::spawn_local(async move {
                     dialer.close(Instant::now() + Duration::from_secs(5)).await;
@@ -191,9 +244,9 @@ impl Links {
         }
     }
 
-    /// Writes what is queued for the kernel and closes everything, at the deadline at the latest.
+    /// Writes the queued messages to the kernel and closes all sockets, at the deadline at the latest.
     pub(super) async fn finish(&self, deadline: Instant) {
-        // At once: each takes its time to see its peer close.
+        // All sockets close at the same time: each waits until its peer has closed.
         let mut closing = tokio::task::JoinSet::new();
         for (_, dialer) in self.own.borrow_mut().drain() {
             closing.spawn_local(async move { dialer.close(deadline).await });
@@ -202,173 +255,149 @@ impl Links {
         self.iopub.close(Instant::now()).await;
     }
 
-    /// Takes what no kernel has got, in order for each socket.
+    /// Removes and returns the messages that were not written to a kernel, in order for each socket.
     pub(super) fn take_unsent(&self) -> Vec<(ClientId, Channel, Verified)> {
         let mut unsent = Vec::new();
         for ((client, channel), dialer) in self.own.borrow_mut().drain() {
-            for frames in dialer.take_unsent() {
-                unsent.extend(
-                    self.verified(frames)
-                        .map(|message| (client.clone(), channel, message)),
-                );
+            // The proxy sends its own requests again.
+            if client.bytes() != self.id.as_bytes() {
+                let messages = self.incoming.verified(dialer.take_unsent());
+                unsent.extend(messages.map(|message| (client.clone(), channel, message)));
             }
         }
-        // What the proxy asked for itself is asked anew.
-        unsent.retain(|(client, _, _)| client.bytes() != self.id.as_bytes());
         unsent
     }
 
-    /// Passes a heartbeat on, under a socket of its own for each client.
-    pub(super) fn beat(&self, peer: &PeerId, frames: Message) {
-        let mut beats = self.beats.borrow_mut();
-        let dialer = beats.entry(peer.clone()).or_insert_with(|| {
-            let echo = Echo {
-                shell: self.shell.clone(),
+    /// Passes on a heartbeat, on a socket of its own for each client.
+    pub(super) fn send_heartbeat(&self, peer: &PeerId, frames: Message) {
+        let mut heartbeats = self.heartbeats.borrow_mut();
+        let dialer = heartbeats.entry(peer.clone()).or_insert_with(|| {
+            let handler = Heartbeat {
+                incoming: Rc::clone(&self.incoming),
                 peer: peer.clone(),
             };
-            let dealer = DialAs {
-                socket_type: DialRole::Dealer,
-                identity: Bytes::new(),
-                subscribe: Vec::new(),
-            };
-            Dialer::connect(
-                self.kernel.connection.endpoint(Channel::Heartbeat),
-                dealer,
-                Limits {
-                    spares_descriptors: true,
-                    ..limits()
-                },
-                Rc::new(echo),
-            )
+            self.dial(Channel::Heartbeat, Bytes::new(), true, Rc::new(handler))
         });
-        // One that does not fit is one that was missed.
+        // A heartbeat that does not fit counts as missed.
         let _ = dialer.send(frames);
     }
 
-    /// Forgets a client's heartbeat.
-    pub(super) fn stop_beat(&self, peer: &PeerId) {
-        self.beats.borrow_mut().remove(peer);
+    /// Closes a client's heartbeat socket.
+    pub(super) fn stop_heartbeat(&self, peer: &PeerId) {
+        self.heartbeats.borrow_mut().remove(peer);
     }
 
-    /// Returns whether messages of iopub were read that are still to be checked and routed.
+    /// Returns whether iopub messages were read from the socket that are not checked and routed yet.
     pub(super) fn iopub_is_behind(&self) -> bool {
         self.iopub.ahead_bytes() > 0
     }
 
-    /// Stops or goes on routing what comes on iopub, which is read all the same.
+    /// Stops or resumes the routing of iopub messages; the socket is read in both cases.
     pub(super) fn hold_iopub(&self, holds: bool) {
         if self.is_held.replace(holds) != holds {
             self.iopub.set_paused(holds);
         }
     }
 
-    /// Returns what is queued for the kernel, in bytes.
+    /// Returns how many bytes are queued for the kernel.
     pub(super) fn queued_bytes(&self) -> usize {
-        self.own
-            .borrow()
-            .values()
-            .map(|own| own.queued_bytes())
-            .sum()
-    }
-
-    fn verified(&self, frames: Message) -> Option<Verified> {
-        verified(frames, &self.kernel.connection.key)
+        let own = self.own.borrow();
+        own.values().map(|dialer| dialer.queued_bytes()).sum()
     }
 }
 
-/// Reads back what was signed with the kernel's key.
-fn verified(frames: Message, key: &SigningKey) -> Option<Verified> {
-    key.receive(frames).ok()
-}
+impl Incoming {
+    /// Reads messages back that this proxy itself signed with the kernel's key.
+    fn verified(
+        &self,
+        unsent: impl IntoIterator<Item = Message>,
+    ) -> impl Iterator<Item = Verified> {
+        let verified = |frames| self.key.receive(frames).ok();
+        unsent.into_iter().filter_map(verified)
+    }
 
-/// Verifies a message of the kernel's; one that is rejected is counted and dropped.
-fn receive(shell: &Shell, channel: Channel, key: &SigningKey, frames: Message) -> Option<Verified> {
-    let message = key.receive(frames).and_then(|mut message| {
-        // Passed on, it would end VS Code's reader of this channel for good.
-        let why = "its header, parent header or metadata is no JSON object";
-        let is_readable = message.read_headers();
-        is_readable
-            .then_some(message)
-            .ok_or_else(|| Rejected::malformed(&why))
-    });
-    match message {
-        Ok(message) => {
-            shell.count.passed(Way::FromKernel, channel, message.size());
-            Some(message)
+    /// Verifies a message of the kernel; counts and drops a rejected one.
+    fn receive(&self, channel: Channel, frames: Message) -> Option<Verified> {
+        let message = self.key.receive(frames).and_then(|mut message| {
+            // A message like this would end VS Code's reader of this channel for good.
+            let why = "its header, parent header or metadata is no JSON object";
+            let is_readable = message.read_headers();
+            is_readable
+                .then_some(message)
+                .ok_or_else(|| Rejected::malformed(&why))
+        });
+        match message {
+            Ok(message) => {
+                self.count.passed(Way::FromKernel, channel, message.size());
+                Some(message)
+            }
+            Err(why) => {
+                self.count.rejected("kernel", channel, &why);
+                None
+            }
         }
-        Err(why) => {
-            shell.count.rejected("kernel", channel, &why);
-            None
+    }
+
+    /// Takes a message that was too long. Its content was dropped, so its signature cannot be checked; only
+    /// its parent header is read, to find a known request.
+    fn oversized(&self, channel: Channel, begun: &Message, bytes: u64) {
+        tracing::warn!(%channel, bytes, "a message of the kernel is longer than allowed: it was not passed on");
+        let mut frames = begun.iter().skip_while(|frame| *frame != DELIMITER);
+        let parent = frames.nth(3).cloned().unwrap_or_default();
+        (self.on)(LinkEvent::Oversized(channel, parent, bytes));
+    }
+
+    /// Records that a socket could not be connected. Returns since when the kernel refuses connections;
+    /// `None` if the cause is here.
+    fn refused(&self, since: &Cell<Option<Instant>>, error: &io::Error) -> Option<Instant> {
+        if is_out_of_descriptors(error) {
+            (self.on)(LinkEvent::NoDescriptors);
+            return None;
         }
+        let first = since.get().unwrap_or_else(Instant::now);
+        since.set(Some(first));
+        Some(first)
     }
 }
 
-/// Tells of a message that was too long to take. Its content is gone, so its signature cannot be
-/// checked: of its beginning only the parent is read, and only to find a request that is known.
-fn oversized(shell: &Weak<Shell>, channel: Channel, begun: &Message, bytes: u64) {
-    let Some(shell) = shell.upgrade() else { return };
-    tracing::warn!(%channel, bytes, "a message of the kernel is longer than allowed: it was not passed on");
-    let parent = begun
-        .iter()
-        .skip_while(|frame| *frame != DELIMITER)
-        .nth(3)
-        .cloned()
-        .unwrap_or_default();
-    shell.route(|bridge, now| bridge.oversized(now, channel, &parent, bytes));
+/// Returns whether an error means that no file descriptors are left.
+pub(super) fn is_out_of_descriptors(error: &io::Error) -> bool {
+    let full = [Errno::MFILE, Errno::NFILE].map(Errno::raw_os_error);
+    error
+        .raw_os_error()
+        .is_some_and(|code| full.contains(&code))
 }
 
-impl DialHandler for Own {
+impl DialHandler for ClientSocket {
     fn up(&self) {
         self.refused_since.set(None);
-        if let Some(shell) = self.shell.upgrade() {
-            shell.route(|bridge, now| bridge.link_up(now, &self.client, self.channel));
-        }
+        (self.incoming.on)(LinkEvent::Up(&self.client, self.channel));
     }
 
     fn message(&self, message: Message) {
-        let Some(shell) = self.shell.upgrade() else {
-            return;
-        };
-        let Some(message) = receive(&shell, self.channel, &self.key, message) else {
-            return;
-        };
-        tracing::debug!(client = %self.client, channel = %self.channel, ?message, "from the kernel");
-        let asks = (self.channel == Channel::Stdin).then(|| message.clone());
-        shell.route(|bridge, now| bridge.kernel_message(now, &self.client, self.channel, message));
-        if let Some(message) = asks {
-            shell.buffer_question(&self.client, &message);
+        if let Some(message) = self.incoming.receive(self.channel, message) {
+            tracing::debug!(client = %self.client, channel = %self.channel, ?message, "from the kernel");
+            (self.incoming.on)(LinkEvent::Message(&self.client, self.channel, message));
         }
     }
 
     fn oversized(&self, begun: Message, bytes: u64) {
-        oversized(&self.shell, self.channel, &begun, bytes);
+        self.incoming.oversized(self.channel, &begun, bytes);
     }
 
     fn down(&self, why: &DisconnectReason, unsent: Vec<Message>) {
-        let Some(shell) = self.shell.upgrade() else {
-            return;
-        };
         tracing::debug!(client = %self.client, channel = %self.channel, "the kernel's socket was lost: {why}");
-        let unsent = unsent
-            .into_iter()
-            .filter_map(|frames| verified(frames, &self.key))
-            .collect();
-        shell.route(|bridge, _| bridge.link_down(&self.client, self.channel, unsent));
-        shell.look_again();
+        let unsent = self.incoming.verified(unsent).collect();
+        (self.incoming.on)(LinkEvent::Down(&self.client, self.channel, unsent));
     }
 
     fn refused(&self, error: &io::Error) {
-        if made_room(&self.shell, error) {
+        let Some(since) = self.incoming.refused(&self.refused_since, error) else {
             return;
-        }
-        let since = self.refused_since.get().unwrap_or_else(Instant::now);
-        self.refused_since.set(Some(since));
+        };
         tracing::debug!(client = %self.client, channel = %self.channel, "the kernel cannot be reached: {error}");
-        if self.channel == Channel::Stdin
-            && since.elapsed() > UNREACHABLE
-            && let Some(shell) = self.shell.upgrade()
-        {
-            shell.route(|bridge, now| bridge.stdin_absent(now, &self.client));
+        if self.channel == Channel::Stdin && since.elapsed() > UNREACHABLE {
+            (self.incoming.on)(LinkEvent::StdinAbsent(&self.client));
         }
     }
 }
@@ -376,46 +405,30 @@ impl DialHandler for Own {
 impl DialHandler for Iopub {
     fn up(&self) {
         self.refused_since.set(None);
-        if let Some(shell) = self.shell.upgrade() {
-            shell.reached();
-        }
+        (self.incoming.on)(LinkEvent::IopubUp);
     }
 
     fn message(&self, message: Message) {
-        let Some(shell) = self.shell.upgrade() else {
-            return;
-        };
-        let Some(message) = receive(&shell, Channel::Iopub, &self.key, message) else {
-            return;
-        };
-        tracing::debug!(channel = "iopub", ?message, "from the kernel");
-        if !shell.listens() {
-            return;
+        if let Some(message) = self.incoming.receive(Channel::Iopub, message) {
+            tracing::debug!(channel = "iopub", ?message, "from the kernel");
+            (self.incoming.on)(LinkEvent::Published(message));
         }
-        shell.buffer_output(&message);
-        shell.route(|bridge, now| bridge.iopub_message(now, message));
     }
 
     fn oversized(&self, begun: Message, bytes: u64) {
-        oversized(&self.shell, Channel::Iopub, &begun, bytes);
+        self.incoming.oversized(Channel::Iopub, &begun, bytes);
     }
 
     fn down(&self, why: &DisconnectReason, _: Vec<Message>) {
-        let Some(shell) = self.shell.upgrade() else {
-            return;
-        };
         tracing::info!(channel = "iopub", "the kernel's socket was lost: {why}");
-        shell.route(|bridge, _| bridge.iopub_down());
-        shell.look_again();
+        (self.incoming.on)(LinkEvent::IopubDown);
     }
 
     fn refused(&self, error: &io::Error) {
-        if made_room(&self.shell, error) {
+        let Some(since) = self.incoming.refused(&self.refused_since, error) else {
             return;
-        }
-        let since = self.refused_since.get().unwrap_or_else(Instant::now);
-        self.refused_since.set(Some(since));
-        // One that is stopped or in a debugger listens all the same.
+        };
+        // A kernel that is stopped or in a debugger still accepts connections.
         let listens = !matches!(
             error.kind(),
             io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused
@@ -425,43 +438,36 @@ impl DialHandler for Iopub {
             true if listens => return,
             true => SOCKETS_GONE,
         };
-        if since.elapsed() > limit
-            && let Some(shell) = self.shell.upgrade()
-        {
-            shell.unreachable(error);
+        if since.elapsed() > limit {
+            (self.incoming.on)(LinkEvent::Unreachable(error));
         }
     }
 }
 
-impl DialHandler for Echo {
+impl DialHandler for Heartbeat {
     fn up(&self) {}
 
     fn message(&self, message: Message) {
-        if let Some(shell) = self.shell.upgrade() {
-            shell.beat_client(&self.peer, message);
-        }
+        (self.incoming.on)(LinkEvent::Heartbeat(&self.peer, message));
     }
 
     fn down(&self, _: &DisconnectReason, _: Vec<Message>) {}
 
     fn refused(&self, error: &io::Error) {
-        made_room(&self.shell, error);
+        if is_out_of_descriptors(error) {
+            (self.incoming.on)(LinkEvent::NoDescriptors);
+        }
     }
 }
 
-/// Returns whether it was not the kernel that refused, but a want of descriptors.
-fn made_room(shell: &Weak<Shell>, error: &io::Error) -> bool {
-    shell.upgrade().is_some_and(|shell| shell.makes_room(error))
-}
-
-/// How many bytes of the kernel's iopub are read before they are checked, signed and written: a kernel
-/// drops what is not read in time. Above this they are read as fast as they are dealt with.
+/// How many bytes of the kernel's iopub are read ahead of checking and routing: a kernel drops messages that
+/// are not read in time. Above this limit they are read only as fast as they are routed.
 const READ_AHEAD_BYTES: usize = 128 << 20;
 
-/// The bounds of every socket to the kernel.
-fn limits() -> Limits {
-    Limits {
+/// Returns the limits of every socket to the kernel.
+fn limits() -> SocketLimits {
+    SocketLimits {
         outbox_bytes: 64 << 20,
-        ..Limits::default()
+        ..SocketLimits::default()
     }
 }

@@ -9,18 +9,18 @@ use tracing_subscriber::EnvFilter;
 
 use crate::project::{Lock, Project, beneath};
 
-/// Over this size the log is set aside as `proxy.log.1` at the next launch.
+/// A larger log is renamed to `proxy.log.1` at the next launch.
 const ROTATE_BYTES: u64 = 5 << 20;
 
-/// How many bytes of log lines wait for the project to be known.
+/// How many bytes of log lines are buffered until the project is known.
 const WAITING_BYTES: usize = 64 << 10;
 
-/// How many lines wait at most for a disk that is slow; those that come then are lost, and counted.
+/// How many lines may wait for a slow disk; further ones are dropped and counted.
 const WAITING: usize = 500;
 
-/// Where the lines go.
+/// The destination of log lines.
 enum Sink {
-    /// Which project's log it will be is not known yet: under VS Code, its traffic names the notebook.
+    /// The project is not known yet: under VS Code, the traffic names the notebook.
     Waiting(Vec<u8>),
     /// Another thread writes them; [`close`] waits for it.
     File(NonBlocking, WorkerGuard),
@@ -47,32 +47,32 @@ impl Write for Lines {
 /// This process's log.
 struct Log {
     lines: Lines,
-    /// Chooses the level anew.
+    /// Replaces the log level.
     set_level: Box<dyn Fn(EnvFilter) + Send + Sync>,
 }
 
 static LOG: OnceLock<Log> = OnceLock::new();
 
-/// Begins to take events; they wait until [`open`] says where they go.
+/// Starts to collect events; they are buffered until [`open`] names the file.
 ///
-/// `NB_LOG` chooses the level (`debug` shows every message's type, `trace` its frames' lengths).
+/// `NB_LOG` sets the level (`debug` shows every message's type, `trace` its frames' lengths).
 pub(super) fn begin() {
     LOG.get_or_init(|| {
         let lines = Lines(Arc::new(Mutex::new(Sink::Waiting(Vec::new()))));
         let writer = lines.clone();
-        let pid = std::process::id();
         let builder = tracing_subscriber::fmt()
             .with_ansi(false)
             .with_target(false)
-            // On a full disk it would say so on stderr for each line, which a Jupyter server shows.
+            // On a full disk the subscriber would print an error on stderr for each line, and a Jupyter
+            // server shows that.
             .log_internal_errors(false)
-            .with_timer(Clock { pid })
+            .with_timer(Clock)
             .with_writer(move || writer.clone())
             .with_env_filter(level(None))
             .with_filter_reloading();
         let handle = builder.reload_handle();
         let subscriber = builder.finish();
-        // Only a test that runs two proxies in one process has a subscriber already.
+        // A subscriber exists already only in a test that runs two proxies in one process.
         let _ = tracing::subscriber::set_global_default(subscriber);
         Log {
             lines,
@@ -83,13 +83,14 @@ pub(super) fn begin() {
     });
 }
 
-/// Lets the lines go to the project's log, those that waited first.
+/// Directs the lines into the project's log, the buffered ones first.
 ///
-/// `wanted` is the project's own wish for the level.
+/// `wanted` is the level in the project's settings.
 pub(super) fn open(project: &Project, wanted: Option<&str>) -> io::Result<()> {
     let path = project.proxy_log();
     rotate(&path)?;
-    // Made private and found to be a regular file of this user's before the appender opens it.
+    // Creates the file as private, or checks that it is a regular file of this user, before the appender
+    // opens it.
     drop(beneath::append(&path)?);
     let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(io::Error::other("the log has no folder"));
@@ -111,7 +112,7 @@ pub(super) fn open(project: &Project, wanted: Option<&str>) -> io::Result<()> {
     Ok(())
 }
 
-/// Waits until the lines are written, for a second at most. Those that come after are not written.
+/// Waits until the lines are written, for one second at most. Later lines are dropped.
 pub(super) fn close() {
     let Some(log) = LOG.get() else { return };
     let mut sink = log.lines.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -133,12 +134,12 @@ fn level(wanted: Option<&str>) -> EnvFilter {
     .unwrap_or_else(|| EnvFilter::new("info"))
 }
 
-/// Sets a large log aside, under a lock: several proxies may be launched at once.
+/// Renames a large log under a lock: several proxies may be launched at once.
 fn rotate(path: &Path) -> io::Result<()> {
     if beneath::metadata(path).map_or(0, |data| data.len()) <= ROTATE_BYTES {
         return Ok(());
     }
-    // Whoever has it sets the log aside.
+    // The process that holds the lock renames the log.
     let Some(_lock) = Lock::attempt(&path.with_extension("log.lock"))? else {
         return Ok(());
     };
@@ -149,15 +150,14 @@ fn rotate(path: &Path) -> io::Result<()> {
 }
 
 /// The time in UTC and the proxy's pid: several proxies write into one file.
-struct Clock {
-    pid: u32,
-}
+struct Clock;
 
 impl tracing_subscriber::fmt::time::FormatTime for Clock {
     fn format_time(
         &self,
         writer: &mut tracing_subscriber::fmt::format::Writer<'_>,
     ) -> std::fmt::Result {
-        write!(writer, "{:.3} [{}]", jiff::Timestamp::now(), self.pid)
+        let (now, pid) = (jiff::Timestamp::now(), std::process::id());
+        write!(writer, "{now:.3} [{pid}]")
     }
 }

@@ -1,4 +1,4 @@
-//! What people read of a kernel: what happened, when, who did it, and what to do.
+//! Messages to users about a kernel: what happened, when, who did it, and what to do.
 
 use std::path::Path;
 
@@ -11,25 +11,22 @@ use crate::project::jobs::Job;
 use crate::project::{Ended, Session};
 use crate::route::Ending;
 
-/// The notebook has never had a kernel here.
+/// Returns the ending for a notebook that has never had a kernel here.
 pub(super) fn no_kernel(target: &Target) -> Ending {
     let text = format!(
         "{} has no shared kernel. Start one with: {}",
         target.key,
-        target.mend()
+        target.open_command()
     );
-    Ending {
-        name: "NoKernel",
-        text,
-    }
+    Ending::new("NoKernel", text)
 }
 
-/// Its user ended it.
+/// Returns the ending for a kernel that was shut down.
 pub(super) fn stopped(target: &Target) -> Ending {
     ending(target, "KernelStopped", "was shut down")
 }
 
-/// Its kernel runs on another host, or a later version recorded it.
+/// Returns the ending for a kernel that runs on another host, or that a later version of nb recorded.
 pub(super) fn out_of_reach(target: &Target, session: &Session) -> Ending {
     let what = match session.host() {
         Some(host) => format!("runs on {}, which cannot be reached from here", host.name),
@@ -38,38 +35,32 @@ pub(super) fn out_of_reach(target: &Target, session: &Session) -> Ending {
     ending(target, "KernelElsewhere", &what)
 }
 
-/// Its kernel exited unexpectedly, and only its user may have another started.
+/// Returns the ending for a kernel that exited unexpectedly and that only a person can replace.
 pub(super) fn died(target: &Target, ended: Option<&Ended>) -> Ending {
     if ended.is_none_or(|ended| ended.job.is_none()) {
-        return ending(target, "KernelDied", &gone(ended));
+        return ending(target, "KernelDied", &loss(ended));
     }
     let text = format!(
         "The shared kernel of {} {}. Outputs until then are kept. Start it, and run again what had run: {}",
         target.key,
-        gone(ended),
+        loss(ended),
         mend(&target.notebook())
     );
-    Ending {
-        name: "KernelDied",
-        text,
-    }
+    Ending::new("KernelDied", text)
 }
 
-/// Its kernel exited unexpectedly, and the next cell starts another.
+/// Returns the ending for a kernel that exited unexpectedly and that the next cell replaces.
 pub(super) fn died_for_now(target: &Target, ended: Option<&Ended>) -> Ending {
     let text = format!(
         "The shared kernel of {} {}. The next cell that you run starts another{}",
         target.key,
-        gone(ended),
+        loss(ended),
         replay(&target.notebook(), ended).unwrap_or_else(|| ".".to_owned())
     );
-    Ending {
-        name: "KernelDied",
-        text,
-    }
+    Ending::new("KernelDied", text)
 }
 
-/// A front end has ended its proxy by SIGTERM alone.
+/// Returns the log line for a front end that has ended its proxy by SIGTERM alone.
 pub(super) fn not_restarted(target: &Target) -> String {
     format!(
         "SIGTERM came without a shutdown_request: a front end that restarts a kernel this way cannot be told \
@@ -78,9 +69,9 @@ pub(super) fn not_restarted(target: &Target) -> String {
     )
 }
 
-/// Nothing answers on its sockets.
+/// Returns the ending for a kernel whose sockets do not answer.
 ///
-/// `pid` is that of a kernel of ours that lives: only a restart makes its sockets anew.
+/// `pid` is that of a live kernel that `nb` started: only a restart creates its sockets again.
 pub(super) fn unreachable(target: &Target, error: &std::io::Error, pid: Option<u32>) -> Ending {
     let name = "KernelUnreachable";
     let Some(pid) = pid else {
@@ -92,65 +83,54 @@ pub(super) fn unreachable(target: &Target, error: &std::io::Error, pid: Option<u
         target.key,
         quote(&target.notebook())
     );
-    Ending { name, text }
+    Ending::new(name, text)
 }
 
-/// It could not be started.
+/// Returns the ending for a kernel that could not be started.
 pub(super) fn not_started(target: &Target, error: &anyhow::Error) -> Ending {
     let text = format!(
         "The shared kernel of {} could not be started: {error:#}. Try: {}",
         target.key,
-        target.mend()
+        target.open_command()
     );
-    Ending {
-        name: "KernelNotStarted",
-        text,
-    }
+    Ending::new("KernelNotStarted", text)
 }
 
-/// Another kernel has taken its place.
+/// Returns the ending for requests to a kernel that was restarted.
 pub(super) fn replaced(target: &Target) -> Ending {
     let text = format!(
         "The shared kernel of {} was restarted: its variables are gone. Run the cell again.",
         target.key
     );
-    Ending {
-        name: "KernelRestarted",
-        text,
-    }
+    Ending::new("KernelRestarted", text)
 }
 
-/// This proxy had a panic: what was on its way may be lost.
+/// Returns the ending for requests whose answer may be lost because of a panic in this proxy.
 pub(super) fn fault() -> Ending {
-    Ending {
-        name: "ProxyFault",
-        text: "nb-proxy had an internal fault and has lost track of this request. The kernel and its variables live; the cell may have run, or run still. Look at `nb status` and run it again. Please report the fault: .nb/proxy.log says where it was.".to_owned(),
-    }
+    Ending::new(
+        "ProxyFault",
+        "nb-proxy had an internal fault and has lost track of this request. The kernel and its variables live; the cell may have run, or run still. Look at `nb status` and run it again. Please report the fault: .nb/proxy.log says where it was.",
+    )
 }
 
-/// The front end's notebook is another than the one that was taken for it.
+/// Returns the ending for requests that this proxy got before the front end named another notebook.
 pub(super) fn renamed(target: &Target) -> Ending {
     let text = format!(
         "This notebook is {}, which has another kernel. Run the cell again.",
         target.key
     );
-    Ending {
-        name: "KernelChanged",
-        text,
-    }
+    Ending::new("KernelChanged", text)
 }
 
-/// No kernel can be told for what the front end has opened.
-pub(super) fn nothing(error: &anyhow::Error) -> Ending {
-    Ending {
-        name: "NoKernel",
-        text: format!("{error:#}").replace('\n', ". "),
-    }
+/// Returns the ending if no session was found for the notebook that the front end names, or for its folder.
+pub(super) fn no_session(error: &anyhow::Error) -> Ending {
+    Ending::new("NoKernel", format!("{error:#}").replace('\n', ". "))
 }
 
-/// What the asker of the next cell reads of a kernel that is not the one whose variables it knows.
+/// Returns the notice in the next cell that says that the kernel is not the one whose variables the client
+/// knows.
 ///
-/// `owner` is the session that the kernel before it belonged to.
+/// `owner` is the session to which the previous kernel belonged.
 pub(super) fn notice(target: &Target, kernel: &LiveKernel, owner: Option<&str>) -> String {
     if owner.is_some_and(|owner| owner != kernel.owner) {
         return if kernel.owner == target.key {
@@ -159,23 +139,21 @@ pub(super) fn notice(target: &Target, kernel: &LiveKernel, owner: Option<&str>) 
             format!("{} uses the kernel of {} now", target.key, kernel.owner)
         };
     }
-    let told = kernel
-        .before
-        .as_ref()
-        .filter(|ended| ended.generation < kernel.generation);
+    let before = kernel.before.as_ref();
+    let before = before.filter(|ended| ended.generation < kernel.generation);
     format!(
         "The shared kernel of {} {}{}",
         target.key,
-        told.map_or_else(
+        before.map_or_else(
             || "was replaced by a new one: its variables are gone".to_owned(),
             |ended| fate(ended, &TimeZone::system())
         ),
-        replay(&target.notebook(), told).unwrap_or_default()
+        replay(&target.notebook(), before).unwrap_or_default()
     )
 }
 
-/// The notice in the next cell of a window that was reloaded while one of its cells ran: VS Code restores
-/// a tab with unsaved changes as it was before the reload, and does not read the file.
+/// Returns the notice in the next cell of a window that was reloaded while one of its cells ran: VS Code
+/// restores a tab with unsaved changes as it was before the reload, and does not read the file.
 pub(super) fn handed_over(job: &Job) -> String {
     format!(
         "A cell of {} ran on while this window was away (job {}). Its outputs are in the notebook's file. If this tab does not show them, it has unsaved changes: run File: Revert File to read the file again",
@@ -183,7 +161,7 @@ pub(super) fn handed_over(job: &Job) -> String {
     )
 }
 
-/// What is said of another's kernel to somebody who has just got one of his own.
+/// Returns the log line for a notebook that gets its own kernel but could share another notebook's.
 pub(super) fn could_share(target: &Target, other: &Path) -> String {
     format!(
         "{} gets a kernel of its own; to use that of {} instead: nb open {} --kernel-of {}",
@@ -198,12 +176,12 @@ fn ending(target: &Target, name: &'static str, what: &str) -> Ending {
     let text = format!(
         "The shared kernel of {} {what}. Start it with: {}",
         target.key,
-        target.mend()
+        target.open_command()
     );
-    Ending { name, text }
+    Ending::new(name, text)
 }
 
-/// How a kernel ended and what that means for who comes to the next one.
+/// Returns how a kernel ended, for the notice of the next one.
 fn fate(ended: &Ended, zone: &TimeZone) -> String {
     let at = clock(ended.at, zone);
     let by = ended
@@ -223,7 +201,7 @@ fn fate(ended: &Ended, zone: &TimeZone) -> String {
     }
 }
 
-fn gone(ended: Option<&Ended>) -> String {
+fn loss(ended: Option<&Ended>) -> String {
     let death = ended.map_or_else(
         || "died".to_owned(),
         |ended| death(ended, &TimeZone::system()),
@@ -231,7 +209,7 @@ fn gone(ended: Option<&Ended>) -> String {
     format!("{death}: its variables are gone")
 }
 
-/// Where an agent's job was running: what brings its variables back, once there is a kernel.
+/// Returns the command that runs an agent's job again, if the kernel's end interrupted one.
 fn replay(notebook: &Path, ended: Option<&Ended>) -> Option<String> {
     ended?.job.as_ref()?;
     Some(format!(
@@ -240,7 +218,7 @@ fn replay(notebook: &Path, ended: Option<&Ended>) -> Option<String> {
     ))
 }
 
-/// When it died, of what and in whose cell.
+/// Returns when a kernel died, of what, and in which cell.
 fn death(ended: &Ended, zone: &TimeZone) -> String {
     let during = ended.other.get("cell_of").and_then(|words| words.as_str());
     let job = ended.job.as_ref().map(|job| format!(" (job {job})"));
@@ -268,20 +246,20 @@ mod tests {
 
     #[test]
     fn an_end_says_when_of_what_and_in_whose_cell() {
-        let told = |ended| fate(&ended, &TimeZone::UTC);
+        let text = |ended| fate(&ended, &TimeZone::UTC);
         assert_eq!(
-            told(ended("restarted", Some("claude"))),
+            text(ended("restarted", Some("claude"))),
             "was restarted at 14:05 on 2026-01-02 by claude: its variables are gone"
         );
         let mut killed = ended("its process ended", None);
         assert_eq!(
-            told(killed.clone()),
+            text(killed.clone()),
             "died at 14:05 on 2026-01-02 (its process ended); this is a new one: its variables are gone"
         );
         let cell = "claude's cell 3f2c";
         killed.other.insert("cell_of".into(), cell.into());
         assert_eq!(
-            told(killed),
+            text(killed),
             "died at 14:05 on 2026-01-02 (its process ended) while claude's cell 3f2c ran; \
              this is a new one: its variables are gone"
         );
@@ -301,8 +279,8 @@ mod tests {
             "died at 14:05 on 2026-01-02 (SIGKILL) while ada's cell 3f2c ran (job 7f3a9c21); \
              this is a new one: its variables are gone"
         );
-        let told = replay(notebook, Some(&killed)).unwrap();
-        assert!(told.ends_with("nb exec '/p/my t.ipynb' --replay"), "{told}");
+        let text = replay(notebook, Some(&killed)).unwrap();
+        assert!(text.ends_with("nb exec '/p/my t.ipynb' --replay"), "{text}");
     }
 
     #[test]

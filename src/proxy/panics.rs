@@ -1,24 +1,24 @@
-//! Panics of this process: noticed wherever they happen, so that what they left can be put right.
+//! Panics of this process, noticed on all threads so that the proxy can recover.
 //!
-//! A panic ends the task that it happens in and loses the message that led to it: whoever awaits the answer
-//! would wait for ever. So every outstanding request gets an error, and the connections to the kernel are made
-//! anew; after the third panic the process ends itself, and says so by its exit code.
+//! A panic ends its task and loses the message that led to it: the client that awaits the answer would wait
+//! for ever. So every outstanding request gets an error, and the connections to the kernel are made again;
+//! after the third panic the process exits, with an exit code that says so.
 
 use std::panic::Location;
 use std::sync::{Mutex, PoisonError};
 
 use tokio::sync::Notify;
 
-/// Says that there was a panic, for the loop of the one proxy of this process.
+/// Notifies the loop of this process's proxy of a panic.
 pub(super) static HAPPENED: Notify = Notify::const_new();
 
-/// Where in the source the last one was. Never its text, in which a user's code may stand.
+/// The source position of the last panic. Its message is not stored, as it may contain a user's code.
 static PLACE: Mutex<Option<String>> = Mutex::new(None);
 
-/// After so many panics the process ends.
+/// The number of panics after which the process exits.
 pub(super) const MOST: u32 = 3;
 
-/// Notices panics from now on, of all threads.
+/// Installs the panic hook, for all threads.
 pub(super) fn begin() {
     let before = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -29,7 +29,7 @@ pub(super) fn begin() {
     }));
 }
 
-/// Returns where the last panic was.
+/// Returns the source position of the last panic.
 pub(super) fn place() -> String {
     let place = PLACE.lock().unwrap_or_else(PoisonError::into_inner).take();
     place.unwrap_or_else(|| "an unknown place".to_owned())

@@ -1,4 +1,4 @@
-//! The record of this proxy, which others read while it serves.
+//! The record of this proxy, which other processes read while it serves.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -14,27 +14,27 @@ use crate::project::joined::Joined;
 pub(super) struct Presence {
     project: Project,
     record: RefCell<Joined>,
-    stage: Cell<Stage>,
+    stage: Cell<RecordStage>,
     work: Rc<FileWork>,
     trouble: Trouble,
 }
 
-/// What becomes of the record.
+/// Whether the record is written.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Stage {
-    /// It is not written, and nothing has changed since.
+enum RecordStage {
+    /// It is not written, and has not changed since the last attempt.
     New,
-    /// It is written as it is.
+    /// It is written in its present state.
     Written,
-    /// It has changed, and is written next. More changes are written with it.
+    /// It has changed, and a write is pending, which includes later changes.
     Changed,
-    /// It is removed, for good.
+    /// It is removed and not written again.
     Withdrawn,
 }
 
 impl Presence {
-    /// Prepares the record; [`Presence::update`] writes it. `work` is that of all records of this process: they
-    /// may have the same file.
+    /// Prepares the record; [`Presence::update`] writes it. `work` is shared by all records of this process,
+    /// because they may be in the same file.
     pub(super) fn new(
         project: Project,
         session: String,
@@ -57,13 +57,13 @@ impl Presence {
         Self {
             project,
             record: RefCell::new(record),
-            stage: Cell::new(Stage::New),
+            stage: Cell::new(RecordStage::New),
             work,
             trouble: Trouble::default(),
         }
     }
 
-    /// Has the record written, where something in it has changed.
+    /// Starts to write the record, if something in it has changed.
     pub(super) fn update(self: &Rc<Self>, clients: usize, counters: Option<Counters>) {
         let mut record = self.record.borrow_mut();
         let counters = counters.map(Box::new);
@@ -73,15 +73,16 @@ impl Presence {
                 .as_ref()
                 .is_none_or(|old| !is_same(old, new))
         });
-        if self.stage.get() == Stage::Written && record.clients == clients && !counters_change {
+        if self.stage.get() == RecordStage::Written && record.clients == clients && !counters_change
+        {
             return;
         }
         record.clients = clients;
         if let Some(counters) = counters {
             record.counters = Some(counters);
         }
-        if matches!(self.stage.get(), Stage::New | Stage::Written) {
-            self.stage.set(Stage::Changed);
+        if matches!(self.stage.get(), RecordStage::New | RecordStage::Written) {
+            self.stage.set(RecordStage::Changed);
             let me = Rc::clone(self);
             tokio::task::spawn_local(async move { me.write().await });
         }
@@ -89,18 +90,18 @@ impl Presence {
 
     async fn write(&self) {
         let turn = self.work.turn().await;
-        if self.stage.get() != Stage::Changed {
+        if self.stage.get() != RecordStage::Changed {
             return;
         }
-        self.stage.set(Stage::Written);
+        self.stage.set(RecordStage::Written);
         let (project, record) = (self.project.clone(), self.record.borrow().clone());
         let written = turn.run(move || project.write_joined(&record)).await;
         match written.flatten() {
             Ok(()) => self.trouble.is_over("this proxy's record is written again"),
             Err(error) => {
-                if self.stage.get() == Stage::Written {
-                    // The next change has all of it.
-                    self.stage.set(Stage::New);
+                if self.stage.get() == RecordStage::Written {
+                    // The next change writes the whole record.
+                    self.stage.set(RecordStage::New);
                 }
                 let text = format!("cannot write this proxy's record: {error}");
                 self.trouble.is(error.kind(), &text);
@@ -108,16 +109,16 @@ impl Presence {
         }
     }
 
-    /// Removes the record, which is not written again.
+    /// Removes the record; it is not written again.
     pub(super) async fn withdraw(&self) {
-        self.stage.set(Stage::Withdrawn);
+        self.stage.set(RecordStage::Withdrawn);
         let turn = self.work.turn().await;
         let (project, pid) = (self.project.clone(), self.record.borrow().pid);
         let _ = turn.run(move || project.remove_joined(pid)).await;
     }
 }
 
-/// Whether nothing but time has passed.
+/// Returns whether only the time differs.
 fn is_same(old: &Counters, new: &Counters) -> bool {
     *old == Counters {
         at: old.at,

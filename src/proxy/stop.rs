@@ -1,58 +1,61 @@
-//! Signals, and front ends that were killed.
+//! Signals, and the detection of front ends that were killed.
 
+use std::cell::Cell;
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, getppid};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use tokio::io::AsyncReadExt;
+use tokio::sync::Notify;
 
 /// What a signal asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Asked {
+pub(super) enum SignalAction {
     /// SIGTERM, SIGHUP: end.
     Stop,
-    /// SIGINT: jupyter_client's interrupt of a kernel in signal mode. Never an end.
+    /// SIGINT: jupyter_client's interrupt of a kernel in signal mode. It never ends the proxy.
     Interrupt,
-    /// SIGUSR1: write the counters down.
+    /// SIGUSR1: write the counters to the log.
     Report,
 }
 
-/// The signals of this process, caught from the first millisecond on.
+/// The signals of this process, caught from its start.
 ///
-/// Each comes through a socket pair of its own, so that nothing runs inside a handler.
+/// Each signal arrives through its own socket pair, so that the handler itself does no work.
 pub(super) struct Signals {
-    pipes: Vec<(Asked, UnixStream)>,
+    pipes: Vec<(SignalAction, UnixStream)>,
 }
 
 impl Signals {
     /// Catches the signals.
     pub(super) fn register() -> io::Result<Self> {
         let wanted = [
-            (SIGTERM, Asked::Stop),
-            (SIGHUP, Asked::Stop),
-            (SIGINT, Asked::Interrupt),
-            (SIGUSR1, Asked::Report),
+            (SIGTERM, SignalAction::Stop),
+            (SIGHUP, SignalAction::Stop),
+            (SIGINT, SignalAction::Interrupt),
+            (SIGUSR1, SignalAction::Report),
         ];
         let mut pipes = Vec::new();
-        for (signal, asked) in wanted {
+        for (signal, action) in wanted {
             let (read, write) = UnixStream::pair()?;
             signal_hook::low_level::pipe::register(signal, write)?;
             read.set_nonblocking(true)?;
-            pipes.push((asked, read));
+            pipes.push((action, read));
         }
         Ok(Self { pipes })
     }
 
     /// Calls `on` for every signal, for as long as the runtime lives.
-    pub(super) fn listen(self, on: impl Fn(Asked) + Clone + 'static) -> io::Result<()> {
-        for (asked, pipe) in self.pipes {
+    pub(super) fn listen(self, on: impl Fn(SignalAction) + Clone + 'static) -> io::Result<()> {
+        for (action, pipe) in self.pipes {
             let mut pipe = tokio::net::UnixStream::from_std(pipe)?;
             let on = on.clone();
             tokio::task::spawn_local(async move {
                 let mut bytes = [0; 64];
                 while pipe.read(&mut bytes).await.is_ok_and(|count| count > 0) {
-                    on(asked);
+                    on(action);
                 }
             });
         }
@@ -60,63 +63,82 @@ impl Signals {
     }
 }
 
-/// How long an orphan without subscribers stays: whoever launched it by way of another process may dial yet.
+/// How long an orphan that never had subscribers stays: if its launcher used an intermediate process, clients
+/// may still dial.
 const GRACE: Duration = Duration::from_secs(30);
 
-/// How long where subscribers were there: they went with their editor.
+/// How long an orphan stays whose subscribers have disconnected with their editor.
 const GRACE_KILLED: Duration = Duration::from_secs(3);
 
-/// Notices that the front end was killed: the parent is another and nobody listens.
+/// How often the parent's pid is checked.
+const EVERY: Duration = Duration::from_secs(5);
+
+/// How soon it is checked after a subscriber has left: the system closes a killed editor's sockets before its
+/// children get another parent.
+const SOON: Duration = Duration::from_millis(500);
+
+/// Detects that the front end was killed: this process has another parent, and iopub has no subscriber.
 ///
 /// An editor killed with SIGKILL leaves its proxies behind under PID 1.
 pub(super) struct Orphan {
-    parent: Option<rustix::process::Pid>,
-    since: Option<Instant>,
-    /// Whether anybody has ever listened.
-    was_heard: bool,
+    parent: Option<Pid>,
+    since: Cell<Option<Instant>>,
+    /// Whether there has ever been a subscriber.
+    had_subscribers: Cell<bool>,
+    subscriber_left: Notify,
 }
 
 impl Orphan {
-    /// How often to look.
-    pub(super) const EVERY: Duration = Duration::from_secs(5);
-
-    /// How soon once somebody has left: the system closes a killed editor's sockets before its children
-    /// have another parent.
-    pub(super) const SOON: Duration = Duration::from_millis(500);
-
-    /// Remembers today's parent.
+    /// Remembers the parent that this process has now.
     pub(super) fn watch() -> Self {
+        Self::of(getppid())
+    }
+
+    fn of(parent: Option<Pid>) -> Self {
         Self {
-            parent: rustix::process::getppid(),
-            since: None,
-            was_heard: false,
+            parent,
+            since: Cell::new(None),
+            had_subscribers: Cell::new(false),
+            subscriber_left: Notify::new(),
         }
     }
 
-    /// Returns whether it is time to go.
-    pub(super) fn is_over(&mut self, now: Instant, subscribers: usize) -> bool {
-        self.judge(now, subscribers, rustix::process::getppid() != self.parent)
+    /// Records that a subscriber has left.
+    pub(super) fn subscriber_left(&self) {
+        self.had_subscribers.set(true);
+        self.subscriber_left.notify_one();
     }
 
-    fn judge(&mut self, now: Instant, subscribers: usize, adopted: bool) -> bool {
-        self.was_heard |= subscribers > 0;
-        if !adopted || subscribers > 0 {
-            self.since = None;
+    /// Waits until this process should end; `subscribers` returns the number of iopub's subscribers.
+    pub(super) async fn is_over(&self, subscribers: impl Fn() -> usize) {
+        let mut pause = Duration::ZERO;
+        loop {
+            tokio::select! {
+                () = self.subscriber_left.notified() => pause = SOON,
+                () = tokio::time::sleep(pause) => {
+                    let is_adopted = getppid() != self.parent;
+                    if self.judge(Instant::now(), subscribers(), is_adopted) {
+                        return;
+                    }
+                    pause = if self.since.get().is_some() { SOON } else { EVERY };
+                }
+            }
+        }
+    }
+
+    fn judge(&self, now: Instant, subscribers: usize, is_adopted: bool) -> bool {
+        if subscribers > 0 {
+            self.had_subscribers.set(true);
+        }
+        if !is_adopted || subscribers > 0 {
+            self.since.set(None);
             return false;
         }
-        let since = *self.since.get_or_insert(now);
-        let grace = if self.was_heard { GRACE_KILLED } else { GRACE };
+        let since = self.since.get().unwrap_or(now);
+        self.since.set(Some(since));
+        let had_subscribers = self.had_subscribers.get();
+        let grace = if had_subscribers { GRACE_KILLED } else { GRACE };
         now.duration_since(since) >= grace
-    }
-
-    /// Says that somebody listened.
-    pub(super) fn is_heard(&mut self) {
-        self.was_heard = true;
-    }
-
-    /// Returns whether it goes before long, if nobody comes.
-    pub(super) fn is_about_to_go(&self) -> bool {
-        self.since.is_some()
     }
 }
 
@@ -125,13 +147,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_orphan_goes_after_its_grace_and_only_when_nobody_listens() {
+    fn an_orphan_goes_after_its_grace_and_only_without_subscribers() {
         let start = Instant::now();
-        let mut orphan = Orphan {
-            parent: None,
-            since: None,
-            was_heard: false,
-        };
+        let orphan = Orphan::of(None);
         assert!(!orphan.judge(start, 0, false));
         assert!(!orphan.judge(start, 0, true));
         assert!(!orphan.judge(start + GRACE / 2, 0, true));
@@ -141,16 +159,12 @@ mod tests {
     #[test]
     fn an_orphan_whose_subscribers_went_with_their_editor_goes_soon() {
         let start = Instant::now();
-        let mut orphan = Orphan {
-            parent: None,
-            since: None,
-            was_heard: false,
-        };
+        let orphan = Orphan::of(None);
         assert!(!orphan.judge(start, 1, false));
         assert!(!orphan.judge(start, 0, true));
         assert!(
             !orphan.judge(start + GRACE_KILLED / 2, 1, true),
-            "somebody still listens"
+            "one still listens"
         );
         assert!(
             !orphan.judge(start + GRACE_KILLED, 0, true),

@@ -1,22 +1,22 @@
-//! File work on other threads: no lock of a file and no disk holds up a message.
+//! File work on other threads, so that neither a file lock nor a disk delays a message.
 //!
-//! Each kind of work (the journal, the record of this proxy's record, outputs of cells, the state) is done one piece
-//! after the other. What comes during a piece waits with its owner, which bounds how much may wait and says what is
-//! dropped then. So few threads are busy at a time, and each for no longer than the disk and the deadlines of
-//! locks let it be.
+//! The pieces of one kind of work (the journal, the record of this proxy, outputs of cells, the state) are
+//! done one after the other. Data that arrives during a piece waits with its owner, which limits how much may
+//! wait and decides what is dropped then. So only a few threads are busy at a time, and each only as long as
+//! the disk and the deadlines of locks require.
 //!
-//! | what | how much waits | and when that is full |
+//! | data | how much may wait | when the limit is reached |
 //! |---|---|---|
 //! | entries of the journal | 1,000 | the oldest are dropped; the log says how many |
-//! | the record of this proxy | the latest | a newer one takes its place |
-//! | outputs of a cell | 8 MB while a write is under way | iopub is read and not routed; after a second what waits is dropped, and the cell's job says that it is not whole |
-//! | the same, where it cannot be written | 32 MB | it is dropped, and the job says so |
-//! | reads of the state | one | all who ask get its result |
-//! | lines of the log | 500 | those that come then are lost; their number is printed at the end |
+//! | the record of this proxy | the latest | a newer one replaces it |
+//! | outputs of a cell | 8 MB while a write is under way | iopub is read and not routed; after a second the waiting outputs are dropped, and the cell's job says that it is incomplete |
+//! | outputs of a cell that cannot be written | 32 MB | they are dropped, and the job says so |
+//! | reads of the state | one | all parts that requested one get its result |
+//! | lines of the log | 500 | further lines are lost; their number is printed at the end |
 //!
-//! What subscribers have not read is written by the loop itself ([`crate::socket::SpillTo`]): into a file
-//! without a name, which no other process can lock. Until it serves a kernel, and before it
-//! answers that there is none, the loop itself reads the state.
+//! The loop itself writes messages that subscribers have not read ([`crate::socket::SpillTo`]): into a file
+//! without a name, which no other process can lock. The loop itself also reads the state before it serves a
+//! kernel, and before it answers that there is none.
 
 use std::io;
 
@@ -33,7 +33,8 @@ pub(super) struct Turn<'a> {
 }
 
 impl FileWork {
-    /// Waits until no other work of this kind is done. Those who wait have their turns in order.
+    /// Waits until no other work of this kind is under way. Callers get their turns in the order of their
+    /// calls.
     pub(super) async fn turn(&self) -> Turn<'_> {
         Turn {
             _alone: self.0.lock().await,
@@ -50,7 +51,7 @@ impl Turn<'_> {
     /// Does a piece of work on another thread.
     ///
     /// # Errors
-    /// It panicked.
+    /// If the work panicked.
     pub(super) async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,

@@ -1,11 +1,11 @@
-//! What goes wrong again and again: logged when it begins, when it changes and when it is over.
+//! Repeated failures: logged at the first, when they change, and when they are over.
 
 use std::cell::RefCell;
 use std::fmt;
 
-/// One thing that may go wrong each time that it is done.
+/// Logs the failures of one operation that is done again and again.
 ///
-/// A disk that is full for an hour must not fill the log, nor is its end to be guessed.
+/// A disk that is full for an hour must not fill the log, but the log must say when it is over.
 #[derive(Debug, Default)]
 pub(super) struct Trouble(RefCell<Option<Present>>);
 
@@ -16,8 +16,8 @@ struct Present {
 }
 
 impl Trouble {
-    /// Takes that it went wrong, and logs how, unless what was logged last is of the same sort: the
-    /// text may name a temporary file, another one each time.
+    /// Records a failure, and logs it unless the last logged one has the same sort. Texts are not compared,
+    /// as they may name a temporary file that differs each time.
     pub(super) fn is(&self, sort: impl fmt::Debug, text: &str) {
         let mut present = self.0.borrow_mut();
         let sort = format!("{sort:?}");
@@ -28,7 +28,7 @@ impl Trouble {
         *present = Some(Present { sort, times });
     }
 
-    /// Takes that it went well, and logs that where it had not before.
+    /// Records a success, and logs it if the last attempt failed.
     pub(super) fn is_over(&self, text: &str) {
         if let Some(Present { times, .. }) = self.0.take() {
             tracing::info!(failures = times, "{text}");
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_told_when_it_begins_changes_and_ends() {
+    fn it_is_logged_when_it_begins_changes_and_ends() {
         let lines = Lines::default();
         let writer = lines.clone();
         let subscriber = tracing_subscriber::fmt()
@@ -78,11 +78,11 @@ mod tests {
             trouble.is_over("it is written again");
             trouble.is(1, "no room for c");
         });
-        let told = lines.0.lock().expect("no panic in it").clone();
-        let told = String::from_utf8(told).expect("text");
-        let told: Vec<_> = told.lines().map(str::trim).collect();
+        let text = lines.0.lock().expect("no panic in it").clone();
+        let text = String::from_utf8(text).expect("text");
+        let logged: Vec<_> = text.lines().map(str::trim).collect();
         assert_eq!(
-            told,
+            logged,
             [
                 "WARN no room for a",
                 "WARN no right",

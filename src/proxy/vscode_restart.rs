@@ -1,10 +1,10 @@
-//! VS Code's Restart: the same session comes back within moments of its proxy's end.
+//! VS Code's Restart, recognised because the same session comes back just after its proxy has ended.
 //!
-//! VS Code sends no `shutdown_request`. It ends the proxy by SIGTERM, launches another and goes on
-//! with the same `header.session`; whether it is the SIGTERM or the launch that comes first is
-//! left to chance, since it looks for the old one's children before it kills it. A reload of the
-//! window, another kernel chosen, a second window: all of these come with a new session or from
-//! another process. So a proxy leaves a record of one use, and the next one compares.
+//! VS Code sends no `shutdown_request`. It ends the proxy by SIGTERM, launches another and goes on with the
+//! same `header.session`. Either the SIGTERM or the launch may come first, since VS Code searches for the old
+//! process's children before it kills it. After a reload of the window or a change of the kernel, and in a
+//! second window, the session is new or the launch comes from another process. So a proxy leaves a record,
+//! and the next proxy compares it with its own launch. A record serves for one restart only.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -17,29 +17,29 @@ use serde::{Deserialize, Serialize};
 use crate::kernel::process::Process;
 use crate::project::{Project, beneath};
 
-/// How long after a proxy's end a launch may still be the second half of a restart.
+/// How long after a proxy's end a launch may still be part of a restart.
 const FRESH: Duration = Duration::from_secs(5);
 
-/// How long a launch waits for the end of a proxy that serves the same session: VS Code takes a
-/// second at most to find the old one's children.
+/// How long a launch waits for the end of a proxy that serves the same session: VS Code needs at most a
+/// second to find the old process's children.
 pub(super) const PATIENCE: Duration = Duration::from_secs(3);
 
-/// How often it looks meanwhile.
-pub(super) const LOOK: Duration = Duration::from_millis(10);
+/// How often a waiting launch reads the records.
+pub(super) const POLL: Duration = Duration::from_millis(10);
 
-/// Records older than this concern no launch.
+/// Records that are older are removed.
 const SWEPT: Duration = Duration::from_secs(60);
 
-/// The layout of records. One of another layout is ignored.
+/// The version of the records' layout. Records with another one are ignored.
 const VERSION: u64 = 1;
 
-/// What a proxy leaves for the one that may come after it.
+/// The record that a proxy leaves for the next one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Record {
     version: u64,
-    /// The proxy that wrote it.
+    /// The proxy that wrote the record.
     proxy: Process,
-    /// Its front end's process.
+    /// The process of the proxy's front end.
     parent: Process,
     /// The session of its clients' messages.
     session: String,
@@ -47,7 +47,7 @@ pub(super) struct Record {
     pub(super) key: String,
     /// The generation of the kernel that it served.
     pub(super) generation: u64,
-    /// None while it serves.
+    /// `None` while the proxy serves.
     left: Option<Left>,
 }
 
@@ -55,7 +55,7 @@ pub(super) struct Record {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Left {
     at: Timestamp,
-    /// Whether a client had asked for it before: such a front end asks for a restart in words.
+    /// Whether a client had sent a shutdown_request: such a front end requests a restart by that message.
     shutdown_requested: bool,
 }
 
@@ -68,29 +68,29 @@ pub(super) struct Launched {
     pub(super) parent: Option<Process>,
     /// The session of its clients' messages.
     pub(super) session: String,
-    /// Whether `JPY_PARENT_PID` is set: jupyter_client launches a kernel anew when it has died.
+    /// Whether `JPY_PARENT_PID` is set: jupyter_client launches a kernel again when it has died.
     pub(super) by_jupyter: bool,
 }
 
-/// What a record says of a launch.
+/// How one record judges a launch.
 #[derive(Debug, PartialEq, Eq)]
 enum Verdict {
-    /// It is the second half of a restart.
+    /// The launch is the second half of a restart.
     Restart,
-    /// The proxy before still serves this session; its end may come any moment.
+    /// The last proxy still serves this session, and may end at any moment.
     Wait,
-    /// It is a launch like any other.
+    /// The launch is an ordinary one; says why.
     Not(&'static str),
 }
 
-/// What all records together say.
+/// How all records together judge a launch.
 #[derive(Debug)]
-pub(super) enum Found {
-    /// The launch is a restart, and nobody else's any more.
+pub(super) enum RestartMatch {
+    /// The launch is a restart. The record is removed, so that no other launch finds it.
     Restart(Box<Record>),
-    /// Ask again soon.
+    /// The records must be read again soon.
     Wait,
-    /// The launch is like any other; why each record is not its own.
+    /// The launch is an ordinary one; holds why each record does not match.
     Nothing(Vec<(String, &'static str)>),
 }
 
@@ -119,14 +119,14 @@ impl Record {
         if left.shutdown_requested {
             return Verdict::Not("its front end had asked for a shutdown");
         }
-        // Of a proxy that ends after this one's launch the time is of no interest.
+        // If the proxy ended after this launch, the time does not matter.
         if launch.at.duration_since(left.at) > signed(FRESH) {
             return Verdict::Not("the proxy before ended too long ago");
         }
         Verdict::Restart
     }
 
-    /// Says whether no launch can concern it any more.
+    /// Returns whether no launch can match the record any more.
     fn is_over(&self, now: Timestamp, alive: impl Fn(&Process) -> bool) -> bool {
         match &self.left {
             Some(left) => now.duration_since(left.at) > signed(SWEPT),
@@ -146,7 +146,7 @@ pub(super) struct OwnRecord {
 }
 
 impl OwnRecord {
-    /// Writes down that this proxy serves that session.
+    /// Writes a record that this proxy serves a session.
     pub(super) fn serve(
         project: &Project,
         launch: &Launched,
@@ -174,7 +174,7 @@ impl OwnRecord {
         Ok(Some(own))
     }
 
-    /// Writes down that this proxy was ended by a signal.
+    /// Records that this proxy was ended by a signal.
     pub(super) fn leave(mut self, generation: u64, shutdown_requested: bool) -> io::Result<()> {
         self.record.generation = generation;
         self.record.left = Some(Left {
@@ -184,7 +184,7 @@ impl OwnRecord {
         self.write()
     }
 
-    /// Removes the record: this proxy ends of its own accord.
+    /// Removes the record: this proxy was not ended by its front end.
     pub(super) fn withdraw(self) {
         let _ = beneath::remove_file(&self.path);
     }
@@ -194,41 +194,41 @@ impl OwnRecord {
     }
 }
 
-/// Looks among the project's records for the one that makes this launch a restart, and takes it:
-/// no other launch finds it again. What is over is swept.
-pub(super) fn look(project: &Project, launch: &Launched) -> Found {
+/// Finds the project's record that makes this launch a restart, and removes it, so that no other launch finds
+/// it. Also removes old records.
+pub(super) fn find_restart(project: &Project, launch: &Launched) -> RestartMatch {
     let mut wait = false;
     let mut rejected = Vec::new();
     for (path, record) in list(&folder(project)) {
         match record.judge(launch, Process::is_alive) {
-            // Whoever removes the file has it.
+            // Only the launch that succeeds in removing the file may use it.
             Verdict::Restart if beneath::remove_file(&path).is_ok() => {
-                return Found::Restart(Box::new(record));
+                return RestartMatch::Restart(Box::new(record));
             }
             Verdict::Restart => {}
             Verdict::Wait => wait = true,
             Verdict::Not(_) if record.is_over(Timestamp::now(), Process::is_alive) => {
                 let _ = beneath::remove_file(&path);
             }
-            // One that serves another notebook of the same window is no candidate.
+            // A proxy that still serves another notebook of the same window is no candidate.
             Verdict::Not(why) if record.left.is_some() => rejected.push((record.key, why)),
             Verdict::Not(_) => {}
         }
     }
     if wait {
-        Found::Wait
+        RestartMatch::Wait
     } else {
-        Found::Nothing(rejected)
+        RestartMatch::Nothing(rejected)
     }
 }
 
-/// Leaves a text for the proxy that is launched next with this connection file.
+/// Leaves a note for the proxy that is launched next with this connection file.
 pub(super) fn leave_note(project: &Project, connection_file: &Path, text: &str) -> io::Result<()> {
     project.make_folder(FOLDER)?;
     beneath::replace(&note(project, connection_file), text.as_bytes())
 }
 
-/// Takes the text that was left for this connection file, unless it is old.
+/// Removes and returns the note that was left for this connection file, unless it is old.
 pub(super) fn take_note(project: &Project, connection_file: &Path) -> Option<String> {
     let path = note(project, connection_file);
     let age = beneath::metadata(&path).ok()?.modified().ok()?.elapsed();
@@ -247,8 +247,8 @@ fn list(folder: &Path) -> Vec<(PathBuf, Record)> {
         let record = serde_json::from_slice(&beneath::read(&path, beneath::SMALL).ok()?).ok()?;
         Some((path, record))
     };
-    // Twice: a record that is being replaced at this moment may be missing from one reading of the
-    // folder, and it is just the one that matters.
+    // Read twice: a record that is being replaced at this moment may be missing from one listing of the
+    // folder, and it would be the one that matters.
     let names: BTreeSet<_> = [(); 2]
         .into_iter()
         .flat_map(|()| beneath::list(folder))
@@ -260,7 +260,7 @@ fn list(folder: &Path) -> Vec<(PathBuf, Record)> {
     names.into_iter().filter_map(read).collect()
 }
 
-/// The folder of the records in the project's own.
+/// The folder of the records within the project's folder.
 const FOLDER: &str = "relaunch";
 
 fn folder(project: &Project) -> PathBuf {
@@ -407,18 +407,23 @@ mod tests {
         let (_temp, project) = project();
         let launch = launched_now("s");
         let own = OwnRecord::serve(&project, &launch, "t.ipynb", 3).unwrap();
-        assert!(matches!(look(&project, &launch), Found::Wait));
+        assert!(matches!(
+            find_restart(&project, &launch),
+            RestartMatch::Wait
+        ));
         own.unwrap().leave(4, false).unwrap();
 
-        let Found::Nothing(rejected) = look(&project, &launched_now("t")) else {
+        let RestartMatch::Nothing(rejected) = find_restart(&project, &launched_now("t")) else {
             panic!("another session's launch took it")
         };
         assert_eq!(rejected.len(), 1, "{rejected:?}");
-        let Found::Restart(record) = look(&project, &launch) else {
+        let RestartMatch::Restart(record) = find_restart(&project, &launch) else {
             panic!("no restart")
         };
         assert_eq!((&*record.key, record.generation), ("t.ipynb", 4));
-        assert!(matches!(look(&project, &launch), Found::Nothing(none) if none.is_empty()));
+        assert!(
+            matches!(find_restart(&project, &launch), RestartMatch::Nothing(none) if none.is_empty())
+        );
     }
 
     #[test]
@@ -443,8 +448,8 @@ mod tests {
         });
         own.write().unwrap();
         assert!(matches!(
-            look(&project, &launched_now("s")),
-            Found::Nothing(_)
+            find_restart(&project, &launched_now("s")),
+            RestartMatch::Nothing(_)
         ));
         assert!(!path.exists());
     }

@@ -1,27 +1,25 @@
-//! What the bridge wants done.
+//! The actions that the bridge asks its caller for.
 
-use std::fmt;
-
-use super::{ClientId, Ending, Execution};
+use super::{ClientId, Ending, ExecutionProgress};
 use crate::wire::{Channel, Verified};
 
-/// One thing to do, in the order given.
+/// One action. The caller carries out actions in the order given.
 #[derive(Debug)]
 pub enum Action {
     /// Send to one client.
     ToClient {
-        /// Who asked.
+        /// The client that gets the message.
         client: ClientId,
-        /// On which of its connections.
+        /// The channel of the client's connection.
         channel: Channel,
-        /// What.
+        /// The message.
         message: Verified,
     },
     /// Send to every iopub subscriber.
     Publish(Verified),
     /// Connect a client's own socket to the kernel, under its identity.
     OpenLink {
-        /// Whose.
+        /// The client.
         client: ClientId,
         /// Shell, control or stdin.
         channel: Channel,
@@ -30,260 +28,143 @@ pub enum Action {
     CloseLinks(ClientId),
     /// Send on a client's socket to the kernel.
     ToKernel {
-        /// Whose socket.
+        /// The client whose socket it is.
         client: ClientId,
-        /// Which of them.
+        /// The channel of that socket.
         channel: Channel,
-        /// What.
+        /// The message.
         message: Verified,
     },
     /// Send SIGINT to the kernel.
     SignalKernel,
     /// Stop reading a client's connections: what it has sent waits for the kernel.
     Pause(ClientId),
-    /// Read on.
+    /// Read a client's connections again.
     Resume(ClientId),
     /// Add a step of an execution to the journal.
-    Journal(Execution),
-    /// A cell has ended whose `idle` the kernel has dropped; one is published in its place next.
+    Journal(ExecutionProgress),
+    /// Log that the kernel has dropped the `idle` of a cell; the action after this one publishes a
+    /// replacement.
     IdleLost {
         /// The request's id.
         msg_id: String,
     },
     /// Write a line to the log.
     Log(Note),
-    /// The front end has ended its kernel: leave. The shared kernel goes on.
+    /// Leave: the front end has ended its kernel. The shared kernel goes on.
     Leave {
         /// Restart the real kernel first: the front end's user asked for that.
         restart: bool,
     },
-    /// The clients with these sessions have gone and do not come back soon, while cells of theirs run:
-    /// a recorder must take the outputs.
+    /// Start a recorder for the outputs of these clients: they have disconnected while their cells run, and
+    /// have not come back in time.
     HandOver {
         /// Their `header.session`s.
         sessions: Vec<String>,
     },
-    /// The first message of any client has this session: a front end that comes back keeps it.
+    /// Store the session of the first client message: a front end that reconnects uses the same one.
     SessionSeen {
         /// Its `header.session`.
         session: String,
     },
-    /// The front end's notebook is known, or nothing names it: find its kernel.
+    /// Find the kernel of the front end's notebook. The traffic has named the notebook, or has not done so in
+    /// time.
     ResolveNotebook {
-        /// The notebook's path, as the front end names it.
+        /// The notebook's path, as the front end names it; `None` where nothing has named it.
         notebook: Option<String>,
     },
-    /// A person's cell waits for a kernel that exited unexpectedly: start another.
+    /// Start another kernel: a person's cell waits, and the last kernel exited unexpectedly.
     Revive {
-        /// Whose cell.
+        /// The client that sent the cell.
         client: ClientId,
     },
-    /// The kernel has printed which version of ipywidgets it has: the answer while it is busy.
+    /// Store the version of ipywidgets that the kernel has printed: the bridge answers with it while the
+    /// kernel is busy.
     WidgetsVersion {
-        /// As it was printed.
+        /// The version, as the kernel printed it.
         version: String,
     },
-    /// The kernel has ended under a front end without a person: exit as the kernel did.
+    /// Exit as the kernel did: it has ended under a front end that runs cells without a person.
     ExitWithKernel(Ending),
     /// Add to the journal that this front end's user pressed Stop.
     JournalInterrupt {
-        /// Which client brought it.
-        client: ClientId,
         /// How many of its own cells were withdrawn; the kernel was interrupted where there were none.
         withdrawn: usize,
     },
 }
 
 /// A line for the log. Never a user's code or output.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs, reason = "the texts say it")]
 pub enum Note {
-    ClientJoined {
-        client: ClientId,
-    },
-    ClientGone {
-        client: ClientId,
-    },
+    #[error("client {0} joined")]
+    ClientJoined(ClientId),
+    #[error("client {0} is gone")]
+    ClientGone(ClientId),
+    #[error("{msg_type} {msg_id} of client {client} was answered with an error: {why}")]
     RequestFailed {
         client: ClientId,
         msg_type: String,
         msg_id: String,
-        why: String,
+        why: &'static str,
     },
+    #[error(
+        "{count} messages for client {client} on {channel} could not be delivered: it did not come back"
+    )]
     Undeliverable {
         client: ClientId,
         channel: Channel,
         count: usize,
     },
+    #[error(
+        "a message from the {from} on {channel} has a header that cannot be read; passed on as it is"
+    )]
     UnreadableHeader {
         from: &'static str,
         channel: Channel,
     },
-    PromptAnswered {
-        client: ClientId,
-    },
+    #[error("client {0} disconnected during input(): the prompt was answered with end of file")]
+    PromptAnswered(ClientId),
+    #[error("client {client} asked for {asked}: answered, the shared kernel {outcome}")]
     Shutdown {
         client: ClientId,
-        asked_restart: bool,
-        restart: bool,
+        asked: &'static str,
+        outcome: &'static str,
     },
-    Interrupt {
-        client: ClientId,
-        withdrawn: usize,
-    },
-    CellHeld {
-        client: ClientId,
-        msg_id: String,
-    },
-    StartupAnswered {
-        client: ClientId,
-    },
-    StartupUnknown {
-        fingerprint: String,
-    },
-    KernelStartedAnew {
-        client: ClientId,
-    },
-    CommCloseDropped {
-        client: ClientId,
-    },
+    #[error("client {0} interrupts the kernel")]
+    Interrupt(ClientId),
+    #[error(
+        "client {client} interrupts: {count} of its cells that waited for another client's were withdrawn; that one goes on"
+    )]
+    Withdrawal { client: ClientId, count: usize },
+    #[error("cell {msg_id} of client {client} waits until another client's cell has ended")]
+    CellHeld { client: ClientId, msg_id: String },
+    #[error("start-up code of client {0} was answered by the proxy")]
+    StartupAnswered(ClientId),
+    #[error(
+        "start-up code of an unknown version was passed on to the kernel; to have the proxy answer it: startup_known = [\"{fingerprint}\"] in .nb/config.toml"
+    )]
+    StartupUnknown { fingerprint: String },
+    #[error("a cell of client {0} starts a new kernel in place of the one that died")]
+    KernelStartedAnew(ClientId),
+    #[error("a comm_close of client {0} was dropped: another client opened the comm")]
+    CommCloseDropped(ClientId),
+    #[error(
+        "{count} messages of client {client} on {channel} that need no answer were dropped: there is no kernel"
+    )]
     NoKernel {
         client: ClientId,
         channel: Channel,
         count: usize,
     },
-    NoStdin {
-        client: ClientId,
-    },
-    MissedReported {
-        messages: u64,
-        cells: usize,
-    },
-    KernelSlow {
-        seconds: u64,
-    },
-    TooManyOutstanding {
-        client: ClientId,
-    },
-}
-
-impl fmt::Display for Note {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::ClientJoined { client } => write!(f, "client {client} joined"),
-            Self::ClientGone { client } => write!(f, "client {client} is gone"),
-            Self::RequestFailed {
-                client,
-                msg_type,
-                msg_id,
-                why,
-            } => {
-                write!(
-                    f,
-                    "{msg_type} {msg_id} of client {client} was answered with an error: {why}"
-                )
-            }
-            Self::Undeliverable {
-                client,
-                channel,
-                count,
-            } => {
-                write!(
-                    f,
-                    "{count} messages for client {client} on {channel} could not be delivered: it did not come back"
-                )
-            }
-            Self::UnreadableHeader { from, channel } => {
-                write!(
-                    f,
-                    "a message from the {from} on {channel} has a header that cannot be read; passed on as it is"
-                )
-            }
-            Self::PromptAnswered { client } => {
-                write!(
-                    f,
-                    "client {client} disconnected during input(): the prompt was answered with end of file"
-                )
-            }
-            Self::Shutdown {
-                client,
-                asked_restart,
-                restart,
-            } => {
-                let asked = if *asked_restart {
-                    "a restart"
-                } else {
-                    "a shutdown"
-                };
-                let done = if *restart {
-                    "the shared kernel is restarted"
-                } else {
-                    "the shared kernel goes on"
-                };
-                write!(f, "client {client} asked for {asked}: answered, {done}")
-            }
-            Self::Interrupt {
-                client,
-                withdrawn: 0,
-            } => write!(f, "client {client} interrupts the kernel"),
-            Self::Interrupt { client, withdrawn } => write!(
-                f,
-                "client {client} interrupts: {withdrawn} of its cells that waited for another client's were withdrawn; that one goes on"
-            ),
-            Self::CellHeld { client, msg_id } => write!(
-                f,
-                "cell {msg_id} of client {client} waits until another client's cell has ended"
-            ),
-            Self::StartupAnswered { client } => write!(
-                f,
-                "start-up code of client {client} was answered by the proxy"
-            ),
-            Self::StartupUnknown { fingerprint } => write!(
-                f,
-                "start-up code of an unknown version was passed on to the kernel; to have the proxy answer it: startup_known = [\"{fingerprint}\"] in .nb/config.toml"
-            ),
-            Self::KernelStartedAnew { client } => write!(
-                f,
-                "a cell of client {client} starts a new kernel in place of the one that died"
-            ),
-            Self::CommCloseDropped { client } => write!(
-                f,
-                "a comm_close of client {client} was dropped: another client opened the comm"
-            ),
-            Self::NoKernel {
-                client,
-                channel,
-                count,
-            } => {
-                write!(
-                    f,
-                    "{count} messages of client {client} on {channel} that need no answer were dropped: there is no kernel"
-                )
-            }
-            Self::NoStdin { client } => {
-                write!(
-                    f,
-                    "the kernel does not listen on stdin: cells of client {client} run without input()"
-                )
-            }
-            Self::MissedReported { messages, cells } => {
-                write!(
-                    f,
-                    "a new subscriber, after one was cut, gets a notice that {messages} messages in {cells} cells were missed"
-                )
-            }
-            Self::KernelSlow { seconds } => {
-                write!(
-                    f,
-                    "no kernel after {seconds} s: requests that wait get an error"
-                )
-            }
-            Self::TooManyOutstanding { client } => {
-                write!(
-                    f,
-                    "client {client} has too many requests without an answer; the oldest are no longer tracked"
-                )
-            }
-        }
-    }
+    #[error("the kernel does not listen on stdin: cells of client {0} run without input()")]
+    NoStdin(ClientId),
+    #[error(
+        "a new subscriber, after one was cut, gets a notice that {messages} messages in {cells} cells were missed"
+    )]
+    MissedReported { messages: u64, cells: usize },
+    #[error("no kernel after {seconds} s: requests that wait get an error")]
+    KernelSlow { seconds: u64 },
+    #[error("client {0} has too many requests without an answer; the oldest are no longer tracked")]
+    TooManyOutstanding(ClientId),
 }

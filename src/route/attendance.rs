@@ -1,28 +1,29 @@
 //! Whether a person runs the cells of a front end.
 //!
-//! nbclient, papermill and `jupyter execute` run them without one. Their next cell needs the variables of the
-//! one before. So this process ends with the kernel: they watch the process that they launched,
-//! and report that their kernel has died. An error in the place of a reply would let `--allow-errors` go on with a
-//! kernel without variables.
+//! nbclient, papermill and `jupyter execute` run cells without a person. Each cell needs the variables of the
+//! cell before it. So this process exits when the kernel ends: those tools watch the process that they
+//! launched, and report that their kernel has died. If they got an error reply instead, `--allow-errors`
+//! would go on with a kernel that has no variables.
 
-/// Whether a person runs the cells of a front end, as far as the cells show it.
+/// Whether a person runs the cells of a front end, as far as the cells' `allow_stdin` shows it.
 ///
-/// `allow_stdin` says whether somebody can answer what a cell asks: nbclient never allows it, consoles do.
+/// `allow_stdin` says whether a person can answer a prompt of the cell: nbclient never allows it, consoles
+/// do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Attendance {
-    /// No cell came yet.
+    /// No cell has arrived yet.
     #[default]
     Unknown,
-    /// Nobody could answer any of its cells.
+    /// None of the cells so far allows stdin.
     Unattended,
-    /// Somebody could answer one.
+    /// A cell has allowed stdin.
     Attended,
-    /// The front end ends with its kernel.
+    /// The kernel has ended, and the front end's proxy exits with it.
     Over,
 }
 
 impl Attendance {
-    /// Takes whether somebody can answer what a cell asks.
+    /// Takes a cell; `may_ask` says whether a person can answer a prompt of it.
     pub(super) fn see_cell(&mut self, may_ask: bool) {
         match self {
             Self::Over => {}

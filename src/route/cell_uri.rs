@@ -1,8 +1,7 @@
-//! The notebook that VS Code's id of a cell names.
+//! Reads the notebook's path from VS Code's id of a cell.
 //!
-//! `metadata.cellId` of a user's cell is the URI of the cell's document. It is the first thing
-//! that names the notebook where no start-up code is sent: VS Code sends that to Python kernels
-//! only.
+//! `metadata.cellId` of a user's cell is the URI of the cell's document. For kernels other than Python's, to
+//! which VS Code sends no start-up code, it is the first thing that names the notebook.
 
 use super::startup::is_notebook;
 
@@ -33,8 +32,8 @@ pub(super) fn notebook_of_cell(cell_id: &str) -> Option<String> {
 
 /// Returns whether the notebook's scheme is one of files on this machine.
 ///
-/// An unsaved notebook, a version in Git, a repository that is only browsed have paths too, but
-/// nothing lies there. An older fragment carries no scheme.
+/// An unsaved notebook, a version in Git and a repository that is only browsed have paths, too, but no files.
+/// The fragment of an older VS Code carries no scheme.
 fn has_a_file(fragment: &str) -> bool {
     let fragment = fragment.replace("%3D", "=").replace("%3d", "=");
     match fragment.split_once('s') {
@@ -43,7 +42,7 @@ fn has_a_file(fragment: &str) -> bool {
     }
 }
 
-/// Takes the percent signs away; nothing, if what they stand for is no text.
+/// Returns the text without percent escapes; `None` if the bytes are not UTF-8.
 fn unescaped(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -115,12 +114,12 @@ mod tests {
             "vscode-notebook-cell:",
             "vscode-notebook-cell:/home/ada/n.ipynb",
             "file:///home/ada/n.ipynb#W0sZmlsZQ%3D%3D",
-            // Without a file: unsaved, from Git, a script's Interactive Window.
+            // Notebooks without a file: unsaved, from Git, a script's Interactive Window.
             "vscode-notebook-cell:Untitled-1.ipynb#W0sdW50aXRsZWQ%3D",
             "vscode-notebook-cell:/home/ada/n.ipynb#W0sZ2l0",
             "vscode-notebook-cell:/Interactive-1.interactive#W0sdnNjb2RlLWludGVyYWN0aXZl",
             "vscode-notebook-cell://ssh-remote%2Bbox#W0sdnNjb2RlLXJlbW90ZQ%3D%3D",
-            // Broken.
+            // Malformed URIs.
             "vscode-notebook-cell:/home/ada/%#W0sZmlsZQ%3D%3D",
             "vscode-notebook-cell:/home/ada/%2.ipynb#W0sZmlsZQ%3D%3D",
             "vscode-notebook-cell:/home/ada/%ZZ.ipynb#W0sZmlsZQ%3D%3D",

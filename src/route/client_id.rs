@@ -9,7 +9,8 @@ use bytes::Bytes;
 pub struct ClientId(Bytes);
 
 impl ClientId {
-    /// Makes the id of a client from the identity that its connection announced, or the one made up for it.
+    /// Makes the id of a client from the identity that its connection announced, or from the one generated
+    /// for it.
     pub fn new(identity: Bytes) -> Self {
         Self(identity)
     }
@@ -19,9 +20,9 @@ impl ClientId {
         &self.0
     }
 
-    /// Returns whether the identity was made up: such a client cannot come back.
+    /// Returns whether the identity was generated: such a client cannot come back.
     ///
-    /// ZMTP reserves identities that begin with a zero byte for that.
+    /// ZMTP reserves identities that begin with a zero byte for generated ones.
     pub fn is_anonymous(&self) -> bool {
         self.0.first() == Some(&0)
     }

@@ -8,24 +8,23 @@ use serde_json::json;
 
 use super::output::Output;
 use super::request::Key;
-use super::timer::Now;
 use super::{Action, ClientId, Note};
 use crate::wire::{Channel, Verified};
 
-/// All clients that are connected, and those that were a moment ago.
+/// All clients that are connected, and those that disconnected a moment ago.
 #[derive(Debug)]
 pub(super) struct Clients {
     by_id: HashMap<ClientId, Client>,
-    /// How many bytes of one client may wait for the kernel before its connections are not read.
+    /// How many bytes of one client may wait for the kernel before its connections are no longer read.
     held_limit: usize,
-    /// How many bytes may wait for one client that is away.
+    /// How many bytes may wait for one client that is disconnected.
     undelivered_limit: usize,
 }
 
 /// The messages of one client that wait for the kernel, or in the execution queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HeldMessages {
-    /// How many.
+    /// The number of messages.
     pub messages: u64,
     /// The bytes of all their frames.
     pub bytes: u64,
@@ -35,7 +34,8 @@ pub struct HeldMessages {
 #[derive(Debug)]
 pub(super) struct Prompt {
     pub(super) header: Bytes,
-    /// The cell that asks. The reply of the cell before it may come later: it has another socket.
+    /// The cell that asks. It is stored because the reply of the cell before it may arrive later, on another
+    /// socket.
     pub(super) cell: Option<Key>,
 }
 
@@ -53,19 +53,19 @@ struct Client {
     prompt: Option<Prompt>,
     /// How many of its requests have no answer yet.
     outstanding: usize,
-    /// An interrupt that is held for a moment, and what came on control after it.
+    /// An interrupt that is held for a moment, and the control messages that came after it.
     behind_interrupt: VecDeque<Verified>,
 }
 
 /// One of a client's three channels.
 #[derive(Debug, Default)]
 struct ClientChannel {
-    /// Whether the client is connected here.
+    /// Whether the client is connected on this channel.
     joined: bool,
     link: Link,
-    /// For the kernel, with the keys of those that are tracked.
+    /// Messages for the kernel, with the keys of those that are tracked.
     held: VecDeque<(Option<Key>, Verified)>,
-    /// For the client, once it is back.
+    /// Messages for the client, sent when it is back.
     undelivered: VecDeque<Verified>,
     undelivered_bytes: usize,
 }
@@ -77,7 +77,7 @@ pub(super) enum Link {
     Closed,
     Opening,
     Up,
-    /// The kernel does not listen there: it asks nothing.
+    /// The kernel does not listen on this channel (stdin): it never prompts.
     Absent,
 }
 
@@ -110,7 +110,7 @@ impl Client {
         self.channels.iter().any(|own| own.joined)
     }
 
-    /// Returns whether it has sockets to the kernel on which it has nothing to say.
+    /// Returns whether it has sockets to the kernel, and no message waits for them.
     fn has_idle_links(&self) -> bool {
         let channels = &self.channels;
         channels.iter().any(|own| own.link != Link::Closed)
@@ -145,7 +145,7 @@ impl Clients {
         self.by_id.get_mut(id)?.on(channel)
     }
 
-    // ---- who is there
+    // ---- connections
 
     pub(super) fn contains(&self, id: &ClientId) -> bool {
         self.by_id.contains_key(id)
@@ -164,7 +164,7 @@ impl Clients {
         joined.map(|(id, _)| id)
     }
 
-    /// Takes a new connection; what waits for the client goes out.
+    /// Takes a new connection; messages that wait for the client are sent.
     pub(super) fn join(&mut self, out: &mut Output, id: &ClientId, channel: Channel) {
         let is_new = !self.by_id.contains_key(id);
         let client = self.by_id.entry(id.clone()).or_default();
@@ -175,11 +175,11 @@ impl Clients {
         own.joined = true;
         own.undelivered_bytes = 0;
         if paused {
-            // Another connection than the one that is not read: it would bring as much again.
+            // The client opened this connection while its others are not read: it would bring as much again.
             out.push(Action::Pause(id.clone()));
         }
         if is_new {
-            out.log(Note::ClientJoined { client: id.clone() });
+            out.log(Note::ClientJoined(id.clone()));
         }
         for message in own.undelivered.drain(..) {
             out.push(Action::ToClient {
@@ -201,7 +201,7 @@ impl Clients {
         !client.is_joined()
     }
 
-    /// Returns whether a client is away and nothing waits that it alone can answer or send.
+    /// Returns whether a client is disconnected and has no open prompt and no held interrupt.
     pub(super) fn may_be_forgotten(&self, id: &ClientId) -> bool {
         self.by_id.get(id).is_some_and(|client| {
             !client.is_joined() && client.prompt.is_none() && client.behind_interrupt.is_empty()
@@ -223,12 +223,12 @@ impl Clients {
             }
         }
         out.push(Action::CloseLinks(id.clone()));
-        out.log(Note::ClientGone { client: id.clone() });
+        out.log(Note::ClientGone(id.clone()));
     }
 
     // ---- messages for clients
 
-    /// Sends a message to a client, or keeps it until the client is back.
+    /// Sends a message to a client, or stores it until the client is back.
     pub(super) fn deliver(
         &mut self,
         out: &mut Output,
@@ -247,7 +247,7 @@ impl Clients {
                 message,
             });
         }
-        // It may not have connected this socket yet, or be between two connections.
+        // The client may not have connected this socket yet, or may be between two connections.
         own.undelivered_bytes += message.size();
         own.undelivered.push_back(message);
         let mut count = 0;
@@ -284,7 +284,8 @@ impl Clients {
         }
     }
 
-    /// Takes that a request has its answer; returns whether the client is away and owed no more.
+    /// Records that a request has its answer; returns whether the client is disconnected and waits for no
+    /// other answer.
     pub(super) fn end_request(&mut self, id: &ClientId) -> bool {
         self.by_id.get_mut(id).is_some_and(|client| {
             client.outstanding = client.outstanding.saturating_sub(1);
@@ -294,15 +295,16 @@ impl Clients {
 
     // ---- messages for the kernel
 
-    /// Returns whether a message of this client can be sent at once, with none before it; `None` where the client is
-    /// not known.
+    /// Returns whether a message of this client can be sent at once, since none waits before it; `None` for
+    /// an unknown client.
     pub(super) fn can_send(&mut self, id: &ClientId, channel: Channel) -> Option<bool> {
         let client = self.by_id.get_mut(id)?;
         let linked = client.is_linked(channel);
         Some(linked && client.on(channel)?.held.is_empty())
     }
 
-    /// Keeps a message for the kernel; a client that has too much waiting is not read any more.
+    /// Stores a message for the kernel; the connections of a client with too many waiting bytes are no longer
+    /// read.
     pub(super) fn hold(
         &mut self,
         out: &mut Output,
@@ -327,7 +329,7 @@ impl Clients {
         }
     }
 
-    /// Puts a message that the kernel never got before all that wait.
+    /// Puts a message that the kernel never received before all others that wait.
     pub(super) fn put_back(
         &mut self,
         id: &ClientId,
@@ -343,7 +345,7 @@ impl Clients {
         }
     }
 
-    /// Takes the first message out that waits on a channel whose socket is up, if it may go.
+    /// Removes and returns the first message that waits on a channel whose socket is up, if it may be sent.
     pub(super) fn pop_held(
         &mut self,
         id: &ClientId,
@@ -360,7 +362,7 @@ impl Clients {
         Some(held)
     }
 
-    /// Takes a request out of its client's queue.
+    /// Removes a request from its client's queue and returns it.
     pub(super) fn take_held(
         &mut self,
         id: &ClientId,
@@ -381,7 +383,7 @@ impl Clients {
         key.as_ref()
     }
 
-    /// Reads a client's connections again, where little enough waits.
+    /// Reads a client's connections again, once few enough bytes wait.
     pub(super) fn resume(&mut self, out: &mut Output, id: &ClientId) {
         if let Some(client) = self.by_id.get_mut(id)
             && client.paused
@@ -392,7 +394,7 @@ impl Clients {
         }
     }
 
-    /// Drops all that waits for a kernel, since none comes; the log says how many of them needed no answer.
+    /// Drops all messages that wait for a kernel, since none comes; logs how many of them needed no answer.
     pub(super) fn drop_held(&mut self, out: &mut Output) {
         for (id, client) in &mut self.by_id {
             for (channel, own) in client.channels() {
@@ -404,7 +406,7 @@ impl Clients {
         self.ids().iter().for_each(|id| self.resume(out, id));
     }
 
-    /// Forgets all that waits for a kernel, and the answers that are owed, without a word.
+    /// Forgets all messages that wait for a kernel and all open requests, without errors and log lines.
     pub(super) fn abandon_requests(&mut self) {
         for client in self.by_id.values_mut() {
             client.channels().for_each(|(_, own)| own.held.clear());
@@ -414,20 +416,20 @@ impl Clients {
         }
     }
 
-    /// Returns what waits of each client.
+    /// Returns how much of each client waits.
     pub(super) fn held(&self) -> impl Iterator<Item = (&ClientId, HeldMessages)> {
         self.by_id.iter().map(|(id, client)| (id, client.held()))
     }
 
     // ---- interrupts that are held for a moment
 
-    /// Returns whether a message on control waits behind an interrupt.
+    /// Returns whether an interrupt of this client is held.
     pub(super) fn holds_interrupt(&self, id: &ClientId) -> bool {
         let client = self.by_id.get(id);
         client.is_some_and(|client| !client.behind_interrupt.is_empty())
     }
 
-    /// Holds an interrupt, or a message behind it; returns how many of them wait.
+    /// Holds an interrupt, or a message behind it; returns how many messages are held now.
     pub(super) fn hold_interrupt(&mut self, id: &ClientId, message: Verified) -> usize {
         self.by_id.get_mut(id).map_or(0, |client| {
             client.behind_interrupt.push_back(message);
@@ -435,7 +437,7 @@ impl Clients {
         })
     }
 
-    /// Takes the interrupt that is held, and what came after it.
+    /// Removes and returns the held interrupt and the messages after it.
     pub(super) fn take_interrupt(&mut self, id: &ClientId) -> VecDeque<Verified> {
         let client = self.by_id.get_mut(id);
         let held = client.map(|client| std::mem::take(&mut client.behind_interrupt));
@@ -444,7 +446,7 @@ impl Clients {
 
     // ---- what the kernel asks of clients
 
-    /// Takes what the kernel asks a client.
+    /// Sets or removes the prompt by which the kernel asks a client.
     pub(super) fn set_prompt(&mut self, id: &ClientId, prompt: Option<Prompt>) {
         if let Some(client) = self.by_id.get_mut(id) {
             client.prompt = prompt;
@@ -460,27 +462,29 @@ impl Clients {
         }
     }
 
-    /// Forgets all prompts: the kernel that asked is gone.
+    /// Forgets all prompts: the kernel that asked has ended.
     pub(super) fn end_prompts(&mut self) {
         self.by_id
             .values_mut()
             .for_each(|client| client.prompt = None);
     }
 
-    /// Answers the prompt of a client that has gone with end of file, as Ctrl-D types it: one vanished window must
+    /// Answers the prompt of a disconnected client with end of file (Ctrl-D): one closed window must
     /// not block the kernel for everybody.
-    pub(super) fn answer_prompt(&mut self, now: Now, out: &mut Output, id: &ClientId) {
+    pub(super) fn answer_prompt(&mut self, out: &mut Output, id: &ClientId) {
         let Some(client) = self.by_id.get_mut(id) else {
             return;
         };
-        // While the socket is lost the prompt stays: it is answered when the socket is back.
+        // While the socket is lost the prompt stays open; it is answered when the socket is back.
         if client.link(Channel::Stdin) == Link::Up
             && let Some(prompt) = client.prompt.take()
         {
             let content = json!({ "value": "\u{4}", "status": "ok" });
-            let reply = out.new_reply(now, "input_reply", prompt.header, &content);
+            let reply = out
+                .synthetic
+                .kernel_message("input_reply", prompt.header, &content);
             out.send(id, Channel::Stdin, reply);
-            out.log(Note::PromptAnswered { client: id.clone() });
+            out.log(Note::PromptAnswered(id.clone()));
         }
     }
 
@@ -498,19 +502,19 @@ impl Clients {
         let was_asked = client.prompt.take().is_some();
         match client.link(channel) {
             Link::Up => out.send(id, channel, message),
-            // Only the kernel that asked waits for it: it goes when the socket is back.
+            // Only the kernel that asked waits for this reply: it is sent when the socket is back.
             Link::Opening if was_asked => {
                 client.held_bytes += message.size();
                 if let Some(own) = client.on(channel) {
                     own.held.push_back((None, message));
                 }
             }
-            // The kernel that asked is gone, and the next one has not asked.
+            // The kernel that asked has ended, and the next one has not asked.
             _ => log_dropped(out, id, channel, 1),
         }
     }
 
-    /// Drops the `input_reply`s that wait for a kernel that is gone.
+    /// Drops the `input_reply`s for a kernel that has ended.
     pub(super) fn drop_input(&mut self, out: &mut Output) {
         for (id, client) in &mut self.by_id {
             let held = client
@@ -545,7 +549,7 @@ impl Clients {
         }
     }
 
-    /// Opens the sockets of all clients that are connected or have something to say.
+    /// Opens the sockets of all clients that are connected or have messages waiting.
     pub(super) fn open_all_links(&mut self, out: &mut Output) {
         let mut needed = Vec::new();
         for (id, client) in &mut self.by_id {
@@ -568,20 +572,22 @@ impl Clients {
         }
     }
 
-    /// Takes that a socket can be used.
+    /// Records that a socket can be used.
     pub(super) fn link_up(&mut self, id: &ClientId, channel: Channel) {
         if let Some(own) = self.on(id, channel) {
             own.link = Link::Up;
         }
     }
 
-    /// Takes the loss of a socket, which is being opened again; returns whether it was a client's.
+    /// Records the loss of a socket, which is being dialled again; returns whether it belonged to a known
+    /// client.
     pub(super) fn link_down(&mut self, id: &ClientId, channel: Channel) -> bool {
         let own = self.on(id, channel);
         own.map(|own| own.link = Link::Opening).is_some()
     }
 
-    /// Takes that a stdin socket could not be connected for long; returns whether the client goes on without it.
+    /// Records that a stdin socket could not be connected for long; returns whether the client goes on
+    /// without it.
     pub(super) fn stdin_absent(&mut self, id: &ClientId) -> bool {
         match self.on(id, Channel::Stdin) {
             Some(own) if own.link == Link::Opening => {
@@ -592,7 +598,7 @@ impl Clients {
         }
     }
 
-    /// Returns the clients that are away and have sockets on which they have nothing to say.
+    /// Returns the clients that are disconnected and have sockets for which no message waits.
     pub(super) fn away_with_idle_links(&self) -> BTreeSet<ClientId> {
         let clients = self.by_id.iter();
         let away = clients.filter(|(_, client)| !client.is_joined() && client.has_idle_links());
@@ -610,7 +616,7 @@ fn log_dropped(out: &mut Output, id: &ClientId, channel: Channel, count: usize) 
     }
 }
 
-/// A client as tests compare it with their world.
+/// A client, as tests compare it with the simulated world.
 #[cfg(test)]
 pub(super) struct ClientSnapshot {
     pub(super) channels: Vec<ChannelSnapshot>,
@@ -625,7 +631,7 @@ pub(super) struct ChannelSnapshot {
     pub(super) is_joined: bool,
     pub(super) link: Link,
     pub(super) is_linked: bool,
-    /// Keys and sizes.
+    /// The keys and sizes of the held messages.
     pub(super) held: Vec<(Option<Key>, usize)>,
     pub(super) undelivered: usize,
     pub(super) undelivered_bytes: usize,

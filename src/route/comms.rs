@@ -1,8 +1,8 @@
-//! Who opened which comm, so that nobody closes another's.
+//! Which client opened which comm, so that no client closes another's.
 //!
 //! Front ends answer a `comm_open` of a target that they do not know with `comm_close` (VS Code
 //! and JupyterLab both do), and the kernel publishes every comm to all: one window's widget
-//! would be closed by another window that merely heard of it.
+//! would be closed by another window.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use super::ClientId;
 
-/// How many comms are remembered; the oldest is forgotten, and may then be closed by anybody.
+/// How many comms are remembered; the oldest is forgotten, and may then be closed by any client.
 const COMMS_MAX: usize = 10_000;
 
 /// The comms that were opened in this generation of the kernel.
@@ -21,7 +21,7 @@ pub(super) struct Comms {
 }
 
 impl Comms {
-    /// Notes who opened a comm; `None` for somebody outside this front end.
+    /// Records which client opened a comm; `None` for a client outside this front end.
     pub(super) fn opened(&mut self, content: &[u8], opener: Option<ClientId>) {
         let Some(comm) = comm_id(content) else { return };
         if self.opener.insert(comm.clone(), opener).is_none() {
@@ -34,8 +34,8 @@ impl Comms {
         }
     }
 
-    /// Returns whether a client may close a comm: its own, one of a client that is gone, or one of
-    /// which nothing is known.
+    /// Returns whether a client may close a comm: its own, one of a client that has disconnected, or an
+    /// unknown one.
     pub(super) fn may_close(
         &self,
         content: &[u8],
@@ -78,8 +78,11 @@ mod tests {
         };
         assert!(may("1", &mine, true));
         assert!(!may("1", &other, true));
-        assert!(may("1", &other, false), "nobody else can close it any more");
-        assert!(!may("2", &mine, true), "somebody outside opened it");
+        assert!(
+            may("1", &other, false),
+            "no other client can close it any more"
+        );
+        assert!(!may("2", &mine, true), "a client outside opened it");
         assert!(may("3", &other, true), "of this one nothing is known");
     }
 

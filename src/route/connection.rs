@@ -1,25 +1,25 @@
 //! The proxy's own connection to the kernel: its generation, whether its iopub is proven, and the requests that the
 //! proxy sends for itself.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::json;
 
 use super::execution_queue::Running;
 use super::output::Output;
 use super::request::Key;
-use super::timer::{BUSY, Now, PROBE, PROBE_MAX, Timer, Timers};
-use super::{Action, ClientId, Ending, Kernel};
+use super::timer::{BUSY, IDLE_LOST, PROBE, PROBE_MAX, Timer, Timers};
+use super::{Action, ClientId, Kernel};
 use crate::wire::{Channel, Verified};
 
-/// The kernel, and what the proxy itself asks of it.
+/// The kernel, and the requests that the proxy itself sends to it.
 #[derive(Debug)]
 pub(super) struct KernelConnection {
     kernel: Kernel,
-    /// The last generation that was seen; an ended kernel keeps its number.
+    /// The last known generation; a kernel that has ended still has its number.
     generation: u64,
     iopub: Iopub,
-    /// Whether messages of iopub were read that are still to be taken.
+    /// Whether iopub messages were read from the socket that the bridge has not been given yet.
     is_iopub_behind: bool,
     /// The identity of the proxy's own sockets.
     own: ClientId,
@@ -30,27 +30,27 @@ pub(super) struct KernelConnection {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Iopub {
     Down,
-    /// Connected; the kernel is asked again and again until something arrives.
+    /// Connected; the proxy asks the kernel again and again until a message arrives on iopub.
     Probed {
         next_wait: Duration,
     },
-    /// Something arrived: what the kernel sends is received.
+    /// A message has arrived on iopub: whatever the kernel publishes from now on is received.
     Proven,
 }
 
-/// The proxy's own kernel_info_request in the kernel's shell queue. One at a time: behind a long cell they would pile
-/// up.
+/// The proxy's own kernel_info_request in the kernel's shell queue. At most one is outstanding: behind a long
+/// cell they would pile up.
 #[derive(Debug, Default)]
 struct ShellProbe {
     asked: Option<Key>,
-    /// Whether one was lost with the socket.
+    /// Whether a request was lost with the socket.
     is_lost: bool,
-    /// What ran when the kernel answered.
+    /// The cell that ran when the kernel answered.
     ran: Running,
 }
 
 impl KernelConnection {
-    /// Makes the connection to a kernel that is awaited.
+    /// Makes the connection to a kernel that has not started yet.
     pub(super) fn new(own: ClientId) -> Self {
         Self {
             kernel: Kernel::Awaited,
@@ -74,23 +74,9 @@ impl KernelConnection {
         self.generation
     }
 
-    pub(super) fn is_live(&self) -> bool {
-        self.kernel.is_live()
-    }
-
-    /// Returns whether it is not known yet which kernel the front end means.
-    pub(super) fn is_unresolved(&self) -> bool {
-        matches!(self.kernel, Kernel::Unresolved { .. })
-    }
-
-    /// Returns what is answered in the kernel's stead, where there is none and none is on its way.
-    pub(super) fn ending(&self) -> Option<&Ending> {
-        self.kernel.ending()
-    }
-
-    /// Returns whether requests may be sent: nothing is, before its answers on iopub are known to arrive.
+    /// Returns whether requests may be sent: none is sent before iopub is proven.
     pub(super) fn is_usable(&self) -> bool {
-        self.iopub == Iopub::Proven && self.is_live()
+        self.iopub == Iopub::Proven && self.kernel.is_live()
     }
 
     #[cfg(test)]
@@ -98,12 +84,12 @@ impl KernelConnection {
         self.iopub == Iopub::Proven
     }
 
-    /// Takes what is known of the kernel, without a change of its generation.
+    /// Sets the state of the kernel, within one generation.
     pub(super) fn set_kernel(&mut self, kernel: Kernel) {
         self.kernel = kernel;
     }
 
-    /// Takes another kernel, or another generation; nothing of the connection to the last one holds for it.
+    /// Sets another kernel, or another generation; nothing known about the previous connection holds for it.
     pub(super) fn replace_kernel(&mut self, kernel: Kernel) {
         if let Kernel::Live { generation, .. } = &kernel {
             self.generation = *generation;
@@ -123,8 +109,8 @@ impl KernelConnection {
         }
     }
 
-    /// Takes out what was to be sent on some of the sockets and has not left; what the proxy asks for itself is
-    /// asked anew.
+    /// Removes and returns the messages for the chosen sockets that have not left yet. The proxy's own
+    /// requests among them are dropped, since the proxy asks again.
     pub(super) fn take_unsent(
         &self,
         out: &mut Output,
@@ -156,25 +142,25 @@ impl KernelConnection {
         self.is_iopub_behind
     }
 
-    /// Takes that something arrived on iopub; returns whether that is the first sign.
+    /// Records that a message arrived on iopub; returns whether it is the first.
     pub(super) fn prove_iopub(&mut self) -> bool {
         std::mem::replace(&mut self.iopub, Iopub::Proven) != Iopub::Proven
     }
 
-    /// Asks the kernel for a sign on iopub, unless there is one; returns whether it was asked.
+    /// Asks the kernel on control for a message on iopub, unless one has arrived; returns whether it has asked.
     ///
-    /// A second subscriber gets no `iopub_welcome` from ipykernel, so the status of a request of
-    /// our own is awaited. Control answers at once where it is a thread of its own; shell is asked
-    /// too, as IRkernel never answers kernel_info on control.
-    pub(super) fn probe_iopub(&mut self, now: Now, out: &mut Output, timers: &mut Timers) -> bool {
+    /// ipykernel sends no `iopub_welcome` to a second subscriber, so the proxy waits for the status of a
+    /// request of its own. Control answers at once where it has its own thread; the caller also asks on
+    /// shell, because IRkernel never answers kernel_info on control.
+    pub(super) fn probe_iopub(&mut self, out: &mut Output, timers: &mut Timers) -> bool {
         let Iopub::Probed { next_wait } = self.iopub else {
             return false;
         };
-        if !self.is_live() {
+        if !self.kernel.is_live() {
             return false;
         }
-        self.ask(now, out, Channel::Control, "kernel_info_request");
-        timers.start(now.instant + next_wait, Timer::Probe);
+        self.ask(out, Channel::Control, "kernel_info_request");
+        timers.start(next_wait, Timer::Probe);
         self.iopub = Iopub::Probed {
             next_wait: (next_wait * 2).min(PROBE_MAX),
         };
@@ -183,48 +169,37 @@ impl KernelConnection {
 
     // ---- requests of the proxy's own
 
-    /// Sends a request whose reply nobody awaits. Returns its key.
-    pub(super) fn ask(
-        &self,
-        now: Now,
-        out: &mut Output,
-        channel: Channel,
-        msg_type: &str,
-    ) -> Option<Key> {
-        let message = out.new_request(now, msg_type, &json!({}));
+    /// Sends a request of the proxy's own. Returns its key.
+    pub(super) fn ask(&self, out: &mut Output, channel: Channel, msg_type: &str) -> Option<Key> {
+        let message = out.synthetic.request(msg_type, &json!({}));
         let key = message.header().ok().and_then(|header| Key::of(&header));
         out.send(&self.own, channel, message);
         key
     }
 
-    /// Asks on shell, where the kernel answers between two cells only, unless it is asked already. Returns the
-    /// request that was sent.
-    pub(super) fn ask_on_shell(
-        &mut self,
-        now: Now,
-        out: &mut Output,
-        timers: &mut Timers,
-    ) -> Option<&Key> {
-        if self.shell.asked.is_some() || !self.is_live() {
+    /// Sends a request on shell, which the kernel answers only between two cells, unless one is outstanding.
+    /// Returns the key of the request that was sent.
+    pub(super) fn ask_on_shell(&mut self, out: &mut Output, timers: &mut Timers) -> Option<&Key> {
+        if self.shell.asked.is_some() || !self.kernel.is_live() {
             return None;
         }
-        self.shell.asked = self.ask(now, out, Channel::Shell, "kernel_info_request");
-        timers.start(now.instant + BUSY, Timer::Busy);
+        self.shell.asked = self.ask(out, Channel::Shell, "kernel_info_request");
+        timers.start(BUSY, Timer::Busy);
         self.shell.asked.as_ref()
     }
 
-    /// Returns the request that the kernel's shell has not answered.
+    /// Returns the proxy's own request on shell that the kernel has not answered.
     pub(super) fn asked_on_shell(&self) -> Option<&Key> {
         self.shell.asked.as_ref()
     }
 
-    /// Takes that the kernel has answered it.
+    /// Records that the kernel has answered the proxy's request on shell.
     pub(super) fn shell_answered(&mut self, timers: &mut Timers) {
         self.shell.asked = None;
         timers.stop(&Timer::Busy);
     }
 
-    /// Takes that the proxy's own shell socket was lost, perhaps with a request.
+    /// Records that the proxy's own shell socket was lost, perhaps with a request.
     pub(super) fn shell_lost(&mut self, timers: &mut Timers) {
         if self.shell.asked.is_some() {
             self.shell_answered(timers);
@@ -232,18 +207,19 @@ impl KernelConnection {
         }
     }
 
-    /// Takes that this socket is back; returns whether a request was lost.
+    /// Records that the proxy's own shell socket is back; returns whether a request was lost with it.
     pub(super) fn shell_is_back(&mut self) -> bool {
         std::mem::take(&mut self.shell.is_lost)
     }
 
-    /// Takes that a cell still seems to run although the kernel has answered: its `idle` is late, or lost.
-    pub(super) fn doubt_running(&mut self, running: &Running, at: Instant, timers: &mut Timers) {
+    /// Records that a cell still seems to run although the kernel has answered on shell: its `idle` is late,
+    /// or lost.
+    pub(super) fn doubt_running(&mut self, running: &Running, timers: &mut Timers) {
         self.shell.ran = running.clone();
-        timers.start(at, Timer::IdleLost);
+        timers.start(IDLE_LOST, Timer::IdleLost);
     }
 
-    /// Returns whether this is what ran when the kernel answered.
+    /// Returns whether `running` is still the cell that ran when the kernel answered.
     pub(super) fn doubted(&self, running: &Running) -> bool {
         self.shell.ran == *running
     }

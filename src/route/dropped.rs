@@ -1,27 +1,28 @@
-//! How many messages the kernel's own iopub queue has dropped, by the numbers of those that came.
+//! How many messages the kernel's own iopub queue has dropped, calculated from the numbers of those that
+//! arrived.
 //!
-//! A PUB socket with a full queue (1,000 messages in ipykernel) drops what comes, without a word.
+//! A PUB socket with a full queue (1,000 messages in ipykernel) silently drops new messages.
 
 use crate::wire::Header;
 
-/// The messages that never came on iopub, of a kernel that numbers what it sends.
+/// The count of messages that never arrived on iopub, for a kernel that numbers its messages.
 #[derive(Debug, Default)]
 pub(super) struct DroppedMessages {
-    /// What stands before the number.
+    /// The part of a message id before the number.
     prefix: String,
     last: u64,
     count: u64,
 }
 
 impl DroppedMessages {
-    /// Takes the header of a message on iopub. The reply that precedes an `idle` is numbered, too, and
-    /// comes on another socket.
+    /// Takes the header of a message on iopub. `is_idle`: the reply that precedes an `idle` is numbered, too,
+    /// and arrives on another socket.
     pub(super) fn see(&mut self, header: &Header<'_>, is_idle: bool) {
         let Some((prefix, number)) = header.numbered() else {
             return;
         };
         if self.prefix != prefix {
-            // Another kernel.
+            // The messages come from another kernel.
             prefix.clone_into(&mut self.prefix);
         } else if let Some(missing) = number.checked_sub(self.last + 1) {
             self.count += missing.saturating_sub(u64::from(is_idle));
@@ -33,13 +34,13 @@ impl DroppedMessages {
         self.last = number;
     }
 
-    /// Returns how many were missing so far.
+    /// Returns how many messages were dropped so far.
     pub(super) fn count(&self) -> u64 {
         self.count
     }
 }
 
-/// Returns the line that a cell's outputs get.
+/// Returns the notice for the outputs of a cell.
 pub(super) fn notice(dropped: u64) -> String {
     format!(
         "{dropped} messages of the kernel are missing here: its own queue was full, and it dropped them. \

@@ -1,4 +1,4 @@
-//! Execute requests: what their content says, and what the journal gets of them.
+//! Execute requests: their content, and the steps that the journal records.
 
 use serde::Deserialize;
 
@@ -8,14 +8,14 @@ use crate::wire::{Header, Verified};
 
 /// One step of an execution, for the journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Execution {
-    /// Which step.
+pub struct ExecutionProgress {
+    /// The step.
     pub phase: Phase,
-    /// The kernel's generation in which it happened.
+    /// The generation of the kernel in which the step happened.
     pub generation: u64,
     /// The request's id: with the generation, the key of an execution.
     pub msg_id: String,
-    /// The client that asked, where it is one of this front end's.
+    /// The client that sent the request, if it belongs to this front end.
     pub client: Option<ClientId>,
     /// The client's session.
     pub session: String,
@@ -23,39 +23,38 @@ pub struct Execution {
     pub username: String,
     /// The notebook cell's id, where the front end sends it.
     pub cell: Option<String>,
-    /// The source, at `asked` and `seen`.
+    /// The source; only in the steps `Asked` and `Seen`.
     pub code: Option<String>,
-    /// Whether a person asked: front ends run code of their own with `store_history:false`.
-    /// What others run is taken for a person's.
+    /// Whether the code is a person's cell: front ends run code of their own with `store_history:false`.
+    /// Cells from outside this front end count as a person's.
     pub store_history: bool,
 }
 
 /// A step of an execution.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// A client of this front end sent it to the kernel.
+    /// A client of this front end has sent a cell to the kernel.
     Asked,
-    /// The kernel runs what a client outside this front end has sent.
+    /// The kernel has begun a cell that a client outside this front end sent.
     Seen,
-    /// What a client outside this front end has sent is over.
+    /// A cell that a client outside this front end sent has ended.
     Over {
         /// An error was among its outputs.
         raised: bool,
     },
-    /// It ended: the reply's `status`.
+    /// A cell of this front end has ended; holds the reply's `status`.
     Done(String),
 }
 
-impl Execution {
-    /// Returns the step that a client's request was sent, with its code; `None` for silent code, which is nobody's
-    /// work.
+impl ExecutionProgress {
+    /// Returns the `Asked` step of a client's request, with its code; `None` for silent code.
     pub(super) fn asked(
         generation: u64,
         key: &Key,
         request: &Request,
         message: &Verified,
     ) -> Option<Self> {
-        let execute = ExecuteContent::read(message.content())?;
+        let execute: ExecuteContent = message.read_content()?;
         if execute.silent {
             return None;
         }
@@ -67,7 +66,7 @@ impl Execution {
         })
     }
 
-    /// Returns the step that a client's request has ended.
+    /// Returns the `Done` step of a client's request.
     pub(super) fn done(generation: u64, key: &Key, request: &Request, status: String) -> Self {
         Self::of(Phase::Done(status), generation, key, request)
     }
@@ -86,7 +85,7 @@ impl Execution {
         }
     }
 
-    /// Returns a step of what a client outside this front end has sent.
+    /// Returns a step of a cell that a client outside this front end has sent.
     pub(super) fn of_outside(
         phase: Phase,
         generation: u64,
@@ -118,16 +117,12 @@ pub(super) struct ExecuteContent {
 }
 
 impl ExecuteContent {
-    pub(super) fn read(content: &[u8]) -> Option<Self> {
-        serde_json::from_slice(content).ok()
-    }
-
-    /// Returns whether a person or an agent wants to see it run: not a tool's own code.
+    /// Returns whether it is a cell of a person or an agent, not a tool's own code.
     pub(super) fn is_cell(&self) -> bool {
         !self.silent && self.store_history.unwrap_or(true)
     }
 
-    /// Returns whether somebody is there who can answer what it asks.
+    /// Returns whether a person can answer its prompts.
     pub(super) fn may_ask(&self) -> bool {
         self.allow_stdin.unwrap_or(true)
     }
@@ -135,11 +130,11 @@ impl ExecuteContent {
 
 /// Reads the cell's id from the metadata of an `execute_request`.
 pub(super) fn cell_id(metadata: &[u8]) -> Option<String> {
-    #[derive(Default, Deserialize)]
-    #[serde(default, rename_all = "camelCase")]
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
     struct Metadata {
         cell_id: Option<String>,
     }
-    let metadata = serde_json::from_slice::<Metadata>(metadata);
-    metadata.unwrap_or_default().cell_id
+    let metadata: Metadata = serde_json::from_slice(metadata).ok()?;
+    metadata.cell_id
 }

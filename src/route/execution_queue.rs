@@ -1,9 +1,9 @@
-//! The execution queue: one cell runs at a time, and a person's cell waits here while somebody else's runs.
+//! The execution queue: one cell runs at a time, and a person's cell waits here while another client's runs.
 //!
-//! A kernel queues what it is sent, and an interrupt hits whatever runs first. So a cell that
-//! waits behind another client's stays on this side, where its own user can withdraw it without
-//! touching the one that runs. A failing cell's `stop_on_error`, by which ipykernel aborts the queued
-//! requests of **all** clients, then aborts those of its own client only.
+//! A kernel queues the requests that it gets, and an interrupt hits the one that runs. So a cell that waits
+//! behind another client's cell stays in the proxy, where its own user can withdraw it without an effect on
+//! the cell that runs. When a cell fails with `stop_on_error`, ipykernel aborts the queued requests of
+//! **all** clients; with this queue these are only the requests of the same client.
 
 use bytes::Bytes;
 
@@ -17,25 +17,27 @@ pub(super) struct ExecutionQueue {
     /// Whether the user wants cells to wait.
     is_enabled: bool,
     running: Running,
-    /// The header of the cell that runs, as the kernel names it.
+    /// The header of the running cell, as the kernel's messages name it.
     header: Bytes,
-    /// A cell of a client outside this front end that the journal has.
+    /// A running cell of a client outside this front end whose beginning is in the journal.
     outside: Option<OutsideCell>,
+    /// What ran when front ends last got the `idle` of another request.
+    at_other_idle: Running,
 }
 
-/// What runs on the kernel's shell, as its iopub and the proxy's own requests show.
+/// What runs on the kernel's shell, as iopub and the answers to the proxy's own requests show it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) enum Running {
-    /// Nothing, as far as is known.
+    /// Nothing is known to run.
     #[default]
     Nothing,
-    /// An execute request that began.
+    /// An execute request that has begun.
     Cell {
         key: Key,
         /// Its client; `None` for one outside this front end.
         client: Option<ClientId>,
     },
-    /// Something that began before this proxy listened: the kernel does not answer on shell.
+    /// Something that began before this proxy subscribed: the kernel does not answer on shell.
     Something,
 }
 
@@ -54,12 +56,13 @@ impl Default for ExecutionQueue {
             running: Running::Nothing,
             header: Bytes::from_static(b"{}"),
             outside: None,
+            at_other_idle: Running::Nothing,
         }
     }
 }
 
 impl ExecutionQueue {
-    /// Takes whether the user wants cells to wait.
+    /// Sets whether the user wants cells to wait.
     pub(super) fn set_enabled(&mut self, enabled: bool) {
         self.is_enabled = enabled;
     }
@@ -72,12 +75,27 @@ impl ExecutionQueue {
         self.running == Running::Nothing
     }
 
-    /// Returns the header of what runs; an empty one where that is not known.
+    /// Returns the header of the running cell, `{}` where it is not known; `None` if nothing runs.
     pub(super) fn running_header(&self) -> Option<Bytes> {
         (!self.is_idle()).then(|| self.header.clone())
     }
 
-    /// Returns whether what runs came from outside this front end.
+    /// Notes that front ends get the `idle` of another request now. Returns whether something else runs than at
+    /// the last one.
+    pub(super) fn note_other_idle(&mut self) -> bool {
+        let before = std::mem::replace(&mut self.at_other_idle, self.running.clone());
+        before != self.running
+    }
+
+    /// Returns the header of the running cell as [`Self::running_header`] does, but `None` if the cell began after
+    /// the last `idle` of another request: front ends got the cell's own `busy` after that.
+    pub(super) fn hidden_header(&self) -> Option<Bytes> {
+        let has_begun_later = self.at_other_idle != self.running
+            && matches!(self.at_other_idle, Running::Cell { .. });
+        self.running_header().filter(|_| !has_begun_later)
+    }
+
+    /// Returns whether the running cell came from outside this front end.
     pub(super) fn runs_from_outside(&self) -> bool {
         matches!(
             self.running,
@@ -85,7 +103,7 @@ impl ExecutionQueue {
         )
     }
 
-    /// Returns whether a request of a client must wait until what runs has ended.
+    /// Returns whether a request of a client must wait until the running cell has ended.
     pub(super) fn must_wait(&self, id: &ClientId, key: Option<&Key>, requests: &Requests) -> bool {
         let is_anothers = match &self.running {
             Running::Nothing => false,
@@ -97,7 +115,7 @@ impl ExecutionQueue {
             && key.is_some_and(|key| requests.role(key) == Some(Role::Cell))
     }
 
-    /// Takes that the kernel has begun a cell.
+    /// Records that the kernel has begun a cell.
     pub(super) fn begin(&mut self, key: &Key, client: Option<ClientId>) {
         self.running = Running::Cell {
             key: key.clone(),
@@ -105,17 +123,17 @@ impl ExecutionQueue {
         };
     }
 
-    /// Takes the header of the cell that runs.
+    /// Sets the header of the running cell.
     pub(super) fn set_header(&mut self, header: &Bytes) {
         self.header = header.clone();
     }
 
-    /// Returns whether this is what runs.
+    /// Returns whether this is the running cell.
     pub(super) fn runs(&self, key: &Key) -> bool {
         matches!(&self.running, Running::Cell { key: running, .. } if running == key)
     }
 
-    /// Returns whether the end of a request is that of what runs.
+    /// Returns whether the end of this request is the end of the running cell.
     pub(super) fn is_ended_by(&self, key: &Key, header: &Header<'_>) -> bool {
         match &self.running {
             Running::Something => header.msg_type == "execute_request",
@@ -123,12 +141,12 @@ impl ExecutionQueue {
         }
     }
 
-    /// Takes that nothing runs.
+    /// Records that nothing runs.
     pub(super) fn clear(&mut self) {
         self.running = Running::Nothing;
     }
 
-    /// Takes that the kernel does not answer on shell: something runs.
+    /// Records that something runs, because the kernel does not answer on shell.
     pub(super) fn assume_busy(&mut self) {
         if self.is_idle() {
             self.running = Running::Something;
@@ -136,12 +154,12 @@ impl ExecutionQueue {
         }
     }
 
-    /// Takes that the journal has the beginning of a cell from outside.
+    /// Records that the journal has the beginning of a cell from outside this front end.
     pub(super) fn begin_outside(&mut self, key: Key) {
         self.outside = Some(OutsideCell { key, raised: false });
     }
 
-    /// Takes that a cell has raised, if it is from outside.
+    /// Records that a cell has raised an error, if it is the one from outside this front end.
     pub(super) fn raise_outside(&mut self, key: Option<&Key>) {
         if let Some(outside) = &mut self.outside
             && key == Some(&outside.key)
@@ -150,7 +168,7 @@ impl ExecutionQueue {
         }
     }
 
-    /// Takes the end of a cell from outside; returns whether it has raised.
+    /// Takes the end of a cell from outside this front end; returns whether the cell has raised an error.
     pub(super) fn end_outside(&mut self, key: &Key) -> Option<bool> {
         if !matches!(self.running, Running::Cell { client: None, .. }) {
             return None;

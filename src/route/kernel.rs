@@ -1,31 +1,32 @@
-//! The state of the kernel, as the caller gives it to the bridge.
+//! The state of the kernel, as the caller reports it to the bridge.
 
 use bytes::Bytes;
 
-/// What is known of the kernel.
+/// The state of the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kernel {
-    /// It is not known yet which notebook, and so which kernel, the front end means.
+    /// It is not known yet which notebook the front end means, and so which kernel.
     ///
-    /// What every connecting client asks is answered by the bridge, and everything else waits.
+    /// The bridge answers the requests by which clients connect; all other requests wait.
     Unresolved {
-        /// The content of a `kernel_info_reply` to answer with; a plain one where none is known.
+        /// The content of a `kernel_info_reply` to answer with; `None` means a plain Python one.
         info: Option<Bytes>,
     },
     /// It is being started or restarted: requests wait, for 60 s at most.
     Awaited,
     /// It runs.
     Live {
-        /// The number of the process; another one has other variables.
+        /// The number of the kernel process; another process has other variables.
         generation: u64,
         /// How it is interrupted.
         interrupt: Interrupt,
-        /// The content of its `kernel_info_reply`: the answer while it is busy.
+        /// The content of its `kernel_info_reply`, with which the bridge answers while the kernel is busy.
         info: Option<Bytes>,
     },
-    /// It exited unexpectedly: a person's next cell starts another, everything else is answered with this.
+    /// It exited unexpectedly: a person's next cell starts another kernel; other requests are answered with
+    /// this error.
     Died(Ending),
-    /// It ended, and nobody is starting another: requests are answered with this.
+    /// It ended, and no other is being started: requests are answered with this error.
     Ended(Ending),
 }
 
@@ -35,7 +36,12 @@ impl Kernel {
         matches!(self, Self::Live { .. })
     }
 
-    /// Returns whether both are the same process; what is known of it may differ.
+    /// Returns whether it is not known yet which kernel the front end means.
+    pub(super) fn is_unresolved(&self) -> bool {
+        matches!(self, Self::Unresolved { .. })
+    }
+
+    /// Returns whether both are the same process; the rest of the state may differ.
     pub(super) fn is_same_generation(&self, other: &Self) -> bool {
         match (self, other) {
             (
@@ -48,7 +54,7 @@ impl Kernel {
         }
     }
 
-    /// Returns what is answered in its stead, where there is none and none is on its way.
+    /// Returns the error that answers requests, if there is no kernel and none is being started.
     pub(super) fn ending(&self) -> Option<&Ending> {
         match self {
             Self::Died(ending) | Self::Ended(ending) => Some(ending),
@@ -57,7 +63,7 @@ impl Kernel {
     }
 }
 
-/// How a kernelspec wants its kernel interrupted.
+/// How a kernel is interrupted, from its kernelspec.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interrupt {
     /// By `interrupt_request` on control.
@@ -66,11 +72,21 @@ pub enum Interrupt {
     Signal,
 }
 
-/// How a kernel ended, in words for the person whose cell it was.
+/// How a kernel ended, as the client whose cell ran reads it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ending {
     /// The error's name: `KernelDied`, `KernelRestarted`, `KernelStopped`.
     pub name: &'static str,
-    /// What happened and what to do.
+    /// Says what happened and what to do.
     pub text: String,
+}
+
+impl Ending {
+    /// Makes an ending.
+    pub fn new(name: &'static str, text: impl Into<String>) -> Self {
+        Self {
+            name,
+            text: text.into(),
+        }
+    }
 }

@@ -1,7 +1,8 @@
-//! Which published messages a subscriber has missed that was cut because it does not read.
+//! Which published messages a subscriber has missed that was cut because it did not read.
 //!
-//! A subscriber says neither whose it is nor that it was here before. So whoever subscribes soon after one was
-//! cut gets messages that say what was missed. A client ignores what belongs to another client's requests.
+//! A subscription names neither its client nor an earlier subscription. So any client that subscribes soon
+//! after one was cut gets messages that say what was missed. Clients ignore messages about other clients'
+//! requests.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -9,10 +10,9 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 
 use super::synthetic;
-use super::timer::Now;
 use crate::wire::Header;
 
-/// The count of published messages, the last ends of requests among them, and the subscribers that were cut.
+/// The number of published messages, the last `idle`s among them, and the subscribers that were cut.
 #[derive(Debug, Default)]
 pub(super) struct MissedMessages {
     published: u64,
@@ -20,11 +20,11 @@ pub(super) struct MissedMessages {
     ends: VecDeque<End>,
     /// At most [`CUTS`].
     cuts: Vec<Cut>,
-    /// When somebody subscribed who has not got a welcome yet.
-    unwelcomed: Option<Now>,
+    /// Whether a client has subscribed that has not got its `iopub_welcome` yet.
+    is_unwelcomed: bool,
 }
 
-/// The `idle` of a request.
+/// The published `idle` of a request.
 #[derive(Debug)]
 struct End {
     /// Its number among all published messages.
@@ -36,28 +36,29 @@ struct End {
 /// A subscriber that was cut, and has not come back yet.
 #[derive(Debug)]
 struct Cut {
-    /// The first message that it did not get.
+    /// The number of the first message that it did not get.
     since: u64,
     at: Instant,
-    /// When a new subscriber got the notice of it first.
+    /// When a new subscriber first got the notice of missed messages.
     reported: Option<Instant>,
 }
 
-/// How many ends are remembered.
+/// How many `idle`s are remembered.
 const ENDS: usize = 1024;
 
 /// How many cut subscribers are remembered.
 const CUTS: usize = 256;
 
-/// How long a subscriber may stay away: a window on a machine that slept for longer comes back to a kernel of
-/// which it knows nothing anyway.
+/// How long a subscriber may stay away. A window on a machine that slept for longer knows nothing of the
+/// kernel's recent cells anyway.
 const AWAY: Duration = Duration::from_secs(3600);
 
-/// How long after the first the others may come back: the subscribers of one process are cut together.
+/// How long after the first one other subscribers get the same notice: all subscribers of one process are cut
+/// together.
 const TOGETHER: Duration = Duration::from_secs(60);
 
 impl MissedMessages {
-    /// Counts a message that leaves.
+    /// Counts a published message.
     pub(super) fn count_published(&mut self) {
         self.published += 1;
     }
@@ -67,20 +68,20 @@ impl MissedMessages {
         self.published
     }
 
-    /// Notes the end of a request; `before` messages that are queued leave first.
+    /// Records the `idle` of a request; `before` messages in the queue are published before it.
     pub(super) fn note_end(&mut self, before: usize, request: &Bytes) {
         if self.ends.len() == ENDS {
             self.ends.pop_front();
         }
-        let welcome = u64::from(self.unwelcomed.is_some());
+        let welcome = u64::from(self.is_unwelcomed);
         self.ends.push_back(End {
             number: self.published + welcome + before as u64 + 1,
-            // A copy: a slice would keep the whole buffer that it came in.
+            // A copy: a slice would keep the whole receive buffer in memory.
             request: Bytes::copy_from_slice(request),
         });
     }
 
-    /// Takes that a subscriber was cut; `since` is the first message that it did not get.
+    /// Records that a subscriber was cut; `since` is the number of the first message that it did not get.
     pub(super) fn add_cut(&mut self, at: Instant, since: u64) {
         if self.cuts.len() == CUTS {
             self.cuts.remove(0);
@@ -92,8 +93,8 @@ impl MissedMessages {
         });
     }
 
-    /// Returns how many messages whoever subscribes now has missed, and the headers of the requests that ended
-    /// meanwhile; `None` where nobody was cut.
+    /// Returns how many messages a client that subscribes now has missed, and the headers of the requests
+    /// that ended among them; `None` where no subscriber was cut.
     pub(super) fn since_cut(&mut self, now: Instant) -> Option<(u64, Vec<Bytes>)> {
         let ago = |at: Instant| now.saturating_duration_since(at);
         let may_return = |cut: &Cut| {
@@ -110,23 +111,23 @@ impl MissedMessages {
         Some((messages, ends.map(|end| end.request.clone()).collect()))
     }
 
-    /// Notes that somebody subscribed who gets its welcome later.
-    pub(super) fn set_unwelcomed(&mut self, now: Now) {
-        self.unwelcomed = Some(now);
+    /// Records that a client has subscribed that gets its `iopub_welcome` later.
+    pub(super) fn set_unwelcomed(&mut self) {
+        self.is_unwelcomed = true;
     }
 
-    /// Returns when somebody subscribed who has not got a welcome, once.
-    pub(super) fn take_unwelcomed(&mut self) -> Option<Now> {
-        self.unwelcomed.take()
+    /// Returns whether a client waits for an `iopub_welcome`, and resets that.
+    pub(super) fn take_unwelcomed(&mut self) -> bool {
+        std::mem::take(&mut self.is_unwelcomed)
     }
 }
 
-/// Returns whether a request is one to execute code.
+/// Returns whether a request is an execute_request.
 pub(super) fn is_cell(request: &[u8]) -> bool {
     Header::parse(request).is_ok_and(|header| header.msg_type == "execute_request")
 }
 
-/// Returns the stream content that says how many messages are missing.
+/// Returns the content of the stream message that says how many messages are missing.
 pub(super) fn notice(messages: u64) -> serde_json::Value {
     let (messages, verb) = match messages {
         1 => ("1 message".to_owned(), "is"),

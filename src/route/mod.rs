@@ -1,27 +1,27 @@
-//! Who gets what: the clients of one front end, their outstanding requests, one kernel after another.
+//! Routing between the clients of one front end, their outstanding requests, and one kernel after another.
 //!
-//! [`Bridge`] is the whole of it and does no I/O: it takes verified messages and the time, and
-//! gives back [`Action`]s. The caller's loop is: one input method, then
-//! [`Bridge::poll_action`] until it returns `None`, then wait for input or [`Bridge::poll_timeout`].
+//! [`Bridge`] is the entry point and does no I/O: it takes verified messages and the time, and returns
+//! [`Action`]s. The caller loops: it calls one input method, then [`Bridge::poll_action`] until that returns
+//! `None`, then waits for input or for [`Bridge::poll_timeout`].
 //!
 //! Its promises:
 //! - A request reaches one generation of the kernel, or its client gets an error; never both.
 //! - Replies and `input_request` go to the client that asked, iopub to all.
-//! - Nothing is sent to a kernel before its iopub is known to arrive here.
-//! - A message that passes keeps its bytes, but for `header.session` towards the clients, which stays one
-//!   value over all generations of the kernel.
+//! - No request is sent to a kernel before messages on its iopub are known to arrive here.
+//! - A message that passes through keeps its bytes, except `header.session` towards the clients, which has
+//!   one value over all generations of the kernel.
 //!
 //! | part | owns |
 //! |---|---|
 //! | `clients` | the clients' connections, their sockets to the kernel, the messages that wait for either |
-//! | `request` | the requests without an answer |
-//! | `execution_queue` | what runs on the kernel, and whose cells wait for it |
+//! | `request` | the outstanding requests |
+//! | `execution_queue` | the running cell, and which clients' cells wait for it |
 //! | `connection` | the kernel and the proxy's own requests to it |
-//! | `startup`, `stored_answers` | VS Code's start-up code; the answers to connecting clients while the kernel cannot answer |
+//! | `startup`, `stored_answers` | VS Code's start-up code; the answers to connecting clients while the kernel is busy |
 //! | `resolution` | which notebook the traffic names |
-//! | `dropped`, `missed` | messages that the kernel's queue dropped; those that a subscriber that was cut did not get |
+//! | `dropped`, `missed` | messages that the kernel's iopub queue dropped; messages that a cut subscriber missed |
 //! | `output` | the actions, and the messages that the bridge makes itself |
-//! | `bridge` | the parts together: what each input means for them |
+//! | `bridge` | connects the parts: what each input changes in them |
 
 mod action;
 mod attendance;
@@ -49,7 +49,7 @@ pub use action::{Action, Note};
 pub use bridge::Bridge;
 pub use client_id::ClientId;
 pub use clients::HeldMessages;
-pub use execution::{Execution, Phase};
+pub use execution::{ExecutionProgress, Phase};
 pub use kernel::{Ending, Interrupt, Kernel};
 pub use settings::{FrontEnd, Policies, Settings};
 pub use timer::Now;

@@ -1,6 +1,7 @@
-//! What the bridge gives out: actions in order, and the messages that it makes itself.
+//! The output of the bridge: actions in order, and the messages that the bridge makes itself.
 
 use std::collections::VecDeque;
+use std::time::Instant;
 
 use bytes::Bytes;
 use serde_json::Value;
@@ -11,25 +12,34 @@ use super::timer::Now;
 use super::{Action, ClientId, Note};
 use crate::wire::{Channel, Verified};
 
-/// The actions that wait for the caller, with what is counted of them on their way out.
+/// The actions that the caller has not polled yet, and the counts of published messages.
 #[derive(Debug)]
 pub(super) struct Output {
     actions: VecDeque<Action>,
-    synthetic: SyntheticMessages,
+    /// The time of the last input.
+    now: Instant,
+    pub(super) synthetic: SyntheticMessages,
     missed: MissedMessages,
 }
 
 impl Output {
     /// Makes an empty output; `id` is the session of the proxy's own requests.
-    pub(super) fn new(id: String) -> Self {
+    pub(super) fn new(id: String, now: Now) -> Self {
         Self {
             actions: VecDeque::new(),
-            synthetic: SyntheticMessages::new(id),
+            now: now.instant,
+            synthetic: SyntheticMessages::new(id, now.date),
             missed: MissedMessages::default(),
         }
     }
 
-    /// Takes the next action out.
+    /// Takes the time of an input.
+    pub(super) fn set_now(&mut self, now: Now) {
+        self.now = now.instant;
+        self.synthetic.set_date(now.date);
+    }
+
+    /// Removes and returns the next action.
     pub(super) fn poll(&mut self) -> Option<Action> {
         let action = match self.late_welcome() {
             Some(welcome) => Some(Action::Publish(welcome)),
@@ -60,7 +70,7 @@ impl Output {
         });
     }
 
-    /// Takes out the messages for the kernel that are still here and go to one of the chosen sockets.
+    /// Removes and returns the queued messages for the kernel that go to one of the chosen sockets.
     pub(super) fn take_unsent(
         &mut self,
         chosen: impl Fn(&ClientId, Channel) -> bool,
@@ -89,62 +99,37 @@ impl Output {
     }
 
     /// Publishes a new message under a request.
-    pub(super) fn publish_new(
-        &mut self,
-        now: Now,
-        msg_type: &str,
-        request: Bytes,
-        content: &Value,
-    ) {
-        let message = self.synthetic.iopub(now, msg_type, request, content);
+    pub(super) fn publish_new(&mut self, msg_type: &str, request: Bytes, content: &Value) {
+        let message = self.synthetic.iopub(msg_type, request, content);
         self.publish(message);
     }
 
-    /// Publishes a line of the proxy's among the outputs of a request, on stderr.
-    pub(super) fn publish_notice(&mut self, now: Now, request: Bytes, text: &str) {
-        self.publish_new(now, "stream", request, &synthetic::notice(text));
+    /// Publishes a notice of the proxy on stderr, among the outputs of a request.
+    pub(super) fn publish_notice(&mut self, request: Bytes, text: &str) {
+        self.publish_new("stream", request, &synthetic::notice(text));
     }
 
     /// Publishes that the kernel is busy with a request.
-    pub(super) fn publish_busy(&mut self, now: Now, request: Bytes) {
-        let busy = self.synthetic.status(now, request, "busy");
+    pub(super) fn publish_busy(&mut self, request: Bytes) {
+        let busy = self.synthetic.status(request, "busy");
         self.publish(busy);
     }
 
     /// Publishes that a request has ended.
-    pub(super) fn publish_idle(&mut self, now: Now, request: Bytes) {
+    pub(super) fn publish_idle(&mut self, request: Bytes) {
         self.expect_end(&request);
-        let idle = self.synthetic.status(now, request, "idle");
+        let idle = self.synthetic.status(request, "idle");
         self.publish(idle);
     }
 
-    /// Notes that the message that is published next is the `idle` of a request.
+    /// Records that the next published message is the `idle` of a request.
     pub(super) fn expect_end(&mut self, request: &Bytes) {
         let is_published = |action: &&Action| matches!(action, Action::Publish(_));
         let before = self.actions.iter().filter(is_published).count();
         self.missed.note_end(before, request);
     }
 
-    // ---- other messages
-
-    /// Makes a reply in the kernel's stead.
-    pub(super) fn new_reply(
-        &mut self,
-        now: Now,
-        msg_type: &str,
-        request: Bytes,
-        content: &Value,
-    ) -> Verified {
-        self.synthetic
-            .kernel_message(now, msg_type, request, content)
-    }
-
-    /// Makes a request of the proxy's own.
-    pub(super) fn new_request(&mut self, now: Now, msg_type: &str, content: &Value) -> Verified {
-        self.synthetic.request(now, msg_type, content)
-    }
-
-    /// Returns the session to put in the place of a kernel's, where clients know another.
+    /// Returns the session that replaces the kernel's in messages to clients, if the two differ.
     pub(super) fn session_for_clients(&mut self, kernels: &str) -> Option<String> {
         if kernels.is_empty() {
             return None;
@@ -155,41 +140,38 @@ impl Output {
 
     // ---- subscribers
 
-    /// Takes that a subscriber was cut; `since` is the first published message that it did not get.
-    pub(super) fn subscriber_cut(&mut self, now: Now, since: u64) {
-        self.missed.add_cut(now.instant, since);
+    /// Records that a subscriber was cut; `since` is the number of the first published message that it did
+    /// not get.
+    pub(super) fn subscriber_cut(&mut self, since: u64) {
+        self.missed.add_cut(self.now, since);
     }
 
-    /// Returns the welcome of a new subscriber. Clients know one session, which the kernel settles: until it has
-    /// sent a message the welcome waits, and is published to all.
-    pub(super) fn welcome_now_or_later(&mut self, now: Now, topic: &[u8]) -> Option<Verified> {
+    /// Returns the `iopub_welcome` for a new subscriber. Clients know one session, that of the first message
+    /// of a kernel: before that message the welcome waits, and is then published to all.
+    pub(super) fn welcome_now_or_later(&mut self, topic: &[u8]) -> Option<Verified> {
         if self.synthetic.is_session_known() {
-            return Some(self.synthetic.welcome(now, topic));
+            return Some(self.synthetic.welcome(topic));
         }
-        self.missed.set_unwelcomed(now);
+        self.missed.set_unwelcomed();
         None
     }
 
     fn late_welcome(&mut self) -> Option<Verified> {
-        if !self.synthetic.is_session_known() {
-            return None;
-        }
-        let now = self.missed.take_unwelcomed()?;
-        Some(self.synthetic.welcome(now, b""))
+        let is_due = self.synthetic.is_session_known() && self.missed.take_unwelcomed();
+        is_due.then(|| self.synthetic.welcome(b""))
     }
 
-    /// Returns the messages that say to a new subscriber what it has missed: of each cell that began or ended
-    /// meanwhile a line on its stderr, of each request that ended its `idle`.
+    /// Returns the messages that tell a new subscriber what it has missed: for each cell that began or ended
+    /// in that time a notice on stderr, for each request that ended its `idle`.
     ///
-    /// `under_way` are the headers of the requests that the kernel works on, `running` the header of the cell
-    /// that runs.
+    /// `under_way` are the headers of the requests that the kernel works on, `running` is the header of the
+    /// running cell.
     pub(super) fn missed_by_subscriber(
         &mut self,
-        now: Now,
         under_way: &[Bytes],
         running: Option<Bytes>,
     ) -> Vec<Verified> {
-        let Some((messages, ended)) = self.missed.since_cut(now.instant) else {
+        let Some((messages, ended)) = self.missed.since_cut(self.now) else {
             return Vec::new();
         };
         let notice = super::missed::notice(messages);
@@ -201,18 +183,18 @@ impl Output {
             if super::missed::is_cell(request) {
                 cells += 1;
                 let request = request.clone();
-                first.push(self.synthetic.iopub(now, "stream", request, &notice));
+                first.push(self.synthetic.iopub("stream", request, &notice));
             }
             if has_ended {
-                first.push(self.synthetic.status(now, request.clone(), "idle"));
+                first.push(self.synthetic.status(request.clone(), "idle"));
             }
         }
         if cells == 0 {
-            let nobody = Bytes::from_static(b"{}");
-            first.push(self.synthetic.iopub(now, "stream", nobody, &notice));
+            let no_request = Bytes::from_static(b"{}");
+            first.push(self.synthetic.iopub("stream", no_request, &notice));
         }
-        // A front end shows the last status as the kernel's.
-        first.extend(running.map(|request| self.synthetic.status(now, request, "busy")));
+        // A front end shows the last status that it reads, so the running cell's is last.
+        first.extend(running.map(|request| self.synthetic.status(request, "busy")));
         self.log(Note::MissedReported { messages, cells });
         first
     }

@@ -1,4 +1,4 @@
-//! Requests that have no answer yet.
+//! Requests without a complete answer.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -7,9 +7,9 @@ use bytes::Bytes;
 use super::ClientId;
 use crate::wire::{Channel, Header, Verified};
 
-/// What a reply's parent header names: the session and the id of a request.
+/// The key of a request: the session and the message id that a reply's parent header names.
 ///
-/// Both, since two clients may count their messages alike.
+/// It needs both, since two clients may number their messages alike.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Key {
     session: String,
@@ -17,7 +17,7 @@ pub(super) struct Key {
 }
 
 impl Key {
-    /// Returns the key of a message, or of the message that a parent header names.
+    /// Returns the key for a message's own header, or for the request that a parent header names.
     pub(super) fn of(header: &Header<'_>) -> Option<Self> {
         (!header.msg_id.is_empty()).then(|| Self {
             session: header.session.clone().into_owned(),
@@ -34,40 +34,40 @@ impl Key {
     }
 }
 
-/// A request and what has come back for it. Only [`Requests`] changes it.
+/// A request and the answers so far. Only [`Requests`] changes it.
 #[derive(Clone, Debug)]
 pub(super) struct Request {
     pub(super) client: ClientId,
     pub(super) channel: Channel,
     pub(super) msg_type: String,
-    /// Its header as it came: the parent header of every answer.
+    /// The request's header, byte for byte: the parent header of every answer.
     pub(super) header: Bytes,
     pub(super) username: String,
     pub(super) session: String,
     pub(super) role: Role,
     pub(super) answer: Answer,
-    /// Whether a kernel has it.
+    /// Whether it was sent to a kernel.
     pub(super) sent: bool,
-    /// Whether the journal has its beginning, and not its end.
+    /// Whether the journal has its beginning but not its end.
     pub(super) journalled: bool,
     pub(super) busy: bool,
     pub(super) idle: bool,
     pub(super) replied: bool,
-    /// How many messages the kernel's iopub had dropped when it was sent.
+    /// How many messages the kernel's iopub had dropped when this request was sent.
     dropped_before: u64,
-    /// Whether its `idle` may have been sent while nobody received it.
+    /// Whether its `idle` may have been sent while iopub was not connected.
     idle_doubtful: bool,
-    /// The proxy's own request that was sent when only the `idle` of this one was missing. Where that one is idle,
-    /// this one is.
+    /// The proxy's own request that was sent when only the `idle` of this one was missing. When the proxy's
+    /// request becomes idle, this one is idle, too.
     proof: Option<Key>,
 }
 
-/// What a request is to the bridge.
+/// How the bridge treats a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Role {
-    /// A cell that somebody wants to see run: it goes through the execution queue.
+    /// A cell of a person or an agent: the execution queue orders it.
     Cell,
-    /// VS Code's probe for the kernel's ipywidgets, whose stdout is remembered.
+    /// VS Code's probe for the kernel's ipywidgets; the bridge stores the version in its stdout.
     WidgetProbe,
     /// Anything else.
     #[default]
@@ -80,14 +80,14 @@ pub(super) enum Answer {
     /// The kernel.
     #[default]
     FromKernel,
-    /// The bridge has answered it; what the kernel still sends for it is not passed on.
+    /// The bridge has answered it; later messages of the kernel for it are dropped.
     Given,
-    /// The same, and its client does not want it to run any more.
+    /// The bridge has answered it, and the client's user does not want it to run any more.
     Withdrawn,
 }
 
 impl Request {
-    /// Makes a request that was not sent yet.
+    /// Makes a request that has not been sent yet.
     pub(super) fn new(
         client: ClientId,
         channel: Channel,
@@ -114,7 +114,7 @@ impl Request {
         }
     }
 
-    /// Returns the type of its reply; comm messages have none.
+    /// Returns the type of its reply; `None` for comm messages, which have none.
     pub(super) fn reply_type(&self) -> Option<String> {
         self.msg_type
             .strip_suffix("_request")
@@ -125,85 +125,81 @@ impl Request {
         self.replied || self.reply_type().is_none()
     }
 
-    /// Returns whether nothing more will come for it.
+    /// Returns whether the kernel sends nothing more for it.
     pub(super) fn is_done(&self) -> bool {
         self.idle && self.has_reply()
     }
 
-    /// Returns whether only an `idle` is missing that may have been sent while nobody received it.
+    /// Returns whether it lacks only an `idle` that may have been sent while iopub was not connected.
     pub(super) fn lacks_doubtful_idle(&self) -> bool {
         self.idle_doubtful && !self.idle && self.has_reply()
     }
 
-    /// Returns whether only such an `idle` is missing, and no request of the proxy's own can prove it lost.
+    /// Returns whether it lacks only such an `idle`, and no request of the proxy can prove yet that it is
+    /// lost.
     pub(super) fn lacks_proof(&self) -> bool {
         self.lacks_doubtful_idle() && self.proof.is_none()
     }
 
-    /// Returns whether its reply is here and its `idle` is not. Not every kernel sends its status for control.
+    /// Returns whether its reply has arrived and its `idle` has not. Some kernels send no status for control
+    /// requests.
     pub(super) fn lacks_idle(&self) -> bool {
         let has_status = self.channel == Channel::Shell || self.busy;
         has_status && self.sent && self.replied && !self.idle
     }
 
-    /// Returns whether the kernel works on it and its client is to hear of that.
+    /// Returns whether the kernel works on it, and the client still waits for the kernel's answer.
     pub(super) fn is_under_way(&self) -> bool {
         self.busy && !self.idle && self.answer == Answer::FromKernel
     }
 
-    /// Returns whether its client has what it waits for.
+    /// Returns whether its client has its answer.
     ///
-    /// On control the reply is enough: not every kernel sends its status there.
+    /// On control the reply is enough: some kernels send no status there.
     pub(super) fn is_answered(&self) -> bool {
         self.is_done()
             || self.answer != Answer::FromKernel
             || (self.channel == Channel::Control && self.replied)
     }
 
-    /// Returns whether it is a probe for ipywidgets without an answer.
+    /// Returns whether it is a probe for ipywidgets that has no answer.
     pub(super) fn asks_for_widgets(&self) -> bool {
         self.role == Role::WidgetProbe && !self.replied && self.answer == Answer::FromKernel
     }
 
-    /// Returns whether its client cannot be forgotten.
+    /// Returns whether its client must not be forgotten yet.
     ///
-    /// A cell that was withdrawn while it was in the kernel's queue is interrupted when it begins.
+    /// The client of a withdrawn cell in the kernel's queue is still needed: the kernel is interrupted when
+    /// it begins the cell.
     pub(super) fn binds_its_client(&self) -> bool {
         !self.is_answered() || self.answer == Answer::Withdrawn
     }
-}
-
-/// What a reply of the kernel ends.
-pub(super) struct Replied<'a> {
-    pub(super) request: &'a Request,
-    /// Whether the journal is to get the end.
-    pub(super) journalled: bool,
 }
 
 /// All outstanding requests of all clients.
 #[derive(Debug, Default)]
 pub(super) struct Requests {
     by_key: HashMap<Key, Numbered>,
-    /// How many there were so far.
+    /// How many requests there were so far.
     count: u64,
-    /// How many the bridge has answered while the kernel has them still.
+    /// How many requests the bridge has answered that the kernel still has.
     answered_here: usize,
-    /// How many are widget probes.
+    /// How many requests are widget probes.
     widget_probes: usize,
     late: Late,
 }
 
 /// Requests that the bridge has answered and whose client was forgotten before the kernel's reply.
 ///
-/// That reply goes to the client's identity, which may be in use again by then.
+/// The kernel addresses the reply to the client's identity, which another client may use by then.
 #[derive(Debug, Default)]
 struct Late {
     keys: HashSet<Key>,
-    /// Oldest first, those that are no longer awaited among them.
+    /// Oldest first; includes keys whose reply has arrived.
     order: VecDeque<Key>,
 }
 
-/// A request with its number: requests fail in the order in which they came.
+/// A request with its number. Requests fail in the order of their numbers.
 #[derive(Debug)]
 struct Numbered {
     number: u64,
@@ -230,7 +226,8 @@ impl Requests {
         self.by_key.get_mut(key).map(|known| &mut known.request)
     }
 
-    /// Takes that a request goes to the kernel now, whose iopub has dropped so many messages before.
+    /// Records that a request is sent to the kernel, whose iopub has dropped `dropped_before` messages so
+    /// far.
     pub(super) fn send(&mut self, key: &Key, dropped_before: u64) -> Option<&Request> {
         let request = self.get_mut(key)?;
         request.sent = true;
@@ -238,32 +235,31 @@ impl Requests {
         Some(request)
     }
 
-    /// Takes that the kernel never got a request.
+    /// Records that the kernel never received a request.
     pub(super) fn take_back(&mut self, key: &Key) {
         if let Some(request) = self.get_mut(key) {
             request.sent = false;
         }
     }
 
-    /// Takes that the journal has the beginning of a request.
+    /// Records that the beginning of a request is in the journal.
     pub(super) fn set_journalled(&mut self, key: &Key) {
         if let Some(request) = self.get_mut(key) {
             request.journalled = true;
         }
     }
 
-    /// Takes a reply; `None` where it is not that of the request.
-    pub(super) fn reply(&mut self, key: &Key, msg_type: &str) -> Option<Replied<'_>> {
+    /// Takes a reply. Returns the request, and whether the journal still needs its end; `None` where the type
+    /// of the reply does not fit.
+    pub(super) fn reply(&mut self, key: &Key, msg_type: &str) -> Option<(&Request, bool)> {
         let request = self.get_mut(key)?;
         let name = request.msg_type.strip_suffix("_request")?;
         if msg_type.strip_suffix("_reply") != Some(name) {
             return None;
         }
         request.replied = true;
-        Some(Replied {
-            journalled: std::mem::take(&mut request.journalled),
-            request,
-        })
+        let is_journalled = std::mem::take(&mut request.journalled);
+        Some((request, is_journalled))
     }
 
     /// Takes the kernel's status for a request.
@@ -275,25 +271,25 @@ impl Requests {
         }
     }
 
-    /// Takes whether a client has got the `busy` of its request.
+    /// Sets whether a client has got the `busy` of its request.
     pub(super) fn set_busy(&mut self, key: &Key, busy: bool) {
         if let Some(request) = self.get_mut(key) {
             request.busy = busy;
         }
     }
 
-    /// Takes that the `idle` of a request is lost; returns how many messages the kernel has dropped since the
-    /// request was sent, of so many in all.
+    /// Records that the `idle` of a request is lost. Returns how many messages the kernel has dropped since
+    /// the request was sent; `dropped` is the total.
     pub(super) fn lose_idle(&mut self, key: &Key, dropped: u64) -> Option<(&Request, u64)> {
         let request = self.get_mut(key)?;
         request.idle = true;
-        // Its reply is numbered, too.
+        // Its reply has a number, too, and arrived on another socket.
         let dropped = dropped.saturating_sub(request.dropped_before);
         let dropped = dropped.saturating_sub(u64::from(request.replied));
         Some((request, dropped))
     }
 
-    /// Takes that iopub was lost: what ends meanwhile is not heard.
+    /// Records the loss of iopub: the `idle` of a request that ends before it is back does not arrive.
     pub(super) fn iopub_lost(&mut self) {
         for Numbered { request, .. } in self.by_key.values_mut() {
             if request.sent && !request.idle {
@@ -303,8 +299,9 @@ impl Requests {
         }
     }
 
-    /// Doubts every `idle` that is missing behind its reply; returns whether there is one. `asked` is the
-    /// proxy's own request that is under way: an earlier one, whose own `idle` was lost, proves nothing any more.
+    /// Marks each `idle` that is later than its reply as doubtful; returns whether there are any. `asked` is
+    /// the proxy's own outstanding request: an earlier one, whose own `idle` was lost, proves nothing any
+    /// more.
     pub(super) fn doubt_idles(&mut self, asked: Option<&Key>) -> bool {
         let mut any = false;
         for Numbered { request, .. } in self.by_key.values_mut() {
@@ -317,7 +314,8 @@ impl Requests {
         any
     }
 
-    /// Takes that the proxy asks the kernel now: every doubtful `idle` is lost, where this one's comes first.
+    /// Records that the proxy sends a request now: if its `idle` arrives, every `idle` that is doubtful now
+    /// is lost.
     pub(super) fn await_proof(&mut self, asked: &Key) {
         for Numbered { request, .. } in self.by_key.values_mut() {
             if request.lacks_doubtful_idle() {
@@ -326,17 +324,17 @@ impl Requests {
         }
     }
 
-    /// Returns the requests whose missing `idle` is lost, since the proxy's own request is idle.
+    /// Returns the requests whose `idle` is lost, now that the proxy's own request is idle.
     pub(super) fn proven_by(&self, asked: &Key) -> Vec<Key> {
         self.keys(|request| request.proof.as_ref() == Some(asked) && request.lacks_doubtful_idle())
     }
 
-    /// Takes that a request that the kernel has is not wanted any more: its client reads an error now. Returns
-    /// it as it was.
+    /// Withdraws a request that the kernel has: its client gets an error now. Returns the request as it was
+    /// before.
     pub(super) fn withdraw(&mut self, key: &Key) -> Option<Request> {
         let request = self.get_mut(key)?;
         let before = request.clone();
-        // The journal gets its end now, and not once more when the kernel has had it.
+        // Its end is written to the journal now, and not again when the kernel has run it.
         request.journalled = false;
         self.set_answer(key, Answer::Withdrawn);
         Some(before)
@@ -353,7 +351,8 @@ impl Requests {
         Some(request)
     }
 
-    /// Forgets a request whose client is forgotten, but for what the kernel may still send for it.
+    /// Forgets a request whose client is forgotten, but remembers to drop the reply that the kernel may still
+    /// send.
     pub(super) fn forget(&mut self, key: &Key) {
         let awaited = self.remove(key).is_some_and(|request| {
             request.sent && !request.replied && request.answer != Answer::FromKernel
@@ -368,17 +367,17 @@ impl Requests {
         }
     }
 
-    /// Returns whether messages for this request are dropped, since its client was forgotten.
+    /// Returns whether messages for this request are dropped because its client was forgotten.
     pub(super) fn is_late(&self, key: &Key) -> bool {
         self.late.keys.contains(key)
     }
 
-    /// Takes a reply; returns whether the client of its request was forgotten.
+    /// Takes a reply; returns whether it is dropped because the client of its request was forgotten.
     pub(super) fn take_late_reply(&mut self, key: &Key) -> bool {
         self.late.keys.remove(key)
     }
 
-    /// Takes the end of the kernel: no late replies come.
+    /// Records that the kernel has ended: no late replies will come.
     pub(super) fn end_late_replies(&mut self) {
         self.late = Late::default();
     }
@@ -395,7 +394,7 @@ impl Requests {
         }
     }
 
-    /// Returns whether any widget probe has no answer.
+    /// Returns whether any widget probe is outstanding.
     pub(super) fn any_widget_probe(&self) -> bool {
         self.widget_probes > 0
     }
@@ -404,7 +403,7 @@ impl Requests {
         self.by_key.get(key).map(|known| known.request.answer)
     }
 
-    /// Takes that the client has its answer although the kernel has the request still.
+    /// Records that the client has its answer although the kernel still has the request.
     pub(super) fn set_answer(&mut self, key: &Key, answer: Answer) {
         if let Some(Numbered { request, .. }) = self.by_key.get_mut(key)
             && request.answer == Answer::FromKernel
@@ -414,12 +413,13 @@ impl Requests {
         }
     }
 
-    /// Returns whether the kernel has any request that the bridge has answered.
+    /// Returns whether the kernel has any request that the bridge has answered itself.
     pub(super) fn any_answered_here(&self) -> bool {
         self.answered_here > 0
     }
 
-    /// Returns whether the bridge has answered a request, so that the kernel's messages for it are dropped.
+    /// Returns whether the bridge has answered this request, so that the kernel's messages for it are
+    /// dropped.
     pub(super) fn is_answered_here(&self, key: &Key) -> bool {
         self.answer(key)
             .is_some_and(|answer| answer != Answer::FromKernel)

@@ -1,66 +1,66 @@
-//! Which notebook the front end's traffic is about, where nothing said so at its launch.
+//! Which notebook the front end's traffic belongs to, where the launch did not name it.
 //!
-//! VS Code starts a kernel without a word on the notebook. Its start-up code names it, and else
-//! the first cell; kernel_info and code that names nothing decide nothing.
+//! VS Code starts a kernel without naming the notebook. Its start-up code names it, or else the first cell;
+//! kernel_info requests and other code do not.
 
 use super::Action;
 use super::cell_uri::notebook_of_cell;
 use super::execution::cell_id;
 use super::output::Output;
-use super::timer::{NAMELESS, Now, Timer, Timers};
+use super::timer::{NAMELESS, Timer, Timers};
 
-/// How far the front end's notebook is known, and the session that its clients have.
+/// Whether the front end's notebook is known, and whether its clients' session is.
 #[derive(Debug, Default)]
 pub(super) struct NotebookResolution {
-    stage: Stage,
-    /// The notebook that the traffic named before it was asked for.
+    stage: NameStage,
+    /// The notebook that the traffic named before the bridge was asked to wait for a name.
     named_early: Option<String>,
     /// Whether the clients' session is known.
     has_session: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Stage {
-    /// It was known at launch, or the traffic has named it.
+enum NameStage {
+    /// The notebook was known at launch, or the traffic has named it.
     #[default]
     Known,
-    /// It is waited for.
+    /// The bridge waits for the name.
     Wanted,
-    /// Nothing named it in time: the default was taken, and a name still changes that.
+    /// Nothing named the notebook in time, and the default was used; a later name replaces it.
     Assumed,
 }
 
 impl NotebookResolution {
-    /// Waits for the notebook's name from now on.
+    /// Starts to wait for the notebook's name.
     pub(super) fn begin(&mut self) {
-        self.stage = Stage::Wanted;
+        self.stage = NameStage::Wanted;
     }
 
-    /// Gives the notebook out that was named before it was asked for.
+    /// Reports the notebook that was named before [`Self::begin`].
     pub(super) fn use_early_name(&mut self, out: &mut Output, timers: &mut Timers) {
         if let Some(notebook) = self.named_early.take() {
             self.name(out, timers, notebook);
         }
     }
 
-    /// Takes that something waits for a kernel: the name is not waited for much longer.
-    pub(super) fn set_deadline(&self, now: Now, timers: &mut Timers) {
-        if self.stage == Stage::Wanted && !timers.runs(&Timer::Nameless) {
-            timers.start(now.instant + NAMELESS, Timer::Nameless);
+    /// Sets a deadline for the name, since a request waits for a kernel.
+    pub(super) fn set_deadline(&self, timers: &mut Timers) {
+        if self.stage == NameStage::Wanted && !timers.runs(&Timer::Nameless) {
+            timers.start(NAMELESS, Timer::Nameless);
         }
     }
 
-    /// Takes that nothing has named the notebook for long enough.
+    /// Uses the default, since nothing has named the notebook in time.
     pub(super) fn assume_default(&mut self, out: &mut Output) {
-        if self.stage == Stage::Wanted {
-            self.stage = Stage::Assumed;
+        if self.stage == NameStage::Wanted {
+            self.stage = NameStage::Assumed;
             out.push(Action::ResolveNotebook { notebook: None });
         }
     }
 
     /// Looks for the notebook's name in the metadata of a cell.
     pub(super) fn read_cell(&mut self, out: &mut Output, timers: &mut Timers, metadata: &[u8]) {
-        if self.stage == Stage::Known {
+        if self.stage == NameStage::Known {
             return;
         }
         let notebook = cell_id(metadata).and_then(|id| notebook_of_cell(&id));
@@ -69,20 +69,20 @@ impl NotebookResolution {
         }
     }
 
-    /// Takes the notebook that the traffic names, perhaps before anybody knows that this is needed.
+    /// Takes the notebook that the traffic names, perhaps before [`Self::begin`].
     pub(super) fn name(&mut self, out: &mut Output, timers: &mut Timers, notebook: String) {
-        if self.stage == Stage::Known {
+        if self.stage == NameStage::Known {
             self.named_early = Some(notebook);
             return;
         }
-        self.stage = Stage::Known;
+        self.stage = NameStage::Known;
         timers.stop(&Timer::Nameless);
         out.push(Action::ResolveNotebook {
             notebook: Some(notebook),
         });
     }
 
-    /// Takes the session of a client's message; the first one is given out.
+    /// Takes the session of a client's message; reports the first one.
     pub(super) fn see_session(&mut self, out: &mut Output, session: &str) {
         if !self.has_session && !session.is_empty() {
             self.has_session = true;

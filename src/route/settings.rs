@@ -1,15 +1,15 @@
 //! The front end, the limits and the user's settings, as the bridge gets them.
 
-/// What the bridge gets once.
+/// The settings that the bridge gets once, at its start.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Unique to this proxy and plain text: the identity of its own sockets to the kernel.
     pub id: String,
-    /// How many bytes of one client may wait for the kernel before its connections are not read.
+    /// How many bytes of one client may wait for the kernel before its connections are no longer read.
     pub held_bytes: usize,
-    /// How many bytes may wait for one client that is away; more are dropped, with a log line.
+    /// How many bytes may wait for one client that is disconnected; the oldest are dropped, with a log line.
     pub undelivered_bytes: usize,
-    /// What launched the proxy: front ends mean different things by the same messages.
+    /// The front end that launched the proxy: front ends mean different things by the same messages.
     pub front_end: FrontEnd,
 }
 
@@ -18,23 +18,23 @@ pub struct Settings {
 pub enum FrontEnd {
     /// VS Code's Jupyter extension. It names the notebook only in its traffic.
     VsCode,
-    /// A Jupyter server. It interrupts a kernel in the same moment in which it ends it.
+    /// A Jupyter server. It sends an interrupt at the same moment as a shutdown.
     Jupyter,
     /// A console, nbclient, anything else.
     #[default]
     Other,
 }
 
-/// What the user wants otherwise.
+/// The user's settings, which may change later.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policies {
-    /// Whether a person's cell waits here while somebody else's runs.
+    /// Whether a person's cell waits in the proxy while another client's cell runs.
     pub turns: bool,
-    /// Whether front ends' own start-up code is answered in the kernel's stead.
+    /// Whether the bridge answers front ends' own start-up code in the kernel's stead.
     pub answer_startup: bool,
-    /// Fingerprints of more such code, as the log names them.
+    /// Fingerprints of further start-up code, as the log prints them.
     pub startup_known: Vec<String>,
-    /// Whether a front end's restart is one of the real kernel.
+    /// Whether a front end's restart restarts the real kernel.
     pub restart: bool,
 }
 

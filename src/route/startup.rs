@@ -1,15 +1,14 @@
 //! Start-up code: what VS Code's Jupyter extension runs by itself when it joins a kernel.
 //!
 //! It arrives as `execute_request`s with `store_history:false` and no `metadata.cellId`, and VS
-//! Code waits for each before the user's first cell: behind somebody else's long cell that is
-//! minutes of "Connecting…". So what is known to the letter is answered here, without the kernel.
+//! Code waits for each before the user's first cell: behind another client's long cell that means minutes of
+//! "Connecting…". So the bridge answers texts that it knows exactly, without the kernel.
 //!
-//! The texts themselves are the extension's; here is only a hash of each ([`KNOWN`]), over the
-//! text without what differs from user to user: line ends, trailing blanks, empty lines, the line
-//! that names the notebook and the one that turns Jedi off (a setting leaves it away). A text that
-//! differs in anything else is nobody's but the kernel's: a new version of the extension, the
-//! Interactive Window (it installs a debugger hook first), another extension, the user's own
-//! `jupyter.runStartupCommands`.
+//! The texts themselves are the extension's; this file has only a hash of each ([`KNOWN_SETUPS`]), calculated
+//! without what differs from user to user: line ends, trailing blanks, empty lines, the line that names the
+//! notebook and the one that turns Jedi off (which a setting omits). A text that differs in anything else is
+//! passed on to the kernel: a new version of the extension, the Interactive Window (it installs a debugger
+//! hook first), another extension, the user's own `jupyter.runStartupCommands`.
 
 use sha2::{Digest, Sha256};
 
@@ -19,18 +18,18 @@ pub(super) enum Startup {
     /// Asks for the version of ipywidgets; VS Code reads it from the stdout, see
     /// [`widget_probe_stdout`].
     WidgetProbe,
-    /// Defines VS Code's helper module and sets a theme for plots, which would be everybody's:
-    /// nothing that anybody waits to see. That it turns Jedi off is worth doing all the same.
+    /// Defines VS Code's helper module and sets a theme for plots. The shared kernel would have that theme
+    /// for all clients, and nobody waits for it. Only turning Jedi off is repeated in the kernel.
     Setup {
-        /// The notebook's absolute path; nothing for a notebook without a file, and for the
-        /// Interactive Window, which names a script.
+        /// The notebook's absolute path; `None` for a notebook without a file, and for the Interactive
+        /// Window, which names a script.
         notebook: Option<String>,
         /// Whether it turns Jedi off; a setting of VS Code's keeps it on.
         jedi_off: bool,
     },
 }
 
-/// Returns what a known start-up code is; `also` are fingerprints that the user has added.
+/// Returns the kind of a known start-up code; `also` are fingerprints that the user has added.
 pub(super) fn recognise(code: &str, also: &[String]) -> Option<Startup> {
     let text = Normal::of(code);
     let fingerprint = text.fingerprint();
@@ -38,52 +37,47 @@ pub(super) fn recognise(code: &str, also: &[String]) -> Option<Startup> {
         notebook: notebook.filter(|path| is_notebook(path)),
         jedi_off: text.jedi_off,
     };
-    // Before 2024.2 the block is nothing but the two lines; Jedi's alone could be the user's own.
+    // Before VS Code 2024.2 the code is only these two lines; the line about Jedi alone could be the user's
+    // own.
     if text.rest.is_empty() {
         return text.notebook.map(|path| setup(Some(path)));
     }
-    let known = KNOWN.iter().find(|known| known.hash == fingerprint);
-    let kind = match known {
-        Some(known) => known.kind,
-        None if also.contains(&fingerprint) && code.contains(PROBES) => Kind::Probe,
-        None if also.contains(&fingerprint) => Kind::Setup,
-        None => return None,
-    };
-    match kind {
+    let is_added = also.contains(&fingerprint);
+    if fingerprint == KNOWN_PROBE || (is_added && code.contains(PROBES)) {
         // The probe names no notebook.
-        Kind::Probe => text.notebook.is_none().then_some(Startup::WidgetProbe),
-        Kind::Setup => Some(setup(text.notebook)),
+        return text.notebook.is_none().then_some(Startup::WidgetProbe);
     }
+    let is_setup = is_added || KNOWN_SETUPS.contains(&&*fingerprint);
+    is_setup.then(|| setup(text.notebook))
 }
 
-/// Returns the notebook that a text names which is not known otherwise: a newer VS Code's, the
-/// Interactive Window's.
+/// Returns the notebook that an unknown start-up code names: that of a newer VS Code, or of the Interactive
+/// Window.
 pub(super) fn notebook_named(code: &str) -> Option<String> {
     let path = Normal::of(code).notebook?;
     is_notebook(&path).then_some(path)
 }
 
-/// Returns the hash under which a text can be made known: `startup_known` in the project's
-/// configuration takes it, so that a new version of the extension needs no new version of this.
+/// Returns the hash of a text, for `startup_known` in the project's configuration: a new version of the
+/// extension then needs no new version of nb.
 pub(super) fn fingerprint(code: &str) -> String {
     Normal::of(code).fingerprint()
 }
 
-/// Returns whether a text that is not known bears the marks of VS Code's own start-up code, so
-/// that its fingerprint is worth a line in the log.
+/// Returns whether an unknown text looks like VS Code's own start-up code, so that its fingerprint is worth a
+/// line in the log.
 pub(super) fn bears_the_marks(code: &str) -> bool {
     code.contains(INJECTS) || code.contains(PROBES) || code.contains(NAMES)
 }
 
-/// Returns what the kernel would print for the widget probe.
+/// Returns the text that the kernel would print for the widget probe.
 ///
-/// VS Code looks in the text of all stream outputs for the prefix and `7.` or `8.` behind it, and
-/// reads nothing else.
+/// VS Code searches all stream outputs for the prefix and `7.` or `8.` behind it, and reads nothing else.
 pub(super) fn widget_probe_stdout(version: &str) -> String {
     format!("{WIDGETS}{version}\n")
 }
 
-/// The version of ipywidgets that VS Code itself assumes where it knows none.
+/// The version of ipywidgets that VS Code assumes if it knows none.
 pub(super) const WIDGETS_DEFAULT: &str = "8.";
 
 /// Reads the version of ipywidgets from what a kernel printed for the widget probe.
@@ -99,7 +93,7 @@ struct Normal {
     notebook: Option<String>,
     /// Whether a line turns Jedi off.
     jedi_off: bool,
-    /// The lines that are left, each with a newline.
+    /// The remaining lines, each with a newline.
     rest: String,
 }
 
@@ -133,10 +127,10 @@ impl Normal {
     }
 }
 
-/// Reads the path from the line that names the notebook.
+/// Returns the path in the line that names the notebook.
 ///
-/// VS Code doubles backslashes and leaves quotes as they are, so the literal ends at the line's
-/// last quote. A path that really is a Python literal with escaped quotes reads the same.
+/// VS Code doubles backslashes and leaves quotes unescaped, so the literal ends at the line's last quote. A
+/// path that is a Python literal with escaped quotes gives the same result.
 fn named(line: &str) -> Option<String> {
     let literal = line.strip_prefix(NAMES)?.strip_prefix(" = ")?;
     let raw = literal.strip_prefix('r');
@@ -164,52 +158,24 @@ pub(super) fn is_notebook(path: &str) -> bool {
             .is_some_and(|ending| ending.eq_ignore_ascii_case("ipynb"))
 }
 
-/// One text that some version of the extension sends.
-struct Known {
-    /// SHA-256 of the normalised text.
-    hash: &'static str,
-    kind: Kind,
-}
+// SHA-256 of the normalised texts that microsoft/vscode-jupyter sends, from its sources at each release up to
+// 2026.6.
 
-#[derive(Clone, Copy)]
-enum Kind {
-    Probe,
-    Setup,
-}
+/// The widget probe, 2023.2 to 2026.6.
+const KNOWN_PROBE: &str = "1a3f117ca2f3fffa4c221b5958861f2406fe3a0ed23f53239e84b8dd6b9f46f3";
 
-/// What microsoft/vscode-jupyter sends, from its sources at each release; 2026.6 is the newest
-/// that was looked at. A plot theme is sent only with `jupyter.themeMatplotlibPlots`.
-const KNOWN: [Known; 6] = [
-    // The widget probe, 2023.2 to 2026.6.
-    Known {
-        hash: "1a3f117ca2f3fffa4c221b5958861f2406fe3a0ed23f53239e84b8dd6b9f46f3",
-        kind: Kind::Probe,
-    },
+/// The set-up code. A plot theme is sent only with `jupyter.themeMatplotlibPlots`.
+const KNOWN_SETUPS: [&str; 5] = [
     // The helper module, 2024.2 to 2026.6.
-    Known {
-        hash: "f8f50d2b4606fd5ab2fd35d4617923bff1b7a498ec2eb6f3b80cf2c9e7509fef",
-        kind: Kind::Setup,
-    },
+    "f8f50d2b4606fd5ab2fd35d4617923bff1b7a498ec2eb6f3b80cf2c9e7509fef",
     // The same with a dark theme for plots.
-    Known {
-        hash: "e83d9795235c093399a6749ef57ccab6ee68bc94412cbdab419a903aaaa441e5",
-        kind: Kind::Setup,
-    },
+    "e83d9795235c093399a6749ef57ccab6ee68bc94412cbdab419a903aaaa441e5",
     // The same with a light one.
-    Known {
-        hash: "e7c6e4de3d7ff00f0ca43345331ec1769e48971f4abc76771821aef79b4254eb",
-        kind: Kind::Setup,
-    },
+    "e7c6e4de3d7ff00f0ca43345331ec1769e48971f4abc76771821aef79b4254eb",
     // A dark theme without the helper module, 2023.2 to 2024.1.
-    Known {
-        hash: "c2c05a12b9722c874905fd7d83e08b445c9d9154da19ad09b2eaf723c171811b",
-        kind: Kind::Setup,
-    },
+    "c2c05a12b9722c874905fd7d83e08b445c9d9154da19ad09b2eaf723c171811b",
     // A light one.
-    Known {
-        hash: "004f70cac597a9cbed238102f6c32efcbc3c5d3c9281b7ebdf2e5467e1a0ca33",
-        kind: Kind::Setup,
-    },
+    "004f70cac597a9cbed238102f6c32efcbc3c5d3c9281b7ebdf2e5467e1a0ca33",
 ];
 
 /// The variable that holds the notebook's path.
@@ -218,16 +184,16 @@ const NAMES: &str = "__vsc_ipynb_file__";
 pub(super) const INJECTS: &str = "__VSCODE_inject_module";
 /// The name under which the widget probe imports ipywidgets.
 pub(super) const PROBES: &str = "_VSCODE_ipywidgets";
-/// What turns off IPython's slower way to complete.
+/// The line that turns off Jedi, IPython's slower completer.
 pub(super) const JEDI_OFF: &str = "%config Completer.use_jedi = False";
-/// What VS Code looks for in the widget probe's stdout.
+/// The prefix that VS Code searches for in the widget probe's stdout.
 const WIDGETS: &str = "e976ee50-99ed-4aba-9b6b-9dcd5634d07d:IPyWidgets:";
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// A block in the form of VS Code's; the text is this test's.
+    /// A block in the form of VS Code's; its text is made up for this test.
     fn block(path: &str) -> String {
         format!(
             "\ndef __VSCODE_inject_module():\n    pass\n\n\n__VSCODE_inject_module()\n\n\
@@ -318,7 +284,7 @@ mod tests {
             (r"'/a/n.ipynb'", "/a/n.ipynb"),
             (r#""/a\\b/n.ipynb""#, r"/a\b/n.ipynb"),
             (r#""/a\"b/n.ipynb""#, "/a\"b/n.ipynb"),
-            // As VS Code writes it: Python does not read this, but the name is plain.
+            // As VS Code writes it: invalid Python, but the path is clear.
             (r#""/a"b/n.ipynb""#, "/a\"b/n.ipynb"),
             (r#""/a\\\"b/n.ipynb""#, "/a\\\"b/n.ipynb"),
             (r#"r"/a\b/n.ipynb""#, r"/a\b/n.ipynb"),
@@ -338,7 +304,7 @@ mod tests {
             });
             assert_eq!(recognise(&code, &taught(&code)), nameless, "{literal}");
         }
-        // No literal at all: not VS Code's.
+        // Not a string literal, so not VS Code's line.
         let known = taught(&block("\"/work/n.ipynb\""));
         for broken in ["/work/n.ipynb", "\"", "f\"/work/n.ipynb\"", "None"] {
             assert_eq!(recognise(&block(broken), &known), None, "{broken}");
@@ -360,8 +326,8 @@ mod tests {
 
     #[test]
     fn the_table_has_hashes() {
-        for known in &KNOWN {
-            assert_eq!(hex::decode(known.hash).map(|bytes| bytes.len()), Ok(32));
+        for known in KNOWN_SETUPS.iter().chain([&KNOWN_PROBE]) {
+            assert_eq!(hex::decode(known).map(|bytes| bytes.len()), Ok(32));
         }
     }
 }

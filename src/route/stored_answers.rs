@@ -1,25 +1,26 @@
-//! The answers that the bridge gives to connecting clients while the kernel cannot.
+//! The answers that the bridge gives to connecting clients in the kernel's stead.
 
 use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{ClientId, startup};
+use crate::wire::Verified;
 
-/// What was learned from the kernel, or from an earlier one of the session, for answers in its stead.
+/// Data from this kernel, or from an earlier one of the session, for answers in its stead.
 #[derive(Debug, Default)]
 pub(super) struct StoredAnswers {
     /// The content of a `kernel_info_reply`.
     info: Option<Bytes>,
-    /// The version of ipywidgets that a kernel here has printed last for a widget probe.
+    /// The version of ipywidgets that a kernel of this session printed last for a widget probe.
     widgets: Option<String>,
     execution_count: u64,
-    /// The client whose start-up code turns Jedi off, which is repeated in each generation of the kernel.
+    /// The client whose start-up code turns Jedi off; the bridge does so in each generation of the kernel.
     jedi_off: Option<ClientId>,
 }
 
 impl StoredAnswers {
-    /// Takes the content of a `kernel_info_reply`, if it can serve as one.
+    /// Stores the content of a `kernel_info_reply`, if it is usable.
     pub(super) fn set_info(&mut self, info: Option<Bytes>) {
         let can_serve = |info: &Bytes| {
             let info = serde_json::from_slice::<Value>(info);
@@ -34,7 +35,7 @@ impl StoredAnswers {
         self.info.is_some()
     }
 
-    /// Returns the content of a `kernel_info_reply`; a plain one of Python where none is known.
+    /// Returns the content of a `kernel_info_reply`; a plain one of a Python kernel where none is known.
     pub(super) fn info(&self) -> Value {
         let info = self.info.as_deref();
         info.and_then(|info| serde_json::from_slice(info).ok())
@@ -51,25 +52,26 @@ impl StoredAnswers {
         })
     }
 
-    /// Takes the number of the cell that ran last.
+    /// Sets the execution count of the last cell.
     pub(super) fn set_execution_count(&mut self, count: u64) {
         self.execution_count = count;
     }
 
-    /// Takes the version of ipywidgets.
+    /// Sets the version of ipywidgets, if one is given.
     pub(super) fn set_widgets(&mut self, version: Option<String>) {
         if version.is_some() {
             self.widgets = version;
         }
     }
 
-    /// Takes what a kernel has printed for a widget probe; returns the version where it is news.
-    pub(super) fn take_widget_probe(&mut self, stream: &[u8]) -> Option<String> {
+    /// Stores the version that a kernel has printed for a widget probe; returns it if it differs from the
+    /// stored one.
+    pub(super) fn take_widget_probe(&mut self, stream: &Verified) -> Option<String> {
         #[derive(Deserialize)]
         struct Stream {
             text: String,
         }
-        let stream = serde_json::from_slice::<Stream>(stream).ok()?;
+        let stream: Stream = stream.read_content()?;
         let version = startup::widget_version(&stream.text)?.to_owned();
         if self.widgets.as_ref() == Some(&version) {
             return None;
@@ -78,16 +80,16 @@ impl StoredAnswers {
         Some(version)
     }
 
-    /// Returns what a widget probe prints, with the version that is known, else with VS Code's default.
+    /// Returns the stdout of a widget probe, with the known version, else with VS Code's default.
     ///
-    /// Never without one: at a first start VS Code does not ask again, it then draws no widget, and
-    /// every cell after the first widget stays pending.
+    /// There is always a version: at a first start VS Code does not ask again; without a version it draws no
+    /// widget, and every cell after the first widget stays pending.
     pub(super) fn widget_probe(&self) -> String {
         let version = self.widgets.as_deref();
         startup::widget_probe_stdout(version.unwrap_or(startup::WIDGETS_DEFAULT))
     }
 
-    /// Takes the client whose start-up code turns Jedi off.
+    /// Stores the client whose start-up code turns Jedi off.
     pub(super) fn set_jedi_off(&mut self, client: ClientId) {
         self.jedi_off = Some(client);
     }
@@ -97,7 +99,7 @@ impl StoredAnswers {
     }
 }
 
-/// Returns what a Python kernel of which nothing is known yet answers to kernel_info.
+/// Returns a plain Python kernel's kernel_info_reply, for a kernel that has not answered yet.
 fn plain_info() -> Value {
     json!({
         "status": "ok",

@@ -1,88 +1,96 @@
-//! Synthetic messages: those that the proxy makes itself, and that a client takes for the kernel's.
+//! Synthetic messages: those that the proxy makes itself, and that clients take for the kernel's.
 
 use bytes::Bytes;
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use super::Ending;
 use super::request::Request;
-use super::{Ending, timer::Now};
 use crate::wire::{NewHeader, Verified};
 
 /// The maker of synthetic messages.
 #[derive(Debug)]
 pub(super) struct SyntheticMessages {
-    /// Unique to this proxy; message ids are this and a number.
+    /// Unique to this proxy; a message id is this text and a number.
     id: String,
     /// The one `header.session` that clients see.
     session: Option<String>,
     count: u64,
+    /// The time of the last input.
+    date: Timestamp,
 }
 
 impl SyntheticMessages {
     /// Makes a maker whose message ids begin with `id`.
-    pub(super) fn new(id: String) -> Self {
+    pub(super) fn new(id: String, date: Timestamp) -> Self {
         Self {
             id,
             session: None,
             count: 0,
+            date,
         }
     }
 
-    /// Returns the session that clients see: that of the kernel whose message comes first, or the proxy's own.
+    /// Takes the time of an input.
+    pub(super) fn set_date(&mut self, date: Timestamp) {
+        self.date = date;
+    }
+
+    /// Returns the session that clients see: that of the first kernel that has sent a message, or the proxy's
+    /// own.
     pub(super) fn session(&mut self, kernels: Option<&str>) -> &str {
         let id = &self.id;
         self.session
             .get_or_insert_with(|| kernels.unwrap_or(id).to_owned())
     }
 
-    /// Returns whether it is known which session clients see.
+    /// Returns whether the session that clients see has been chosen.
     pub(super) fn is_session_known(&self) -> bool {
         self.session.is_some()
     }
 
-    /// Makes a message of the kernel.
+    /// Makes a message that looks like the kernel's.
     pub(super) fn kernel_message(
         &mut self,
-        now: Now,
         msg_type: &str,
         parent_header: Bytes,
         content: &Value,
     ) -> Verified {
         let session = self.session(None).to_owned();
-        self.make(now, (&session, "kernel"), msg_type, parent_header, content)
+        self.make((&session, "kernel"), msg_type, parent_header, content)
     }
 
     /// Makes a request of the proxy's own. Its session is the proxy's, not the one that clients see.
-    pub(super) fn request(&mut self, now: Now, msg_type: &str, content: &Value) -> Verified {
+    pub(super) fn request(&mut self, msg_type: &str, content: &Value) -> Verified {
         let session = self.id.clone();
-        let nobody = Bytes::from_static(b"{}");
-        self.make(now, (&session, "nb-proxy"), msg_type, nobody, content)
+        let no_parent = Bytes::from_static(b"{}");
+        self.make((&session, "nb-proxy"), msg_type, no_parent, content)
     }
 
-    /// Makes an iopub message; its topic is what ipykernel uses.
+    /// Makes an iopub message with the same topic as ipykernel's.
     pub(super) fn iopub(
         &mut self,
-        now: Now,
         msg_type: &str,
         parent_header: Bytes,
         content: &Value,
     ) -> Verified {
         let topic = Bytes::from(format!("kernel.{}.{msg_type}", self.id));
-        self.kernel_message(now, msg_type, parent_header, content)
+        self.kernel_message(msg_type, parent_header, content)
             .with_identities(vec![topic])
     }
 
     /// Makes a `status` message.
-    pub(super) fn status(&mut self, now: Now, parent_header: Bytes, state: &str) -> Verified {
+    pub(super) fn status(&mut self, parent_header: Bytes, state: &str) -> Verified {
         let content = json!({ "execution_state": state });
-        self.iopub(now, "status", parent_header, &content)
+        self.iopub("status", parent_header, &content)
     }
 
-    /// Makes the `iopub_welcome` of JEP 65: the subscription has reached its publisher.
-    pub(super) fn welcome(&mut self, now: Now, topic: &[u8]) -> Verified {
+    /// Makes the `iopub_welcome` of JEP 65, which says that a subscription has reached the publisher.
+    pub(super) fn welcome(&mut self, topic: &[u8]) -> Verified {
         let content = json!({ "subscription": String::from_utf8_lossy(topic) });
-        let nobody = Bytes::from_static(b"{}");
-        let welcome = self.kernel_message(now, "iopub_welcome", nobody, &content);
-        // The subscription is the topic, so that no other subscriber gets it.
+        let no_parent = Bytes::from_static(b"{}");
+        let welcome = self.kernel_message("iopub_welcome", no_parent, &content);
+        // The message's topic is the subscription, so that no other subscriber gets it.
         welcome.with_identities(match topic {
             [] => Vec::new(),
             topic => vec![Bytes::copy_from_slice(topic)],
@@ -91,7 +99,6 @@ impl SyntheticMessages {
 
     fn make(
         &mut self,
-        now: Now,
         (session, username): (&str, &str),
         msg_type: &str,
         parent_header: Bytes,
@@ -99,7 +106,7 @@ impl SyntheticMessages {
     ) -> Verified {
         self.count += 1;
         let msg_id = format!("{}_{}", self.id, self.count);
-        let date = now.date.to_string();
+        let date = self.date.to_string();
         let header = NewHeader {
             msg_id: &msg_id,
             session,
@@ -111,7 +118,7 @@ impl SyntheticMessages {
     }
 }
 
-/// Returns the content of a stream message that shows a line of the proxy's among a cell's outputs.
+/// Returns the content of a stream message that shows a notice of the proxy among a cell's outputs.
 pub(super) fn notice(text: &str) -> Value {
     json!({ "name": "stderr", "text": format!("[nb] {text}\n") })
 }
@@ -135,8 +142,8 @@ pub(super) fn error_reply(request: &Request, ending: &Ending) -> Value {
     content
 }
 
-/// Returns the traceback of an error: front ends show its lines and nothing else, in red where they
-/// understand the escapes.
+/// Returns the traceback of an error. Front ends show only its lines, in red if they understand the escape
+/// sequences.
 fn traceback(ending: &Ending) -> Vec<String> {
     vec![format!(
         "\u{1b}[0;31m{}\u{1b}[0m: {}",

@@ -1,4 +1,4 @@
-//! Everything that happens because time passes.
+//! The timers of the bridge.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::ClientId;
 use super::request::Key;
 
-/// The time, as the caller knows it.
+/// The current time, as the caller measures it.
 #[derive(Clone, Copy, Debug)]
 pub struct Now {
     /// For intervals.
@@ -15,91 +15,111 @@ pub struct Now {
     pub date: jiff::Timestamp,
 }
 
-/// What a timer is for.
+/// The timers by their purpose. Each says what happens when it fires.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Timer {
-    /// Ask the kernel for a sign on iopub once more.
+    /// The kernel is asked once more for a message on iopub.
     Probe,
-    /// Requests have waited long enough for a kernel.
+    /// Requests that wait for a kernel fail.
     Awaited,
     /// A client without connections is forgotten.
     Gone(ClientId),
-    /// A client without connections has cells that run: a recorder takes their outputs.
+    /// A recorder takes the outputs of the running cells of a client without connections.
     HandOver(ClientId),
-    /// No shutdown has followed an interrupt.
+    /// A held interrupt is carried out, since no shutdown has followed.
     Interrupt(ClientId),
-    /// The kernel has not answered what a connecting client waits for.
+    /// The bridge answers a connecting client's request in the kernel's stead.
     Stale(Key),
-    /// A client got an `idle` so that it could connect, and something still runs.
+    /// Clients that got an `idle` so that they could connect get the `busy` of what still runs.
     StillBusy,
-    /// Nothing has named the notebook.
+    /// The default notebook is used, since nothing has named one.
     Nameless,
-    /// The kernel has not answered the proxy's own question on shell.
+    /// Something is taken to be running, since the kernel has not answered the proxy's own request on shell.
     Busy,
-    /// The kernel was idle, and the `idle` of what ran has not come.
+    /// A cell is taken to have ended: the kernel was idle, and the cell's `idle` has not arrived.
     IdleLost,
-    /// Some request was replied to, and its `idle` has not come.
+    /// The kernel is asked whether an `idle` is lost that has not followed its reply.
     LateIdle,
 }
 
 /// How long requests wait for a kernel that is being started.
 pub(super) const AWAITED: Duration = Duration::from_secs(60);
-/// How long a client without connections is remembered: a reconnect is no departure.
+/// How long a client without connections is remembered: a client that reconnects in this time has not left.
 pub(super) const GONE: Duration = Duration::from_secs(30);
-/// How long a client without connections may take to come back to a cell of its own.
+/// How long a client without connections has to come back before a recorder takes its running cells.
 pub(super) const RETURNS: Duration = Duration::from_secs(10);
-/// How long an idle may come behind its reply before the kernel is asked whether it is lost.
+/// How long an `idle` may arrive after its reply before the kernel is asked whether it is lost.
 pub(super) const LATE_IDLE: Duration = Duration::from_secs(1);
-/// The first wait for a sign on iopub; doubled each time, up to [`PROBE_MAX`].
+/// The first wait for a message on iopub; doubled each time, up to [`PROBE_MAX`].
 pub(super) const PROBE: Duration = Duration::from_millis(5);
-/// VS Code, too, asks again every 500 ms.
+/// The longest wait; VS Code, too, asks again every 500 ms.
 pub(super) const PROBE_MAX: Duration = Duration::from_millis(500);
-/// How long an interrupt that may hit another's cell is held: jupyter_client sends one along with
-/// each shutdown.
+/// How long an interrupt that may hit another client's cell is held: jupyter_client sends one with each
+/// shutdown.
 pub(super) const INTERRUPT_HELD: Duration = Duration::from_millis(100);
-/// How long a connecting client waits for the kernel itself.
+/// How long a connecting client waits for the kernel's own answer.
 pub(super) const STALE: Duration = Duration::from_millis(200);
-/// How long after an answer in the kernel's stead clients get the `busy` of what still runs.
-/// VS Code waits for `idle` when it connects, and shows the last status.
+/// How long after the `idle` of another request clients get the `busy` of the cell that runs. VS Code waits
+/// for `idle` when it connects, and then shows the last status.
 pub(super) const STILL_BUSY: Duration = Duration::from_secs(3);
-/// How long what needs a kernel waits for the notebook's name. VS Code names it 40 ms after the
-/// launch where it runs start-up code, and with the first cell elsewhere.
+/// How long requests that need a kernel wait for the notebook's name. VS Code names it 40 ms after the launch
+/// where it runs start-up code, otherwise with the first cell.
 pub(super) const NAMELESS: Duration = Duration::from_secs(2);
 
 /// How long the kernel may take to answer on shell before something is taken to be running.
 pub(super) const BUSY: Duration = Duration::from_millis(200);
-/// How long after the kernel was idle for certain a missing `idle` is given up.
+/// How long after the kernel was certainly idle a missing `idle` counts as lost.
 pub(super) const IDLE_LOST: Duration = Duration::from_secs(1);
 
-/// Every timer that runs, soonest first.
-#[derive(Debug, Default)]
-pub(super) struct Timers(BTreeSet<(Instant, Timer)>);
+/// Every running timer, soonest first.
+#[derive(Debug)]
+pub(super) struct Timers {
+    /// The time of the last input.
+    now: Instant,
+    running: BTreeSet<(Instant, Timer)>,
+}
 
 impl Timers {
-    /// Starts a timer, or starts it anew.
-    pub(super) fn start(&mut self, at: Instant, timer: Timer) {
+    pub(super) fn new(now: Instant) -> Self {
+        Self {
+            now,
+            running: BTreeSet::new(),
+        }
+    }
+
+    /// Takes the time of an input.
+    pub(super) fn set_now(&mut self, now: Instant) {
+        self.now = now;
+    }
+
+    /// Starts a timer, or restarts it.
+    pub(super) fn start(&mut self, after: Duration, timer: Timer) {
         self.stop(&timer);
-        self.0.insert((at, timer));
+        self.running.insert((self.now + after, timer));
     }
 
     pub(super) fn stop(&mut self, timer: &Timer) {
-        self.0.retain(|(_, other)| other != timer);
+        self.running.retain(|(_, other)| other != timer);
+    }
+
+    pub(super) fn stop_all(&mut self) {
+        self.running.clear();
     }
 
     pub(super) fn runs(&self, timer: &Timer) -> bool {
-        self.0.iter().any(|(_, other)| other == timer)
+        self.running.iter().any(|(_, other)| other == timer)
     }
 
-    /// Returns when the next one is due.
+    /// Returns when the next timer is due.
     pub(super) fn next(&self) -> Option<Instant> {
-        self.0.first().map(|(at, _)| *at)
+        self.running.first().map(|(at, _)| *at)
     }
 
-    /// Takes one that is due.
-    pub(super) fn due(&mut self, now: Instant) -> Option<Timer> {
-        if self.next()? > now {
+    /// Removes and returns a timer that is due.
+    pub(super) fn due(&mut self) -> Option<Timer> {
+        if self.next()? > self.now {
             return None;
         }
-        self.0.pop_first().map(|(_, timer)| timer)
+        self.running.pop_first().map(|(_, timer)| timer)
     }
 }

@@ -1,4 +1,4 @@
-//! The socket that connects, and connects again.
+//! The socket that connects to a peer, and connects again when the connection is lost.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -15,74 +15,72 @@ use super::disconnect::DisconnectReason;
 use super::link::{self, Link};
 use super::outbox::{Item, Outbox};
 use super::stream::{self, Reader, Writer};
-use super::{Limits, Message};
+use super::{Message, SocketLimits};
 use crate::wire::Endpoint;
-use crate::zmtp::{Connection, Event, Role};
+use crate::zmtp::{Connection, ConnectionEvent, Role};
 
 /// The longest pause between two dials.
 const PAUSE_MAX: Duration = Duration::from_millis(250);
 
-/// One connection to a listening socket, made anew whenever it is lost.
+/// A connection to a listening socket, made again whenever it is lost.
 ///
-/// It dials at once, then after pauses of 1, 2, 4 … up to 250 ms, for as long as it lives; each
-/// dial starts after the connection before it is closed. A message that is queued while it is
-/// not connected is written after the next [`DialHandler::up`]. What was queued on a connection
-/// that is lost and was not wholly written is given to [`DialHandler::down`], never sent by
-/// itself on the next one: what the peer has seen of it is for the caller to judge.
+/// It dials at once, then after pauses of 1, 2, 4 … up to 250 ms, until it is dropped; each dial starts after
+/// the previous connection is closed. A message that is queued while it is not connected is written after the
+/// next [`DialHandler::up`]. Messages that were not wholly written when a connection was lost are given to
+/// [`DialHandler::down`]. They are not sent again on the next connection, since only the caller can judge
+/// what the peer may have received.
 pub struct Dialer {
     shared: Rc<Shared>,
     task: RefCell<Option<JoinHandle<()>>>,
     abort: AbortHandle,
 }
 
-/// The part that a dialer plays.
+/// The ZMTP socket type of a dialer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DialRole {
     /// Sends and receives freely.
     Dealer,
-    /// Receives what it subscribed to.
+    /// Receives the topics to which it has subscribed.
     Sub,
-    /// As [`DialRole::Dealer`] under another name: the empty frame before the content, and one
-    /// request at a time, are the caller's to keep.
+    /// Like [`DialRole::Dealer`] with another type name: the caller must send the empty frame before the
+    /// content, and one request at a time.
     Req,
 }
 
-/// As what a dialer introduces itself.
+/// How a dialer introduces itself to its peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DialAs {
-    /// Its part.
+    /// The socket type.
     pub socket_type: DialRole,
-    /// Its routing identity, of at most 255 bytes; empty to have one made up by the peer.
+    /// The routing identity, of at most 255 bytes; if empty, the peer generates one.
     pub identity: Bytes,
-    /// The topics to subscribe to, as [`DialRole::Sub`].
+    /// The topics to which a [`DialRole::Sub`] subscribes.
     pub subscribe: Vec<Bytes>,
 }
 
-/// Is told what happens on a [`Dialer`].
+/// Handles the events of a [`Dialer`].
 ///
-/// Where one of these panics, the connection is lost, `down` is called, and dialling goes on.
+/// If a handler panics, the connection is lost, `down` is called, and dialling goes on.
 pub trait DialHandler {
     /// The handshake is complete and the subscriptions are written.
     fn up(&self);
 
-    /// A message came.
+    /// A message has arrived.
     fn message(&self, message: Message);
 
-    /// A message that was longer than [`Limits::max_message`] was thrown away, `bytes` in all;
-    /// `begun` are the frames before the one that was too long. The connection stays.
-    fn oversized(&self, begun: Message, bytes: u64) {
-        let _ = (begun, bytes);
-    }
+    /// A message longer than [`SocketLimits::max_message`] was dropped: it had `bytes` in all, and `begun`
+    /// are the frames before the one that was too long. The connection stays.
+    fn oversized(&self, _begun: Message, _bytes: u64) {}
 
-    /// The connection is lost, with every message that is not wholly written, in order. What is
-    /// sent from within goes to the next connection.
+    /// The connection is lost; `unsent` are all messages that were not wholly written, in order. Messages
+    /// that this handler sends go to the next connection.
     fn down(&self, why: &DisconnectReason, unsent: Vec<Message>);
 
-    /// A dial failed. It goes on trying.
+    /// A dial failed. The dialer tries again.
     fn refused(&self, error: &io::Error);
 }
 
-/// The budget is used up; with the message.
+/// The budget is used up; holds the message.
 #[derive(Debug)]
 pub struct OutboxFull(pub Message);
 
@@ -91,11 +89,11 @@ struct Shared {
     role: Role,
     identity: Bytes,
     subscribe: Vec<Bytes>,
-    limits: Limits,
+    limits: SocketLimits,
     handler: Rc<dyn DialHandler>,
     link: Link,
     is_up: Cell<bool>,
-    /// The owner is gone, or closes: no handler is called any more.
+    /// Whether the owner has dropped or closes the dialer: no handler is called any more.
     silent: Cell<bool>,
 }
 
@@ -107,7 +105,7 @@ impl Dialer {
     pub fn connect(
         endpoint: Endpoint,
         as_: DialAs,
-        limits: Limits,
+        limits: SocketLimits,
         handler: Rc<dyn DialHandler>,
     ) -> Self {
         assert!(
@@ -141,7 +139,7 @@ impl Dialer {
     /// Queues a message; never waits.
     ///
     /// # Errors
-    /// Gives the message back when the budget is used up.
+    /// Returns the message when the budget is used up.
     pub fn send(&self, message: Message) -> Result<(), OutboxFull> {
         match self.shared.link.push(Item::Own(message)) {
             Err(Item::Own(message)) => Err(OutboxFull(message)),
@@ -154,44 +152,43 @@ impl Dialer {
         self.shared.is_up.get()
     }
 
-    /// Returns what is queued, in bytes.
+    /// Returns the size of the queued messages in bytes.
     pub fn queued_bytes(&self) -> usize {
-        self.shared.link.queued_bytes()
+        self.shared.link.outbox().cost()
     }
 
-    /// Returns how much was read and is not delivered yet, in bytes.
+    /// Returns the size of the messages that were read and not delivered yet, in bytes.
     pub fn ahead_bytes(&self) -> usize {
         self.shared.link.ahead_bytes()
     }
 
-    /// Stops or goes on delivering what is read. Meanwhile it is read ahead, up to
-    /// [`Limits::read_ahead_bytes`]. A new connection begins unpaused.
+    /// Stops or resumes the delivery of messages. While it is stopped, messages are read ahead, up to
+    /// [`SocketLimits::read_ahead_bytes`]. A new connection starts unpaused.
     pub fn set_paused(&self, paused: bool) {
         self.shared.link.set_paused(paused);
     }
 
-    /// Waits until no more than half of the budget is used; for callers that [`OutboxFull`] stopped.
+    /// Waits until at most half of the budget is used; for callers that got [`OutboxFull`].
     pub async fn room(&self) {
         self.shared.link.room().await;
     }
 
-    /// Takes back every message that is not wholly written, in order.
+    /// Removes and returns every message that is not wholly written, in order.
     ///
-    /// When one of them is half written, its connection is lost by that, and
-    /// [`DialHandler::down`] is called later.
+    /// If one of them is half written, its connection is closed, and [`DialHandler::down`] is called later.
     pub fn take_unsent(&self) -> Vec<Message> {
         self.shared.link.take_unsent()
     }
 
-    /// Calls no handler any more, from now on. [`Dialer::close`] follows.
+    /// Calls no handler from now on. [`Dialer::close`] must follow.
     pub fn silence(&self) {
         self.shared.silent.set(true);
     }
 
-    /// Writes what is queued, if it is connected, and closes; at the deadline at the latest.
+    /// Writes the queued messages, if it is connected, and closes, at the deadline at the latest.
     ///
-    /// Returns what was not wholly written. From the call on no handler is called. When this is
-    /// dropped halfway, writing goes on until the dialer is dropped.
+    /// Returns the messages that were not wholly written. No handler is called after this call. If the future
+    /// is dropped, writing goes on until the dialer is dropped.
     pub async fn close(&self, deadline: Instant) -> Vec<Message> {
         self.shared.silent.set(true);
         let task = self.task.take();
@@ -222,7 +219,7 @@ impl fmt::Debug for Dialer {
     }
 }
 
-/// Dials for as long as the dialer lives, also when a handler has panicked.
+/// Dials until the dialer is dropped, even after a handler has panicked.
 async fn dial(shared: Rc<Shared>) {
     loop {
         let mut task = JoinSet::new();
@@ -265,7 +262,7 @@ async fn dial_on(shared: Rc<Shared>) {
                 }
                 let unsent = shared.link.take_unsent();
                 shared.handler.down(&left, unsent);
-                // A peer that accepts and closes at once must not be dialled without end.
+                // A peer that accepts and closes at once must not be dialled without pauses.
                 if since.elapsed() >= PAUSE_MAX {
                     pause = Duration::ZERO;
                 }
@@ -279,19 +276,21 @@ async fn dial_on(shared: Rc<Shared>) {
 }
 
 impl Shared {
-    fn deliver(&self, event: Event) {
+    fn deliver(&self, event: ConnectionEvent) {
         if self.silent.get() {
             return;
         }
         match event {
-            Event::Message(message) => self.handler.message(message),
-            Event::Drained { begun, bytes } => self.handler.oversized(begun, bytes),
-            // Nobody subscribes to a dialer.
-            Event::Ready(_) | Event::Subscribe(_) | Event::Cancel(_) => {}
+            ConnectionEvent::Message(message) => self.handler.message(message),
+            ConnectionEvent::Drained { begun, bytes } => self.handler.oversized(begun, bytes),
+            // A dialer gets no subscriptions.
+            ConnectionEvent::Ready(_)
+            | ConnectionEvent::Subscribe(_)
+            | ConnectionEvent::Cancel(_) => {}
         }
     }
 
-    /// Connects, goes through the handshake and subscribes.
+    /// Connects, completes the handshake and subscribes.
     async fn reach(&self) -> io::Result<(Connection, Reader, Writer)> {
         let time = self.limits.handshake;
         let connecting = stream::connect(&self.endpoint, self.limits.spares_descriptors);

@@ -1,4 +1,4 @@
-//! Why a connection ended, in words for a log line.
+//! The reasons why a connection ended, with texts for the log.
 
 use std::borrow::Cow;
 use std::io;
@@ -30,7 +30,7 @@ pub enum DisconnectReason {
         queued_bytes: usize,
         /// The number of messages that it has not received whole, with the one that did not fit.
         unread: u64,
-        /// The number of the first of them among all messages sent, from 1.
+        /// The number of the first of these messages among all messages sent, from 1.
         since: u64,
     },
     /// The most allowed peers are connected.
@@ -42,13 +42,13 @@ pub enum DisconnectReason {
     /// The peer is a process of another user of this machine.
     #[error("it is of another user of this machine ({0})")]
     OtherUser(u32),
-    /// No connection could be accepted, for example for want of file descriptors.
+    /// A connection could not be accepted, for example because no file descriptors were left.
     #[error("cannot accept a connection: {0}")]
     NotAccepted(#[source] io::Error),
-    /// We disconnected it, for this reason.
+    /// This process disconnected the peer, for this reason.
     #[error("it was disconnected: {0}")]
     Disconnected(Cow<'static, str>),
-    /// Our own socket was closed.
+    /// This process closed its own socket.
     #[error("our socket was closed")]
     ShutDown,
 }
@@ -56,21 +56,21 @@ pub enum DisconnectReason {
 /// Who caused the end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Responsible {
-    /// Nobody's: a connection that was closed in good order.
-    Nobody,
-    /// The peer's.
+    /// No one: the connection was closed in good order.
+    NoOne,
+    /// The peer.
     Peer,
-    /// The system's, between us and the peer.
+    /// The system between this process and the peer.
     System,
-    /// Ours: our decision, or our limit.
+    /// This process, by a decision or a limit.
     Us,
 }
 
 impl DisconnectReason {
-    /// Returns who caused it.
+    /// Returns who caused the end.
     pub fn responsible(&self) -> Responsible {
         match self {
-            Self::Closed | Self::ShutDown => Responsible::Nobody,
+            Self::Closed | Self::ShutDown => Responsible::NoOne,
             Self::Protocol(_)
             | Self::HandshakeTimeout(_)
             | Self::Full { .. }
@@ -81,7 +81,7 @@ impl DisconnectReason {
         }
     }
 
-    /// Returns it as the error of a dial that failed.
+    /// Converts the reason into the error of a failed dial.
     pub(super) fn into_io(self) -> io::Error {
         let kind = match &self {
             Self::Closed => io::ErrorKind::UnexpectedEof,

@@ -1,7 +1,7 @@
-//! The five bound sockets of a kernel's side, as a connection file names them.
+//! The five bound sockets of the kernel's side, as a connection file names them.
 //!
 //! An [`EndpointHandler`] gets verified messages; [`KernelEndpoint`] parses, checks signatures, drops replays
-//! and knows which peers have shown that they know the key.
+//! and knows which peers have proven that they know the key.
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
@@ -12,27 +12,27 @@ use std::time::Instant;
 use bytes::Bytes;
 
 use super::{
-    DeliveryProgress, DisconnectReason, Limits, Message, PeerId, PeerInfo, Publisher, Router,
-    ServerHandler, SpillTo, SubscriberBacklog, UnsentReason,
+    DeliveryProgress, DisconnectReason, Message, PeerId, PeerInfo, Publisher, Router,
+    ServerHandler, SocketLimits, SpillTo, SubscriberBacklog, UnsentReason,
 };
 use crate::wire::{Channel, ConnectionInfo, Rejected, Replays, SigningKey, Verified};
 
-/// What comes of a kernel's sockets. A client is named by the identity that it announced; it is the same
-/// client on shell, control and stdin.
+/// Handles the events of a kernel's sockets. A client is named by the identity that it announced; the same
+/// identity on shell, control and stdin is the same client.
 pub trait EndpointHandler {
     /// A client that knows the key is connected on a channel.
     fn joined(&self, _channel: Channel, _client: &Bytes) {}
 
-    /// A client has sent a message, which was not sent before.
+    /// A client has sent a message, which is not a replay.
     fn message(&self, channel: Channel, client: &Bytes, message: Verified);
 
-    /// A client is no longer connected on a channel, or one that never showed that it knows the key.
+    /// A client, or a peer that has never proven that it knows the key, is no longer connected on a channel.
     fn left(&self, _channel: Channel, _client: &Bytes, _why: &DisconnectReason) {}
 
-    /// A message of a client was dropped, since it is not one of a client that knows the key, or not new.
+    /// A message of a client was dropped because it was malformed, wrongly signed or a replay.
     fn rejected(&self, _channel: Channel, _why: &Rejected) {}
 
-    /// Returns whether an identity that connects has shown before that it knows the key.
+    /// Returns whether an identity that connects has proven earlier that it knows the key.
     fn knows(&self, _client: &Bytes) -> bool {
         false
     }
@@ -40,7 +40,8 @@ pub trait EndpointHandler {
     /// A subscriber is connected to iopub.
     fn subscriber_joined(&self) {}
 
-    /// A subscriber subscribes to a topic. Returns what is sent to it alone, before what is published next.
+    /// A subscriber subscribes to a topic. Returns the messages for this subscriber alone, sent before the
+    /// next publication.
     fn subscribed(&self, _subscriber: &PeerId, _topic: &[u8]) -> Vec<Verified> {
         Vec::new()
     }
@@ -48,7 +49,8 @@ pub trait EndpointHandler {
     /// A subscriber is no longer connected.
     fn subscriber_left(&self, _subscriber: &PeerId, _why: &DisconnectReason) {}
 
-    /// A heartbeat. Returns what is sent back at once; [`KernelEndpoint::beat`] sends it later.
+    /// A heartbeat has arrived. Returns the answer to send at once; with `None`, [`KernelEndpoint::beat`]
+    /// sends it later.
     fn heartbeat(&self, _peer: &PeerId, frames: Message) -> Option<Message> {
         Some(frames)
     }
@@ -56,18 +58,18 @@ pub trait EndpointHandler {
     /// A peer of the heartbeat is no longer connected.
     fn heartbeat_left(&self, _peer: &PeerId) {}
 
-    /// A connection was closed before it was one.
+    /// A connection ended before its handshake was complete.
     fn refused(&self, _channel: Channel, _why: &DisconnectReason) {}
 }
 
-/// The bounds of a kernel's sockets.
+/// The limits of a kernel's sockets.
 #[derive(Clone, Debug, Default)]
 pub struct EndpointLimits {
-    /// Those of shell, control, stdin and heartbeat.
-    pub router: Limits,
-    /// Those of iopub.
-    pub iopub: Limits,
-    /// Where what iopub's subscribers have not read waits beyond that.
+    /// The limits of shell, control, stdin and heartbeat.
+    pub router: SocketLimits,
+    /// The limits of iopub.
+    pub iopub: SocketLimits,
+    /// Where messages go that iopub's subscribers have not read, beyond the limit for memory.
     pub spill: Option<SpillTo>,
 }
 
@@ -79,34 +81,33 @@ pub struct BindError {
     pub channel: Channel,
     /// The address.
     pub endpoint: crate::wire::Endpoint,
-    /// What the system said.
+    /// The error of the system.
     pub source: io::Error,
 }
 
 /// The five bound sockets of a kernel's side. Dropping it closes them at once.
-pub struct KernelEndpoint(Rc<Sockets>);
+pub struct KernelEndpoint(Rc<Shared>);
 
-struct Sockets {
+/// The data that the sockets' handlers share.
+struct Shared {
     key: SigningKey,
-    /// One for the three channels: what was sent on one is not new on another.
+    /// One for all three channels: a message that was sent on one channel is a replay on another.
     replays: RefCell<Replays>,
-    /// The channels on which identities are connected that have not sent one rightly signed message.
+    /// For each identity without a correctly signed message, the channels on which it is connected.
     ///
-    /// Any process that can reach a port can announce any identity: until it has shown that it knows the
-    /// key, the handler does not hear of it.
+    /// Any process that can reach a port can announce any identity. So the handler is not told of an identity
+    /// until it has proven that it knows the key.
     unauthenticated: RefCell<HashMap<Bytes, Vec<Channel>>>,
     handler: Rc<dyn EndpointHandler>,
-    shell: OnceCell<RouterSocket>,
-    control: OnceCell<RouterSocket>,
-    stdin: OnceCell<RouterSocket>,
-    iopub: OnceCell<Publisher>,
-    heartbeat: OnceCell<Router>,
+    sockets: OnceCell<Sockets>,
 }
 
-/// One ROUTER and the connection of each client.
-struct RouterSocket {
-    router: Router,
-    peers: Rc<RefCell<HashMap<Bytes, PeerId>>>,
+struct Sockets {
+    shell: Router,
+    control: Router,
+    stdin: Router,
+    iopub: Publisher,
+    heartbeat: Router,
 }
 
 impl KernelEndpoint {
@@ -119,17 +120,17 @@ impl KernelEndpoint {
         limits: EndpointLimits,
         handler: Rc<dyn EndpointHandler>,
     ) -> Result<Self, BindError> {
-        let sockets = Rc::new(Sockets {
+        let shared = Rc::new(Shared {
             key: connection.key.clone(),
             replays: RefCell::new(Replays::of(&connection.key)),
             unauthenticated: RefCell::default(),
             handler,
-            shell: OnceCell::new(),
-            control: OnceCell::new(),
-            stdin: OnceCell::new(),
-            iopub: OnceCell::new(),
-            heartbeat: OnceCell::new(),
+            sockets: OnceCell::new(),
         });
+        let handler = |channel| {
+            let shared = Rc::downgrade(&shared);
+            Rc::new(SocketHandler { channel, shared })
+        };
         let failed = |channel| {
             move |source| BindError {
                 channel,
@@ -137,54 +138,40 @@ impl KernelEndpoint {
                 source,
             }
         };
-        let channel = Channel::Iopub;
-        let subscribers = Subscribers(Rc::downgrade(&sockets));
-        let endpoint = connection.endpoint(channel);
-        let EndpointLimits {
-            router,
-            iopub,
-            spill,
-        } = limits;
-        let iopub = Publisher::bind(&endpoint, iopub, spill, Rc::new(subscribers))
-            .map_err(failed(channel))?;
-        let _ = sockets.iopub.set(iopub);
-        let channel = Channel::Heartbeat;
-        let heartbeats = Heartbeats(Rc::downgrade(&sockets));
-        let endpoint = connection.endpoint(channel);
-        let heartbeat =
-            Router::bind(&endpoint, router, Rc::new(heartbeats)).map_err(failed(channel))?;
-        let _ = sockets.heartbeat.set(heartbeat);
-        for channel in [Channel::Shell, Channel::Control, Channel::Stdin] {
-            let peers = Rc::default();
-            let incoming = Incoming {
-                channel,
-                sockets: Rc::downgrade(&sockets),
-                peers: Rc::clone(&peers),
-            };
+        let router = |channel| {
             let endpoint = connection.endpoint(channel);
-            let router =
-                Router::bind(&endpoint, router, Rc::new(incoming)).map_err(failed(channel))?;
-            if let Some(socket) = sockets.socket(channel) {
-                let _ = socket.set(RouterSocket { router, peers });
-            }
-        }
-        Ok(Self(sockets))
+            let bound = Router::bind(&endpoint, limits.router, handler(channel));
+            bound.map_err(failed(channel))
+        };
+        let iopub = Publisher::bind(
+            &connection.endpoint(Channel::Iopub),
+            limits.iopub,
+            limits.spill,
+            handler(Channel::Iopub),
+        );
+        let sockets = Sockets {
+            iopub: iopub.map_err(failed(Channel::Iopub))?,
+            heartbeat: router(Channel::Heartbeat)?,
+            shell: router(Channel::Shell)?,
+            control: router(Channel::Control)?,
+            stdin: router(Channel::Stdin)?,
+        };
+        let _ = shared.sockets.set(sockets);
+        Ok(Self(shared))
     }
 
     /// Sends a message to one client.
     ///
     /// # Errors
-    /// When the client is not connected there, or does not read: then its connection is closed.
+    /// If the client is not connected there, or does not read; in the second case its connection is closed.
     pub fn send(
         &self,
         channel: Channel,
         client: &Bytes,
         message: Verified,
     ) -> Result<(), UnsentReason> {
-        let (router, peer) = self
-            .0
-            .connection(channel, client)
-            .ok_or(UnsentReason::NoSuchPeer)?;
+        let router = self.0.router(channel).ok_or(UnsentReason::NoSuchPeer)?;
+        let peer = PeerId::of(client);
         let sent = router.send(&peer, message.into_frames(&self.0.key));
         sent.map_err(|unsent| {
             if unsent.why == UnsentReason::Full {
@@ -196,246 +183,196 @@ impl KernelEndpoint {
 
     /// Sends a message to every subscriber.
     pub fn publish(&self, message: Verified) {
-        self.0.iopub().send(&message.into_frames(&self.0.key));
+        let frames = message.into_frames(&self.0.key);
+        self.0.sockets().iopub.send(&frames);
     }
 
-    /// Sends a heartbeat back. One that cannot be delivered is one that was missed.
+    /// Sends a heartbeat back. A heartbeat that cannot be delivered counts as missed.
     pub fn beat(&self, peer: &PeerId, frames: Message) {
-        self.0.beat(peer, frames);
+        let _ = self.0.sockets().heartbeat.send(peer, frames);
     }
 
-    /// Stops reading a client's connections, or goes on.
+    /// Stops or resumes the reading of a client's connections.
     pub fn set_paused(&self, client: &Bytes, paused: bool) {
-        for channel in ROUTERS {
-            if let Some((router, peer)) = self.0.connection(channel, client) {
-                if paused {
-                    router.pause(&peer);
-                } else {
-                    router.resume(&peer);
-                }
-            }
+        let peer = PeerId::of(client);
+        for router in self.0.sockets().routers() {
+            router.set_paused(&peer, paused);
         }
     }
 
     /// Returns how many messages were published.
     pub fn published(&self) -> u64 {
-        self.0.iopub().sent()
+        self.0.sockets().iopub.sent()
     }
 
-    /// Returns how far one of them has come.
+    /// Returns how far a published message has been delivered.
     pub fn reach(&self, number: u64) -> DeliveryProgress {
-        self.0.iopub().reach(number)
+        self.0.sockets().iopub.reach(number)
     }
 
     /// Returns how many subscribers iopub has.
     pub fn subscribers(&self) -> usize {
-        self.0.iopub().subscriber_count()
+        self.0.sockets().iopub.subscriber_count()
     }
 
-    /// Returns what each subscriber has not taken.
+    /// Returns the messages that each subscriber has not read, by size.
     pub fn backlogs(&self) -> Vec<SubscriberBacklog> {
-        self.0.iopub().backlogs()
+        self.0.sockets().iopub.backlogs()
     }
 
-    /// Returns what is queued for a client on shell, control and stdin, in bytes.
+    /// Returns the size of the messages that are queued for a client on shell, control and stdin, in bytes.
     pub fn queued_bytes(&self, client: &Bytes) -> usize {
-        let connections = ROUTERS
-            .iter()
-            .filter_map(|channel| self.0.connection(*channel, client));
-        connections
-            .map(|(router, peer)| router.queued_bytes(&peer))
-            .sum()
+        let peer = PeerId::of(client);
+        let routers = self.0.sockets().routers().into_iter();
+        routers.map(|router| router.queued_bytes(&peer)).sum()
     }
 
-    /// Writes what is queued, then closes; at the deadline at the latest. Returns for how many connections
-    /// something was left.
+    /// Writes the queued messages and closes, at the deadline at the latest. Returns for how many connections
+    /// some messages were left.
     pub async fn close(&self, deadline: Instant) -> usize {
-        let close = async |socket: &OnceCell<RouterSocket>| match socket.get() {
-            Some(socket) => socket.router.close(deadline).await,
-            None => 0,
-        };
-        let heartbeat = async {
-            if let Some(heartbeat) = self.0.heartbeat.get() {
-                heartbeat.close(deadline).await;
-            }
-        };
-        let (shell, control, stdin, iopub, ()) = tokio::join!(
-            close(&self.0.shell),
-            close(&self.0.control),
-            close(&self.0.stdin),
-            self.0.iopub().close(deadline),
-            heartbeat,
+        let sockets = self.0.sockets();
+        let (shell, control, stdin, iopub, _) = tokio::join!(
+            sockets.shell.close(deadline),
+            sockets.control.close(deadline),
+            sockets.stdin.close(deadline),
+            sockets.iopub.close(deadline),
+            sockets.heartbeat.close(deadline),
         );
         shell + control + stdin + iopub
     }
 }
 
-/// The channels on which clients send messages.
-const ROUTERS: [Channel; 3] = [Channel::Shell, Channel::Control, Channel::Stdin];
-
 impl Sockets {
-    fn socket(&self, channel: Channel) -> Option<&OnceCell<RouterSocket>> {
+    /// Returns the sockets on which clients send messages.
+    fn routers(&self) -> [&Router; 3] {
+        [&self.shell, &self.control, &self.stdin]
+    }
+}
+
+impl Shared {
+    fn sockets(&self) -> &Sockets {
+        self.sockets.get().expect("`bind` has set them")
+    }
+
+    fn router(&self, channel: Channel) -> Option<&Router> {
+        let sockets = self.sockets();
         match channel {
-            Channel::Shell => Some(&self.shell),
-            Channel::Control => Some(&self.control),
-            Channel::Stdin => Some(&self.stdin),
+            Channel::Shell => Some(&sockets.shell),
+            Channel::Control => Some(&sockets.control),
+            Channel::Stdin => Some(&sockets.stdin),
             Channel::Iopub | Channel::Heartbeat => None,
         }
     }
 
-    fn connection(&self, channel: Channel, client: &Bytes) -> Option<(&Router, PeerId)> {
-        let socket = self.socket(channel)?.get()?;
-        let peer = socket.peers.borrow().get(client).cloned()?;
-        Some((&socket.router, peer))
-    }
-
-    fn iopub(&self) -> &Publisher {
-        self.iopub.get().expect("`bind` has set it")
-    }
-
-    fn beat(&self, peer: &PeerId, frames: Message) {
-        if let Some(heartbeat) = self.heartbeat.get() {
-            let _ = heartbeat.send(peer, frames);
+    fn client_joined(&self, channel: Channel, peer: &PeerId, info: &PeerInfo) {
+        let client = peer.bytes();
+        tracing::debug!(%peer, %channel, connection = info.connection, "connected");
+        if self.handler.knows(client) {
+            return self.admit(channel, client);
+        }
+        let mut unauthenticated = self.unauthenticated.borrow_mut();
+        let channels = unauthenticated.entry(client.clone()).or_default();
+        if !channels.contains(&channel) {
+            channels.push(channel);
         }
     }
 
-    /// Lets a client that knows the key take part on a channel where it is connected.
+    /// Admits a client that knows the key to a channel on which it is connected.
     fn admit(&self, channel: Channel, client: &Bytes) {
-        if let Some((router, peer)) = self.connection(channel, client) {
-            router.authenticate(&peer);
+        if let Some(router) = self.router(channel) {
+            router.authenticate(&PeerId::of(client));
         }
         self.handler.joined(channel, client);
     }
-}
 
-/// What happens on shell, control or stdin.
-struct Incoming {
-    channel: Channel,
-    sockets: Weak<Sockets>,
-    peers: Rc<RefCell<HashMap<Bytes, PeerId>>>,
-}
-
-impl ServerHandler for Incoming {
-    fn joined(&self, peer: &PeerId, info: &PeerInfo) {
-        let client = peer.bytes();
-        tracing::debug!(%peer, channel = %self.channel, connection = info.connection, "connected");
-        self.peers.borrow_mut().insert(client.clone(), peer.clone());
-        let Some(sockets) = self.sockets.upgrade() else {
-            return;
-        };
-        if sockets.handler.knows(client) {
-            sockets.admit(self.channel, client);
-        } else {
-            let mut unauthenticated = sockets.unauthenticated.borrow_mut();
-            let channels = unauthenticated.entry(client.clone()).or_default();
-            if !channels.contains(&self.channel) {
-                channels.push(self.channel);
-            }
-        }
-    }
-
-    fn message(&self, peer: &PeerId, message: Message) {
-        let Some(sockets) = self.sockets.upgrade() else {
-            return;
-        };
-        let message = sockets.key.receive(message).and_then(|message| {
-            let is_new = sockets.replays.borrow_mut().is_new(&message);
+    fn client_message(&self, channel: Channel, client: &Bytes, message: Message) {
+        let message = self.key.receive(message).and_then(|message| {
+            let is_new = self.replays.borrow_mut().is_new(&message);
             is_new.then_some(message).ok_or_else(Rejected::replayed)
         });
         let message = match message {
             Ok(message) => message,
-            Err(why) => return sockets.handler.rejected(self.channel, &why),
+            Err(why) => return self.handler.rejected(channel, &why),
         };
-        let client = peer.bytes();
-        if !sockets.unauthenticated.borrow().is_empty() {
-            let channels = sockets.unauthenticated.borrow_mut().remove(client);
+        if !self.unauthenticated.borrow().is_empty() {
+            let channels = self.unauthenticated.borrow_mut().remove(client);
             for channel in channels.unwrap_or_default() {
-                sockets.admit(channel, client);
+                self.admit(channel, client);
             }
         }
-        sockets.handler.message(self.channel, client, message);
+        self.handler.message(channel, client, message);
     }
 
-    fn left(&self, peer: &PeerId, why: &DisconnectReason) {
-        let client = peer.bytes();
-        self.peers.borrow_mut().remove(client);
-        let Some(sockets) = self.sockets.upgrade() else {
-            return;
-        };
-        let mut unauthenticated = sockets.unauthenticated.borrow_mut();
+    fn client_left(&self, channel: Channel, client: &Bytes, why: &DisconnectReason) {
+        let mut unauthenticated = self.unauthenticated.borrow_mut();
         if let Some(channels) = unauthenticated.get_mut(client) {
-            channels.retain(|channel| *channel != self.channel);
+            channels.retain(|other| *other != channel);
             if channels.is_empty() {
                 unauthenticated.remove(client);
             }
         }
         drop(unauthenticated);
-        sockets.handler.left(self.channel, client, why);
+        self.handler.left(channel, client, why);
     }
 
-    fn refused(&self, why: &DisconnectReason) {
-        if let Some(sockets) = self.sockets.upgrade() {
-            sockets.handler.refused(self.channel, why);
+    fn subscription(&self, peer: &PeerId, subscription: &Message) {
+        if let Some([1, topic @ ..]) = subscription.first().map(|frame| &**frame) {
+            let first = self.handler.subscribed(peer, topic).into_iter();
+            let first = first.map(|message| message.into_frames(&self.key));
+            self.sockets().iopub.send_to(peer, first);
+        }
+    }
+
+    fn heartbeat(&self, peer: &PeerId, frames: Message) {
+        if let Some(frames) = self.handler.heartbeat(peer, frames) {
+            let _ = self.sockets().heartbeat.send(peer, frames);
         }
     }
 }
 
-/// What happens on iopub.
-struct Subscribers(Weak<Sockets>);
+/// Handles the events of one of the five sockets.
+struct SocketHandler {
+    channel: Channel,
+    shared: Weak<Shared>,
+}
 
-impl ServerHandler for Subscribers {
-    fn joined(&self, _: &PeerId, _: &PeerInfo) {
-        if let Some(sockets) = self.0.upgrade() {
-            sockets.handler.subscriber_joined();
+impl ServerHandler for SocketHandler {
+    fn joined(&self, peer: &PeerId, info: &PeerInfo) {
+        let Some(shared) = self.shared.upgrade() else {
+            return;
+        };
+        match self.channel {
+            Channel::Iopub => shared.handler.subscriber_joined(),
+            Channel::Heartbeat => {}
+            channel => shared.client_joined(channel, peer, info),
         }
     }
 
-    fn message(&self, peer: &PeerId, subscription: Message) {
-        if let Some(sockets) = self.0.upgrade()
-            && let Some([1, topic @ ..]) = subscription.first().map(|frame| &**frame)
-        {
-            let first = sockets.handler.subscribed(peer, topic).into_iter();
-            let first = first.map(|message| message.into_frames(&sockets.key));
-            sockets.iopub().send_to(peer, first);
+    fn message(&self, peer: &PeerId, message: Message) {
+        let Some(shared) = self.shared.upgrade() else {
+            return;
+        };
+        match self.channel {
+            Channel::Iopub => shared.subscription(peer, &message),
+            Channel::Heartbeat => shared.heartbeat(peer, message),
+            channel => shared.client_message(channel, peer.bytes(), message),
         }
     }
 
     fn left(&self, peer: &PeerId, why: &DisconnectReason) {
-        if let Some(sockets) = self.0.upgrade() {
-            sockets.handler.subscriber_left(peer, why);
+        let Some(shared) = self.shared.upgrade() else {
+            return;
+        };
+        match self.channel {
+            Channel::Iopub => shared.handler.subscriber_left(peer, why),
+            Channel::Heartbeat => shared.handler.heartbeat_left(peer),
+            channel => shared.client_left(channel, peer.bytes(), why),
         }
     }
 
     fn refused(&self, why: &DisconnectReason) {
-        if let Some(sockets) = self.0.upgrade() {
-            sockets.handler.refused(Channel::Iopub, why);
-        }
-    }
-}
-
-/// What happens on the heartbeat's socket.
-struct Heartbeats(Weak<Sockets>);
-
-impl ServerHandler for Heartbeats {
-    fn joined(&self, _: &PeerId, _: &PeerInfo) {}
-
-    fn message(&self, peer: &PeerId, frames: Message) {
-        if let Some(sockets) = self.0.upgrade()
-            && let Some(frames) = sockets.handler.heartbeat(peer, frames)
-        {
-            sockets.beat(peer, frames);
-        }
-    }
-
-    fn left(&self, peer: &PeerId, _: &DisconnectReason) {
-        if let Some(sockets) = self.0.upgrade() {
-            sockets.handler.heartbeat_left(peer);
-        }
-    }
-
-    fn refused(&self, why: &DisconnectReason) {
-        if let Some(sockets) = self.0.upgrade() {
-            sockets.handler.refused(Channel::Heartbeat, why);
+        if let Some(shared) = self.shared.upgrade() {
+            shared.handler.refused(self.channel, why);
         }
     }
 }

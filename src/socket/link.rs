@@ -1,6 +1,6 @@
-//! One connection: handshake, then reading and writing until it ends.
+//! One connection: its handshake, then reading and writing until it ends.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, Ref, RefCell};
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::pin::pin;
@@ -17,29 +17,29 @@ use super::outbox::{Item, Outbox, message_cost};
 use super::outlet::Outlet;
 use super::stream::{Reader, Writer};
 use super::write_coalescing;
-use crate::zmtp::{Connection, Event, Message, Peer, Role};
+use crate::zmtp::{Connection, ConnectionEvent, Message, Peer, Role};
 
-/// The handle of a connection: its outbox and its switches.
+/// The handle of a connection: its outbox and its state.
 ///
-/// A [`Router`](super::Router)'s link lives as long as one connection, a
-/// [`Dialer`](super::Dialer)'s as long as the dialer: messages queue while it is not connected.
+/// A [`Router`](super::Router) makes one for each connection, a [`Dialer`](super::Dialer) one for all:
+/// messages are queued while it is not connected.
 pub(super) struct Link {
     outlet: Rc<Outlet>,
     paused: Cell<bool>,
-    /// The reason to end at once.
+    /// The reason to end the connection at once.
     cut: RefCell<Option<DisconnectReason>>,
-    /// Set to end once the outbox is empty; what still comes is not delivered.
+    /// Whether to end once the outbox is empty; messages that still arrive are not delivered.
     finishing: Cell<bool>,
-    /// Set when the connection has ended.
+    /// Whether the connection has ended.
     over: Cell<bool>,
     /// A new limit for the peer's messages, in bytes, until it is applied.
     message_limit: Cell<Option<usize>>,
-    /// The bytes that may be read before they are delivered, and those that were.
+    /// How many bytes may be read before they are delivered, and how many were.
     read_ahead: usize,
     ahead: Cell<usize>,
 }
 
-/// Notes the end of a connection and closes it, also when a handler panics.
+/// Records the end of a connection and closes it, even when a handler panics.
 struct CloseOnDrop<'a>(&'a Link);
 
 impl Drop for CloseOnDrop<'_> {
@@ -49,20 +49,20 @@ impl Drop for CloseOnDrop<'_> {
     }
 }
 
-/// Other tasks run after this many messages or bytes.
+/// The number of messages or bytes after which other tasks run.
 const TURN_MESSAGES: usize = 64;
 const TURN_BYTES: usize = 64 * 1024;
 
-/// The bytes that are read in a row before some are delivered.
+/// How many bytes are read in a row before some are delivered.
 const READ_FIRST_BYTES: usize = 4 << 20;
 
-/// How long a closed connection without anything to flush waits for the peer to close too.
+/// How long a closed connection with nothing to flush waits until the peer closes, too.
 const IDLE_GRACE: Duration = Duration::from_millis(20);
 
-/// How long a connection that cannot be written any more is read at most.
+/// How long a connection that cannot be written any more is still read.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// How many times longer than allowed a message may be that a dialer reads and throws away.
+/// A dialer reads and drops a message that is too long up to this many times the limit.
 const DRAINED_FACTOR: u64 = 64;
 
 impl Link {
@@ -79,7 +79,7 @@ impl Link {
         }
     }
 
-    /// As [`Link::new`], for a peer whose messages are read ahead of their delivery.
+    /// Like [`Link::new`], for a peer whose messages are read ahead of their delivery.
     pub(super) fn reading_ahead(outbox: Outbox, read_ahead: usize) -> Self {
         Self {
             read_ahead,
@@ -87,8 +87,12 @@ impl Link {
         }
     }
 
-    /// As [`Link::new`], for a peer that has not shown yet that it knows the key.
-    pub(super) fn unauthenticated(outbox: Outbox, role: Role, limits: &super::Limits) -> Self {
+    /// Like [`Link::new`], for a peer that has not proven yet that it knows the key.
+    pub(super) fn unauthenticated(
+        outbox: Outbox,
+        role: Role,
+        limits: &super::SocketLimits,
+    ) -> Self {
         let link = Self::new(outbox);
         if role == Role::Router && limits.max_unauthenticated_message < limits.max_message {
             link.message_limit
@@ -102,51 +106,36 @@ impl Link {
         self.message_limit.set(Some(bytes));
     }
 
-    /// Queues a message, or gives it back when the budget is used up.
+    /// Queues a message, or returns it when the budget is used up.
     pub(super) fn push(&self, item: Item) -> Result<(), Item> {
         self.outlet.push(item)?;
-        // A finishing connection waits until all is written, and must be woken.
+        // A finishing connection waits until its outbox is empty, and must be woken.
         if self.finishing.get() || !write_coalescing::defers(&self.outlet) {
             self.outlet.wake();
         }
         Ok(())
     }
 
-    /// Returns what is queued, in bytes.
-    pub(super) fn queued_bytes(&self) -> usize {
-        self.outlet.outbox().cost()
+    /// Returns the outbox.
+    pub(super) fn outbox(&self) -> Ref<'_, Outbox> {
+        self.outlet.outbox()
     }
 
-    /// Returns how many messages are not wholly written.
-    pub(super) fn unread(&self) -> u64 {
-        self.outlet.outbox().unread()
-    }
-
-    /// Returns what of it is on disk.
-    pub(super) fn spilled_bytes(&self) -> u64 {
-        self.outlet.outbox().spilled()
-    }
-
-    /// Returns how much was read and is not delivered yet, in bytes.
+    /// Returns the size of the messages that were read and not delivered yet, in bytes.
     pub(super) fn ahead_bytes(&self) -> usize {
         self.ahead.get()
     }
 
-    /// Waits until no more than half of the budget is used.
+    /// Waits until at most half of the budget is used.
     pub(super) async fn room(&self) {
         self.outlet.room().await;
     }
 
-    /// Returns whether a message is not wholly written.
-    pub(super) fn has_messages(&self) -> bool {
-        self.outlet.outbox().has_messages()
-    }
-
-    /// Takes out every message that is not wholly written.
+    /// Removes and returns every message that is not wholly written.
     ///
     /// A live connection with a half-written message is cut: the peer waits for the other half.
     pub(super) fn take_unsent(&self) -> Vec<Message> {
-        if self.outlet.outbox().is_amid_message() {
+        if self.outbox().is_amid_message() {
             self.cut(DisconnectReason::Disconnected(
                 "a half-written message was withdrawn".into(),
             ));
@@ -154,19 +143,19 @@ impl Link {
         self.outlet.take()
     }
 
-    /// Stops or goes on reading.
+    /// Stops or resumes reading.
     pub(super) fn set_paused(&self, paused: bool) {
         self.paused.set(paused);
         self.outlet.wake();
     }
 
-    /// Ends the connection at once. The first reason counts.
+    /// Ends the connection at once. Only the first reason counts.
     pub(super) fn cut(&self, why: DisconnectReason) {
         self.cut.borrow_mut().get_or_insert(why);
         self.outlet.wake();
     }
 
-    /// Ends the connection as soon as its outbox is empty and the peer has closed, too.
+    /// Ends the connection once its outbox is empty and the peer has closed, too.
     pub(super) fn finish(&self) {
         self.finishing.set(true);
         self.outlet.wake();
@@ -184,13 +173,13 @@ impl Link {
         self.over.set(false);
     }
 
-    /// Reads and writes until the connection ends; returns why. Both halves are closed then.
+    /// Reads and writes until the connection ends; returns the reason. Both halves are closed then.
     pub(super) async fn run(
         &self,
         mut connection: Connection,
         mut reader: Reader,
         writer: Writer,
-        deliver: impl Fn(Event),
+        deliver: impl Fn(ConnectionEvent),
     ) -> DisconnectReason {
         self.outlet.open(writer);
         let _ends = CloseOnDrop(self);
@@ -214,7 +203,7 @@ impl Link {
         &self,
         connection: &mut Connection,
         reader: &mut Reader,
-        deliver: impl Fn(Event),
+        deliver: impl Fn(ConnectionEvent),
     ) -> DisconnectReason {
         self.ahead.set(0);
         match self.read_ahead {
@@ -223,16 +212,16 @@ impl Link {
         }
     }
 
-    /// Reads all that has come, within the budget, before any of it is delivered; then delivers a little,
-    /// lets others have their turn, and looks again.
+    /// Reads all that has arrived, within the limit, before it delivers anything; then delivers a little,
+    /// lets other tasks run, and reads again.
     ///
-    /// A kernel's PUB drops what its reader does not take in time, and to read costs a tenth of what
-    /// follows from a message.
+    /// A kernel's PUB socket drops messages that are not read in time, and reading a message costs a tenth of
+    /// handling it.
     async fn read_first(
         &self,
         connection: &mut Connection,
         reader: &mut Reader,
-        deliver: impl Fn(Event),
+        deliver: impl Fn(ConnectionEvent),
     ) -> DisconnectReason {
         let mut queue = VecDeque::new();
         let mut ended = None;
@@ -261,7 +250,7 @@ impl Link {
                 let mut reading = pin!(reader.read_buf(&mut space));
                 let done = poll_fn(|cx| match reading.as_mut().poll(cx) {
                     Poll::Ready(done) => Poll::Ready(Some(done)),
-                    // There is nothing to deliver, or nothing may be delivered.
+                    // There is nothing to deliver, or nothing may be delivered now.
                     Poll::Pending if queue.is_empty() || self.is_held() => Poll::Pending,
                     Poll::Pending => Poll::Ready(None),
                 });
@@ -296,7 +285,7 @@ impl Link {
                 left => ended = left,
             }
             if queue.is_empty() {
-                // One burst must not keep its memory for good.
+                // The memory for one burst must not be held for ever.
                 queue.shrink_to(TURN_MESSAGES);
             }
             if !queue.is_empty() || read >= TURN_BYTES {
@@ -309,7 +298,7 @@ impl Link {
         &self,
         connection: &mut Connection,
         reader: &mut Reader,
-        deliver: impl Fn(Event),
+        deliver: impl Fn(ConnectionEvent),
     ) -> DisconnectReason {
         let mut messages = 0;
         let mut bytes = 0;
@@ -341,8 +330,8 @@ impl Link {
                 Err(error) => return DisconnectReason::Broken(error),
             }
             if bytes >= TURN_BYTES {
-                // What was delivered gets written before more comes, and the read buffer is
-                // free to be used again.
+                // Answers to the delivered messages are written before more is read, and the read buffer
+                // becomes free again.
                 bytes = 0;
                 messages = 0;
                 yield_now().await;
@@ -350,7 +339,7 @@ impl Link {
         }
     }
 
-    /// Waits while paused, and for good once cut: nothing is delivered after that.
+    /// Waits while the link is paused, and for ever once it is cut: no message is delivered after that.
     async fn may_read(&self) {
         poll_fn(|_| match self.is_held() {
             // `poll_cut` has registered this task.
@@ -360,18 +349,18 @@ impl Link {
         .await;
     }
 
-    /// Returns whether nothing may be delivered now.
+    /// Returns whether no message may be delivered now.
     fn is_held(&self) -> bool {
         let paused = self.paused.get() && !self.finishing.get();
         paused || self.cut.borrow().is_some()
     }
 
-    /// Queues what the protocol itself has to say.
+    /// Queues the protocol's own answers.
     fn answer(&self, connection: &mut Connection) {
         if let Some(bytes) = connection.poll_transmit()
             && !self.finishing.get()
         {
-            // Full: what is queued ahead is as much a sign of life as a PONG.
+            // If the outbox is full, the queued messages are as much a sign of life as a PONG.
             let _ = self.push(Item::Raw(bytes));
         }
     }
@@ -380,7 +369,7 @@ impl Link {
         let mut flushing = false;
         let flushed = poll_fn(|cx| {
             let finishing = self.finishing.get();
-            flushing |= finishing && !self.outlet.outbox().is_empty();
+            flushing |= finishing && !self.outbox().is_empty();
             ready!(self.outlet.poll_write(cx))?;
             if finishing {
                 Poll::Ready(Ok(()))
@@ -391,12 +380,13 @@ impl Link {
         })
         .await;
         if let Err(error) = flushed {
-            // What the peer said before it broke off is still to be read, and ends by itself.
+            // The messages that the peer sent before the connection broke must still be read; that ends by
+            // itself.
             tokio::time::sleep(LAST_WORDS).await;
             return DisconnectReason::Broken(error);
         }
-        // The end of our side. Closing both while the peer still sends would make the system
-        // throw away what the peer has not read yet.
+        // Closes only our side for writing. If both sides were closed while the peer still sends, the system
+        // would discard data that the peer has not read yet.
         if let Err(error) = self.outlet.shutdown().await {
             return DisconnectReason::Broken(error);
         }
@@ -409,17 +399,19 @@ impl Link {
     }
 }
 
-/// Returns what an event takes until it is delivered, in bytes.
-fn cost(event: &Event) -> usize {
+/// Returns the memory that an event takes until it is delivered, in bytes.
+fn cost(event: &ConnectionEvent) -> usize {
     match event {
-        Event::Message(message) | Event::Drained { begun: message, .. } => message_cost(message),
-        Event::Ready(_) | Event::Subscribe(_) | Event::Cancel(_) => 0,
+        ConnectionEvent::Message(message) | ConnectionEvent::Drained { begun: message, .. } => {
+            message_cost(message)
+        }
+        ConnectionEvent::Ready(_) | ConnectionEvent::Subscribe(_) | ConnectionEvent::Cancel(_) => 0,
     }
 }
 
-/// Runs a connection in a task of its own, so that a handler's panic ends it and nothing else.
+/// Runs a connection in a separate task, so that a handler's panic ends only this connection.
 ///
-/// Dropped halfway, the connection is closed.
+/// If the future is dropped, the connection is closed.
 pub(super) async fn guarded(
     connection: impl Future<Output = DisconnectReason> + 'static,
 ) -> DisconnectReason {
@@ -431,24 +423,24 @@ pub(super) async fn guarded(
     }
 }
 
-/// Goes through the handshake within its time; returns the connection and who is there.
+/// Completes the handshake within its time limit; returns the connection and its peer.
 pub(super) async fn handshake(
     role: Role,
     identity: Bytes,
-    limits: super::Limits,
+    limits: super::SocketLimits,
     reader: &mut Reader,
     writer: &mut Writer,
 ) -> Result<(Connection, Peer), DisconnectReason> {
-    let limits_zmtp = crate::zmtp::Limits {
+    let limits_zmtp = crate::zmtp::FrameLimits {
         message_bytes: limits.max_message,
-        // A server's peers are strangers; what a dialer reached is what it wants to keep.
+        // A server does not know its peers; a dialer wants to keep the connection to the peer that it chose.
         drained_bytes: match role {
             Role::Router | Role::Xpub => 0,
             Role::Dealer | Role::Sub | Role::Req => {
                 (limits.max_message as u64).saturating_mul(DRAINED_FACTOR)
             }
         },
-        ..crate::zmtp::Limits::default()
+        ..crate::zmtp::FrameLimits::default()
     };
     let mut connection = Connection::new(role, identity, limits_zmtp);
     let peer = tokio::time::timeout(limits.handshake, async {
@@ -461,7 +453,7 @@ pub(super) async fn handshake(
                     .map_err(DisconnectReason::Broken)?;
             }
             match event.map_err(DisconnectReason::Protocol)? {
-                Some(Event::Ready(peer)) => return Ok(peer),
+                Some(ConnectionEvent::Ready(peer)) => return Ok(peer),
                 Some(_) => unreachable!("the first event is Ready"),
                 None => {}
             }

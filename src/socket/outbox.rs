@@ -1,4 +1,4 @@
-//! What is queued towards one peer, and how it is written.
+//! The queue of messages to one peer, and how it is written.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -12,63 +12,62 @@ use tokio::io::AsyncWrite;
 use super::spill::{Spill, SpillTo};
 use crate::zmtp::{Batch, Message, MessageEnds, message_len};
 
-/// The most slices of one vectored write; Linux's and the BSDs' `IOV_MAX`.
+/// The maximum number of slices in one vectored write; `IOV_MAX` on Linux and the BSDs.
 const SLICES_MAX: usize = 1024;
 
-/// So few slices need no list of their own.
+/// Up to this many slices are written from an array on the stack.
 const SLICES_FEW: usize = 8;
 
-/// A batch takes no further message once it has this many bytes.
+/// A batch that has this many bytes takes no further message.
 const BATCH_BYTES: usize = 128 * 1024;
 
-/// An empty queue keeps room for this many.
+/// The capacity in messages that an empty queue keeps.
 const QUEUE_KEPT: usize = 1024;
 
-/// What a message and a frame take besides their own bytes, roughly.
+/// The memory that a message and a frame take besides their bytes, roughly.
 const MESSAGE_OVERHEAD: usize = 128;
 const FRAME_OVERHEAD: usize = 32;
 
-/// Returns what a message takes while it waits, in bytes.
+/// Returns how many bytes of memory a message takes while it waits.
 pub(super) fn message_cost(message: &Message) -> usize {
     message_len(message) + MESSAGE_OVERHEAD + FRAME_OVERHEAD * message.len()
 }
 
-/// The queue towards one peer, with a budget; where there is a spill, what goes beyond it waits
-/// there.
+/// The queue to one peer, with a budget; with a spill, messages beyond the budget wait on disk.
 #[derive(Debug)]
 pub(super) struct Outbox {
     budget: usize,
     cost: usize,
-    /// Comes after all of `queue`.
+    /// Its messages come after all of `queue`.
     spill: Option<Spill>,
-    /// In order; the first `batched` are in `batch` too, until they are wholly written.
+    /// In order; the first `batched` items are also in `batch`, until they are wholly written.
     queue: VecDeque<Queued>,
     batched: usize,
     batch: Batch,
-    /// How much of the first in the queue is written.
+    /// How many bytes of the first item are written.
     written: usize,
-    /// How many messages are not wholly written, on disk or not.
+    /// How many messages are not wholly written, in memory or on disk.
     unread: u64,
-    /// Finds the ends of messages in what comes back from the disk.
+    /// Finds the ends of messages in bytes that are read back from the disk.
     ends: MessageEnds,
 }
 
-/// Something to be written.
+/// An item of the queue.
 #[derive(Debug)]
 pub(super) enum Item {
     Own(Message),
     /// One message for many subscribers.
     Shared(Rc<Message>),
-    /// The same, short enough to be encoded once.
+    /// One message for many subscribers, short enough to be encoded once.
     Encoded(Bytes),
     /// Whole frames of the protocol itself.
     Raw(Bytes),
-    /// Some bytes of what was on disk; what they belong to comes before and after.
+    /// Part of the bytes that were on disk; it need not begin or end with a message.
     Spilled(Bytes),
 }
 
 impl Item {
-    /// Returns how many messages it is, before any of it was on disk.
+    /// Returns how many messages the item has; items that were on disk are counted there.
     fn messages(&self) -> u64 {
         match self {
             Self::Own(_) | Self::Shared(_) | Self::Encoded(_) => 1,
@@ -107,7 +106,7 @@ impl Outbox {
         }
     }
 
-    /// As [`Outbox::new`], with a place for what goes beyond the budget.
+    /// Like [`Outbox::new`], with a file for messages beyond the budget.
     pub(super) fn spilling(budget: usize, to: SpillTo) -> Self {
         Self {
             spill: Some(Spill::new(to)),
@@ -115,13 +114,13 @@ impl Outbox {
         }
     }
 
-    /// Returns what is queued, in bytes of the budget and on disk.
+    /// Returns how many bytes are queued, in memory and on disk.
     pub(super) fn cost(&self) -> usize {
         let spilled = usize::try_from(self.spilled()).unwrap_or(usize::MAX);
         self.cost.saturating_add(spilled)
     }
 
-    /// Returns what of it is on disk.
+    /// Returns how many bytes are on disk.
     pub(super) fn spilled(&self) -> u64 {
         self.spill.as_ref().map_or(0, Spill::len)
     }
@@ -131,12 +130,12 @@ impl Outbox {
         self.unread
     }
 
-    /// Returns whether no more than half of the budget is used.
+    /// Returns whether at most half of the budget is used.
     pub(super) fn has_room(&self) -> bool {
         self.cost <= self.budget / 2
     }
 
-    /// Returns whether all is written.
+    /// Returns whether everything is written.
     pub(super) fn is_empty(&self) -> bool {
         self.queue.is_empty() && !self.has_spilled()
     }
@@ -145,12 +144,12 @@ impl Outbox {
         self.spill.as_ref().is_some_and(|spill| !spill.is_empty())
     }
 
-    /// Returns whether a message has begun to be written and is not yet over.
+    /// Returns whether a message is partly written.
     pub(super) fn is_amid_message(&self) -> bool {
         self.written > 0
     }
 
-    /// Queues an item, or gives it back when the budget is used up.
+    /// Queues an item, or returns it when the budget is used up.
     pub(super) fn push(&mut self, item: Item) -> Result<(), Item> {
         let (wire_len, frames) = match &item {
             Item::Own(message) => (message_len(message), message.len()),
@@ -167,7 +166,7 @@ impl Outbox {
         Ok(())
     }
 
-    /// Puts an item on disk, if there is room.
+    /// Puts an item on disk, or returns it if there is no room.
     fn put_by(&mut self, item: Item) -> Result<(), Item> {
         let Some(spill) = &mut self.spill else {
             return Err(item);
@@ -181,14 +180,14 @@ impl Outbox {
             }
             Err(error) => {
                 if error.kind() != io::ErrorKind::QuotaExceeded {
-                    tracing::warn!(%error, "what a client has not read could not be put on disk");
+                    tracing::warn!(%error, "messages that a client has not read could not be written to disk");
                 }
                 Err(item)
             }
         }
     }
 
-    /// Takes back from the disk what there is room for.
+    /// Moves items from the disk back into memory, as many as there is room for.
     fn take_back(&mut self) -> io::Result<()> {
         while self.has_room()
             && let Some(spill) = &mut self.spill
@@ -216,8 +215,8 @@ impl Outbox {
         queue.any(|queued| !matches!(queued.item, Item::Raw(_))) || self.has_spilled()
     }
 
-    /// Takes out every message that is not wholly written, in order, and forgets the rest:
-    /// what was meant for many, and what the protocol itself had to say.
+    /// Removes and returns every message that is not wholly written, in order, and drops the other items:
+    /// shared messages and the protocol's own answers.
     pub(super) fn take(&mut self) -> Vec<Message> {
         self.batch.clear();
         self.batched = 0;
@@ -233,7 +232,7 @@ impl Outbox {
             .collect()
     }
 
-    /// Writes until nothing is left: one vectored write for each batch.
+    /// Writes until the queue is empty, with one vectored write for each batch.
     pub(super) fn poll_write(
         &mut self,
         writer: &mut (impl AsyncWrite + Unpin),
@@ -298,7 +297,7 @@ impl Outbox {
             }
         }
         if self.queue.is_empty() {
-            // One burst must not keep its memory for good.
+            // The memory for one burst must not be held for ever.
             self.queue.shrink_to(QUEUE_KEPT);
         }
     }
@@ -308,7 +307,7 @@ impl Outbox {
 mod tests {
     use super::*;
 
-    /// Takes a given number of bytes at a time, then says that it is full.
+    /// A writer that accepts a given number of bytes, then blocks.
     struct Slow {
         step: usize,
         open: bool,
@@ -358,7 +357,7 @@ mod tests {
         }
     }
 
-    /// Lets one write through; returns whether all is written.
+    /// Lets one write succeed; returns whether everything is written.
     fn write(outbox: &mut Outbox, slow: &mut Slow) -> bool {
         slow.open = true;
         let mut cx = Context::from_waker(std::task::Waker::noop());
@@ -400,7 +399,7 @@ mod tests {
             let wanted: Vec<_> = (0..4).skip(written).map(message).collect();
             assert_eq!(unsent, wanted, "step {step}");
             assert!(outbox.is_empty() && outbox.cost() == 0);
-            // And it begins anew.
+            // The outbox can be used again.
             push(&mut outbox, 7..8);
             slow.got.clear();
             slow.step = usize::MAX;
@@ -450,7 +449,7 @@ mod tests {
         outbox.take();
         push(&mut outbox, 0..2);
         assert!(outbox.push(Item::Own(message(1))).is_err());
-        // Frames and messages without a byte have a price, too.
+        // Empty frames and messages have a cost, too.
         outbox.take();
         let empty = (0..1000)
             .take_while(|_| outbox.push(Item::Own(vec![Bytes::new()])).is_ok())

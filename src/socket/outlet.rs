@@ -1,4 +1,4 @@
-//! An outbox and, while there is a connection, what it is written to.
+//! An outbox, and the writer of the present connection.
 
 use std::cell::{Cell, Ref, RefCell};
 use std::future::poll_fn;
@@ -14,20 +14,21 @@ use super::signal::Signal;
 use super::stream::Writer;
 use crate::zmtp::Message;
 
-/// What is queued towards a peer and the half of its connection that is written.
+/// The outbox of a peer and the write half of its connection.
 ///
-/// The connection's own task writes, or whoever has queued something and knows that it is all for now.
+/// The connection's own task writes, or a caller that has queued messages and knows that these are all for
+/// now.
 pub(super) struct Outlet {
     outbox: RefCell<Outbox>,
-    /// Nothing between two connections.
+    /// `None` between two connections.
     writer: RefCell<Option<Writer>>,
-    /// The connection's task.
+    /// Wakes the connection's task.
     signal: Signal,
     /// Why the last write failed, for the connection's task.
     failed: Cell<Option<io::Error>>,
-    /// Told to those who wait for room in the outbox.
+    /// Notifies tasks that wait for room in the outbox.
     room: Notify,
-    /// Whether the reader whose turn it is writes it.
+    /// Whether the current reader's `write_coalescing` will write it.
     awaits: Cell<bool>,
 }
 
@@ -43,18 +44,18 @@ impl Outlet {
         }
     }
 
-    /// Takes a new connection.
+    /// Sets the writer of a new connection.
     pub(super) fn open(&self, writer: Writer) {
         self.failed.take();
         self.writer.replace(Some(writer));
     }
 
-    /// Closes the half that is written.
+    /// Closes the write half.
     pub(super) fn close(&self) {
         self.writer.take();
     }
 
-    /// Queues an item, or gives it back when the budget is used up.
+    /// Queues an item, or returns it when the budget is used up.
     pub(super) fn push(&self, item: Item) -> Result<(), Item> {
         self.outbox.borrow_mut().push(item)
     }
@@ -63,14 +64,14 @@ impl Outlet {
         self.outbox.borrow()
     }
 
-    /// Takes out every message that is not wholly written.
+    /// Removes and returns every message that is not wholly written.
     pub(super) fn take(&self) -> Vec<Message> {
         let unsent = self.outbox.borrow_mut().take();
         self.room.notify_waiters();
         unsent
     }
 
-    /// Asks for this task to be woken: the connection's.
+    /// Registers the connection's task to be woken.
     pub(super) fn register(&self, cx: &Context<'_>) {
         self.signal.register(cx);
     }
@@ -80,12 +81,13 @@ impl Outlet {
         self.signal.wake();
     }
 
-    /// Notes that a turn's end writes it; returns whether that is news.
+    /// Records that write coalescing will write it; returns whether that is new.
     pub(super) fn awaits(&self) -> bool {
         !self.awaits.replace(true)
     }
 
-    /// Writes what the system takes now. The connection's task does the rest, and hears of what fails.
+    /// Writes as much as the system accepts now. The connection's task writes the rest, and gets the error if
+    /// this fails.
     pub(super) fn flush(&self) {
         self.awaits.set(false);
         let written = self.signal.with(|cx| self.poll_write(cx));
@@ -95,20 +97,20 @@ impl Outlet {
         }
     }
 
-    /// Leaves what is queued to the connection's task.
+    /// Leaves the queued messages to the connection's task.
     pub(super) fn leave(&self) {
         self.awaits.set(false);
         self.wake();
     }
 
-    /// Writes until nothing is left.
+    /// Writes until the queue is empty.
     pub(super) fn poll_write(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if let Some(error) = self.failed.take() {
             return Poll::Ready(Err(error));
         }
         let mut writer = self.writer.borrow_mut();
         let Some(writer) = &mut *writer else {
-            // The next connection's task begins with this.
+            // The next connection's task begins with a write.
             return Poll::Pending;
         };
         let mut outbox = self.outbox.borrow_mut();
@@ -119,7 +121,7 @@ impl Outlet {
         written
     }
 
-    /// Tells the peer that nothing more comes.
+    /// Closes the connection for writing, so that the peer knows that nothing more comes.
     pub(super) async fn shutdown(&self) -> io::Result<()> {
         poll_fn(|cx| match &mut *self.writer.borrow_mut() {
             Some(writer) => Pin::new(writer).poll_shutdown(cx),
@@ -128,7 +130,7 @@ impl Outlet {
         .await
     }
 
-    /// Waits until no more than half of the budget is used.
+    /// Waits until at most half of the budget is used.
     pub(super) async fn room(&self) {
         loop {
             let told = self.room.notified();

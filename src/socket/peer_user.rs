@@ -1,49 +1,47 @@
 //! The user whose process is at the other end of a connection within this machine.
 //!
 //! Every user of the machine can connect to a port of the loopback interface, and neither iopub nor
-//! the heartbeat asks for a signature. Linux tells which user a socket belongs to.
+//! the heartbeat requires a signature. Linux reports the user to whom a socket belongs.
 
 use std::net::SocketAddr;
 
-/// Returns the user at the other end, where that is neither this user nor root.
+/// Returns the user at the other end, if it is neither this user nor root.
 ///
-/// None where the system does not tell: the other end is on another machine, this is not Linux, or a
-/// sandbox does not allow the question.
+/// Returns `None` if the system does not report it: the other end is on another machine, this is not Linux,
+/// or a sandbox forbids the request.
 pub(super) fn other_user(local: SocketAddr, peer: SocketAddr) -> Option<u32> {
     let here = rustix::process::geteuid().as_raw();
     user_of(local, peer).filter(|user| *user != here && *user != 0)
 }
 
-#[cfg(not(target_os = "linux"))]
-fn user_of(_: SocketAddr, _: SocketAddr) -> Option<u32> {
-    None
-}
-
-/// Returns how many bytes the system holds that were sent to the other end and that no process has read:
-/// what the other end has not confirmed and, where it is on this machine, what it has received.
+/// Returns how many bytes sent to the other end the system still holds because no process has read them:
+/// those that the other end has not confirmed and, if it is on this machine, those that it has received.
 ///
-/// None where the system does not tell.
+/// Returns `None` if the system does not report it.
 pub(super) fn unread_bytes(local: SocketAddr, peer: SocketAddr) -> Option<u64> {
     let ours = queues_of(peer, local)?;
     let theirs = queues_of(local, peer);
     Some(u64::from(ours.unconfirmed) + theirs.map_or(0, |theirs| u64::from(theirs.unread)))
 }
 
-/// What the system holds for one socket, in bytes.
+/// The number of bytes that the system holds for one socket.
 #[derive(Debug, PartialEq, Eq)]
 struct Queues {
-    /// Received, and not read by its process.
+    /// Received, but not read by its process.
     unread: u32,
-    /// Written by its process, and not confirmed by the other end.
+    /// Written by its process, but not confirmed by the other end.
     unconfirmed: u32,
 }
 
 #[cfg(not(target_os = "linux"))]
-fn queues_of(_: SocketAddr, _: SocketAddr) -> Option<Queues> {
+fn socket_between<T>(
+    _: SocketAddr,
+    _: SocketAddr,
+    _: impl FnOnce(&[u8]) -> Option<T>,
+) -> Option<T> {
     None
 }
 
-#[cfg(target_os = "linux")]
 fn queues_of(local: SocketAddr, peer: SocketAddr) -> Option<Queues> {
     socket_between(local, peer, |answer| {
         Some(Queues {
@@ -53,13 +51,12 @@ fn queues_of(local: SocketAddr, peer: SocketAddr) -> Option<Queues> {
     })
 }
 
-#[cfg(target_os = "linux")]
 fn user_of(local: SocketAddr, peer: SocketAddr) -> Option<u32> {
     socket_between(local, peer, |answer| field(answer, USER))
 }
 
-/// Asks for the one socket that has these two addresses the other way round, by sock_diag(7), and reads
-/// the answer.
+/// Requests the one socket that has these two addresses the other way round, by sock_diag(7), and reads the
+/// answer.
 #[cfg(target_os = "linux")]
 fn socket_between<T>(
     local: SocketAddr,
@@ -80,7 +77,7 @@ fn socket_between<T>(
     let kernel = SocketAddrNetlink::new(0, 0);
     rustix::net::sendto(&socket, &question(local, peer), SendFlags::empty(), &kernel).ok()?;
     let mut answer = [0; 256];
-    // The answer to such a question is there at once.
+    // The system answers such a request at once.
     let (_, len) = rustix::net::recv(&socket, &mut answer, RecvFlags::DONTWAIT).ok()?;
     read(answer.get(..len)?)
 }
@@ -90,11 +87,10 @@ fn canonical(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
-/// The type of the message, of the question and of its answer.
-#[cfg(target_os = "linux")]
+/// The type of both the request and the answer.
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
 
-/// Returns a `nlmsghdr` and a `inet_diag_req_v2`.
+/// Returns a request: an `nlmsghdr` and an `inet_diag_req_v2`.
 #[cfg(target_os = "linux")]
 fn question(local: SocketAddr, peer: SocketAddr) -> Vec<u8> {
     const LEN: u32 = 72;
@@ -116,28 +112,25 @@ fn question(local: SocketAddr, peer: SocketAddr) -> Vec<u8> {
     // Sequence number and sender.
     bytes.extend([0; 8]);
     bytes.extend([family, TCP, 0, 0]);
-    // In any state.
+    // All TCP states.
     bytes.extend([0xff; 4]);
     bytes.extend(peer.port().to_be_bytes());
     bytes.extend(local.port().to_be_bytes());
     bytes.extend(address(peer));
     bytes.extend(address(local));
-    // On any interface, with any cookie.
+    // Any interface, any cookie.
     bytes.extend([0; 4]);
     bytes.extend([0xff; 8]);
     bytes
 }
 
-/// Where `inet_diag_msg` has its fields, behind a `nlmsghdr`.
-#[cfg(target_os = "linux")]
+/// The offsets of fields of `inet_diag_msg`, after an `nlmsghdr`.
 const UNREAD: usize = 16 + 56;
-#[cfg(target_os = "linux")]
 const UNCONFIRMED: usize = 16 + 60;
-#[cfg(target_os = "linux")]
 const USER: usize = 16 + 64;
 
-/// Reads a field out of a `nlmsghdr` and a `inet_diag_msg`; an error has another type.
-#[cfg(target_os = "linux")]
+/// Returns a field of an answer (`nlmsghdr` and `inet_diag_msg`); `None` for an error, which has another
+/// type.
 fn field(answer: &[u8], at: usize) -> Option<u32> {
     const TYPE: usize = 4;
     let kind = answer.get(TYPE..)?.first_chunk()?;

@@ -1,4 +1,4 @@
-//! The socket that sends to whom subscribed.
+//! The socket that sends messages to its subscribers.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -11,33 +11,33 @@ use bytes::Bytes;
 use super::disconnect::DisconnectReason;
 use super::outbox::Item;
 use super::server::Server;
-use super::{Limits, Message, PeerId, ServerHandler, SpillTo};
+use super::{Message, PeerId, ServerHandler, SocketLimits, SpillTo};
 use crate::wire::Endpoint;
 use crate::zmtp::{Encoder, Role};
 
-/// An XPUB: takes SUB and XSUB peers and sends each message to those that want it.
+/// An XPUB: accepts SUB and XSUB peers and sends each message to those that have subscribed to its topic.
 ///
-/// [`ServerHandler::message`] gets each subscription as one frame, `[1]` or `[0]` and the topic;
-/// one that changes nothing for that subscriber is not told. Every connection has a
-/// [`PeerId`] of its own, whatever identity it announces.
+/// [`ServerHandler::message`] gets each subscription as one frame, `[1]` or `[0]` and the topic, except a
+/// subscription that changes nothing for the subscriber. Every connection has its own [`PeerId`], whatever
+/// identity it announces.
 pub struct Publisher {
     server: Server,
     encoder: RefCell<Encoder>,
-    /// How many messages were sent to all.
+    /// How many messages were sent to all subscribers.
     sent: Cell<u64>,
 }
 
 impl Publisher {
-    /// Binds, listens and serves. What goes beyond a subscriber's budget waits on disk, if it may.
+    /// Binds, listens and serves. Messages beyond a subscriber's budget wait on disk, if that is allowed.
     ///
     /// # Errors
-    /// As [`Router::bind`](super::Router::bind).
+    /// Like [`Router::bind`](super::Router::bind).
     ///
     /// # Panics
     /// Outside a [`tokio::task::LocalSet`].
     pub fn bind(
         endpoint: &Endpoint,
-        limits: Limits,
+        limits: SocketLimits,
         spill: Option<SpillTo>,
         handler: Rc<dyn ServerHandler>,
     ) -> io::Result<Self> {
@@ -49,15 +49,15 @@ impl Publisher {
         })
     }
 
-    /// Returns where it listens, with the port that the system chose.
+    /// Returns the address on which it listens, with the port that the system chose.
     pub fn local_endpoint(&self) -> &Endpoint {
         self.server.endpoint()
     }
 
-    /// Queues a message for every subscriber with a topic that its first frame begins with.
+    /// Queues a message for every subscriber with a topic that is a prefix of the first frame.
     ///
-    /// Never waits. A subscriber whose budget is used up, on disk too, is cut, and nobody else notices. Returns
-    /// how many subscribers the message was queued for.
+    /// Never waits. A subscriber whose budget is used up, also on disk, is cut without an effect on other
+    /// subscribers. Returns for how many subscribers the message was queued.
     pub fn send(&self, message: &Message) -> usize {
         let Some(first) = message.first() else {
             return 0;
@@ -86,9 +86,9 @@ impl Publisher {
                     }
                 }
                 Err(_) => {
-                    let unread = slot.link.unread() + 1;
+                    let unread = slot.link.outbox().unread() + 1;
                     slot.link.cut(DisconnectReason::Full {
-                        queued_bytes: slot.link.queued_bytes(),
+                        queued_bytes: slot.link.outbox().cost(),
                         unread,
                         since: (self.sent.get() + 1).saturating_sub(unread),
                     });
@@ -98,7 +98,7 @@ impl Publisher {
         taken
     }
 
-    /// Queues messages for one subscriber, whatever it has subscribed to; what does not fit is dropped.
+    /// Queues messages for one subscriber, whatever its topics are; messages that do not fit are dropped.
     pub fn send_to(&self, peer: &PeerId, messages: impl IntoIterator<Item = Message>) {
         if let Some(slot) = self.server.slot(peer) {
             for message in messages {
@@ -107,16 +107,16 @@ impl Publisher {
         }
     }
 
-    /// Returns how many messages were sent to all.
+    /// Returns how many messages were sent to all subscribers.
     pub fn sent(&self) -> u64 {
         self.sent.get()
     }
 
-    /// Returns how far the subscribers are that are connected and were sent messages before this one, the
-    /// first of all being 1: whether one of them has read it.
+    /// Returns how far message `number` has been delivered (the first message has number 1), among the
+    /// subscribers that are still connected and were sent messages before it.
     pub fn reach(&self, number: u64) -> DeliveryProgress {
         let later = self.sent.get().saturating_sub(number);
-        let mut reach = DeliveryProgress::Nobody;
+        let mut reach = DeliveryProgress::NoReader;
         self.server.each(|slot| {
             if reach != DeliveryProgress::Read
                 && slot.first.get().is_some_and(|first| first < number)
@@ -130,69 +130,60 @@ impl Publisher {
         reach
     }
 
-    /// Returns how many peers have at least completed their handshake.
+    /// Returns how many peers have completed their handshake.
     pub fn subscriber_count(&self) -> usize {
         let mut count = 0;
         self.server.each(|_| count += 1);
         count
     }
 
-    /// Returns what each subscriber has not taken yet.
+    /// Returns the size of the messages that each subscriber has not read yet.
     pub fn backlogs(&self) -> Vec<SubscriberBacklog> {
         let mut backlogs = Vec::new();
         self.server.each_peer(|peer, slot| {
-            let spilled_bytes = slot.link.spilled_bytes();
+            let spilled_bytes = slot.link.outbox().spilled();
             let on_disk = usize::try_from(spilled_bytes).unwrap_or(usize::MAX);
             backlogs.push(SubscriberBacklog {
                 peer: peer.clone(),
-                queued_bytes: slot.link.queued_bytes().saturating_sub(on_disk),
+                queued_bytes: slot.link.outbox().cost().saturating_sub(on_disk),
                 spilled_bytes,
             });
         });
         backlogs
     }
 
-    /// Closes a subscriber's connection at once; what is queued for it is dropped.
+    /// Stops accepting, writes the queued messages and closes, at the deadline at the latest.
     ///
-    /// [`ServerHandler::left`] is called later, not from here.
-    pub fn disconnect(&self, peer: &PeerId, reason: impl Into<std::borrow::Cow<'static, str>>) {
-        if let Some(slot) = self.server.slot(peer) {
-            slot.link.cut(DisconnectReason::Disconnected(reason.into()));
-        }
-    }
-
-    /// Stops accepting, writes what is queued and closes; at the deadline at the latest.
-    ///
-    /// Returns for how many subscribers something was left unwritten. From the call on no handler
-    /// is called. When this is dropped halfway, writing goes on until the publisher is dropped.
+    /// Returns for how many subscribers some messages were left unwritten. No handler is called after this
+    /// call. If the future is dropped, writing goes on until the publisher is dropped.
     pub async fn close(&self, deadline: Instant) -> usize {
         self.server.close(deadline).await
     }
 }
 
-/// How far a message of a [`Publisher`] has come.
+/// How far a message of a [`Publisher`] has been delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeliveryProgress {
     /// A subscriber that is still connected has read it.
     Read,
     /// A subscriber that is still connected has not read it yet.
     Waits,
-    /// Nobody is connected any more who could read it.
-    Nobody,
+    /// No subscriber that could read it is connected any more.
+    NoReader,
 }
 
-/// What one subscriber has not taken yet.
+/// The size of the messages that one subscriber has not read yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SubscriberBacklog {
-    /// Who.
+    /// The subscriber.
     pub peer: PeerId,
-    /// What is queued in memory, with some for each frame and message.
+    /// The bytes queued in memory, including some overhead for each frame and message.
     pub queued_bytes: usize,
-    /// What waits on disk.
+    /// The bytes that wait on disk.
     pub spilled_bytes: u64,
 }
 
-/// A message in the form that every subscriber's outbox takes.
+/// A message in the form in which all subscribers' outboxes share it.
 enum Shared {
     Encoded(Bytes),
     Message(Rc<Message>),

@@ -1,4 +1,4 @@
-//! The socket that knows its peers by identity.
+//! The socket that addresses its peers by identity.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,34 +9,34 @@ use std::time::Instant;
 use super::disconnect::DisconnectReason;
 use super::outbox::Item;
 use super::server::Server;
-use super::{Limits, Message, PeerId, ServerHandler};
+use super::{Message, PeerId, ServerHandler, SocketLimits};
 use crate::wire::Endpoint;
 use crate::zmtp::Role;
 
-/// A ROUTER: takes DEALER, REQ and ROUTER peers and sends to each by its [`PeerId`].
+/// A ROUTER: accepts DEALER, REQ and ROUTER peers and sends to each by its [`PeerId`].
 ///
-/// A new connection with an identity that is already there takes over: the old one is closed
-/// without a word to the handler, messages queued for it go to the new one, and
-/// [`ServerHandler::joined`] is called again.
+/// A new connection with an identity that is connected already replaces the old one: the old one is closed
+/// without a call of the handler, messages queued for it go to the new one, and [`ServerHandler::joined`] is
+/// called again.
 pub struct Router {
     server: Server,
 }
 
-/// A message that was not taken.
+/// A message that was not queued.
 #[derive(Debug)]
 pub struct UnsentMessage {
     /// The message.
     pub message: Message,
-    /// Why it was not taken.
+    /// The reason.
     pub why: UnsentReason,
 }
 
-/// Why a message was not taken.
+/// Why a message was not queued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnsentReason {
-    /// The peer is not there, or is being closed.
+    /// The peer is not connected, or is being closed.
     NoSuchPeer,
-    /// What is queued for the peer has reached its budget.
+    /// The messages queued for the peer have reached the budget.
     Full,
 }
 
@@ -44,21 +44,21 @@ impl Router {
     /// Binds, listens and serves.
     ///
     /// # Errors
-    /// When the address cannot be had. The file of a Unix socket that nobody listens on is
-    /// replaced; one that is alive, or no socket, is left alone.
+    /// If the address is not available. The file of a Unix socket on which no process listens is replaced; a
+    /// file that is in use, or is not a socket, is left alone.
     ///
     /// # Panics
     /// Outside a [`tokio::task::LocalSet`].
     pub fn bind(
         endpoint: &Endpoint,
-        limits: Limits,
+        limits: SocketLimits,
         handler: Rc<dyn ServerHandler>,
     ) -> io::Result<Self> {
         let server = Server::bind(Role::Router, endpoint, limits, None, handler)?;
         Ok(Self { server })
     }
 
-    /// Returns where it listens, with the port that the system chose.
+    /// Returns the address on which it listens, with the port that the system chose.
     pub fn local_endpoint(&self) -> &Endpoint {
         self.server.endpoint()
     }
@@ -66,7 +66,7 @@ impl Router {
     /// Queues a message for a peer; never waits.
     ///
     /// # Errors
-    /// Gives the message back when the peer is not there or its budget is used up.
+    /// Returns the message if the peer is not connected or its budget is used up.
     pub fn send(&self, peer: &PeerId, message: Message) -> Result<(), UnsentMessage> {
         let Some(slot) = self.server.slot(peer) else {
             return Err(UnsentMessage {
@@ -83,34 +83,28 @@ impl Router {
         }
     }
 
-    /// Lets a peer that has shown that it knows the key send messages of [`Limits::max_message`].
+    /// Allows a peer that has proven that it knows the key to send messages of [`SocketLimits::max_message`].
     pub fn authenticate(&self, peer: &PeerId) {
         self.server.authenticate(peer);
     }
 
-    /// Returns what is queued for a peer, in bytes; 0 when it is not there.
+    /// Returns the size of the messages that are queued for a peer, in bytes; 0 if it is not connected.
     pub fn queued_bytes(&self, peer: &PeerId) -> usize {
         let slot = self.server.slot(peer);
-        slot.map_or(0, |slot| slot.link.queued_bytes())
+        slot.map_or(0, |slot| slot.link.outbox().cost())
     }
 
-    /// Stops reading from a peer, which then has to wait. A new connection starts unpaused.
+    /// Stops or resumes the reading of a peer, which has to wait in between. A new connection starts
+    /// unpaused.
     ///
-    /// That a paused peer went away is noticed when it is resumed, or written to.
-    pub fn pause(&self, peer: &PeerId) {
+    /// The end of a paused peer's connection is noticed only when it is read or written again.
+    pub fn set_paused(&self, peer: &PeerId, paused: bool) {
         if let Some(slot) = self.server.slot(peer) {
-            slot.link.set_paused(true);
+            slot.link.set_paused(paused);
         }
     }
 
-    /// Goes on reading from a peer.
-    pub fn resume(&self, peer: &PeerId) {
-        if let Some(slot) = self.server.slot(peer) {
-            slot.link.set_paused(false);
-        }
-    }
-
-    /// Closes a peer's connection at once; what is queued for it is dropped.
+    /// Closes a peer's connection at once; messages queued for it are dropped.
     ///
     /// [`ServerHandler::left`] is called later, not from here.
     pub fn disconnect(&self, peer: &PeerId, reason: impl Into<Cow<'static, str>>) {
@@ -119,11 +113,11 @@ impl Router {
         }
     }
 
-    /// Stops accepting, writes what is queued and closes; at the deadline at the latest.
+    /// Stops accepting, writes the queued messages and closes, at the deadline at the latest.
     ///
-    /// Returns for how many peers something was left unwritten. From the call on no handler is
-    /// called, and what still comes is thrown away. When this is dropped halfway, writing goes on
-    /// until the router is dropped.
+    /// Returns for how many peers some messages were left unwritten. No handler is called after this call,
+    /// and messages that still arrive are dropped. If the future is dropped, writing goes on until the router
+    /// is dropped.
     pub async fn close(&self, deadline: Instant) -> usize {
         self.server.close(deadline).await
     }

@@ -1,5 +1,5 @@
-//! The server that [`Router`](super::Router) and [`Publisher`](super::Publisher) share: it accepts peers
-//! and hands a reconnecting peer's queue over.
+//! The server that [`Router`](super::Router) and [`Publisher`](super::Publisher) share: it accepts peers and
+//! moves the queue of a reconnecting peer to its new connection.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -22,11 +22,11 @@ use super::signal::Signal;
 use super::spill::SpillTo;
 use super::stream::{Accepted, Addresses, Listener, Reader, Writer};
 use super::topics::{TOPICS_BYTES_MAX, TooMany, Topics};
-use super::{Limits, PeerId, PeerInfo, ServerHandler, connection_number};
+use super::{PeerId, PeerInfo, ServerHandler, SocketLimits, connection_number, is_announceable};
 use crate::wire::Endpoint;
-use crate::zmtp::{Event, Peer, Role};
+use crate::zmtp::{ConnectionEvent, Peer, Role};
 
-/// The pause after a failed accept, which would otherwise spin without file descriptors.
+/// The pause after a failed accept. Without it, the loop would spin while no file descriptors are left.
 const ACCEPT_REST: Duration = Duration::from_millis(50);
 
 /// The owner of a bound socket. Dropping it closes everything.
@@ -39,16 +39,15 @@ pub(super) struct Server {
 
 pub(super) struct Shared {
     role: Role,
-    limits: Limits,
+    limits: SocketLimits,
     spill: Option<SpillTo>,
     handler: Rc<dyn ServerHandler>,
     listener: RefCell<Option<Listener>>,
     listener_gone: Signal,
     slots: RefCell<HashMap<PeerId, Rc<PeerSlot>>>,
-    connections: Cell<usize>,
-    /// Set when the owner closes or is dropped: no handler is called any more.
+    /// Whether the owner closes or has dropped the server: no handler is called any more.
     silent: Cell<bool>,
-    /// Ends the handshakes under way.
+    /// Ends the handshakes in progress.
     stopped: Notify,
 }
 
@@ -62,12 +61,13 @@ pub(super) struct PeerSlot {
 }
 
 impl PeerSlot {
-    /// Returns whether the peer's process has read all that was ever queued for it but so many messages.
+    /// Returns whether the peer's process has read all messages that were ever queued for it, except the last
+    /// `messages`.
     ///
-    /// Where the system does not tell what it holds of that itself, what was written counts as read.
+    /// If the system does not report how much it still holds, written messages count as read.
     pub(super) fn has_read_all_but(&self, messages: u64) -> bool {
         let held = |it: Addresses| peer_user::unread_bytes(it.local, it.peer).unwrap_or(0);
-        self.link.unread() <= messages && self.addresses.map_or(0, held) == 0
+        self.link.outbox().unread() <= messages && self.addresses.map_or(0, held) == 0
     }
 }
 
@@ -75,7 +75,7 @@ impl Server {
     pub(super) fn bind(
         role: Role,
         endpoint: &Endpoint,
-        limits: Limits,
+        limits: SocketLimits,
         spill: Option<SpillTo>,
         handler: Rc<dyn ServerHandler>,
     ) -> io::Result<Self> {
@@ -89,7 +89,6 @@ impl Server {
             listener: RefCell::new(Some(listener)),
             listener_gone: Signal::default(),
             slots: RefCell::default(),
-            connections: Cell::new(0),
             silent: Cell::new(false),
             stopped: Notify::new(),
         });
@@ -106,7 +105,7 @@ impl Server {
         &self.endpoint
     }
 
-    /// Returns a peer that can be sent to.
+    /// Returns a connected peer to which messages can be sent.
     pub(super) fn slot(&self, peer: &PeerId) -> Option<Rc<PeerSlot>> {
         let slots = self.shared.slots.borrow();
         slots.get(peer).filter(|slot| slot.link.is_open()).cloned()
@@ -118,12 +117,12 @@ impl Server {
         }
     }
 
-    /// Calls `visit` for each peer that can be sent to. It must not call a handler.
+    /// Calls `visit` for each peer to which messages can be sent. `visit` must not call a handler.
     pub(super) fn each(&self, mut visit: impl FnMut(&PeerSlot)) {
         self.each_peer(|_, slot| visit(slot));
     }
 
-    /// As [`Server::each`], with who it is.
+    /// Like [`Server::each`], with the peer's id.
     pub(super) fn each_peer(&self, mut visit: impl FnMut(&PeerId, &PeerSlot)) {
         for (peer, slot) in &*self.shared.slots.borrow() {
             if slot.link.is_open() {
@@ -132,9 +131,9 @@ impl Server {
         }
     }
 
-    /// Stops accepting, writes what is queued, closes; at the deadline at the latest.
+    /// Stops accepting, writes the queued messages and closes, at the deadline at the latest.
     ///
-    /// Returns for how many peers something was left unwritten. No handler is called any more.
+    /// Returns for how many peers some messages were left unwritten. No handler is called any more.
     pub(super) async fn close(&self, deadline: Instant) -> usize {
         self.stop();
         let slots: Vec<_> = self.shared.slots.borrow().values().cloned().collect();
@@ -146,7 +145,9 @@ impl Server {
             let _ = tokio::time::timeout_at(deadline.into(), task).await;
             self.abort.abort();
         }
-        let unwritten = slots.iter().filter(|slot| slot.link.has_messages());
+        let unwritten = slots
+            .iter()
+            .filter(|slot| slot.link.outbox().has_messages());
         unwritten.count()
     }
 
@@ -168,7 +169,7 @@ impl Drop for Server {
     }
 }
 
-/// Accepts until the listener is gone, then waits for the connections; their owner.
+/// Accepts connections until the listener is closed, then waits until they have ended. This task owns them.
 async fn accept(shared: Rc<Shared>) {
     let mut connections = JoinSet::new();
     loop {
@@ -178,50 +179,35 @@ async fn accept(shared: Rc<Shared>) {
         };
         match accepted {
             None => break,
-            // The peer's doing, and over.
+            // The peer closed the connection before it was accepted.
             Some(Err(error)) if error.kind() == io::ErrorKind::ConnectionAborted => {}
             Some(Err(error)) => {
                 shared.refused(&DisconnectReason::NotAccepted(error));
                 tokio::time::sleep(ACCEPT_REST).await;
             }
-            Some(Ok(Accepted::Peer(..))) if shared.connections.get() >= shared.limits.max_peers => {
-                shared.refused(&DisconnectReason::TooManyPeers(shared.limits.max_peers));
-            }
             Some(Ok(Accepted::OtherUser(user))) => {
                 shared.refused(&DisconnectReason::OtherUser(user));
             }
             Some(Ok(Accepted::Peer(reader, writer, addresses))) => {
-                let counted = ConnectionCount::new(&shared);
-                connections.spawn_local(serve(counted, reader, writer, addresses));
+                // Connections that have ended do not count.
+                while connections.try_join_next().is_some() {}
+                if connections.len() >= shared.limits.max_peers {
+                    shared.refused(&DisconnectReason::TooManyPeers(shared.limits.max_peers));
+                } else {
+                    connections.spawn_local(serve(Rc::clone(&shared), reader, writer, addresses));
+                }
             }
         }
     }
     while connections.join_next().await.is_some() {}
 }
 
-/// A connection that counts towards [`Limits::max_peers`].
-struct ConnectionCount(Rc<Shared>);
-
-impl ConnectionCount {
-    fn new(shared: &Rc<Shared>) -> Self {
-        shared.connections.update(|count| count + 1);
-        Self(Rc::clone(shared))
-    }
-}
-
-impl Drop for ConnectionCount {
-    fn drop(&mut self) {
-        self.0.connections.update(|count| count - 1);
-    }
-}
-
 async fn serve(
-    counted: ConnectionCount,
+    shared: Rc<Shared>,
     mut reader: Reader,
     mut writer: Writer,
     addresses: Option<Addresses>,
 ) {
-    let shared = &counted.0;
     let (role, limits) = (shared.role, shared.limits);
     let greeted = tokio::select! {
         greeted = link::handshake(role, Bytes::new(), limits, &mut reader, &mut writer) => greeted,
@@ -235,7 +221,7 @@ async fn serve(
     let taken = shared.join(&peer, addresses);
     let OccupiedSlot { id, slot, .. } = &taken;
     let left = {
-        let (shared, id, slot) = (Rc::clone(shared), id.clone(), Rc::clone(slot));
+        let (shared, id, slot) = (Rc::clone(&shared), id.clone(), Rc::clone(slot));
         link::guarded(async move {
             let deliver = |event| shared.deliver(&id, &slot, event);
             slot.link.run(connection, reader, writer, deliver).await
@@ -247,7 +233,7 @@ async fn serve(
     }
 }
 
-/// A connected peer's slot; emptied on drop, also when a handler panics.
+/// A connected peer's slot; removed on drop, even when a handler panics.
 struct OccupiedSlot<'a> {
     shared: &'a Shared,
     id: PeerId,
@@ -255,7 +241,7 @@ struct OccupiedSlot<'a> {
 }
 
 impl OccupiedSlot<'_> {
-    /// Gives up the slot; returns whether it had not been handed over.
+    /// Removes the slot; returns whether no other connection had replaced it.
     fn release(&self) -> bool {
         let mut slots = self.shared.slots.borrow_mut();
         let ours = slots
@@ -288,7 +274,7 @@ impl Shared {
 
     fn refused(&self, why: &DisconnectReason) {
         if !self.silent.get() {
-            // Its panic must not end the accepting.
+            // A panic of the handler must not end the accept loop.
             let _ = catch_unwind(AssertUnwindSafe(|| self.handler.refused(why)));
         }
     }
@@ -300,14 +286,14 @@ impl Shared {
         }
     }
 
-    /// Seats a peer; one with the same identity hands over what is queued for it.
+    /// Adds a peer; a connection with the same identity hands its queue over.
     fn join(&self, peer: &Peer, addresses: Option<Addresses>) -> OccupiedSlot<'_> {
         let info = PeerInfo {
             connection: connection_number(),
             identity: peer.identity.clone(),
             socket_type: peer.socket_type.clone(),
         };
-        let id = if self.role == Role::Router && !info.identity.is_empty() {
+        let id = if self.role == Role::Router && is_announceable(&info.identity) {
             PeerId::announced(info.identity.clone())
         } else {
             PeerId::made_up(info.connection)
@@ -325,7 +311,7 @@ impl Shared {
             before.link.cut(DisconnectReason::Closed);
             if was_open {
                 for message in unsent {
-                    // It fitted before.
+                    // The messages fitted before.
                     let _ = slot.link.push(Item::Own(message));
                 }
             }
@@ -343,12 +329,12 @@ impl Shared {
         taken
     }
 
-    fn deliver(&self, id: &PeerId, slot: &PeerSlot, event: Event) {
+    fn deliver(&self, id: &PeerId, slot: &PeerSlot, event: ConnectionEvent) {
         match event {
-            Event::Message(message) if self.role == Role::Router => {
+            ConnectionEvent::Message(message) if self.role == Role::Router => {
                 self.handler.message(id, message);
             }
-            Event::Subscribe(topic) => {
+            ConnectionEvent::Subscribe(topic) => {
                 let added = slot.topics.borrow_mut().add(&topic);
                 match added {
                     Ok(true) => self.subscription(id, 1, &topic),
@@ -358,14 +344,16 @@ impl Shared {
                         .cut(DisconnectReason::TooManyTopics(TOPICS_BYTES_MAX)),
                 }
             }
-            Event::Cancel(topic) => {
+            ConnectionEvent::Cancel(topic) => {
                 let removed = slot.topics.borrow_mut().remove(&topic);
                 if removed {
                     self.subscription(id, 0, &topic);
                 }
             }
-            // A subscriber has nothing else to say.
-            Event::Message(_) | Event::Drained { .. } | Event::Ready(_) => {}
+            // Other messages of a subscriber have no meaning.
+            ConnectionEvent::Message(_)
+            | ConnectionEvent::Drained { .. }
+            | ConnectionEvent::Ready(_) => {}
         }
     }
 

@@ -1,17 +1,17 @@
-//! Wakes the one task of a connection, on the one thread.
+//! Wakes the task of a connection, on the one thread.
 
 use std::cell::RefCell;
 use std::task::{Context, Waker};
 
 /// Remembers the waker of the task that waits.
 ///
-/// One task waits at a time: a connection's. Its parts look at their own conditions when they
-/// are polled, so one signal serves them all.
+/// Only the connection's task waits. Its parts check their own conditions when they are polled, so one signal
+/// serves them all.
 #[derive(Debug, Default)]
 pub(super) struct Signal(RefCell<Option<Waker>>);
 
 impl Signal {
-    /// Asks for this task to be woken.
+    /// Registers this task to be woken.
     pub(super) fn register(&self, cx: &Context<'_>) {
         let mut waker = self.0.borrow_mut();
         match &mut *waker {
@@ -20,8 +20,8 @@ impl Signal {
         }
     }
 
-    /// Polls something in the place of the task that registered last, which is woken when there is more
-    /// to it; not at all, if none did.
+    /// Polls on behalf of the task that registered last, which is woken if the poll is pending; returns
+    /// `None` if no task has registered.
     pub(super) fn with<T>(&self, poll: impl FnOnce(&mut Context<'_>) -> T) -> Option<T> {
         let waker = self.0.borrow();
         let waker = waker.as_ref()?;

@@ -1,31 +1,32 @@
-//! What a subscriber has not taken yet and memory is too dear for: a file without a name.
+//! Messages that a subscriber has not read and that memory is too scarce for: they wait in a file without a
+//! name.
 
 use std::fs::{File, Permissions};
 use std::io;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// Where a [`Publisher`](super::Publisher) puts what queues up beyond a subscriber's budget.
+/// Where a [`Publisher`](super::Publisher) puts messages beyond a subscriber's budget.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpillTo {
-    /// The folder of the files, one a subscriber that needs it. They have no name there, nobody
-    /// else can open them, and the system removes them with the process.
+    /// The folder of the files, one for each subscriber that needs one. They have no name there, no other
+    /// process can open them, and the system removes them when the process ends.
     pub folder: PathBuf,
-    /// The most bytes of one subscriber.
+    /// The maximum number of bytes for one subscriber.
     pub bytes: u64,
 }
 
-/// First in, first out; a ring, so that the file never becomes longer than its bound.
+/// A queue of bytes on disk. It is a ring, so that the file never becomes longer than its limit.
 #[derive(Debug)]
 pub(super) struct Spill {
     to: SpillTo,
     file: Option<File>,
-    /// How much was ever taken and put, since it was last empty.
+    /// How many bytes were taken and put since it was last empty.
     taken: u64,
     put: u64,
 }
 
-/// So much is read at once.
+/// How many bytes are read at once.
 const CHUNK: usize = 256 * 1024;
 
 impl Spill {
@@ -46,10 +47,10 @@ impl Spill {
         self.len() == 0
     }
 
-    /// Puts all of these bytes behind what is there, or nothing.
+    /// Appends all of these bytes, or none.
     ///
     /// # Errors
-    /// The bound is reached ([`io::ErrorKind::QuotaExceeded`]), or the system has no space.
+    /// If the limit is reached ([`io::ErrorKind::QuotaExceeded`]), or the system has no space.
     pub(super) fn put(&mut self, slices: &[io::IoSlice<'_>]) -> io::Result<()> {
         let more: u64 = slices.iter().map(|slice| slice.len() as u64).sum();
         if self.len() + more > self.to.bytes {
@@ -66,12 +67,12 @@ impl Spill {
             file.write_all_at(rest, 0)?;
             at += slice.len() as u64;
         }
-        // Only now: of what failed halfway nothing counts.
+        // Set last, so that bytes of a failed write do not count.
         self.put = at;
         Ok(())
     }
 
-    /// Takes the first bytes, some of them; none only when it is empty.
+    /// Removes and returns some of the first bytes; none only if it is empty.
     pub(super) fn take(&mut self) -> io::Result<Vec<u8>> {
         let len = usize::try_from(self.len()).unwrap_or(usize::MAX).min(CHUNK);
         let mut chunk = vec![0; len];
@@ -82,7 +83,7 @@ impl Spill {
         }
         self.taken += len as u64;
         if self.is_empty() {
-            // Gives the space back.
+            // A new file: the system frees the space of the old one.
             *self = Self::new(self.to.clone());
         }
         Ok(chunk)
@@ -91,12 +92,12 @@ impl Spill {
 
 fn unnamed_in(folder: &Path) -> io::Result<File> {
     let file = tempfile::tempfile_in(folder)?;
-    // It is made with what the umask allows.
+    // The umask may have allowed more.
     file.set_permissions(Permissions::from_mode(0o600))?;
     Ok(file)
 }
 
-/// Returns how much of `len` bytes fits between this place of the ring and its end.
+/// Returns how many of `len` bytes fit between this position of the ring and its end.
 fn before_end(at: u64, len: usize, ring: u64) -> usize {
     usize::try_from(ring - at % ring).map_or(len, |room| room.min(len))
 }

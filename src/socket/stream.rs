@@ -1,4 +1,4 @@
-//! TCP and Unix sockets behind one face. Nothing else names them.
+//! TCP and Unix sockets behind one interface. No other file names them.
 
 use std::io;
 use std::net::SocketAddr;
@@ -15,23 +15,23 @@ use tokio::net::{TcpListener, TcpStream, UnixListener, UnixSocket, UnixStream};
 use super::peer_user;
 use crate::wire::Endpoint;
 
-/// The half of a connection that is read.
+/// The read half of a connection.
 pub(super) type Reader = Box<dyn AsyncRead + Unpin>;
-/// The half of a connection that is written.
+/// The write half of a connection.
 pub(super) type Writer = Box<dyn AsyncWrite + Unpin>;
 
-/// A socket that peers connect to. Dropping it frees the address.
+/// A socket to which peers connect. Dropping it frees the address.
 #[derive(Debug)]
 pub(super) enum Listener {
     Tcp(TcpListener),
     Unix(UnixListener, SocketFile),
 }
 
-/// Who has connected.
+/// An accepted connection.
 pub(super) enum Accepted {
-    /// Somebody to talk with; over TCP, by which two addresses.
+    /// A peer; over TCP with the two addresses.
     Peer(Reader, Writer, Option<Addresses>),
-    /// A process of this other user of the machine; its connection is closed already.
+    /// A process of this other user of the machine; its connection is already closed.
     OtherUser(u32),
 }
 
@@ -42,11 +42,11 @@ pub(super) struct Addresses {
     pub(super) peer: SocketAddr,
 }
 
-/// The file of a Unix socket of ours.
+/// The file of a Unix socket that this process has bound.
 #[derive(Debug)]
 pub(super) struct SocketFile {
     path: PathBuf,
-    /// Device and inode, so that a successor's file is never removed.
+    /// Device and inode, so that the file of a later socket with the same path is never removed.
     id: Option<(u64, u64)>,
 }
 
@@ -68,7 +68,7 @@ impl Listener {
         })
     }
 
-    /// Returns where it listens, with the port that the system chose.
+    /// Returns the address on which it listens, with the port that the system chose.
     pub(super) fn endpoint(&self) -> io::Result<Endpoint> {
         match self {
             Self::Tcp(listener) => Ok(Endpoint::Tcp(listener.local_addr()?)),
@@ -76,7 +76,7 @@ impl Listener {
         }
     }
 
-    /// Accepts the next connection; closes it where it would take a descriptor that is to be spared.
+    /// Accepts the next connection; closes it if it would take a descriptor that is to be spared.
     pub(super) fn poll_accept(
         &self,
         cx: &mut Context<'_>,
@@ -85,7 +85,7 @@ impl Listener {
         match self {
             Self::Tcp(listener) => listener.poll_accept(cx).map(|accepted| {
                 let (stream, peer) = accepted?;
-                // First: to ask whose process it is takes a descriptor, too.
+                // Checked first, because the request for the peer's user needs a descriptor, too.
                 leaves_room(&stream, spares)?;
                 let local = stream.local_addr()?;
                 if let Some(user) = peer_user::other_user(local, peer) {
@@ -95,7 +95,7 @@ impl Listener {
                 let addresses = Addresses { local, peer };
                 Ok(Accepted::Peer(reader, writer, Some(addresses)))
             }),
-            // Nobody else can open its file.
+            // Other users cannot open the socket's file.
             Self::Unix(listener, _) => listener.poll_accept(cx).map(|accepted| {
                 let (stream, _) = accepted?;
                 leaves_room(&stream, spares)?;
@@ -106,7 +106,7 @@ impl Listener {
     }
 }
 
-/// Connects to a listening socket; fails where that would take a descriptor that is to be spared.
+/// Connects to a listening socket; fails if that would take a descriptor that is to be spared.
 pub(super) async fn connect(endpoint: &Endpoint, spares: bool) -> io::Result<(Reader, Writer)> {
     match endpoint {
         Endpoint::Tcp(address) => {
@@ -122,11 +122,11 @@ pub(super) async fn connect(endpoint: &Endpoint, spares: bool) -> io::Result<(Re
     }
 }
 
-/// Fails, as the system does without descriptors, for one of the last that there may be.
+/// Fails with the system's own error if the descriptor is one of the last that are to be spared.
 fn leaves_room(descriptor: &impl AsRawFd, spares: bool) -> io::Result<()> {
     let limit = getrlimit(Resource::Nofile).current;
     if let Some(limit) = limit.filter(|_| spares) {
-        // The system takes the lowest number that is free.
+        // The system assigns the lowest free number.
         let number = u64::try_from(descriptor.as_raw_fd()).unwrap_or_default();
         if number >= limit - (limit / 4).min(SPARED) {
             return Err(rustix::io::Errno::MFILE.into());
@@ -135,16 +135,16 @@ fn leaves_room(descriptor: &impl AsRawFd, spares: bool) -> io::Result<()> {
     Ok(())
 }
 
-/// How many descriptors are spared at most.
+/// The maximum number of descriptors to spare.
 const SPARED: u64 = 16;
 
-/// Refuses a socket that is connected with itself.
+/// Refuses a socket that is connected to itself.
 ///
-/// Whoever dials a free port of this machine over and over is given that very port to dial from
-/// at some time, and TCP then connects the socket with itself.
+/// A process that repeatedly dials a free port of this machine may get that port as its own source port, and
+/// TCP then connects the socket to itself.
 fn not_itself(stream: TcpStream) -> io::Result<TcpStream> {
     if stream.local_addr()? == stream.peer_addr()? {
-        // Reset, so that the port is free at once: somebody is about to listen on it.
+        // Resets the connection, so that the port is free at once: another process is about to listen on it.
         stream.set_zero_linger()?;
         return Err(io::ErrorKind::ConnectionRefused.into());
     }
@@ -181,12 +181,12 @@ fn bind_unix(path: &Path) -> io::Result<Listener> {
     Ok(Listener::Unix(listener, file))
 }
 
-/// Returns whether the path is a socket that nobody listens on any more.
+/// Returns whether the path is a socket on which no process listens any more.
 fn is_stale(path: &Path) -> io::Result<bool> {
     if !std::fs::symlink_metadata(path)?.file_type().is_socket() {
         return Ok(false);
     }
-    // Not blocking: a socket that is alive may have no room for one more connection.
+    // Non-blocking: a socket in use may have no room for one more connection.
     let socket = UnixSocket::new_stream()?;
     let connected = rustix::net::connect(&socket, &SocketAddrUnix::new(path)?);
     Ok(connected == Err(rustix::io::Errno::CONNREFUSED))
@@ -214,7 +214,7 @@ mod tests {
         let stream = socket.connect(itself).await.expect("it reaches itself");
         let error = not_itself(stream).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
-        // And the port is free.
+        // The port is free again.
         std::net::TcpListener::bind(itself).expect("bind");
     }
 }

@@ -1,24 +1,24 @@
-//! What one subscriber wants.
+//! The topics of one subscriber.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
 
 use bytes::Bytes;
 
-/// The topics of one subscriber: a message goes to it when one is a prefix of its first frame.
+/// The topics of one subscriber: it gets a message if a topic is a prefix of the message's first frame.
 #[derive(Debug, Default)]
 pub(super) struct Topics {
     topics: BTreeSet<Bytes>,
     bytes: usize,
 }
 
-/// What the topics of one subscriber may take, in bytes.
+/// The maximum memory for the topics of one subscriber, in bytes.
 pub(super) const TOPICS_BYTES_MAX: usize = 1 << 20;
 
-/// What a topic takes besides its own bytes, roughly.
+/// The memory that a topic takes besides its bytes, roughly.
 const TOPIC_OVERHEAD: usize = 64;
 
-/// The topics of a subscriber take more than [`TOPICS_BYTES_MAX`].
+/// The topics of a subscriber exceed [`TOPICS_BYTES_MAX`].
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct TooMany;
 
@@ -48,10 +48,10 @@ impl Topics {
 
     /// Returns whether one of the topics is a prefix of `frame`.
     ///
-    /// The greatest topic that is not greater than `frame` is either such a prefix, or every
-    /// prefix that is a topic is also one of what the two have in common.
+    /// The greatest topic that is not greater than `frame` is either such a prefix, or every topic that is a
+    /// prefix of `frame` is also a prefix of what the two have in common.
     pub(super) fn want(&self, frame: &[u8]) -> bool {
-        // Most subscribe to everything.
+        // Most subscribers subscribe to everything.
         if self.topics.first().is_some_and(Bytes::is_empty) {
             return true;
         }

@@ -1,7 +1,7 @@
-//! Write coalescing: what a reader's messages lead to is written once the reader has no more of them,
-//! in one write for each connection.
+//! Write coalescing: the messages that a reader's handlers send are written once the reader has no more
+//! messages, in one write for each connection.
 //!
-//! Waking each connection's task instead would run the next reader before the first write: of two
+//! If each connection's task were woken instead, the next reader would run before the first write: of two
 //! sockets that are ready at once, the peer of the first would wait for the work of the second.
 
 use std::cell::{Cell, RefCell};
@@ -15,15 +15,15 @@ thread_local! {
     static WRITE_QUEUE: WriteQueue = const { WriteQueue { reading: Cell::new(false), queued: RefCell::new(Vec::new()) } };
 }
 
-/// The writes that the reader which this thread polls has led to.
+/// The writes to do after the present poll of a reader on this thread.
 struct WriteQueue {
     /// Whether a reader is being polled.
     reading: Cell<bool>,
-    /// The connections that messages were queued for.
+    /// The connections for which messages were queued.
     queued: RefCell<Vec<Rc<Outlet>>>,
 }
 
-/// Polls a reader, and writes what was queued meanwhile after each poll.
+/// Polls a reader; after each poll, writes the messages that were queued during it.
 pub(super) async fn run<T>(reader: impl Future<Output = T>) -> T {
     let mut reader = pin!(reader);
     poll_fn(|cx| {
@@ -33,7 +33,7 @@ pub(super) async fn run<T>(reader: impl Future<Output = T>) -> T {
     .await
 }
 
-/// Returns whether what was queued for a connection is written after the current poll of a reader.
+/// Returns whether a connection's queue is written after the current poll of a reader.
 pub(super) fn defers(outlet: &Rc<Outlet>) -> bool {
     WRITE_QUEUE.with(|writes| {
         let is_reading = writes.reading.get();
@@ -44,7 +44,7 @@ pub(super) fn defers(outlet: &Rc<Outlet>) -> bool {
     })
 }
 
-/// Writes what was queued when a poll ends, also by a handler's panic.
+/// Writes the queued messages when a poll ends; after a handler's panic it leaves them to their tasks.
 struct FlushOnDrop;
 
 fn begin() -> FlushOnDrop {
@@ -64,7 +64,7 @@ impl Drop for FlushOnDrop {
                     outlet.flush();
                 }
             }
-            // Keeps the memory of the list.
+            // Reuses the memory of the list.
             writes.queued.replace(queued);
         });
     }
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
     use crate::socket::outbox::{Item, Outbox};
 
-    /// A connection's task: counts how often it is woken.
+    /// A connection's task; counts how often it is woken.
     #[derive(Default)]
     struct Task(AtomicUsize);
 
@@ -95,7 +95,7 @@ mod tests {
         }
     }
 
-    /// Returns a connection's two ends: ours with its task, and the peer's.
+    /// Returns both ends of a connection: ours with its task, and the peer's.
     fn connected() -> (Rc<Outlet>, Arc<Task>, DuplexStream) {
         let outlet = Rc::new(Outlet::new(Outbox::new(1 << 20)));
         let (ours, peers) = duplex(1 << 20);
@@ -106,7 +106,7 @@ mod tests {
         (outlet, task, peers)
     }
 
-    /// Returns what a peer was sent since it was last asked.
+    /// Returns the bytes that a peer has received since the last call.
     fn got(peer: &mut DuplexStream) -> Vec<u8> {
         let mut bytes = Vec::new();
         let mut cx = Context::from_waker(Waker::noop());

@@ -1,8 +1,8 @@
-//! An error in one line, with those of its causes that it does not say itself.
+//! Formats an error with its causes in one line.
 
 use std::error::Error;
 
-/// Returns an error's message with its causes behind it.
+/// Returns an error's message, followed by those of its causes that it does not contain.
 pub fn with_causes(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

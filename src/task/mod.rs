@@ -1,7 +1,7 @@
 //! Tasks in detached processes, which outlive the process that asked for them.
 //!
-//! This program starts itself again with a task as its argument ([`crate::program`] performs it) and
-//! writes a report to a file, which the waiting process removes.
+//! This program runs itself again with a task as its argument ([`crate::program`] performs it); the
+//! new process writes a report to a file, which the waiting process removes.
 
 pub mod causes;
 
@@ -16,7 +16,7 @@ use crate::kernel::process::detach::{DetachError, PreforkedProcess};
 use crate::kernel::process::plan::{Executable, StartPlan};
 use crate::project::{Project, Session, beneath};
 
-/// Why a task was not started, or has left no report.
+/// Why a task was not started, or has written no report.
 #[derive(Debug, thiserror::Error)]
 pub enum TaskError {
     /// The folder of the reports cannot be made.
@@ -24,13 +24,13 @@ pub enum TaskError {
     Folder {
         /// The project's folder.
         dir: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
     /// The process could not be started.
     #[error(transparent)]
     Detach(#[from] DetachError),
-    /// Anything else.
+    /// Any other error.
     #[error("{0}")]
     Internal(String),
 }
@@ -54,19 +54,19 @@ pub(crate) enum Task {
         /// The job's id.
         id: String,
     },
-    /// Take up a job whose cells the kernel already has.
+    /// Continue a job whose cells were already sent to the kernel.
     Resume {
         state_file: PathBuf,
         /// The job's id.
         id: String,
     },
-    /// Record how a kernel ended, as its supervisor wrote it down.
+    /// Record how a kernel ended, from its supervisor's record.
     Ended {
         state_file: PathBuf,
         key: String,
         connection_file: PathBuf,
     },
-    /// Print how long nobody has used a kernel, or end it because of that.
+    /// Print for how long a kernel has been unused, or end it for that reason.
     Unused {
         state_file: PathBuf,
         key: String,
@@ -97,7 +97,7 @@ pub enum TaskReport {
     },
 }
 
-/// A running task. It goes on when this is dropped.
+/// A running task. It continues when this is dropped.
 #[derive(Debug)]
 pub struct TaskHandle {
     process: Process,
@@ -108,20 +108,14 @@ impl TaskHandle {
     /// Waits for the task's end and returns its report. May be cancelled at any await.
     pub async fn report(self) -> Result<TaskReport, TaskError> {
         self.process.death().await;
-        let report = beneath::read(&self.report, beneath::SMALL);
+        let report = beneath::read_json(&self.report, beneath::SMALL);
         let _ = beneath::remove_file(&self.report);
-        report
-            .ok()
-            .and_then(|bytes| serde_json::from_slice(&bytes).ok())
-            .ok_or_else(|| {
-                TaskError::Internal(
-                    "the restart's process ended without a report; see nb status".to_owned(),
-                )
-            })
+        let none = "the restart's process ended without a report; see nb status";
+        report.ok_or_else(|| TaskError::Internal(none.to_owned()))
     }
 }
 
-/// A task whose process waits to be told to start. Dropped, the process ends.
+/// A task whose process waits for the command to start. The process ends if this is dropped.
 #[derive(Debug)]
 pub(crate) struct PreparedTask {
     preforked: PreforkedProcess,
@@ -134,7 +128,7 @@ pub(crate) async fn begin(project: &Project, task: &Task) -> Result<TaskHandle, 
     prepare(project, task)?.begin().await
 }
 
-/// Makes the process of a task, which waits.
+/// Makes the process of a task, which waits for [`PreparedTask::begin`].
 pub(crate) fn prepare(project: &Project, task: &Task) -> Result<PreparedTask, TaskError> {
     let internal = |error: std::io::Error| TaskError::Internal(error.to_string());
     let folder = project
@@ -184,23 +178,22 @@ impl PreparedTask {
         let process = started
             .await
             .map_err(|error| TaskError::Internal(error.to_string()))??;
-        // Nobody looks for the task's process: its effect is in the state, under the session's lock.
+        // The pid file is not needed: the task's effect is in the state, under the session's lock.
         let _ = beneath::remove_file(&pid_file);
         Ok(TaskHandle { process, report })
     }
 }
 
-/// Removes old reports that nobody fetched because the waiting process was killed.
+/// Removes old reports whose readers were killed.
 pub(crate) fn sweep(project: &Project) {
-    let entries = beneath::list(&project.dir().join("background"));
-    for entry in entries.into_iter().flatten().flatten() {
-        let modified = entry.metadata().and_then(|found| found.modified());
-        let age = modified.ok().and_then(|at| at.elapsed().ok());
+    for file in beneath::paths(&project.dir().join("background")) {
+        let written = beneath::metadata(&file).and_then(|found| found.modified());
+        let age = written.ok().and_then(|at| at.elapsed().ok());
         if age.is_some_and(|age| age > UNFETCHED) {
-            let _ = beneath::remove_file(&entry.path());
+            let _ = beneath::remove_file(&file);
         }
     }
 }
 
-/// The age at which an unfetched report is removed: nobody waits longer for a restart.
+/// The age at which an unread report is removed: no command waits longer for a restart.
 const UNFETCHED: Duration = Duration::from_secs(24 * 3600);

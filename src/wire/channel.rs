@@ -5,15 +5,15 @@ use std::fmt;
 /// One of the five sockets that a connection file names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Channel {
-    /// Requests that the kernel works off one after another.
+    /// Requests that the kernel handles one after another.
     Shell,
     /// Requests that must not wait behind a running cell: interrupt, shutdown, debugging.
     Control,
-    /// The kernel's questions to one client: `input_request`.
+    /// The kernel's prompts to one client: `input_request`.
     Stdin,
-    /// What the kernel tells everybody: outputs and status.
+    /// Messages that the kernel publishes to all clients: outputs and status.
     Iopub,
-    /// Bytes that come back as they were sent, as a sign of life.
+    /// Bytes that the kernel returns unchanged, as a sign of life.
     Heartbeat,
 }
 

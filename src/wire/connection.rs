@@ -1,56 +1,86 @@
-//! Connection files: where a kernel's five sockets are and which key signs its messages.
+//! Connection files: the addresses of a kernel's five sockets and the key that signs its messages.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use zeroize::Zeroizing;
 
 use super::{Channel, SigningKey};
 
-/// The most bytes that the path of a Unix socket may have here.
+/// The maximum length of a Unix socket's path on this system, in bytes.
 ///
-/// `sockaddr_un` holds 108 bytes on Linux and 104 elsewhere, the closing NUL included.
+/// `sockaddr_un` holds 108 bytes on Linux and 104 on other systems, including the final NUL.
 pub const SOCKET_PATH_MAX: usize = if cfg!(target_os = "linux") { 107 } else { 103 };
 
-/// A connection file's content, validated.
+/// The validated content of a connection file.
 #[derive(Clone, Debug)]
 pub struct ConnectionInfo {
-    /// How the sockets are reached.
+    /// The kind of the sockets.
     pub transport: Transport,
-    /// The address for TCP, the path's beginning for Unix sockets.
+    /// The address for TCP; the prefix of the paths for Unix sockets.
     pub ip: String,
-    /// The five ports (for Unix sockets: the five endings).
+    /// The five ports (for Unix sockets: the five suffixes).
     pub ports: Ports,
     /// The key that signs every message; an empty one leaves them unsigned.
     pub key: SigningKey,
-    /// The kernelspec's name, where the file tells it.
+    /// The kernelspec's name, if the file has it.
     pub kernel_name: Option<String>,
 }
 
-/// How a kernel's sockets are reached.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The kind of a kernel's sockets. The default is what `nb` gives its own kernels; a connection file that names
+/// none means TCP.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "lowercase")]
 pub enum Transport {
     /// `tcp://ip:port`
     Tcp,
-    /// `ipc://ip-port`: Unix sockets, whose paths begin with what the file calls `ip`.
+    /// `ipc://ip-port`: Unix sockets; the file's `ip` is the prefix of their paths.
+    #[default]
     Ipc,
 }
 
+impl fmt::Display for Transport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Tcp => "tcp",
+            Self::Ipc => "ipc",
+        })
+    }
+}
+
 /// The ports of the five sockets, each from 1 to 65535.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[allow(missing_docs, reason = "each is named for its channel")]
 pub struct Ports {
+    #[serde(rename = "shell_port")]
     pub shell: u16,
+    #[serde(rename = "iopub_port")]
     pub iopub: u16,
+    #[serde(rename = "stdin_port")]
     pub stdin: u16,
+    #[serde(rename = "control_port")]
     pub control: u16,
+    #[serde(rename = "hb_port")]
     pub hb: u16,
 }
 
-/// Where one socket is.
+impl Ports {
+    fn of(self, channel: Channel) -> u16 {
+        match channel {
+            Channel::Shell => self.shell,
+            Channel::Iopub => self.iopub,
+            Channel::Stdin => self.stdin,
+            Channel::Control => self.control,
+            Channel::Heartbeat => self.hb,
+        }
+    }
+}
+
+/// The address of one socket.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Endpoint {
     /// An address and a port.
@@ -88,7 +118,7 @@ pub enum ConnectionFileError {
 }
 
 impl ConnectionInfo {
-    /// Reads the content of a connection file; unknown fields are ignored.
+    /// Parses the content of a connection file; unknown fields are ignored.
     ///
     /// # Errors
     /// Says which field is missing or wrong. The key is never part of the message.
@@ -103,7 +133,7 @@ impl ConnectionInfo {
             _ => Zeroizing::default(),
         };
         let fields = &fields;
-        // jupyter_client 8.10 may offer CurveZMQ to kernels whose spec declares it; ours does not.
+        // jupyter_client 8.10 may offer CurveZMQ to kernels whose kernelspec declares it; nb's does not.
         if let Some(name) = fields.keys().find(|name| name.starts_with("curve_")) {
             return Err(ConnectionFileError::Curve(name.clone()));
         }
@@ -120,13 +150,7 @@ impl ConnectionInfo {
             control: port(fields, "control_port")?,
             hb: port(fields, "hb_port")?,
         };
-        let mut all = [
-            ports.shell,
-            ports.iopub,
-            ports.stdin,
-            ports.control,
-            ports.hb,
-        ];
+        let mut all = Channel::ALL.map(|channel| ports.of(channel));
         all.sort_unstable();
         if let Some(pair) = all.windows(2).find(|pair| pair.first() == pair.last()) {
             return Err(ConnectionFileError::SamePort(
@@ -150,15 +174,9 @@ impl ConnectionInfo {
         Ok(info)
     }
 
-    /// Returns where the socket of a channel is.
+    /// Returns the address of a channel's socket.
     pub fn endpoint(&self, channel: Channel) -> Endpoint {
-        let port = match channel {
-            Channel::Shell => self.ports.shell,
-            Channel::Iopub => self.ports.iopub,
-            Channel::Stdin => self.ports.stdin,
-            Channel::Control => self.ports.control,
-            Channel::Heartbeat => self.ports.hb,
-        };
+        let port = self.ports.of(channel);
         match self.transport {
             Transport::Tcp => {
                 let ip = tcp_address(&self.ip).unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
@@ -168,38 +186,28 @@ impl ConnectionInfo {
         }
     }
 
-    /// Returns the text of a connection file that says the same, the key included.
+    /// Returns the text of a connection file with this content, including the key.
     pub fn to_json(&self) -> Zeroizing<String> {
         #[derive(Serialize)]
         struct File<'a> {
-            shell_port: u16,
-            iopub_port: u16,
-            stdin_port: u16,
-            control_port: u16,
-            hb_port: u16,
+            #[serde(flatten)]
+            ports: Ports,
             ip: &'a str,
             key: &'a str,
-            transport: &'a str,
+            transport: Transport,
             signature_scheme: &'a str,
             #[serde(skip_serializing_if = "Option::is_none")]
             kernel_name: Option<&'a str>,
         }
         let file = File {
-            shell_port: self.ports.shell,
-            iopub_port: self.ports.iopub,
-            stdin_port: self.ports.stdin,
-            control_port: self.ports.control,
-            hb_port: self.ports.hb,
+            ports: self.ports,
             ip: &self.ip,
             key: self.key.expose(),
-            transport: match self.transport {
-                Transport::Tcp => "tcp",
-                Transport::Ipc => "ipc",
-            },
+            transport: self.transport,
             signature_scheme: "hmac-sha256",
             kernel_name: self.kernel_name.as_deref(),
         };
-        // With room enough from the start: what a buffer leaves behind as it grows is not wiped.
+        // Large enough from the start: the buffers that a growing vector leaves behind are not wiped.
         let mut text = Vec::with_capacity(1 << 14);
         serde_json::to_writer_pretty(&mut text, &file).expect("strings and numbers are JSON");
         Zeroizing::new(String::from_utf8(text).expect("JSON is UTF-8"))
@@ -213,7 +221,7 @@ impl ConnectionInfo {
             Transport::Ipc if self.ip.is_empty() || self.ip.contains('\0') => {
                 Err(wrong("ip", &self.ip, "the beginning of a path"))
             }
-            // The longest ending is five digits, whatever this file's own are.
+            // The longest suffix has five digits; the check does not depend on this file's own ports.
             Transport::Ipc if self.ip.len() + "-65535".len() > SOCKET_PATH_MAX => {
                 Err(ConnectionFileError::PathTooLong {
                     path: format!("{}-N", self.ip),
@@ -233,7 +241,7 @@ impl fmt::Display for Endpoint {
     }
 }
 
-/// Reads an address as Jupyter writes it: with or without brackets, `localhost`, `*` for all.
+/// Parses an address as Jupyter writes it: with or without brackets, `localhost`, `*` for all.
 fn tcp_address(text: &str) -> Option<IpAddr> {
     match text {
         "localhost" => Some(IpAddr::V4(Ipv4Addr::LOCALHOST)),
@@ -253,7 +261,7 @@ fn text<'a>(
     match fields.get(name) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(text)) => Ok(Some(text)),
-        // What stands there may be the key: name its kind, not its value.
+        // The value may be the key, so the error does not show it.
         Some(_) => Err(ConnectionFileError::Field {
             field: name,
             found: "no string".into(),

@@ -1,4 +1,4 @@
-//! A message's header: read lazily, never written again.
+//! A message's header: parsed lazily, never serialised again.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -7,9 +7,9 @@ use bytes::{BufMut, Bytes, BytesMut};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-/// What is read of a header; a field that is missing is empty.
+/// The fields of a header that nb uses; a missing field is empty.
 ///
-/// Fields that are not named here (`version`, a vendor's own) pass unread.
+/// Other fields (`version`, a vendor's own) are ignored and passed on.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Header<'a> {
@@ -25,21 +25,17 @@ pub struct Header<'a> {
     /// The sender's name for itself.
     #[serde(borrow)]
     pub username: Cow<'a, str>,
-    /// The subshell that a request is for; none is the kernel's main shell.
+    /// The subshell that a request is for; `None` for the kernel's main shell.
     #[serde(borrow)]
     pub subshell_id: Option<Cow<'a, str>>,
 }
 
-/// A session's id, as a header names it.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct SessionId(pub String);
-
-/// A header that cannot be read.
+/// A header that cannot be parsed.
 #[derive(Debug, thiserror::Error)]
 #[error("the header cannot be read")]
 pub struct HeaderError(#[from] serde_json::Error);
 
-/// The header of a message of our own.
+/// The header of a message that nb itself makes.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[allow(missing_docs, reason = "the fields are the protocol's")]
 pub struct NewHeader<'a> {
@@ -52,12 +48,12 @@ pub struct NewHeader<'a> {
 }
 
 impl<'a> Header<'a> {
-    /// Reads a header's bytes.
+    /// Parses a header.
     ///
     /// # Errors
-    /// When they are no JSON object or a field that is read is no string.
+    /// If the bytes are not a JSON object, or a field that nb uses is not a string.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, HeaderError> {
-        // serde would read a list as a struct's fields in order.
+        // serde would accept a list as a struct's fields in order.
         if bytes.trim_ascii_start().first() != Some(&b'{') {
             return Err(HeaderError(serde::de::Error::custom(
                 "it is no JSON object",
@@ -68,19 +64,19 @@ impl<'a> Header<'a> {
 }
 
 impl Header<'_> {
-    /// Returns the number of a message and what stands before it, where `jupyter_client` has made its
-    /// id: `<session>_<pid>_<number>`. A sender numbers its messages on all channels together.
+    /// Returns the number of a message and the part of its id before it, if the id has `jupyter_client`'s
+    /// form: `<session>_<pid>_<number>`. A sender numbers its messages on all channels together.
     pub fn numbered(&self) -> Option<(&str, u64)> {
         let (prefix, number) = self.msg_id.rsplit_once('_')?;
         let pid = prefix.strip_prefix(&*self.session)?.strip_prefix('_')?;
         let is_number = |text: &str| !text.is_empty() && text.bytes().all(|it| it.is_ascii_digit());
         let number: u64 = number.parse().ok().filter(|_| is_number(pid))?;
-        // Nobody has sent as many.
+        // No sender reaches such a number; it is rejected so that sums cannot overflow.
         (number < u64::MAX / 2).then_some((prefix, number))
     }
 }
 
-/// Where the fields of a header that was read stand in its bytes: so it need not be read again.
+/// The positions of a parsed header's fields in its bytes, so that it need not be parsed again.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Places {
     msg_id: Place,
@@ -89,12 +85,12 @@ pub(super) struct Places {
     username: Place,
 }
 
-/// The start and the end of a field's text; twice the same where it is empty.
+/// The start and the end of a field's text; both are equal if it is empty.
 type Place = (u16, u16);
 
 impl Places {
-    /// `None` where a field does not stand there as it reads, since it has escapes; and for a subshell, of
-    /// which serde makes a copy.
+    /// Returns `None` if a field's text differs from its bytes because of escapes, and for a header with a
+    /// subshell, of which serde makes a copy.
     pub(super) fn of(header: &Header<'_>, bytes: &[u8]) -> Option<Self> {
         if header.subshell_id.is_some() {
             return None;
@@ -102,7 +98,7 @@ impl Places {
         let place = |field: &Cow<'_, str>| match field {
             _ if field.is_empty() => Some((0, 0)),
             Cow::Borrowed(text) => {
-                // It is borrowed from `bytes`, so the distance of their addresses is its place.
+                // The text is borrowed from `bytes`, so the distance of their addresses is its position.
                 let start = text.as_ptr() as usize - bytes.as_ptr() as usize;
                 let end = u16::try_from(start + text.len()).ok()?;
                 Some((u16::try_from(start).ok()?, end))
@@ -117,7 +113,7 @@ impl Places {
         })
     }
 
-    /// Returns the header; `bytes` are those that it was read from.
+    /// Returns the header; `bytes` are those from which it was parsed.
     pub(super) fn header<'a>(&self, bytes: &'a [u8]) -> Option<Header<'a>> {
         let text = |(start, end): Place| {
             let field = bytes.get(usize::from(start)..usize::from(end))?;
@@ -134,7 +130,7 @@ impl Places {
 }
 
 impl NewHeader<'_> {
-    /// `subshell` names the part of the kernel that is to take the request; none is the main one.
+    /// `subshell` is the id of the subshell that must handle the request; `None` is the main shell.
     pub(super) fn to_bytes(self, subshell: Option<&str>) -> Bytes {
         #[derive(Serialize)]
         struct Versioned<'a> {
@@ -154,13 +150,13 @@ impl NewHeader<'_> {
     }
 }
 
-/// Returns the header with another `session`; every other byte stays.
+/// Returns the header with another `session`; all other bytes stay the same.
 ///
-/// Kernels that restart speak with a new session; a client of JupyterLab's services drops queued
-/// messages when the session changes (5 of 10 alternating stream messages were lost).
+/// A restarted kernel has a new session, and a client of JupyterLab's services drops queued messages when the
+/// session changes (5 of 10 alternating stream messages were lost).
 ///
 /// # Errors
-/// When the header cannot be read or has no session.
+/// If the header cannot be parsed or has no session.
 pub fn splice_session(header: &Bytes, session: &str) -> Result<Bytes, HeaderError> {
     let span = session_span(header)?;
     let mut spliced = BytesMut::with_capacity(header.len() + session.len() + 2);
@@ -170,7 +166,7 @@ pub fn splice_session(header: &Bytes, session: &str) -> Result<Bytes, HeaderErro
     Ok(spliced.freeze())
 }
 
-/// Finds the value of the top-level `session`, quotes included.
+/// Finds the value of the top-level `session`, including the quotes.
 fn session_span(header: &[u8]) -> Result<Range<usize>, HeaderError> {
     #[derive(Deserialize)]
     struct Session<'a> {
@@ -179,7 +175,7 @@ fn session_span(header: &[u8]) -> Result<Range<usize>, HeaderError> {
     }
     let found: Session<'_> = serde_json::from_slice(header)?;
     let text = found.session.get();
-    // The raw value is borrowed from `header`, so the distance of their addresses is its place.
+    // The raw value is borrowed from `header`, so the distance of their addresses is its position.
     let start = text.as_ptr() as usize - header.as_ptr() as usize;
     Ok(start..start + text.len())
 }

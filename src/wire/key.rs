@@ -11,21 +11,21 @@ use super::{Unverified, Verified};
 
 /// A connection's `hmac-sha256` key; an empty one leaves messages unsigned.
 ///
-/// The keyed hash state is made once and cloned for each message (1.3 times faster than keying
-/// each). `Debug` shows nothing of it, and its memory is wiped when it goes.
+/// The keyed hash state is made once and cloned for each message (1.3 times faster than keying each). `Debug`
+/// shows nothing of it, and its memory is wiped on drop.
 #[derive(Clone)]
 pub struct SigningKey {
     text: Zeroizing<String>,
     keyed: Option<Hmac<Sha256>>,
 }
 
-/// A message whose signature does not fit: it must not be acted on.
+/// A message whose signature is wrong: it must not be acted on.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the signature does not match the message")]
 pub struct BadSignature;
 
 impl SigningKey {
-    /// Takes the key's bytes as the connection file has them.
+    /// Makes a key from the bytes in the connection file.
     pub fn new(key: &[u8]) -> Self {
         let keyed = (!key.is_empty())
             .then(|| Hmac::new_from_slice(key).expect("a key for HMAC may have any length"));
@@ -35,7 +35,7 @@ impl SigningKey {
         }
     }
 
-    /// Returns whether messages are signed at all.
+    /// Returns whether messages are signed.
     pub fn signs(&self) -> bool {
         self.keyed.is_some()
     }
@@ -43,8 +43,8 @@ impl SigningKey {
     /// Checks a message's signature, in constant time.
     ///
     /// # Errors
-    /// [`BadSignature`] when it is missing, malformed or of another key or message. An empty key
-    /// accepts everything, as ipykernel and jupyter_client do.
+    /// [`BadSignature`] if it is missing, malformed or belongs to another key or message. An empty key
+    /// accepts every message, as ipykernel and jupyter_client do.
     pub fn verify(&self, message: Unverified) -> Result<Verified, BadSignature> {
         if let Some(keyed) = &self.keyed {
             let claimed = digest(message.signature()).ok_or(BadSignature)?;
@@ -57,7 +57,7 @@ impl SigningKey {
         Ok(Verified::trusted(message))
     }
 
-    /// Returns the signature frame for four message parts: 64 hex characters, or nothing.
+    /// Returns the signature frame for four message parts: 64 hex characters, or nothing for an empty key.
     pub(super) fn sign<'a>(&self, parts: impl Iterator<Item = &'a Bytes>) -> Bytes {
         let Some(keyed) = &self.keyed else {
             return Bytes::new();
@@ -69,17 +69,17 @@ impl SigningKey {
         Bytes::copy_from_slice(&hex(&mac.finalize().into_bytes().into()))
     }
 
-    /// Returns the key itself, for the one place that writes it: the connection file.
+    /// Returns the key itself, for the only code that writes it: the connection file.
     pub(super) fn expose(&self) -> &str {
         &self.text
     }
 }
 
-/// Reads 64 hex characters.
+/// Decodes 64 hex characters.
 ///
-/// Without a branch for a character: what a signature consists of cannot be foretold, and the wrong guesses
-/// of `hex::decode_to_slice` took a twelfth of the time that a short message costs the proxy. As plain loops
-/// over bytes these two are done sixteen and more at a time.
+/// It has no branch for each character: a signature's characters are random, and the mispredicted branches of
+/// `hex::decode_to_slice` took a twelfth of the time that a short message costs the proxy. The compiler
+/// vectorises these two loops to sixteen or more bytes at a time.
 fn digest(text: &[u8]) -> Option<[u8; 32]> {
     let text: &[u8; 64] = text.try_into().ok()?;
     let mut nibbles = [0; 64];
@@ -101,7 +101,7 @@ fn digest(text: &[u8]) -> Option<[u8; 32]> {
     (wrong == 0).then_some(digest)
 }
 
-/// Writes 64 hex characters.
+/// Encodes 64 hex characters.
 fn hex(digest: &[u8; 32]) -> [u8; 64] {
     let character = |nibble: u8| nibble + if nibble <= 9 { b'0' } else { b'a' - 10 };
     let mut text = [0; 64];

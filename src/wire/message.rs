@@ -3,7 +3,7 @@
 use std::fmt;
 
 use bytes::Bytes;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::header::Places;
 use super::{Header, HeaderError, NewHeader, SigningKey, splice_session};
@@ -11,7 +11,8 @@ use super::{Header, HeaderError, NewHeader, SigningKey, splice_session};
 /// The frame between the routing identities and the signature.
 pub const DELIMITER: &[u8] = b"<IDS|MSG>";
 
-/// Delimiter, signature, header, parent header, metadata, content.
+/// The number of frames from the delimiter on: delimiter, signature, header, parent header, metadata,
+/// content.
 const FIXED: usize = 6;
 const SIGNATURE: usize = 1;
 const HEADER: usize = 2;
@@ -19,27 +20,27 @@ const PARENT: usize = 3;
 const METADATA: usize = 4;
 const CONTENT: usize = 5;
 
-/// A message as a peer sent it. Nothing in it may be acted on.
+/// A message as a peer sent it. Nothing in it may be acted on before it is verified.
 pub struct Unverified(Parts);
 
-/// A message whose signature was checked, or one of our own making.
+/// A message whose signature was checked, or one that nb itself made.
 ///
-/// It keeps the frames that it came in; [`Verified::into_frames`] replaces the signature alone.
+/// It keeps the frames in which it arrived; [`Verified::into_frames`] replaces only the signature.
 #[derive(Clone)]
 pub struct Verified(Parts);
 
 #[derive(Clone)]
 struct Parts {
-    /// All frames, as they came.
+    /// All frames, unchanged.
     frames: Vec<Bytes>,
-    /// Where the delimiter is; at least [`FIXED`] frames stand from there on.
+    /// The index of the delimiter; at least [`FIXED`] frames begin there.
     delimiter: usize,
-    /// What was read of the header and the parent header, if that is kept.
+    /// The field positions of the header and the parent header, if they were parsed.
     header: Option<Places>,
     parent: Option<Places>,
 }
 
-/// Frames that are no Jupyter message.
+/// Frames that are not a Jupyter message.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages say it")]
 pub enum Malformed {
@@ -50,13 +51,13 @@ pub enum Malformed {
 }
 
 impl Unverified {
-    /// Takes a message apart: `identities…, <IDS|MSG>, signature, header, parent_header,
+    /// Parses a message: `identities…, <IDS|MSG>, signature, header, parent_header,
     /// metadata, content, buffers…`.
     ///
-    /// A ROUTER's own identity frame must be taken off before: an identity may equal the delimiter.
+    /// A ROUTER's own identity frame must be removed before: an identity may equal the delimiter.
     ///
     /// # Errors
-    /// [`Malformed`] when the delimiter or a part is missing.
+    /// [`Malformed`] if the delimiter or a part is missing.
     pub fn parse(frames: Vec<Bytes>) -> Result<Self, Malformed> {
         let delimiter =
             frames
@@ -68,12 +69,7 @@ impl Unverified {
         if frames.len() - delimiter < FIXED {
             return Err(Malformed::TooShort(frames.len() - delimiter));
         }
-        Ok(Self(Parts {
-            frames,
-            delimiter,
-            header: None,
-            parent: None,
-        }))
+        Ok(Self(Parts::new(frames, delimiter)))
     }
 
     pub(super) fn signature(&self) -> &Bytes {
@@ -86,7 +82,7 @@ impl Unverified {
 }
 
 impl Verified {
-    /// Returns the signature frame that it came with.
+    /// Returns the signature frame with which it arrived.
     pub(super) fn signature(&self) -> &Bytes {
         self.0.part(SIGNATURE)
     }
@@ -99,18 +95,18 @@ impl Verified {
         Self(message.0)
     }
 
-    /// Makes a message of our own. `parent_header` is the request's header as it came, or `{}`.
+    /// Makes a new message. `parent_header` is the request's header, unchanged, or `{}`.
     ///
     /// # Panics
-    /// When `content` cannot be written as JSON (a map whose keys are no strings).
+    /// If `content` cannot be written as JSON (a map whose keys are not strings).
     pub fn new(header: &NewHeader<'_>, parent_header: Bytes, content: &impl Serialize) -> Self {
         Self::to_subshell(None, header, parent_header, content)
     }
 
-    /// Makes a message of our own, which the kernel's subshell of this name is to take.
+    /// Makes a new message for the kernel's subshell with this id.
     ///
     /// # Panics
-    /// As [`Verified::new`].
+    /// Like [`Verified::new`].
     pub fn to_subshell(
         subshell: Option<&str>,
         header: &NewHeader<'_>,
@@ -126,35 +122,30 @@ impl Verified {
             Bytes::from_static(b"{}"),
             content.into(),
         ];
-        Self(Parts {
-            frames,
-            delimiter: 0,
-            header: None,
-            parent: None,
-        })
+        Self(Parts::new(frames, 0))
     }
 
-    /// Reads the header; the bytes stay as they are.
+    /// Parses the header; the bytes stay unchanged.
     ///
     /// # Errors
-    /// When it is no JSON object, or a field that is read has another type.
+    /// If it is not a JSON object, or a field that nb uses has another type.
     pub fn header(&self) -> Result<Header<'_>, HeaderError> {
         self.0.header_at(HEADER, self.0.header)
     }
 
-    /// Reads the parent header; an empty one (`{}`) has empty fields.
+    /// Parses the parent header; an empty one (`{}`) has empty fields.
     ///
     /// # Errors
-    /// As [`Verified::header`].
+    /// Like [`Verified::header`].
     pub fn parent(&self) -> Result<Header<'_>, HeaderError> {
         self.0.header_at(PARENT, self.0.parent)
     }
 
-    /// Returns whether header, parent header and metadata are JSON objects. What this reads is not read
-    /// again by [`Verified::header`] and [`Verified::parent`].
+    /// Returns whether header, parent header and metadata are JSON objects. Their parsed fields are stored
+    /// for [`Verified::header`] and [`Verified::parent`].
     ///
-    /// One that is not ends the reader of a whole channel in VS Code. The content is left to its
-    /// reader: it may be as long as it likes.
+    /// A message without this property ends the reader of a whole channel in VS Code. The content is not
+    /// checked, since it may be very long.
     pub fn read_headers(&mut self) -> bool {
         self.0.header = self.0.places(HEADER);
         self.0.parent = self.0.places(PARENT);
@@ -170,24 +161,39 @@ impl Verified {
         }
     }
 
-    /// Returns the header as it came.
+    /// Returns the header, unchanged.
     pub fn header_bytes(&self) -> &Bytes {
         self.0.part(HEADER)
     }
 
-    /// Returns the parent header as it came.
+    /// Returns the parent header, unchanged.
     pub fn parent_bytes(&self) -> &Bytes {
         self.0.part(PARENT)
     }
 
-    /// Returns the metadata as it came.
+    /// Returns the metadata, unchanged.
     pub fn metadata(&self) -> &Bytes {
         self.0.part(METADATA)
     }
 
-    /// Returns the content as it came.
+    /// Returns the content, unchanged.
     pub fn content(&self) -> &Bytes {
         self.0.part(CONTENT)
+    }
+
+    /// Parses the content as JSON; `None` if it does not have this type.
+    pub fn read_content<'a, T: Deserialize<'a>>(&'a self) -> Option<T> {
+        serde_json::from_slice(self.content()).ok()
+    }
+
+    /// Returns the `execution_state` of a `status` message.
+    pub fn execution_state(&self) -> Option<String> {
+        #[derive(Deserialize)]
+        struct Status {
+            execution_state: String,
+        }
+        let status: Status = self.read_content()?;
+        Some(status.execution_state)
     }
 
     /// Returns the binary buffers after the content. They are not signed.
@@ -198,7 +204,7 @@ impl Verified {
             .unwrap_or_default()
     }
 
-    /// Returns the frames before the delimiter: a topic on iopub, further hops elsewhere.
+    /// Returns the frames before the delimiter: a topic on iopub, further hops on other channels.
     pub fn identities(&self) -> &[Bytes] {
         self.0.frames.get(..self.0.delimiter).unwrap_or_default()
     }
@@ -235,10 +241,10 @@ impl Verified {
         self.0.frames.iter().map(Bytes::len).sum()
     }
 
-    /// Replaces `header.session` and leaves every other byte as it is.
+    /// Replaces `header.session`; all other bytes stay the same.
     ///
     /// # Errors
-    /// When the header cannot be read, or names no session.
+    /// If the header cannot be parsed, or has no session.
     pub fn set_session(&mut self, session: &str) -> Result<(), HeaderError> {
         let spliced = splice_session(self.header_bytes(), session)?;
         if let Some(header) = self.0.frames.get_mut(self.0.delimiter + HEADER) {
@@ -248,7 +254,7 @@ impl Verified {
         Ok(())
     }
 
-    /// Returns the frames to send to a peer that has this key: only the signature is new.
+    /// Returns the frames for a peer that has this key; only the signature is replaced.
     pub fn into_frames(self, key: &SigningKey) -> Vec<Bytes> {
         let signature = key.sign(self.0.signed_parts());
         let Parts {
@@ -263,7 +269,7 @@ impl Verified {
     }
 }
 
-/// Reads to the end without taking anything; strings that are no Unicode are still JSON.
+/// Parses to the end without storing anything; strings that are not valid Unicode are still JSON.
 fn is_object(bytes: &[u8]) -> bool {
     bytes.trim_ascii_start().first() == Some(&b'{')
         && serde_json::from_slice::<serde::de::IgnoredAny>(bytes).is_ok()
@@ -290,13 +296,22 @@ impl fmt::Debug for Unverified {
 }
 
 impl Parts {
+    fn new(frames: Vec<Bytes>, delimiter: usize) -> Self {
+        Self {
+            frames,
+            delimiter,
+            header: None,
+            parent: None,
+        }
+    }
+
     fn part(&self, index: usize) -> &Bytes {
         self.frames
             .get(self.delimiter + index)
             .expect("a message has its six parts since it was parsed or made")
     }
 
-    /// Reads a header, as an object whose fields are where they are told to be.
+    /// Parses a header; returns the positions of its fields, if it is an object.
     fn places(&self, index: usize) -> Option<Places> {
         let bytes = self.part(index);
         if *bytes == b"{}"[..] {

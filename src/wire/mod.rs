@@ -1,4 +1,4 @@
-//! Jupyter messages as bytes: what may be read of them, verified, re-signed and passed on.
+//! Jupyter messages as bytes: parsed as far as needed, verified, re-signed and passed on.
 //!
 //! Nothing here does I/O. Frames from a peer are [`Unverified`] until a [`SigningKey`] has
 //! turned them into a [`Verified`] message; only that can be routed:
@@ -10,8 +10,8 @@
 //! route(message); // not verified: does not compile
 //! ```
 //!
-//! What passes through keeps its bytes: JSON is parsed to look, never written again. Source of
-//! the format: "Messaging in Jupyter", "The Wire Protocol".
+//! A message that passes through keeps its bytes: JSON is parsed, but never serialised again. Source of the
+//! format: "Messaging in Jupyter", "The Wire Protocol".
 
 mod channel;
 mod connection;
@@ -25,7 +25,7 @@ pub use channel::Channel;
 pub use connection::{
     ConnectionFileError, ConnectionInfo, Endpoint, Ports, SOCKET_PATH_MAX, Transport,
 };
-pub use header::{Header, HeaderError, NewHeader, SessionId, splice_session};
+pub use header::{Header, HeaderError, NewHeader, splice_session};
 pub use key::{BadSignature, SigningKey};
 pub use message::{DELIMITER, Malformed, Unverified, Verified};
 pub use receive::{MessageFault, Rejected};

@@ -1,23 +1,23 @@
-//! A message as it comes from a peer: parsed and verified, or rejected.
+//! Parses and verifies the messages of a peer, or rejects them.
 
 use bytes::Bytes;
 
 use super::{SigningKey, Unverified, Verified};
 
-/// A message of a peer that must not be acted on.
+/// A message of a peer that is rejected and must not be acted on.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{why}")]
 pub struct Rejected {
-    /// Which fault of the sender's it is, for counting.
+    /// The kind of fault, for counting.
     pub fault: MessageFault,
-    /// The fault in words.
+    /// The text that says what is wrong.
     pub why: String,
 }
 
-/// What is wrong with a message.
+/// The kinds of faults of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum MessageFault {
-    /// It is no message of Jupyter's protocol.
+    /// It is not a message of Jupyter's protocol.
     Malformed,
     /// Its signature is missing or wrong.
     BadSignature,
@@ -26,7 +26,7 @@ pub enum MessageFault {
 }
 
 impl Rejected {
-    /// Returns the rejection of a message that is no message of Jupyter's protocol.
+    /// Returns the rejection of frames that are not a message of Jupyter's protocol.
     pub fn malformed(why: &dyn std::fmt::Display) -> Self {
         Self {
             fault: MessageFault::Malformed,
@@ -47,7 +47,7 @@ impl SigningKey {
     /// Parses and verifies the frames of a peer.
     ///
     /// # Errors
-    /// When they are no Jupyter message, or the signature does not fit.
+    /// If they are not a Jupyter message, or the signature is wrong.
     pub fn receive(&self, frames: Vec<Bytes>) -> Result<Verified, Rejected> {
         let message = Unverified::parse(frames).map_err(|error| Rejected::malformed(&error))?;
         self.verify(message).map_err(|error| Rejected {

@@ -1,18 +1,17 @@
-//! Messages that were seen before.
+//! Detects messages that were received before.
 
 use std::collections::{HashSet, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 
 use super::{SigningKey, Verified};
 
-/// Remembers the last messages, so that none is acted on twice.
+/// Remembers the last messages, so that none is handled twice.
 ///
-/// ipykernel and jupyter_client do the same with as many signatures (`digest_history_size`), but
-/// not every kernel does, and none without a key. Signatures are uniform to whoever lacks the key,
-/// so eight bytes of each are enough. Where nothing is signed, whatever stands in the signature's
-/// frame is anybody's; there the message's own parts are hashed, with a secret of this process. A
-/// message says who it is by its `msg_id` and date, so two that mean something differ. When it is
-/// full the oldest goes.
+/// ipykernel and jupyter_client do the same with as many signatures (`digest_history_size`), but not every
+/// kernel does, and no kernel does without a key. To anyone who lacks the key, signatures are random, so
+/// eight bytes of each are enough. Without a key, any peer can write anything into the signature's frame;
+/// then the message's own parts are hashed, with a secret of this process. Two different messages differ in
+/// their `msg_id` and date. When the memory is full, the oldest message is forgotten.
 #[derive(Debug)]
 pub struct Replays {
     signed: bool,
@@ -25,7 +24,7 @@ pub struct Replays {
 const REMEMBERED: usize = 1 << 16;
 
 impl Replays {
-    /// Remembers nothing yet; `key` is what the messages are verified with.
+    /// Makes an empty memory; `key` is the key with which the messages are verified.
     pub fn of(key: &SigningKey) -> Self {
         Self {
             signed: key.signs(),
@@ -35,7 +34,7 @@ impl Replays {
         }
     }
 
-    /// Returns whether the message is seen for the first time, and remembers it.
+    /// Returns whether the message is received for the first time, and remembers it.
     pub fn is_new(&mut self, message: &Verified) -> bool {
         let mark = if self.signed {
             let mut half = [0; 8];

@@ -1,4 +1,4 @@
-//! Messages out: the slices of one vectored write.
+//! Converts outgoing messages into the slices of one vectored write.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -7,23 +7,23 @@ use bytes::{Bytes, BytesMut};
 
 use super::frame::{MORE, header_len, put_header};
 
-/// A shorter frame is copied next to its header: cheaper than a slice of its own.
+/// Shorter frames are copied next to their header, which is cheaper than a separate slice.
 const COPIED_FRAME: usize = 512;
 
-/// A message of at most this length on the wire is copied as a whole for many peers.
+/// A message of at most this length on the wire is encoded once for many peers.
 const COPIED_MESSAGE: usize = 4 * 1024;
 
-/// An empty batch keeps this much of its buffer.
+/// The capacity of its buffer that an empty batch keeps, in bytes.
 const COPIED_KEPT: usize = 192 * 1024;
 
 /// Bytes that wait to be written, in order.
 ///
-/// Headers and short frames share one buffer; the content of longer frames stays where it is.
+/// Headers and short frames share one buffer; the content of longer frames is not copied.
 #[derive(Debug, Default)]
 pub struct Batch {
     copied: Vec<u8>,
     segments: VecDeque<Segment>,
-    /// How much of the first segment is written.
+    /// How many bytes of the first segment are written.
     offset: usize,
     len: usize,
 }
@@ -57,7 +57,7 @@ impl Batch {
         }
     }
 
-    /// Adds bytes that already are frames, as [`Connection`](super::Connection) gives them out.
+    /// Adds bytes that are complete frames already, as from [`Connection`](super::Connection).
     pub fn push_raw(&mut self, frames: &Bytes) {
         if frames.len() > COPIED_MESSAGE {
             self.len += frames.len();
@@ -77,27 +77,27 @@ impl Batch {
         }
     }
 
-    /// Returns how many bytes are yet to be written.
+    /// Returns how many bytes are not written yet.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Returns whether all is written.
+    /// Returns whether everything is written.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Returns how many slices the rest has.
+    /// Returns how many slices the unwritten bytes have.
     pub fn slices(&self) -> usize {
         self.segments.len()
     }
 
-    /// Returns what is to be written next: at most `max` slices.
+    /// Returns the next bytes to write, in at most `max` slices.
     pub fn io_slices(&self, max: usize) -> Vec<IoSlice<'_>> {
         self.rest().take(max).collect()
     }
 
-    /// Puts what is to be written next into these slices; returns how many it took.
+    /// Puts the next bytes to write into these slices; returns how many slices it has filled.
     pub fn put_slices<'a>(&'a self, into: &mut [IoSlice<'a>]) -> usize {
         let mut taken = 0;
         for (slice, rest) in into.iter_mut().zip(self.rest()) {
@@ -119,10 +119,10 @@ impl Batch {
         })
     }
 
-    /// Notes that `written` more bytes are on their way.
+    /// Records that `written` more bytes were written.
     ///
     /// # Panics
-    /// When that is more than [`Batch::len`].
+    /// If that is more than [`Batch::len`].
     pub fn advance(&mut self, written: usize) {
         self.len = self
             .len
@@ -143,12 +143,12 @@ impl Batch {
         self.clear();
     }
 
-    /// Forgets everything.
+    /// Drops all bytes.
     pub fn clear(&mut self) {
         self.segments.clear();
         self.offset = 0;
         self.len = 0;
-        // One burst must not keep its memory for good.
+        // The memory for one burst must not be held for ever.
         self.copied.clear();
         self.copied.shrink_to(COPIED_KEPT);
     }
@@ -162,27 +162,27 @@ pub fn message_len(message: &[Bytes]) -> usize {
         .sum()
 }
 
-/// Makes short messages once for many peers, in memory that serves again when all have them.
+/// Encodes short messages once for many peers, in memory that is reused when all peers have them.
 #[derive(Debug, Default)]
 pub struct Encoder {
     space: BytesMut,
 }
 
-/// As much memory is asked for at once.
+/// How much memory is allocated at a time, in bytes.
 const ENCODED_AT_ONCE: usize = 16 * 1024;
 
 impl Encoder {
-    /// Returns a short message as it goes over the wire, for [`Batch::push_raw`].
+    /// Returns the wire format of a short message, for [`Batch::push_raw`].
     ///
-    /// For many peers this is cheaper than to build it for each. `None` for a message over 4 KiB,
-    /// whose content is better left where it is.
+    /// For many peers this is cheaper than encoding it for each. Returns `None` for a message over 4 KiB,
+    /// whose content is better not copied.
     pub fn encode(&mut self, message: &[Bytes]) -> Option<Bytes> {
         let len = message_len(message);
         if len > COPIED_MESSAGE {
             return None;
         }
         if self.space.capacity() < len && !self.space.try_reclaim(ENCODED_AT_ONCE) {
-            // Some peer has not been given all of it: that stays with those messages.
+            // Some peer has not received all of it yet: the old memory stays with those messages.
             self.space = BytesMut::with_capacity(ENCODED_AT_ONCE);
         }
         let last = message.len().saturating_sub(1);
@@ -220,7 +220,7 @@ mod tests {
         };
         fill(&mut batch);
         assert_eq!(batch.len(), 2 * message_len(&message) + 3);
-        // Header and short frames share a slice: 5 of those, 4 long frames.
+        // Headers and short frames share a slice: 5 shared slices, 4 long frames.
         assert_eq!(batch.slices(), 9);
         let whole = flat(&batch);
         assert_eq!(whole.len(), batch.len());
@@ -247,7 +247,7 @@ mod tests {
         ];
         let (mut one, mut other) = (Batch::default(), Batch::default());
         let mut encoder = Encoder::default();
-        // More than is asked for at once, while all is waited for.
+        // More than is allocated at a time, while all messages are still referenced.
         let all: Vec<_> = (0..40).map(|_| encoder.encode(&message)).collect();
         for encoded in all {
             one.push(&message);

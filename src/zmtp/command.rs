@@ -1,4 +1,4 @@
-//! The commands of the NULL mechanism and of traffic, and the READY properties.
+//! The commands of the NULL mechanism and of the traffic phase, and the READY properties.
 
 use bytes::{Buf, Bytes};
 
@@ -15,14 +15,14 @@ pub(super) enum Command {
     Error(String),
     Subscribe(Bytes),
     Cancel(Bytes),
-    /// With the context that the PONG has to carry.
+    /// Holds the context that the PONG must carry.
     Ping(Bytes),
-    /// One that needs no answer, or that we do not know: the specification says ignore.
+    /// A command that needs no answer, or an unknown one, which the specification says to ignore.
     Other,
 }
 
 impl Command {
-    /// Reads the body of a command frame.
+    /// Parses the body of a command frame.
     pub(super) fn parse(mut body: Bytes) -> Result<Self, Error> {
         let name = short_string(&mut body).ok_or(Error::Malformed("nameless"))?;
         match &*name {
@@ -34,7 +34,7 @@ impl Command {
             b"SUBSCRIBE" => Ok(Self::Subscribe(body)),
             b"CANCEL" => Ok(Self::Cancel(body)),
             b"PING" => {
-                // Two bytes of time to live, which are for peers that close idle connections.
+                // Two bytes of time to live, which matter only to peers that close idle connections.
                 if body.len() < 2 || body.len() > 2 + PING_CONTEXT_MAX {
                     return Err(Error::Malformed("PING"));
                 }
@@ -70,7 +70,8 @@ fn ready(mut body: Bytes) -> Result<Command, Error> {
             if value.len() > IDENTITY_MAX {
                 return Err(Error::IdentityTooLong(value.len()));
             }
-            // A copy of its own: it lives as long as the peer and must not pin a read buffer.
+            // A copy: the identity is stored as long as the peer is connected, and must not hold a read
+            // buffer.
             identity = Bytes::copy_from_slice(&value);
         }
     }
@@ -91,7 +92,7 @@ pub(super) fn ready_frame(role: Role, identity: &[u8]) -> Bytes {
     );
     let mut body = b"\x05READY".to_vec();
     put_property(&mut body, "Socket-Type", role.name().as_bytes());
-    // An empty one means "make one up", which is also what its absence means.
+    // An empty identity means "generate one", like a missing one.
     if matches!(role, Role::Dealer | Role::Req | Role::Router) {
         put_property(&mut body, "Identity", identity);
     }
@@ -106,7 +107,7 @@ fn put_property(body: &mut Vec<u8>, name: &str, value: &[u8]) {
     body.extend_from_slice(value);
 }
 
-/// Returns an ERROR with this reason as a frame.
+/// Returns an ERROR frame with this reason.
 pub(super) fn error_frame(reason: &str) -> Bytes {
     let reason = reason.as_bytes();
     let len = u8::try_from(reason.len()).unwrap_or(u8::MAX);
@@ -116,12 +117,12 @@ pub(super) fn error_frame(reason: &str) -> Bytes {
     command_frame(&body)
 }
 
-/// Returns the PONG to a PING with this context as a frame.
+/// Returns the PONG frame for a PING with this context.
 pub(super) fn pong_frame(context: &[u8]) -> Bytes {
     command_frame(&[b"\x04PONG", context].concat())
 }
 
-/// Returns a subscription, or the end of one, in the form that the peer's version has for it.
+/// Returns a subscription, or its end, in the form of the peer's protocol version.
 pub(super) fn subscription_frame(minor: u8, on: bool, topic: &[u8]) -> Bytes {
     if minor >= 1 {
         let name: &[u8] = if on { b"\x09SUBSCRIBE" } else { b"\x06CANCEL" };
@@ -181,7 +182,7 @@ mod tests {
         let whole = body(&ready_frame(Role::Dealer, b"me"));
         for end in 7..whole.len() {
             let cut = Command::parse(whole.slice(..end));
-            // It may end after the socket type, and then it is whole.
+            // A READY that is cut after the socket type is still valid.
             assert!(
                 cut == Err(Error::Malformed("READY"))
                     || matches!(cut, Ok(Command::Ready { identity, .. }) if identity.is_empty()),

@@ -3,23 +3,22 @@
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 use super::command::{self, Command};
-use super::decoder::{Decoder, Incoming, Limits};
+use super::decoder::{Decoder, FrameLimits, Incoming};
 use super::greeting::{self, Greeting};
 use super::{Error, Message, Role};
 
 /// A connection's state, without its socket.
 ///
-/// The order of calls: write what [`poll_transmit`](Self::poll_transmit) gives; read into
-/// [`space`](Self::space); call [`poll_event`](Self::poll_event) until it returns `None`; begin
-/// again. After an error nothing more is to be read; what `poll_transmit` still gives tells the
-/// peer why.
+/// The order of calls: write the bytes of [`poll_transmit`](Self::poll_transmit); read into
+/// [`space`](Self::space); call [`poll_event`](Self::poll_event) until it returns `None`; begin again. After
+/// an error, do not read any more; the last bytes of `poll_transmit` tell the peer the reason.
 #[derive(Debug)]
 pub struct Connection {
     role: Role,
     identity: Bytes,
     phase: Phase,
     decoder: Decoder,
-    /// How long messages may be once the handshake is complete.
+    /// The longest message once the handshake is complete, in bytes.
     message_bytes: usize,
     transmit: BytesMut,
 }
@@ -32,23 +31,23 @@ enum Phase {
     Failed(Error),
 }
 
-/// What a peer said of itself in its READY.
+/// The properties that a peer announced in its READY.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// Its socket type, such as `DEALER`; one that may talk with ours.
+    /// Its socket type, such as `DEALER`; one that may be connected to ours.
     pub socket_type: String,
     /// Its routing identity; empty for none.
     pub identity: Bytes,
 }
 
-/// What came from the peer.
+/// An event on a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum ConnectionEvent {
     /// The handshake is complete. The first event, once.
     Ready(Peer),
     /// A message.
     Message(Message),
-    /// A message was too long and was thrown away; see [`Limits::drained_bytes`].
+    /// A message was too long and was dropped; see [`FrameLimits::drained_bytes`].
     Drained {
         /// The frames before the one that was too long.
         begun: Message,
@@ -57,7 +56,7 @@ pub enum Event {
     },
     /// The peer wants messages whose first frame begins with these bytes. Only as [`Role::Xpub`].
     Subscribe(Bytes),
-    /// The peer no longer wants them. Only as [`Role::Xpub`].
+    /// The peer has cancelled this subscription. Only as [`Role::Xpub`].
     Cancel(Bytes),
 }
 
@@ -66,12 +65,12 @@ impl Connection {
     ///
     /// # Panics
     /// When the identity has more than [`IDENTITY_MAX`](super::IDENTITY_MAX) bytes.
-    pub fn new(role: Role, identity: Bytes, limits: Limits) -> Self {
+    pub fn new(role: Role, identity: Bytes, limits: FrameLimits) -> Self {
         assert!(
             identity.len() <= super::IDENTITY_MAX,
             "an identity has at most 255 bytes"
         );
-        let in_handshake = Limits {
+        let in_handshake = FrameLimits {
             message_bytes: limits.message_bytes.min(HANDSHAKE_MESSAGE_BYTES),
             ..limits
         };
@@ -85,17 +84,17 @@ impl Connection {
         }
     }
 
-    /// Lets the messages that begin from now on have so many bytes.
+    /// Sets the longest message, in bytes; applies to messages that begin later.
     pub fn set_message_limit(&mut self, bytes: usize) {
         self.decoder.set_message_limit(bytes);
     }
 
-    /// Returns where bytes from the peer go; never without room.
+    /// Returns the buffer for bytes from the peer; it always has room.
     pub fn space(&mut self) -> bytes::buf::Limit<&mut BytesMut> {
         self.decoder.space()
     }
 
-    /// Takes bytes from the peer by copying them; for callers that have them elsewhere.
+    /// Takes bytes from the peer by copying them, for callers that do not read into [`space`](Self::space).
     ///
     /// Returns how many were taken: at least one of a non-empty slice. The rest must wait until
     /// [`poll_event`](Self::poll_event) has returned `None`.
@@ -114,8 +113,8 @@ impl Connection {
     /// Returns the next event; `None` when more bytes are needed.
     ///
     /// # Errors
-    /// Says what the peer did wrong; every later call says the same.
-    pub fn poll_event(&mut self) -> Result<Option<Event>, Error> {
+    /// Says what the peer did wrong; every later call returns the same error.
+    pub fn poll_event(&mut self) -> Result<Option<ConnectionEvent>, Error> {
         let result = self.next_event();
         if let Err(error) = &result {
             self.phase = Phase::Failed(error.clone());
@@ -123,7 +122,7 @@ impl Connection {
         result
     }
 
-    /// Returns a subscription, or the end of one, as this peer's version understands it.
+    /// Returns a subscription, or its end, in the form of this peer's protocol version.
     pub fn subscription(&self, on: bool, topic: &[u8]) -> Bytes {
         let minor = match self.phase {
             Phase::Handshake { minor } | Phase::Traffic { minor } => minor,
@@ -132,7 +131,7 @@ impl Connection {
         command::subscription_frame(minor, on, topic)
     }
 
-    fn next_event(&mut self) -> Result<Option<Event>, Error> {
+    fn next_event(&mut self) -> Result<Option<ConnectionEvent>, Error> {
         loop {
             let minor = match &self.phase {
                 Phase::Greeting => {
@@ -165,7 +164,7 @@ impl Connection {
                         self.accept(&socket_type)?;
                         self.phase = Phase::Traffic { minor };
                         self.decoder.set_message_limit(self.message_bytes);
-                        Ok(Some(Event::Ready(Peer {
+                        Ok(Some(ConnectionEvent::Ready(Peer {
                             socket_type,
                             identity,
                         })))
@@ -195,17 +194,18 @@ impl Connection {
             None => Step::Wait,
             Some(Incoming::Message(message)) => Step::Event(self.message(message)),
             Some(Incoming::Drained { begun, bytes }) => {
-                Step::Event(Event::Drained { begun, bytes })
+                Step::Event(ConnectionEvent::Drained { begun, bytes })
             }
             Some(Incoming::Command(body)) => match Command::parse(body)? {
                 Command::Subscribe(topic) if self.role == Role::Xpub => {
-                    Step::Event(Event::Subscribe(own(&topic)))
+                    Step::Event(ConnectionEvent::Subscribe(own(&topic)))
                 }
                 Command::Cancel(topic) if self.role == Role::Xpub => {
-                    Step::Event(Event::Cancel(own(&topic)))
+                    Step::Event(ConnectionEvent::Cancel(own(&topic)))
                 }
                 Command::Ping(context) => {
-                    // Full: a peer that asks without reading gets no more answers until it reads.
+                    // If too many PONGs wait, a peer that sends PINGs without reading gets no more until it
+                    // reads.
                     if self.transmit.len() < PONGS_MAX {
                         let pong = command::pong_frame(&context);
                         self.transmit.extend_from_slice(&pong);
@@ -219,34 +219,36 @@ impl Connection {
         })
     }
 
-    /// Reads the 3.0 form of a subscription: a message of one frame that begins with 1 or 0.
-    fn message(&self, message: Message) -> Event {
+    /// Parses the ZMTP 3.0 form of a subscription: a message of one frame that begins with 1 or 0.
+    fn message(&self, message: Message) -> ConnectionEvent {
         if self.role == Role::Xpub
             && let [frame] = &message[..]
         {
             match frame.split_first() {
-                Some((1, topic)) => return Event::Subscribe(Bytes::copy_from_slice(topic)),
-                Some((0, topic)) => return Event::Cancel(Bytes::copy_from_slice(topic)),
+                Some((1, topic)) => {
+                    return ConnectionEvent::Subscribe(Bytes::copy_from_slice(topic));
+                }
+                Some((0, topic)) => return ConnectionEvent::Cancel(Bytes::copy_from_slice(topic)),
                 _ => {}
             }
         }
-        Event::Message(message)
+        ConnectionEvent::Message(message)
     }
 }
 
 enum Step {
-    Event(Event),
+    Event(ConnectionEvent),
     Again,
     Wait,
 }
 
-/// A message before READY is an error in any case: nothing long is received for it.
+/// A message before READY is always an error, so no long one is received.
 const HANDSHAKE_MESSAGE_BYTES: usize = 1024;
 
-/// The most PONGs held for a peer, in bytes.
+/// The maximum size of the PONGs that wait for a peer, in bytes.
 const PONGS_MAX: usize = 4 * 1024;
 
-/// A topic lives as long as its subscription: it must not pin a read buffer.
+/// Copies a topic: it is stored as long as its subscription, and must not hold a read buffer.
 fn own(topic: &Bytes) -> Bytes {
     Bytes::copy_from_slice(topic)
 }
@@ -258,12 +260,12 @@ mod tests {
     use super::*;
     use crate::zmtp::{Batch, LARGE_FRAME};
 
-    /// Feeds bytes in pieces of the given lengths, over and over; collects the events.
+    /// Feeds bytes in pieces of the given lengths, repeatedly; collects the events.
     fn events(
         connection: &mut Connection,
         mut bytes: &[u8],
         pieces: &[usize],
-    ) -> Result<Vec<Event>, Error> {
+    ) -> Result<Vec<ConnectionEvent>, Error> {
         let mut events = Vec::new();
         let mut pieces = pieces.iter().cycle();
         while !bytes.is_empty() {
@@ -282,10 +284,10 @@ mod tests {
     }
 
     fn connection(role: Role) -> Connection {
-        Connection::new(role, Bytes::new(), Limits::default())
+        Connection::new(role, Bytes::new(), FrameLimits::default())
     }
 
-    /// What a peer sends until traffic begins.
+    /// Returns the bytes that a peer sends before the traffic phase.
     fn opening(role: Role, identity: &[u8]) -> Vec<u8> {
         let ready = command::ready_frame(role, identity);
         [&greeting::ours()[..], &ready].concat()
@@ -320,11 +322,11 @@ mod tests {
         ) {
             let stream = [opening(Role::Dealer, b"me"), written(&messages)].concat();
             let mut router = connection(Role::Router);
-            let mut wanted = vec![Event::Ready(Peer {
+            let mut wanted = vec![ConnectionEvent::Ready(Peer {
                 socket_type: "DEALER".to_owned(),
                 identity: Bytes::from_static(b"me"),
             })];
-            wanted.extend(messages.into_iter().map(Event::Message));
+            wanted.extend(messages.into_iter().map(ConnectionEvent::Message));
             prop_assert_eq!(events(&mut router, &stream, &pieces), Ok(wanted));
         }
 
@@ -357,7 +359,11 @@ mod tests {
     #[test]
     fn two_of_ours_understand_each_other() {
         let mut router = connection(Role::Router);
-        let mut dealer = Connection::new(Role::Dealer, Bytes::from_static(b"d"), Limits::default());
+        let mut dealer = Connection::new(
+            Role::Dealer,
+            Bytes::from_static(b"d"),
+            FrameLimits::default(),
+        );
         let mut seen = Vec::new();
         while let Some(bytes) = dealer.poll_transmit() {
             seen.extend(events(&mut router, &bytes, &[7]).unwrap());
@@ -365,7 +371,7 @@ mod tests {
             seen.extend(events(&mut dealer, &answer, &[7]).unwrap());
         }
         let ready = |socket_type: &str, identity| {
-            Event::Ready(Peer {
+            ConnectionEvent::Ready(Peer {
                 socket_type: socket_type.to_owned(),
                 identity: Bytes::from_static(identity),
             })
@@ -383,7 +389,7 @@ mod tests {
         };
         let stream = opening(Role::Sub, b"");
         assert_eq!(events(&mut router, &stream, &[1000]), Err(wanted.clone()));
-        // It stays so.
+        // Later calls return the same error.
         assert_eq!(router.poll_event(), Err(wanted));
         let told = router.poll_transmit().expect("READY and ERROR");
         assert!(told.windows(6).any(|bytes| bytes == b"\x05ERROR"));
@@ -402,10 +408,10 @@ mod tests {
         assert_eq!(
             events(&mut publisher, &stream, &[3]).unwrap()[1..],
             [
-                Event::Subscribe(topic()),
-                Event::Cancel(topic()),
-                Event::Subscribe(topic()),
-                Event::Cancel(topic()),
+                ConnectionEvent::Subscribe(topic()),
+                ConnectionEvent::Cancel(topic()),
+                ConnectionEvent::Subscribe(topic()),
+                ConnectionEvent::Cancel(topic()),
             ]
         );
     }
@@ -448,7 +454,7 @@ mod tests {
         let mut router = connection(Role::Router);
         let stream = [&opening(Role::Dealer, b"")[..], &long].concat();
         assert!(events(&mut router, &stream, &[1000]).is_ok());
-        // Nor from a peer whose messages have another limit from then on.
+        // A peer with another limit gets no longer messages through, either.
         let mut router = connection(Role::Router);
         events(&mut router, &opening(Role::Dealer, b""), &[1000]).unwrap();
         router.set_message_limit(1000);

@@ -1,4 +1,4 @@
-//! Bytes in, frames out: the incremental reader of one connection.
+//! The incremental decoder of one connection: takes bytes, returns frames.
 
 use bytes::buf::Limit;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
@@ -6,32 +6,32 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use super::frame::Header;
 use super::{Error, Message};
 
-/// A frame with a longer body is received into a buffer of its own.
+/// A frame with a longer body is received into a separate buffer.
 pub const LARGE_FRAME: usize = 64 * 1024;
 
 /// The longest command, in bytes.
 const COMMAND_MAX: usize = LARGE_FRAME;
 
-/// The room that the read buffer has at first, and may grow to while reads fill it.
+/// The free space of the read buffer at first, and the limit to which it grows while reads fill it, in bytes.
 const ROOM_MIN: usize = 8 * 1024;
 const ROOM_MAX: usize = 64 * 1024;
 
-/// Below this much room a read is not worth its system call.
+/// With less free space a read is not worth its system call.
 const ROOM_USEFUL: usize = 4 * 1024;
 
-/// What a peer may send.
+/// The limits for a peer's messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct FrameLimits {
     /// The longest message: the bytes of all its frames.
     pub message_bytes: usize,
-    /// The most frames in a message. Empty ones cost memory, too.
+    /// The maximum number of frames in a message. Even empty frames cost memory.
     pub message_frames: usize,
-    /// A message that is too long, but no longer than this, is read and thrown away, and the
-    /// connection stays; a longer one is an error.
+    /// A message that is too long, but no longer than this, is read and dropped, and the connection stays; a
+    /// longer one is an error.
     pub drained_bytes: u64,
 }
 
-impl Default for Limits {
+impl Default for FrameLimits {
     /// Returns 1 GiB and 65,536 frames; nothing is drained.
     fn default() -> Self {
         Self {
@@ -42,12 +42,12 @@ impl Default for Limits {
     }
 }
 
-/// What a peer sent once the greeting was over.
+/// A message or command of a peer after the greeting.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Incoming {
     Message(Message),
     Command(Bytes),
-    /// A message that was too long and was thrown away.
+    /// A message that was too long and was dropped.
     Drained {
         /// The frames before the one that was too long.
         begun: Message,
@@ -56,18 +56,18 @@ pub(super) enum Incoming {
     },
 }
 
-/// The incremental reader: the read buffer, the frame and the message under way.
+/// The incremental decoder: the read buffer, and the incomplete frame and message.
 #[derive(Debug)]
 pub(super) struct Decoder {
-    limits: Limits,
-    /// Bytes that came and are not yet frames. The greeting is taken from here, too.
+    limits: FrameLimits,
+    /// The received bytes that are not decoded yet. The greeting is read from this buffer, too.
     pub(super) read: BytesMut,
     room: usize,
     large: Option<Large>,
     drained: Option<Drained>,
     frames: Message,
     frames_bytes: usize,
-    /// The frames of the last message: most have as many as the one before.
+    /// The number of frames in the last message: the next one usually has as many.
     frames_hint: usize,
 }
 
@@ -79,12 +79,12 @@ struct Large {
     more: bool,
 }
 
-/// A message that is being thrown away.
+/// A message that is being dropped.
 #[derive(Debug)]
 struct Drained {
     begun: Message,
     bytes: u64,
-    /// What is still to come of the frame under way.
+    /// How many bytes of the current frame have not arrived yet.
     missing: u64,
     more: bool,
 }
@@ -96,7 +96,7 @@ impl Large {
 }
 
 impl Decoder {
-    pub(super) fn new(limits: Limits) -> Self {
+    pub(super) fn new(limits: FrameLimits) -> Self {
         Self {
             limits,
             read: BytesMut::new(),
@@ -109,15 +109,15 @@ impl Decoder {
         }
     }
 
-    /// Lets frames that begin from now on make messages of so many bytes.
+    /// Sets the longest message, in bytes; applies to frames that begin later.
     pub(super) fn set_message_limit(&mut self, bytes: usize) {
         self.limits.message_bytes = bytes;
     }
 
-    /// Returns where the next bytes go. There is always room for at least one.
+    /// Returns the buffer for the next bytes. It always has room for at least one.
     ///
-    /// Memory follows what came: the read buffer doubles when a read has filled it, the buffer
-    /// of a large frame doubles whenever it is full, up to the frame's end.
+    /// Memory grows with the received bytes: the read buffer doubles when a read has filled it, the buffer of
+    /// a large frame doubles whenever it is full, up to the frame's length.
     pub(super) fn space(&mut self) -> Limit<&mut BytesMut> {
         if let Some(large) = &mut self.large
             && large.missing() > 0
@@ -138,7 +138,7 @@ impl Decoder {
         (&mut self.read).limit(usize::MAX)
     }
 
-    /// Returns the next message or command; `None` until more bytes come.
+    /// Returns the next message or command; `None` until more bytes arrive.
     pub(super) fn next(&mut self) -> Result<Option<Incoming>, Error> {
         loop {
             if let Some(large) = &self.large {
@@ -203,7 +203,7 @@ impl Decoder {
         }
     }
 
-    /// Checks what a header announces, before anything is allocated for it.
+    /// Checks the announced length of a frame, before memory is allocated for it.
     fn check(&self, header: &Header) -> Result<usize, Error> {
         if header.command {
             return usize::try_from(header.body)
@@ -226,7 +226,7 @@ impl Decoder {
             })
     }
 
-    /// Begins, or goes on, to throw a message away; `None` when it is too long even for that.
+    /// Starts or continues to drop a message; returns `None` if it is too long even for that.
     fn drain(&mut self, header: &Header) -> Option<()> {
         let before = match &self.drained {
             Some(drained) => drained.bytes,
@@ -251,7 +251,7 @@ impl Decoder {
         Some(())
     }
 
-    /// Adds a frame to the message under way; returns it when that was its last.
+    /// Adds a frame to the incomplete message; returns the message after its last frame.
     fn part(&mut self, body: Bytes, more: bool) -> Option<Message> {
         if self.frames.capacity() == 0 {
             self.frames = Message::with_capacity(self.frames_hint.max(1));
@@ -262,7 +262,7 @@ impl Decoder {
             return None;
         }
         self.frames_bytes = 0;
-        // A bound: one message of very many frames must not make each later one reserve for them.
+        // Limited, so that after one message of very many frames not each later one reserves as much.
         self.frames_hint = self.frames.len().min(16);
         Some(std::mem::take(&mut self.frames))
     }
@@ -283,7 +283,7 @@ mod tests {
 
     #[test]
     fn memory_follows_what_came_not_what_was_announced() {
-        let mut decoder = Decoder::new(Limits::default());
+        let mut decoder = Decoder::new(FrameLimits::default());
         let mut bytes = Vec::new();
         put_header(&mut bytes, 0, 1 << 30);
         feed(&mut decoder, &bytes);
@@ -299,7 +299,7 @@ mod tests {
 
     #[test]
     fn a_frame_beyond_the_limit_is_refused_at_its_header() {
-        let mut decoder = Decoder::new(Limits::default());
+        let mut decoder = Decoder::new(FrameLimits::default());
         let mut bytes = Vec::new();
         put_header(&mut bytes, 0, 1 << 46);
         feed(&mut decoder, &bytes);
@@ -312,9 +312,9 @@ mod tests {
 
     #[test]
     fn the_limit_counts_the_whole_message() {
-        let mut decoder = Decoder::new(Limits {
+        let mut decoder = Decoder::new(FrameLimits {
             message_bytes: 10,
-            ..Limits::default()
+            ..FrameLimits::default()
         });
         feed(&mut decoder, b"\x01\x06abcdef\x00\x05ghijk");
         assert!(matches!(
@@ -325,9 +325,9 @@ mod tests {
 
     #[test]
     fn frames_are_counted() {
-        let mut decoder = Decoder::new(Limits {
+        let mut decoder = Decoder::new(FrameLimits {
             message_frames: 3,
-            ..Limits::default()
+            ..FrameLimits::default()
         });
         feed(&mut decoder, &[MORE, 0, MORE, 0, MORE, 0, 0, 0]);
         assert_eq!(decoder.next(), Err(Error::TooManyFrames { limit: 3 }));
@@ -339,7 +339,7 @@ mod tests {
         put_header(&mut stream, MORE, LARGE_FRAME + 5);
         stream.extend(vec![9; LARGE_FRAME + 5]);
         stream.extend_from_slice(b"\x00\x02ok\x00\x01!");
-        let mut decoder = Decoder::new(Limits::default());
+        let mut decoder = Decoder::new(FrameLimits::default());
         let mut messages = Vec::new();
         let mut rest = &stream[..];
         while !rest.is_empty() {
@@ -363,10 +363,10 @@ mod tests {
 
     #[test]
     fn a_message_that_is_too_long_can_be_thrown_away() {
-        let limits = Limits {
+        let limits = FrameLimits {
             message_bytes: 10,
             drained_bytes: 300_000,
-            ..Limits::default()
+            ..FrameLimits::default()
         };
         let mut stream = b"\x01\x04head\x01\x08tooolong\x04\x02\x01X".to_vec();
         put_header(&mut stream, MORE, 200_000);
@@ -403,8 +403,8 @@ mod tests {
 
     #[test]
     fn a_command_may_stand_between_the_frames_of_a_message() {
-        // libzmq sends its PING when the timer says so, also in the middle of a message.
-        let mut decoder = Decoder::new(Limits::default());
+        // libzmq sends its PING when its timer fires, even in the middle of a message.
+        let mut decoder = Decoder::new(FrameLimits::default());
         feed(&mut decoder, b"\x01\x01a\x04\x02\x01X\x00\x01b");
         assert_eq!(
             decoder.next(),

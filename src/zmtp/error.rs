@@ -1,8 +1,8 @@
-//! Why a connection cannot go on; always the peer's doing.
+//! The errors of a peer that end its connection.
 
 use super::{IDENTITY_MAX, Role};
 
-/// What a peer did that ends its connection.
+/// The reason why a peer's connection ends.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages say it")]
 pub enum Error {

@@ -11,19 +11,19 @@ pub(super) const COMMAND: u8 = 0b100;
 /// The longest header, in bytes.
 pub(super) const HEADER_MAX: usize = 9;
 
-/// A frame's header as it was read.
+/// A frame's header as it was received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Header {
     pub(super) more: bool,
     pub(super) command: bool,
-    /// The announced length of the body: any number at all.
+    /// The announced length of the body, not yet checked.
     pub(super) body: u64,
     /// The length of the header itself.
     pub(super) len: usize,
 }
 
 impl Header {
-    /// Reads a header; `None` until all of it is there.
+    /// Parses a header; returns `None` until it is complete.
     pub(super) fn parse(bytes: &[u8]) -> Result<Option<Self>, Error> {
         let Some(&flags) = bytes.first() else {
             return Ok(None);
@@ -51,7 +51,7 @@ impl Header {
     }
 }
 
-/// Returns how many bytes the header of a body of this length takes.
+/// Returns the length of the header for a body of this length.
 pub(super) fn header_len(body: usize) -> usize {
     if body <= usize::from(u8::MAX) {
         2

@@ -7,18 +7,18 @@ use super::Error;
 /// The length of a 3.x greeting, in bytes.
 pub(super) const GREETING_LEN: usize = 64;
 
-/// What a 3.x peer's greeting says.
+/// The content of a 3.x peer's greeting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Greeting {
-    /// 0 for ZMTP 3.0; 1 for 3.1 and for whatever comes after it.
+    /// 0 for ZMTP 3.0; 1 for 3.1 and later versions.
     pub(super) minor: u8,
 }
 
 impl Greeting {
-    /// Takes a greeting off the front of `read`; `None` until all of it is there.
+    /// Removes a greeting from the front of `read`; returns `None` until it is complete.
     ///
-    /// A peer that cannot be served is refused at the first byte that shows it: older
-    /// versions send fewer than 64 bytes and then wait.
+    /// A peer with an unsupported version is refused at the first byte that shows it: older versions send
+    /// fewer than 64 bytes and then wait.
     pub(super) fn take(read: &mut BytesMut) -> Result<Option<Self>, Error> {
         let not_zmtp = || Error::NotZmtp(read.iter().take(10).copied().collect());
         match read.first() {
@@ -51,7 +51,7 @@ impl Greeting {
         if name != b"NULL" {
             return Err(Error::Mechanism(String::from_utf8_lossy(name).into_owned()));
         }
-        // A later major version must fall back to ours, says the specification.
+        // The specification says that a later major version must fall back to ours.
         let minor = match (major, greeting.get(11)) {
             (3, Some(0)) => 0,
             _ => 1,
@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn old_versions_are_named_before_they_wait() {
-        // What libzmq 3 and 2 send first.
+        // The first bytes of libzmq 3 and 2.
         let mut two = ours();
         two[10] = 1;
         assert_eq!(take(&two[..11]), Err(Error::OldVersion("2.0")));

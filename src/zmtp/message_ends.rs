@@ -1,22 +1,22 @@
-//! Where messages end in bytes that were written earlier.
+//! Finds the ends of messages in bytes that were encoded earlier.
 
 use super::frame::{HEADER_MAX, Header};
 
-/// Counts the messages that end in a stream of frames, which may come in any pieces.
+/// Counts the messages that end in a stream of frames, which may arrive in any pieces.
 #[derive(Debug, Default)]
 pub struct MessageEnds {
-    /// The bytes still to come of the current frame.
+    /// The bytes of the current frame that have not arrived yet.
     missing: u64,
     /// Whether the current frame is the last of its message.
     ends: bool,
-    /// The part of a header that has come.
+    /// The part of a header that has arrived.
     header: [u8; HEADER_MAX],
     header_len: usize,
 }
 
 impl MessageEnds {
-    /// Returns how many messages end in these bytes. They must be what a
-    /// [`Batch`](super::Batch) gave out, commands among them or not.
+    /// Returns how many messages end in these bytes. They must be the output of a [`Batch`](super::Batch),
+    /// with or without commands.
     pub fn count(&mut self, bytes: &[u8]) -> u64 {
         let mut rest = bytes;
         let mut count = 0;

@@ -1,19 +1,19 @@
 //! ZMTP 3.x as a state machine: greeting, NULL mechanism, frames, commands. Pure.
 //!
-//! [`Connection`] takes the bytes that a peer sent and gives out [`Event`]s and the bytes that
-//! must be written back; [`Batch`] turns messages into the slices of one vectored write. Nothing
-//! here reads, writes, awaits or asks the time; `socket` is the shell that does.
+//! [`Connection`] takes the bytes that a peer sent and returns [`ConnectionEvent`]s and the bytes that must
+//! be written back; [`Batch`] converts messages into the slices of one vectored write. Nothing here reads,
+//! writes, awaits or reads the clock; `socket` does that.
 //!
-//! What is promised:
+//! Promises:
 //! - Any split of a byte stream gives the same events.
-//! - A limit is checked before the memory is asked for: what is held grows with the bytes that
-//!   came, never with the length that was announced.
-//! - The content of a frame over [`LARGE_FRAME`] bytes is received straight into a buffer of its
-//!   own and never copied afterwards; smaller frames are slices of the read buffer.
-//! - Whatever bytes come, the answer is an [`Error`] for that connection, never a panic.
+//! - A limit is checked before memory is allocated: memory grows with the received bytes, never with the
+//!   announced length.
+//! - The content of a frame over [`LARGE_FRAME`] bytes is received straight into a separate buffer and never
+//!   copied afterwards; smaller frames are slices of the read buffer.
+//! - Any sequence of bytes leads to an [`Error`] for that connection at worst, never to a panic.
 //!
-//! Spoken are ZMTP 3.0 (<https://rfc.zeromq.org/spec/23/>) and 3.1
-//! (<https://rfc.zeromq.org/spec/37/>). ZMTP 1.0 and 2.0 and every mechanism but NULL are refused.
+//! It speaks ZMTP 3.0 (<https://rfc.zeromq.org/spec/23/>) and 3.1 (<https://rfc.zeromq.org/spec/37/>). ZMTP
+//! 1.0 and 2.0 and every mechanism except NULL are refused.
 
 mod batch;
 mod command;
@@ -26,8 +26,8 @@ mod message_ends;
 mod role;
 
 pub use batch::{Batch, Encoder, message_len};
-pub use connection::{Connection, Event, Peer};
-pub use decoder::{LARGE_FRAME, Limits};
+pub use connection::{Connection, ConnectionEvent, Peer};
+pub use decoder::{FrameLimits, LARGE_FRAME};
 pub use error::Error;
 pub use message_ends::MessageEnds;
 pub use role::Role;

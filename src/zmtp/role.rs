@@ -1,19 +1,19 @@
-//! The part that a socket plays, as its READY command announces it.
+//! Socket types, as a READY command announces them.
 
 use std::fmt;
 
-/// Our own part in a connection.
+/// The socket type of our end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
-    /// Takes many peers, each with a routing identity.
+    /// Accepts many peers, each with a routing identity.
     Router,
-    /// Sends to whom subscribed; sees the subscriptions.
+    /// Sends to its subscribers; gets their subscriptions.
     Xpub,
     /// Sends and receives freely.
     Dealer,
-    /// Receives what it subscribed to.
+    /// Receives the topics to which it has subscribed.
     Sub,
-    /// Sends a request, then awaits its reply. The rule is the caller's to keep.
+    /// Sends a request, then awaits its reply. The caller must keep to this order.
     Req,
 }
 
@@ -29,7 +29,7 @@ impl Role {
         }
     }
 
-    /// Returns whether a peer of this socket type may talk with us.
+    /// Returns whether a peer of this socket type may be connected to this one.
     pub(super) fn accepts(self, socket_type: &str) -> bool {
         let partners: &[&str] = match self {
             Self::Router => &["DEALER", "REQ", "ROUTER"],

@@ -1,7 +1,7 @@
-//! The number of memory allocations on a small message's way through the proxy, once all is under way.
+//! The number of memory allocations on a small message's way through the proxy, in steady state.
 //!
-//! Two for each message, its list of frames and its new signature; and the read buffer, which is used
-//! again only when nothing that came in it is left.
+//! There are two for each message: its list of frames and its new signature. The read buffer is reused only
+//! when no message that was read into it exists any more.
 
 #![allow(unreachable_pub, reason = "a test binary has no outside")]
 
@@ -15,7 +15,7 @@ mod traffic;
 use allocation_counter::measure;
 use traffic::{Cell, Keys, Linked, Way, on_the_wire, output};
 
-/// Returns how often memory is asked for in so many calls, when as many have been before.
+/// Returns how many allocations `times` calls make, after as many calls before.
 fn asked(times: usize, mut once: impl FnMut()) -> u64 {
     (0..times).for_each(|_| once());
     measure(|| (0..times).for_each(|_| once())).count_total
@@ -49,8 +49,8 @@ fn an_output_asks_twice_for_memory_on_its_way_between_two_sockets() {
 
 #[test]
 fn a_cell_and_its_five_answers_ask_for_memory_forty_six_times() {
-    // What is kept of a request until its answer is complete, for the journal too; and that it has
-    // ended, for whoever has missed that.
+    // The parts of a request that are kept until its answer is complete, also for the journal; and a record
+    // that it has ended, for clients that have missed that.
     let (mut linked, cell) = (Linked::new(), Cell::new());
     let times = 1000;
     assert_eq!(

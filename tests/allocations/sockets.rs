@@ -1,4 +1,4 @@
-//! The same way with the sockets at both its ends.
+//! The way of a message through the proxy, with the sockets at both ends.
 
 use std::cell::Cell;
 use std::io;
@@ -7,8 +7,8 @@ use std::sync::mpsc;
 
 use bytes::Bytes;
 use nb::socket::{
-    DialAs, DialHandler, DialRole, Dialer, DisconnectReason, Limits, Message, PeerId, PeerInfo,
-    Publisher, ServerHandler,
+    DialAs, DialHandler, DialRole, Dialer, DisconnectReason, Message, PeerId, PeerInfo, Publisher,
+    ServerHandler, SocketLimits,
 };
 use nb::wire::Endpoint;
 use tokio::sync::Notify;
@@ -16,7 +16,7 @@ use tokio::task::LocalSet;
 
 use crate::traffic::{Keys, Linked, checked, output};
 
-/// Calls for each message that comes.
+/// A handler that calls a function for each received message.
 struct Takes<F>(F);
 
 impl<F: Fn(Message) + 'static> DialHandler for Takes<F> {
@@ -33,7 +33,7 @@ impl<F: Fn(Message) + 'static> DialHandler for Takes<F> {
     }
 }
 
-/// Tells of each subscription.
+/// A handler that reports each subscription.
 struct Subscriptions(Rc<Notify>);
 
 impl ServerHandler for Subscriptions {
@@ -50,7 +50,7 @@ fn publisher() -> (Publisher, Rc<Notify>) {
     let subscribed = Rc::new(Notify::new());
     let any = Endpoint::Tcp("127.0.0.1:0".parse().expect("an address"));
     let handler = Rc::new(Subscriptions(Rc::clone(&subscribed)));
-    let publisher = Publisher::bind(&any, Limits::default(), None, handler);
+    let publisher = Publisher::bind(&any, SocketLimits::default(), None, handler);
     (publisher.expect("bind"), subscribed)
 }
 
@@ -63,7 +63,7 @@ fn subscriber(endpoint: &Endpoint, take: impl Fn(Message) + 'static) -> Dialer {
     Dialer::connect(
         endpoint.clone(),
         sub,
-        Limits::default(),
+        SocketLimits::default(),
         Rc::new(Takes(take)),
     )
 }
@@ -75,7 +75,7 @@ fn run<T>(what: impl Future<Output = T>) -> T {
     LocalSet::new().block_on(&runtime.expect("a runtime"), what)
 }
 
-/// A kernel and a client: each output is sent when the one before has come.
+/// Runs a kernel and a client: each output is sent when the one before has arrived.
 fn both_ends(found: &mpsc::Sender<Endpoint>, proxy: &mpsc::Receiver<Endpoint>, outputs: usize) {
     run(async {
         let (kernel, subscribed) = publisher();
@@ -91,7 +91,7 @@ fn both_ends(found: &mpsc::Sender<Endpoint>, proxy: &mpsc::Receiver<Endpoint>, o
         };
         let keys = Keys::signing();
         let mut sent = 0;
-        // Until the client's subscription is there nothing comes.
+        // Nothing arrives before the client has subscribed.
         while sent < outputs {
             kernel.send(&output(sent).into_frames(&keys.kernel));
             let wait = std::time::Duration::from_millis(if sent == 0 { 50 } else { 60_000 });
@@ -104,7 +104,8 @@ fn both_ends(found: &mpsc::Sender<Endpoint>, proxy: &mpsc::Receiver<Endpoint>, o
     });
 }
 
-/// Returns how often the proxy's thread asks for memory while so many outputs pass, after as many.
+/// Returns how many allocations the proxy's thread makes while `outputs` messages pass, after as many
+/// before.
 pub fn asked(outputs: usize) -> u64 {
     let (to_us, kernel) = mpsc::channel();
     let (to_them, proxy) = mpsc::channel();
@@ -143,7 +144,7 @@ pub fn asked(outputs: usize) -> u64 {
     });
     local.block_on(&runtime, reached.notified());
     let counted = allocation_counter::measure(|| local.block_on(&runtime, reached.notified()));
-    // The last one gets out.
+    // Let the last output leave.
     local.block_on(&runtime, async {
         while !ends.is_finished() {
             tokio::time::sleep(std::time::Duration::from_millis(2)).await;

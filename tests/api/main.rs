@@ -1,28 +1,35 @@
 //! A thousand calls of each function of `api` from one process, as a server would make them: no thread, no
-//! descriptor and no memory is left behind. By itself, since it counts what its process has.
+//! descriptor and no memory is left behind. This is a test binary of its own, since it counts what its
+//! process uses.
 
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use nb::api::caller::{Caller, Given};
-use nb::api::problem::Problem;
-use nb::api::{self, CellRequest, CellsRequest, DiffBase, DiffRequest, EditPolicy, EditRequest};
-use nb::api::{OutputForm, SaveRequest, SearchRequest, SearchScope, StatusRequest};
+use nb::api::problem::{Problem, ProblemKind};
+use nb::api::{self, CellRequest, CellsRequest, DiffBase, DiffRequest};
+use nb::api::{
+    EditAnswer, EditPolicy, EditRequest, EventsRequest, GcRequest, OutputForm, SearchRequest,
+    SearchScope,
+};
 use nb::notebook::{CellSelector, Operation};
+use nb::project::{Lock, Project, Session, Status};
 
 /// How often each function is called.
 const CALLS: usize = 1000;
 
-/// How often before anything is counted: threads and caches of the first calls stay.
-const WARM_UP: usize = 20;
+/// How many calls are made before anything is counted: threads and caches of the first calls stay, and a
+/// notebook's ledger grows until it holds its last 256 edits, which each thread has in memory in turn.
+const WARM_UP: usize = 300;
 
-/// How many threads the runtime has for work that blocks; and those that are there anyhow: the process's
-/// first, and the test's.
+/// The number of threads that the runtime has for blocking work, and of those that exist anyway: the
+/// process's first thread, and the test's.
 const POOL: usize = 4;
 const OTHERS: u64 = 2;
 
-/// How much more memory may be in use after them, in kB: 4 a call.
-const MEMORY_KB: u64 = 4096;
+/// How much more memory may be in use after the calls, in kB: 2 for each call.
+const MEMORY_KB: u64 = 2048;
 
 const NOTEBOOK: &str = r##"{
  "cells": [
@@ -39,17 +46,66 @@ const NOTEBOOK: &str = r##"{
 
 #[test]
 fn a_thousand_calls_leave_nothing_behind() {
+    in_a_home_of_its_own("a_thousand_calls_leave_nothing_behind", call_all);
+}
+
+#[test]
+fn what_waits_for_a_lock_leaves_its_callers_thread_to_others() {
+    let name = "what_waits_for_a_lock_leaves_its_callers_thread_to_others";
+    in_a_home_of_its_own(name, || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .expect("a runtime");
+        runtime.block_on(async {
+            while_the_state_is_locked(async |caller| {
+                let answer = api::status(caller).await?;
+                assert_eq!(answer.sessions[0].state, "died");
+                Ok(())
+            })
+            .await;
+            while_the_state_is_locked(async |caller| {
+                let answer = api::gc(caller, GcRequest::default()).await?;
+                assert_eq!(answer.notes, [""; 0]);
+                Ok(())
+            })
+            .await;
+        });
+    });
+}
+
+/// Makes a request that has to record a kernel's end, in a project whose state another task of this thread
+/// has locked.
+async fn while_the_state_is_locked(request: impl AsyncFnOnce(&Caller) -> Result<(), Problem>) {
+    let folder = tempfile::tempdir().expect("make a folder");
+    let notebook = folder.path().join("a.ipynb");
+    std::fs::write(&notebook, NOTEBOOK).expect("write a notebook");
+    let project = Project::for_notebook(&notebook).expect("a project");
+    let mut session = Session::local(notebook);
+    session.status = Status::Live;
+    session.set_process(std::process::id(), 1, None);
+    project
+        .update(|state| state.sessions.insert("a.ipynb".to_owned(), session))
+        .expect("record a session");
+    Lock::set_patience(Duration::from_secs(3));
+    let lock = Lock::wait(&project.dir().join("state.lock")).expect("lock the state");
+    let unlock = async {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        drop(lock);
+    };
+    let caller = caller(folder.path());
+    let (answer, ()) = tokio::join!(request(&caller), unlock);
+    answer.expect("the lock was free in time");
+}
+
+/// Runs a test in a process with its own home folder.
+fn in_a_home_of_its_own(name: &str, test: impl FnOnce()) {
     if std::env::var_os("NB_TEST_CALLS").is_some() {
-        return call_all();
+        return test();
     }
-    // In a process with a home of its own.
     let home = tempfile::tempdir().expect("make a folder");
     let child = Command::new(std::env::current_exe().expect("the test's own program"))
-        .args([
-            "--exact",
-            "a_thousand_calls_leave_nothing_behind",
-            "--nocapture",
-        ])
+        .args(["--exact", name, "--nocapture"])
         .env_clear()
         .env("PATH", std::env::var_os("PATH").unwrap_or_default())
         .env("HOME", home.path())
@@ -59,7 +115,7 @@ fn a_thousand_calls_leave_nothing_behind() {
     assert!(child.expect("run the test's own program").success());
 }
 
-/// What a process has.
+/// The resources that a process uses.
 #[derive(Debug)]
 struct Usage {
     threads: u64,
@@ -99,6 +155,7 @@ fn call_all() {
         "search",
         "diff",
         "edit",
+        "events",
         "save",
         "status",
         "meanwhile",
@@ -127,19 +184,19 @@ fn call_all() {
 
 fn caller(folder: &Path) -> Caller {
     let given = Given {
-        in_words: None,
         notebook: Some(folder.join("a.ipynb")),
         name: Some("ada".to_owned()),
         on_terminal: false,
         here: folder.to_owned(),
         command: "nb".to_owned(),
         tell: |_| {},
+        has_own_thread: false,
     };
     Caller::of(given).expect("a caller")
 }
 
 async fn call(caller: &Caller, name: &str, notebook: &Path, at: usize) -> Result<(), Problem> {
-    let first = || vec![CellSelector::index(0)];
+    let first = || vec![CellSelector::Index(0)];
     match name {
         "cells" => {
             let answer = api::cells(caller, CellsRequest::default()).await?;
@@ -147,7 +204,6 @@ async fn call(caller: &Caller, name: &str, notebook: &Path, at: usize) -> Result
         }
         "cell" => {
             let request = CellRequest {
-                notebook: None,
                 cells: first(),
                 outputs: OutputForm::Previews(Some(100)),
             };
@@ -166,36 +222,45 @@ async fn call(caller: &Caller, name: &str, notebook: &Path, at: usize) -> Result
         }
         "diff" => {
             let request = DiffRequest {
-                notebook: None,
                 before: DiffBase::Until(notebook.to_owned()),
             };
             assert!(api::diff_notebooks(caller, request).await?.cells.is_empty());
         }
         "edit" => {
-            let operations = format!(
-                r#"[{{"op": "edit", "cell": "3f2c9a1e", "source": "print('hello', {at})"}}]"#
-            );
-            let request = EditRequest {
-                notebook: None,
-                operations: Operation::read_list(&operations).expect("a list"),
-                is_list: true,
-                policy: EditPolicy {
-                    force: true,
-                    now: true,
-                },
-            };
-            let answer = api::edit(caller, request).await?;
-            assert!(answer.conflicts.is_empty());
+            edit(caller, at).await?;
+        }
+        "events" => {
+            let mut events = api::events(caller, EventsRequest::default()).await?;
+            let op = edit(caller, at + 1).await?.op;
+            let event = events.next().await;
+            assert_eq!(event.change().and_then(|change| change.op.clone()), op);
+            assert_eq!(events.read(), None);
         }
         "save" => {
-            api::save(caller, SaveRequest::default()).await?;
+            api::save(caller).await?;
         }
-        "status" => match api::status(caller, StatusRequest::default()).await {
+        "status" => match api::status(caller).await {
             // The notebook has no kernel.
             Ok(_) => {}
-            Err(problem) => assert_eq!(problem.kind.as_str(), "no-kernel"),
+            Err(problem) => assert_eq!(problem.kind, ProblemKind::NoKernel),
         },
         _ => caller.notice().await,
     }
     Ok(())
+}
+
+async fn edit(caller: &Caller, number: usize) -> Result<EditAnswer, Problem> {
+    let operations =
+        format!(r#"[{{"op": "edit", "cell": "3f2c9a1e", "source": "print('hello', {number})"}}]"#);
+    let request = EditRequest {
+        operations: Operation::read_list(&operations).expect("a list"),
+        is_list: true,
+        policy: EditPolicy {
+            force: true,
+            now: true,
+        },
+    };
+    let answer = api::edit(caller, request).await?;
+    assert!(answer.conflicts.is_empty());
+    Ok(answer)
 }

@@ -1,4 +1,4 @@
-//! JupyterLab in a real browser: what a person clicks, and what the page then shows.
+//! JupyterLab in a real browser: a script clicks as a person does, and reads what the page then shows.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -6,7 +6,7 @@ use std::process::Command;
 use crate::python;
 use crate::world::{World, succeed};
 
-/// Returns the Chromium of this machine: the one that `CHROMIUM` names, else on `PATH`.
+/// Returns this machine's Chromium: the one that `CHROMIUM` names, else the one on `PATH`.
 fn chromium() -> Option<PathBuf> {
     if let Some(named) = std::env::var_os("CHROMIUM") {
         return Some(named.into());
@@ -18,7 +18,7 @@ fn chromium() -> Option<PathBuf> {
         .find(|program| program.is_file())
 }
 
-/// A script of `tests/browser`; nothing where this machine has no Chromium.
+/// Returns a script of `tests/browser`; `None` if this machine has no Chromium.
 fn script(world: &World, name: &str) -> Option<Command> {
     let Some(chromium) = chromium() else {
         eprintln!("skipped: no Chromium on PATH, and CHROMIUM names none");

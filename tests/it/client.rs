@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use nb::client::{Client, ClientError, Event, Execute, Output, RequestEnd, RequestOutcome};
+use nb::client::{
+    Client, ClientError, Execute, ExecutionEvent, OutputMessage, RequestEnd, RequestOutcome,
+};
 use nb::wire::{Channel, ConnectionInfo, Transport};
 
 use crate::python;
@@ -14,7 +16,7 @@ use crate::python;
 /// Long enough for a kernel on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A kernel of its own, killed at the end.
+/// A kernel for one test, killed at the end.
 pub(crate) struct Kernel {
     pub(crate) process: Child,
     pub(crate) info: ConnectionInfo,
@@ -24,7 +26,7 @@ pub(crate) struct Kernel {
 
 impl Kernel {
     pub(crate) fn start(transport: Transport) -> Self {
-        // A Unix socket's path is short: not under `target/`.
+        // The path of a Unix socket must be short, so it is not under `target/`.
         let folder = tempfile::Builder::new()
             .prefix("nb")
             .tempdir_in("/tmp")
@@ -62,7 +64,7 @@ impl Drop for Kernel {
     }
 }
 
-/// Writes a connection file into `folder`; over TCP with ports that are free now.
+/// Writes a connection file into `folder`; for TCP with ports that are free now.
 fn connection(transport: Transport, folder: &Path) -> (PathBuf, ConnectionInfo) {
     let (name, ip, ports) = match transport {
         Transport::Tcp => {
@@ -91,7 +93,7 @@ fn connection(transport: Transport, folder: &Path) -> (PathBuf, ConnectionInfo) 
     (file, info)
 }
 
-/// Runs a test's future; one that hangs fails.
+/// Runs a test's future; if it hangs, the test fails.
 pub(crate) fn run<T>(test: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -104,8 +106,8 @@ pub(crate) fn run<T>(test: impl Future<Output = T>) -> T {
         })
 }
 
-/// Runs code that asks nothing; gives its outputs and its end.
-async fn execute(client: &mut Client, code: &str) -> (Vec<Output>, RequestOutcome) {
+/// Runs code that asks no question; returns its outputs and its end.
+async fn execute(client: &mut Client, code: &str) -> (Vec<OutputMessage>, RequestOutcome) {
     let mut outputs = Vec::new();
     let outcome = client
         .execute(&Execute::new(code), |event| {
@@ -117,12 +119,12 @@ async fn execute(client: &mut Client, code: &str) -> (Vec<Output>, RequestOutcom
     (outputs, outcome)
 }
 
-/// All text of one stream.
-fn text(outputs: &[Output], stream: &str) -> String {
+/// Returns all text of one stream.
+fn text(outputs: &[OutputMessage], stream: &str) -> String {
     outputs
         .iter()
         .filter_map(|output| match output {
-            Output::Stream(it) if it.name == stream => Some(it.text.as_str()),
+            OutputMessage::Stream(it) if it.name == stream => Some(it.text.as_str()),
             _ => None,
         })
         .collect()
@@ -149,7 +151,7 @@ fn a_kernel_answers_over_tcp_and_over_unix_sockets() {
             assert!(!outcome.idle_missing);
             assert_eq!(text(&outputs, "stdout"), "hello\n");
             assert!(
-                matches!(outputs.last(), Some(Output::Result(it)) if it.data["text/plain"] == "42"),
+                matches!(outputs.last(), Some(OutputMessage::Result(it)) if it.data["text/plain"] == "42"),
                 "{outputs:?}"
             );
             assert_eq!((client.refused(), client.dropped()), (0, 0));
@@ -160,8 +162,8 @@ fn a_kernel_answers_over_tcp_and_over_unix_sockets() {
 
 #[test]
 fn every_print_of_a_flood_arrives() {
-    // ipykernel's PUB drops what is more than 1,000 messages ahead of its reader. Without
-    // optimisation, and beside other tests, a reader may be that late: there the flood stays below.
+    // ipykernel's PUB socket drops messages that are more than 1,000 ahead of its reader. In a debug build,
+    // beside other tests, the reader may be that late, so the flood has fewer messages.
     let lines = if cfg!(debug_assertions) { 900 } else { 20_000 };
     for transport in [Transport::Tcp, Transport::Ipc] {
         run(async {
@@ -187,7 +189,7 @@ fn two_clients_each_see_their_own() {
         execute(&mut one, "x = 'one'").await;
         let (outputs, _) = execute(&mut two, "print(x); x = 'two'").await;
         assert_eq!(text(&outputs, "stdout"), "one\n");
-        // The first has seen the second's traffic meanwhile; none of it is taken for its own.
+        // The first client has received the second's traffic meanwhile, and must not take it for its own.
         let (outputs, outcome) = execute(&mut one, "print(x)").await;
         assert_eq!(text(&outputs, "stdout"), "two\n");
         assert_eq!(outcome.execution_count, Some(3));
@@ -205,12 +207,12 @@ fn a_question_is_answered() {
         let mut said = String::new();
         let outcome = client
             .execute(&request, |event| match event {
-                Event::Prompt(prompt) => {
+                ExecutionEvent::Prompt(prompt) => {
                     asked.push((prompt.prompt.clone(), prompt.password));
                     Some("Ada".to_owned())
                 }
                 event => {
-                    if let Some(Output::Stream(it)) = event.output() {
+                    if let Some(OutputMessage::Stream(it)) = event.output() {
                         said.push_str(&it.text);
                     }
                     None
@@ -221,14 +223,14 @@ fn a_question_is_answered() {
         assert_eq!(asked, [("name? ".to_owned(), false)]);
         assert_eq!((outcome.end, said.as_str()), (RequestEnd::Ok, "Ada!\n"));
 
-        // No answer is the end of the input.
+        // `None` as an answer is the end of the input.
         let outcome = client
             .execute(&request, |_| None)
             .await
             .expect("it is there");
         assert!(matches!(outcome.end, RequestEnd::Raised(it) if it.ename == "EOFError"));
 
-        // Where nobody can answer, the kernel does not ask.
+        // If nobody can answer, the kernel does not ask.
         request.allow_stdin = false;
         let outcome = client
             .execute(&request, |_| None)
@@ -250,7 +252,7 @@ fn an_error_is_told_on_both_channels() {
             panic!("it raised: {outcome:?}");
         };
         assert_eq!(raised.ename, "ZeroDivisionError");
-        assert_eq!(outputs, [Output::Error(raised)]);
+        assert_eq!(outputs, [OutputMessage::Error(raised)]);
     });
 }
 
@@ -262,8 +264,8 @@ fn a_running_cell_is_interrupted() {
         let request = Execute::new("import time; print('asleep'); time.sleep(600)");
         let mut execution = client.start(&request).await.expect("it is there");
         while let Some(event) = execution.next().await {
-            // The print says that the cell is in its sleep, or as good as.
-            if matches!(event.output(), Some(Output::Stream(_))) {
+            // Once the text is printed, the cell sleeps or is about to.
+            if matches!(event.output(), Some(OutputMessage::Stream(_))) {
                 execution.interrupt();
             }
         }
@@ -272,7 +274,7 @@ fn a_running_cell_is_interrupted() {
             matches!(&outcome.end, RequestEnd::Raised(it) if it.ename == "KeyboardInterrupt"),
             "{outcome:?}"
         );
-        // By the other way, and the kernel lives on.
+        // Interrupt in the other way; the kernel stays alive.
         client.interrupt(PATIENCE).await.expect("it answers");
         let (outputs, _) = execute(&mut client, "print('alive')").await;
         assert_eq!(text(&outputs, "stdout"), "alive\n");
@@ -286,7 +288,7 @@ fn a_dropped_execution_leaves_the_code_running() {
         let mut client = kernel.client().await;
         let request = Execute::new("for i in range(200): print(i, flush=True)\nx = 'done'");
         let mut execution = client.start(&request).await.expect("it is there");
-        while !matches!(execution.next().await, Some(Event::Iopub(_))) {}
+        while !matches!(execution.next().await, Some(ExecutionEvent::Iopub(_))) {}
         drop(execution);
         let (outputs, outcome) = execute(&mut client, "print(x)").await;
         assert_eq!(
@@ -325,7 +327,7 @@ fn a_kernel_killed_in_mid_cell_ends_the_request() {
                 matches!(after, Err(ClientError::KernelGone(_))),
                 "{after:?}"
             );
-            // A process that is being killed may still accept, and then break off.
+            // A process that is being killed may still accept a connection, and then close it.
             kernel.process.wait().expect("it was killed");
             let anew = Client::connect(&kernel.info, "tests").await.err();
             assert!(
@@ -350,7 +352,7 @@ fn the_callers_word_that_the_process_ended_is_taken() {
         let mut execution = client.start(&request).await.expect("it is there");
         let mut die = Some(die);
         while let Some(event) = execution.next().await {
-            if matches!(event, Event::Iopub(_)) {
+            if matches!(event, ExecutionEvent::Iopub(_)) {
                 drop(die.take());
             }
         }
@@ -466,7 +468,7 @@ fn through_nb_proxy_everything_is_as_it_is_directly() {
         let request = Execute::new("print('asleep'); time.sleep(600)");
         let mut execution = client.start(&request).await.expect("it is there");
         while let Some(event) = execution.next().await {
-            if matches!(event.output(), Some(Output::Stream(_))) {
+            if matches!(event.output(), Some(OutputMessage::Stream(_))) {
                 execution.interrupt();
             }
         }

@@ -1,4 +1,4 @@
-//! `nb demo`: it shows what it promises, and leaves nothing behind however it ends.
+//! `nb demo`: it shows what it promises, and leaves nothing behind in any case.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::process::{Command, Output, Stdio};
 
 use crate::python;
 
-/// A demo in a temporary folder of its own.
+/// Returns the command of a demo in its own temporary folder.
 fn demo(folder: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_nb"));
     command
@@ -30,8 +30,8 @@ fn folder() -> tempfile::TempDir {
     folder
 }
 
-/// Processes whose command line or working directory lies in `folder`. One that is just ending has
-/// no command line any more.
+/// Returns the processes whose command line or working directory is in `folder`. A process that is just
+/// ending no longer has a command line.
 fn processes_in(folder: &Path) -> Vec<String> {
     let wanted = folder.to_string_lossy();
     std::fs::read_dir("/proc")
@@ -94,7 +94,7 @@ fn the_demo_shows_it_and_leaves_nothing() {
 #[test]
 fn an_interrupted_demo_leaves_nothing() {
     let folder = folder();
-    // At different moments: while the kernel starts, and while the front end is joined.
+    // At two moments: while the kernel starts, and while the front end is joined.
     for moment in ["makes a project", "launches the kernelspec"] {
         let mut running = demo(folder.path(), &[])
             .stdout(Stdio::piped())

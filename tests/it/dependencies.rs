@@ -1,6 +1,6 @@
-//! What `nb` is built of keeps to `deny.toml`: licences, sources, what is banned, one version of each.
+//! The dependencies of `nb` comply with `deny.toml`: licences, sources, bans, one version of each.
 //!
-//! `cargo deny` reads the same file and knows more; this needs nothing installed.
+//! `cargo deny` reads the same file and checks more; this test needs no installed tool.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -8,11 +8,11 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// What `cargo metadata` says of this package and of all that it is built of.
+/// Returns what `cargo metadata` says of this package and of all its dependencies.
 fn metadata() -> Value {
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--format-version=1", "--locked", "--offline"])
-        // What other systems need is not there.
+        // Dependencies of other systems are not downloaded here.
         .args(["--filter-platform", "host-tuple"])
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .output()
@@ -37,7 +37,7 @@ fn words<'a>(list: &'a toml::Value, field: Option<&str>) -> Vec<&'a str> {
     words.map(|word| word.expect("a word")).collect()
 }
 
-/// The ids of what is built for a user: without tests and benches.
+/// Returns the ids of the packages that are built for a user: without tests and benches.
 fn built(metadata: &Value) -> BTreeSet<&str> {
     let nodes: BTreeMap<&str, &Value> = metadata["resolve"]["nodes"]
         .as_array()
@@ -112,7 +112,7 @@ fn what_nb_is_built_of_keeps_to_the_rules() {
     assert_eq!(registries.len(), 1, "{registries:?}");
 }
 
-/// The packages of a `Cargo.lock`, with their versions.
+/// Returns the packages of a `Cargo.lock`, with their versions.
 fn locked(path: &str) -> BTreeSet<(String, String)> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
     let text = std::fs::read_to_string(path).expect("read the lock file");

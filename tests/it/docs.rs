@@ -1,17 +1,18 @@
 //! The pages for users: `README.md` and `docs/`.
 //!
 //! Each `console` block of a page is run: all blocks of a page in the order in which they are printed, in
-//! one shell, in a fresh folder, with an empty home. What is printed is compared with the page; times, ids,
-//! paths, versions and sizes may differ. `docs/cli.md` is compared with what `nb help` prints. This writes
-//! what was printed into the pages:
+//! one shell, in a fresh folder, with an empty home. The output is compared with the page; times, ids,
+//! paths, versions and sizes may differ. `docs/cli.md` is compared with the output of `nb help`. This
+//! command writes the output into the pages:
 //!
 //! ```sh
 //! NB_WRITE_DOCS=1 cargo test --test it docs
 //! ```
 //!
-//! A line of a block that begins with `$ ` is a command. It goes on in the next line while a quote `'` or a
-//! `<<'EOF'` is open. `console as=NAME` runs the block as that actor; without it, as `human`. A command that
-//! does not end with 0 must show that: `; echo "exit $?"`. A printed line `...` stands for any lines.
+//! A line of a block that begins with `$ ` is a command. It continues on the next line while a quote `'` or
+//! a `<<'EOF'` is open. `console as=NAME` runs the block as that actor; without it, as `human`. A command
+//! that does not end with 0 must show that: `; echo "exit $?"`. A printed line `...` stands for any number
+//! of lines.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -158,7 +159,7 @@ fn check(page: &str) {
     compare_or_write(page, &now);
 }
 
-/// Requires that a page says this; with `NB_WRITE_DOCS` writes it.
+/// Checks that a page has this text; with `NB_WRITE_DOCS`, writes it.
 fn compare_or_write(page: &str, now: &str) {
     let path = root().join(page);
     let text = std::fs::read_to_string(&path).unwrap_or_default();
@@ -191,7 +192,7 @@ fn compare_or_write(page: &str, now: &str) {
     );
 }
 
-/// A command of a page, and what the page says that it prints.
+/// A command of a page, with the output that the page has for it.
 #[derive(Debug)]
 struct Step<'a> {
     typed: Vec<&'a str>,
@@ -221,14 +222,14 @@ fn steps<'a>(block: &[&'a str]) -> Vec<Step<'a>> {
     steps
 }
 
-/// One page's run: a shell in a world of its own.
+/// The run of one page: a shell in a separate world.
 struct Run {
     shell: Shell,
-    // After the shell, which runs in it.
+    // Dropped after the shell, which runs in it.
     _world: World,
-    /// Ids as the page has them, and as they are in this run.
+    /// Pairs of an id in the page and the id in this run.
     ids: Vec<(String, String)>,
-    /// Paths as this run has them, and as a page shows them.
+    /// Pairs of a path in this run and the path that a page shows.
     paths: Vec<(String, &'static str)>,
 }
 
@@ -270,7 +271,7 @@ impl Run {
         }
     }
 
-    /// Runs a command and returns it with what it printed, as the page is to have it.
+    /// Runs a command, and returns it with its output in the form in which the page has it.
     fn step(&mut self, step: &Step, actor: &str) -> String {
         let typed = step.typed.join("\n");
         let command = self.as_here(&typed[2..]);
@@ -294,7 +295,7 @@ impl Run {
         format!("{typed}\n{printed}{end}")
     }
 
-    /// Takes which ids of this run stand where the page has its own.
+    /// Records which ids of this run correspond to the page's ids.
     fn learn(&mut self, page: &str, here: &str) {
         let id = Regex::new(ID).expect("a pattern");
         let [page, here] = [page, here].map(|text| id.find_iter(text).collect::<Vec<_>>());
@@ -308,7 +309,7 @@ impl Run {
         }
     }
 
-    /// Returns a command of the page with the ids and paths of this run.
+    /// Returns a command of the page with this run's ids and paths.
     fn as_here(&self, command: &str) -> String {
         let id = Regex::new(r"\b[0-9a-f]{3,}\b").expect("a pattern");
         let command = id.replace_all(command, |found: &regex::Captures| {
@@ -332,7 +333,7 @@ impl Run {
     }
 }
 
-/// A shell that is given one command after the other.
+/// A shell that runs one command after the other.
 struct Shell {
     child: Child,
     input: ChildStdin,
@@ -350,7 +351,7 @@ impl Shell {
         let input = child.stdin.take().expect("it is piped");
         let output = BufReader::new(child.stdout.take().expect("it is piped"));
         let (ended, ends) = channel();
-        // Ends with the shell, whose stdout no command has.
+        // The thread ends with the shell, whose stdout no command inherits.
         std::thread::spawn(move || {
             for line in output.lines().map_while(Result::ok) {
                 let _ = ended.send(line);
@@ -364,8 +365,8 @@ impl Shell {
         }
     }
 
-    /// Runs a command as an actor; returns its exit code, and its stdout and stderr as a terminal shows
-    /// them together.
+    /// Runs a command as an actor; returns its exit code, and its stdout and stderr together, as a terminal
+    /// shows them.
     fn run(&mut self, command: &str, actor: &str) -> (String, String) {
         let printed = self.printed.display();
         let script = format!(
@@ -388,7 +389,7 @@ impl Drop for Shell {
     }
 }
 
-/// Whether a run printed what the page says, but for what differs in every run.
+/// Says whether the output of a run is the page's, apart from what differs in every run.
 fn is_alike(page: &str, here: &str) -> bool {
     let mut pattern = String::from("^");
     for line in normalised(page).lines() {
@@ -402,9 +403,9 @@ fn is_alike(page: &str, here: &str) -> bool {
     Regex::new(&pattern).expect("a pattern").is_match(&here)
 }
 
-/// Returns a text without what differs in every run; each line ends.
+/// Returns a text without what differs in every run; each line ends with a newline.
 ///
-/// What a slow command says while it waits is left out: a fast machine does not wait.
+/// Messages that a slow command prints while it waits are left out: on a fast machine there are none.
 fn normalised(text: &str) -> String {
     let waits = Regex::new(WAITS).expect("a pattern");
     let lines = text.lines().filter(|line| !waits.is_match(line));
@@ -430,7 +431,7 @@ const VOLATILE: [(&str, &str); 7] = [
 
 const WAITS: &str = r"^(job [0-9a-f]+ · .* · (queued|running)|waiting behind .*)$";
 
-/// An id, a revision, or the beginning of one.
+/// The pattern of an id, a revision, or a prefix of one.
 const ID: &str = r"\b[0-9a-f]{4,}\b";
 
 /// How long a command of a page may take.
@@ -460,12 +461,12 @@ fn reference() -> String {
     format!("{PREFACE}{list}{commands}")
 }
 
-/// Returns what the reference says of one command.
+/// Returns the reference's section about one command.
 fn section(name: &str, help: &str) -> String {
     let (about, rest) = help.split_once("\nUsage:").expect("the help has a usage");
     let mut kept = format!("Usage:{rest}");
     if let Some(at) = kept.find("\nOptions of every command:") {
-        // What follows them begins at the left margin again.
+        // The text after the options begins at the left margin again.
         let after = kept[at + 1..]
             .match_indices("\n\n")
             .map(|(end, _)| at + 1 + end + 2)

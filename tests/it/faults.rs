@@ -1,4 +1,4 @@
-//! What must not hurt: kernels that end, kills by parent pid, bad input.
+//! Faults that must do no harm: kernels that end, kills by parent pid, bad input.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! `nb fmt`'s style against the one who made it: nbformat, byte for byte.
+//! `nb fmt` against nbformat, which defines the style: every byte must be equal.
 
 use std::path::Path;
 use std::process::Command;
@@ -7,7 +7,7 @@ use nb::notebook::Document;
 
 use crate::{notebooks, python};
 
-/// Formats every notebook that is written, and lets Python do the same; returns how many there were.
+/// Formats every notebook that can be written, and lets Python do the same; returns their number.
 fn assert_as_nbformat(folder: &Path) -> usize {
     let results = tempfile::tempdir().expect("make a folder");
     let mut count = 0;

@@ -1,6 +1,6 @@
-//! Unmodified front ends on the shared kernel: each works as on a kernel of its own.
+//! Unmodified front ends on the shared kernel: each works as on a kernel that it started itself.
 //!
-//! The scripts in `tests/python` take the kernelspec's name; with `python3` they say what a plain
+//! The scripts in `tests/python` take the kernelspec's name. With `python3` they show what a plain
 //! ipykernel does, which is the reference.
 
 use crate::world::{World, succeed};

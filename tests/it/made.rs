@@ -1,13 +1,13 @@
-//! What the tests install for themselves under `target/`, once for all of them.
+//! Environments and packages that the tests install under `target/`, once for all tests.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Returns a folder under `target/` in which that was made for these contents; makes it first
-/// where it is missing.
+/// Returns a folder under `target/` in which `make` has run for these contents; runs it first if the folder
+/// does not exist.
 ///
-/// Several test processes may ask at once: the first takes the lock, the others wait. The folder
-/// is named by a hash of the contents, so that a change of them makes a new one.
+/// Several test processes may call this at the same time: the first takes the lock, the others wait. The
+/// folder's name contains a hash of the contents, so that changed contents get a new folder.
 pub fn once(name: &str, contents: &[&str], make: impl FnOnce(&Path)) -> PathBuf {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR"))
         .parent()
@@ -31,7 +31,7 @@ pub fn once(name: &str, contents: &[&str], make: impl FnOnce(&Path)) -> PathBuf 
     home
 }
 
-/// Runs a step of the making, which must succeed.
+/// Runs a step of the installation, which must succeed.
 pub fn run(command: &mut Command) {
     let status = command
         .status()

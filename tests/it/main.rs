@@ -1,4 +1,4 @@
-//! Every test that needs more than one module: protocol against libzmq, flows through real parts.
+//! Every test that needs more than one module: the protocol against libzmq, and flows through real parts.
 
 #![allow(unreachable_pub, reason = "a test binary has no outside")]
 

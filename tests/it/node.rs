@@ -1,5 +1,5 @@
-//! The npm packages on which VS Code and JupyterLab talk to kernels, installed under `target/` on
-//! first use, and scripts on them.
+//! The npm packages through which VS Code and JupyterLab talk to kernels, installed under `target/` on
+//! first use, and scripts that use them.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,14 +10,13 @@ use crate::made::{self, run};
 const PACKAGE: &str = include_str!("../node/package.json");
 const LOCKED: &str = include_str!("../node/package-lock.json");
 
-/// Returns `node_modules` with the locked packages; nothing where this machine has no npm.
+/// Returns `node_modules` with the locked packages; `None` if this machine has no npm.
 ///
-/// `zeromq` brings its library built for the usual platforms, so that no script of a package
-/// needs to run.
+/// The `zeromq` package includes binaries for the usual platforms, so that no install script needs to run.
 pub fn modules() -> Option<&'static Path> {
     static MODULES: OnceLock<Option<PathBuf>> = OnceLock::new();
     let modules = MODULES.get_or_init(|| {
-        // Windows' npm is a script, which a plain command does not find.
+        // On Windows npm is a script, which a plain command does not find.
         if Command::new("npm").arg("--version").output().is_err() {
             eprintln!("no npm here: what needs it is not tested");
             return None;
@@ -48,7 +47,7 @@ pub fn script(name: &str) -> PathBuf {
         .join(name)
 }
 
-/// `.ci/run` installs npm, so that there nothing is left out in silence.
+/// `.ci/run` installs npm, so that nothing is skipped there silently.
 #[test]
 fn the_packages_load() {
     let Some(modules) = modules() else { return };

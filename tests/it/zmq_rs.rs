@@ -1,7 +1,7 @@
-//! `socket` against the `zeromq` crate, the third implementation that meets here.
+//! `socket` against the `zeromq` crate, a third implementation of ZMTP.
 
 use bytes::Bytes;
-use nb::socket::{DialRole, Limits, Message};
+use nb::socket::{DialRole, Message, SocketLimits};
 use nb::wire::Endpoint;
 use zeromq::prelude::*;
 use zeromq::util::PeerIdentity;
@@ -27,7 +27,7 @@ fn folder() -> (tempfile::TempDir, Endpoint) {
     (folder, endpoint)
 }
 
-/// Binds a socket of the crate; returns where.
+/// Binds a socket of the crate; returns its endpoint.
 async fn bind(socket: &mut impl Socket, at: &Endpoint) -> Endpoint {
     let bound = socket.bind(&at.to_string()).await.expect("bind");
     match bound {
@@ -42,7 +42,7 @@ async fn bind(socket: &mut impl Socket, at: &Endpoint) -> Endpoint {
 #[test]
 fn its_dealer_talks_with_our_router() {
     run(async {
-        let (router, mut events) = router(Limits::default());
+        let (router, mut events) = router(SocketLimits::default());
         let mut options = SocketOptions::default();
         options.peer_identity(PeerIdentity::try_from(b"anna".to_vec()).expect("a short name"));
         let mut anna = DealerSocket::with_options(options);
@@ -71,7 +71,7 @@ fn its_dealer_talks_with_our_router() {
 #[test]
 fn its_req_asks_our_router() {
     run(async {
-        let (router, mut events) = router(Limits::default());
+        let (router, mut events) = router(SocketLimits::default());
         let mut req = ReqSocket::new();
         let at = router.local_endpoint().to_string();
         soon("a connection", req.connect(&at))
@@ -92,7 +92,7 @@ fn its_req_asks_our_router() {
 #[test]
 fn its_sub_listens_to_our_publisher() {
     run(async {
-        let (publisher, mut events) = publisher(Limits::default());
+        let (publisher, mut events) = publisher(SocketLimits::default());
         let mut sub = SubSocket::new();
         let at = publisher.local_endpoint().to_string();
         soon("a connection", sub.connect(&at))
@@ -160,7 +160,7 @@ fn our_sub_listens_to_its_xpub_and_pub() {
         let at = bind(&mut publisher, &any_port()).await;
         let (_dialer, mut events) = dialer(at, DialRole::Sub, &[""]);
         events.up().await;
-        // A PUB does not say when a subscription has arrived: it is repeated until it has.
+        // A PUB does not report when a subscription has arrived, so sending is repeated until it has.
         let received = loop {
             publisher.send(zmq(&[b"any"])).await.expect("send");
             if let Some(received) = events.received_already() {

@@ -1,4 +1,5 @@
-"""A kernel that a Jupyter server started for JupyterLab is shared by its id, and stays the server's."""
+"""A kernel that a Jupyter server started for JupyterLab is shared by its id, and stays the server's
+kernel."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Choosing the spec where no kernel lives starts one, which outlives the front end."""
+"""Choosing the kernelspec when no kernel runs starts a kernel, which outlives the front end."""
 
 import os
 import signal

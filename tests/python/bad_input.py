@@ -1,7 +1,8 @@
-"""Bad input on each of the five ports: the others are served on, nothing runs that must not.
+"""Bad input on each of the five ports: other clients are still served, and nothing forbidden is
+executed.
 
-A good client works all along. Whatever a stranger sends, and however it leaves, the process
-lives, its memory does not grow with announced lengths, and the good client's next cell runs.
+A good client works all the time. Whatever a stranger sends, and however it leaves, the process stays
+alive, its memory does not grow with announced lengths, and the good client's next cell runs.
 """
 
 import contextlib
@@ -40,7 +41,7 @@ def ready(kind, **properties):
 
 
 def handshakes(channel):
-    """What a stranger may send on a fresh connection: a name, and the bytes."""
+    """Returns what a stranger may send on a fresh connection: pairs of a name and the bytes."""
     peer = {"iopub": b"SUB", "hb": b"REQ"}.get(channel, b"DEALER")
     good = GREETING + ready(peer, Identity=b"stranger")
     huge = struct.pack(">BQ", 2, 1 << 46)
@@ -76,7 +77,8 @@ def handshakes(channel):
 
 
 def envelopes(key, session):
-    """What a client of the right kind may send that is no Jupyter message: a name, the frames."""
+    """Returns what a legitimate client may send that is not a Jupyter message: pairs of a name and the
+    frames."""
     header = {"msg_id": "m", "msg_type": "kernel_info_request", "session": session,
               "username": "u", "date": "", "version": "5.3"}  # fmt: skip
 
@@ -141,7 +143,7 @@ def main():
         strangers(place, plain)
         forgeries(place)
         replay(place)
-        if not plain:  # libzmq's own ends of these are not what is tested
+        if not plain:  # libzmq's own ends of these connections are not tested
             vanishing(place)
             never_reading(place)
         heartbeat(place)
@@ -154,7 +156,7 @@ def strangers(place, plain):
     for channel in CHANNELS:
         for name, sent in handshakes(channel).items():
             if plain and "2^" in name:
-                continue  # libzmq allocates what is announced
+                continue  # libzmq allocates the announced size
             for end in ("close", "reset", "stay"):
                 stranger = socket.create_connection(place.address(channel), timeout=SECONDS)
                 with contextlib.suppress(ConnectionError):
@@ -187,8 +189,8 @@ def forgeries(place):
                 forger.connect(address)
                 for frames in envelopes(key, "forger").values():
                     forger.send_multipart(frames)
-                # Behind all that, a good message of the same client is answered. (A kernel itself
-                # cannot tell an identity like the delimiter from the delimiter.)
+                # After all that, a good message of the same client is answered. (A kernel itself cannot
+                # tell an identity like the delimiter from the delimiter.)
                 if channel != "stdin" and identity != DELIMITER:
                     frames, request = message(key, "forger", "kernel_info_request", {})
                     forger.send_multipart(frames)
@@ -216,7 +218,7 @@ def answered(dealer, request, after):
 
 
 def replay(place):
-    """The same signed request twice is one execution: kernels drop what they have seen."""
+    """The same signed request sent twice is executed once: kernels drop requests that they have seen."""
     place.client.run("replayed = 0")
     content = {"code": "replayed += 1", "silent": False, "store_history": False,
                "user_expressions": {}, "allow_stdin": False, "stop_on_error": False}  # fmt: skip
@@ -236,18 +238,18 @@ def replay(place):
 
 
 def vanishing(place):
-    """Clients that go in the middle of their own cell, and of their own prompt."""
+    """Clients that leave while their cell runs, and while their prompt is open."""
     for code in ("print('x' * 1000)", "import time; time.sleep(0.3); print('late')"):
         with Client(place.path) as client:
             client.get_ready()
             for _ in range(5):
                 client.execute(code)
         place.still_served("a client left with its cells running")
-    # A client that reads nothing of its replies has its own limit, not the others'.
+    # A client that reads none of its replies reaches its own limit, not that of others.
     with Client(place.path) as client:
         client.get_ready()
         shell = client.sockets["shell"]
-        # Two statuses each: a kernel's own iopub queue may drop what is above 500 at once, where its
+        # Two status messages each: a kernel's own iopub queue may drop messages above 500 at once when its
         # I/O thread has to wait for the processor.
         for _ in range(8):
             for _ in range(50):
@@ -262,7 +264,7 @@ def never_reading(place):
     stranger.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     stranger.connect(place.address("iopub"))
     stranger.sendall(GREETING + ready(b"SUB") + b"\0\1\1")
-    # Its handshake is through once the other side's is here; then it reads no more.
+    # Its handshake is complete once the other side's READY is here; then it stops reading.
     seen = b""
     while b"READY" not in seen:
         got = stranger.recv(4096)
@@ -288,7 +290,7 @@ def never_reading(place):
     grown = place.memory() - before
     place.client.received = {c: [] for c in place.client.received}
     place.still_served("a subscriber that does not read")
-    # When it reads again nothing is missing: what it left was on disk.
+    # When it reads again nothing is missing: the unread messages were on disk.
     missing = chunk * chunks - chunks * 10
     stranger.settimeout(SECONDS)
     while missing > 0:

@@ -1,7 +1,7 @@
 """Clients that run a notebook's cells without a person (nbclient, papermill, `jupyter execute`) on the
-shared kernel: their end leaves others' cells alone, and a kernel that dies takes them along.
+shared kernel: their end leaves others' cells alone, and they end when the kernel dies.
 
-jupyter_client ends a kernel by an interrupt and a shutdown right after it.
+jupyter_client ends a kernel with an interrupt and a shutdown right after it.
 """
 
 import os
@@ -54,7 +54,7 @@ def interrupt(options):
         begun.read_text()
         with joined(state()["connection_file"], ready=False) as other:
             request = other.execute("import time\ntime.sleep(1)\nprint('whole')")
-            # It has gone out: the kernel's control thread answers while its shell is busy.
+            # The request has reached the kernel: its control thread answers while its shell is busy.
             other.control_channel.send(other.session.msg("kernel_info_request", {}))
             other.get_control_msg(timeout=SECONDS)
             go.write_text("")
@@ -87,7 +87,7 @@ def two(options):
 
 
 def timeout(options):
-    """What takes too long is ended by the one whose it is, and the kernel goes on."""
+    """A cell that takes too long is ended by the client that sent it, and the kernel stays alive."""
     client = batch(options, "while True: pass")
     client.timeout = 1
     try:
@@ -101,7 +101,8 @@ def timeout(options):
 
 
 def death(options):
-    """As with a kernel of its own: with and without errors allowed, in mid-cell and by a restart."""
+    """The same as on a kernel of its own: with and without errors allowed, while a cell runs and by a
+    restart."""
     for allowed in (False, True):
         client = batch(options, "x = 1", DIES, "print('x' in globals())", allow_errors=allowed)
         try:
@@ -129,19 +130,19 @@ def execute(options):
 
 
 def console(_):
-    """On a terminal sits a person, whose next cell brings another kernel."""
+    """At a terminal there is a person, whose next cell starts another kernel."""
     assert in_terminal("--case", "next") == 0
 
 
 def script(options):
-    """A script that could answer a cell and has no terminal: each later cell says what mends it."""
+    """A script could answer a question but has no terminal: each later cell says how to fix it."""
     reply = next_cell(options, check=False)
     assert reply["status"] == "error", reply
     assert "nb open" in reply["evalue"], reply
 
 
 def next_cell(options, check=True):
-    """A cell after the one in which the kernel died."""
+    """Runs a cell after the one in which the kernel died."""
     with launched(options.kernel) as manager, joined(manager.connection_file) as client:
         assert client.execute_interactive("x = 1", timeout=SECONDS)["content"]["status"] == "ok"
         reply = client.execute_interactive(DIES, timeout=SECONDS)
@@ -152,7 +153,7 @@ def next_cell(options, check=True):
 
 
 def sigterm(options):
-    """jupyverse restarts so: the log says why the shared kernel was not."""
+    """jupyverse restarts in this way: the log says why the shared kernel was not restarted."""
     with launched(options.kernel) as manager, joined(manager.connection_file) as client:
         client.execute_interactive("x = 1", timeout=SECONDS)
         manager.provisioner.process.terminate()
@@ -163,7 +164,7 @@ def sigterm(options):
 
 
 def in_terminal(*words):
-    """Runs this script on a terminal of its own; its exit code."""
+    """Runs this script on its own pseudo-terminal; returns its exit code."""
     child, terminal = pty.fork()
     if child == 0:
         os.execv(sys.executable, [sys.executable, *sys.argv, *words])

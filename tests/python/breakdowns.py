@@ -1,8 +1,9 @@
-"""What breaks off in the middle, on real sockets: the others are served on, and nothing is kept.
+"""Connections and kernels that break off halfway, on real sockets: other clients are still served, and
+no resources are kept.
 
-The kernel is stopped and goes on; connections are half open, replaced, made a thousand times,
-stop in mid-frame; a thousand clients come, work and go. At the end the process has as many open
-files as at the beginning.
+The kernel is stopped and continued; connections are half open, replaced, made a thousand times, stop
+within a frame; a thousand clients come, work and leave. At the end the process has as many open files as
+at the beginning.
 """
 
 import contextlib
@@ -25,27 +26,27 @@ class Place(bad_input.Place):
         return len(os.listdir(f"/proc/{self.child.pid}/fd"))
 
     def until_descriptors(self, wanted, after):
-        """Waits until no more are open than that; ends of connections take their time."""
+        """Waits until at most so many are open; connections take some time to close."""
         end = time.monotonic() + SECONDS
         while (there := self.descriptors()) > wanted:
             assert time.monotonic() < end, f"{after}: {there} descriptors, {wanted} before"
             self.client.pump(0.01)
 
     def dial(self, channel, identity):
-        """A bare connection that has introduced itself and heard the other's READY."""
+        """Returns a bare connection that has sent its READY and received the other's."""
         bare = self.call(channel, identity)
         hears(bare, b"READY", "a handshake")
         return bare
 
     def call(self, channel, identity):
-        """A bare connection that has introduced itself."""
+        """Returns a bare connection that has sent its READY."""
         bare = socket.create_connection(self.address(channel), timeout=SECONDS)
         kind = b"SUB" if channel == "iopub" else b"DEALER"
         bare.sendall(GREETING + ready(kind, Identity=identity))
         return bare
 
     def request(self, kind, content=None):
-        """One signed request as it goes over the wire, and its id."""
+        """Returns one signed request as bytes of the wire, and its id."""
         frames, request = message(self.client.key, uuid.uuid4().hex, kind, content or {})
         wire = b""
         for number, frame in enumerate(frames):
@@ -55,7 +56,7 @@ class Place(bad_input.Place):
 
 
 def hears(bare, request, after):
-    """Reads until the answer to that request is there."""
+    """Reads until the answer to this request has come."""
     seen = b""
     while request not in seen:
         got = bare.recv(1 << 16)
@@ -64,7 +65,7 @@ def hears(bare, request, after):
 
 
 def stopped(place, plain):
-    """SIGSTOP: whoever connects is let in all the same, and nothing is lost when it goes on."""
+    """SIGSTOP: a client that connects is accepted all the same, and nothing is lost after SIGCONT."""
     pid = place.child.pid if plain else state()["kernel_pid"]
     os.kill(pid, signal.SIGSTOP)
     try:
@@ -81,7 +82,7 @@ def stopped(place, plain):
 
 
 def half_open(place):
-    """One that says it is through and stays, one that never says anything again."""
+    """One client that shuts down its sending side and stays, and one that never sends anything again."""
     through, silent = place.dial("shell", b"through"), place.dial("shell", b"silent")
     wire, request = place.request("kernel_info_request")
     through.sendall(wire)
@@ -94,7 +95,7 @@ def half_open(place):
 
 
 def in_mid_frame(place):
-    """A message of which half has come delays nobody, and is taken when the rest comes."""
+    """A message of which half has come delays nobody, and is received when the rest comes."""
     bare = place.dial("shell", b"halting")
     wire, request = place.request("kernel_info_request", {"padding": "x" * 100_000})
     bare.sendall(wire[:50_000])
@@ -107,7 +108,7 @@ def in_mid_frame(place):
 
 
 def one_identity(place):
-    """The late close of a connection that was replaced takes nothing from the new one."""
+    """A replaced connection that closes late takes nothing from the new one."""
     for end in ("close", "reset"):
         old = place.dial("shell", b"twin")
         wire, request = place.request("kernel_info_request")
@@ -129,11 +130,11 @@ def one_identity(place):
 
 
 def reconnects(place):
-    """One identity that connects a thousand times, replacing itself; it asks now and then."""
+    """One identity that connects a thousand times, replacing itself, and sends a request now and then."""
     before = place.descriptors()
     for number in range(100):
         bares = [place.call("shell", b"restless") for _ in range(10)]
-        # Any of them may be the one that is left; a new one surely is.
+        # Any of them may be the one that was kept; a new one certainly is.
         for bare in bares:
             bare.close()
         if number % 10 == 0:
@@ -141,13 +142,13 @@ def reconnects(place):
             with place.dial("shell", b"restless") as bare:
                 bare.sendall(wire)
                 hears(bare, request, f"connection {10 * number}")
-    # It is remembered for a while, with its own shell and stdin sockets to the kernel.
+    # The client is remembered for a while, with its own shell and stdin sockets to the kernel.
     place.until_descriptors(before + 2, "1,000 reconnects")
     place.still_served("1,000 reconnects")
 
 
 def pings(place):
-    """A client that sends PING every 200 ms keeps its connection, in whatever the kernel does."""
+    """A client that sends PING every 200 ms keeps its connection, whatever the kernel does."""
     context = zmq.Context.instance()
     address, key = endpoint(place.path, "shell")
     with context.socket(zmq.DEALER) as beating:
@@ -168,13 +169,13 @@ def pings(place):
 
 
 def thousand(place):
-    """1,000 clients, fifty at a time: each asks, is answered, and leaves."""
+    """1,000 clients, fifty at a time: each sends a request, gets its answer, and leaves."""
     before = place.descriptors()
     for batch in range(20):
         with contextlib.ExitStack() as stack:
             asked = []
             for _ in range(50):
-                # One that announces no identity is forgotten as soon as it has left.
+                # A client that announces no identity is forgotten as soon as it has left.
                 shell, iopub = (place.call(channel, b"") for channel in ("shell", "iopub"))
                 stack.enter_context(shell)
                 stack.enter_context(iopub)
@@ -196,7 +197,7 @@ def main():
         with place.client:
             before = place.descriptors()
             tests = [stopped, half_open, in_mid_frame, one_identity, reconnects, pings, thousand]
-            if plain:  # libzmq's own ends of the others are not what is tested
+            if plain:  # libzmq's own ends of the others are not tested
                 tests = [stopped]
             for test in tests:
                 began = time.monotonic()

@@ -1,7 +1,7 @@
-"""Large prints in a row on a kernel over TCP: none may be lost, nor the cell's end.
+"""Large prints in a row on a kernel over TCP: neither a print nor the cell's end may be lost.
 
-The kernel's own queue holds 1,000 messages, and it drops what comes on top: whoever reads it has to take
-them in time. The full figure, beside two processes that keep both cores busy:
+The kernel's own queue holds 1,000 messages, and it drops further ones, so its reader has to be fast
+enough. The full number, beside two processes that keep both cores busy:
 
     cargo test --release --test it -- --ignored burst
 """
@@ -46,7 +46,7 @@ def main():
 
 
 def one_round(client, socket, options, mark):
-    """What is missing of a round, in words; nothing where it is whole."""
+    """Returns what is missing of a round, as text; nothing if it is whole."""
     code = CODE.format(size=options.size, prints=options.prints, mark=mark)
     request = client.execute(code).encode()
     wanted = {f"{mark}{i:06d}".encode() for i in range(options.prints)}
@@ -72,7 +72,7 @@ def one_round(client, socket, options, mark):
 
 @contextlib.contextmanager
 def standing(connection_file):
-    """A subscriber that reads nothing."""
+    """A subscriber that never reads."""
     address, _ = endpoint(connection_file, "iopub")
     with zmq.Context.instance().socket(zmq.SUB) as socket:
         socket.linger = 0

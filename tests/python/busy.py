@@ -1,4 +1,4 @@
-"""jupyter_client's wait_for_ready on the shared kernel while a long cell of an agent's runs there.
+"""jupyter_client's wait_for_ready on the shared kernel while a long cell of an agent runs there.
 
 nbclient, papermill and qtconsole wait in the same way.
 """

@@ -1,4 +1,4 @@
-"""A chosen kernel goes on working: after `cargo clean`, an upgrade of nb, and without a runtime
+"""A chosen kernelspec keeps working: after `cargo clean`, after an upgrade of nb, and without a runtime
 folder, which systemd removes at the last logout."""
 
 import contextlib
@@ -37,7 +37,7 @@ def run(program, *words):
 @contextlib.contextmanager
 def front_end(kernel):
     path = connection_file()
-    # A person is behind a Jupyter server: a kernel that died is started anew for it.
+    # Behind a Jupyter server there is a person, so a dead kernel is started again.
     server = {"JPY_SESSION_NAME": os.path.realpath("t.ipynb"), "JPY_PARENT_PID": str(os.getpid())}
     with contextlib.ExitStack() as stack:
         with mock.patch.dict(os.environ, server):
@@ -57,7 +57,8 @@ def next_pid(client):
     try:
         return pid(client)
     except AssertionError as error:
-        # The cell was on its way before anybody knew of the end; the next one starts another.
+        # The cell was sent before anybody knew that the kernel had ended; the next one starts another
+        # kernel.
         assert "KernelDied" in str(error), error
         return pid(client)
 
@@ -73,7 +74,7 @@ def cleaned(kernel, folder):
     assert chosen[0] == served["program"] and argv(kernel, "f")[0] == chosen
     with front_end(kernel) as client:
         assert pid(client) == opened["kernel_pid"]
-        # What it starts is this program too, whose first file is gone.
+        # The started kernel's supervisor is this program too, whose first file no longer exists.
         dies(opened["kernel_pid"])
         assert next_pid(client) != opened["kernel_pid"]
     say("cargo clean: the chosen kernel works")
@@ -89,7 +90,7 @@ def upgraded(kernel, work):
     newer = work / "newer"
     shutil.copy2(TESTED, newer)
     with newer.open("ab") as file:
-        # An ELF file may have anything after its end.
+        # An ELF file may have any bytes after its end.
         file.write(b"another version")
     before, _ = argv(kernel, "f")
     with front_end(kernel) as client:
@@ -102,7 +103,7 @@ def upgraded(kernel, work):
         assert client.run("print(mine)") == "42\n"
         with front_end(kernel) as other:
             assert other.run("print(mine)") == "42\n" and pid(other) == old
-        # The old proxy's own program is not there any more.
+        # The program file of the old proxy no longer exists.
         dies(old)
         assert next_pid(client) != old
     said = run(newer, "status", "--json")

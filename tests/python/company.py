@@ -1,4 +1,5 @@
-"""A person at a front end and an agent with `nb` on one kernel: neither ends the other's work unasked."""
+"""A person at a front end and an agent with `nb` on one kernel: neither ends the other's work without
+consent."""
 
 import json
 import os
@@ -10,7 +11,7 @@ from launch import SECONDS, arguments, evaluate, joined, launched, outputs, repl
 
 
 def agent(*words, expect=0):
-    """Runs `nb` as an agent; gives what it said on stdout and on stderr."""
+    """Runs `nb` as an agent; returns its stdout and stderr."""
     done = subprocess.run(
         [os.environ["NB_TEST_BINARY"], *words, "--as", "claude"],
         stdin=subprocess.DEVNULL,
@@ -24,7 +25,7 @@ def agent(*words, expect=0):
 
 
 def at_a_terminal(*words, answer):
-    """Runs `nb` at a terminal and answers its question; gives its exit code and the screen."""
+    """Runs `nb` at a terminal and answers its question; returns its exit code and the screen."""
     ours, theirs = pty.openpty()
     child = subprocess.Popen(
         [os.environ["NB_TEST_BINARY"], *words, "--as", "ada"], stdin=theirs, stdout=theirs, stderr=theirs
@@ -63,7 +64,7 @@ def main():
     options = arguments()
     agent("run", "1")
     with launched(options.kernel) as manager, joined(manager.connection_file) as person:
-        # Joined, but nothing of theirs is there yet: a restart takes nothing from them.
+        # The person has joined but has no variables yet, so a restart takes nothing from them.
         agent("restart")
         run(person, "mine = 'precious'")
         _, told = agent("run", "2")
@@ -87,10 +88,10 @@ def main():
         status = json.loads(agent("status", "--json")[0])["sessions"][0]
         assert status["state"] == "busy", status
         assert status["running"]["by"].startswith("human ("), status
-        # The agent's own code waits, and says behind whose.
+        # The agent's own code waits, and says whose code it waits for.
         out, told = agent("run", "3", "--timeout", "1", expect=4)
         assert "waiting behind human (" in told and "running for" in told, told
-        # Another person is asked; no is the default.
+        # Another person is asked; the default is no.
         for answer in ("", "n"):
             code, screen = at_a_terminal("interrupt", answer=answer)
             assert code == 5 and "left as it is" in screen, screen
@@ -113,7 +114,7 @@ def main():
         answer = json.loads(agent("status", "--json")[0])
         assert answer["sessions"][0]["state"] == "idle", answer
         say("since:", *(doings["text"] for doings in answer["since"]))
-    # The person has gone.
+    # The person has left.
     agent("restart")
     # A client of the kernel itself: no proxy sees what it runs.
     with joined(state()["connection_file"]) as stranger:

@@ -1,10 +1,10 @@
-"""A channel of conda's kind in a folder, with packages of a few files each.
+"""A channel in conda's format in a folder, with packages of a few files each.
 
 usage: conda_channel.py CHANNEL PYTHON SITE_PACKAGES
 
-Writes one with a Python (a venv of PYTHON, since none of conda's own can be had everywhere), an
-ipykernel for it (which finds its modules in SITE_PACKAGES), and a package with scripts and
-variables for the activation.
+Writes a channel with a Python (a venv of PYTHON, since conda's own packages are not available
+everywhere), an ipykernel for it (which finds its modules in SITE_PACKAGES), and a package with scripts
+and variables for the activation.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ import tarfile
 import tempfile
 from pathlib import Path
 
-# A package whose scripts and variables count when its environment is activated.
+# A package whose scripts and variables take effect when its environment is activated.
 DATA = {
     "etc/conda/activate.d/data.sh": 'export NB_TEST_DATA="$CONDA_PREFIX/share/data"\n'
     'export NB_TEST_BACKUP="${NB_TEST_VALUE-none}"\n',
@@ -29,7 +29,7 @@ DATA = {
 def pack(name, version, files):
     """Returns a package's file name, its record in a channel, and its contents.
 
-    A file is its text, or the Path that a symlink leads to.
+    A file is given as its text, or as the Path to which a symlink points.
     """
     index = {
         "name": name,
@@ -75,7 +75,7 @@ def pack(name, version, files):
 
 
 def write(channel, packages, versions=None):
-    """Writes a channel; `packages` are their files by name."""
+    """Writes a channel; `packages` has their files by name."""
     records = {}
     for subdir in ["noarch", "linux-64", "linux-aarch64", "osx-64", "osx-arm64"]:
         (channel / subdir).mkdir(parents=True)
@@ -104,7 +104,7 @@ def main(channel, python, site_packages):
     packages = {
         "python": files,
         "ipykernel": lent,
-        # conda's kin put it beside every Python.
+        # conda and its relatives install pip beside every Python.
         "pip": {"share/pip": "none\n"},
         "nb-test-data": DATA,
     }

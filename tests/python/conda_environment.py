@@ -1,10 +1,10 @@
-"""Makes an environment of conda's kind with rattler, the library that pixi is built on.
+"""Makes an environment in conda's format with rattler, the library on which pixi is built.
 
 usage: conda_environment.py PREFIX SITE_PACKAGES
 
-From a channel of its own it installs one package, which brings scripts and variables for the
-activation. The Python in it is a venv's, and finds ipykernel in SITE_PACKAGES: no channel with a
-Python of conda's own can be reached everywhere. Prints what rattler's own activation of it is.
+It installs one package from its own channel, with scripts and variables for the activation. The
+environment's Python is a venv's, and finds ipykernel in SITE_PACKAGES: a channel with conda's own Python
+cannot be reached everywhere. Prints rattler's own activation of the environment.
 """
 
 import asyncio

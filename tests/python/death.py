@@ -1,7 +1,8 @@
-"""A kernel that ends under a connected front end: the cell ends readably, the next one runs.
+"""A kernel that ends under a connected front end: the cell ends with a readable error, and the next one
+runs.
 
-`--how kill` is a kill -9 in mid-cell, `restart` is `nb restart`, `reopen` is `nb shutdown` and
-`nb open`. The front end is launched once and never again.
+`--how kill` is a kill -9 while a cell runs, `restart` is `nb restart`, `reopen` is `nb shutdown` and
+`nb open`. The front end is launched only once.
 """
 
 import os
@@ -60,12 +61,12 @@ def once(how, number, client, bystander):
         asker = client if request.startswith(client.session) else bystander
         reply, iopub = asker.finish(request)
         assert reply.type == kind, reply
-        # Either it was reported failed with the old kernel, or it ran on the new one.
+        # Either the reply reports a failure of the old kernel, or the cell ran on the new one.
         if reply.content["status"] != "ok" and kind == "execute_reply":
             readable(reply, iopub)
 
     if how == "kill":
-        # No kernel now: a cell either says so or has one started for it; it never hangs.
+        # There is no kernel now: a cell says so or has one started for it; it never hangs.
         reply, iopub = client.finish(client.execute("'while it was away'"))
         if reply.content["status"] != "ok":
             readable(reply, iopub)
@@ -76,7 +77,7 @@ def once(how, number, client, bystander):
     back = first_to_succeed(client, f"print({number} * 21, 'x' in globals())")
     assert back == f"{number * 21} False\n", f"not a fresh kernel: {back!r}"
     assert bystander.run("import os\nprint(os.getpid())") == f"{new}\n"
-    # The prompt's way back is made anew too.
+    # The way back for prompts works again, too.
     request = client.execute("print('hello', input('who? '))")
     prompt = client.wait(
         "a prompt", lambda channel, m: channel == "stdin" and m.parent.get("msg_id") == request
@@ -88,7 +89,7 @@ def once(how, number, client, bystander):
 
 
 def readable(reply, iopub):
-    """What a person sees of a failed cell: a named error with a sentence."""
+    """Checks what a person sees of a failed cell: a named error with a sentence."""
     assert reply.content["status"] == "error", reply
     errors = [m for m in iopub if m.type == "error"]
     assert len(errors) == 1, f"errors on iopub: {errors}"

@@ -26,7 +26,7 @@ def main():
         assert files[3:5] == [str(HARD), str(HARD)], files
         code = "import resource, os\nprint(resource.getrlimit(resource.RLIMIT_NOFILE), 'NB_DETACH_DESCRIPTORS' in os.environ)"
         assert client.run(code) == f"({SOFT}, {HARD}) False\n"
-        # A proxy has seven sockets for each of these, a kernel three.
+        # A proxy has seven sockets for each of these clients, a kernel three.
         others = [Client(path) for _ in range(SOFT // 5)]
         for other in others:
             other.get_ready()

@@ -1,5 +1,5 @@
-"""Every way out of a sandbox that the tests know. Run inside, with MARKS in the environment or as
-a variable; `escapes()` returns what became of each attempt: None where it failed."""
+"""Every way out of a sandbox that the tests know. Run inside, with MARKS in the environment or as a
+variable. `escapes()` returns the result of each attempt: None if it failed."""
 
 import ctypes
 import ctypes.util
@@ -73,7 +73,7 @@ def write_new(m):
 
 
 def write_new_at_home(m):
-    # The tests' home lies in /tmp, and it may have a /tmp of its own: see the test.
+    # The tests' home is in /tmp, and the sandbox may have its own /tmp: the test looks from outside.
     try:
         open(os.path.join(m["home"], "new"), "w").close()
     except OSError:
@@ -82,7 +82,7 @@ def write_new_at_home(m):
 
 
 def write_new_in_tmp(m):
-    # It may have a /tmp of its own: what counts is what the outside sees, see the test.
+    # The sandbox may have its own /tmp: what counts is what is seen outside, where the test looks.
     try:
         open(m["file_in_tmp"], "w").close()
     except OSError:
@@ -121,7 +121,7 @@ def link_and_write(m):
 
 
 def unchanged(marks):
-    # A mode may be said to be changed where it is not: what counts is what is seen.
+    # A call may report success without a change: what counts is the mode that is seen.
     if os.stat(marks["victim"]).st_mode & 0o777 != 0o777:
         raise OSError("the mode is as it was")
 
@@ -181,7 +181,7 @@ def signal_outside(m):
 
 
 def signal_all(m):
-    # Signal 0 harms nobody; inside a namespace there is only the sandbox itself.
+    # Signal 0 does no harm; in a PID namespace it reaches only processes of the sandbox.
     if any(int(name) == m["pid"] for name in os.listdir("/proc") if name.isdigit()):
         os.kill(m["pid"], 0)
         return
@@ -253,7 +253,8 @@ def become_another_user(m):
     os.setuid(m["other_uid"])
 
 
-# What follows is tried in rows: a name, and what is done. Numbers of calls are those of x86-64.
+# The rest is a table: the name of each attempt, and its function. The numbers of system calls are those of
+# x86-64.
 NUMBERS = {
     "read": 0, "mmap": 9, "mprotect": 10, "ioctl": 16, "shmget": 29, "shmat": 30, "shmctl": 31,
     "sendto": 44, "clone": 56, "semget": 64, "semop": 65, "semctl": 66, "msgget": 68, "msgsnd": 69,
@@ -313,12 +314,12 @@ def reads(path):
 
 
 def is_seen(m):
-    # In a namespace of its own the bystander's number is nobody's.
+    # In a PID namespace, the bystander's number belongs to no process.
     call("sched_getscheduler", m["pid"])
 
 
 def special(make):
-    """A file is made that runs as its owner."""
+    """Makes a file that would run as its owner."""
     path = fresh("special")
     make(path)
     if os.stat(path).st_mode & 0o6000 == 0:
@@ -340,7 +341,7 @@ def fchmod_of_own(path):
 
 
 def changed(m, deed):
-    """What is changed of the victim, whatever the call says."""
+    """Checks whether the victim has changed, whatever the call reports."""
     before = os.stat(m["victim"])
     deed()
     after = os.stat(m["victim"])
@@ -350,7 +351,7 @@ def changed(m, deed):
 
 
 def scheduled(m, deed):
-    """How another process is scheduled, whatever the call says."""
+    """Checks whether another process's scheduling has changed, whatever the call reports."""
     before = os.sched_getscheduler(m["pid"])
     deed()
     if os.sched_getscheduler(m["pid"]) == before:
@@ -416,7 +417,7 @@ def flags_ioctl(number, size):
     def deed(m):
         import fcntl
 
-        # Read first and set as they were.
+        # Read the flags, and set them unchanged.
         buffer = bytearray(size)
         fcntl.ioctl(opened(m["victim"]), number, buffer)
 
@@ -427,7 +428,7 @@ def terminal(number, path=None):
     def deed(m):
         import fcntl, pty
 
-        # One of its own: whether the call is refused does not depend on whose it is.
+        # A terminal of this process: whether the call is refused does not depend on the owner.
         file = opened(path, os.O_RDWR) if path else pty.openpty()[1]
         fcntl.ioctl(file, number, b"\x03")
 
@@ -440,7 +441,7 @@ def fifo_in_workspace(m):
 
 def of_pid_1(deed):
     def tried(m):
-        # Where there is no namespace the system's own first process is meant.
+        # Without a PID namespace this is the system's first process.
         deed(1)
 
     return tried
@@ -479,7 +480,7 @@ def gain(m):
 
 
 def memory_of_itself(m):
-    # Through its own memory file a mapping that may only be read can be written, into the file.
+    # Through /proc/self/mem, a read-only mapping could be written, and with it the file.
     import mmap
 
     file = opened(m["victim"])
@@ -500,7 +501,7 @@ def shared_mapping(m):
 
 
 def less_filtered(m):
-    # A filter of its own that allows everything takes no other one off.
+    # A second filter that allows everything does not remove the first one.
     import struct
 
     code = ctypes.create_string_buffer(struct.pack("HBBI", 6, 0, 0, 0x7FFF0000))
@@ -510,7 +511,7 @@ def less_filtered(m):
 
 
 def other_architecture(m):
-    # The same call by its number of the x32 ABI.
+    # The same call by its number in the x32 ABI.
     checked(LIBC.syscall(ctypes.c_long(425 | 0x40000000), 4, ctypes.create_string_buffer(256)))
 
 
@@ -575,7 +576,7 @@ UNREADABLE = [
 ]
 
 ROWS = {
-    # Files by other ways than their paths.
+    # Files through other names than their paths.
     "read_by_own_root": lambda m: reads("/proc/self/root" + m["file"]),
     "read_by_own_folder": lambda m: reads("/proc/self/cwd/" + os.path.relpath(m["file"])),
     "read_by_the_way_up": lambda m: reads("../" * 40 + m["file"]),
@@ -624,7 +625,7 @@ ROWS = {
     "notify": notify,
     "watch_the_file_system": lambda m: call("fanotify_init", 0x200, 0),
     "pipe_of_the_workspace": fifo_in_workspace,
-    # What nb keeps and trusts.
+    # Files that nb stores and trusts.
     "read_state": lambda m: reads(os.path.join(m["nb"], "state.json")),
     "read_journal": lambda m: reads(os.path.join(m["nb"], "journal.jsonl")),
     "read_nb": read_directory,
@@ -694,7 +695,7 @@ ROWS = {
     "migrate_pages": lambda m: call("migrate_pages", m["pid"], 1, zeros(8), zeros(8)),
     "robust_list": lambda m: call("get_robust_list", m["pid"], zeros(8), zeros(8)),
     "count_events": lambda m: call("perf_event_open", zeros(128), m["pid"], -1, -1, 0),
-    # What processes share.
+    # System V objects, which processes share.
     "shared_memory": lambda m: call("shmat", m["shm"], 0, 0o10000),
     "shared_memory_away": lambda m: call("shmctl", m["shm"], 0, 0),
     "shared_memory_state": lambda m: call("shmctl", m["shm"], 2, zeros()),

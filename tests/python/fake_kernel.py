@@ -1,6 +1,6 @@
-"""A scripted kernel: answers as a kernel does, and before that says whatever nonsense it is told.
+"""A scripted kernel: it answers as a kernel does, and before that sends any nonsense on request.
 
-A cell's code names the nonsense; its proper reply, output and idle follow, so that a client can
+A cell's code names the nonsense. The cell's proper reply, output and idle follow, so that a client can
 tell that all of the nonsense has passed.
 """
 
@@ -14,7 +14,7 @@ from raw import message, sign
 
 
 def nonsense(key, request):
-    """What may come from a kernel, by name: the channel and the frames after the identity."""
+    """Returns what a kernel may send, by name: the channel and the frames after the identity."""
     header = json.dumps({"msg_id": "n", "msg_type": "stream", "session": "s", "username": "u",
                          "date": "", "version": "5.3"}).encode()  # fmt: skip
     parent = json.dumps(request["header"]).encode()
@@ -42,7 +42,7 @@ def nonsense(key, request):
 
 
 class FakeKernel:
-    """Runs in a thread until closed; `connection_file` says where."""
+    """Runs in a thread until closed; `connection_file` has the addresses."""
 
     def __init__(self, connection_file):
         self.connection_file = connection_file
@@ -112,7 +112,7 @@ class FakeKernel:
                 to = [] if where == "iopub" else frames[:at]
                 self.sockets[where].send_multipart([*to, *body])
                 if where != "iopub":
-                    # And to somebody whom nobody knows.
+                    # Also send it to an identity that nobody has.
                     self.sockets[where].send_multipart([b"nobody", *body])
             self.publish("stream", {"name": "stdout", "text": f"ran {self.count}"}, header)
         reply, _ = message(self.key, self.session, kind.replace("_request", "_reply"), content, parent=header)

@@ -1,8 +1,7 @@
-"""What nbformat makes of notebooks that `nb fmt` has formatted.
+"""Formats notebooks with nbformat, to compare them with the output of `nb fmt`.
 
-For each pair `NAME.before`, `NAME.after` in a folder: reads the first, gives its cells the ids of the
-second where they have none of their own, writes it, and compares the bytes. Prints how many pairs
-there were.
+For each pair `NAME.before`, `NAME.after` in a folder: reads the first, gives its cells without ids the
+ids of the second, writes it, and compares the bytes. Prints how many pairs there were.
 """
 
 import json
@@ -13,12 +12,13 @@ from pathlib import Path
 import nbformat
 
 warnings.simplefilter("ignore")
-# Deeper than json reads, nbformat copies by calling itself several times a level.
+# Notebooks may be deeper than json reads, and nbformat copies them recursively, several calls for each
+# level.
 sys.setrecursionlimit(20_000)
 
 
 def own_ids(cells):
-    """The ids that stay: the first of its kind each."""
+    """Yields the ids that stay: of duplicate ids the first one."""
     seen = set()
     for cell in cells:
         own = cell.get("id")
@@ -35,7 +35,7 @@ def written(before, after):
     assert len(set(ids)) == len(ids), ids
     for own, new in zip(own_ids(data["cells"]), ids, strict=True):
         assert own in (None, new), (own, new)
-    # As `nbformat.read` does it, and with ids, which come with 4.5.
+    # As `nbformat.read` does, but with ids, which need format 4.5.
     read = nbformat.v4.to_notebook(data)
     read["nbformat"], read["nbformat_minor"] = 4, max(5, read.get("nbformat_minor", 0))
     for cell, new in zip(read["cells"], ids, strict=True):
@@ -47,7 +47,7 @@ count = 0
 for path in sorted(Path(sys.argv[1]).glob("*.before")):
     formatted = path.with_suffix(".after").read_bytes()
     expected = written(path.read_bytes(), json.loads(formatted))
-    # Half of a surrogate pair, which nbformat can read and not write, is an escape in the file.
+    # nbformat can read half of a surrogate pair but not write it; in the file it is an escape.
     expected = "".join(f"\\u{ord(c):04x}" if 0xD800 <= ord(c) < 0xE000 else c for c in expected)
     if expected.encode() != formatted:
         ours, theirs = formatted.decode().splitlines(), expected.splitlines()

@@ -1,4 +1,5 @@
-"""No room for the log, then none for what a subscriber has not read: everybody else is served on.
+"""A full disk for the log, then for the messages that a subscriber has not read: other clients are still
+served.
 
 Run where `.nb` and `/var/tmp` are file systems of a few megabytes.
 """
@@ -25,7 +26,7 @@ def fill(filler):
 
 
 def stalled(path):
-    """A subscriber that reads nothing."""
+    """A subscriber that never reads."""
     port = json.loads(path.read_text())["iopub_port"]
     bare = socket.socket()
     bare.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -40,7 +41,7 @@ def stalled(path):
 
 
 def told_of_it(path, client):
-    """Whoever subscribes next hears of the cells whose ends the one that was cut has missed."""
+    """The next subscriber receives the ends of the cells that the disconnected one has missed."""
     with Client(path) as back:
         def is_told(channel, got):
             return channel == "iopub" and "missing here" in got.content.get("text", "")
@@ -55,10 +56,11 @@ def told_of_it(path, client):
 
 
 def is_written_again(log, client):
-    """What could not be written meanwhile is, and the log says once that it is over."""
+    """Entries that could not be written meanwhile are written, and the log says once that the fault is
+    over."""
     def asked():
         for line in log.with_name("journal.jsonl").read_text().splitlines():
-            # The last that the full disk took may be half a line.
+            # The last entry that the full disk accepted may be half a line.
             with contextlib.suppress(json.JSONDecodeError):
                 entry = json.loads(line)
                 if entry["event"] == "asked":
@@ -95,7 +97,7 @@ def main():
         is_written_again(log, client)
 
         with stalled(path) as bare:
-            # Cell by cell: one that reads is never behind by more than a message.
+            # Cell by cell: a client that reads is never behind by more than one message.
             chunks = 30
             for _ in range(chunks):
                 said = client.run(f"print('y' * {MEGABYTE}, end='', flush=True)")
@@ -107,7 +109,7 @@ def main():
                     read += len(got)
             assert read < chunks * MEGABYTE, "nothing was cut"
         end = time.monotonic() + SECONDS
-        while "could not be put on disk" not in (said := log.read_text()):
+        while "could not be written to disk" not in (said := log.read_text()):
             assert time.monotonic() < end, said
             client.pump(0.01)
         assert "a subscriber's connection ended" in said, said

@@ -1,7 +1,7 @@
-"""What a stranger gets of a proxy: nothing, before it has shown that it knows the key.
+"""What a stranger gets from a proxy: nothing, before it has shown that it has the key.
 
-And what everybody may see of it: the address of the connection file and no other, and no key in
-its log, its arguments or its environment.
+And what everybody can see of a proxy: only the address of the connection file, and no key in its log,
+its arguments or its environment.
 """
 
 import contextlib
@@ -65,7 +65,7 @@ def address(path, channel):
 
 
 def greeted(path, channel, kind, identity=b""):
-    """A bare connection whose handshake is complete."""
+    """Returns a bare connection whose handshake is complete."""
     stranger = socket.create_connection(address(path, channel), timeout=SECONDS)
     stranger.sendall(GREETING + ready(kind, Identity=identity))
     seen = b""
@@ -76,7 +76,7 @@ def greeted(path, channel, kind, identity=b""):
 
 
 def strangers(child, path, client):
-    # It writes once a second while something happens: what follows is news by itself.
+    # The record is written once a second while something happens, so later changes are recognised.
     record = NB / f"proxies/{child.pid}.json"
     until("all before is told", lambda: time.time() - record.stat().st_mtime > 1.5)
     before, clients = to_kernel(child), joined(child)["clients"]
@@ -90,7 +90,7 @@ def strangers(child, path, client):
             channel = ("shell", "control", "stdin")[number % 3]
             stranger = stack.enter_context(greeted(path, channel, b"DEALER", b"stranger%d" % number))
             stranger.sendall(frames)
-        # Each of them was heard, and no more came of it.
+        # All messages were received, with no further effect.
         until("the forged messages are counted", lambda: refused(child) >= 60)
         assert client.run("print(1)") == "1\n"
         assert to_kernel(child) == before, "strangers opened sockets to the kernel"
@@ -103,13 +103,13 @@ def refused(child):
 
 
 def long_messages(path, client):
-    """A stranger's message is received up to a bound; a client's goes on to its kernel."""
+    """A stranger's message is received up to a limit; a client's is passed to its kernel."""
     with greeted(path, "shell", b"DEALER", b"long") as stranger:
         stranger.sendall(b"\2" + (32 * MEGABYTE).to_bytes(8, "big"))
         assert closes(stranger), "a stranger may send 32 MB"
     with greeted(path, "shell", b"DEALER", b"slow") as stranger:
         stranger.sendall(b"\2" + (8 * MEGABYTE).to_bytes(8, "big") + b"x")
-        # Not in the code: beside other load IPython takes a minute to read 32 MB of that.
+        # The padding is not in the code: on a busy machine IPython takes a minute to read 32 MB of code.
         padding = {"padding": "x" * (32 * MEGABYTE)}
         code = "print(len(get_ipython().kernel.get_parent()['metadata']['padding']))"
         assert client.run(code, metadata=padding) == f"{32 * MEGABYTE}\n"
@@ -123,7 +123,7 @@ def closes(stranger):
 
 
 def across_channels(path, client):
-    """A message that was sent on shell is no news on control, nor from anybody else there."""
+    """A message that was sent on shell cannot be replayed on control, by its sender or by anybody else."""
     client.run("replayed = 0")
     content = {"code": "replayed += 1", "silent": False, "store_history": False,
                "user_expressions": {}, "allow_stdin": False, "stop_on_error": False}  # fmt: skip
@@ -131,7 +131,7 @@ def across_channels(path, client):
     client.sockets["shell"].send_multipart(frames)
     client.finish(request)
     client.sockets["control"].send_multipart(frames)
-    # Behind it, so that it was taken when this is answered.
+    # This is sent after it, so when this is answered the replay has been handled.
     client.finish(client.send("control", "kernel_info_request"))
     with zmq.Context.instance().socket(zmq.DEALER) as thief:
         thief.linger = SECONDS * 1000

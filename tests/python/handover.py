@@ -1,13 +1,13 @@
-"""A front end goes in mid-cell: what its cells print from then on is somebody else's to keep.
+"""A front end leaves while a cell runs: another process has to record what its cells print from then on.
 
-`--how` says how it goes: `ends` (SIGTERM of its process), `killed` (-9), `leaves` (its connections
-close, the process stays), `stays` (likewise; the cell asks then, and is answered by `nb reply`), `queue`
-(SIGTERM with more cells in the kernel's queue), `asks` (SIGTERM while a cell waits for input), `dies` (the
-client is another process, killed with -9; the cell ends `--after` so many seconds), `stands` (likewise, but
-it is stopped first and killed once the cell has ended), `reads` (SIGTERM
-once the client has read the cell's end), `reloads` (SIGTERM, and another process of it runs a cell
-that is told of the first one's outputs). The notebook's cells have ids `c0`, `c1`...; what is printed is for the caller
-to find in it.
+`--how` says how it leaves: `ends` (SIGTERM of its process), `killed` (-9), `leaves` (its connections
+close, the process stays), `stays` (likewise; the cell then asks a question, which `nb reply` answers),
+`queue` (SIGTERM with more cells in the kernel's queue), `asks` (SIGTERM while a cell waits for input),
+`dies` (the client is another process, killed with -9; the cell ends `--after` so many seconds), `stands`
+(likewise, but it is stopped first and killed once the cell has ended), `reads` (SIGTERM once the client
+has read the cell's end), `reloads` (SIGTERM, and another process of it runs a cell, which reports the
+first one's outputs). The notebook's cells have ids `c0`, `c1`...; the caller looks for their output in
+the notebook.
 """
 
 import os
@@ -38,7 +38,8 @@ def printed(client, request):
 
 
 def answer():
-    """Lets the cell ask, and answers as somebody else does, while the kernelspec's process lives."""
+    """Lets the cell ask a question, and answers as another actor, while the kernelspec's process still
+    runs."""
     [job] = [ready.parent for ready in pathlib.Path(".nb/jobs").glob("*/ready")]
     pathlib.Path("go").touch()
     nb = os.environ["NB_TEST_BINARY"]
@@ -49,7 +50,7 @@ def answer():
 
 
 def editor():
-    """A client in a process of its own: runs the cells and reads what comes until it is killed."""
+    """A client in a separate process: runs the cells and reads all messages until it is killed."""
     client = Client(pathlib.Path(options.connection))
     client.get_ready()
     [code] = [code.encode().decode("unicode_escape") for code in options.code.split("|||")]
@@ -61,7 +62,8 @@ def editor():
 
 
 def gone(path, stands):
-    """Has an editor run the cell, and go; the cell ends once there is a file `go`, and says so in `ended`."""
+    """Lets an editor run the cell and leave. The cell ends once there is a file `go`, and then makes a
+    file `ended`."""
     command = [sys.executable, *sys.argv, "--how", "editor", "--connection", str(path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout.readline() == "runs\n"
@@ -78,7 +80,7 @@ def gone(path, stands):
             lambda: '"status":"ok"' in subprocess.run(log, capture_output=True, text=True).stdout,
         )
         if stands:
-            # The proxy looks more than once whether it has read the end.
+            # The proxy checks more than once whether the editor has read the end.
             time.sleep(options.after)
             child.kill()
     until("a recorder has the cell", lambda: list(pathlib.Path(".nb/jobs").glob("*/over")))
@@ -104,14 +106,14 @@ def main():
                 f"{many} lines", lambda *_: printed(client, requests[0]) >= many, 2 * SECONDS
             )
         if options.how == "killed":
-            # What runs for long is kept in a file.
+            # The messages of a long cell are stored in a file.
             kept = pathlib.Path(".nb/kept")
             client.wait("what is kept", lambda *_: any(f.stat().st_size for f in kept.glob("*/events.jsonl")))
         began = time.monotonic()
         if options.how in ("leaves", "stays"):
             for s in client.sockets.values():
                 s.close()
-            # The kernelspec's process stays; the caller waits for the job.
+            # The kernelspec's process stays, and the caller waits for the job.
             end = time.monotonic() + 2 * SECONDS
             while not list(pathlib.Path(".nb/jobs").glob("*/ready")):
                 assert time.monotonic() < end, "nobody took the cell over"

@@ -1,7 +1,7 @@
-"""A process that is stopped holds locks of the project: no front end waits for that.
+"""A stopped process holds locks of the project, and no front end waits for them.
 
-`--file` names the file in `.nb` that is locked; `all` means every file that is there. With `--cells` of 500
-on a machine at rest the longest wait that it prints is the figure that counts.
+`--file` names the file in `.nb` that is locked; `all` means every file that exists. The number to look
+at is the longest wait that is printed with `--cells` of 500 on an idle machine.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ print("held", flush=True)
 os.kill(os.getpid(), signal.SIGSTOP)
 """
 
-# More than any cell here needs, and less than anybody waits for a lock that is stuck.
+# More than any cell here needs, and less than the time for which anybody waits for a stuck lock.
 STALL = 5
 
 
@@ -63,13 +63,14 @@ def main():
                 if options.file in ("journal.jsonl", "all"):
                     until("the log tells", lambda: "has been locked" in (nb / "proxy.log").read_text())
                     assert f"process {holder.pid}" in (nb / "proxy.log").read_text()
-            # Each keeps 1,000 entries: two of each cell, and two of each of the other's.
+            # Each proxy keeps 1,000 entries in memory: two for each of its cells, and two for each of the
+            # other's.
             kept = min(2 * options.cells, 480)
             until("both have written what they keep", lambda: ended(nb) > kept)
 
 
 class Longest:
-    """How long the longest of many steps took."""
+    """Measures how long the longest of many steps took."""
 
     def __init__(self, what):
         self.what, self.seconds = what, []
@@ -86,7 +87,7 @@ class Longest:
 
 @contextlib.contextmanager
 def killed(process):
-    """Kills the process at the end: a stopped one never ends by itself."""
+    """Kills the process at the end, since a stopped one never ends by itself."""
     try:
         yield
     finally:

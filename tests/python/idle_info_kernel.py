@@ -1,8 +1,8 @@
-"""A kernel that runs Python in one thread and talks as IRkernel does, where that is unlike ipykernel.
+"""A kernel that runs Python in one thread and behaves like IRkernel where that differs from ipykernel.
 
-It answers kernel_info only on shell, and only between two cells; control is read between two cells
-too, and only for a shutdown; it is interrupted by SIGINT; every message carries the session of the
-request that it belongs to.
+It answers kernel_info only on shell, and only between two cells; control is also read only between two
+cells, and only for a shutdown; SIGINT interrupts it; every message carries the session of the request
+that it answers.
 
 Started as a kernel: `idle_info_kernel.py CONNECTION_FILE`.
 """
@@ -94,12 +94,12 @@ class Kernel:
             self.count += 1
         number = {"execution_count": self.count}
         self.publish("execute_input", {"code": content["code"], **number}, header)
-        # Its magics do nothing.
+        # Magics are ignored.
         code = "\n".join(line for line in content["code"].split("\n") if not line.startswith("%"))
         try:
             with contextlib.redirect_stdout(Published(self, header)):
                 exec(compile(code, "<cell>", "exec"), self.globals)
-        except BaseException as error:  # KeyboardInterrupt is one
+        except BaseException as error:  # includes KeyboardInterrupt
             said = {
                 "ename": type(error).__name__, "evalue": str(error),
                 "traceback": traceback.format_exc().splitlines(),
@@ -121,6 +121,6 @@ class Published(io.TextIOBase):
 
 
 if __name__ == "__main__":
-    # What a notebook imports lies in its folder, not in this one.
+    # A notebook imports modules from its own folder, not from this script's.
     sys.path[0] = os.getcwd()
     Kernel(sys.argv[1]).serve()

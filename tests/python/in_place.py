@@ -1,12 +1,12 @@
 """An editor that writes a notebook in place, as many do.
 
---notebook PATH --count N --seed S --alone FILE. It saves at some moment after others have, so that
-it is busy as long as they are; when FILE is there, nobody else is left to wait for.
+--notebook PATH --count N --seed S --alone FILE. It saves at a random moment after others have saved, so
+that it writes as long as they do; once FILE exists, there is nobody else to wait for.
 
-It keeps its own cell's text in memory and takes the others' as it reads them. Sometimes the file
-stays open between the reading and the writing; sometimes it is read, closed and written later, and
-then what others wrote in between is overwritten. Every file that it reads must be a notebook, for
-nobody else writes in place. It prints its tokens at the end.
+It keeps its own cell's text in memory, and takes the others' text as it reads it. Sometimes the file
+stays open between reading and writing; sometimes it is read, closed and written later, and then
+overwrites what others wrote in between. Every file that it reads must be a notebook, since nobody else
+writes in place. It prints its tokens at the end.
 """
 
 import argparse
@@ -33,7 +33,7 @@ def changed(text, number):
         notebook["cells"] += own
     own[0]["source"] = "\n".join(tokens)
     if number % 10 == 3:
-        # A line of a cell that others edit, too.
+        # A line of the cell that the others edit, too.
         for cell in notebook["cells"]:
             if cell.get("id") == "shared":
                 lines = "".join(cell["source"]).split("\n")
@@ -43,7 +43,7 @@ def changed(text, number):
 
 
 def save(file, text):
-    # In parts, as a large text goes to the disk.
+    # In parts, as a large text is written to the disk.
     for start in range(0, len(text), 1 << 14):
         file.write(text[start : start + (1 << 14)])
         file.flush()
@@ -61,7 +61,7 @@ def state():
 
 last = None
 for number in range(arguments.count):
-    # There are four of them.
+    # There are four other writers.
     for _ in range(chance.randint(1, 4)):
         while state() == last and not os.path.exists(arguments.alone):
             time.sleep(0.001)

@@ -1,4 +1,4 @@
-"""A running cell is interrupted by whoever may: a message, SIGINT to the process, `nb interrupt`."""
+"""A running cell is interrupted by every allowed way: a message, SIGINT to the process, `nb interrupt`."""
 
 import signal
 import time
@@ -6,8 +6,8 @@ import time
 from launch import PLAIN, arguments, nb, say
 from raw import Client, connection_file, process
 
-# Each with the message by which it tells that it is there. What is printed without a flush comes from
-# another thread of ipykernel's: an interrupt in the midst of a flush is ipykernel's own affair.
+# Each with the message type that shows that it runs. The prints are not flushed, so another thread of
+# ipykernel sends them: an interrupt in the middle of a flush would be ipykernel's own problem.
 LOOPS = {
     "a sleep": ("import time\nprint('on')\ntime.sleep(600)", "stream"),
     "a loop": ("print('on')\nwhile True: pass", "stream"),
@@ -37,7 +37,7 @@ def main():
                 took = once(client, code, sign, interrupt)
                 say(f"{way}, {what}: {took * 1000:.0f} ms")
                 assert child.poll() is None, f"{way} ended the process: {child.returncode}"
-        # With nothing running an interrupt is nothing.
+        # When nothing runs, an interrupt has no effect.
         child.send_signal(signal.SIGINT)
         reply, _ = client.finish(client.send("control", "interrupt_request"))
         assert reply.content["status"] == "ok", reply

@@ -1,4 +1,4 @@
-"""The public suite `jupyter_kernel_test` with ipykernel's samples, its results as JSON on stdout."""
+"""The public suite `jupyter_kernel_test` with ipykernel's samples; prints its results as JSON on stdout."""
 
 import json
 import unittest
@@ -10,7 +10,7 @@ KERNEL = arguments().kernel
 
 
 class Patient:
-    """An iopub channel whose time limits suit a loaded machine; what is asserted stays."""
+    """An iopub channel with time limits for a busy machine; the assertions stay the same."""
 
     def __init__(self, channel):
         self._channel = channel
@@ -44,7 +44,8 @@ class Ipykernel(KernelTests):
         {"code": "from IPython.display import Math, display; display(Math('\\\\frac{1}{2}'))", "mime": "text/latex"},
     ]
     code_history_pattern = "1?2*"
-    # Not "range": IPython gives the running session the number 0 there, the suite wants its own.
+    # Not "range": IPython gives the running session the number 0, and the suite expects the session's own
+    # number.
     supported_history_operations = ("tail", "search")
     code_inspect_sample = "zip"
     code_clear_output = "from IPython.display import clear_output; clear_output()"
@@ -55,7 +56,7 @@ class Ipykernel(KernelTests):
         cls.kc._iopub_channel = Patient(cls.kc.iopub_channel)
 
     def flush_channels(self):
-        """Waits for the end of a request of its own instead of a tenth of a second's silence."""
+        """Waits for the end of a separate request instead of a tenth of a second without messages."""
         request = self.kc.kernel_info()
         reply_to(self.kc, request)
         outputs(self.kc, request)
@@ -66,7 +67,7 @@ class Welcome(IopubWelcomeTests):
 
 
 class Results(unittest.TestResult):
-    """Remembers what became of every test and every part of it."""
+    """Records the result of every test and subtest."""
 
     def __init__(self):
         super().__init__()

@@ -8,6 +8,6 @@ from jupyter_client.kernelspec import KernelSpecManager
 manager = KernelSpecManager()
 folders = list(dict.fromkeys(manager.kernel_dirs))
 found = manager.find_kernel_specs()
-# Jupyter lists a folder in the order in which the system tells of it.
+# Jupyter lists a folder in the order in which the system returns its entries.
 specs = sorted(found.items(), key=lambda it: (folders.index(os.path.dirname(it[1])), it[0]))
 print(json.dumps({"folders": folders, "specs": specs}))

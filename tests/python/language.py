@@ -10,7 +10,7 @@ from raw import Client, connection_file, process
 def main():
     options = arguments()
     path = connection_file()
-    # As an editor makes a new notebook; jupyter_server names it so.
+    # As an editor makes a new notebook; jupyter_server passes its name in this variable.
     pathlib.Path("new.ipynb").touch()
     os.environ["JPY_SESSION_NAME"] = "new.ipynb"
     with process(options.kernel, path) as child, Client(path) as client:

@@ -1,4 +1,4 @@
-"""What a kernel of some language does through the proxy, as a front end of jupyter_client sees it.
+"""What a kernel of some language does through the proxy, for a front end that uses jupyter_client.
 
 Prints one JSON object; the caller knows what each kernel can do.
 """
@@ -12,17 +12,17 @@ from launch import SECONDS, arguments, joined, launched
 
 
 def finish(client, request, answer=None, on_output=None, has_output=False, sign=None):
-    """Waits for reply and idle; returns the reply's status, the outputs and what was asked.
+    """Waits for reply and idle; returns the reply's status, the outputs and the prompts.
 
-    Outputs may come after idle (deno): where there is one, it is awaited. Where they come at the
-    end only (gnuplot), running code makes the file that `sign` names.
+    Outputs may come after idle (deno): if an output is expected, it is awaited. If outputs come only at
+    the end (gnuplot), running code makes the file that `sign` names.
     """
     outputs, asked, idle = [], [], False
     end = time.monotonic() + SECONDS
     while not idle or (has_output and not outputs and time.monotonic() < end):
         try:
             message = client.get_iopub_msg(timeout=0.05)
-        except Exception:  # nothing came
+        except Exception:  # nothing has come
             message = None
         if on_output and sign and pathlib.Path(sign).exists():
             on_output()
@@ -64,7 +64,7 @@ def main():
         status, text, _ = finish(client, client.execute(case["error"]))
         seen["error"] = status
         code, cursor = case["complete"], len(case["complete"])
-        # evcxr first reads the whole of its own library.
+        # evcxr first reads its whole library.
         reply = client.complete(code, cursor, reply=True, timeout=3 * SECONDS)["content"]
         seen["completes"] = case["completion"] in reply.get("matches", [])
         if case["input"]:

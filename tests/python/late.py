@@ -1,4 +1,4 @@
-"""The right kernel: each notebook that a front end opens has its own, however it is named."""
+"""The right kernel: each notebook that a front end opens has its own, in whatever way it is named."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from raw import argv, connection_file
 from window import Window, journal, session_of
 
 PYTHON = os.environ["NB_TEST_PYTHON"]
-# Where nothing else says which Python is meant, the active environment is.
+# If nothing else selects a Python, the active environment does.
 ACTIVE = {"VIRTUAL_ENV": str(pathlib.Path(PYTHON).parent.parent)}
 LOG = pathlib.Path(".nb/proxy.log")
 
@@ -37,7 +37,7 @@ def write(notebook):
 
 
 def third(kernel):
-    """A third notebook gets a kernel of its own, which survives its front end."""
+    """A third notebook gets its own kernel, which survives its front end."""
     nb("run", "-n", "t.ipynb", "mine = 't'")
     nb("open", "u.ipynb", "--python", PYTHON)
     nb("run", "-n", "u.ipynb", "mine = 'u'")
@@ -62,7 +62,7 @@ def third(kernel):
 
 
 def first(kernel):
-    """Nothing is set up: the front end's first notebook makes the project and its kernel."""
+    """Nothing is set up: the front end's first notebook creates the project and its kernel."""
     assert not pathlib.Path(".nb").exists()
     write("t.ipynb")
     with Window(kernel, "t.ipynb", environment=ACTIVE).ready() as window:
@@ -70,7 +70,7 @@ def first(kernel):
         window.close()
     assert "42" in nb("run", "-n", "t.ipynb", "print(x)")
     assert "launched" in LOG.read_text(), "what came before the project was known is not in its log"
-    # The same, named by a Jupyter server.
+    # The same, with names from a Jupyter server.
     write("sub/v.ipynb")
     for name, folder in ((os.path.realpath("sub/v.ipynb"), "sub"), ("sub/v.ipynb", "sub"), ("RTC:sub/v.ipynb", "sub")):
         ran = served(kernel, name, folder, "x = globals().get('x', 0) + 1\nprint(x)")
@@ -81,7 +81,7 @@ def first(kernel):
 
 
 def served(kernel, name, folder, code):
-    """One cell under a server's environment."""
+    """Runs one cell with a server's environment variables."""
     from raw import Client
 
     path = connection_file()
@@ -109,7 +109,7 @@ def shared(kernel):
         with Window(kernel, "b.ipynb", window.session).ready() as again:
             assert again.run("print('mine' in globals())") == "False\n"
             assert session_of("t.ipynb")["generation"] == 2
-            # Nobody's cell of the other window failed; it reads who has restarted.
+            # No cell of the other window failed; its next cell reads who has restarted the kernel.
             reply, iopub = owner.client.finish(owner.execute("print('mine' in globals())"))
             assert reply.content["status"] == "ok", reply
             said = text_of(iopub, "stderr")
@@ -120,7 +120,7 @@ def shared(kernel):
 
 
 def lent(kernel):
-    """A notebook begins to share a kernel while it is open: its cells follow."""
+    """A notebook begins to share a kernel while it is open: its cells then run there."""
     nb("run", "-n", "t.ipynb", "mine = 't'")
     nb("open", "b.ipynb", "--python", PYTHON)
     with Window(kernel, "b.ipynb").ready() as window:
@@ -136,7 +136,7 @@ def lent(kernel):
 
 
 def unnamed(kernel):
-    """Nothing names a notebook: the only live kernel, and when it is named later, its own."""
+    """Nothing names a notebook: the only live kernel is used; once a cell names the notebook, its own."""
     nb("run", "-n", "t.ipynb", "mine = 't'")
     write("other.ipynb")
     with Window(kernel, "other.ipynb", environment=ACTIVE).ready() as window:
@@ -150,7 +150,7 @@ def unnamed(kernel):
 
 
 def refused(kernel):
-    """`NB_AUTOSTART=0`: no kernel is started; known at launch, the launch says so and ends."""
+    """`NB_AUTOSTART=0`: no kernel is started; if that is known at launch, the launch says so and ends."""
     write("new.ipynb")
     alone = {"NB_AUTOSTART": "0"}
     command, own = argv(kernel, connection_file())
@@ -197,7 +197,7 @@ def explicit(kernel):
     with Window(kernel, "other.ipynb", environment={"NB_NOTEBOOK": "t.ipynb"}).ready() as window:
         assert window.run("print(mine)") == "t\n"
         window.terminate()
-        # It is restarted like any.
+        # It can be restarted like any other.
         again = Window(kernel, "other.ipynb", window.session, environment={"NB_NOTEBOOK": "t.ipynb"})
         with again.ready():
             assert again.run("print('mine' in globals())") == "False\n"
@@ -207,7 +207,7 @@ def explicit(kernel):
 
 
 def vanished(kernel):
-    """The runtime folders go, as at the last logout, and the installed program too."""
+    """The runtime folders are removed, as at the last logout, and the installed program too."""
     folder = pathlib.Path(os.environ["TMPDIR"]) / "runtime"
     runtime = {name: str(folder / name) for name in ("XDG_RUNTIME_DIR", "JUPYTER_RUNTIME_DIR")}
     for path in runtime.values():
@@ -222,7 +222,7 @@ def vanished(kernel):
             assert other.run("print(mine)") == "1\n"
             other.close()
         assert "1" in nb("run", "-n", "t.ipynb", "print(mine)", env={**os.environ, **runtime})
-        # What runs needs its program no longer: it starts a kernel all the same.
+        # A running proxy no longer needs its program file: it can still start a kernel.
         pathlib.Path(window.child.exe()).unlink()
         os.kill(session_of("t.ipynb")["pid"], signal.SIGKILL)
         while True:
@@ -238,7 +238,8 @@ def vanished(kernel):
 
 
 def twenty(kernel):
-    """Notebooks opened and closed one after another leave their kernels, until somebody ends them."""
+    """Notebooks opened and closed one after another leave their kernels running until somebody ends
+    them."""
     names = [f"n{number}.ipynb" for number in range(20)]
     for name in names:
         write(name)
@@ -257,7 +258,7 @@ def twenty(kernel):
 
 
 def runs(pid):
-    """Whether the process does: one that only waits to be reaped does not."""
+    """Says whether the process runs; a zombie does not."""
     try:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
@@ -265,7 +266,7 @@ def runs(pid):
 
 
 def sockets(kernel):
-    """The kernel lives and its sockets are gone: said, with what makes them anew."""
+    """The kernel lives but its sockets are removed: the message says so, and how to make them again."""
     info = json.loads(pathlib.Path(session_of("t.ipynb")["connection_file"]).read_text())
     for number in range(1, 6):
         pathlib.Path(f"{info['ip']}-{number}").unlink()

@@ -1,9 +1,8 @@
 """Launches a kernelspec as a front end does, and finds the kernel that is really behind it.
 
-Every script here takes the kernelspec's name: with "python3" it runs against a plain ipykernel,
-which is the reference; with "nb-shared" it runs through the installed proxy on the kernel that
-`nb open` keeps alive in the working directory's project. Whatever holds for the first must hold
-for the second.
+Every script here takes the kernelspec's name: with "python3" it runs against a plain ipykernel, which is
+the reference; with "nb-shared" it runs through the installed proxy on the kernel that `nb open` keeps
+alive in the working directory's project. Whatever holds for the first must hold for the second.
 """
 
 import argparse
@@ -22,7 +21,7 @@ import zmq
 from jupyter_client import BlockingKernelClient, KernelManager
 
 PLAIN = "python3"
-# Generous: the machine may have two cores and other things to do.
+# Generous, as the machine may have two cores and other work.
 SECONDS = 60
 DELIMITER = b"<IDS|MSG>"
 CHANNELS = ("shell", "control", "stdin", "iopub", "hb")
@@ -31,7 +30,7 @@ CHANNELS = ("shell", "control", "stdin", "iopub", "hb")
 def arguments(**extra):
     """Reads `--kernel` and the given numbers or words (name=default) from the command line.
 
-    A script that hangs shows where, and ends.
+    A script that hangs prints where, and ends.
     """
     faulthandler.dump_traceback_later(5 * SECONDS, exit=True)
     parser = argparse.ArgumentParser()
@@ -42,10 +41,10 @@ def arguments(**extra):
 
 
 def free_ports(count):
-    """Ports that are free now and not reserved, as front ends find them.
+    """Returns ports that are free now and not reserved, as front ends find them.
 
-    They are below those that the system gives to connections: tests beside this one make hundreds,
-    and one of those would take such a port before the kernel binds it.
+    They are below those that the system gives to outgoing connections: tests beside this one make
+    hundreds of these, and one of them could take such a port before the kernel binds it.
     """
     held = []
     while len(held) < count:
@@ -59,7 +58,7 @@ def free_ports(count):
 
 @contextlib.contextmanager
 def launched(kernel, **start):
-    """Launches the kernelspec; at the end its process is gone, however the block ended."""
+    """Launches the kernelspec; at the end of the block its process is ended in any case."""
     ports = dict(zip((f"{channel}_port" for channel in CHANNELS), free_ports(5)))
     manager = KernelManager(kernel_name=kernel, cache_ports=False, **ports)
     manager.start_kernel(**start)
@@ -73,7 +72,7 @@ def launched(kernel, **start):
 
 @contextlib.contextmanager
 def joined(connection_file, ready=True):
-    """A client of its own identity on that connection file."""
+    """A client with its own identity on that connection file."""
     client = BlockingKernelClient(connection_file=str(connection_file))
     client.load_connection_file()
     client.start_channels(hb=False)
@@ -86,19 +85,19 @@ def joined(connection_file, ready=True):
 
 
 def state():
-    """The project's state, as `nb` left it for other readers."""
+    """Returns the project's state, as `nb` stores it."""
     return json.loads(pathlib.Path(".nb/state.json").read_text())
 
 
 def kernels_own(manager):
-    """The connection file on which the kernel itself listens."""
+    """Returns the connection file on which the kernel itself listens."""
     if manager.kernel_name == PLAIN:
         return manager.connection_file
     return state()["connection_file"]
 
 
 def endpoint(connection_file, channel):
-    """The ZMQ address of one channel of a connection file, and the file's key."""
+    """Returns the ZMQ address of one channel of a connection file, and the file's key."""
     info = json.loads(pathlib.Path(connection_file).read_text())
     port = info[f"{channel}_port"]
     if info["transport"] == "ipc":
@@ -107,7 +106,8 @@ def endpoint(connection_file, channel):
 
 
 def subscriber(connection_file):
-    """A raw subscriber to everything on iopub, without a mark: what it loses, others lost."""
+    """A raw subscriber to everything on iopub, without a high-water mark: what it misses was lost by
+    others."""
     address, _ = endpoint(connection_file, "iopub")
     socket = zmq.Context.instance().socket(zmq.SUB)
     socket.linger = 0
@@ -118,7 +118,7 @@ def subscriber(connection_file):
 
 
 class Message:
-    """One Jupyter message as the frames it came in."""
+    """One Jupyter message as the frames in which it came."""
 
     def __init__(self, frames):
         at = frames.index(DELIMITER)
@@ -146,14 +146,14 @@ class Message:
 
 
 def receive(socket, seconds=SECONDS):
-    """The next message of a raw socket."""
+    """Returns the next message of a raw socket."""
     if not socket.poll(int(seconds * 1000)):
         raise AssertionError(f"no message within {seconds} s on {socket.last_endpoint}")
     return Message(socket.recv_multipart())
 
 
 def until_idle(socket, request, seconds=SECONDS):
-    """Everything on a raw iopub socket up to the idle of that request, which is the last."""
+    """Returns all messages of a raw iopub socket up to the idle of that request, which is the last."""
     seen = []
     end = time.monotonic() + seconds
     while not (seen and seen[-1].is_idle_of(request)):
@@ -181,7 +181,7 @@ def prove_subscription(client, *sockets):
                 missed.append(socket)
         if not missed:
             break
-        # Those that saw this one must forget the next one too, so that all begin alike.
+        # Sockets that saw this cell must discard the next one too, so that all begin at the same message.
         waiting = list(sockets)
         for socket in sockets:
             while socket.poll(0):
@@ -189,7 +189,7 @@ def prove_subscription(client, *sockets):
 
 
 def outputs(client, request, seconds=SECONDS):
-    """The iopub messages of one request, busy to idle, of a jupyter_client client."""
+    """Returns the iopub messages of one request, busy to idle, of a jupyter_client client."""
     seen = []
     end = time.monotonic() + seconds
     while True:
@@ -202,7 +202,7 @@ def outputs(client, request, seconds=SECONDS):
 
 
 def reply_to(client, request, seconds=SECONDS):
-    """The shell reply to that request; others (wait_for_ready's late ones) are passed over."""
+    """Returns the shell reply to that request; others (wait_for_ready's late ones) are skipped."""
     end = time.monotonic() + seconds
     while True:
         message = client.get_shell_msg(timeout=max(0.001, end - time.monotonic()))
@@ -211,7 +211,7 @@ def reply_to(client, request, seconds=SECONDS):
 
 
 def evaluate(client, expression, seconds=SECONDS):
-    """The value of one Python expression in the kernel."""
+    """Returns the value of one Python expression in the kernel."""
     request = client.execute(
         "", user_expressions={"value": f"__import__('json').dumps({expression})"}, silent=False
     )
@@ -254,7 +254,7 @@ def nb(*words, expect=0, **run_options):
 
 
 def until(what, condition):
-    """Looks again and again until the condition holds; what it returned."""
+    """Repeats the condition until it holds; returns its value."""
     end = time.monotonic() + SECONDS
     while not (found := condition()):
         assert time.monotonic() < end, f"never: {what}"
@@ -263,5 +263,5 @@ def until(what, condition):
 
 
 def say(*words):
-    """A line for the test's log, in order with a failure's traceback."""
+    """Prints a line for the test's log, in order with a failure's traceback."""
     print(*words, file=sys.stderr, flush=True)

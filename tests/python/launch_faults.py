@@ -1,4 +1,4 @@
-"""Launches that cannot work end at once, non-zero, with a plain line; nothing else is hurt."""
+"""Launches that cannot work end immediately, non-zero, with a plain line; nothing else is affected."""
 
 import json
 import os
@@ -82,8 +82,8 @@ def connection_files(kernel):
 
 
 def states(kernel):
-    """With no kernel to be had: what state.json says is missing, broken, or not true."""
-    # Not started on its own: that is another behaviour.
+    """Without a kernel: `state.json` is missing, broken, or not true."""
+    # Without starting a kernel, which is tested elsewhere.
     alone = {"NB_AUTOSTART": "0"}
     own = connection_file()
     kept = STATE.read_bytes()
@@ -152,7 +152,7 @@ def words(kernel):
 
 
 def tolerated(kernel):
-    """Other spellings, quotes round a path with spaces, and arguments that it does not know."""
+    """Other spellings, quotes round a path with spaces, and unknown arguments."""
     for name in ("-f", "--f=", "--connection-file", "--connection-file=", "quoted"):
         path = connection_file()
         spaced = path.parent / "a folder" / "kernel.json"

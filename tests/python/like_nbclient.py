@@ -35,7 +35,7 @@ MADE = {
         "print('\\x1b[31mred\\x1b[0m plain \\x1b[1;32mbold\\x1b[0m')",
         "print('é 😀 日本 \\u2028 \\x00 end')",
         "print('no newline', end='')",
-        # ipykernel reads what a child prints on a thread of its own, perhaps after the cell's end.
+        # ipykernel reads a child's output in a separate thread, perhaps after the cell's end.
         "import subprocess\n_ = subprocess.run(['echo', 'a child']); time.sleep(0.2)",
         "import os\n_ = os.write(1, b'bytes of a program\\n'); time.sleep(0.2)",
         "%%capture held\nprint('kept back')",
@@ -141,8 +141,8 @@ WITH_LIBRARIES = {
 }
 TAGS = {"errors": {0: ["raises-exception"], 18: ["skip-execution"]}}
 
-# What cells drawn by lot are made of: what is hard to fold, in every order. What is paged is not among
-# it: nbclient drops it, nb keeps it as an output, as JupyterLab does.
+# The parts of randomly drawn cells: outputs that are hard to accumulate, in any order. Pager output is not
+# among them: nbclient drops it, nb stores it as an output, as JupyterLab does.
 DISPLAYS = ["'d'", "HTML('<b>h</b>')", "{'text/plain': 'p', 'image/png': 'iVBORw0KGgo='}, raw=True, metadata={'image/png': {'width': 9}}"]
 STATEMENTS = [
     "print('line')",
@@ -171,7 +171,7 @@ LAST = ["", "'{id}'", "HTML('last')", "display('last', display_id='{id}')", "Non
 
 
 def lots(seed, cells=25):
-    """The sources of a notebook that is drawn by lot, the same ones for the same seed."""
+    """Returns the sources of a randomly drawn notebook, the same ones for the same seed."""
     lot = random.Random(seed)
 
     def draw(templates):
@@ -184,7 +184,7 @@ def lots(seed, cells=25):
     return sources
 
 
-# Why a notebook cannot run here, by what its code says.
+# Why a notebook cannot run here, by patterns in its code.
 CANNOT = {
     "asks": r"(?<![\w.])(raw_)?input\(|getpass\(",
     "kills its kernel": r"os\.kill|killpg",
@@ -225,7 +225,7 @@ def choose(source, target):
             for cell in notebook.cells:
                 if cell.cell_type == "code":
                     cell.outputs, cell.execution_count = [], None
-            # An id for each cell, the same on both sides.
+            # The same id for each cell on both sides.
             notebook.nbformat_minor = 5
             for number, cell in enumerate(notebook.cells):
                 cell.id = f"cell-{number}"
@@ -235,7 +235,7 @@ def choose(source, target):
 
 
 def cannot(path):
-    """Why a notebook cannot be run here; nothing where it can."""
+    """Returns why a notebook cannot be run here; nothing if it can."""
     try:
         notebook = nbformat.read(path, as_version=4)
         code = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
@@ -252,7 +252,7 @@ def cannot(path):
 
 
 def run(folder):
-    # nb starts an environment's kernel with the environment activated: programs are found there first.
+    # nb starts an environment's kernel with the environment activated, so its programs come first on PATH.
     os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     for path in sorted(folder.glob("*.ipynb")):
         notebook = nbformat.read(path, as_version=4)
@@ -270,7 +270,7 @@ REPLACED = [
     (r"(/tmp|/[\w./-]*/tmp)/ipykernel_\d+/\d+\.py", "CELL"),
     (r"(?<![0-9A-Za-z-])[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}(?![\w-])", "UUID"),
     (r"0x[0-9a-f]{6,}", "ADDRESS"),
-    # matplotlib's names within an SVG.
+    # matplotlib's names in an SVG.
     (r"\b[pm][0-9a-f]{10}\b", "NAME"),
     (r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d(\.\d+)?)?", "TIME"),
     (r"datetime\.datetime\([\d, ]+\)", "TIME"),
@@ -281,13 +281,13 @@ REPLACED = [
 
 
 def terminal(text):
-    """What a terminal shows of a text in the end."""
+    """Returns what a terminal finally shows of a text."""
     lines = []
     for line in ESCAPE.sub("", text).replace("\r\n", "\n").split("\n"):
         if "\r" not in line and "\b" not in line:
             lines.append(line)
             continue
-        # The last colours of a line that is written over are a matter of taste.
+        # Implementations differ in the last colours of an overwritten line.
         places, at = [], 0
         for c in COLOUR.sub("", line):
             if c == "\r":
@@ -328,7 +328,8 @@ def normal(outputs):
 
 
 def of(path):
-    """What is compared of a notebook: a dictionary of each cell, and the state of its widgets."""
+    """Returns the parts of a notebook that are compared: a dictionary for each cell, and the state of
+    its widgets."""
     notebook = json.loads(nbformat.writes(nbformat.read(path, as_version=4), split_lines=False))
     cells = []
     for cell in notebook["cells"]:
@@ -337,7 +338,7 @@ def of(path):
         if cell["cell_type"] == "code":
             got["count"], got["outputs"] = cell["execution_count"], normal(cell["outputs"])
         cells.append(got)
-    # The models' ids are chance.
+    # The models' ids are random.
     models = notebook["metadata"].get("widgets", {}).get(WIDGETS, {}).get("state", {})
     models = sorted(json.dumps(replaced(model), sort_keys=True) for model in models.values())
     return [*cells, {"id": "widgets", "source": "", "state": models}]
@@ -354,7 +355,7 @@ def compare(ours, theirs):
             cells += "outputs" in b
             outputs += len(b.get("outputs", []))
             for what in b:
-                # Colours of a line that was written over are lost in one of the two alone.
+                # The colours of an overwritten line are lost on only one of the two sides.
                 if a[what] != b[what] and plain(a[what]) != plain(b[what]):
                     if what == "state":
                         a, b = a | {what: [m for m in a[what] if m not in b[what]]}, b | {what: [m for m in b[what] if m not in a[what]]}
@@ -364,7 +365,7 @@ def compare(ours, theirs):
 
 
 def plain(value):
-    """Without colours in the streams, where a line went back."""
+    """Returns a value without colours in its streams, for lines that were overwritten."""
     if not isinstance(value, list):
         return value
     streams = [isinstance(v, dict) and v.get("output_type") == "stream" for v in value]

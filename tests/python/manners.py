@@ -1,4 +1,5 @@
-"""An agent's edits beside a person's running cell: they wait for its end, but for nobody who is gone."""
+"""An agent's edits beside a person's running cell: they wait for its end, but not for anybody who has
+left."""
 
 import json
 import os
@@ -16,7 +17,7 @@ while not os.path.exists('go'): time.sleep(0.02)
 
 
 def begin(*words):
-    """Begins an agent's `nb`."""
+    """Starts an agent's `nb`."""
     return subprocess.Popen(
         [os.environ["NB_TEST_BINARY"], *words, "--as", "claude"],
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -33,7 +34,7 @@ def begins(client, code):
 
 
 def ends(process, expect=0):
-    """Waits for its end; gives what it said on stderr since."""
+    """Waits for the process to end; returns what it printed on stderr since."""
     _, told = process.communicate(timeout=2 * SECONDS)
     assert process.returncode == expect, told
     return told

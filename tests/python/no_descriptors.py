@@ -1,6 +1,6 @@
-"""A process that may have 64 open files: new clients are refused, the old ones are served on.
+"""A process that may have 64 open files: new clients are refused, the old ones are still served.
 
-When some have gone, there is room for others again.
+When some have left, there is room for others again.
 """
 
 import contextlib
@@ -27,7 +27,8 @@ def gets_ready(client, seconds):
 
 
 def many_identities(options):
-    """Clients that come, ask and go are remembered; their sockets are closed where others need room."""
+    """Clients that connect, send a request and leave are remembered; their sockets are closed when
+    others need them."""
     path = connection_file()
     with process(options.kernel, path, preexec_fn=limited) as child, Client(path) as old:
         old.get_ready()
@@ -35,7 +36,7 @@ def many_identities(options):
         began = time.monotonic()
         for number in range(60):
             with Client(path) as other:
-                # Those who went are forgotten after 30 s, and there is room for less than twenty.
+                # Clients that have left are forgotten after 30 s, and there is room for less than twenty.
                 other.get_ready(20)
                 assert other.run("print(x)") == "1\n"
             if number % 10 == 0:

@@ -1,4 +1,5 @@
-"""A kernel that sends nonsense, known by a bare three-key state.json: its clients see none of it."""
+"""A kernel that sends nonsense, recorded in a `state.json` with only three keys: its clients see none of
+it."""
 
 import json
 import os
@@ -15,13 +16,14 @@ def main():
     own = connection_file()
     kernel = FakeKernel(own)
     pathlib.Path(".nb").mkdir(exist_ok=True)
-    # This process is "the kernel": a signal to it would end the test.
+    # This process is recorded as the kernel, so a signal to the kernel would end the test.
     bare = {"notebook": "t.ipynb", "connection_file": str(own), "kernel_pid": os.getpid()}
     pathlib.Path(".nb/state.json").write_text(json.dumps(bare))
     try:
         if options.kernel == PLAIN:
             with Client(own) as client:
-                # A kernel's direct client has to live with it; here only the good parts count.
+                # A direct client of the kernel receives the nonsense; only the good messages are checked
+                # here.
                 client.get_ready()
                 assert client.run("nothing") == "ran 1"
         else:

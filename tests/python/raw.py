@@ -1,4 +1,4 @@
-"""A client of bare sockets that does what jupyter_client would not, and signs as it likes."""
+"""A client on bare sockets, which can do what jupyter_client would not, and sign with any key."""
 
 import contextlib
 import hashlib
@@ -22,7 +22,7 @@ def sign(key, parts):
 
 
 def message(key, session, kind, content, parent=None, metadata=None, buffers=(), **header):
-    """The frames of one signed message, and its id."""
+    """Returns the frames of one signed message, and its id."""
     header = {
         "msg_id": f"{session}_{uuid.uuid4().hex}",
         "msg_type": kind,
@@ -37,7 +37,7 @@ def message(key, session, kind, content, parent=None, metadata=None, buffers=(),
 
 
 def connection_file(**fields):
-    """A fresh TCP connection file in a folder of its own."""
+    """Returns a fresh TCP connection file in its own folder."""
     path = pathlib.Path(tempfile.mkdtemp()) / "kernel-v3.json"
     info = {
         "key": str(uuid.uuid4()),
@@ -54,7 +54,7 @@ def connection_file(**fields):
 
 
 def argv(kernel, path):
-    """The installed spec's command line for that connection file, and its environment."""
+    """Returns the installed kernelspec's command line for that connection file, and its environment."""
     spec = KernelSpecManager().get_kernel_spec(kernel)
     words = [word.replace("{connection_file}", str(path)) for word in spec.argv]
     if words[0].startswith("python"):
@@ -64,7 +64,7 @@ def argv(kernel, path):
 
 @contextlib.contextmanager
 def process(kernel, path, **options):
-    """The spec's process; killed at the end if it still runs."""
+    """The kernelspec's process; killed at the end if it still runs."""
     command, environment = argv(kernel, path)
     child = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, **options)
     try:
@@ -76,7 +76,7 @@ def process(kernel, path, **options):
 
 
 def stdout(iopub):
-    """What was printed; on stderr ipykernel also tells of its own troubles."""
+    """Returns what was printed; on stderr ipykernel also reports its own problems."""
     streams = [m.content for m in iopub if m.type == "stream"]
     return "".join(s["text"] for s in streams if s["name"] == "stdout")
 
@@ -96,7 +96,7 @@ class Client:
             self.sockets[channel] = s = zmq.Context.instance().socket(kind)
             s.linger = 0
             s.rcvhwm = s.sndhwm = 0
-            # libzmq would wait ever longer between its dials.
+            # By default libzmq waits longer and longer between its connection attempts.
             s.reconnect_ivl, s.reconnect_ivl_max = 10, 50
             if channel == "iopub":
                 s.subscribe(b"")
@@ -124,7 +124,8 @@ class Client:
         return self.send("shell", "execute_request", content, metadata=metadata)
 
     def pump(self, seconds):
-        """Takes in what is there, waiting for the first at most so long; checks signatures."""
+        """Receives the messages that are there, waiting at most so long for the first; checks
+        signatures."""
         poller = zmq.Poller()
         names = {}
         for name, s in self.sockets.items():
@@ -143,7 +144,7 @@ class Client:
         return arrived
 
     def wait(self, what, condition, seconds=SECONDS):
-        """Takes in messages until one fulfils the condition, which gets channel and message."""
+        """Receives messages until one fulfils the condition, which gets its channel and the message."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             for channel, got in self.pump(max(0, end - time.monotonic())):
@@ -154,7 +155,8 @@ class Client:
         ))  # fmt: skip
 
     def finish(self, request, seconds=SECONDS):
-        """Waits for both ends of a request; its reply and what came on iopub meanwhile."""
+        """Waits for the reply and the idle of a request; returns the reply and the iopub messages
+        received meanwhile."""
         def here(channel):
             return [m for m in self.received[channel] if m.parent.get("msg_id") == request]
 
@@ -167,7 +169,8 @@ class Client:
         return (here("shell") + here("control"))[0], here("iopub")
 
     def get_ready(self, seconds=SECONDS):
-        """Asks on control and shell every half second until any reply and any iopub came."""
+        """Sends requests on control and shell every half second until any reply and any iopub message
+        has come."""
         end = time.monotonic() + seconds
         while not (
             (self.received["shell"] or self.received["control"]) and self.received["iopub"]
@@ -178,7 +181,7 @@ class Client:
             self.pump(0.5)
 
     def run(self, code, seconds=SECONDS, **more):
-        """One cell that must succeed: its stdout."""
+        """Runs one cell, which must succeed; returns its stdout."""
         reply, iopub = self.finish(self.execute(code, **more), seconds)
         assert reply.content["status"] == "ok", f"{code!r}: {reply}"
         return stdout(iopub)

@@ -1,4 +1,4 @@
-"""VS Code's Restart is one of the shared kernel; what only looks like it restarts nothing."""
+"""VS Code's Restart restarts the shared kernel; what only resembles it restarts nothing."""
 
 import os
 import pathlib
@@ -22,7 +22,7 @@ def main():
 
 
 def restart(kernel, early):
-    """`early`: the next process is launched before the last one has its SIGTERM."""
+    """`early`: the next process is launched before the last one gets its SIGTERM."""
     nb("run", "-n", NOTEBOOK, "agents = 'here'")
     with Window(kernel, NOTEBOOK).ready() as window:
         assert window.run("x = 1\nprint(agents)") == "here\n"
@@ -31,7 +31,7 @@ def restart(kernel, early):
             began = time.monotonic()
             if early:
                 again = Window(kernel, NOTEBOOK, window.session)
-                # It is heard before the old one has gone.
+                # The requests arrive before the old process has left.
                 again.client.send("shell", "kernel_info_request")
                 again.client.send("control", "kernel_info_request")
                 window.close()
@@ -52,7 +52,7 @@ def restart(kernel, early):
                     window.gone()
                 again_session = again.session
                 again.close()
-            # The next round begins as another launch of the same connection would not: anew.
+            # The next round is another window, with a new session.
             window = Window(kernel, NOTEBOOK).ready()
             assert window.run("print(x)") == "1\n"
             assert again_session != window.session
@@ -79,7 +79,7 @@ def nothing_else(kernel):
             other.close()
         window.gone()
 
-        # A reload: another process, another session.
+        # A window reload: another process, another session.
         with Window(kernel, NOTEBOOK).ready() as window, Editor() as editor:
             still(window, "a launch")
             window.close()
@@ -88,7 +88,7 @@ def nothing_else(kernel):
                 other.terminate()
                 other.gone()
 
-        # The same session from another process is no restart of this one's.
+        # The same session from another process does not restart this process's kernel.
         with Window(kernel, NOTEBOOK).ready() as window, Editor() as editor:
             still(window, "a launch")
             window.close()
@@ -105,7 +105,7 @@ def nothing_else(kernel):
             still(two, "another window's end")
             two.close()
 
-        # Killed: nothing asked for a restart.
+        # A killed process: nothing requested a restart.
         with Window(kernel, NOTEBOOK).ready() as window:
             still(window, "a launch")
             window.child.kill()
@@ -118,7 +118,7 @@ def nothing_else(kernel):
                     still(other, "jupyter_client's own restart of a dead kernel")
                     other.close()
 
-        # An upgrade puts another program in the place of the one that runs.
+        # An upgrade replaces the program file of the running process.
         with Window(kernel, NOTEBOOK).ready() as window:
             still(window, "a launch")
             program = pathlib.Path(window.child.exe())
@@ -142,7 +142,7 @@ def keep(kernel):
     pathlib.Path(".nb/config.toml").write_text('on_restart = "keep"\n')
     keeps(kernel, {})
     assert session_of(NOTEBOOK)["generation"] == 1
-    # The variable wins over the file.
+    # The variable takes precedence over the file.
     real = {"NB_ON_RESTART": "restart"}
     with Window(kernel, NOTEBOOK, environment=real).ready() as window:
         window.run("x = 1")

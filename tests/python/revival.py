@@ -1,4 +1,4 @@
-"""A kernel that goes under a front end: what its cells read, and what brings it back."""
+"""A kernel that ends under a front end: what its cells read, and what starts another kernel."""
 
 import contextlib
 import json
@@ -46,7 +46,7 @@ def running(window, code):
 
 
 def refused(window, request, *words):
-    """The request fails with an error that a person can read; its text."""
+    """Checks that the request fails with an error that a person can read; returns its text."""
     reply, iopub = window.client.finish(request)
     assert reply.content["status"] == "error", reply
     for word in words:
@@ -56,7 +56,7 @@ def refused(window, request, *words):
 
 
 def noticed(window, code, *words):
-    """The cell runs, and its stderr says these words first. Its stdout."""
+    """Checks that the cell runs, and that its stderr begins with these words. Returns its stdout."""
     request = window.execute(code)
     reply, iopub = window.client.finish(request)
     assert reply.content["status"] == "ok", reply
@@ -84,7 +84,7 @@ def killed(kernel):
             began = time.monotonic()
             text = refused(window, request, "died", "variables are gone", "next cell")
             say(f"the cell ended {(time.monotonic() - began) * 1000:.0f} ms after the kill")
-            # Nothing but a cell brings it back.
+            # Only a cell starts another kernel.
             reply, _ = window.client.finish(
                 window.client.send("shell", "complete_request", {"code": "pri", "cursor_pos": 3})
             )
@@ -101,7 +101,7 @@ def killed(kernel):
             assert said == "False\n", said
             say(f"the next cell ran on another kernel after {time.monotonic() - began:.2f} s")
             quiet(window, "1")
-            # Who only looked on reads it too.
+            # A client that ran nothing at that time reads it too.
             noticed(other, "1", "died at", "variables are gone")
             quiet(other, "1")
             record = session_of(NOTEBOOK)
@@ -115,7 +115,7 @@ def killed(kernel):
 
 
 def agents(kernel):
-    """It dies in an agent's cell: the human reads whose it was."""
+    """The kernel dies in an agent's cell: the person reads whose cell it was."""
     with Window(kernel, NOTEBOOK).ready() as window:
         quiet(window, "x = 1")
         pid = session_of(NOTEBOOK)["pid"]
@@ -154,14 +154,14 @@ def stopped(kernel):
 
 
 def restarted(kernel):
-    """By an agent, under a window that is open."""
+    """An agent restarts the kernel while a window is open."""
     with Window(kernel, NOTEBOOK).ready() as window:
         quiet(window, "x = 1")
         nb("restart", NOTEBOOK, "--force", "--as", "ada")
         said = noticed(window, "print('x' in globals())", "restarted at", "by ada", "variables are gone")
         assert said == "False\n", said
         quiet(window, "1")
-        # A cell that runs is interrupted, not only killed: it does what it must at its end.
+        # A running cell is interrupted and not just killed, so that it can clean up.
         running(window, "import time\ntry: time.sleep(600)\nfinally: open('tidied', 'w')")
         nb("restart", NOTEBOOK, "--force", "--as", "ada")
         assert os.path.exists("tidied"), "the cell was killed"
@@ -170,7 +170,7 @@ def restarted(kernel):
 
 
 def launched(kernel):
-    """A front end that comes to a dead kernel gets another one, and reads why."""
+    """A front end that connects to a dead kernel gets another one, and reads why."""
     kill(session_of(NOTEBOOK)["pid"])
     with Window(kernel, NOTEBOOK).ready() as window:
         noticed(window, "x = 1", "died at", "variables are gone")
@@ -181,7 +181,7 @@ def launched(kernel):
         quiet(window, "x = 1")
         window.close()
     assert session_of(NOTEBOOK)["status"] == "live"
-    # Whoever was restarting it was killed: nobody waits for that.
+    # The process that restarted it was killed, and nobody waits for that.
     kill(session_of(NOTEBOOK)["pid"])
     file = pathlib.Path(".nb/state.json")
     file.write_text(json.dumps(state() | {"sessions": {NOTEBOOK: session_of(NOTEBOOK) | {"status": "restarting"}}}))
@@ -191,7 +191,7 @@ def launched(kernel):
 
 
 def attached(kernel):
-    """A kernel that another program started is not brought back."""
+    """No new kernel is started in place of one that another program started."""
     path = connection_file()
     other = subprocess.Popen(
         [PYTHON, "-m", "ipykernel_launcher", "-f", str(path)],
@@ -217,7 +217,7 @@ def attached(kernel):
 
 
 def not_restarted(kernel, notebook):
-    """A Jupyter server's restart of it, and VS Code's: refused, and the user reads why."""
+    """A restart of it by a Jupyter server, and by VS Code, is refused, and the user reads why."""
     environment = {"JPY_SESSION_NAME": notebook, "JPY_PARENT_PID": str(os.getpid())}
     path = connection_file()
     for number in (1, 2):

@@ -1,6 +1,6 @@
-"""Runs a command as some agents' shells do: no Unix sockets (EPERM), by a seccomp filter.
+"""Runs a command as some agents' shells do: a seccomp filter forbids Unix sockets (EPERM).
 
-With `--pairs` no pairs of them either, with `--all` no sockets of any kind.
+With `--pairs` it also forbids pairs of them, with `--all` sockets of any kind.
 """
 
 import ctypes
@@ -17,7 +17,8 @@ SOCKET, SOCKETPAIR = {"x86_64": (41, 53), "aarch64": (198, 199)}[platform.machin
 
 
 def rules(word):
-    """In BPF: the system call's number, and for `socket` its first argument's low half."""
+    """Returns the filter in BPF: it reads the system call's number, and for `socket` its first
+    argument's low half."""
     refused = {"--unix": [SOCKET], "--pairs": [SOCKET, SOCKETPAIR], "--all": [SOCKET]}[word]
     for number in refused:
         yield LOAD, 0, 0, 0

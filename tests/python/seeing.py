@@ -1,4 +1,4 @@
-"""What a proxy tells of itself: its record, its log on SIGUSR1, `nb status --watch`."""
+"""What a proxy reports about itself: its record, its log on SIGUSR1, `nb status --watch`."""
 
 import contextlib
 import json
@@ -52,7 +52,7 @@ def record(child, client):
 
 
 def at_once(child, client):
-    """SIGUSR1 writes both: what came before it is in it."""
+    """SIGUSR1 writes both, with everything that came before it."""
     client.run("1")
     lines = (NB / "proxy.log").read_text().count("counters")
     child.send_signal(signal.SIGUSR1)

@@ -1,8 +1,8 @@
 """A jupyter_server with a session on the given kernelspec, used over REST and websocket.
 
-Cells run, a prompt is answered, a running cell is interrupted, the kernel is restarted for real,
-the session is deleted. With the shared kernel, the agent's variables are there before the restart,
-and its kernel is alive after the end.
+Cells run, a prompt is answered, a running cell is interrupted, the kernel is really restarted, the
+session is deleted. With the shared kernel, the agent's variables exist before the restart, and its
+kernel is alive after the end.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ TOKEN = uuid.uuid4().hex
 
 @contextlib.contextmanager
 def server():
-    """A server on a free port; its address once it says that it listens."""
+    """Starts a server on a free port; yields its address once it reports that it listens."""
     process = subprocess.Popen(
         [
             sys.executable, "-m", "jupyter_server", "--allow-root",
@@ -65,7 +65,7 @@ def server():
 
 
 def dial(port, process):
-    """Dials until somebody listens: the server tells of its port a little too early."""
+    """Connects until the server listens: it reports its port a little too early."""
     end = time.monotonic() + SECONDS
     while True:
         try:
@@ -88,7 +88,7 @@ def rest(port, method, path, body=None):
 
 
 class Socket:
-    """The kernel's channels over one websocket, in the plain JSON form."""
+    """The kernel's channels over one websocket, in the plain JSON protocol."""
 
     def __init__(self, port, kernel):
         self.session = uuid.uuid4().hex
@@ -122,7 +122,7 @@ class Socket:
         return self.send("shell", "execute_request", content)
 
     def messages(self, request):
-        """Yields what belongs to one request until its reply and its idle are there."""
+        """Yields the messages of one request until its reply and its idle have come."""
         reply = idle = False
         while not (reply and idle):
             frame = self.socket.recv()
@@ -135,7 +135,7 @@ class Socket:
             yield message
 
     def run(self, code):
-        """One cell: its reply's content and its stdout."""
+        """Runs one cell; returns its reply's content and its stdout."""
         seen = list(self.messages(self.execute(code)))
         reply = next(m["content"] for m in seen if m["channel"] == "shell")
         text = "".join(m["content"]["text"] for m in seen if m["msg_type"] == "stream")
@@ -185,10 +185,10 @@ def use(port, kernel, shared):
     for code in ("import time; print('running'); time.sleep(600)",
                  "print('running')\nwhile True: pass"):  # fmt: skip
         interrupt(port, kernel, channels, code)
-    # A restart keeps the connection file: the next process binds the ports of the last.
+    # A restart keeps the connection file: the next process binds the last one's ports.
     before = shared and state()["sessions"]["t.ipynb"]
     rest(port, "POST", f"kernels/{kernel}/restart")
-    # Two sockets of one session alive at once is what a reloaded browser page looks like.
+    # As after a reload of a browser page, two sockets of one session are open at the same time.
     again = Socket(port, kernel)
     reply, text = again.run("print('after the restart')")
     assert (reply["status"], text) == ("ok", "after the restart\n"), (reply, text)

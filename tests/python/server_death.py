@@ -1,4 +1,4 @@
-"""What a Jupyter server's notebook sees of a kernel or a proxy that is killed, or shut down."""
+"""What a Jupyter server's notebook sees of a kernel or a proxy that is killed or shut down."""
 
 import json
 import os
@@ -47,12 +47,12 @@ def kernel_killed(channels):
 
 
 def proxy_killed(port, kernel, channels):
-    """The server launches its kernel anew: the shared one is not restarted by that."""
+    """The server launches its kernelspec again, which does not restart the shared kernel."""
     before = session_of(NOTEBOOK)
     (proxy,) = [p for p in psutil.process_iter(["name", "environ"]) if p.info["name"] == "nb-proxy"
                 and (p.info["environ"] or {}).get("HOME") == os.environ["HOME"]]  # fmt: skip
     proxy.kill()
-    # Its websocket hears of the launch; what it is sent before is nobody's.
+    # The websocket receives a message about the launch; requests sent before that reach no kernel.
     while True:
         message = json.loads(channels.socket.recv())
         if message["msg_type"] == "status" and message["content"]["execution_state"] == "restarting":

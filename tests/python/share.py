@@ -1,4 +1,4 @@
-"""A front end of a notebook that shares another's kernel is on that kernel, whatever becomes of it."""
+"""A front end of a notebook that shares another's kernel uses that kernel, whatever happens to it."""
 
 import contextlib
 import json

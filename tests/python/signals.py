@@ -1,4 +1,4 @@
-"""Kills as editors and agents' harnesses do them: by walking parent pids. The kernel lives on."""
+"""Kills as editors and agents' harnesses do them, by walking parent pids. The kernel stays alive."""
 
 import os
 import signal
@@ -27,17 +27,17 @@ def front_ends(kernel, pid):
         path = connection_file()
         before = path.stat().st_mtime_ns, path.read_bytes()
         with process(kernel, path) as child:
-            # The clock is what is tested here: a kill this long after the launch.
+            # The delay itself is tested here: a kill this long after the launch.
             threading.Event().wait(milliseconds / 1000)
             began = terminate_tree(child.pid)
             child.wait(SECONDS)
             took = time.monotonic() - began
         assert (path.stat().st_mtime_ns, path.read_bytes()) == before, "connection file changed"
         alive(pid)
-        # 200 ms are promised; a debug build on a busy machine is not what they are promised for.
+        # 200 ms are promised, but not for a debug build on a busy machine.
         assert took < 20, f"SIGTERM {milliseconds} ms after the launch: gone in {took:.2f} s"
         say(f"SIGTERM {milliseconds} ms after the launch: gone in {took * 1000:.0f} ms")
-    # With a cell running and its output on the way.
+    # While a cell runs and its output is on the way.
     path = connection_file()
     with process(kernel, path) as child, Client(path) as client:
         client.get_ready()
@@ -54,7 +54,7 @@ def front_ends(kernel, pid):
 
 
 def shell():
-    """kill -9 of everything found by parent pid under a shell that ran `nb open`."""
+    """kill -9 of everything that is found by parent pid under a shell that ran `nb open`."""
     command = '"$NB_TEST_BINARY" open t.ipynb --python "$NB_TEST_PYTHON" && echo opened && cat'
     harness = subprocess.Popen(
         ["bash", "-c", command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -86,7 +86,7 @@ def shell():
 
 
 def interrupted_open(command, milliseconds):
-    """kill -9 in the midst of `nb open`: the next one puts right whatever it left."""
+    """kill -9 during `nb open`: the next one repairs what it left."""
     harness = subprocess.Popen(
         ["bash", "-c", command], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -114,7 +114,7 @@ def kill_family(pid):
 
 
 def terminate_tree(pid):
-    """SIGTERM to every descendant, then to the process; when that was."""
+    """SIGTERM to every descendant, then to the process; returns when that was."""
     for descendant in psutil.Process(pid).children(recursive=True):
         try:
             descendant.send_signal(signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""A pid that is alive but not our kernel is no kernel, and is never signalled."""
+"""A live pid that is not our kernel does not count as a kernel, and is never signalled."""
 
 import json
 import os
@@ -30,7 +30,7 @@ def unharmed(innocent, after):
 
 
 def reused(kernel, innocent):
-    """The kernel has died and its pid is another process's now: the start time tells."""
+    """The kernel has died and its pid is now another process's: the start time shows that."""
     pid = state()["kernel_pid"]
     dead = psutil.Process(pid)
     os.kill(pid, signal.SIGKILL)
@@ -65,7 +65,7 @@ def reused(kernel, innocent):
 
 
 def bare(kernel, innocent):
-    """Only the three keys, a live pid, and nobody at the sockets."""
+    """A state with only the three keys, a live pid, and nobody at the sockets."""
     kept = STATE.read_bytes()
     own = connection_file()
     STATE.write_text(
@@ -82,7 +82,7 @@ def bare(kernel, innocent):
             stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
         try:
-            # It may end with a line, or wait for the kernel and say so in the cell.
+            # The process may end with a message, or wait for the kernel and report that in the cell.
             with Client(path) as client:
                 request = client.execute("print(1)")
                 while child.poll() is None:

@@ -1,7 +1,8 @@
-"""Three clients at once on one kernel: two through one launched kernelspec, one straight on it.
+"""Three clients at once on one kernel: two through one launched kernelspec, one directly on it.
 
-Every reply and every prompt reaches its asker alone, and what a subscriber of the launched spec
-sees on iopub is, signatures aside, byte for byte what a subscriber of the kernel itself sees.
+Every reply and every prompt reaches only the client that asked, and a subscriber of the launched
+kernelspec receives on iopub, apart from signatures, exactly the bytes that a subscriber of the kernel
+itself receives.
 """
 
 import collections
@@ -27,7 +28,7 @@ EVERY_COMM = 50
 
 
 class Asker:
-    """One client with its outstanding requests and the answers that it owes."""
+    """One client with its outstanding requests and the answers that it has to give."""
 
     def __init__(self, name, client, count):
         self.name, self.client, self.count = name, client, count
@@ -69,7 +70,7 @@ class Asker:
         request = reply["parent_header"]["msg_id"]
         own = reply["parent_header"]["session"] == self.client.session.session
         if own and reply["msg_type"] == "kernel_info_reply":
-            return  # a late one: wait_for_ready asks every second until it has a reply
+            return  # a late one: wait_for_ready sends a request every second until it has a reply
         assert request in self.outstanding, f"{self.name} got somebody else's reply: {reply}"
         first = next(iter(self.outstanding))
         assert request == first, f"{self.name}: reply to {request} before the one to {first}"
@@ -118,7 +119,7 @@ def compare(count, front, own, first, second, third):
         for channel in ("shell", "stdin", "control"):
             socket = getattr(asker.client, f"{channel}_channel").socket
             handlers[socket] = getattr(asker, channel)
-        # The clients' own subscriptions are drained too: an unread one would be a slow reader.
+        # The clients' own subscriptions are read too: an unread one would be a slow reader.
         iopub = asker.client.iopub_channel.socket
         handlers[iopub] = lambda socket=iopub: socket.recv_multipart()
     seen = {through: [], straight: []}
@@ -147,7 +148,7 @@ def compare(count, front, own, first, second, third):
         turn()
     took = time.monotonic() - began
 
-    # Both subscribers have everything once they have seen the end of a last request.
+    # Both subscribers have received everything once they have the end of a last request.
     last = third.execute("said = 'end'", user_expressions={"said": "said"})
     askers[2].outstanding[last] = "end"
     while not all(m and m[-1].is_idle_of(last) for m in seen.values()):

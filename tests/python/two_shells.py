@@ -1,4 +1,4 @@
-"""Two shells alternate `nb run` on two notebooks of one project: none reaches the other's kernel."""
+"""Two shells alternate `nb run` on two notebooks of one project: neither reaches the other's kernel."""
 
 import os
 import subprocess
@@ -27,7 +27,7 @@ def main():
         "b": start("b", options.count, "-n b.ipynb", {}),
     }
     try:
-        # Alternating in pairs: both are told at once, so that their commands overlap too.
+        # They alternate in pairs: both get their command at once, so that the commands overlap too.
         for turn in range(options.count // 2):
             for shell in shells.values():
                 shell.stdin.write(f"{turn}\n")

@@ -9,7 +9,7 @@ import psutil
 from launch import PLAIN, SECONDS, arguments, nb, say, state
 from raw import Client, connection_file, process
 
-# In the form of the extension's own start-up code; the texts are this test's.
+# In the form of the extension's own start-up code; the texts are written for this test.
 STARTUP = [
     "try:\n    import ipywidgets as _VSCODE_ipywidgets\n    print('e976ee50', _VSCODE_ipywidgets._version.__version__)\n"
     "    del _VSCODE_ipywidgets\nexcept Exception:\n    pass",
@@ -62,7 +62,7 @@ def use(client, launch, shared):
     if shared:
         assert client.run("print(agents)", metadata=cell) == "the agent was here\n"
 
-    # Things that no kernel answers must not hold up what is answered.
+    # Messages that no kernel answers must not delay those that are answered.
     client.send("shell", "an_unknown_request", {"a": 1}, vendor_field={"kept": True})
     client.send("control", "an_unknown_request")
     client.send("stdin", "input_reply", {"value": "nobody asked"})
@@ -105,7 +105,7 @@ def interrupt(client, cell):
 
 
 def kill_as_vscode_does(child):
-    """SIGTERM to every descendant, then to the process; the seconds until it was gone."""
+    """SIGTERM to every descendant, then to the process; returns the seconds until it had ended."""
     for descendant in psutil.Process(child.pid).children(recursive=True):
         descendant.send_signal(signal.SIGTERM)
     began = time.monotonic()

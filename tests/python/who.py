@@ -1,4 +1,5 @@
-"""Who ran what: through nb, through the proxy as VS Code and JupyterLab name cells, and past both."""
+"""Who ran what: through nb, through the proxy as VS Code and JupyterLab name cells, and directly on the
+kernel."""
 
 import collections
 import contextlib
@@ -34,7 +35,8 @@ def main():
     told = [
         (name(it["by"]), it["cell"], it["code"], it["status"], it["past_nb"]) for it in ran
     ]
-    # It and the job's next cell were both in the kernel's queue: the log goes by when they were asked.
+    # The console's cell and the job's next one were both in the kernel's queue: the log has them in the
+    # order of their requests.
     past = told.index(("ada", None, "past = 2", "ok", True))
     assert past in (8, 9), told
     told.insert(8, told.pop(past))
@@ -63,7 +65,7 @@ def main():
     assert sum("straight on the kernel" in line for line in lines) == 4, lines
     once()
 
-    # All of it, whoever ran it, on the next kernel.
+    # All cells and code of all actors, on the next kernel.
     nb("restart", "--as", "claude", "--force")
     replay = json.loads(nb("exec", "t.ipynb", "--replay", "--json", "--as", "claude"))["replay"]
     again = ["aaaa1111", "bbbb2222", "aaaa1111", "dddd4444", "eeee5555", "eeee5555"]
@@ -80,7 +82,7 @@ def notebook():
 
 
 def at_front_ends(kernel):
-    """The proxy is up, and hears a console straight on the kernel."""
+    """The proxy runs, and observes a console that is connected directly to the kernel."""
     path = connection_file()
     with process(kernel, path), Client(path) as client:
         client.get_ready()
@@ -91,19 +93,19 @@ def at_front_ends(kernel):
         with straight() as console:
             run(console, "past = 1")
             assert reply_to(console, console.execute("past / 0"))["content"]["ename"] == "ZeroDivisionError"
-        # What it hears it writes down once the messages have gone on.
+        # The proxy writes what it observes after it has forwarded the messages.
         while [it["status"] for it in log("--by", "ada")] != ["ok", "error"]:
             pass
 
 
 def in_the_next_cells_way():
-    """A recorder is up: between its two cells the kernel takes a console's."""
+    """A recorder runs: between its two cells the kernel runs a console's."""
     job = json.loads(nb("exec", "t.ipynb", "dddd", "eeee", "-d", "--json", "--as", "claude"))["job"]
     with straight(ready=False) as console:
         while not any(it["code"] == CELLS["dddd4444"] for it in log()):
             pass
         request = console.execute("past = 2")
-        # The kernel has it when it answers what was sent after it.
+        # The kernel has received it once it answers a later message.
         console.control_channel.send(console.session.msg("kernel_info_request"))
         console.get_control_msg(timeout=SECONDS)
         pathlib.Path("go").touch()
@@ -125,7 +127,7 @@ def before_the_recorder_came():
 
 @contextlib.contextmanager
 def straight(ready=True):
-    """A console that opens the connection file of the kernel itself; its user calls herself ada."""
+    """A console that uses the connection file of the kernel itself; its user calls herself ada."""
     with joined(state()["connection_file"], ready) as console:
         console.session.username = "ada"
         yield console
@@ -151,7 +153,7 @@ def name(by):
 
 
 def once():
-    """Each execution is in the journal once for each who tells of it."""
+    """Each execution is in the journal once for each process that reports it."""
     entries = [json.loads(line) for line in pathlib.Path(".nb/journal.jsonl").read_text().splitlines()]
     keys = collections.Counter(
         (it["generation"], it["msg_id"], it["event"]) for it in entries if it["event"] in ("asked", "seen")

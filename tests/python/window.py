@@ -1,4 +1,4 @@
-"""A notebook in a window of VS Code: how it launches the spec, names the notebook, and ends it."""
+"""A notebook in a window of VS Code: how it launches the kernelspec, names the notebook, and ends it."""
 
 import contextlib
 import json
@@ -12,7 +12,7 @@ import psutil
 from launch import SECONDS
 from raw import Client, argv, connection_file
 
-# The extension host's environment; its Jupyter extension sets no variable of its own.
+# The extension host's environment; the Jupyter extension sets no further variable.
 VSCODE = {"VSCODE_PID": "1", "VSCODE_IPC_HOOK": "/run/code.sock"}
 
 
@@ -23,7 +23,7 @@ def cell(notebook):
 
 
 class Window:
-    """One notebook's kernel process and client. A restart makes another of the same session."""
+    """One notebook's kernel process and client. A restart makes another one with the same session."""
 
     def __init__(self, kernel, notebook, session=None, environment=(), editor=None):
         self.notebook = notebook
@@ -50,7 +50,7 @@ class Window:
         return self.client.execute(code, metadata=cell(self.notebook))
 
     def terminate(self):
-        """As the extension does: the descendants first, then the process."""
+        """Terminates as the extension does: the descendants first, then the process."""
         for descendant in self.child.children(recursive=True):
             descendant.send_signal(signal.SIGTERM)
         self.child.send_signal(signal.SIGTERM)
@@ -76,10 +76,10 @@ class Window:
 
 
 class Editor:
-    """Another window: a process of its own that launches kernels."""
+    """Another window: a separate process that launches kernels."""
 
     def __init__(self):
-        # It reaps what it launched, as an editor does.
+        # It reaps the processes that it launched, as an editor does.
         self.process = subprocess.Popen(
             ["bash", "-c", 'while read -r line; do env -i bash -c "$line" </dev/null & echo $!; done; wait'],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
@@ -106,7 +106,7 @@ class Editor:
 
 
 def session_of(notebook):
-    """What the project remembers of a notebook's kernel."""
+    """Returns the session that the project has recorded for a notebook's kernel."""
     state = json.loads(pathlib.Path(".nb/state.json").read_text())
     session = state["sessions"][notebook]
     return session | {"pid": session["backend"].get("process", {}).get("pid")}

@@ -1,6 +1,7 @@
-"""libzmq sockets on a string: one JSON command a line on stdin, one JSON answer a line on stdout.
+"""libzmq sockets under remote control: one JSON command per line on stdin, one JSON answer per line on
+stdout.
 
-A frame is hex text; a long one in an answer is [length, SHA-256], in a command [length, byte].
+A frame is hex text; a long frame is [length, SHA-256] in an answer, and [length, byte] in a command.
 """
 
 import hashlib
@@ -65,7 +66,7 @@ def first_number(name):
 
 
 def count(name, until, first=0):
-    """Receives until a message's last frame is `until`; checks that the others count up."""
+    """Receives until a message's last frame is `until`; checks that the others are numbered in order."""
     until = bytes.fromhex(until)
     received = first
     while True:

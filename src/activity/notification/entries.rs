@@ -1,4 +1,4 @@
-//! The rule: which of the new events are told, and in which words.
+//! Selects the new events of which an actor is notified, and puts them into words.
 
 use std::collections::{HashMap, HashSet};
 
@@ -6,18 +6,19 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde::Serialize;
 
-use crate::activity::company::{self, label};
+use crate::activity::actor::Actor;
+use crate::activity::labels::{self, label};
 use crate::activity::zone::clock;
 use crate::notebook::ChangeKind;
 use crate::project::event::{Event, EventKind, ExecutionEnd, ExecutionStart, Outcome};
 
-/// At most this many lines are told.
+/// The most lines of one notification.
 const LINES: usize = 3;
 
-/// So many cells are named for each thing that was done.
+/// The most cells that are named for each kind of change.
 const CELLS: usize = 4;
 
-/// The words for what is done to cells, in the order in which they are told.
+/// The verbs for changes of cells, in the order in which they are printed.
 const VERBS: [(ChangeKind, &str); 5] = [
     (ChangeKind::Edited, "edited"),
     (ChangeKind::Inserted, "inserted"),
@@ -28,6 +29,7 @@ const VERBS: [(ChangeKind, &str); 5] = [
 
 /// What one other did.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ActivityEntry {
     /// Who; none for the kernel itself.
     pub by: Option<String>,
@@ -39,23 +41,24 @@ pub struct ActivityEntry {
     pub text: String,
 }
 
-/// What one other did, as it is gathered.
+/// The events of one other actor, summed up.
 #[derive(Default)]
 pub(super) struct Gathered {
-    /// Who; none for the kernel itself.
+    /// The actor; `None` for the kernel itself.
     by: Option<String>,
     last: Timestamp,
-    /// What ran to its end, and how that was.
+    /// The executions that have ended, and their outcomes.
     ran: Vec<(String, Option<Outcome>)>,
     runs: Option<(String, Timestamp)>,
-    /// What was done to which cells, in short; each cell once.
+    /// The changes of cells, one for each cell.
     cells: Vec<(ChangeKind, String)>,
-    /// Each kind of event with how often it happened and when last.
+    /// The kinds of other events, each with its count and its last time.
     events: Vec<(&'static str, usize, Timestamp)>,
     variables_gone: bool,
 }
 
-/// Returns what of the new events is told to `name`, who knew the kernel of generation `before`.
+/// Returns the new events by others, for the actor `name`, who last knew the kernel of generation
+/// `before`.
 pub(super) fn gathered(
     news: &[Event],
     earlier: &[Event],
@@ -63,8 +66,9 @@ pub(super) fn gathered(
     generation: u64,
     name: &str,
 ) -> Vec<Gathered> {
+    let own = Actor::from(name);
     let mut others: Vec<Gathered> = Vec::new();
-    // Several tell of the same end; what has been told with the first is not told again.
+    // Several processes may report the same end; only the first report counts.
     let ended_before = earlier.iter().filter_map(Event::end);
     let mut executions: HashSet<&str> = ended_before.map(|end| end.msg_id.as_str()).collect();
     let mut replaced = false;
@@ -74,19 +78,17 @@ pub(super) fn gathered(
         let gone = matches!(event.kind, EventKind::Opened | EventKind::Restarted)
             && event.generation.is_some_and(|of| of > before);
         replaced |= gone;
-        let session = began.map_or(event.by_session.as_deref(), |began| began.session);
-        let by = began.and_then(|began| began.by).or(event.by.as_deref());
+        let actor = began.and_then(|began| began.actor.clone());
+        let actor = Actor::parse(actor.or_else(|| event.actor()).as_deref());
         let by = match event.kind {
             EventKind::Died { .. } => None,
-            // By a program that has joined no kernel; or by one of several that have.
-            EventKind::Saved(_) => Some(by.unwrap_or("somebody")),
-            _ => Some(company::name(by)),
+            _ if own.has_done(&actor) => continue,
+            // The program has joined no kernel, or is one of several that have.
+            EventKind::Saved(_) if event.by.is_none() => Some("somebody".to_owned()),
+            _ => Some(actor.name()),
         };
-        if by.is_some_and(|by| company::is_own(by, session, name)) {
-            continue;
-        }
         let mut one = Gathered {
-            by: by.map(str::to_owned),
+            by,
             last: event.at,
             variables_gone: gone || matches!(event.kind, EventKind::Died { .. }),
             ..Gathered::default()
@@ -101,7 +103,8 @@ pub(super) fn gathered(
                 }
                 let label = began.map_or_else(|| "a cell".to_owned(), |began| label(began.start));
                 match ends.get(msg_id.as_str()) {
-                    Some(Outcome::Aborted) => continue,
+                    // It did not run.
+                    Some(Outcome::Aborted | Outcome::Withdrawn) => continue,
                     Some(status) => one.ran.push((label, Some(status.shown()))),
                     None => one.runs = Some((label, event.at)),
                 }
@@ -135,7 +138,7 @@ pub(super) fn gathered(
             EventKind::Opened | EventKind::Restarted | EventKind::Stopped | EventKind::Died { .. }
         )
     };
-    // With its kernel a cell ends too, told or not.
+    // A running cell has ended with its kernel, even if its end is not in the journal.
     if let Some(end) = news.iter().rfind(is_end) {
         for other in &mut others {
             if let Some((label, _)) = other.runs.take_if(|(_, since)| *since <= end.at) {
@@ -144,7 +147,7 @@ pub(super) fn gathered(
         }
     }
     if generation > before && !replaced {
-        // By a program that writes no journal, or one that could not.
+        // A program that writes no journal replaced it, or one that could not write it.
         others.push(Gathered {
             last: Timestamp::now(),
             events: vec![("the kernel was replaced", 1, Timestamp::now())],
@@ -155,27 +158,25 @@ pub(super) fn gathered(
     others
 }
 
-/// How an execution began.
+/// The beginning of an execution.
 struct Beginning<'a> {
-    by: Option<&'a str>,
-    session: Option<&'a str>,
+    actor: Option<String>,
     start: &'a ExecutionStart,
-    /// Whether its sender tells it, who knows more than an observer.
+    /// Whether the sender's event is the source, which has more details than an observer's.
     is_asked: bool,
 }
 
 type Beginnings<'a> = HashMap<&'a str, Beginning<'a>>;
 type Outcomes<'a> = HashMap<&'a str, Outcome>;
 
-/// Returns for each request how it began and how it ended, by those who know best.
+/// Returns each request's beginning and end, from the event with the most details.
 fn index<'a>(news: &'a [Event], earlier: &'a [Event]) -> (Beginnings<'a>, Outcomes<'a>) {
     let (mut beginnings, mut ends) = (Beginnings::new(), Outcomes::new());
     for event in news.iter().chain(earlier) {
         if let Some(start) = event.start() {
             let is_asked = event.asked().is_some();
             let beginning = Beginning {
-                by: event.by.as_deref(),
-                session: event.by_session.as_deref(),
+                actor: event.actor(),
                 start,
                 is_asked,
             };
@@ -193,7 +194,7 @@ fn index<'a>(news: &'a [Event], earlier: &'a [Event]) -> (Beginnings<'a>, Outcom
     (beginnings, ends)
 }
 
-/// Adds what was done to a cell to what was done to cells before: a cell is told once.
+/// Adds a change of a cell to the earlier ones, so that each cell appears once.
 fn add_cell(cells: &mut Vec<(ChangeKind, String)>, what: ChangeKind, cell: String) {
     let Some(at) = cells.iter().position(|(_, known)| *known == cell) else {
         cells.push((what, cell));
@@ -203,7 +204,7 @@ fn add_cell(cells: &mut Vec<(ChangeKind, String)>, what: ChangeKind, cell: Strin
         return;
     };
     match (*known, what) {
-        // It came and went.
+        // The cell was inserted and then removed.
         (ChangeKind::Inserted, ChangeKind::Removed) => drop(cells.remove(at)),
         (ChangeKind::Removed, ChangeKind::Inserted) => *known = ChangeKind::Edited,
         (ChangeKind::Inserted, _)
@@ -250,7 +251,7 @@ impl Gathered {
         }
         for (what, verb) in VERBS {
             let cells = self.cells.iter().filter(|(known, _)| *known == what);
-            let cells: Vec<_> = cells.map(|(_, cell)| company::cell(cell)).collect();
+            let cells: Vec<_> = cells.map(|(_, cell)| labels::cell(cell)).collect();
             let rest = cells.len().saturating_sub(CELLS);
             let shown = cells
                 .iter()
@@ -398,7 +399,7 @@ pub(super) mod tests {
             entry("asked", "2", HUMAN),
             done("2", HUMAN, "error"),
             named,
-            // A proxy that is none of the asker's knows less of it.
+            // A proxy of another front end has fewer details than the sender.
             entry("seen", "3", "username"),
             done("3", HUMAN, "ok"),
             restarted(HUMAN),
@@ -451,7 +452,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn ones_own_doings_and_those_of_front_ends_themselves_are_not_told() {
+    fn ones_own_doings_what_did_not_run_and_what_front_ends_run_for_themselves_are_not_told() {
         let startup = asked_with("1", "store_history", false.into());
         let mut withdrawn = entry("interrupted", "", HUMAN);
         withdrawn.kind = EventKind::Withdrew { cells: 2 };
@@ -460,6 +461,8 @@ pub(super) mod tests {
             done("1", HUMAN, "ok"),
             entry("asked", "2", HUMAN),
             done("2", HUMAN, "aborted"),
+            entry("asked", "4", HUMAN),
+            done("4", HUMAN, "withdrawn"),
             entry("asked", "3", "claude"),
             entry("seen", "3", "username"),
             done("3", "claude", "ok"),
@@ -499,7 +502,7 @@ pub(super) mod tests {
         );
         let mine = [entry("asked", "1", "claude")];
         assert_eq!(tell(&[done("1", "", "seen")], &mine, 1), [""; 0]);
-        // Its observer was quicker than its asker, and this name looked in between.
+        // The observer wrote the end before the sender did, and the actor was notified in between.
         let ended = [entry("asked", "1", HUMAN), done("1", HUMAN, "seen")];
         assert_eq!(tell(&[done("1", HUMAN, "ok")], &ended, 1), [""; 0]);
     }

@@ -1,66 +1,59 @@
-//! `names/<name>.json`: what one name was told in a project.
+//! `names/<name>.json`: the notifications that one actor got in a project.
 //!
-//! A file is bounded: the cursors of notebooks that the name has not looked at for half a year go, and only
-//! the last notices are remembered. The file of a name that has not looked for so long goes with them.
+//! The file is bounded: cursors that have not moved for half a year are removed, and only the last notices
+//! are stored. A file that was not written for half a year is removed.
 
 use std::collections::BTreeMap;
 use std::io;
-use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::project::event::Position;
-use crate::project::{Lock, Project, beneath};
+use crate::project::{Project, names};
 
-/// How long is waited for another command of anybody's that writes there.
-const PATIENCE: Duration = Duration::from_secs(2);
-
-/// What is remembered of a name that has not looked for so long is forgotten.
-const FORGOTTEN: Duration = Duration::from_secs(180 * 24 * 3600);
-
-/// So many notices are remembered; the oldest go first.
+/// How many notices are stored; the oldest are removed first.
 const NOTICES: usize = 200;
 
-/// What one name was told.
+/// The notifications that one actor got.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Memory {
-    /// The name, for a human reader.
+    /// The actor's name, for a human reader.
     pub(super) name: String,
-    /// How far in the journal the name was told: of a kernel by its session's key, of a notebook's cells by
+    /// The cursors in the journal: of a kernel under its session's key, of a notebook's cells under
     /// [`cells_of`].
     pub(super) cursors: BTreeMap<String, Cursor>,
-    /// What is told only once.
+    /// The notices that are printed only once, and that the actor has got.
     pub(super) notices: Vec<String>,
 }
 
-/// How far a name was told.
+/// How far an actor has read the journal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Cursor {
-    /// When.
+    /// When the actor read it.
     pub(super) at: Timestamp,
-    /// Where in the journal the new events begin.
+    /// The position of the first new event.
     pub(super) position: Position,
-    /// Which of the session's kernels the name knew.
+    /// The generation of the session's kernel at that time.
     pub(super) generation: u64,
 }
 
-/// Returns the key of a notebook's cells in [`Memory::cursors`]: no session has such a key.
+/// Returns the key of a notebook's cells in [`Memory::cursors`], which is never the key of a
+/// session.
 pub(super) fn cells_of(key: &str) -> String {
     format!("cells of {key}")
 }
 
 impl Memory {
-    /// Reads what a name was told; nothing where that cannot be read.
+    /// Reads an actor's file; returns an empty one if it cannot be read.
     pub(super) fn read(project: &Project, name: &str) -> Self {
-        let bytes = beneath::read(&project.name_file(name), beneath::SMALL).ok();
-        let read = bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok());
-        read.unwrap_or_default()
+        names::read(&project.name_file(name))
     }
 
-    /// Changes what a name was told, under the folder's lock.
+    /// Changes an actor's file under the folder's lock.
     ///
     /// # Errors
     /// The file cannot be written, or another process holds the lock all the time.
@@ -69,29 +62,20 @@ impl Memory {
         name: &str,
         change: impl FnOnce(&mut Self),
     ) -> io::Result<()> {
-        let folder = project.make_folder("names")?;
-        let lock = Lock::within(&folder.join("lock"), PATIENCE)?;
-        let _lock = lock.ok_or_else(|| io::Error::from(io::ErrorKind::TimedOut))?;
-        let before = Self::read(project, name);
-        let mut memory = before.clone();
-        name.clone_into(&mut memory.name);
-        change(&mut memory);
-        if memory == before {
-            return Ok(());
-        }
-        if before.cursors.is_empty() {
-            forget(&folder);
-        }
-        memory.bound();
-        beneath::replace_unsynced(&project.name_file(name), &serde_json::to_vec(&memory)?)
+        let changed = names::update(&project.name_file(name), |memory: &mut Self| {
+            name.clone_into(&mut memory.name);
+            change(memory);
+            memory.bound();
+        });
+        changed.map(drop)
     }
 
-    /// Moves a cursor forward, in a journal that ends at `end`: a slower command of the same name does not
-    /// move it back.
+    /// Moves a cursor forward, in a journal that ends at `end`. A slower command of the same actor does
+    /// not move it back.
     pub(super) fn advance(&mut self, key: &str, cursor: &Cursor, end: Position) {
         let known = self.cursors.get(key);
         let is_older = known.is_some_and(|known| {
-            // A journal that is shorter than it was is another one.
+            // If the journal is shorter than it was, it is a new one.
             known.position > cursor.position && known.position <= end
         });
         if !is_older {
@@ -100,7 +84,8 @@ impl Memory {
     }
 
     fn bound(&mut self) {
-        let oldest = oldest();
+        let oldest = SystemTime::now().checked_sub(names::FORGOTTEN);
+        let oldest = oldest.unwrap_or(SystemTime::UNIX_EPOCH);
         self.cursors
             .retain(|_, cursor| SystemTime::from(cursor.at) > oldest);
         let too_many = self.notices.len().saturating_sub(NOTICES);
@@ -108,13 +93,13 @@ impl Memory {
     }
 }
 
-/// Returns whether a name was not told of something that is told only once.
+/// Returns whether an actor has not got a notice yet, which is printed only once.
 pub fn is_new(project: &Project, name: &str, notice: &str) -> bool {
     let memory = Memory::read(project, name);
     memory.notices.iter().all(|told| told != notice)
 }
 
-/// Remembers that a name was told of something. What cannot be remembered is told again.
+/// Stores that an actor got notices. If that fails, they are printed again.
 pub fn noticed(project: &Project, name: &str, notices: &[String]) {
     if notices.is_empty() {
         return;
@@ -123,24 +108,32 @@ pub fn noticed(project: &Project, name: &str, notices: &[String]) {
         memory.notices.retain(|told| !notices.contains(told));
         memory.notices.extend_from_slice(notices);
     });
-    let _ = done.inspect_err(|error| tracing::warn!(%error, "a notice will be told once more"));
+    let _ = done.inspect_err(
+        |error| tracing::warn!(%error, "a notice cannot be stored: it will be printed again"),
+    );
 }
 
-/// Removes the files of names that have not looked for long.
-fn forget(folder: &Path) {
-    let oldest = oldest();
-    for entry in beneath::list(folder).into_iter().flatten().flatten() {
-        let time = entry.metadata().and_then(|data| data.modified());
-        let path: PathBuf = entry.path();
-        if time.is_ok_and(|time| time < oldest) && path.extension().is_some_and(|it| it == "json") {
-            let _ = beneath::remove_file(&path);
+/// Notices for an actor that are not printed yet; they are stored once they are printed. Clones share the
+/// same notices.
+#[derive(Clone, Debug, Default)]
+pub struct PendingNotices(Arc<Mutex<Vec<(Project, String)>>>);
+
+impl PendingNotices {
+    /// Adds a notice of a project.
+    pub fn add(&self, project: &Project, notice: String) {
+        self.lock().push((project.clone(), notice));
+    }
+
+    /// Stores that an actor got these notices.
+    pub fn delivered(&self, name: &str) {
+        for (project, notice) in std::mem::take(&mut *self.lock()) {
+            noticed(&project, name, &[notice]);
         }
     }
-}
 
-fn oldest() -> SystemTime {
-    let oldest = SystemTime::now().checked_sub(FORGOTTEN);
-    oldest.unwrap_or(SystemTime::UNIX_EPOCH)
+    fn lock(&self) -> MutexGuard<'_, Vec<(Project, String)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 #[cfg(test)]
@@ -174,7 +167,7 @@ mod tests {
         assert_eq!(memory.cursors["a"].position.offset, 20);
         memory.advance("a", &cursor(30), end);
         assert_eq!(memory.cursors["a"].position.offset, 30);
-        // The journal has begun anew.
+        // The journal is a new one.
         memory.advance("a", &cursor(5), cursor(5).position);
         assert_eq!(memory.cursors["a"].position.offset, 5);
     }

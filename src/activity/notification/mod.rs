@@ -1,9 +1,10 @@
-//! Notifications: what others did on a kernel and with a notebook's cells since a name was last told, and
-//! which of the name's own edits a save of others wiped out.
+//! Notifications: what others did on a kernel and with a notebook's cells since an actor was last
+//! notified, and which of the actor's own edits others' saves wiped out.
 //!
-//! All of it is read from the journal, from the name's cursor on (`memory`). **A cursor moves after the
-//! printing** ([`Notifications::delivered`]): a command that is killed before loses none. Notebooks that
-//! share a kernel share what happens on it, not their cells. What a name did itself is no notification.
+//! They are read from the journal, from the actor's cursor on (`memory`). **A cursor moves after the
+//! printing** ([`Notifications::delivered`]), so that a command that is killed earlier loses none.
+//! Notebooks that share a kernel share its events, but not those of their cells. An actor's own events
+//! are not notifications.
 
 mod entries;
 mod memory;
@@ -14,26 +15,29 @@ use serde::Serialize;
 
 use self::entries::{endings, gathered, lines};
 use self::memory::{Cursor, Memory, cells_of};
-use crate::activity::company::is_own;
+use crate::activity::actor::Actor;
 use crate::activity::zone;
-use crate::project::Project;
-use crate::project::event::{Event, EventKind, Events, OverwrittenEdit, Position};
+use crate::project::event::{Event, EventKind, Events, OverwrittenEdit, Position, actor_id};
+use crate::project::{Project, State};
 
 pub use self::entries::ActivityEntry;
-pub use self::memory::{is_new, noticed};
+pub use self::memory::{PendingNotices, is_new, noticed};
 pub use self::overwritten::words as overwritten_words;
 
-/// How much of the journal is read at most. Whoever looks after weeks gets the end of it.
+/// How many bytes of the journal are read at most. After a long time an actor gets only the last
+/// events.
 const NEWS: u64 = 2 << 20;
 
-/// How many events before the cursor are searched for the beginnings of cells that have ended since.
+/// How many events before the cursor are searched for the beginnings of executions that have ended
+/// since.
 const BEGINNINGS: usize = 1000;
 
-/// Two looks within this time are one: commands come in rows, and most of them need not write a cursor.
+/// Commands within this time count as one: most commands of a series need not write a cursor.
 const SAME_MOMENT: SignedDuration = SignedDuration::from_secs(30);
 
 /// What is new to a name on one notebook and its kernel.
 #[derive(Clone, Debug, Default, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Notifications {
     /// What others did.
     pub since: Vec<ActivityEntry>,
@@ -45,13 +49,11 @@ pub struct Notifications {
 }
 
 impl Notifications {
-    /// Returns what is new to a name on a notebook; nothing of others where the name was never there.
+    /// Returns the notifications of an actor about a notebook. On its first visit an actor gets
+    /// nothing about others.
     ///
-    /// What cannot be read is as if nothing had happened: no command fails by it.
-    pub fn of(project: &Project, key: &str, name: &str) -> Self {
-        let Ok(state) = project.state() else {
-            return Self::default();
-        };
+    /// Events that cannot be read are left out: no command fails because of them.
+    pub fn of(project: &Project, state: &State, key: &str, name: &str) -> Self {
         let owner = state.owner_key(key);
         let session = state.session(&owner);
         let events = project.events_of(&[&owner, key]).within(NEWS);
@@ -68,7 +70,7 @@ impl Notifications {
         }
         let [kernel, cells] = known;
         let start = |cursor: Option<&Cursor>| match cursor {
-            // A journal that is shorter than it was is another one.
+            // If the journal is shorter than it was, it is a new one.
             Some(cursor) if cursor.position > now.position => Position::default(),
             Some(cursor) => cursor.position,
             None => now.position,
@@ -79,7 +81,7 @@ impl Notifications {
             name,
             kernel: start(kernel),
             cells: start(cells),
-            // An edit that is wiped out is told to a name that was never told anything, too.
+            // Even on its first visit an actor is notified that its edits were wiped out.
             overwritten: cells.map_or_else(Position::default, |cells| start(Some(cells))),
         };
         let found = unread.read(events);
@@ -99,7 +101,7 @@ impl Notifications {
         }
     }
 
-    /// Remembers that a name was told all this. What cannot be remembered is told again.
+    /// Moves the cursors once everything is printed. If that fails, it is printed again.
     pub fn delivered(&self, project: &Project, name: &str) {
         let Some((cursor, keys)) = &self.cursors else {
             return;
@@ -110,12 +112,12 @@ impl Notifications {
                 memory.advance(key, cursor, end);
             }
         });
-        let _ = done.inspect_err(|error| tracing::warn!(%error, "it will be told once more"));
+        let _ = done.inspect_err(|error| tracing::warn!(%error, "the cursors of notifications cannot be stored: they will be printed again"));
     }
 }
 
-/// Returns when a name was last told what others did on a notebook; none where it never was, or that is
-/// forgotten.
+/// Returns when an actor was last notified of what others did on a notebook; `None` if it never was, or
+/// the cursor was removed.
 pub fn last_told(project: &Project, key: &str, name: &str) -> Option<Timestamp> {
     let owner = project.state().ok()?.owner_key(key);
     let cursors = Memory::read(project, name).cursors;
@@ -124,7 +126,7 @@ pub fn last_told(project: &Project, key: &str, name: &str) -> Option<Timestamp> 
 }
 
 impl Cursor {
-    /// Returns whether nothing has happened since, and nothing needs to be remembered anew.
+    /// Returns whether nothing has happened since and the stored cursor is recent enough.
     fn is_just(&self, now: &Self) -> bool {
         let age = now.at.duration_since(self.at);
         (self.position, self.generation) == (now.position, now.generation)
@@ -133,7 +135,7 @@ impl Cursor {
     }
 }
 
-/// Where in the journal the new events of a kernel and of a notebook's cells begin.
+/// The positions of the first new events of a kernel and of a notebook's cells.
 struct Unread<'a> {
     owner: &'a str,
     key: &'a str,
@@ -143,12 +145,12 @@ struct Unread<'a> {
     overwritten: Position,
 }
 
-/// What the journal tells of new events.
+/// The new events that were found in the journal.
 #[derive(Default)]
 struct Found {
     /// The new events, oldest first.
     news: Vec<Event>,
-    /// Events before them that tell how what has ended in them began.
+    /// Earlier events with the beginnings of executions that end in the new ones.
     earlier: Vec<Event>,
     overwritten: Vec<OverwrittenEdit>,
 }
@@ -187,7 +189,7 @@ impl Unread<'_> {
             if of_cells || event.session != session || event.msg_id().is_none() {
                 continue;
             }
-            // The sender knows more of it than an observer.
+            // The sender's event has more details than an observer's.
             if let Some(start) = event.asked() {
                 open.retain(|waiting| *waiting != start.msg_id);
             }
@@ -198,22 +200,18 @@ impl Unread<'_> {
         found
     }
 
-    /// Takes the name's edits that a save wiped out, the last one first. Whoever saved knows it already.
+    /// Adds the actor's edits that a save wiped out, last one first. The actor's own saves are left out.
     fn take_overwritten(&self, event: &Event, found: &mut Vec<OverwrittenEdit>) {
         let EventKind::Saved(change) = &event.kind else {
             return;
         };
-        let is_actor =
-            |by: &str, session: &Option<String>| is_own(by, session.as_deref(), self.name);
-        if event
-            .by
-            .as_ref()
-            .is_some_and(|by| is_actor(by, &event.by_session))
-        {
+        let own = Actor::from(self.name);
+        let is_own = |id: String| own.has_done(&id.as_str().into());
+        if event.actor().is_some_and(is_own) {
             return;
         }
         let lost = change.overwritten.iter().rev();
-        for lost in lost.filter(|lost| is_actor(&lost.by, &lost.by_session)) {
+        for lost in lost.filter(|lost| is_own(actor_id(&lost.by, lost.by_session.as_deref()))) {
             if !found.contains(lost) {
                 found.push(lost.clone());
             }
@@ -225,11 +223,11 @@ impl Unread<'_> {
 mod tests {
     use super::entries::tests::{changed, done, entry};
     use super::*;
-    use crate::project::{Backend, Session, State};
+    use crate::project::{Backend, Session};
 
-    /// Tells a name what others did, and remembers that.
+    /// Notifies an actor of what others did, and moves its cursors.
     fn told(project: &Project, key: &str, name: &str) -> Vec<ActivityEntry> {
-        let notifications = Notifications::of(project, key, name);
+        let notifications = Notifications::of(project, &project.state().unwrap(), key, name);
         notifications.delivered(project, name);
         notifications.since
     }
@@ -240,12 +238,12 @@ mod tests {
         let project = Project::for_notebook(&temp.path().join("a.ipynb")).unwrap();
         assert_eq!(told(&project, "a.ipynb", "claude"), []);
         project.record(&[entry("interrupted", "", "bob")]);
-        // A command that was killed before it printed anything.
-        let killed = Notifications::of(&project, "a.ipynb", "claude");
+        // A command is killed before it prints anything.
+        let killed = Notifications::of(&project, &project.state().unwrap(), "a.ipynb", "claude");
         assert_eq!(killed.since.len(), 1);
         assert_eq!(told(&project, "a.ipynb", "claude").len(), 1);
         assert_eq!(told(&project, "a.ipynb", "claude"), []);
-        // Told late, it hides nothing that has happened since.
+        // Its late delivery hides no events since then.
         project.record(&[entry("interrupted", "", "bob")]);
         assert_eq!(told(&project, "a.ipynb", "claude").len(), 1);
         killed.delivered(&project, "claude");
@@ -292,9 +290,9 @@ mod tests {
             b[0].starts_with("ada edited b, interrupted the kernel "),
             "{b:?}"
         );
-        // The kernel has been told; the cells of the other have not.
+        // The kernel's events were delivered; those of the other notebook's cells were not.
         assert_eq!(told("a.ipynb"), ["ada edited a"]);
-        // One that has no kernel at all.
+        // A notebook without a kernel.
         assert_eq!(told("c.ipynb"), ["ada edited c"]);
         assert_eq!(told("c.ipynb"), [""; 0]);
     }
@@ -308,14 +306,14 @@ mod tests {
         let count = |name| told(&project, "a.ipynb", name).len();
         assert_eq!((count("claude"), count("codex")), (0, 0));
         assert_eq!(count("claude"), 0);
-        // It began before, and ends now.
+        // An execution that began before and ends now.
         journal.append(&done("1", "bob", "ok")).unwrap();
         let new = told(&project, "a.ipynb", "claude");
         assert!(new[0].text.ends_with("bob ran \"code 1\" ok"), "{new:?}");
         assert_eq!(count("claude"), 0);
         assert_eq!(count("codex"), 1);
         assert_eq!(told(&project, "b.ipynb", "codex").len(), 0);
-        // What was damaged or cut short is begun anew.
+        // A damaged or truncated file is replaced.
         std::fs::write(project.name_file("codex"), "{").unwrap();
         assert_eq!(count("codex"), 0);
         journal.append(&entry("interrupted", "", "bob")).unwrap();

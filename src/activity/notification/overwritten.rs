@@ -1,19 +1,19 @@
-//! The words for edits that a save wiped out.
+//! The notification lines about edits that a save wiped out.
 
 use std::collections::HashSet;
 
 use jiff::tz::TimeZone;
 
-use crate::activity::company;
+use crate::activity::labels;
 use crate::activity::zone;
 use crate::notebook::ChangeKind;
 use crate::project::event::OverwrittenEdit;
 
-/// At most so many lines tell of them.
+/// The most lines.
 const LINES: usize = 3;
 
-/// Returns the words for edits that were wiped out, a line each, and at most three: of a cell that
-/// was edited more than once only the last edit is told.
+/// Returns the lines about edits that were wiped out, one for each cell and at most three. If a
+/// cell was edited several times, only its last edit is named.
 pub fn words(lost: &[OverwrittenEdit]) -> Vec<String> {
     if lost.is_empty() {
         return Vec::new();
@@ -45,7 +45,7 @@ fn words_in(lost: &[OverwrittenEdit], zone: &TimeZone) -> Vec<String> {
 
 fn line(one: &OverwrittenEdit, zone: &TimeZone) -> String {
     let OverwrittenEdit { cell, revision, .. } = one;
-    let short = company::cell(cell);
+    let short = labels::cell(cell);
     let at = zone::clock(one.at, zone);
     let back = revision.map(|revision| format!("; nb restore {cell}@{revision} brings it back"));
     let back = back.unwrap_or_default();

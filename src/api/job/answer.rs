@@ -1,4 +1,4 @@
-//! What came of a job that was followed.
+//! The result of a job that was followed.
 
 use std::time::Duration;
 
@@ -7,17 +7,17 @@ use serde::Serialize;
 use super::collected::Collected;
 use super::options::{FollowOptions, OutputsAs};
 use super::until::Until;
-use crate::api::caller::Caller;
 use crate::api::envelope::Answer;
 use crate::api::outputs::{self, Cut, OutputText};
-use crate::execution::fold::NotebookOutput;
-use crate::execution::follow::{Followed, Left};
+use crate::execution::fold::{NotebookOutput, read_all};
+use crate::execution::follow::{FollowEnd, Followed};
 use crate::notebook::OmittedOutput;
 use crate::project::cursor::Cursor;
 use crate::project::jobs::{Job, JobCell, JobFolder, JobPrompt, JobState};
 
 /// What came of a job that was followed.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct JobAnswer {
     /// The job's id.
     pub job: String,
@@ -25,7 +25,7 @@ pub struct JobAnswer {
     pub notebook: String,
     /// How far the job is.
     pub state: FollowedState,
-    /// What each of its cells said, of what the caller had not seen.
+    /// The outputs of each of its cells that the caller had not seen.
     #[serde(flatten)]
     pub results: JobResults,
     /// The line that was waited for.
@@ -35,13 +35,16 @@ pub struct JobAnswer {
     pub prompt: Option<JobPrompt>,
     /// Whose cell it waits for.
     pub behind: Option<String>,
+    /// The job of that cell, if a job runs it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub behind_job: Option<BlockingJob>,
     /// What the caller should know besides.
     pub notes: Vec<String>,
     /// Which of the session's kernels runs it, once that is known.
     pub kernel_generation: Option<u64>,
     /// Why following ended.
     #[serde(skip)]
-    pub left: Left,
+    pub left: FollowEnd,
     /// The job's whole record.
     #[serde(skip)]
     pub record: Job,
@@ -54,17 +57,60 @@ pub struct JobAnswer {
     /// For how long the job was followed.
     #[serde(skip)]
     pub waited: Duration,
-    /// What the caller has seen once it has this answer.
-    #[serde(skip)]
-    now_seen: Cursor,
+}
+
+/// The job of the cell that another job waits for.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct BlockingJob {
+    /// Its id.
+    pub job: String,
+    /// Who submitted it.
+    pub by: String,
+    /// The last line that it printed.
+    pub last_line: Option<String>,
+    /// The question of its code.
+    pub prompt: Option<JobPrompt>,
+}
+
+/// How many bytes at the end of a job's events are read for its last line.
+const LAST_BYTES: u64 = 64 << 10;
+
+impl BlockingJob {
+    fn of(folder: &JobFolder, job: &Job) -> Option<Self> {
+        let id = job
+            .behind_job
+            .as_deref()
+            .filter(|_| job.state == JobState::Queued)?;
+        let folder = folder.other(id)?;
+        let job = folder.read().ok()?;
+        let said = folder.last_said(LAST_BYTES).unwrap_or_default();
+        let texts = said.iter().rev().filter_map(|said| {
+            let content: serde_json::Value = serde_json::from_str(said.content.get()).ok()?;
+            (said.msg_type == "stream").then(|| content["text"].as_str().map(str::to_owned))?
+        });
+        let last = |text: String| {
+            let mut lines = text.rsplit(['\n', '\r']);
+            lines
+                .find(|line| !line.trim().is_empty())
+                .map(str::to_owned)
+        };
+        Some(Self {
+            job: job.id,
+            by: job.by,
+            last_line: texts.filter_map(last).next(),
+            prompt: job.prompt,
+        })
+    }
 }
 
 /// What came of a request that begins a job.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[allow(clippy::large_enum_variant, reason = "there is one of a request")]
 #[serde(untagged)]
 pub enum RunAnswer {
-    /// It was begun, and nobody waits for it.
+    /// It was begun, and is not followed.
     Begun(BegunJob),
     /// It was followed.
     Followed(Box<JobAnswer>),
@@ -78,6 +124,7 @@ impl Answer for RunAnswer {
 
 /// A job that was begun.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct BegunJob {
     /// Its id.
     pub job: String,
@@ -103,6 +150,7 @@ impl From<Job> for BegunJob {
 
 /// How far a job is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum FollowedState {
     /// It waits for others' cells, or for the kernel.
@@ -120,7 +168,7 @@ pub enum FollowedState {
 impl FollowedState {
     fn of(followed: &Followed) -> Self {
         match (followed.left, followed.job.state) {
-            (Left::Lost, _) => Self::Lost,
+            (FollowEnd::Lost, _) => Self::Lost,
             (_, JobState::Queued) => Self::Queued,
             (_, JobState::Running) => Self::Running,
             (_, JobState::WaitingInput) => Self::WaitingInput,
@@ -131,6 +179,7 @@ impl FollowedState {
 
 /// The results of a job's cells.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(untagged)]
 pub enum JobResults {
     /// Of code outside the notebook.
@@ -142,8 +191,9 @@ pub enum JobResults {
     },
 }
 
-/// What one cell of a job said.
+/// How one cell of a job ran, and its outputs.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct CellResult {
     /// The cell's id.
     pub cell: Option<String>,
@@ -158,6 +208,7 @@ pub struct CellResult {
 
 /// How one piece of code ran.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct RunResult {
     /// How it ended; none while it is not over.
     pub status: Option<String>,
@@ -165,33 +216,21 @@ pub struct RunResult {
     pub execution_count: Option<u64>,
     /// How long it took, in milliseconds.
     pub took_ms: Option<u64>,
-    /// What it said, each output shortened; where that was asked for.
+    /// Its outputs, each shortened; where that was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outputs: Option<Vec<NotebookOutput>>,
-    /// The same as one text, shortened; where that was asked for and it said anything.
+    /// The same as one text, shortened; where that was asked for and there are any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<OutputText>,
     /// What is in neither, and is kept in the job.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub left_out: Option<LeftOut>,
-    /// What a line that tells of it needs; none where it said nothing.
+    pub left_out: Option<OmittedOutput>,
+    /// What a line about it needs; none where it has no outputs.
     #[serde(skip)]
     pub heard: Option<HeardSummary>,
 }
 
-/// How much of the outputs was too much to be collected.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[allow(
-    missing_docs,
-    reason = "the fields are counts of what they are named for"
-)]
-pub struct LeftOut {
-    pub bytes: u64,
-    pub lines: u64,
-    pub displays: u64,
-}
-
-/// What a cell said, in short.
+/// The outputs of a cell, in short.
 #[derive(Clone, Debug)]
 pub struct HeardSummary {
     /// How many lines it printed.
@@ -204,6 +243,7 @@ pub struct HeardSummary {
 
 /// A line that was waited for.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct UntilAnswer {
     /// The regular expression.
     pub regex: String,
@@ -214,21 +254,21 @@ pub struct UntilAnswer {
 /// How a job went, as one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JobVerdict {
-    /// All ran without an error, or the line that was waited for came.
+    /// All ran without an error, or the awaited line was printed.
     Well,
-    /// Code raised.
+    /// Code raised an exception.
     Raised,
-    /// It was interrupted, or withdrawn before it ran.
+    /// The job was interrupted, or withdrawn before it ran.
     Interrupted,
     /// There was no kernel, or it died.
     NoKernel,
     /// Another client's failing cell emptied the queue.
     Aborted,
-    /// It goes on.
+    /// The job still runs.
     StillRunning,
-    /// It waits for an answer.
+    /// The job's code waits for input.
     Asks,
-    /// How it ended is not known, or the line that was waited for never came.
+    /// How the job ended is not known, or the awaited line was never printed.
     Failed,
 }
 
@@ -241,41 +281,29 @@ impl Answer for JobAnswer {
 impl JobAnswer {
     pub(super) fn of(
         followed: Followed,
-        collected: Vec<Collected>,
+        collected: &[Collected],
         until: Option<&Until>,
         options: &FollowOptions,
         place: Place,
     ) -> Self {
         let state = FollowedState::of(&followed);
         let Followed { job, left } = followed;
-        let texts = match options.outputs {
-            OutputsAs::Text => texts(&job, &collected, place.seen, options.limit),
-            OutputsAs::Objects | OutputsAs::Events => Vec::new(),
-        };
-        let mut texts = texts.into_iter();
-        let mut collected = collected.into_iter();
-        let results: Vec<_> = job
-            .cells
-            .iter()
-            .map(|cell| {
-                let heard = collected.next();
-                let text = texts.next().flatten();
-                let result = RunResult::of(&job, cell, heard.as_ref(), text, options);
-                CellResult {
-                    cell: cell.cell.clone(),
-                    revision: cell.revision.clone(),
-                    result,
-                    unwritten: cell.unwritten.clone(),
-                }
-            })
-            .collect();
+        let cells = job.cells.iter().enumerate();
+        let results = cells.map(|(at, cell)| CellResult {
+            cell: cell.cell.clone(),
+            revision: cell.revision.clone(),
+            result: RunResult::of(&job, cell, collected.get(at), options),
+            unwritten: cell.unwritten.clone(),
+        });
+        let mut results: Vec<_> = results.collect();
+        if options.outputs == OutputsAs::Text {
+            add_texts(&job, collected, &mut results, place.seen, options.limit);
+        }
         let results = match <[CellResult; 1]>::try_from(results) {
             Ok([only]) if only.cell.is_none() => JobResults::Code(only.result),
             Ok(only) => JobResults::Cells { cells: only.into() },
             Err(cells) => JobResults::Cells { cells },
         };
-        let over = job.cells.iter();
-        let over = over.take_while(|cell| cell.status.is_some()).count();
         Self {
             job: job.id.clone(),
             notebook: job.notebook.clone(),
@@ -287,6 +315,7 @@ impl JobAnswer {
             }),
             prompt: job.prompt.clone(),
             behind: job.behind.clone(),
+            behind_job: BlockingJob::of(&place.folder, &job),
             notes: job.notes.clone(),
             kernel_generation: job.generation,
             left,
@@ -294,11 +323,10 @@ impl JobAnswer {
             folder: place.folder,
             seen: place.seen,
             waited: place.waited,
-            now_seen: Cursor { at: place.at, over },
         }
     }
 
-    /// Returns how each of the job's cells ran, in order.
+    /// Returns the results of the job's cells, in order.
     pub fn runs(&self) -> Vec<&RunResult> {
         match &self.results {
             JobResults::Code(result) => vec![result],
@@ -306,22 +334,18 @@ impl JobAnswer {
         }
     }
 
-    /// Remembers that the caller has got the answer: a later `wait` begins behind it.
-    pub fn delivered(&self, caller: &Caller) {
-        // Where it cannot be remembered the same is told again.
-        let _ = self.folder.move_cursor(caller.by(), self.now_seen);
-    }
-
-    /// Returns how the job went: the first of its cells that went wrong says it, since those behind it
-    /// were not run.
+    /// Returns how the job went. The first cell that went wrong decides, since those behind it were not
+    /// run.
     pub fn verdict(&self) -> JobVerdict {
         let is_matched = self.until.as_ref().map(|until| until.matched.is_some());
         match (self.left, is_matched) {
             (_, Some(true)) => return JobVerdict::Well,
-            (Left::StillRunning, _) => return JobVerdict::StillRunning,
-            (Left::Asks, _) => return JobVerdict::Asks,
-            (Left::Lost, _) => return JobVerdict::Failed,
-            (Left::Over | Left::Enough, _) => {}
+            (FollowEnd::StillRunning | FollowEnd::BehindQuestion, _) => {
+                return JobVerdict::StillRunning;
+            }
+            (FollowEnd::Asks, _) => return JobVerdict::Asks,
+            (FollowEnd::Lost, _) => return JobVerdict::Failed,
+            (FollowEnd::Over | FollowEnd::Enough, _) => {}
         }
         let statuses = self.record.cells.iter();
         let statuses = statuses.filter_map(|cell| match cell.status.as_deref() {
@@ -344,25 +368,20 @@ impl JobAnswer {
     }
 }
 
-/// Where a job was followed, and how far.
+/// A position from which a job was followed.
 pub(super) struct Place {
     pub(super) folder: JobFolder,
     pub(super) seen: Cursor,
-    pub(super) at: u64,
     pub(super) waited: Duration,
 }
 
 impl RunResult {
-    fn of(
-        job: &Job,
-        cell: &JobCell,
-        heard: Option<&Collected>,
-        text: Option<OutputText>,
-        options: &FollowOptions,
-    ) -> Self {
+    fn of(job: &Job, cell: &JobCell, heard: Option<&Collected>, options: &FollowOptions) -> Self {
         let heard = heard.filter(|heard| heard.is_news);
         let outputs = (options.outputs == OutputsAs::Objects).then(|| {
-            let mut outputs = heard.map(|heard| heard.outputs.read()).unwrap_or_default();
+            let mut outputs = heard
+                .map(|heard| read_all(&heard.outputs))
+                .unwrap_or_default();
             outputs::for_json(&mut outputs, options.limit, &more(job));
             outputs.into_iter().map(NotebookOutput::from).collect()
         });
@@ -373,12 +392,8 @@ impl RunResult {
             execution_count: cell.execution_count,
             took_ms: cell.took_ms,
             outputs,
-            text,
-            left_out: left_out.map(|it| LeftOut {
-                bytes: it.bytes,
-                lines: it.lines,
-                displays: it.displays,
-            }),
+            text: None,
+            left_out,
             heard: heard.map(|heard| HeardSummary {
                 lines: heard.lines,
                 last_line: heard.last_line.clone(),
@@ -387,56 +402,49 @@ impl RunResult {
         }
     }
 
-    /// Says whether a list of several results tells of this one: it said something, or did not end well
-    /// since the caller looked last.
+    /// Says whether a list of several results shows this one: it has outputs, or it went wrong after the
+    /// caller's last cursor.
     pub fn is_told_at(&self, at: usize, seen: Cursor) -> bool {
-        self.heard.is_some() || (went_wrong(self.status.as_deref()) && at >= seen.over)
+        let status = self.status.as_deref();
+        let went_wrong = status.is_some_and(|it| it != "ok" && it != "not_run");
+        self.heard.is_some() || (went_wrong && at >= seen.over)
     }
 }
 
-fn went_wrong(status: Option<&str>) -> bool {
-    status.is_some_and(|it| it != "ok" && it != "not_run")
-}
-
-/// Returns what each cell said as text; a limit is shared by those of which something is told.
-fn texts(
+/// Adds the outputs of each cell as text; the cells that are shown share one limit.
+fn add_texts(
     job: &Job,
     collected: &[Collected],
+    results: &mut [CellResult],
     seen: Cursor,
     limit: Option<usize>,
-) -> Vec<Option<OutputText>> {
-    let several = job.cells.len() > 1;
-    let cells = job.cells.iter().enumerate();
-    let told: Vec<_> = cells
-        .filter_map(|(at, cell)| {
-            let heard = collected.get(at).filter(|heard| heard.is_news);
-            let is_bad = several && went_wrong(cell.status.as_deref()) && at >= seen.over;
-            (heard.is_some() || is_bad).then_some((at, heard))
-        })
-        .collect();
-    let sizes = told.iter().map(|(_, heard)| match heard {
-        Some(heard) => outputs::characters(&heard.outputs.read()),
-        None => 0,
-    });
-    let shares = outputs::shares(&sizes.collect::<Vec<_>>(), limit);
-    let mut texts = vec![None; job.cells.len()];
-    for ((at, heard), share) in told.into_iter().zip(shares) {
-        texts[at] = heard.map(|heard| text(job, heard, share));
+) {
+    let results = results.iter_mut().map(|it| &mut it.result);
+    let told = results.zip(collected).enumerate();
+    let told = told.filter(|(at, (result, _))| result.is_told_at(*at, seen));
+    let told: Vec<_> = told.map(|(_, told)| told).collect();
+    let sizes = told.iter();
+    let sizes = sizes.map(|(_, said)| outputs::characters(&read_all(&said.outputs)));
+    let sizes: Vec<_> = sizes.collect();
+    let shares = limit.map(|limit| outputs::shares(&sizes, limit));
+    for (at, (result, said)) in told.into_iter().enumerate() {
+        let share = shares.as_ref().map(|shares| shares[at]);
+        result.text = said.is_news.then(|| text(job, said, share));
     }
-    texts
 }
 
-/// Returns what a cell said, as text of at most `limit` characters each way.
+/// Returns the outputs of a cell as text of at most `limit` characters, errors aside; stderr gets a third
+/// of that.
 pub(super) fn text(job: &Job, collected: &Collected, limit: Option<usize>) -> OutputText {
     let cut = Cut {
         limit,
         left_out: collected.outputs.left_out(),
         more: more(job),
     };
-    outputs::text(&collected.outputs.read(), &cut)
+    outputs::text(&read_all(&collected.outputs), &cut)
 }
 
-/// Returns what shows all that a job said.
+/// Returns the command that shows all outputs of a job.
 fn more(job: &Job) -> String {
     format!("nb wait {} --all --stream shows all", job.id)
 }

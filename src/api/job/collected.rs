@@ -1,51 +1,54 @@
-//! What the cells of a job said, collected for the answer, and told as it comes.
+//! The outputs of a job's cells: collected for the answer, and passed to the observer as they come.
 
 use std::ops::ControlFlow;
 
 use super::observer::{CellEvent, JobEvent, JobObserver, OutputEvent, StateEvent};
 use super::options::{FollowOptions, OutputsAs};
 use super::until::Until;
-use crate::execution::fold::Outputs;
 use crate::execution::follow::Follower;
-use crate::execution::run::Output;
+use crate::execution::run::OutputMessage;
+use crate::notebook::{OutputAccumulator, OutputChange};
 use crate::project::jobs::{Job, JobState, Said};
 
-/// What one cell said.
+/// The outputs of one cell.
 #[derive(Default)]
 pub(super) struct Collected {
-    /// As a notebook would show it; empty where the observer alone is told.
-    pub(super) outputs: Outputs,
-    /// How many lines it printed.
+    /// The outputs as a notebook would show them; empty where only the observer gets them.
+    pub(super) outputs: OutputAccumulator,
+    /// How many lines the cell printed.
     pub(super) lines: usize,
-    /// The last of them that is not empty, as far as it has come.
+    /// The last printed line that is not empty, possibly incomplete.
     pub(super) last_line: String,
-    /// The text of the last error that it raised.
+    /// The text of the last error that the cell raised.
     pub(super) raised: Option<String>,
-    /// Whether it said anything.
+    /// Whether there was any output.
     pub(super) is_news: bool,
 }
 
 impl Collected {
     fn bounded(most: Option<usize>) -> Self {
+        let outputs = most.map(|most| OutputAccumulator::bounded(most, ""));
         Self {
-            outputs: most.map_or_else(Outputs::default, Outputs::bounded),
+            outputs: outputs.unwrap_or_default(),
             ..Self::default()
         }
     }
 }
 
-/// Listens to a job: collects for the answer, tells the observer, and looks for a line.
+/// Follows a job: collects its outputs for the answer, informs the observer, and looks for the awaited
+/// line.
 pub(super) struct Listener<'a, O> {
     observer: &'a O,
-    /// How many bytes of a cell's text are collected; none is no limit.
+    /// How many bytes of a cell's text are collected; `None` is no limit.
     most: Option<usize>,
     collects: bool,
     pub(super) until: Option<Until>,
-    /// What each of the job's cells said.
+    /// The outputs of each of the job's cells.
     pub(super) cells: Vec<Collected>,
-    /// What was told last of the job, and of its cells that are over.
+    /// The last event about the job's state that was sent to the observer.
     state: Option<StateEvent>,
-    ended: Vec<CellEvent>,
+    /// The last event about each cell that was sent to the observer.
+    ended: Vec<Option<CellEvent>>,
 }
 
 impl<'a, O: JobObserver> Listener<'a, O> {
@@ -61,7 +64,7 @@ impl<'a, O: JobObserver> Listener<'a, O> {
         }
     }
 
-    /// Returns what was collected so far, and collects nothing from now on.
+    /// Returns the outputs that were collected so far, and stops collecting.
     pub(super) fn stop_collecting(&mut self) -> Vec<Collected> {
         if !std::mem::take(&mut self.collects) {
             return Vec::new();
@@ -71,27 +74,25 @@ impl<'a, O: JobObserver> Listener<'a, O> {
         std::mem::replace(&mut self.cells, empty)
     }
 
-    /// Adds an output to those of its cell, and to the others that show the same display.
+    /// Adds an output to its cell, and updates the cells that show the same display.
     fn collect(&mut self, said: &Said) {
         let content = said.content.get().as_bytes();
-        let Some(shown) = self
-            .cells
-            .get_mut(said.cell)
-            .and_then(|cell| cell.outputs.take(&said.msg_type, content))
-        else {
+        let cell = self.cells.get_mut(said.cell);
+        let change = cell.map(|cell| cell.outputs.take(&said.msg_type, content));
+        let Some(OutputChange::Displayed { display_id, shown }) = change else {
             return;
         };
         let mut is_shown = false;
         for cell in &mut self.cells {
-            is_shown |= cell.outputs.update(&shown);
+            is_shown |= cell.outputs.update(&display_id, &shown);
         }
-        // What was displayed before following began is not here; what became of it is news.
+        // The display was created before following began: its update is shown as a new display.
         if let Some(cell) = self.cells.get_mut(said.cell).filter(|_| !is_shown) {
             cell.outputs.take("display_data", content);
         }
     }
 
-    /// Tells how far the job is, where that has changed.
+    /// Sends the job's state to the observer, if it has changed.
     fn tell_state(&mut self, job: &Job) {
         if !self.state.as_ref().is_some_and(|told| told.is_of(job)) {
             let now = StateEvent::of(job);
@@ -100,19 +101,21 @@ impl<'a, O: JobObserver> Listener<'a, O> {
         }
     }
 
-    /// Tells which cells are over, where one was not told.
+    /// Sends an event for each cell that is over, from the first one without an event on. At the job's end,
+    /// earlier events may be corrected.
     fn tell_cells(&mut self, job: &Job) {
+        self.ended.resize(job.cells.len(), None);
+        let first = self.ended.iter().position(Option::is_none);
+        let first = first.filter(|_| job.state != JobState::Done);
+        let cells = job.cells.iter().zip(&mut self.ended).enumerate();
+        let cells = cells.skip(first.unwrap_or_default());
         // A cell has a status once it is over.
-        let over = job.cells.iter().enumerate();
-        for (at, cell) in over.filter(|(_, cell)| cell.status.is_some()) {
-            let told = self.ended.iter().position(|it| it.at == at);
+        for (at, (cell, told)) in cells.filter(|(_, (cell, _))| cell.status.is_some()) {
             let now = CellEvent::of(at, cell);
-            match told.and_then(|told| self.ended.get_mut(told)) {
-                Some(told) if *told == now => continue,
-                Some(told) => told.clone_from(&now),
-                None => self.ended.push(now.clone()),
+            if told.as_ref() != Some(&now) {
+                *told = Some(now.clone());
+                self.observer.happens(&JobEvent::Cell(now));
             }
-            self.observer.happens(&JobEvent::Cell(now));
         }
     }
 }
@@ -129,14 +132,14 @@ impl<O: JobObserver> Follower for Listener<'_, O> {
         let event = OutputEvent::of(job, said);
         if matches!(&*said.msg_type, "stream" | "error") {
             match event.output() {
-                Some(Output::Stream(stream)) => {
+                Some(OutputMessage::Stream(stream)) => {
                     cell.lines += stream.text.matches('\n').count();
                     let mut lines = stream.text.rsplit(['\n', '\r']);
                     if let Some(line) = lines.find(|line| !line.trim().is_empty()) {
                         line.clone_into(&mut cell.last_line);
                     }
                 }
-                Some(Output::Error(error)) => cell.raised = Some(error.evalue.clone()),
+                Some(OutputMessage::Error(error)) => cell.raised = Some(error.evalue.clone()),
                 _ => {}
             }
         }
@@ -168,7 +171,7 @@ impl<O: JobObserver> Follower for Listener<'_, O> {
     }
 }
 
-/// Returns how many bytes of a cell are collected to show so many characters of it.
+/// Returns how many bytes of a cell are collected so that `limit` characters of it can be shown.
 fn collected_bytes(limit: usize) -> usize {
     limit.saturating_mul(8).max(1 << 20)
 }

@@ -1,4 +1,4 @@
-//! Following a job to its end, to a time limit, to a line, or to a question.
+//! Follows a job until it ends, a time limit passes, a line is printed, or its code asks a question.
 
 use std::time::{Duration, Instant};
 
@@ -8,26 +8,26 @@ use super::observer::JobObserver;
 use super::options::FollowOptions;
 use crate::api::caller::{Caller, PATIENCE};
 use crate::api::problem::{Problem, ProblemKind};
-use crate::execution::follow::{Followed, Left, follow, taken};
+use crate::execution::follow::{FollowEnd, Followed, follow, taken};
 use crate::execution::reply::reply;
 use crate::execution::run::EOF;
 use crate::project::cursor::Cursor;
 use crate::project::jobs::{Ask, JobFolder, JobState};
 
-/// Returns for how long a caller waits for what runs; none is for ever. Where no person waits it is not
-/// long, unless that is said.
+/// Returns how long a caller waits for a job; `None` is for ever. The default is short unless a person
+/// waits.
 pub(in crate::api) fn patience(
     caller: &Caller,
     timeout: Option<f64>,
 ) -> Result<Option<Duration>, Problem> {
     Ok(match caller.wait(timeout)? {
         Some(wait) => wait,
-        None if caller.actor.is_person => None,
+        None if caller.is_person => None,
         None => Some(PATIENCE),
     })
 }
 
-/// Follows a job from a place in its events on.
+/// Follows a job from a cursor on.
 pub(in crate::api) async fn follow_job(
     caller: &Caller,
     folder: JobFolder,
@@ -49,15 +49,17 @@ pub(in crate::api) async fn follow_job(
     let Following { listener, at, .. } = following;
     let waited = begun.elapsed();
     let (collected, until) = (listener.cells, listener.until);
+    let cells = followed.job.cells.iter();
+    let over = cells.take_while(|cell| cell.status.is_some()).count();
+    caller.has_followed(folder.clone(), Cursor { at, over });
     let place = Place {
         folder,
         seen,
-        at,
         waited,
     };
     Ok(JobAnswer::of(
         followed,
-        collected,
+        &collected,
         until.as_ref(),
         &options,
         place,
@@ -74,7 +76,8 @@ struct Following<'a, O> {
 }
 
 impl<O: JobObserver> Following<'_, O> {
-    /// Follows the job. The observer's first interrupt ends what runs, its second one the following.
+    /// Follows the job. The observer's first interrupt interrupts what runs; its second one stops the
+    /// following.
     async fn follow_to_end(&mut self, wait: Option<Duration>) -> Result<Followed, Problem> {
         let (folder, observer) = (self.folder, self.observer);
         let mut is_interrupted = false;
@@ -92,7 +95,7 @@ impl<O: JobObserver> Following<'_, O> {
                     continue;
                 }
             };
-            let asks = followed.left == Left::Asks && observer.can_answer();
+            let asks = followed.left == FollowEnd::Asks && observer.can_answer();
             let Some(prompt) = followed.job.prompt.clone().filter(|_| asks) else {
                 return Ok(followed);
             };
@@ -109,7 +112,7 @@ impl<O: JobObserver> Following<'_, O> {
                 }
             };
             let text = answer.unwrap_or_else(|| EOF.to_owned());
-            // Until it is taken the question is still there.
+            // The question stays in the job's record until the recorder takes the answer.
             reply(folder, &prompt, text)
                 .await
                 .map_err(|error| Problem::failed("hand the answer on", &error))?;

@@ -1,4 +1,4 @@
-//! Jobs: what is told while they are followed, and what came of them.
+//! Jobs: the events while they are followed, and their results.
 
 mod answer;
 mod collected;
@@ -9,8 +9,8 @@ mod until;
 mod words;
 
 pub use self::answer::{
-    BegunJob, CellResult, FollowedState, HeardSummary, JobAnswer, JobResults, JobVerdict, LeftOut,
-    RunAnswer, RunResult, UntilAnswer,
+    BegunJob, BlockingJob, CellResult, FollowedState, HeardSummary, JobAnswer, JobResults,
+    JobVerdict, RunAnswer, RunResult, UntilAnswer,
 };
 pub(super) use self::follow::{follow_job, patience};
 pub use self::observer::{

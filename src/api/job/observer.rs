@@ -1,4 +1,4 @@
-//! What happens while a job is followed, and who is told.
+//! The events of a job that is followed, and the observer that receives them.
 
 use std::cell::OnceCell;
 use std::path::Path;
@@ -10,12 +10,13 @@ use crate::api::envelope::Answer;
 use crate::api::outputs::OutputText;
 use crate::execution::fold;
 use crate::execution::replay::Replay;
-use crate::execution::run::Output;
+use crate::execution::run::OutputMessage;
 use crate::notebook::Document;
 use crate::project::jobs::{Job, JobCell, JobPrompt, JobState, Said};
 
 /// What happened to a job that is followed: a line of `--events`.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[allow(clippy::large_enum_variant, reason = "it is handled where it is made")]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum JobEvent<'a> {
@@ -29,6 +30,7 @@ pub enum JobEvent<'a> {
 
 /// How far a job is that is not over.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct StateEvent {
     /// The job's id.
     pub job: String,
@@ -50,7 +52,7 @@ impl StateEvent {
         }
     }
 
-    /// Says whether this is still so.
+    /// Says whether the job is still in this state.
     pub(super) fn is_of(&self, job: &Job) -> bool {
         self.state == job.state && self.behind == job.behind && self.prompt == job.prompt
     }
@@ -58,6 +60,7 @@ impl StateEvent {
 
 /// How a cell of a job ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct CellEvent {
     /// Its place among the job's cells, from 0.
     pub at: usize,
@@ -85,6 +88,7 @@ impl CellEvent {
 
 /// A message of the kernel about a cell of a job.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct OutputEvent<'a> {
     /// The cell's place among the job's cells, from 0.
     pub at: usize,
@@ -97,7 +101,7 @@ pub struct OutputEvent<'a> {
     #[serde(skip)]
     pub(super) said: &'a Said,
     #[serde(skip)]
-    pub(super) read: OnceCell<Option<Output>>,
+    pub(super) read: OnceCell<Option<OutputMessage>>,
 }
 
 impl<'a> OutputEvent<'a> {
@@ -113,8 +117,8 @@ impl<'a> OutputEvent<'a> {
         }
     }
 
-    /// Reads the output; none where the message is something else.
-    pub fn output(&self) -> Option<&Output> {
+    /// Reads the output; `None` if the message is something else.
+    pub fn output(&self) -> Option<&OutputMessage> {
         let read = self.read.get_or_init(|| fold::output(self.said));
         read.as_ref()
     }
@@ -122,6 +126,7 @@ impl<'a> OutputEvent<'a> {
 
 /// The last line of `--events`: the answer.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct JobEnd<'a, A: Answer> {
     /// What came of the job.
     #[serde(flatten)]
@@ -130,7 +135,7 @@ pub struct JobEnd<'a, A: Answer> {
 }
 
 impl<'a, A: Answer> JobEnd<'a, A> {
-    /// Returns an answer as the last event.
+    /// Wraps an answer as the last event.
     pub fn of(answer: &'a A) -> Self {
         Self {
             answer,
@@ -145,24 +150,25 @@ impl<A: Answer> Answer for JobEnd<'_, A> {
     }
 }
 
-/// Whoever follows a job, and is told what happens while it runs.
+/// Receives the events of a job that is followed.
 pub trait JobObserver {
-    /// Is told what is run again, before that begins.
+    /// Receives the replay, before it begins.
     fn replays(&self, _replay: &Replay, _document: &Document, _notebook: &Path) {}
 
-    /// Is told what happens, in order.
+    /// Receives the next event.
     fn happens(&self, _event: &JobEvent<'_>) {}
 
-    /// Sees how far the job is, each time it was looked at; `last_line` is what it printed last.
+    /// Receives the job's record each time it was read; `last_line` is the last line that the job printed.
     fn sees(&self, _job: &Job, _last_line: &str) {}
 
-    /// Says whether questions of the code can be answered. Where they cannot, following ends with one.
+    /// Says whether questions of the code can be answered. If not, following stops at the first question.
     fn can_answer(&self) -> bool {
         false
     }
 
-    /// Answers a question of the code; none is the end of the input. `so_far` is what was collected for
-    /// the answer, which it no longer has: later outputs are only told. May be dropped halfway.
+    /// Returns the answer to a question of the code; `None` is the end of the input. `so_far` is the output
+    /// collected so far, which the final answer no longer has: later outputs are only events. May be
+    /// dropped halfway.
     fn answers(
         &self,
         _prompt: &JobPrompt,
@@ -171,13 +177,13 @@ pub trait JobObserver {
         std::future::pending()
     }
 
-    /// Waits until the job is to be interrupted. May be dropped halfway.
+    /// Completes when the job is to be interrupted. May be dropped halfway.
     fn interrupts(&self) -> impl Future<Output = ()> {
         std::future::pending()
     }
 }
 
-/// An observer that is told nothing: the answer is enough.
+/// An observer that ignores all events, for callers that need only the answer.
 #[derive(Clone, Copy, Debug)]
 pub struct Unobserved;
 

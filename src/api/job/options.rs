@@ -5,24 +5,24 @@ use regex::Regex;
 /// How a job is followed, and what the answer holds.
 #[derive(Clone, Debug)]
 pub struct FollowOptions {
-    /// For how many seconds at most, 0 is for ever; none is the caller's own limit.
+    /// How many seconds to follow at most, 0 is for ever; `None` is the caller's own limit.
     pub timeout: Option<f64>,
-    /// How many characters of output the answer has at most; none is no limit.
+    /// How many characters of output the answer has at most; `None` is no limit.
     pub limit: Option<usize>,
-    /// How the answer has the outputs.
+    /// The form of the outputs in the answer.
     pub outputs: OutputsAs,
-    /// A line at which following ends; the job goes on.
+    /// A line at which following stops; the job goes on.
     pub until: Option<Regex>,
 }
 
-/// How an answer has the outputs of a job.
+/// The form of a job's outputs in an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutputsAs {
-    /// As one text a cell. The limit is for all of them.
+    /// As one text for each cell, with one limit for all of them.
     Text,
-    /// As a notebook file has them. The limit is for each.
+    /// As objects of a notebook file, each with its own limit.
     Objects,
-    /// Not at all: the observer is told them as they come.
+    /// Not at all: the observer gets them as they come.
     Events,
 }
 

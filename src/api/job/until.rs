@@ -1,19 +1,19 @@
-//! A line that is waited for in the outputs of a job.
+//! The line that a caller awaits in the outputs of a job.
 
 use regex::Regex;
 
 use crate::api::outputs::{self, plain};
-use crate::execution::run::Output;
+use crate::execution::run::OutputMessage;
 
-/// Looks for a line in outputs as they come.
+/// A search for a line in outputs as they come.
 pub(super) struct Until {
     pattern: Regex,
-    /// The line that is being written, of stdout and of stderr.
+    /// The incomplete last lines of stdout and of stderr.
     lines: [String; 2],
     matched: Option<String>,
 }
 
-/// How much of a line without an end is looked at.
+/// How many bytes of an incomplete line are searched.
 const LONGEST: usize = 64 << 10;
 
 impl Until {
@@ -30,27 +30,29 @@ impl Until {
         self.pattern.as_str()
     }
 
-    /// Returns the line that came.
+    /// Returns the line that matched.
     pub(super) fn matched(&self) -> Option<&str> {
         self.matched.as_deref()
     }
 
-    /// Hears an output; says whether the line is there.
-    pub(super) fn hears(&mut self, output: &Output) -> bool {
+    /// Searches an output; says whether a line has matched by now.
+    pub(super) fn hears(&mut self, output: &OutputMessage) -> bool {
         if self.matched.is_none() {
             self.matched = match output {
-                Output::Stream(it) => self.stream(usize::from(it.name == "stderr"), &it.text),
-                Output::Display(it) | Output::Result(it) | Output::Update(it) => {
-                    self.text(&outputs::bundle(it))
+                OutputMessage::Stream(it) => {
+                    self.stream(usize::from(it.name == "stderr"), &it.text)
                 }
-                // The traceback quotes the code, in which the line may stand as well.
-                Output::Error(it) => self.text(&format!("{}: {}", it.ename, it.evalue)),
+                OutputMessage::Display(it)
+                | OutputMessage::Result(it)
+                | OutputMessage::Update(it) => self.text(&outputs::bundle(it)),
+                // The traceback quotes the source, which may contain the line as well.
+                OutputMessage::Error(it) => self.text(&format!("{}: {}", it.ename, it.evalue)),
             };
         }
         self.matched.is_some()
     }
 
-    /// A stream comes in pieces: a line is looked at as it grows.
+    /// Searches a piece of a stream: a line is searched again each time it grows.
     fn stream(&mut self, name: usize, text: &str) -> Option<String> {
         let mut line = std::mem::take(self.lines.get_mut(name)?);
         for (at, piece) in text.split(['\n', '\r']).enumerate() {
@@ -83,8 +85,8 @@ mod tests {
     use super::*;
     use crate::execution::run::{KernelException, StreamText};
 
-    fn prints(text: &str) -> Output {
-        Output::Stream(StreamText {
+    fn prints(text: &str) -> OutputMessage {
+        OutputMessage::Stream(StreamText {
             name: "stdout".to_owned(),
             text: text.to_owned(),
         })
@@ -106,7 +108,7 @@ mod tests {
             assert_eq!(heard, matches, "{pieces:?}");
             assert_eq!(until.matched(), matches.then_some("epoch 3/40 done"));
         }
-        let raised = Output::Error(KernelException {
+        let raised = OutputMessage::Error(KernelException {
             ename: "E".to_owned(),
             evalue: "no".to_owned(),
             ..KernelException::default()

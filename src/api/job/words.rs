@@ -1,9 +1,9 @@
-//! What a job is, and what it waits for, in words.
+//! Descriptions of jobs, and of what they wait for, as text.
 
 use crate::api::time::age;
 use crate::project::jobs::{Job, JobCell, JobState};
 
-/// Returns what a job runs, and how far it is: `cell 3f2c of train.ipynb · running`.
+/// Returns what a job runs, and its state: `cell 3f2c of train.ipynb · running`.
 pub fn describe(job: &Job) -> String {
     let state = match job.state {
         JobState::Queued => "queued",
@@ -23,11 +23,14 @@ pub fn describe_code(job: &Job) -> String {
     }
 }
 
-/// Returns whose cell a job waits for: `ada's cell 3f2c, running for 12 s`.
+/// Returns the cell that a job waits for: `ada's cell 3f2c, running for 12 s`.
 pub fn describe_wait(job: &Job) -> Option<String> {
-    let behind = job.behind.as_ref()?;
+    let mut behind = job.behind.clone()?;
+    if let Some(id) = &job.behind_job {
+        behind = format!("{behind} (job {id})");
+    }
     Some(match job.behind_since {
         Some(since) => format!("{behind}, running for {}", age(since)),
-        None => behind.clone(),
+        None => behind,
     })
 }

@@ -1,4 +1,4 @@
-//! What went wrong with notebooks: with reading them, selecting cells, and edits.
+//! Problems with notebooks: with reading them, selecting cells, and edits.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -8,16 +8,22 @@ use crate::editing::edit::EditError;
 use crate::editing::notebook_file::NotebookFileError;
 use crate::editing::transaction::WriteError;
 use crate::kernel::shell::quote;
-use crate::notebook::{CellCandidate, EditError as CellError, OperationError, SelectError};
+use crate::notebook::{CellCandidate, DocumentEditError as CellError, OperationError, SelectError};
 
-/// What helps to name a cell.
+/// The hint for a request that does not name a cell.
 pub(crate) const LIST: &str = "nb cells lists the cells";
+
+/// Makes a problem of a request that names no cell.
+pub(crate) fn no_cell(what: &str) -> Problem {
+    let forms = "an index like 3 or -1, an id, In[12], or a range like 2..5";
+    Problem::new(ProblemKind::Usage, format!("{what}: {forms}")).hint(LIST)
+}
 
 impl From<EditError> for Problem {
     fn from(error: EditError) -> Self {
         match error {
             EditError::NotebookFile(error) => error.into(),
-            // Which of the operations it was tells only somebody who gave a list of them.
+            // Only a caller that gave a list of operations needs to know which one failed.
             EditError::Operation(error) => of_operation(&error.source, &error.source.to_string()),
             EditError::Unseen { ref conflicts } => {
                 Self::new(ProblemKind::Conflict, error.to_string()).with_conflicts(conflicts, false)
@@ -56,31 +62,31 @@ pub(crate) fn of_operation(error: &OperationError, message: &str) -> Problem {
     }
 }
 
-/// Makes a problem of a notebook that was not written.
+/// Makes a problem of a notebook that could not be written.
 pub(crate) fn of_write<E: std::error::Error + 'static>(error: &WriteError<E>) -> Problem {
     let problem = Problem::new(ProblemKind::Failed, causes(error));
     match error {
         WriteError::Full { .. } => problem.hint("the notebook is as it was; make room and repeat"),
-        WriteError::ReadOnly { page } => problem.hint(format!(
+        WriteError::ReadOnly { notebook } => problem.hint(format!(
             "if it may be changed: chmod u+w {}",
-            quote(&page.path)
+            quote(&notebook.path)
         )),
         WriteError::Immutable { what, .. } => problem.hint(format!(
             "if it may be changed: sudo chattr -i {}",
             quote(what)
         )),
-        WriteError::Sticky { page } => {
-            let name = page.real.file_name().unwrap_or_default();
+        WriteError::Sticky { notebook } => {
+            let name = notebook.real.file_name().unwrap_or_default();
             problem.hint(format!(
                 "work on a copy in a folder of yours: cp {} ~/{}",
-                quote(&page.path),
+                quote(&notebook.path),
                 quote(Path::new(name))
             ))
         }
-        WriteError::Folder { page, source } | WriteError::Write { page, source } => {
+        WriteError::Folder { notebook, source } | WriteError::Write { notebook, source } => {
             match source.kind() {
                 ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
-                    let folder = page.real.parent().unwrap_or(&page.real);
+                    let folder = notebook.real.parent().unwrap_or(&notebook.real);
                     problem.hint(format!(
                     "the notebook is as it was; its folder {} must be writable too, as a notebook is replaced as a whole",
                     quote(folder)
@@ -123,7 +129,7 @@ pub(crate) fn of_selection(error: &SelectError, message: &str) -> Problem {
         SelectError::Ambiguous { candidates, .. } => candidates,
         _ => &[],
     };
-    // In lines of their own they are easier to read than after each other.
+    // Candidates are easier to read on lines of their own than in one sentence.
     let message = message.split("; there is ").next().unwrap_or(message);
     let near: Vec<_> = near.iter().map(CellCandidate::to_string).collect();
     let problem = Problem::new(kind, message).lines(&near);
@@ -132,7 +138,7 @@ pub(crate) fn of_selection(error: &SelectError, message: &str) -> Problem {
         SelectError::Ambiguous { .. } | SelectError::TooShort { .. } => {
             problem.hint("give more of the id, or its index")
         }
-        // Ids of digits alone are rare, and look like this.
+        // Ids that consist of digits are rare, but look like an index.
         SelectError::OutOfRange { index, .. } if *index >= 100 => problem.hint(format!(
             "if {index} is an id: -c {index}; in a list of operations {{\"id\": \"{index}\"}}"
         )),
@@ -142,12 +148,11 @@ pub(crate) fn of_selection(error: &SelectError, message: &str) -> Problem {
 
 impl From<NotebookFileError> for Problem {
     fn from(error: NotebookFileError) -> Self {
-        let problem = Self::new(ProblemKind::Failed, causes(&error));
-        hint(&error).into_iter().fold(problem, Self::hint)
+        Self::new(ProblemKind::Failed, causes(&error)).all_hints(hint(&error))
     }
 }
 
-/// Returns what may be done about a notebook that cannot be read.
+/// Returns the hint for a notebook that cannot be read.
 pub(crate) fn hint(error: &NotebookFileError) -> Option<String> {
     match error {
         NotebookFileError::Missing { path } => Some(format!(

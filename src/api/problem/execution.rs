@@ -1,9 +1,9 @@
-//! What went wrong with jobs, and with looks at a kernel.
+//! Problems with jobs, and with reading a kernel's variables.
 
 use jiff::Timestamp;
 
 use super::{Problem, ProblemKind, causes};
-use crate::activity::company::whose;
+use crate::activity::labels::whose;
 use crate::execution::exec::ExecError;
 use crate::execution::follow::FollowError;
 use crate::execution::look::LookError;
@@ -112,17 +112,16 @@ impl From<VarsError> for Problem {
             }
             VarsError::Refused(_) => Self::new(ProblemKind::Failed, causes(&error)),
             VarsError::Unknown { ref near, .. } => {
-                let problem = Self::new(ProblemKind::Failed, causes(&error));
                 let hints = near.iter().map(|name| format!("nb vars {name}"));
-                hints
-                    .fold(problem, Self::hint)
+                Self::new(ProblemKind::Failed, causes(&error))
+                    .all_hints(hints)
                     .hint("nb vars --all lists the names")
             }
         }
     }
 }
 
-/// Shows how long a cell has run: `3:12`, `1:03:12`.
+/// Returns how long a cell has run, as a clock shows it: `3:12`, `1:03:12`.
 fn clock(since: Timestamp) -> String {
     let seconds = (Timestamp::now().as_second() - since.as_second()).max(0);
     let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);

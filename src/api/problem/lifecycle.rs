@@ -1,4 +1,4 @@
-//! What went wrong with kernels: with opening, interrupting, serving and naming them.
+//! Problems with kernels: with opening, interrupting, serving and naming them.
 
 use super::{Problem, ProblemKind, causes};
 use crate::execution::run::RunError;
@@ -14,20 +14,18 @@ use crate::notebook::size;
 use crate::project::StateError;
 
 impl Problem {
-    /// Makes a problem of a command that means no notebook; `command` is what was typed.
+    /// Makes a problem of a command for which no notebook is found; `command` is what was typed.
     pub(crate) fn of_target(error: &TargetError, command: &str) -> Self {
         let kind = match error {
             TargetError::NotOpen { .. } | TargetError::NoneOpen { .. } => ProblemKind::NoKernel,
             TargetError::Several { .. } => ProblemKind::Usage,
             TargetError::State(_) | TargetError::Project(_) => ProblemKind::Failed,
         };
-        let mut problem = Self::new(kind, causes(error));
-        problem.hints = error.hints(command);
-        problem
+        Self::new(kind, causes(error)).all_hints(error.hints(command))
     }
 }
 
-/// What mends a connection file that cannot be used.
+/// The hint for a connection file that cannot be used.
 const NEW_FILE: &str = "nb restart makes a new one, with a new kernel: its variables are gone";
 
 impl From<OpenError> for Problem {
@@ -39,11 +37,10 @@ impl From<OpenError> for Problem {
                     SelectionError::Ambiguous { .. } => ProblemKind::Usage,
                     _ => ProblemKind::Failed,
                 };
-                choose.hints().into_iter().fold(problem(kind), Self::hint)
+                problem(kind).all_hints(choose.hints())
             }
             OpenError::Untrusted(untrusted) => {
-                let hints = untrusted.hints().into_iter();
-                hints.fold(problem(ProblemKind::Refused), Self::hint)
+                problem(ProblemKind::Refused).all_hints(untrusted.hints())
             }
             OpenError::SandboxedStart { reason, lines } => {
                 let kind = match reason {
@@ -51,8 +48,7 @@ impl From<OpenError> for Problem {
                     SandboxError::Tcp => ProblemKind::Usage,
                     _ => ProblemKind::Refused,
                 };
-                let hints = reason.hints().into_iter();
-                hints.fold(problem(kind).lines(lines), Self::hint)
+                problem(kind).lines(lines).all_hints(reason.hints())
             }
             OpenError::Died {
                 log, lines, limit, ..
@@ -100,15 +96,15 @@ impl From<OpenError> for Problem {
             OpenError::Attach(attach) => {
                 let kind = match attach {
                     AttachError::NoFile { .. }
-                    | AttachError::Nobody { .. }
+                    | AttachError::NotListening { .. }
                     | AttachError::Gone { .. } => ProblemKind::NoKernel,
-                    AttachError::Mute { .. } => ProblemKind::StillRunning,
+                    AttachError::NoReply { .. } => ProblemKind::StillRunning,
                     AttachError::Sandboxed { .. }
                     | AttachError::Proxy { .. }
                     | AttachError::OfNotebook { .. } => ProblemKind::Refused,
                     AttachError::File(_) | AttachError::NoHome(_) => ProblemKind::Failed,
                 };
-                attach.hints().into_iter().fold(problem(kind), Self::hint)
+                problem(kind).all_hints(attach.hints())
             }
             OpenError::Share(share) => {
                 let kind = match share {
@@ -124,9 +120,9 @@ impl From<OpenError> for Problem {
                 ConnectionError::Read { .. } | ConnectionError::Content { .. },
             ) => problem(ProblemKind::Failed).hint(NEW_FILE),
             OpenError::Busy { .. } => problem(ProblemKind::Refused).hint("nb status tells what it does"),
-            OpenError::NotebookFile(page) => super::editing::hint(page)
-                .into_iter()
-                .fold(problem(ProblemKind::Failed), Self::hint),
+            OpenError::NotebookFile(page) => {
+                problem(ProblemKind::Failed).all_hints(super::editing::hint(page))
+            }
             OpenError::Notebook { .. }
             | OpenError::NotANotebook { .. }
             | OpenError::Lock { .. }

@@ -1,5 +1,5 @@
-//! Why a request was not done, in a form that every adapter can show: what failed, on what, why,
-//! and what to do about it.
+//! Why a request was not done, in a form that every adapter can show: what failed, on what, why, and how to
+//! fix it.
 
 pub(crate) mod editing;
 mod execution;
@@ -7,13 +7,14 @@ mod lifecycle;
 
 use std::error::Error;
 
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
 use crate::notebook::Conflict;
 pub(crate) use crate::task::causes::with_causes as causes;
 
 /// A request that was not done as it was meant.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Problem {
     /// Whose fault it was.
     pub kind: ProblemKind,
@@ -26,33 +27,42 @@ pub struct Problem {
     /// What of an edit stands against what is there.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conflicts: Vec<RefusedEdit>,
-    /// What a person may be asked: whoever says yes repeats the request with `force`.
+    /// What a person may be asked, to make the request once more.
     #[serde(skip)]
-    pub question: Option<Box<Question>>,
+    pub question: Option<Box<ConfirmationQuestion>>,
 }
 
-/// A question to a person, before others' work is ended.
+/// A question to a person. The answer is the same request again, with what the person chose.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Question {
-    /// The question.
-    pub text: String,
-    /// What is said where the answer is no.
-    pub declined: String,
+pub enum ConfirmationQuestion {
+    /// Whether to end others' work: a yes repeats the request with `force`.
+    Force {
+        /// The question.
+        text: String,
+        /// The message if the answer is no.
+        declined: String,
+    },
+    /// Which of these kernels is meant: for each, the option of `nb open` that chooses it and the option's
+    /// value. The problem's lines describe them.
+    Kernel(Vec<(&'static str, String)>),
 }
 
 /// A part of an edit that was refused.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct RefusedEdit {
     /// The texts that stand against each other.
     #[serde(flatten)]
     pub conflict: Conflict,
-    /// Whether `theirs` is text in an editor that nobody has saved yet.
+    /// Whether `theirs` is text in an editor that is not saved yet.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub unsaved: bool,
 }
 
 /// Whose fault a problem was. It picks the exit code, the HTTP status, and the like.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
 pub enum ProblemKind {
     /// It could not be done.
     Failed,
@@ -60,32 +70,12 @@ pub enum ProblemKind {
     Usage,
     /// It goes on; nothing failed.
     StillRunning,
-    /// It would harm somebody, or is not allowed.
+    /// It would end others' work, or is not allowed.
     Refused,
     /// What is there is not what the writer has seen.
     Conflict,
     /// There is no kernel, or it died.
     NoKernel,
-}
-
-impl ProblemKind {
-    /// Returns the kind as programs know it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Failed => "failed",
-            Self::Usage => "usage",
-            Self::StillRunning => "still-running",
-            Self::Refused => "refused",
-            Self::Conflict => "conflict",
-            Self::NoKernel => "no-kernel",
-        }
-    }
-}
-
-impl Serialize for ProblemKind {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.as_str())
-    }
 }
 
 impl Problem {
@@ -101,31 +91,37 @@ impl Problem {
         }
     }
 
-    /// Makes a problem from what could not be done and why.
+    /// Makes a problem from what could not be done and its cause.
     pub(crate) fn failed(what: &str, error: &dyn Error) -> Self {
         let message = format!("cannot {what}: {}", causes(error));
         Self::new(ProblemKind::Failed, message)
     }
 
-    /// Adds what to do about it.
+    /// Adds a hint.
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hints.push(hint.into());
         self
     }
 
-    /// Sets what was written about it.
+    /// Adds hints.
+    pub(crate) fn all_hints(mut self, hints: impl IntoIterator<Item = String>) -> Self {
+        self.hints.extend(hints);
+        self
+    }
+
+    /// Sets the lines below the message.
     pub(crate) fn lines(mut self, lines: &[String]) -> Self {
         self.lines = lines.to_vec();
         self
     }
 
-    /// Adds lines to what was written about it.
+    /// Adds lines below the message.
     pub(crate) fn more_lines(mut self, lines: &[String]) -> Self {
         self.lines.extend_from_slice(lines);
         self
     }
 
-    /// Sets what stands against what; `unsaved` says that theirs is in no file yet.
+    /// Sets the conflicts; `unsaved` says that the other side is not saved in a file yet.
     pub(crate) fn with_conflicts(mut self, conflicts: &[Conflict], unsaved: bool) -> Self {
         let refused = conflicts.iter().cloned();
         let refused = refused.map(|conflict| RefusedEdit { conflict, unsaved });

@@ -1,14 +1,14 @@
-//! Which cells a command means, as its words name them.
+//! The arguments by which a command selects cells.
 
 use clap::Args;
 
-use crate::api::problem::editing::LIST;
+use crate::api::problem::editing::no_cell;
 use crate::api::problem::{Problem, ProblemKind};
 use crate::notebook::{CellSelector, SelectError};
 
 /// Names of cells that say themselves what they are.
 #[derive(Args, Clone, Debug, Default)]
-pub(crate) struct Which {
+pub(crate) struct CellNames {
     /// Name a cell by its id, also one that looks like an index
     #[arg(short = 'c', long = "cell", visible_alias = "id", value_name = "ID")]
     ids: Vec<String>,
@@ -23,24 +23,24 @@ pub(crate) struct Which {
     indexes: Vec<i64>,
 }
 
-impl Which {
-    /// Returns what is named: by the words, by ids and by indexes, in this order.
+impl CellNames {
+    /// Returns the selectors given as words, as ids and as indices, in this order.
     pub(crate) fn selectors(&self, words: &[String]) -> Result<Vec<CellSelector>, Problem> {
         let words = words.iter().map(|word| Ok(word.parse()?));
-        let ids = self.ids.iter().map(|id| Ok(CellSelector::id(id)));
+        let ids = self.ids.iter().map(|id| Ok(CellSelector::Id(id.clone())));
         let indexes = self
             .indexes
             .iter()
-            .map(|index| Ok(CellSelector::index(*index)));
+            .map(|index| Ok(CellSelector::Index(*index)));
         words.chain(ids).chain(indexes).collect()
     }
 
-    /// Returns the one cell that is named: by an option, else by the first of the words, which is
-    /// taken from them.
+    /// Returns the selector of the only cell: from an option, else from the first of the words, which is
+    /// removed from them.
     pub(crate) fn one(&self, words: &mut Vec<String>) -> Result<CellSelector, Problem> {
         let mut named = self.selectors(&[])?;
         match (named.len(), words.is_empty()) {
-            (0, true) => Err(missing("a cell is wanted")),
+            (0, true) => Err(no_cell("a cell is wanted")),
             (0, false) => Ok(words.remove(0).parse()?),
             (1, _) => Ok(named.remove(0)),
             _ => Err(Problem::new(ProblemKind::Usage, "one cell is meant here")),
@@ -73,12 +73,12 @@ pub(crate) struct Beside {
 }
 
 impl Beside {
-    /// Says whether a place is named.
+    /// Says whether a position is given.
     pub(crate) fn is_given(&self) -> bool {
         self.after.is_some() || self.before.is_some()
     }
 
-    /// Returns the cell after which, and the one before which the place is.
+    /// Returns the selectors of the cell before the position and of the cell after it.
     pub(crate) fn selectors(
         &self,
     ) -> Result<(Option<CellSelector>, Option<CellSelector>), Problem> {
@@ -87,10 +87,4 @@ impl Beside {
         };
         Ok((cell(&self.after)?, cell(&self.before)?))
     }
-}
-
-/// Says that no cell is named.
-pub(crate) fn missing(what: &str) -> Problem {
-    let forms = "an index like 3 or -1, an id, In[12], or a range like 2..5";
-    Problem::new(ProblemKind::Usage, format!("{what}: {forms}")).hint(LIST)
 }

@@ -20,7 +20,7 @@ pub(crate) struct Metadata {
 }
 
 impl Metadata {
-    /// Returns the values by their keys from the outside in; those to be removed are null.
+    /// Returns the values with their paths of keys, outermost key first. A null removes the key.
     pub(crate) fn values(&self) -> Result<Vec<(Vec<String>, Json)>, Problem> {
         let mut values = Vec::new();
         for pair in &self.set {
@@ -44,7 +44,7 @@ impl Metadata {
         Ok(values)
     }
 
-    /// Returns the values as one object; none where nothing is said.
+    /// Returns the values as one object; `None` if no option is given.
     pub(crate) fn object(&self) -> Result<Option<Json>, Problem> {
         let values = self.values()?;
         let mut object = Json::parse("{}").expect("an empty object is JSON");
@@ -56,7 +56,7 @@ impl Metadata {
     }
 }
 
-/// Reads keys with dots between them, and returns them with what follows.
+/// Parses a path of keys joined by dots; returns it and the rest of the text.
 fn keys(text: &str) -> Option<(Vec<String>, &str)> {
     let (mut keys, mut rest) = (Vec::new(), text);
     loop {

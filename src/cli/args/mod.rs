@@ -1,8 +1,8 @@
 //! The arguments as they are typed.
 //!
-//! To build the parser of all commands with their help takes 0.5 ms, a tenth to a third of the time of a
-//! short command. Where the first word names a command, only its own parser is built. What that parser does
-//! not accept is parsed again in full, and the full parser says what is wrong.
+//! Building the parser of all commands with their help takes 0.5 ms, a tenth to a third of the time of a
+//! short command. If the first word names a command, only that command's parser is built. If it rejects the
+//! arguments, they are parsed again by the full parser, which prints the error.
 
 pub(crate) mod cells;
 pub(crate) mod metadata;
@@ -52,9 +52,19 @@ Exit codes: 0 done · 1 nb failed · 2 usage · 3 the code raised · 4 still run
 A command means the notebook that is named first, else -n, else NB_NOTEBOOK, else the only one
 that is open in the project at or above the working directory.";
 
-/// Returns the options of every command, and the command with its own. Where the arguments make no
-/// sense, or ask for help, it says so and ends the program.
-pub(crate) fn read(arguments: Vec<OsString>) -> (Common, Box<dyn AnyCommand>) {
+/// A command line.
+#[derive(Debug)]
+pub(crate) struct CommandLine {
+    pub(crate) common: Common,
+    pub(crate) command: Box<dyn AnyCommand>,
+    /// Whether the answer is to be JSON.
+    pub(crate) json: bool,
+    /// See [`Entry::summary`].
+    pub(crate) summary: String,
+}
+
+/// Parses a command line. If the arguments are wrong or ask for help, prints that and exits.
+pub(crate) fn read(arguments: Vec<OsString>) -> CommandLine {
     if let Some(read) = read_quickly(&arguments) {
         return read;
     }
@@ -69,33 +79,37 @@ pub(crate) fn parser() -> clap::Command {
     Cli::command().subcommands(commands)
 }
 
-/// Returns the arguments as [`parser`] would read them; none where that is for it to do.
-fn read_quickly(arguments: &[OsString]) -> Option<(Common, Box<dyn AnyCommand>)> {
+/// Returns the arguments as [`parser`] would parse them; `None` if only the full parser can.
+fn read_quickly(arguments: &[OsString]) -> Option<CommandLine> {
     let first = arguments.get(1)?;
     let entry = COMMANDS.iter().find(|it| first == it.name)?;
-    let command = (entry.augment)(clap::Command::new(entry.name));
-    // A command of `nb` is called help.
+    // `help` is a command of `nb` itself.
     let all = clap::Command::new("nb").disable_help_subcommand(true);
-    let all = Common::augment_args(all).subcommand(command);
+    let all = Common::augment_args(all).subcommand(entry.arguments());
     let matches = all.try_get_matches_from(arguments).ok()?;
     read_matches(&matches).ok()
 }
 
-fn read_matches(matches: &clap::ArgMatches) -> Result<(Common, Box<dyn AnyCommand>), clap::Error> {
+fn read_matches(matches: &clap::ArgMatches) -> Result<CommandLine, clap::Error> {
     let missing = || clap::Error::new(clap::error::ErrorKind::MissingSubcommand);
     let (name, own) = matches.subcommand().ok_or_else(missing)?;
     let entry = COMMANDS.iter().find(|it| it.name == name);
-    let command = (entry.ok_or_else(missing)?.read)(own)?;
-    Ok((Common::from_arg_matches(matches)?, command))
+    let entry = entry.ok_or_else(missing)?;
+    Ok(CommandLine {
+        common: Common::from_arg_matches(matches)?,
+        command: (entry.read)(own)?,
+        json: entry.is_json(own),
+        summary: entry.summary(),
+    })
 }
 
-/// Returns the first of a command's words, where that names a notebook.
+/// Returns the first of a command's words, if it names a notebook.
 pub(crate) fn first_notebook(words: &[String]) -> Option<PathBuf> {
     let first = words.first().filter(|word| word.ends_with(".ipynb"));
     first.map(PathBuf::from)
 }
 
-/// Takes the first of a command's words, where that names a notebook.
+/// Removes and returns the first of a command's words, if it names a notebook.
 pub(crate) fn take_notebook(words: &mut Vec<String>) -> Option<PathBuf> {
     let notebook = first_notebook(words)?;
     words.remove(0);
@@ -106,7 +120,7 @@ pub(crate) fn take_notebook(words: &mut Vec<String>) -> Option<PathBuf> {
 mod tests {
     use super::*;
 
-    fn read_in_full(words: &[OsString]) -> (Common, Box<dyn AnyCommand>) {
+    fn read_in_full(words: &[OsString]) -> CommandLine {
         let matches = parser().try_get_matches_from(words);
         let matches = matches.unwrap_or_else(|error| panic!("{error}"));
         read_matches(&matches).unwrap_or_else(|error| panic!("{error}"))
@@ -129,7 +143,7 @@ mod tests {
             let words = ["nb", command, "-n", "a.ipynb", "--as", "ada", more];
             let words = words.into_iter().filter(|word| !word.is_empty());
             let words: Vec<OsString> = words.map(OsString::from).collect();
-            let (common, _) = read_in_full(&words);
+            let common = read_in_full(&words).common;
             assert_eq!(common.notebook, Some("a.ipynb".into()), "{command}");
             assert_eq!(common.name.as_deref(), Some("ada"), "{command}");
         }
@@ -156,7 +170,7 @@ mod tests {
             ("nb vars x", true),
             ("nb wait -n a.ipynb", true),
             ("nb help cells", true),
-            // What it does not know, or is wrong, is for the whole.
+            // Unknown or wrong arguments are left to the full parser.
             ("nb", false),
             ("nb -n a.ipynb cells", false),
             ("nb cells --help", false),

@@ -4,9 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use crate::api::problem::Problem;
-use crate::lifecycle::open_error::OpenError;
-use crate::lifecycle::sandbox::{WantedConfinement, checked};
+use crate::api::RequestedConfinement;
 use crate::project::{Demand, Mechanism, Sandbox};
 
 /// How a sandbox is made.
@@ -79,15 +77,15 @@ fn seconds(text: &str) -> Result<f64, String> {
 }
 
 impl Sandboxing {
-    /// Returns what is meant, with real paths.
-    pub(crate) fn meant(&self) -> Result<WantedConfinement, Problem> {
+    /// Returns the requested confinement of the kernel.
+    pub(crate) fn meant(self) -> RequestedConfinement {
         let Some(how) = self.sandbox else {
-            return Ok(match self.no_sandbox {
-                true => WantedConfinement::Free,
-                false => WantedConfinement::AsBefore,
-            });
+            return match self.no_sandbox {
+                true => RequestedConfinement::Free,
+                false => RequestedConfinement::AsBefore,
+            };
         };
-        let sandbox = Sandbox {
+        RequestedConfinement::Sandbox(Box::new(Sandbox {
             demand: match how {
                 How::BestEffort => Demand::BestEffort,
                 _ => Demand::Strict,
@@ -97,15 +95,13 @@ impl Sandboxing {
                 How::Landlock => Some(Mechanism::Landlock),
                 How::Strict | How::BestEffort => None,
             },
-            allow_read: self.allow_read.clone(),
-            allow_write: self.allow_write.clone(),
+            allow_read: self.allow_read,
+            allow_write: self.allow_write,
             allow_net: self.allow_net,
             cpus: self.cpus,
             max_time_s: self.max_time,
             keep_scratch: self.keep_scratch,
             ..Sandbox::default()
-        };
-        let sandbox = checked(sandbox).map_err(OpenError::from)?;
-        Ok(WantedConfinement::In(Box::new(sandbox)))
+        }))
     }
 }

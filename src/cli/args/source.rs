@@ -1,8 +1,8 @@
 //! The text of a cell, from the command line, from stdin or from a file.
 //!
-//! It is taken as it is: `\n` in an argument stays two characters. A text file ends with a newline
-//! and a cell does not, so that one last newline of stdin and of a file is left out, as is the mark
-//! that some editors put at the beginning of a file.
+//! The text is taken literally: `\n` in an argument stays two characters. A text file ends with a newline
+//! and a cell does not, so one final newline of stdin or a file is removed, and also a byte order mark at
+//! the beginning of a file.
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -29,12 +29,12 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    /// Returns whether an option gives the text, so that no word does.
+    /// Says whether an option gives the text. No word is then expected to be the text.
     pub(crate) fn is_given(&self) -> bool {
         self.source.is_some() || self.file.is_some()
     }
 
-    /// Returns the text: an option's, else that of the word; none where neither is there.
+    /// Returns the text of an option, else of the word; `None` if there is neither.
     pub(crate) fn read(&self, word: Option<&str>) -> Result<Option<String>, Problem> {
         if let Some(path) = &self.file {
             return match path.as_os_str() == "-" {
@@ -66,7 +66,7 @@ pub(crate) fn file(path: &Path) -> Result<String, Problem> {
     text(bytes, &name.to_string())
 }
 
-/// Returns the text of a file's bytes, without what belongs to the file.
+/// Returns the text in a file's bytes, without a byte order mark and the final newline.
 fn text(bytes: Vec<u8>, from: &str) -> Result<String, Problem> {
     let text = String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();

@@ -1,4 +1,4 @@
-//! A moment in the past as people write it.
+//! Parses points in time in the past, as people write them.
 
 use jiff::civil::{Date, DateTime, Time};
 use jiff::{Span, Timestamp, Zoned};
@@ -6,7 +6,7 @@ use jiff::{Span, Timestamp, Zoned};
 use crate::activity::zone;
 use crate::api::problem::{Problem, ProblemKind};
 
-/// Reads a time of day, a date, both, a full timestamp, or how long ago it was.
+/// Parses a time of day, a date, both, a full timestamp, or a span before now.
 pub(crate) fn read(text: &str) -> Result<Timestamp, Problem> {
     at(text, &Timestamp::now().to_zoned(zone::here())).ok_or_else(|| {
         let message =
@@ -24,7 +24,7 @@ fn at(text: &str, now: &Zoned) -> Option<Timestamp> {
     if let Ok(timestamp) = text.parse::<Timestamp>() {
         return Some(timestamp);
     }
-    // 14:02 in the morning means yesterday's.
+    // A time of day later than now means yesterday's.
     if text.contains(':')
         && let Ok(time) = Time::strptime(time_format(text), text)
     {
@@ -46,7 +46,7 @@ fn at(text: &str, now: &Zoned) -> Option<Timestamp> {
         return zoned(date.to_datetime(time));
     }
     let span: Span = text.parse().ok()?;
-    // As `2 hours ago` it is a negative one.
+    // `2 hours ago` parses as a negative span.
     let earlier = now.checked_sub(span.abs()).ok()?;
     Some(earlier.timestamp())
 }

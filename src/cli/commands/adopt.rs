@@ -1,4 +1,4 @@
-//! `nb adopt`: what a `.nb` holds that this user's `nb` did not make, and taking it over.
+//! `nb adopt`: lists what a stranger's `.nb` holds, or takes over its history.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -6,9 +6,9 @@ use std::process::ExitCode;
 use clap::Args;
 
 use crate::api::problem::Problem;
-use crate::api::{self, AdoptAnswer, AdoptRequest, HeldEntry};
+use crate::api::{self, AdoptAnswer, AdoptRequest, Held};
 use crate::cli::Context;
-use crate::cli::commands::{Command, Group};
+use crate::cli::commands::Command;
 use crate::cli::render::print;
 use crate::kernel::shell::quote;
 use crate::notebook::size;
@@ -27,50 +27,33 @@ pub(crate) struct Adopt {
     /// Set it aside, and take over its history
     #[arg(long)]
     take: bool,
-    /// Print one JSON object
-    #[arg(long)]
-    pub(crate) json: bool,
 }
 
 impl Command for Adopt {
-    const NAME: &'static str = "adopt";
-    const GROUP: Group = Group::Kernel;
-
-    fn json(&self) -> bool {
-        self.json
-    }
-
     async fn run(self, context: &Context) -> Result<ExitCode, Problem> {
         let request = AdoptRequest {
             folder: self.folder,
             take: self.take,
         };
         let answer = api::adopt(&context.caller, request).await?;
-        let _ = match self.json {
-            true => context.answer(&answer),
-            false => print::line(&text(&answer)),
-        };
-        Ok(ExitCode::SUCCESS)
+        context.print(&answer, |answer| print::line(&text(answer)))
     }
 }
 
 fn text(answer: &AdoptAnswer) -> String {
     match answer {
         AdoptAnswer::Holds { dir, holds } => list(dir, holds),
-        AdoptAnswer::Adopted {
-            dir,
-            set_aside,
-            entries,
-            versions,
-        } => format!(
-            "made {}; {entries} entries of the journal and {versions} earlier versions were taken over; the rest is in {}",
-            dir.display(),
-            set_aside.display()
+        AdoptAnswer::Adopted(done) => format!(
+            "made {}; {} entries of the journal and {} earlier versions were taken over; the rest is in {}",
+            done.dir.display(),
+            done.entries,
+            done.versions,
+            done.set_aside.display()
         ),
     }
 }
 
-fn list(dir: &Path, holds: &[HeldEntry]) -> String {
+fn list(dir: &Path, holds: &[Held]) -> String {
     let mut lines = vec![format!(
         "{} was not made by your nb on this machine. It holds:",
         dir.display()

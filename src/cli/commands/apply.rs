@@ -1,4 +1,4 @@
-//! `nb apply`: several edits, all or none.
+//! `nb apply`: applies several edits, all or none.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -8,9 +8,9 @@ use clap::Args;
 use crate::api::problem::{Problem, ProblemKind};
 use crate::api::{self, EditRequest};
 use crate::cli::Context;
-use crate::cli::args::{first_notebook, source, take_notebook};
-use crate::cli::commands::change::Manner;
-use crate::cli::commands::{Command, Group, diff};
+use crate::cli::args::{source, take_notebook};
+use crate::cli::commands::change::WriteOptions;
+use crate::cli::commands::{Command, diff};
 
 /// Do several edits at once, all or none: a list of operations as JSON
 ///
@@ -28,7 +28,7 @@ pub(crate) struct Apply {
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
-    pub(crate) manner: Manner,
+    writing: WriteOptions,
 }
 
 const EXAMPLES: &str = r##"Example:
@@ -51,23 +51,11 @@ Operations, and what each may have (* must):
   join     cells* (a range, or a list of neighbours): their texts, a newline between, in the first"##;
 
 impl Command for Apply {
-    const NAME: &'static str = "apply";
-    const GROUP: Group = Group::Notebook;
-
-    fn notebook(&self) -> Option<PathBuf> {
-        first_notebook(&self.words)
+    fn take_notebook(&mut self) -> Option<PathBuf> {
+        take_notebook(&mut self.words)
     }
 
-    fn json(&self) -> bool {
-        self.manner.json
-    }
-
-    fn summary() -> String {
-        "nb apply -".to_owned()
-    }
-
-    async fn run(mut self, context: &Context) -> Result<ExitCode, Problem> {
-        let notebook = take_notebook(&mut self.words);
+    async fn run(self, context: &Context) -> Result<ExitCode, Problem> {
         let text = match self.words.as_slice() {
             [word] if word == "-" => source::stdin()?,
             [path] => source::file(Path::new(path))?,
@@ -78,13 +66,12 @@ impl Command for Apply {
                     .hint("nb apply --help tells what may be in it"));
             }
         };
-        let policy = self.manner.policy();
-        let request = EditRequest::of_list(&context.caller, notebook, &text, policy).await?;
+        let policy = self.writing.policy();
+        let request = EditRequest::of_list(&context.caller, &text, policy).await?;
         if self.dry_run {
             let answer = api::preview_edit(&context.caller, request).await?;
-            let _ = diff::show(context, &answer, self.manner.json);
-            return Ok(ExitCode::SUCCESS);
+            return context.print(&answer, diff::show);
         }
-        context.edit(request, self.manner.json, "apply").await
+        context.edit(request, "apply").await
     }
 }

@@ -1,4 +1,4 @@
-//! `nb cell`: what cells hold, their outputs among it.
+//! `nb cell`: shows the sources, metadata and outputs of cells.
 
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
@@ -12,10 +12,10 @@ use crate::api::{
     self, CellAnswer, CellRequest, OutputAnswer, OutputForm, OutputRequest, ShownCell, ShownOutputs,
 };
 use crate::cli::Context;
-use crate::cli::args::cells::Which;
-use crate::cli::args::{first_notebook, take_notebook};
+use crate::cli::args::cells::CellNames;
+use crate::cli::args::take_notebook;
+use crate::cli::commands::Command;
 use crate::cli::commands::follow::LIMIT;
-use crate::cli::commands::{Command, Group};
 use crate::cli::render::print;
 use crate::notebook::CellType;
 
@@ -31,7 +31,7 @@ pub(crate) struct Cell {
     #[arg(value_name = "CELL", allow_negative_numbers = true)]
     pub(crate) words: Vec<String>,
     #[command(flatten)]
-    which: Which,
+    which: CellNames,
     /// Print at most this many characters of a cell's outputs; 0 is no limit
     #[arg(long, value_name = "CHARACTERS", default_value_t = LIMIT)]
     limit: usize,
@@ -44,9 +44,6 @@ pub(crate) struct Cell {
     /// Which form of the output is meant: text/html, image/png, ...
     #[arg(long, value_name = "TYPE", requires = "output")]
     mime: Option<String>,
-    /// Print one JSON object; with --limit 0 the outputs are as the file has them
-    #[arg(long)]
-    pub(crate) json: bool,
 }
 
 const EXAMPLES: &str = "\
@@ -57,40 +54,25 @@ Examples:
   nb cell -1 --output 0 > plot.png";
 
 impl Command for Cell {
-    const NAME: &'static str = "cell";
-    const GROUP: Group = Group::Notebook;
-    const IS_FIRST: bool = true;
-
-    fn notebook(&self) -> Option<PathBuf> {
-        first_notebook(&self.words)
+    fn take_notebook(&mut self) -> Option<PathBuf> {
+        take_notebook(&mut self.words)
     }
 
-    fn json(&self) -> bool {
-        self.json
-    }
-
-    fn summary() -> String {
-        "nb cell CELL".to_owned()
-    }
-
-    async fn run(mut self, context: &Context) -> Result<ExitCode, Problem> {
-        let notebook = take_notebook(&mut self.words);
+    async fn run(self, context: &Context) -> Result<ExitCode, Problem> {
         let cells = self.which.selectors(&self.words)?;
         if let Some(number) = self.output {
             let request = OutputRequest {
-                notebook,
                 cells,
                 number,
                 mime: self.mime,
                 to_file: io::stdout().is_terminal(),
             };
-            let _ = print_output(context, api::output(&context.caller, request).await?);
-            return Ok(ExitCode::SUCCESS);
+            let output = api::output(&context.caller, request).await?;
+            return context.printed(&print_output(context, output));
         }
         let limit = (self.limit > 0).then_some(self.limit);
-        let is_raw = self.source_only || (self.json && limit.is_none());
+        let is_raw = self.source_only || (context.json && limit.is_none());
         let request = CellRequest {
-            notebook,
             cells,
             outputs: match is_raw {
                 true => OutputForm::Raw,
@@ -103,19 +85,19 @@ impl Command for Cell {
                 "note: outputs could not be written to files: {why}"
             ));
         }
-        let _ = if self.json {
-            context.answer(&answer)
-        } else if self.source_only {
-            let sources = answer.cells.into_iter().map(|cell| line_ended(cell.source));
-            print::exact(sources.collect::<String>().as_bytes())
-        } else {
-            print::exact(text(&answer).as_bytes())
-        };
-        Ok(ExitCode::SUCCESS)
+        context.print(&answer, |answer| {
+            let sources = answer.cells.iter();
+            let sources = sources.map(|cell| line_ended(cell.source.clone()));
+            let text = match self.source_only {
+                true => sources.collect(),
+                false => text(answer),
+            };
+            print::exact(text.as_bytes())
+        })
     }
 }
 
-/// Prints one output, whole.
+/// Prints the whole of one output.
 fn print_output(context: &Context, output: OutputAnswer) -> io::Result<()> {
     match output {
         OutputAnswer::Text(mut text) => {
@@ -144,7 +126,7 @@ fn text(answer: &CellAnswer) -> String {
     text
 }
 
-/// Returns a source as it is; for a terminal, whose escapes it may hold, with pictures of them.
+/// Returns a source unchanged, or for a terminal with control characters replaced by pictures of them.
 fn readable(source: &str) -> String {
     if !io::stdout().is_terminal() {
         return source.to_owned();
@@ -166,7 +148,7 @@ fn line_ended(mut text: String) -> String {
     text
 }
 
-/// The line above a cell, and what else is seen of it nowhere.
+/// Returns the line above a cell, with the properties that appear nowhere else.
 fn head(notebook: &str, cell: &ShownCell) -> String {
     let mut parts = vec![
         format!("=== cell {}", cell.index),
@@ -201,7 +183,7 @@ fn head(notebook: &str, cell: &ShownCell) -> String {
     head
 }
 
-/// Returns the metadata that somebody set: not the times that front ends write when a cell runs.
+/// Returns the metadata that somebody set, without the execution times that front ends write.
 fn metadata(cell: &ShownCell) -> Option<String> {
     let mut metadata = cell.metadata.clone()?;
     let set: &mut serde_json::Map<String, Value> = metadata.as_object_mut()?;

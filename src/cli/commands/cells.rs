@@ -1,4 +1,4 @@
-//! `nb cells`: the cells of a notebook, one line each.
+//! `nb cells`: lists the cells of a notebook, one line each.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -9,14 +9,14 @@ use clap::Args;
 use crate::api::problem::Problem;
 use crate::api::{self, CellRow, CellsAnswer, CellsRequest, RemovedCell};
 use crate::cli::Context;
-use crate::cli::args::cells::Which;
-use crate::cli::args::{first_notebook, take_notebook};
-use crate::cli::commands::{Command, Group};
+use crate::cli::args::cells::CellNames;
+use crate::cli::args::take_notebook;
+use crate::cli::commands::Command;
 use crate::cli::render::columns::{self, Widths};
 use crate::cli::render::print;
 use crate::notebook::{CellType, ChangeKind, Revision};
 
-/// How much is printed at a time, about: the whole of a long list is never in memory.
+/// About how many bytes are printed at a time: a long list is never in memory as a whole.
 const PART: usize = 16 << 10;
 
 /// List the cells, one line each
@@ -32,14 +32,11 @@ pub(crate) struct Cells {
     #[arg(value_name = "CELL", allow_negative_numbers = true)]
     pub(crate) words: Vec<String>,
     #[command(flatten)]
-    which: Which,
+    which: CellNames,
     /// Only the cells that are new, edited, moved or removed since this revision of the notebook;
     /// running a cell is no change
     #[arg(long, value_name = "REV", conflicts_with_all = ["ids", "indexes"])]
     since: Option<Revision>,
-    /// Print one JSON object
-    #[arg(long)]
-    pub(crate) json: bool,
 }
 
 const EXAMPLES: &str = "\
@@ -50,37 +47,23 @@ Examples:
   nb cells --json | jq -r '.cells[] | select(.state == \"error\") | .id'";
 
 impl Command for Cells {
-    const NAME: &'static str = "cells";
-    const ALIASES: &'static [&'static str] = &["list", "ls"];
-    const GROUP: Group = Group::Notebook;
-    const IS_FIRST: bool = true;
-
-    fn notebook(&self) -> Option<PathBuf> {
-        first_notebook(&self.words)
+    fn take_notebook(&mut self) -> Option<PathBuf> {
+        take_notebook(&mut self.words)
     }
 
-    fn json(&self) -> bool {
-        self.json
-    }
-
-    async fn run(mut self, context: &Context) -> Result<ExitCode, Problem> {
-        // A wide terminal shows more; that a narrow one shows less is done to the whole line.
-        let width = columns::of_terminal().filter(|_| !self.json);
+    async fn run(self, context: &Context) -> Result<ExitCode, Problem> {
+        // A wide terminal gets more text; for a narrow one each whole line is cut.
+        let width = columns::of_terminal().filter(|_| !context.json);
         let more = |least: usize| width.map_or(least, |width| width.max(least));
         let least = CellsRequest::default();
         let request = CellsRequest {
-            notebook: take_notebook(&mut self.words),
             cells: self.which.selectors(&self.words)?,
             since: self.since,
             first_line: more(least.first_line),
             outputs: more(least.outputs),
         };
         let answer = api::cells(&context.caller, request).await?;
-        let _ = match self.json {
-            true => context.answer(&answer),
-            false => print_rows(&answer, self.since, width),
-        };
-        Ok(ExitCode::SUCCESS)
+        context.print(&answer, |answer| print_rows(answer, self.since, width))
     }
 }
 
@@ -131,7 +114,7 @@ fn write_rows(rows: &[CellRow], width: Option<usize>, mut print: impl FnMut(&str
     }
 }
 
-/// Appends what stands in one of the columns before a row's text.
+/// Appends the content of one of the columns before a row's text.
 fn write_column(row: &CellRow, column: usize, out: &mut String) {
     match (column, row.execution_count) {
         (0, _) => number(row.index as u64, out),
@@ -158,7 +141,7 @@ fn write_column(row: &CellRow, column: usize, out: &mut String) {
     }
 }
 
-/// Returns how wide that is; of what every row has, without writing it.
+/// Returns the width of a column's content; for columns that every row has, without formatting it.
 fn column_width(row: &CellRow, column: usize) -> usize {
     match (column, row.execution_count) {
         (0, _) => digits(row.index as u64),
@@ -173,8 +156,8 @@ fn column_width(row: &CellRow, column: usize) -> usize {
     }
 }
 
-/// Appends what a cell's source and its outputs say; where there is too little room for both, the
-/// outputs have a third of it.
+/// Appends the first line of a cell's source and the summary of its outputs. If there is too little room
+/// for both, the outputs get a third of it.
 fn write_texts(row: &CellRow, room: Option<usize>, out: &mut String) {
     let (first_line, outputs_in_short) = (&row.first_line, &row.outputs_in_short);
     let lines = match row.lines {
@@ -206,7 +189,7 @@ fn digits(number: u64) -> usize {
 
 /// Appends a number.
 fn number(number: u64, out: &mut String) {
-    // Writing into a string does not fail.
+    // Writing to a string cannot fail.
     let _ = write!(out, "{number}");
 }
 

@@ -1,6 +1,6 @@
-//! Edits as the command line makes and tells them.
+//! Edits: their common arguments, and the printing of their answers.
 
-use std::path::PathBuf;
+use std::io;
 use std::process::ExitCode;
 
 use clap::Args;
@@ -12,22 +12,19 @@ use crate::cli::render::conflict::with_repeat;
 use crate::cli::render::{print, problem};
 use crate::notebook::{CellChange, ChangeKind, Conflict, Operation};
 
-/// How a notebook is edited and what of it is told.
+/// How a notebook is written.
 #[derive(Args, Debug, Default)]
-pub(crate) struct Manner {
-    /// Write even where a cell is not what you saw last: the last writer wins
+pub(crate) struct WriteOptions {
+    /// Write over what others have changed since you saw it: the last writer wins
     #[arg(long)]
     pub(crate) force: bool,
     /// Do not wait while a front end's own cell runs in this notebook
     #[arg(long)]
     pub(crate) now: bool,
-    /// Print one JSON object
-    #[arg(long)]
-    pub(crate) json: bool,
 }
 
-impl Manner {
-    /// Returns how the notebook is written.
+impl WriteOptions {
+    /// Returns the write policy.
     pub(crate) fn policy(&self) -> EditPolicy {
         EditPolicy {
             force: self.force,
@@ -35,14 +32,9 @@ impl Manner {
         }
     }
 
-    /// Returns a request for operations on a notebook.
-    pub(crate) fn request(
-        &self,
-        notebook: Option<PathBuf>,
-        operations: Vec<Operation>,
-    ) -> EditRequest {
+    /// Makes a request of operations on a notebook.
+    pub(crate) fn request(&self, operations: Vec<Operation>) -> EditRequest {
         EditRequest {
-            notebook,
             operations,
             is_list: false,
             policy: self.policy(),
@@ -51,24 +43,19 @@ impl Manner {
 }
 
 impl Context {
-    /// Does operations on a notebook and tells what came of them; `command` is the subcommand.
+    /// Applies operations to a notebook and prints the result; `command` is the subcommand's name.
     pub(crate) async fn edit(
         &self,
         request: EditRequest,
-        json: bool,
         command: &str,
     ) -> Result<ExitCode, Problem> {
         let mut answer = self.edited(request, command).await?;
         let code = self.take_error(&mut answer, command);
-        if json {
-            let _ = self.answer(&answer);
-        } else {
-            self.tell(&answer);
-        }
+        self.print(&answer, |answer| self.tell(answer))?;
         Ok(code)
     }
 
-    /// Does operations on a notebook.
+    /// Applies operations to a notebook.
     pub(crate) async fn edited(
         &self,
         request: EditRequest,
@@ -78,7 +65,7 @@ impl Context {
         done.map_err(|problem| with_repeat(problem, command))
     }
 
-    /// Completes the hints of an answer's problem, and returns the exit code.
+    /// Completes the commands in the hints of an answer's problem, and returns the exit code.
     pub(crate) fn take_error(&self, answer: &mut EditAnswer, command: &str) -> ExitCode {
         let error = answer.error.take().map(|error| with_repeat(error, command));
         answer.error = error.map(|error| problem::completed(error, &self.commands()));
@@ -86,19 +73,20 @@ impl Context {
         kind.map_or(ExitCode::SUCCESS, problem::code)
     }
 
-    /// Tells what came of an edit. What of it is not in the notebook is a conflict.
-    pub(crate) fn tell(&self, answer: &EditAnswer) {
-        let _ = print::raw(text(answer).as_bytes());
+    /// Prints the result of an edit, including conflicts.
+    pub(crate) fn tell(&self, answer: &EditAnswer) -> io::Result<()> {
+        let printed = print::raw(text(answer).as_bytes());
         let commands = self.commands();
         let notes = answer.notes.iter();
         notes.for_each(|note| print::note(&commands.complete(note)));
         if let Some(error) = &answer.error {
             problem::report(error, false);
         }
+        printed
     }
 }
 
-/// Returns a line for each change, and with the last the notebook's revision.
+/// Returns a line for each change; the last one also has the notebook's revision.
 fn text(answer: &EditAnswer) -> String {
     let lines = runs(&answer.changes);
     let lines = lines.iter().map(|it| line(it, answer));
@@ -116,7 +104,7 @@ fn text(answer: &EditAnswer) -> String {
     lines.join("\n")
 }
 
-/// Returns the changes, those of one cell that follow each other as one.
+/// Returns the changes, with consecutive changes of one cell joined into one.
 fn runs(changes: &[CellChange]) -> Vec<CellChange> {
     let mut runs: Vec<CellChange> = Vec::new();
     for change in changes {
@@ -143,13 +131,13 @@ fn line(change: &CellChange, answer: &EditAnswer) -> String {
     let theirs = conflict.and_then(|it| it.theirs.as_deref());
     let is_theirs = cell.is_some_and(|cell| theirs == Some(&*cell.source()));
     let what = match change.what {
-        // What they saved stays, and nothing of the edit is there.
+        // The cell holds what another program saved, and nothing of this edit.
         _ if is_theirs => "kept",
         ChangeKind::Nothing => "unchanged",
         ChangeKind::Inserted => "inserted",
         ChangeKind::Edited => "edited",
         ChangeKind::Moved => "moved",
-        // An undo brings them back.
+        // An undo restores them.
         ChangeKind::Outputs if has_outputs => "outputs are back:",
         ChangeKind::Outputs => "cleared",
         ChangeKind::Removed => "removed",

@@ -1,4 +1,4 @@
-//! `nb clear`: outputs removed.
+//! `nb clear`: removes outputs.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -7,10 +7,10 @@ use clap::Args;
 
 use crate::api::problem::{Problem, ProblemKind};
 use crate::cli::Context;
-use crate::cli::args::cells::Which;
-use crate::cli::args::{first_notebook, take_notebook};
-use crate::cli::commands::change::Manner;
-use crate::cli::commands::{Command, Group};
+use crate::cli::args::cells::CellNames;
+use crate::cli::args::take_notebook;
+use crate::cli::commands::Command;
+use crate::cli::commands::change::WriteOptions;
 use crate::notebook::Operation;
 
 /// Remove the outputs and counts of cells, or of all cells
@@ -26,12 +26,12 @@ pub(crate) struct Clear {
     #[arg(value_name = "CELL", allow_negative_numbers = true)]
     pub(crate) words: Vec<String>,
     #[command(flatten)]
-    which: Which,
+    which: CellNames,
     /// Clear all cells, as without any
     #[arg(long)]
     all: bool,
     #[command(flatten)]
-    pub(crate) manner: Manner,
+    writing: WriteOptions,
 }
 
 const EXAMPLES: &str = "\
@@ -40,19 +40,11 @@ Examples:
   nb clear 3f2c 5..=7";
 
 impl Command for Clear {
-    const NAME: &'static str = "clear";
-    const GROUP: Group = Group::Notebook;
-
-    fn notebook(&self) -> Option<PathBuf> {
-        first_notebook(&self.words)
+    fn take_notebook(&mut self) -> Option<PathBuf> {
+        take_notebook(&mut self.words)
     }
 
-    fn json(&self) -> bool {
-        self.manner.json
-    }
-
-    async fn run(mut self, context: &Context) -> Result<ExitCode, Problem> {
-        let notebook = take_notebook(&mut self.words);
+    async fn run(self, context: &Context) -> Result<ExitCode, Problem> {
         let cells = self.which.selectors(&self.words)?;
         if self.all && !cells.is_empty() {
             return Err(Problem::new(
@@ -61,7 +53,7 @@ impl Command for Clear {
             ));
         }
         let operation = Operation::Clear { cells };
-        let request = self.manner.request(notebook, vec![operation]);
-        context.edit(request, self.manner.json, "clear").await
+        let request = self.writing.request(vec![operation]);
+        context.edit(request, "clear").await
     }
 }

@@ -1,4 +1,4 @@
-//! `nb demo`: what `nb` is for, shown on this machine.
+//! `nb demo`: shows on this machine what `nb` is for.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -11,10 +11,9 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::api::outputs::plain;
 use crate::api::problem::{Problem, ProblemKind, causes};
-use crate::cli::Context;
-use crate::cli::commands::{Command, Group};
+use crate::cli::commands::Command;
 use crate::cli::render::problem;
-use crate::demo::{self, DemoError, NOTEBOOK, Options, Step, Who};
+use crate::demo::{self, DemoError, DemoOptions, NOTEBOOK, Step, Who};
 
 /// Show an agent and a front end at work on one kernel
 ///
@@ -31,9 +30,6 @@ pub(crate) struct Demo {
 }
 
 impl Command for Demo {
-    const NAME: &'static str = "demo";
-    const GROUP: Group = Group::Rest;
-
     fn alone(&self) -> Option<ExitCode> {
         Some(match self.play() {
             Ok(Some(folder)) => {
@@ -50,21 +46,16 @@ impl Command for Demo {
                     DemoError::NotEmpty(_) => ProblemKind::Usage,
                     _ => ProblemKind::Failed,
                 };
-                let problem = Problem::new(kind, causes(&error));
-                let problem = error.hint().into_iter().fold(problem, Problem::hint);
+                let problem = Problem::new(kind, causes(&error)).all_hints(error.hint());
                 problem::report(&problem, false)
             }
         })
-    }
-
-    async fn run(self, _: &Context) -> Result<ExitCode, Problem> {
-        Ok(ExitCode::SUCCESS)
     }
 }
 
 impl Demo {
     fn play(&self) -> Result<Option<PathBuf>, DemoError> {
-        let options = Options {
+        let options = DemoOptions {
             keep: self.keep.clone(),
             python: self.python.clone(),
         };
@@ -73,7 +64,7 @@ impl Demo {
             .enable_all()
             .build()?
             .block_on(async {
-                // Before anything is started, so that no signal finds something unguarded.
+                // Install the handlers before anything is started that a signal must clean up.
                 let mut interrupt = signal(SignalKind::interrupt())?;
                 let mut terminate = signal(SignalKind::terminate())?;
                 let stop = async {
@@ -90,14 +81,14 @@ impl Demo {
     }
 }
 
-/// How much of what a step saw is shown.
+/// How many lines of a step's result are shown.
 const LINES: usize = 12;
 
-/// Where a step's own text begins.
+/// The column at which a step's own text begins.
 const INDENT: usize = 18;
 
-/// Writes a step, as in
-/// `  1.20 s  agent   $ nb open demo.ipynb  (812 ms)`, what was seen below it.
+/// Writes a step, with its result below it:
+/// `  1.20 s  agent   $ nb open demo.ipynb  (812 ms)`.
 fn write_step(to: &mut impl Write, step: &Step) -> io::Result<()> {
     let (who, colour) = match step.who {
         Who::Demo => ("demo", AnsiColors::BrightBlack),
@@ -121,7 +112,7 @@ fn write_step(to: &mut impl Write, step: &Step) -> io::Result<()> {
     to.flush()
 }
 
-/// Tells how to join a project that was kept.
+/// Returns the lines that say how to join a project that was kept.
 fn how_to_join(folder: &Path) -> String {
     let notebook = folder.join(NOTEBOOK);
     let (folder, notebook) = (folder.display(), notebook.display());

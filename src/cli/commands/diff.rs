@@ -1,4 +1,4 @@
-//! `nb diff`: what differs between two versions, cell by cell.
+//! `nb diff`: compares two versions of a notebook, cell by cell.
 
 use std::io::IsTerminal as _;
 use std::path::PathBuf;
@@ -10,8 +10,8 @@ use owo_colors::{OwoColorize as _, Style};
 use crate::api::problem::{Problem, ProblemKind};
 use crate::api::{self, DiffAnswer, DiffBase, DiffRequest};
 use crate::cli::Context;
-use crate::cli::args::{first_notebook, take_notebook};
-use crate::cli::commands::{Command, Group};
+use crate::cli::args::take_notebook;
+use crate::cli::commands::Command;
 use crate::cli::render::print;
 use crate::notebook::{CellDiff, DiffHunk, DiffLine, FieldDiff};
 
@@ -34,9 +34,6 @@ pub(crate) struct Diff {
     /// From what you saw last
     #[arg(long, conflicts_with = "git")]
     seen: bool,
-    /// Print one JSON object
-    #[arg(long)]
-    pub(crate) json: bool,
 }
 
 const EXAMPLES: &str = "\
@@ -48,26 +45,16 @@ Examples:
   nb diff old.ipynb new.ipynb";
 
 impl Command for Diff {
-    const NAME: &'static str = "diff";
-    const GROUP: Group = Group::Notebook;
-
-    fn notebook(&self) -> Option<PathBuf> {
-        first_notebook(&self.words)
+    fn take_notebook(&mut self) -> Option<PathBuf> {
+        take_notebook(&mut self.words)
     }
 
-    fn json(&self) -> bool {
-        self.json
-    }
-
-    async fn run(mut self, context: &Context) -> Result<ExitCode, Problem> {
-        let json = self.json;
+    async fn run(self, context: &Context) -> Result<ExitCode, Problem> {
         let request = DiffRequest {
-            notebook: take_notebook(&mut self.words),
             before: self.before()?,
         };
         let answer = api::diff_notebooks(&context.caller, request).await?;
-        let _ = show(context, &answer, json);
-        Ok(ExitCode::SUCCESS)
+        context.print(&answer, show)
     }
 }
 
@@ -97,14 +84,11 @@ impl Diff {
 }
 
 /// Shows what differs.
-pub(crate) fn show(context: &Context, answer: &DiffAnswer, json: bool) -> std::io::Result<()> {
-    match json {
-        true => context.answer(answer),
-        false => text(answer, colours()),
-    }
+pub(crate) fn show(answer: &DiffAnswer) -> std::io::Result<()> {
+    text(answer, colours())
 }
 
-/// Whether stdout shows colours, and is asked to.
+/// Says whether stdout is a terminal that can show colours, and colours are wanted.
 fn colours() -> bool {
     let stdout = std::io::stdout();
     stdout.is_terminal() && anstream::AutoStream::choice(&stdout) != anstream::ColorChoice::Never
@@ -145,7 +129,7 @@ fn text(answer: &DiffAnswer, colours: bool) -> std::io::Result<()> {
         lines.push(paint(&head(cell), Style::new().cyan()));
         lines.extend(details(cell));
         for hunk in &cell.source {
-            // Of a cell that one side lacks it would say nothing.
+            // If one side lacks the cell, the line numbers would say nothing.
             if cell.before.is_some() && cell.after.is_some() {
                 lines.push(paint(&place(hunk), Style::new().magenta()));
             }
@@ -162,7 +146,7 @@ fn text(answer: &DiffAnswer, colours: bool) -> std::io::Result<()> {
     print::exact(lines.join("\n").as_bytes())
 }
 
-/// Returns what differs beside the source, a line each.
+/// Returns a line for each difference other than the source.
 fn details(cell: &CellDiff) -> Vec<String> {
     let mut lines = Vec::new();
     if let (Some(before), Some(after)) = (&cell.before, &cell.after)
@@ -189,7 +173,7 @@ fn details(cell: &CellDiff) -> Vec<String> {
     lines
 }
 
-/// Returns the line that a cell's differences stand under.
+/// Returns the line above a cell's differences.
 fn head(cell: &CellDiff) -> String {
     let mut what = Vec::new();
     match (&cell.before, &cell.after) {
@@ -222,7 +206,7 @@ fn head(cell: &CellDiff) -> String {
 
 fn place(hunk: &DiffHunk) -> String {
     let (before, after) = hunk.lengths();
-    // A patch names the line before where there is none of its own.
+    // In a patch, an empty range has the number of the line before it.
     let start = |at: usize, length: usize| if length == 0 { at - 1 } else { at };
     format!(
         "@@ -{},{before} +{},{after} @@",

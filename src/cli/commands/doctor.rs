@@ -1,14 +1,14 @@
-//! `nb doctor`: what stands in the way, and what mends it.
+//! `nb doctor`: lists what keeps a notebook from running in a front end, and the fixes.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
 
+use crate::api;
 use crate::api::problem::Problem;
-use crate::api::{self, DoctorRequest};
 use crate::cli::Context;
-use crate::cli::commands::{Command, Group};
+use crate::cli::commands::Command;
 use crate::cli::render::{columns, print};
 use crate::lifecycle::doctor::{Check, Verdict};
 
@@ -20,30 +20,18 @@ use crate::lifecycle::doctor::{Check, Verdict};
 pub(crate) struct Doctor {
     /// The notebook; without it, a new one in the working directory
     pub(crate) notebook: Option<PathBuf>,
-    /// Print one JSON object
-    #[arg(long)]
-    pub(crate) json: bool,
 }
 
 impl Command for Doctor {
-    const NAME: &'static str = "doctor";
-    const GROUP: Group = Group::Kernel;
-
-    fn notebook(&self) -> Option<PathBuf> {
-        self.notebook.clone()
-    }
-
-    fn json(&self) -> bool {
-        self.json
+    fn take_notebook(&mut self) -> Option<PathBuf> {
+        self.notebook.take()
     }
 
     async fn run(self, context: &Context) -> Result<ExitCode, Problem> {
-        let notebook = self.notebook;
-        let answer = api::doctor(&context.caller, DoctorRequest { notebook }).await?;
-        let _ = match self.json {
-            true => context.answer(&answer),
-            false => print::line(&lines(&answer.checks).join("\n")),
-        };
+        let answer = api::doctor(&context.caller).await?;
+        context.print(&answer, |answer| {
+            print::line(&lines(&answer.checks).join("\n"))
+        })?;
         Ok(ExitCode::from(u8::from(!answer.well)))
     }
 }
@@ -59,14 +47,10 @@ fn lines(checks: &[Check]) -> Vec<String> {
     });
     let rows = columns::lines(&rows.collect::<Vec<_>>());
     let mut lines = Vec::new();
-    for (row, check) in rows.iter().zip(checks) {
-        lines.push(row.trim_end().to_owned());
-        lines.extend(
-            check
-                .mend
-                .as_ref()
-                .map(|mend| format!("      next: {mend}")),
-        );
+    for (row, check) in rows.into_iter().zip(checks) {
+        lines.push(row);
+        let mend = check.mend.as_ref();
+        lines.extend(mend.map(|mend| format!("      next: {mend}")));
     }
     let bad = checks.iter().filter(|it| it.verdict == Verdict::Bad);
     lines.push(match bad.count() {

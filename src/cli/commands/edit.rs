@@ -1,4 +1,4 @@
-//! `nb edit`: another text for a cell.
+//! `nb edit`: changes the source, type or metadata of a cell.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -8,22 +8,22 @@ use clap::Args;
 use crate::api;
 use crate::api::problem::{Problem, ProblemKind};
 use crate::cli::Context;
-use crate::cli::args::cells::Which;
+use crate::cli::args::cells::CellNames;
 use crate::cli::args::metadata::Metadata;
 use crate::cli::args::source::Source;
-use crate::cli::args::{first_notebook, take_notebook};
-use crate::cli::commands::change::Manner;
+use crate::cli::args::take_notebook;
+use crate::cli::commands::change::WriteOptions;
 use crate::cli::commands::exec::Then;
 use crate::cli::commands::insert::cell_type;
-use crate::cli::commands::{Command, Group, diff};
+use crate::cli::commands::{Command, diff};
 use crate::notebook::{CellSelector, CellType, Operation, Revision};
 
 /// Edit a cell: the whole text, a part of it, its type or its metadata
 ///
 /// The first word is the notebook if it ends in .ipynb, the next one the cell (its index from 0, its
 /// id or the beginning of it, In[12]), the last one the new text. The text is taken as it is; `-`
-/// reads it from stdin. A cell that is not what you saw last is shown and stays (exit code 5): the
-/// next try works.
+/// reads it from stdin. Other lines that others have changed since you saw the cell are kept. If they
+/// have changed the same lines, the cell is shown and stays (exit code 5): the next try works.
 #[derive(Args, Debug)]
 #[command(override_usage = "nb edit [OPTIONS] [NOTEBOOK] CELL [SOURCE]", after_help = EXAMPLES)]
 pub(crate) struct Edit {
@@ -31,7 +31,7 @@ pub(crate) struct Edit {
     #[arg(value_name = "CELL", allow_negative_numbers = true)]
     pub(crate) words: Vec<String>,
     #[command(flatten)]
-    which: Which,
+    which: CellNames,
     #[command(flatten)]
     source: Source,
     /// Replace a part of the text, which must be there exactly once
@@ -60,7 +60,7 @@ pub(crate) struct Edit {
     #[command(flatten)]
     then: Then,
     #[command(flatten)]
-    pub(crate) manner: Manner,
+    writing: WriteOptions,
 }
 
 const EXAMPLES: &str = "\
@@ -76,37 +76,24 @@ Examples:
   nb edit 3f2c --if-rev 9f8e7d6c5b --file cell.py";
 
 impl Command for Edit {
-    const NAME: &'static str = "edit";
-    const ALIASES: &'static [&'static str] = &["update"];
-    const GROUP: Group = Group::Notebook;
-    const IS_FIRST: bool = true;
-
-    fn notebook(&self) -> Option<PathBuf> {
-        first_notebook(&self.words)
-    }
-
-    fn json(&self) -> bool {
-        self.manner.json
+    fn take_notebook(&mut self) -> Option<PathBuf> {
+        take_notebook(&mut self.words)
     }
 
     async fn run(mut self, context: &Context) -> Result<ExitCode, Problem> {
-        let notebook = take_notebook(&mut self.words);
         let cell = self.which.one(&mut self.words)?;
         let operations = self.meant(&cell)?;
-        let request = self.manner.request(notebook, operations);
+        let request = self.writing.request(operations);
         if self.dry_run {
             let answer = api::preview_edit(&context.caller, request).await?;
-            let _ = diff::show(context, &answer, self.manner.json);
-            return Ok(ExitCode::SUCCESS);
+            return context.print(&answer, diff::show);
         }
-        self.then
-            .edit(context, request, self.manner.json, "edit")
-            .await
+        self.then.edit(context, request, "edit").await
     }
 }
 
 impl Edit {
-    /// Reads what the words mean, without the notebook and the cell.
+    /// Parses the words into operations, without reading the notebook.
     fn meant(&self, cell: &CellSelector) -> Result<Vec<Operation>, Problem> {
         let replaces = !self.replace.is_empty();
         let word = match self.words.as_slice() {
@@ -122,7 +109,7 @@ impl Edit {
         let source = self.source.read(word)?;
         let metadata = self.metadata.values()?;
         let mut operations = Vec::new();
-        // The revision is that of before all of them.
+        // The revision is that from before all operations, so only the first one checks it.
         let mut if_rev = self.if_rev;
         if source.is_some() || self.cell_type.is_some() || !metadata.is_empty() {
             operations.push(Operation::Edit {

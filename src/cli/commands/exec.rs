@@ -1,4 +1,4 @@
-//! `nb exec`: cells of the notebook, run in the shared kernel.
+//! `nb exec`: runs cells of the notebook in the shared kernel.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -8,10 +8,10 @@ use clap::Args;
 use crate::api::problem::Problem;
 use crate::api::{self, CellsToRun, EditRequest, ExecAnswer, ExecRequest};
 use crate::cli::Context;
-use crate::cli::args::cells::Which;
-use crate::cli::args::{first_notebook, take_notebook};
+use crate::cli::args::cells::CellNames;
+use crate::cli::args::take_notebook;
+use crate::cli::commands::Command;
 use crate::cli::commands::follow::{Form, Patience};
-use crate::cli::commands::{Command, Group};
 use crate::cli::render::print;
 use crate::kernel::process::limits::amount;
 use crate::notebook::CellSelector;
@@ -30,7 +30,7 @@ pub(crate) struct Exec {
     #[arg(value_name = "CELL", allow_negative_numbers = true)]
     pub(crate) words: Vec<String>,
     #[command(flatten)]
-    which: Which,
+    which: CellNames,
     /// All cells
     #[arg(long)]
     all: bool,
@@ -78,7 +78,7 @@ pub(crate) struct Exec {
     #[command(flatten)]
     patience: Patience,
     #[command(flatten)]
-    pub(crate) form: Form,
+    form: Form,
 }
 
 const EXAMPLES: &str = "\
@@ -93,29 +93,14 @@ Examples:
   nb exec --all -d; nb wait           the job's id is printed; nb wait follows it";
 
 impl Command for Exec {
-    const NAME: &'static str = "exec";
-    const ALIASES: &'static [&'static str] = &["execute"];
-    const GROUP: Group = Group::Running;
-    const IS_FIRST: bool = true;
-
-    fn notebook(&self) -> Option<PathBuf> {
-        first_notebook(&self.words)
+    fn take_notebook(&mut self) -> Option<PathBuf> {
+        take_notebook(&mut self.words)
     }
 
-    fn json(&self) -> bool {
-        self.form.json
-    }
-
-    fn summary() -> String {
-        "nb exec CELL".to_owned()
-    }
-
-    async fn run(mut self, context: &Context) -> Result<ExitCode, Problem> {
-        let notebook = take_notebook(&mut self.words);
+    async fn run(self, context: &Context) -> Result<ExitCode, Problem> {
         let cells = self.cells()?;
-        let follow = self.patience.options(&self.form, None);
+        let follow = context.follow_options(&self.patience, &self.form, None);
         let request = ExecRequest {
-            notebook,
             cells,
             restart: self.restart,
             force: self.force,
@@ -133,10 +118,10 @@ impl Command for Exec {
             };
             api::exec(&context.caller, request, &watcher).await
         };
-        let answer = context.insist(self.force, self.form.json, run).await;
+        let answer = context.insist(self.force, run).await;
         watcher.end();
         let answer = answer?;
-        Ok(context.end_of_exec(&answer, &self.form))
+        context.end_of_exec(&answer, &self.form)
     }
 }
 
@@ -159,22 +144,20 @@ impl Exec {
 }
 
 impl Context {
-    fn end_of_exec(&self, answer: &ExecAnswer, form: &Form) -> ExitCode {
+    fn end_of_exec(&self, answer: &ExecAnswer, form: &Form) -> Result<ExitCode, Problem> {
         let (notebook, replay) = match answer {
             ExecAnswer::Job { job, .. } => return self.end_of_run(job, answer, form),
             ExecAnswer::Nothing {
                 notebook, replay, ..
             } => (notebook, replay),
         };
-        let _ = match replay {
-            _ if form.json => self.answer(answer),
+        self.print(answer, |_| match replay {
             Some(replay) if replay.generation == 0 => print::line(&format!(
                 "{notebook}: nothing ran in a kernel before this one"
             )),
             Some(_) => print::line("nothing of it can be run again"),
             None => print::line("there is nothing to run: no cell is meant by this"),
-        };
-        ExitCode::SUCCESS
+        })
     }
 }
 
@@ -189,34 +172,32 @@ pub(crate) struct Then {
 }
 
 impl Then {
-    /// Does operations on a notebook and, if that is wanted, runs the cells that they wrote. What did
-    /// not get into the notebook as it was meant is not run.
+    /// Applies operations to a notebook and, with `--exec`, runs the cells that they wrote. Nothing runs if
+    /// conflicts kept part of the edit out of the notebook.
     pub(crate) async fn edit(
         &self,
         context: &Context,
         request: EditRequest,
-        json: bool,
         command: &str,
     ) -> Result<ExitCode, Problem> {
         if !self.exec {
-            return context.edit(request, json, command).await;
+            return context.edit(request, command).await;
         }
         let mut edit = context.edited(request, command).await?;
         let code = context.take_error(&mut edit, command);
-        if !json {
-            context.tell(&edit);
+        if !context.json {
+            context.printed(&context.tell(&edit))?;
         }
-        let form = Form::of_json(json);
-        let follow = self.patience.options(&form, None);
+        let form = Form::default();
+        let follow = context.follow_options(&self.patience, &form, None);
         let watcher = context.watcher(&form);
         let answer = api::exec_edited(&context.caller, &edit, follow, &watcher).await;
         watcher.end();
         match answer? {
-            Some(answer) => Ok(context.end_of_exec(&answer, &form)),
+            Some(answer) => context.end_of_exec(&answer, &form),
             None => {
-                if json {
-                    let _ = context.answer(&edit);
-                }
+                // Without `--json` the edit has been printed above.
+                context.print(&edit, |_| Ok(()))?;
                 Ok(code)
             }
         }

@@ -1,4 +1,4 @@
-//! `nb fmt`: notebooks in Jupyter's own style.
+//! `nb fmt`: rewrites notebooks in Jupyter's own style.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -8,9 +8,9 @@ use clap::Args;
 use crate::api::problem::Problem;
 use crate::api::{self, FormatAnswer, FormatRequest, FormattedNotebook};
 use crate::cli::Context;
-use crate::cli::commands::{Command, Group};
+use crate::cli::commands::Command;
 use crate::cli::render::{print, problem};
-use crate::editing::format::Renamed;
+use crate::editing::format::Differences;
 
 /// Put notebooks into Jupyter's own style, with their real kernelspec
 ///
@@ -34,9 +34,6 @@ pub(crate) struct Fmt {
     /// Do not wait while a front end's own cell runs in a notebook
     #[arg(long, requires = "write")]
     now: bool,
-    /// Print one JSON object
-    #[arg(long)]
-    pub(crate) json: bool,
 }
 
 const EXAMPLES: &str = "\
@@ -45,15 +42,9 @@ Examples:
   nb fmt --write train.ipynb";
 
 impl Command for Fmt {
-    const NAME: &'static str = "fmt";
-    const GROUP: Group = Group::Notebook;
-
-    fn notebook(&self) -> Option<PathBuf> {
+    fn take_notebook(&mut self) -> Option<PathBuf> {
+        // The notebook stays among the paths to format.
         self.paths.first().cloned()
-    }
-
-    fn json(&self) -> bool {
-        self.json
     }
 
     async fn run(self, context: &Context) -> Result<ExitCode, Problem> {
@@ -63,13 +54,8 @@ impl Command for Fmt {
             now: self.now,
         };
         let answer = api::format(&context.caller, request).await?;
-        let faults = answer.faults.iter();
-        faults.for_each(|fault| print::note(&format!("note: {fault}")));
-        if self.json {
-            let _ = context.answer(&answer);
-        } else {
-            tell(&answer);
-        }
+        print::notes(&answer.faults);
+        context.print(&answer, show)?;
         let is_well = answer.failed == 0 && (answer.written || answer.differing == 0);
         Ok(match is_well {
             true => ExitCode::SUCCESS,
@@ -78,9 +64,9 @@ impl Command for Fmt {
     }
 }
 
-fn tell(answer: &FormatAnswer) {
+fn show(answer: &FormatAnswer) -> std::io::Result<()> {
     for notebook in &answer.notebooks {
-        tell_one(notebook, answer.written);
+        show_one(notebook, answer.written)?;
     }
     let total = print::count(answer.notebooks.len(), "notebook");
     let differing = answer.differing;
@@ -89,21 +75,20 @@ fn tell(answer: &FormatAnswer) {
         (false, 0) => format!("{total}: as Jupyter writes them"),
         (false, _) => format!("{differing} of {total} would change; nb fmt --write writes them"),
     });
+    Ok(())
 }
 
-fn tell_one(outcome: &FormattedNotebook, written: bool) {
+fn show_one(outcome: &FormattedNotebook, written: bool) -> std::io::Result<()> {
     match outcome {
         FormattedNotebook::Done {
             notebook,
-            differs,
-            ids_missing,
-            kernelspec,
+            differences,
             notes,
         } => {
-            if *differs {
-                let _ = print::line(notebook);
+            if differences.differs {
+                print::line(notebook)?;
             }
-            let about = about(*ids_missing, kernelspec.as_ref(), written);
+            let about = about(differences, written);
             for note in about.iter().chain(notes) {
                 print::note(&format!("{notebook}: {note}"));
             }
@@ -112,21 +97,22 @@ fn tell_one(outcome: &FormattedNotebook, written: bool) {
             problem::report(error, false);
         }
     }
+    Ok(())
 }
 
-/// Tells of differences that are more than style.
-fn about(ids_missing: usize, kernelspec: Option<&Renamed>, written: bool) -> Vec<String> {
+/// Returns notes on differences that are more than style.
+fn about(differences: &Differences, written: bool) -> Vec<String> {
     let mut notes = Vec::new();
-    let cells = match ids_missing {
+    let cells = match differences.ids {
         1 => "1 cell has".to_owned(),
         count => format!("{count} cells have"),
     };
-    match (ids_missing, written) {
+    match (differences.ids, written) {
         (0, _) => {}
         (_, true) => notes.push(format!("{cells} got an id")),
         (_, false) => notes.push(format!("{cells} no id")),
     }
-    if let Some(renamed) = kernelspec {
+    if let Some(renamed) = &differences.kernelspec {
         let from = &renamed.from;
         notes.push(match (&renamed.to, written) {
             (Some(to), true) => format!("it names its own kernelspec {to} again, not {from}"),

@@ -1,13 +1,13 @@
-//! `nb gc`: clearing up after what was killed.
+//! `nb gc`: cleans up after what was killed.
 
 use std::process::ExitCode;
 
 use clap::Args;
 
 use crate::api::problem::Problem;
-use crate::api::{self, Cleanup, GcAnswer, GcRequest};
+use crate::api::{self, Cleanup, CleanupAction, GcAnswer, GcRequest};
 use crate::cli::Context;
-use crate::cli::commands::{Command, Group};
+use crate::cli::commands::Command;
 use crate::cli::render::print;
 use crate::notebook::size;
 
@@ -28,33 +28,20 @@ pub(crate) struct Gc {
     /// Only tell what would be ended and removed
     #[arg(long)]
     dry_run: bool,
-    /// Print one JSON object
-    #[arg(long)]
-    pub(crate) json: bool,
 }
 
 impl Command for Gc {
-    const NAME: &'static str = "gc";
-    const GROUP: Group = Group::Kernel;
-
-    fn json(&self) -> bool {
-        self.json
-    }
-
     async fn run(self, context: &Context) -> Result<ExitCode, Problem> {
         let request = GcRequest {
             all: self.all,
             dry_run: self.dry_run,
         };
         let answer = api::gc(&context.caller, request).await?;
-        if self.json {
-            let _ = context.answer(&answer);
-            return Ok(ExitCode::SUCCESS);
-        }
-        let _ = print::line(&text(&answer));
-        let notes = answer.notes.iter();
-        notes.for_each(|note| print::note(&format!("note: {note}")));
-        Ok(ExitCode::SUCCESS)
+        context.print(&answer, |answer| {
+            print::line(&text(answer))?;
+            print::notes(&answer.notes);
+            Ok(())
+        })
     }
 }
 
@@ -79,9 +66,13 @@ fn text(answer: &GcAnswer) -> String {
 
 fn line(cleanup: &Cleanup, dry_run: bool) -> String {
     let what = &cleanup.what;
-    match (cleanup.deed, dry_run) {
-        (action, true) => format!("would {action} {what}"),
-        ("remove", false) => format!("removed {what}"),
-        (action, false) => format!("{action}ed {what}"),
+    let (verb, past) = match cleanup.action {
+        CleanupAction::End => ("end", "ended"),
+        CleanupAction::Remove => ("remove", "removed"),
+        CleanupAction::Mend => ("mend", "mended"),
+    };
+    match dry_run {
+        true => format!("would {verb} {what}"),
+        false => format!("{past} {what}"),
     }
 }

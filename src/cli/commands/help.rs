@@ -1,11 +1,10 @@
-//! `nb help`: the commands, all of them, or one.
+//! `nb help`: prints the list of commands, or the help of one.
 
 use std::process::ExitCode;
 
 use clap::Args;
 
 use crate::api::problem::{Problem, ProblemKind};
-use crate::cli::Context;
 use crate::cli::args;
 use crate::cli::commands::{COMMANDS, Command, Group};
 use crate::cli::render::{print, problem};
@@ -19,10 +18,6 @@ pub(crate) struct Help {
 }
 
 impl Command for Help {
-    const NAME: &'static str = "help";
-    const GROUP: Group = Group::Rest;
-    const IS_FIRST: bool = true;
-
     fn alone(&self) -> Option<ExitCode> {
         let mut parser = args::parser();
         let text = match self.word.as_deref() {
@@ -42,13 +37,9 @@ impl Command for Help {
         let _ = print::raw(text.as_bytes());
         Some(ExitCode::SUCCESS)
     }
-
-    async fn run(self, _: &Context) -> Result<ExitCode, Problem> {
-        Ok(ExitCode::SUCCESS)
-    }
 }
 
-/// Returns all commands, by what they are about.
+/// Returns the list of all commands, in groups.
 fn all(parser: &clap::Command) -> String {
     let mut text = String::new();
     for (title, group) in [

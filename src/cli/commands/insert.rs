@@ -1,4 +1,4 @@
-//! `nb insert`: a new cell.
+//! `nb insert`: adds a cell.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -10,10 +10,10 @@ use crate::cli::Context;
 use crate::cli::args::cells::Beside;
 use crate::cli::args::metadata::Metadata;
 use crate::cli::args::source::Source;
-use crate::cli::args::{first_notebook, take_notebook};
-use crate::cli::commands::change::Manner;
+use crate::cli::args::take_notebook;
+use crate::cli::commands::Command;
+use crate::cli::commands::change::WriteOptions;
 use crate::cli::commands::exec::Then;
-use crate::cli::commands::{Command, Group};
 use crate::notebook::{CellType, Operation};
 
 /// Insert a cell: at the end, or where you say
@@ -51,7 +51,7 @@ pub(crate) struct Insert {
     #[command(flatten)]
     then: Then,
     #[command(flatten)]
-    pub(crate) manner: Manner,
+    writing: WriteOptions,
 }
 
 const EXAMPLES: &str = "\
@@ -67,35 +67,19 @@ Examples:
   nb insert -s '-x'                              a text that begins with -";
 
 impl Command for Insert {
-    const NAME: &'static str = "insert";
-    const ALIASES: &'static [&'static str] = &["add"];
-    const GROUP: Group = Group::Notebook;
-    const IS_FIRST: bool = true;
-
-    fn notebook(&self) -> Option<PathBuf> {
-        first_notebook(&self.words)
+    fn take_notebook(&mut self) -> Option<PathBuf> {
+        take_notebook(&mut self.words)
     }
 
-    fn json(&self) -> bool {
-        self.manner.json
-    }
-
-    async fn run(mut self, context: &Context) -> Result<ExitCode, Problem> {
-        let notebook = take_notebook(&mut self.words);
+    async fn run(self, context: &Context) -> Result<ExitCode, Problem> {
         let operation = self.meant()?;
-        self.then
-            .edit(
-                context,
-                self.manner.request(notebook, vec![operation]),
-                self.manner.json,
-                "insert",
-            )
-            .await
+        let request = self.writing.request(vec![operation]);
+        self.then.edit(context, request, "insert").await
     }
 }
 
 impl Insert {
-    /// Reads what the words mean, without the notebook.
+    /// Parses the words into an operation, without reading the notebook.
     fn meant(&self) -> Result<Operation, Problem> {
         let usage = |text: &str| Err(Problem::new(ProblemKind::Usage, text));
         let (place, word) = match (self.words.as_slice(), self.source.is_given()) {
@@ -136,7 +120,7 @@ impl Insert {
     }
 }
 
-/// Reads a type of cells.
+/// Parses a cell type.
 pub(crate) fn cell_type(word: &str) -> Result<CellType, String> {
     match word {
         "md" => Ok(CellType::Markdown),

@@ -1,4 +1,4 @@
-//! `nb interrupt`: the kernel, or one job.
+//! `nb interrupt`: interrupts the kernel, or one job.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -8,8 +8,7 @@ use clap::Args;
 use crate::api::problem::Problem;
 use crate::api::{self, InterruptJobRequest, InterruptRequest};
 use crate::cli::Context;
-use crate::cli::args::first_notebook;
-use crate::cli::commands::{Command, Group};
+use crate::cli::commands::Command;
 use crate::cli::render::print;
 
 /// Interrupt what the kernel runs, or one job
@@ -25,51 +24,31 @@ pub(crate) struct Interrupt {
     /// Interrupt it even when somebody else asked for it
     #[arg(long)]
     force: bool,
-    /// Print one JSON object
-    #[arg(long)]
-    pub(crate) json: bool,
 }
 
 impl Command for Interrupt {
-    const NAME: &'static str = "interrupt";
-    const GROUP: Group = Group::Kernel;
-
-    fn notebook(&self) -> Option<PathBuf> {
-        first_notebook(self.what.as_slice())
-    }
-
-    fn json(&self) -> bool {
-        self.json
+    fn take_notebook(&mut self) -> Option<PathBuf> {
+        let is_notebook = |word: &mut String| word.ends_with(".ipynb");
+        self.what.take_if(is_notebook).map(PathBuf::from)
     }
 
     async fn run(self, context: &Context) -> Result<ExitCode, Problem> {
-        let is_job = |word: &&String| !word.ends_with(".ipynb");
-        if let Some(id) = self.what.as_ref().filter(is_job) {
+        if let Some(job) = self.what {
             let request = InterruptJobRequest {
-                job: id.clone(),
+                job,
                 force: self.force,
             };
             let answer = api::interrupt_job(&context.caller, request).await?;
             let told = format!("job {0}: asked to end · nb wait {0}", answer.job);
-            let _ = match self.json {
-                true => context.answer(&answer),
-                false => print::line(&context.commands().complete(&told)),
-            };
-            return Ok(ExitCode::SUCCESS);
+            let told = context.commands().complete(&told);
+            return context.print(&answer, |_| print::line(&told));
         }
-        let notebook = first_notebook(self.what.as_slice());
-        let request = async |force| {
-            let notebook = notebook.clone();
-            api::interrupt(&context.caller, InterruptRequest { notebook, force }).await
-        };
-        let answer = context.insist(self.force, self.json, request).await?;
-        let _ = match self.json {
-            true => context.answer(&answer),
-            false => print::line(&format!(
-                "{}: interrupted (by {})",
-                answer.notebook, answer.mode
-            )),
-        };
-        Ok(ExitCode::SUCCESS)
+        let request =
+            async |force| api::interrupt(&context.caller, InterruptRequest { force }).await;
+        let answer = context.insist(self.force, request).await?;
+        context.print(&answer, |answer| {
+            let (notebook, mode) = (&answer.notebook, answer.mode);
+            print::line(&format!("{notebook}: interrupted (by {mode})"))
+        })
     }
 }

@@ -1,4 +1,4 @@
-//! `nb jobs`, `nb wait`, `nb reply`: what runs, whoever asked for it.
+//! `nb jobs`, `nb wait`, `nb reply`: the jobs of a project, of any actor.
 
 use std::io::Read as _;
 use std::path::PathBuf;
@@ -14,8 +14,9 @@ use crate::api::{
     WriteJobAnswer, WriteJobRequest, WrittenCell,
 };
 use crate::cli::Context;
+use crate::cli::args::first_notebook;
+use crate::cli::commands::Command;
 use crate::cli::commands::follow::{Form, Patience};
-use crate::cli::commands::{Command, Group};
 use crate::cli::render::print;
 use crate::cli::render::report::head;
 use crate::project::jobs::JobState;
@@ -39,24 +40,12 @@ pub(crate) struct Jobs {
     /// Those that have ended too, all of them
     #[arg(long)]
     all: bool,
-    /// Print one JSON object
-    #[arg(long)]
-    pub(crate) json: bool,
 }
 
 impl Command for Jobs {
-    const NAME: &'static str = "jobs";
-    const GROUP: Group = Group::Running;
-
-    fn notebook(&self) -> Option<PathBuf> {
-        let mut words = self.words.iter();
-        words
-            .find(|word| word.ends_with(".ipynb"))
-            .map(PathBuf::from)
-    }
-
-    fn json(&self) -> bool {
-        self.json
+    fn take_notebook(&mut self) -> Option<PathBuf> {
+        // Beside a job's id, the notebook is the one into which the job's outputs are written.
+        (self.words.len() == 1).then(|| first_notebook(&self.words))?
     }
 
     async fn run(self, context: &Context) -> Result<ExitCode, Problem> {
@@ -67,24 +56,19 @@ impl Command for Jobs {
                 Problem::new(ProblemKind::Usage, "one job at a time").hint("nb jobs --help")
             );
         }
-        let notebook = notebooks.first().map(PathBuf::from);
         match ids.first() {
             Some(id) if self.write => {
                 let request = WriteJobRequest {
                     job: (*id).clone(),
-                    notebook,
+                    notebook: notebooks.first().map(PathBuf::from),
                     force: self.force,
                 };
                 let answer = api::write_job(&context.caller, request).await?;
-                Ok(context.end_of_write(&answer, self.json))
+                context.end_of_write(&answer)
             }
             Some(id) => {
                 let answer = api::job(&context.caller, id).await?;
-                let _ = match self.json {
-                    true => context.answer(&answer),
-                    false => context.show_job(&answer),
-                };
-                Ok(ExitCode::SUCCESS)
+                context.print(&answer, |answer| context.show_job(answer))
             }
             None if self.write => {
                 let text = "which job's outputs? --write needs its id";
@@ -92,17 +76,17 @@ impl Command for Jobs {
             }
             None => {
                 let request = JobsRequest {
-                    notebook,
+                    of_notebook: !notebooks.is_empty(),
                     all: self.all,
                 };
                 let answer = api::jobs(&context.caller, request).await?;
-                let lines = answer.jobs.iter().map(line);
-                let _ = match answer.jobs.as_slice() {
-                    _ if self.json => context.answer(&answer),
-                    [] => print::line("no jobs"),
-                    _ => print::line(&lines.collect::<Vec<_>>().join("\n")),
-                };
-                Ok(ExitCode::SUCCESS)
+                context.print(&answer, |answer| {
+                    let lines: Vec<_> = answer.jobs.iter().map(line).collect();
+                    match lines.is_empty() {
+                        true => print::line("no jobs"),
+                        false => print::line(&lines.join("\n")),
+                    }
+                })
             }
         }
     }
@@ -139,7 +123,7 @@ fn line(listed: &ListedJob) -> String {
 impl Context {
     /// Prints one job.
     fn show_job(&self, record: &JobRecord) -> std::io::Result<()> {
-        let job = &record.job;
+        let job = &record.listed.job;
         let mut lines = vec![format!(
             "job {} · {} · {} · since {}",
             job.id,
@@ -162,19 +146,17 @@ impl Context {
         printed
     }
 
-    /// Prints what became of the outputs that a job keeps.
-    fn end_of_write(&self, answer: &WriteJobAnswer, json: bool) -> ExitCode {
+    /// Prints which of a job's recorded outputs were written.
+    fn end_of_write(&self, answer: &WriteJobAnswer) -> Result<ExitCode, Problem> {
         let (written, missed): (Vec<_>, Vec<_>) =
             answer.cells.iter().partition(|cell| cell.written);
-        if json {
-            let _ = self.answer(answer);
-        } else {
+        self.print(answer, |answer| {
             let id = &answer.job;
             if !written.is_empty() {
                 let cells: Vec<_> = written.iter().copied().map(name).collect();
                 let notebook = answer.notebook.display();
                 let cells = cells.join(", ");
-                let _ = print::line(&format!("job {id}: outputs of {cells} are in {notebook}"));
+                print::line(&format!("job {id}: outputs of {cells} are in {notebook}"))?;
             }
             for cell in written.iter().filter(|cell| cell.stale) {
                 print::note(&format!(
@@ -191,11 +173,12 @@ impl Context {
                     "they stay in job {id}: nb wait {id} shows them, --force writes over what ran since"
                 ));
             }
-        }
-        match missed.is_empty() {
+            Ok(())
+        })?;
+        Ok(match missed.is_empty() {
             true => ExitCode::SUCCESS,
             false => ExitCode::from(5),
-        }
+        })
     }
 }
 
@@ -207,9 +190,9 @@ fn name(cell: &WrittenCell) -> String {
 /// Follow a job to its end, and print what it says
 ///
 /// Only what this name has not seen of it: of what nb exec, nb run or an earlier nb wait has shown, the
-/// rest. Without JOB: the one that was asked for last and is not over, else the last one. With --until
-/// it ends as soon as a line matches, and exits with 0 then; with the job's own code, or 1, where the
-/// job is over and none did.
+/// rest. Without JOB: your oldest one that is not over, else what runs now, else your last one, and it
+/// says which. With --until it ends as soon as a line matches, and exits with 0 then; with the job's own
+/// code, or 1, where the job is over and none did.
 #[derive(Args, Debug)]
 pub(crate) struct Wait {
     /// The job; a beginning of its id is enough
@@ -223,29 +206,25 @@ pub(crate) struct Wait {
     #[command(flatten)]
     patience: Patience,
     #[command(flatten)]
-    pub(crate) form: Form,
+    form: Form,
 }
 
 impl Command for Wait {
-    const NAME: &'static str = "wait";
-    const GROUP: Group = Group::Running;
-    const IS_FIRST: bool = true;
-
-    fn json(&self) -> bool {
-        self.form.json
-    }
-
     async fn run(self, context: &Context) -> Result<ExitCode, Problem> {
+        let watcher = context.watcher(&self.form);
+        if self.job.is_none() {
+            // It is printed which job is meant.
+            watcher.announces_no_job();
+        }
         let request = WaitRequest {
             job: self.job,
             all: self.all,
-            follow: self.patience.options(&self.form, self.until),
+            follow: context.follow_options(&self.patience, &self.form, self.until),
         };
-        let watcher = context.watcher(&self.form);
         let answer = api::wait(&context.caller, request, &watcher).await;
         watcher.end();
         let answer = answer?;
-        Ok(context.end_of_job(&answer, &answer, &self.form))
+        context.end_of_job(&answer, &answer, &self.form)
     }
 }
 
@@ -260,19 +239,9 @@ pub(crate) struct Reply {
     /// Also where nothing is known to be asked: a front end that was closed got the question
     #[arg(long)]
     force: bool,
-    /// Print one JSON object
-    #[arg(long)]
-    pub(crate) json: bool,
 }
 
 impl Command for Reply {
-    const NAME: &'static str = "reply";
-    const GROUP: Group = Group::Running;
-
-    fn json(&self) -> bool {
-        self.json
-    }
-
     async fn run(self, context: &Context) -> Result<ExitCode, Problem> {
         let request = QuestionRequest {
             job: self.job,
@@ -295,12 +264,8 @@ impl Command for Reply {
         }
         let request = ReplyRequest { question, text };
         let answer = api::reply(&context.caller, request).await?;
-        let _ = if self.json {
-            context.answer(&answer)
-        } else {
-            let told = format!("job {id}: answered · nb wait {id}");
-            print::line(&context.commands().complete(&told))
-        };
-        Ok(ExitCode::SUCCESS)
+        let told = format!("job {id}: answered · nb wait {id}");
+        let told = context.commands().complete(&told);
+        context.print(&answer, |_| print::line(&told))
     }
 }

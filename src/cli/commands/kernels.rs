@@ -1,4 +1,4 @@
-//! `nb kernels`: what could be started, and what would be.
+//! `nb kernels`: lists the kernels that could be started, and the one that would be.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -6,9 +6,9 @@ use std::process::ExitCode;
 use clap::Args;
 
 use crate::api::problem::Problem;
-use crate::api::{self, KernelsAnswer, KernelsRequest, ListedKernel};
+use crate::api::{self, KernelsAnswer, ListedKernel};
 use crate::cli::Context;
-use crate::cli::commands::{Command, Group};
+use crate::cli::commands::Command;
 use crate::cli::render::{columns, print};
 use crate::kernel::shell::quote;
 
@@ -21,38 +21,24 @@ use crate::kernel::shell::quote;
 pub(crate) struct Kernels {
     /// The notebook; without it, a new one in the working directory
     pub(crate) notebook: Option<PathBuf>,
-    /// Print one JSON object
-    #[arg(long)]
-    pub(crate) json: bool,
 }
 
 impl Command for Kernels {
-    const NAME: &'static str = "kernels";
-    const GROUP: Group = Group::Kernel;
-
-    fn notebook(&self) -> Option<PathBuf> {
-        self.notebook.clone()
-    }
-
-    fn json(&self) -> bool {
-        self.json
+    fn take_notebook(&mut self) -> Option<PathBuf> {
+        self.notebook.take()
     }
 
     async fn run(self, context: &Context) -> Result<ExitCode, Problem> {
-        let notebook = self.notebook;
-        let answer = api::kernels(&context.caller, KernelsRequest { notebook }).await?;
-        if self.json {
-            let _ = context.answer(&answer);
-            return Ok(ExitCode::SUCCESS);
-        }
-        let _ = print::line(&text(&answer).join("\n"));
-        for it in &answer.unreadable {
-            let folder = it.folder.display();
-            print::note(&format!("note: cannot read {folder}: {}", it.error));
-        }
-        let notes = answer.hidden.iter().chain(answer.notes.iter().flatten());
-        notes.for_each(|note| print::note(&format!("note: {note}")));
-        Ok(ExitCode::SUCCESS)
+        let answer = api::kernels(&context.caller).await?;
+        context.print(&answer, |answer| {
+            print::line(&text(answer).join("\n"))?;
+            let unreadable = answer.unreadable.iter();
+            print::notes(
+                unreadable.map(|it| format!("cannot read {}: {}", it.folder.display(), it.error)),
+            );
+            print::notes(answer.hidden.iter().chain(answer.notes.iter().flatten()));
+            Ok(())
+        })
     }
 }
 
@@ -68,8 +54,8 @@ fn text(answer: &KernelsAnswer) -> Vec<String> {
     });
     let rows: Vec<_> = rows.collect();
     let mut lines = Vec::new();
-    for (line, kernel) in columns::lines(&rows).iter().zip(&answer.kernels) {
-        lines.push(line.trim_end().to_owned());
+    for (line, kernel) in columns::lines(&rows).into_iter().zip(&answer.kernels) {
+        lines.push(line);
         if let Some(problem) = &kernel.problem {
             let install = kernel.install.as_ref();
             let install = install.map_or(String::new(), |it| format!("; next: {it}"));
@@ -95,7 +81,7 @@ fn text(answer: &KernelsAnswer) -> Vec<String> {
     lines
 }
 
-/// Says where it was found; environments also who manages them, where that does not say it.
+/// Returns where the kernel was found; for an environment also its manager, unless its kind names it.
 fn source(kernel: &ListedKernel) -> String {
     match kernel.manager {
         Some(manager) if !matches!(kernel.kind, "conda" | "path") => {

@@ -1,31 +1,30 @@
-//! `nb log`: who did what, and the versions of a cell.
+//! `nb log`: shows who did what, and the versions of a cell.
 
-use std::io::{self, ErrorKind};
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Args;
-use serde_json::json;
 
-use crate::activity::{company, notification};
-use crate::api::log::{self, Execution, Happening, Wanted, What};
-use crate::api::problem::editing::of_selection;
+use crate::activity::labels;
 use crate::api::problem::{Problem, ProblemKind};
-use crate::api::versions;
+use crate::api::{
+    self, DeletedCellsAnswer, DeletedCellsRequest, LogAnswer, LogEntry, LogEvent, LogFile,
+    LogFileRequest, LogRequest, LogSince, LoggedExecution, VersionsAnswer, VersionsRequest,
+    deleted_line, version_lines,
+};
 use crate::cli::Context;
-use crate::cli::args::cells::Which;
-use crate::cli::args::{first_notebook, time as moment};
-use crate::cli::commands::{Command, Group};
-use crate::cli::render::{columns, print, tail};
-use crate::editing::history::{self, NotSelected, Selected};
-use crate::editing::notebook_file::NotebookFile;
-use crate::editing::view;
+use crate::cli::args::cells::CellNames;
+use crate::cli::args::{take_notebook, time as moment};
+use crate::cli::commands::Command;
+use crate::cli::render::{columns, print};
 use crate::kernel::shell::quote;
-use crate::kernel::variables::ProcessVariables;
-use crate::lifecycle::target;
-use crate::notebook::{CellSelector, ChangeKind};
-use crate::project::Project;
+use crate::notebook::ChangeKind;
 use crate::project::event::{NotebookChange, Outcome};
+
+/// How often a log file that is followed is read.
+const LOOK: Duration = Duration::from_millis(200);
 
 /// Show who did what: executions, edits, saves, restarts; of a cell, its versions
 ///
@@ -41,7 +40,7 @@ pub(crate) struct Log {
     #[arg(num_args = 0..=2, value_name = "WORDS", allow_negative_numbers = true, hide = true)]
     pub(crate) words: Vec<String>,
     #[command(flatten)]
-    which: Which,
+    which: CellNames,
     /// Only from then on: `last` (when you looked last), 14:02, 2026-01-31, 90min, 3d
     #[arg(long, value_name = "TIME", conflicts_with_all = ["proxy", "kernel"])]
     since: Option<String>,
@@ -58,14 +57,11 @@ pub(crate) struct Log {
     #[arg(long)]
     kernel: bool,
     /// With --proxy or --kernel: go on with what is written from now on, until interrupted
-    #[arg(short, long)]
+    #[arg(short, long, conflicts_with = "json")]
     follow: bool,
     /// Show at most this many of the last lines; 0 is all
     #[arg(long, value_name = "N", default_value_t = 100)]
     lines: usize,
-    /// Print one JSON object
-    #[arg(long, conflicts_with = "follow")]
-    pub(crate) json: bool,
 }
 
 const EXAMPLES: &str = "\
@@ -78,199 +74,115 @@ Examples:
   nb log --kernel -f";
 
 impl Command for Log {
-    const NAME: &'static str = "log";
-    const GROUP: Group = Group::Running;
-
-    fn notebook(&self) -> Option<PathBuf> {
-        first_notebook(&self.words)
+    fn take_notebook(&mut self) -> Option<PathBuf> {
+        // A log file may also be named by a folder of its project.
+        let is_named = (self.proxy || self.kernel) && !self.words.is_empty();
+        match is_named {
+            true => Some(self.words.remove(0).into()),
+            false => take_notebook(&mut self.words),
+        }
     }
 
-    fn json(&self) -> bool {
-        self.json
-    }
-
-    async fn run(mut self, context: &Context) -> Result<ExitCode, Problem> {
+    async fn run(self, context: &Context) -> Result<ExitCode, Problem> {
         if self.proxy || self.kernel {
-            return self.text_file(context).await;
+            return self.log_file(context).await;
         }
         if self.follow {
             let message = "--follow goes with --proxy or --kernel";
             return Err(Problem::new(ProblemKind::Usage, message));
         }
-        let page = context.page(&mut self.words).await?;
         let mut cells = self.which.selectors(&self.words)?;
-        let cell = match cells.len() {
-            0 => None,
-            1 => cells.pop(),
-            _ => return Err(Problem::new(ProblemKind::Usage, "one cell is meant here")),
+        let (cell, count) = (cells.pop(), self.lines);
+        if !cells.is_empty() {
+            return Err(Problem::new(ProblemKind::Usage, "one cell is meant here"));
+        }
+        if self.deleted {
+            let request = DeletedCellsRequest { by: self.by, count };
+            let answer = api::deleted_cells(&context.caller, request).await?;
+            return context.print(&answer, show_deleted);
+        }
+        if let Some(cell) = cell {
+            let request = VersionsRequest { cell, count };
+            let answer = api::cell_versions(&context.caller, request).await?;
+            return context.print(&answer, show_versions);
+        }
+        let is_part = self.since.is_some() || self.by.is_some();
+        let request = LogRequest {
+            since: match self.since.as_deref() {
+                None => LogSince::Beginning,
+                Some("last") => LogSince::LastTold,
+                Some(text) => LogSince::At(moment::read(text)?),
+            },
+            by: self.by,
+            count,
         };
-        let shown = match cell {
-            _ if self.deleted => self.deleted(context, &page)?,
-            Some(cell) => self.versions(context, &page, &cell)?,
-            None => self.happenings(context, &page)?,
-        };
-        // A closed pipe is a quiet end, and nothing else can be done about the rest.
-        let _ = shown;
-        Ok(ExitCode::SUCCESS)
+        let answer = api::log(&context.caller, request).await?;
+        context.print(&answer, |answer| show_log(answer, is_part))
     }
 }
 
 impl Log {
-    /// Shows who did what.
-    fn happenings(
-        &self,
-        context: &Context,
-        page: &NotebookFile,
-    ) -> Result<io::Result<()>, Problem> {
-        let (project, key) = (&page.project, &page.key);
-        let wanted = Wanted {
-            since: match self.since.as_deref() {
-                None => None,
-                Some("last") => notification::last_told(project, key, context.by()),
-                Some(text) => Some(moment::read(text)?),
+    /// Prints the log file of the proxies or of the kernel.
+    async fn log_file(self, context: &Context) -> Result<ExitCode, Problem> {
+        let request = LogFileRequest {
+            of: match self.kernel {
+                true => LogFile::Kernel,
+                false => LogFile::Proxies,
             },
-            by: self.by.clone(),
-            count: self.lines,
+            lines: self.lines,
         };
-        // What was saved since the last command is written down now. A notebook that cannot be
-        // read has a past all the same.
-        let document = view::open(page, context.by()).map(|view| view.document);
-        let list = log::happenings(project, key, &wanted, document.as_ref().ok());
-        if self.json {
-            let revision = document.ok().map(|document| document.revision());
-            return Ok(context.answer(&json!({
-                "notebook": key,
-                "path": page.real,
-                "revision": revision,
-                "log": list,
-            })));
+        if context.json {
+            let answer = api::log_file(&context.caller, request).await?;
+            return context.print(&answer, |_| Ok(()));
         }
-        if list.is_empty() {
-            print::note(match (self.since.is_some(), self.by.is_some()) {
-                (false, false) => "nothing has happened here yet that nb knows of",
-                _ => "nothing of the kind has happened here",
-            });
+        let (mut log, end) = api::follow_log_file(&context.caller, request).await?;
+        let mut printed = print::exact(&end);
+        while self.follow && printed.is_ok() {
+            tokio::time::sleep(LOOK).await;
+            let more = log.more();
+            let more = more.map_err(|error| Problem::failed("read the log", &error))?;
+            printed = print::exact(&more);
         }
-        let width = columns::of_terminal();
-        let lines: Vec<_> = list.iter().map(|it| line(it, key, width)).collect();
-        Ok(lines.iter().try_for_each(|line| print::line(line)))
-    }
-
-    /// Shows the versions of one cell.
-    fn versions(
-        &self,
-        context: &Context,
-        page: &NotebookFile,
-        cell: &CellSelector,
-    ) -> Result<io::Result<()>, Problem> {
-        let document = view::open(page, context.by())?.document;
-        let gone = history::deleted(page, &document);
-        let id = match history::select(&document, &gone, cell) {
-            Ok(Selected::Present(index)) => document.cells()[index].id().to_owned(),
-            Ok(Selected::Deleted(deleted)) => deleted.cell.clone(),
-            Err(NotSelected { source, .. }) => {
-                let lines = versions::deleted(page, &document, &gone);
-                let problem = of_selection(&source, &source.to_string());
-                return Err(problem.more_lines(&lines));
-            }
-        };
-        let mut list = history::versions(page, &document, &id);
-        if self.lines > 0 && list.len() > self.lines {
-            list.drain(..list.len() - self.lines);
-        }
-        let is_there = document.cells().iter().any(|cell| cell.id() == id);
-        if self.json {
-            return Ok(context.answer(&json!({
-                "notebook": page.key,
-                "path": page.real,
-                "revision": document.revision(),
-                "cell": id,
-                "deleted": !is_there,
-                "versions": versions::listed(page, &document, list),
-            })));
-        }
-        let lines = versions::lines(page, &document, &list);
-        let notebook = quote(&page.path);
-        print::note(&match is_there {
-            true => format!("cell {id}; nb restore {notebook} {id}@REVISION brings one back"),
-            false => format!("cell {id} was deleted; nb restore {notebook} {id} brings it back"),
-        });
-        Ok(lines.iter().try_for_each(|line| print::line(line)))
-    }
-
-    /// Shows the cells that are not there any more.
-    fn deleted(&self, context: &Context, page: &NotebookFile) -> Result<io::Result<()>, Problem> {
-        let document = view::open(page, context.by())?.document;
-        let mut list = history::deleted(page, &document);
-        if let Some(name) = &self.by {
-            list.retain(|it| {
-                it.by
-                    .as_deref()
-                    .is_some_and(|by| company::is_same(by, name))
-            });
-        }
-        if self.lines > 0 {
-            list.truncate(self.lines);
-        }
-        list.reverse();
-        if self.json {
-            return Ok(context.answer(&json!({
-                "notebook": page.key,
-                "path": page.real,
-                "revision": document.revision(),
-                "deleted": list,
-            })));
-        }
-        if list.is_empty() {
-            print::note("no cell was deleted here that nb knows of");
-        }
-        let lines = versions::deleted(page, &document, &list);
-        Ok(lines.iter().try_for_each(|line| print::line(line)))
-    }
-
-    /// Shows what the proxies or the kernel wrote.
-    async fn text_file(self, context: &Context) -> Result<ExitCode, Problem> {
-        let path = self.path(context).await?;
-        let shown = if self.json {
-            tail::read(&path, self.lines)
-                .and_then(|lines| context.answer(&json!({ "path": path, "lines": lines })))
-        } else {
-            tail::show(&path, self.lines, self.follow)
-        };
-        match shown {
-            Ok(()) => Ok(ExitCode::SUCCESS),
-            Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(ExitCode::SUCCESS),
-            Err(error) if error.kind() == ErrorKind::NotFound => Err(Problem::new(
-                ProblemKind::Failed,
-                format!("nothing was written yet: there is no {}", path.display()),
-            )),
-            Err(error) => Err(Problem::failed(&format!("read {}", path.display()), &error)),
-        }
-    }
-
-    async fn path(&self, context: &Context) -> Result<PathBuf, Problem> {
-        let given = self.words.first().map(PathBuf::from);
-        if self.kernel {
-            let target = context.target(given).await?;
-            return Ok(target.project.kernel_log(&target.key));
-        }
-        let given = given.or_else(|| context.caller.notebook.clone());
-        let named = target::named(given.as_deref(), &ProcessVariables);
-        let from: &Path = named.as_deref().unwrap_or(&context.caller.here);
-        let project = Project::find(from).ok_or_else(|| {
-            Problem::new(
-                ProblemKind::NoKernel,
-                format!("no notebook is open in {}", from.display()),
-            )
-            .hint("nb open NOTEBOOK.ipynb")
-        })?;
-        Ok(project.proxy_log())
+        context.printed(&printed)
     }
 }
 
-fn line(happening: &Happening, notebook: &str, width: Option<usize>) -> String {
-    let by = match (&happening.what, happening.by.as_deref()) {
-        (What::Saved(_), None) => "somebody",
+/// Prints who did what.
+fn show_log(answer: &LogAnswer, is_part: bool) -> io::Result<()> {
+    if answer.log.is_empty() {
+        print::note(match is_part {
+            false => "nothing has happened here yet that nb knows of",
+            true => "nothing of the kind has happened here",
+        });
+    }
+    let width = columns::of_terminal();
+    let mut entries = answer.log.iter();
+    entries.try_for_each(|it| print::line(&line(it, &answer.notebook, width)))
+}
+
+/// Prints the versions of one cell.
+fn show_versions(answer: &VersionsAnswer) -> io::Result<()> {
+    let (cell, notebook) = (&answer.cell, quote(&answer.named));
+    print::note(&match answer.deleted {
+        false => format!("cell {cell}; nb restore {notebook} {cell}@REVISION brings one back"),
+        true => format!("cell {cell} was deleted; nb restore {notebook} {cell} brings it back"),
+    });
+    let lines = version_lines(&answer.versions);
+    lines.iter().try_for_each(|line| print::line(line))
+}
+
+/// Prints the deleted cells.
+fn show_deleted(answer: &DeletedCellsAnswer) -> io::Result<()> {
+    if answer.deleted.is_empty() {
+        print::note("no cell was deleted here that nb knows of");
+    }
+    let mut cells = answer.deleted.iter();
+    cells.try_for_each(|it| print::line(&deleted_line(&it.cell, it.first_line.as_deref())))
+}
+
+fn line(entry: &LogEntry, notebook: &str, width: Option<usize>) -> String {
+    let by = match (&entry.what, entry.by.as_deref()) {
+        (LogEvent::Saved(_), None) => "somebody",
         (_, None) => "",
         (_, Some(by)) => by,
     };
@@ -278,26 +190,26 @@ fn line(happening: &Happening, notebook: &str, width: Option<usize>) -> String {
         "" => String::new(),
         by => format!("{by} "),
     };
-    let at = print::moment(happening.at);
-    let line = format!("{at}  {who}{}", what(&happening.what, notebook));
+    let at = print::moment(entry.at);
+    let line = format!("{at}  {who}{}", what(&entry.what, notebook));
     match width {
         Some(width) => columns::cut(&line, width),
         None => line,
     }
 }
 
-fn what(what: &What, notebook: &str) -> String {
+fn what(what: &LogEvent, notebook: &str) -> String {
     match what {
-        What::Ran(it) => ran(it, notebook),
-        What::Edited(it) => {
-            let deed = match it.deed.as_deref() {
+        LogEvent::Ran(it) => ran(it, notebook),
+        LogEvent::Edited(it) => {
+            let command = match it.command.as_deref() {
                 Some("undo") => {
                     format!("took back {}: ", it.undoes.as_deref().unwrap_or("an edit"))
                 }
                 Some("restore") => "restored: ".to_owned(),
                 _ => String::new(),
             };
-            let mut parts = vec![format!("{deed}{}", changes(it))];
+            let mut parts = vec![format!("{command}{}", changes(it))];
             if it.forced {
                 parts.push("forced".to_owned());
             }
@@ -309,7 +221,7 @@ fn what(what: &What, notebook: &str) -> String {
             parts.push(format!("notebook {}", it.after));
             parts.join(" · ")
         }
-        What::Saved(it) => {
+        LogEvent::Saved(it) => {
             let mut parts = vec![format!("saved: {}", changes(it))];
             for lost in &it.overwritten {
                 parts.push(format!(
@@ -320,7 +232,7 @@ fn what(what: &What, notebook: &str) -> String {
             parts.push(format!("notebook {}", it.after));
             parts.join(" · ")
         }
-        What::Kernel { event, generation } => {
+        LogEvent::Kernel { event, generation } => {
             let words = match *event {
                 "opened" => "started the kernel",
                 "restarted" => "restarted the kernel: variables are gone",
@@ -336,8 +248,8 @@ fn what(what: &What, notebook: &str) -> String {
     }
 }
 
-/// Says what ran: `ran 3f2c "df = load()" ok, 1.2 s · job 7f3a01bc`.
-fn ran(it: &Execution, notebook: &str) -> String {
+/// Describes an execution: `ran 3f2c "df = load()" ok, 1.2 s · job 7f3a01bc`.
+fn ran(it: &LoggedExecution, notebook: &str) -> String {
     let took = it.took_ms.map(std::time::Duration::from_millis);
     let took = took.map(|it| format!(", {}", print::took(it)));
     let end = match it.status {
@@ -351,7 +263,7 @@ fn ran(it: &Execution, notebook: &str) -> String {
         Some(Outcome::Unseen) => ": its end was not seen",
         Some(_) => ": nothing was told of its end",
     };
-    let source = company::source(it.code.as_deref());
+    let source = labels::source(it.code.as_deref());
     let source = source.filter(|source| *source != it.label);
     let what: Vec<_> = [Some(it.label.clone()), source]
         .into_iter()
@@ -371,7 +283,7 @@ fn ran(it: &Execution, notebook: &str) -> String {
     parts.join(" · ")
 }
 
-/// Says what was done to which cells: `edited 3f2c 9f8e7d6c5b → 1a2b3c4d5e, removed 77de`.
+/// Describes changes to cells: `edited 3f2c 9f8e7d6c5b → 1a2b3c4d5e, removed 77de`.
 fn changes(it: &NotebookChange) -> String {
     const MOST: usize = 4;
     let mut parts: Vec<String> = Vec::new();

@@ -24,7 +24,6 @@ mod kernels;
 mod log;
 mod move_cell;
 mod open;
-mod open_choice;
 mod restart;
 mod restore;
 mod rm;
@@ -43,158 +42,205 @@ use std::path::PathBuf;
 use std::pin::Pin;
 use std::process::ExitCode;
 
-use clap::{ArgMatches, Args};
+use clap::{Arg, ArgAction, ArgMatches, Args};
 
 use crate::api::problem::Problem;
 use crate::cli::Context;
 
-/// A command: its arguments as they are typed, and what it does with them.
-pub(crate) trait Command: Args + Debug + Sized {
-    /// Its name.
-    const NAME: &'static str;
-    /// Other names: those of nb-cli and of the shell.
-    const ALIASES: &'static [&'static str] = &[];
-    /// What it is about.
-    const GROUP: Group;
-    /// Whether the first screen of the help shows it: those that one begins with.
-    const IS_FIRST: bool = false;
-
-    /// Returns the notebook that stands among its own words, if one does.
-    fn notebook(&self) -> Option<PathBuf> {
+/// A command: its arguments as typed, and what it does with them.
+pub(crate) trait Command: Args + Debug {
+    /// Removes and returns the notebook that is among the command's own words, if one is: the requests are
+    /// about it.
+    fn take_notebook(&mut self) -> Option<PathBuf> {
         None
     }
 
-    /// Returns whether the answer, and so a problem too, is to be JSON.
-    fn json(&self) -> bool {
-        false
-    }
-
-    /// Returns the command for hints, where what was typed is too long to be repeated.
-    fn summary() -> String {
-        format!("nb {}", Self::NAME)
-    }
-
-    /// Runs a command that needs no project and no settings; none for the others.
+    /// Runs a command that needs no project and no settings; returns `None` for other commands.
     fn alone(&self) -> Option<ExitCode> {
         None
     }
 
-    /// Runs the command, where [`Command::alone`] has not.
-    async fn run(self, context: &Context) -> Result<ExitCode, Problem>;
+    /// Runs the command, unless [`Command::alone`] has run it.
+    async fn run(self, _context: &Context) -> Result<ExitCode, Problem> {
+        Ok(ExitCode::SUCCESS)
+    }
 }
 
-/// What a command is about.
+/// The groups of commands in the help.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Group {
-    /// The kernel's life.
+    /// Commands that start, list and end kernels.
     Kernel,
-    /// The notebook's cells.
+    /// Commands that show and edit a notebook's cells.
     Notebook,
-    /// Running cells and code.
+    /// Commands that run cells and code.
     Running,
-    /// The rest.
+    /// All other commands.
     Rest,
 }
 
+use Group::{Kernel, Notebook, Rest, Running};
+
 /// All commands, as the help lists them.
 pub(crate) const COMMANDS: [Entry; 35] = [
-    Entry::of::<open::Open>(),
-    Entry::of::<status::Status>(),
-    Entry::of::<interrupt::Interrupt>(),
-    Entry::of::<restart::Restart>(),
-    Entry::of::<shutdown::Shutdown>(),
-    Entry::of::<kernels::Kernels>(),
-    Entry::of::<doctor::Doctor>(),
-    Entry::of::<gc::Gc>(),
-    Entry::of::<adopt::Adopt>(),
-    Entry::of::<serve::Serve>(),
-    Entry::of::<serve::Unserve>(),
-    Entry::of::<cells::Cells>(),
-    Entry::of::<cell::Cell>(),
-    Entry::of::<insert::Insert>(),
-    Entry::of::<edit::Edit>(),
-    Entry::of::<rm::Rm>(),
-    Entry::of::<move_cell::MoveCell>(),
-    Entry::of::<clear::Clear>(),
-    Entry::of::<search::Search>(),
-    Entry::of::<diff::Diff>(),
-    Entry::of::<apply::Apply>(),
-    Entry::of::<undo::Undo>(),
-    Entry::of::<restore::Restore>(),
-    Entry::of::<save::Save>(),
-    Entry::of::<fmt::Fmt>(),
-    Entry::of::<exec::Exec>(),
-    Entry::of::<run::Run>(),
-    Entry::of::<vars::Vars>(),
-    Entry::of::<jobs::Wait>(),
-    Entry::of::<jobs::Jobs>(),
-    Entry::of::<jobs::Reply>(),
-    Entry::of::<log::Log>(),
-    Entry::of::<demo::Demo>(),
-    Entry::of::<completions::Completions>(),
-    Entry::of::<help::Help>(),
+    Entry::of::<open::Open>("open", Kernel).first(),
+    Entry::of::<status::Status>("status", Kernel)
+        .first()
+        .json("Print one JSON object; with --watch one for each look"),
+    Entry::of::<interrupt::Interrupt>("interrupt", Kernel),
+    Entry::of::<restart::Restart>("restart", Kernel),
+    Entry::of::<shutdown::Shutdown>("shutdown", Kernel).first(),
+    Entry::of::<kernels::Kernels>("kernels", Kernel),
+    Entry::of::<doctor::Doctor>("doctor", Kernel),
+    Entry::of::<gc::Gc>("gc", Kernel),
+    Entry::of::<adopt::Adopt>("adopt", Kernel),
+    Entry::of::<serve::Serve>("serve", Kernel),
+    Entry::of::<serve::Unserve>("unserve", Kernel),
+    Entry::of::<cells::Cells>("cells", Notebook)
+        .first()
+        .aliases(&["list", "ls"]),
+    Entry::of::<cell::Cell>("cell", Notebook)
+        .first()
+        .words("CELL")
+        .json("Print one JSON object; with --limit 0 the outputs are as the file has them"),
+    Entry::of::<insert::Insert>("insert", Notebook)
+        .first()
+        .aliases(&["add"]),
+    Entry::of::<edit::Edit>("edit", Notebook)
+        .first()
+        .aliases(&["update"]),
+    Entry::of::<rm::Rm>("rm", Notebook)
+        .first()
+        .aliases(&["remove", "delete"]),
+    Entry::of::<move_cell::MoveCell>("move", Notebook).aliases(&["mv"]),
+    Entry::of::<clear::Clear>("clear", Notebook),
+    Entry::of::<search::Search>("search", Notebook)
+        .first()
+        .words("PATTERN")
+        .aliases(&["grep", "find"]),
+    Entry::of::<diff::Diff>("diff", Notebook),
+    Entry::of::<apply::Apply>("apply", Notebook).words("-"),
+    Entry::of::<undo::Undo>("undo", Notebook).first(),
+    Entry::of::<restore::Restore>("restore", Notebook),
+    Entry::of::<save::Save>("save", Notebook),
+    Entry::of::<fmt::Fmt>("fmt", Notebook),
+    Entry::of::<exec::Exec>("exec", Running)
+        .first()
+        .words("CELL")
+        .aliases(&["execute"]),
+    Entry::of::<run::Run>("run", Running).first().words("CODE"),
+    Entry::of::<vars::Vars>("vars", Running),
+    Entry::of::<jobs::Wait>("wait", Running).first(),
+    Entry::of::<jobs::Jobs>("jobs", Running),
+    Entry::of::<jobs::Reply>("reply", Running),
+    Entry::of::<log::Log>("log", Running),
+    Entry::of::<demo::Demo>("demo", Rest).json(""),
+    Entry::of::<completions::Completions>("completions", Rest).json(""),
+    Entry::of::<help::Help>("help", Rest).first().json(""),
 ];
 
 /// A command without its arguments.
 pub(crate) struct Entry {
     pub(crate) name: &'static str,
     pub(crate) group: Group,
-    pub(crate) augment: fn(clap::Command) -> clap::Command,
     pub(crate) read: fn(&ArgMatches) -> Result<Box<dyn AnyCommand>, clap::Error>,
+    augment: fn(clap::Command) -> clap::Command,
+    /// Other names: those of nb-cli and of the shell.
     aliases: &'static [&'static str],
+    /// Whether the first screen of the help lists the command, for beginners.
     is_first: bool,
+    /// The words that hints show for the command if the typed ones are too long to be repeated.
+    words: &'static str,
+    /// The help of the command's `--json`; empty if it has none.
+    json: &'static str,
 }
 
 impl Entry {
-    const fn of<C: Command + 'static>() -> Self {
+    const fn of<C: Command + 'static>(name: &'static str, group: Group) -> Self {
         Self {
-            name: C::NAME,
-            group: C::GROUP,
-            augment: C::augment_args,
+            name,
+            group,
             read: |matches| Ok(Box::new(C::from_arg_matches(matches)?)),
-            aliases: C::ALIASES,
-            is_first: C::IS_FIRST,
+            augment: C::augment_args,
+            aliases: &[],
+            is_first: false,
+            words: "",
+            json: "Print one JSON object",
         }
     }
 
-    /// Returns the parser of its arguments, with its help.
+    const fn first(mut self) -> Self {
+        self.is_first = true;
+        self
+    }
+
+    const fn aliases(mut self, aliases: &'static [&'static str]) -> Self {
+        self.aliases = aliases;
+        self
+    }
+
+    const fn words(mut self, words: &'static str) -> Self {
+        self.words = words;
+        self
+    }
+
+    const fn json(mut self, help: &'static str) -> Self {
+        self.json = help;
+        self
+    }
+
+    /// Returns the command as hints show it if the typed one is too long to be repeated.
+    pub(crate) fn summary(&self) -> String {
+        format!("nb {} {}", self.name, self.words)
+            .trim_end()
+            .to_owned()
+    }
+
+    /// Returns the parser of the command's arguments.
+    pub(crate) fn arguments(&self) -> clap::Command {
+        let command = (self.augment)(clap::Command::new(self.name));
+        if self.json.is_empty() {
+            return command;
+        }
+        let json = Arg::new(JSON).long(JSON).action(ArgAction::SetTrue);
+        command.arg(json.help(self.json).help_heading(None))
+    }
+
+    /// Returns the parser of the command's arguments, with its aliases.
     pub(crate) fn parser(&self) -> clap::Command {
-        (self.augment)(clap::Command::new(self.name))
-            .aliases(self.aliases)
-            .hide(!self.is_first)
+        let command = self.arguments().aliases(self.aliases);
+        command.hide(!self.is_first)
+    }
+
+    /// Says whether the answer, or the problem instead of it, is printed as JSON.
+    pub(crate) fn is_json(&self, matches: &ArgMatches) -> bool {
+        !self.json.is_empty() && matches.get_flag(JSON)
     }
 }
 
-/// A command with its arguments, whichever it is.
+/// The option by which an answer is printed as JSON.
+const JSON: &str = "json";
+
+/// Any command with its arguments.
 pub(crate) trait AnyCommand: Debug {
-    fn notebook(&self) -> Option<PathBuf>;
-    fn json(&self) -> bool;
-    fn summary(&self) -> String;
+    fn take_notebook(&mut self) -> Option<PathBuf>;
     fn alone(&self) -> Option<ExitCode>;
-    fn run<'a>(self: Box<Self>, context: &'a Context) -> Running<'a>;
+    fn run<'a>(self: Box<Self>, context: &'a Context) -> RunningCommand<'a>;
 }
 
-/// A command that runs.
-pub(crate) type Running<'a> = Pin<Box<dyn Future<Output = Result<ExitCode, Problem>> + 'a>>;
+/// The future of a command that runs.
+pub(crate) type RunningCommand<'a> = Pin<Box<dyn Future<Output = Result<ExitCode, Problem>> + 'a>>;
 
 impl<C: Command + 'static> AnyCommand for C {
-    fn notebook(&self) -> Option<PathBuf> {
-        Command::notebook(self)
-    }
-
-    fn json(&self) -> bool {
-        Command::json(self)
-    }
-
-    fn summary(&self) -> String {
-        C::summary()
+    fn take_notebook(&mut self) -> Option<PathBuf> {
+        Command::take_notebook(self)
     }
 
     fn alone(&self) -> Option<ExitCode> {
         Command::alone(self)
     }
 
-    fn run<'a>(self: Box<Self>, context: &'a Context) -> Running<'a> {
+    fn run<'a>(self: Box<Self>, context: &'a Context) -> RunningCommand<'a> {
         Box::pin(Command::run(*self, context))
     }
 }

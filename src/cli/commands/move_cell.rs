@@ -1,4 +1,4 @@
-//! `nb move`: a cell moved.
+//! `nb move`: moves a cell.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -7,10 +7,10 @@ use clap::Args;
 
 use crate::api::problem::{Problem, ProblemKind};
 use crate::cli::Context;
-use crate::cli::args::cells::{Beside, Which};
-use crate::cli::args::{first_notebook, take_notebook};
-use crate::cli::commands::change::Manner;
-use crate::cli::commands::{Command, Group};
+use crate::cli::args::cells::{Beside, CellNames};
+use crate::cli::args::take_notebook;
+use crate::cli::commands::Command;
+use crate::cli::commands::change::WriteOptions;
 use crate::notebook::{CellSelector, Operation};
 
 /// Move a cell: after or before another one, or to an index
@@ -27,7 +27,7 @@ pub(crate) struct MoveCell {
     #[arg(value_name = "CELL", allow_negative_numbers = true)]
     pub(crate) words: Vec<String>,
     #[command(flatten)]
-    which: Which,
+    which: CellNames,
     #[command(flatten)]
     beside: Beside,
     /// Let it have this index in the end, from 0; -1 is the last
@@ -39,7 +39,7 @@ pub(crate) struct MoveCell {
     )]
     to: Option<i64>,
     #[command(flatten)]
-    pub(crate) manner: Manner,
+    writing: WriteOptions,
 }
 
 const EXAMPLES: &str = "\
@@ -49,29 +49,20 @@ Examples:
   nb move 3f2c --to -1                           to the end";
 
 impl Command for MoveCell {
-    const NAME: &'static str = "move";
-    const ALIASES: &'static [&'static str] = &["mv"];
-    const GROUP: Group = Group::Notebook;
-
-    fn notebook(&self) -> Option<PathBuf> {
-        first_notebook(&self.words)
-    }
-
-    fn json(&self) -> bool {
-        self.manner.json
+    fn take_notebook(&mut self) -> Option<PathBuf> {
+        take_notebook(&mut self.words)
     }
 
     async fn run(mut self, context: &Context) -> Result<ExitCode, Problem> {
-        let notebook = take_notebook(&mut self.words);
         let cell = self.which.one(&mut self.words)?;
         let operation = self.meant(cell)?;
-        let request = self.manner.request(notebook, vec![operation]);
-        context.edit(request, self.manner.json, "move").await
+        let request = self.writing.request(vec![operation]);
+        context.edit(request, "move").await
     }
 }
 
 impl MoveCell {
-    /// Reads what the words mean, without the notebook and the cell.
+    /// Parses the words into an operation, without reading the notebook.
     fn meant(&self, cell: CellSelector) -> Result<Operation, Problem> {
         let usage = |message: String| {
             Problem::new(ProblemKind::Usage, message)

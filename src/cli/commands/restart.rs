@@ -1,4 +1,4 @@
-//! `nb restart`.
+//! `nb restart`: replaces a kernel by a new one.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -9,7 +9,7 @@ use clap::Args;
 use crate::api::problem::Problem;
 use crate::api::{self, RestartAnswer, RestartRequest};
 use crate::cli::Context;
-use crate::cli::commands::{Command, Group};
+use crate::cli::commands::Command;
 use crate::cli::render::print;
 
 /// Replace the kernel by a new one: its variables are gone
@@ -27,30 +27,23 @@ pub(crate) struct Restart {
     /// Restart it even when that ends others' work
     #[arg(long)]
     force: bool,
-    /// Print one JSON object
-    #[arg(long)]
-    pub(crate) json: bool,
 }
 
 impl Command for Restart {
-    const NAME: &'static str = "restart";
-    const GROUP: Group = Group::Kernel;
-
-    fn notebook(&self) -> Option<PathBuf> {
-        self.notebook.clone()
-    }
-
-    fn json(&self) -> bool {
-        self.json
+    fn take_notebook(&mut self) -> Option<PathBuf> {
+        self.notebook.take()
     }
 
     async fn run(self, context: &Context) -> Result<ExitCode, Problem> {
-        let answer = replaced(context, self.notebook, self.timeout, self.force, self.json).await?;
-        let _ = match self.json {
-            true => context.answer(&answer),
-            false => print::line(&text(&answer)),
+        let request = async |force| {
+            let request = RestartRequest {
+                timeout: self.timeout,
+                force,
+            };
+            api::restart(&context.caller, request).await
         };
-        Ok(ExitCode::SUCCESS)
+        let answer = context.insist(self.force, request).await?;
+        context.print(&answer, |answer| print::line(&text(answer)))
     }
 }
 
@@ -63,23 +56,4 @@ fn text(answer: &RestartAnswer) -> String {
         answer.kernel_generation,
         pid.unwrap_or_default()
     )
-}
-
-/// Asks whoever must be asked, and replaces the kernel by a new one.
-pub(crate) async fn replaced(
-    context: &Context,
-    notebook: Option<PathBuf>,
-    timeout: Option<f64>,
-    force: bool,
-    json: bool,
-) -> Result<RestartAnswer, Problem> {
-    let request = async |force| {
-        let request = RestartRequest {
-            notebook: notebook.clone(),
-            timeout,
-            force,
-        };
-        api::restart(&context.caller, request).await
-    };
-    context.insist(force, json, request).await
 }

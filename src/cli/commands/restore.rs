@@ -1,4 +1,4 @@
-//! `nb restore`: an earlier version of a cell, or a deleted cell.
+//! `nb restore`: brings back an earlier version of a cell, or a deleted cell.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -8,10 +8,10 @@ use clap::Args;
 use crate::api::problem::{Problem, ProblemKind};
 use crate::api::{self, RestoreAnswer, RestoreRequest};
 use crate::cli::Context;
-use crate::cli::args::cells::Which;
-use crate::cli::args::{first_notebook, take_notebook};
-use crate::cli::commands::change::Manner;
-use crate::cli::commands::{Command, Group};
+use crate::cli::args::cells::CellNames;
+use crate::cli::args::take_notebook;
+use crate::cli::commands::Command;
+use crate::cli::commands::change::WriteOptions;
 use crate::cli::render::conflict::with_repeat;
 use crate::cli::render::print;
 
@@ -29,12 +29,12 @@ pub(crate) struct Restore {
     #[arg(num_args = 0..=2, value_name = "WORDS", allow_negative_numbers = true, hide = true)]
     pub(crate) words: Vec<String>,
     #[command(flatten)]
-    which: Which,
+    which: CellNames,
     /// The revision to bring back; a beginning is enough
     #[arg(long, value_name = "REVISION")]
     rev: Option<String>,
     #[command(flatten)]
-    pub(crate) manner: Manner,
+    writing: WriteOptions,
 }
 
 const EXAMPLES: &str = "\
@@ -45,19 +45,11 @@ Examples:
   nb log train.ipynb --deleted         which there are";
 
 impl Command for Restore {
-    const NAME: &'static str = "restore";
-    const GROUP: Group = Group::Notebook;
-
-    fn notebook(&self) -> Option<PathBuf> {
-        first_notebook(&self.words)
-    }
-
-    fn json(&self) -> bool {
-        self.manner.json
+    fn take_notebook(&mut self) -> Option<PathBuf> {
+        take_notebook(&mut self.words)
     }
 
     async fn run(mut self, context: &Context) -> Result<ExitCode, Problem> {
-        let notebook = take_notebook(&mut self.words);
         let mut revision = self.rev.take();
         if let Some(word) = self.words.first_mut()
             && let Some((cell, after)) = word.rsplit_once('@')
@@ -72,20 +64,17 @@ impl Command for Restore {
                 .hint("a revision follows an @: 3f2c@9f8e"));
         }
         let request = RestoreRequest {
-            notebook,
             cell,
             revision,
-            policy: self.manner.policy(),
+            policy: self.writing.policy(),
         };
         let answer = api::restore(&context.caller, request).await;
         let mut answer = answer.map_err(|problem| with_repeat(problem, "restore"))?;
         let code = context.take_error(&mut answer.edit, "restore");
-        if self.manner.json {
-            let _ = context.answer(&answer);
-            return Ok(code);
-        }
-        let _ = print::line(&words(&answer));
-        context.tell(&answer.edit);
+        context.print(&answer, |answer| {
+            print::line(&words(answer))?;
+            context.tell(&answer.edit)
+        })?;
         Ok(code)
     }
 }

@@ -1,6 +1,5 @@
-//! `nb run`: scratch code on the shared kernel.
+//! `nb run`: runs scratch code on the shared kernel.
 
-use std::io::Read as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -9,9 +8,9 @@ use clap::Args;
 use crate::api::problem::{Problem, ProblemKind};
 use crate::api::{self, PeekRequest, PeekStatus, RunRequest};
 use crate::cli::Context;
-use crate::cli::args::first_notebook;
+use crate::cli::args::take_notebook;
+use crate::cli::commands::Command;
 use crate::cli::commands::follow::{Form, Patience};
-use crate::cli::commands::{Command, Group};
 use crate::cli::render::print;
 use crate::cli::terminal::CtrlC;
 
@@ -41,7 +40,7 @@ pub(crate) struct Run {
     #[command(flatten)]
     patience: Patience,
     #[command(flatten)]
-    pub(crate) form: Form,
+    form: Form,
 }
 
 const EXAMPLES: &str = "\
@@ -53,31 +52,18 @@ Examples:
   nb run -d 'train()'; nb wait --until 'epoch 10'";
 
 impl Command for Run {
-    const NAME: &'static str = "run";
-    const GROUP: Group = Group::Running;
-    const IS_FIRST: bool = true;
-
-    fn notebook(&self) -> Option<PathBuf> {
-        // One word alone is code.
-        (self.words.len() > 1).then(|| first_notebook(&self.words))?
-    }
-
-    fn json(&self) -> bool {
-        self.form.json
-    }
-
-    fn summary() -> String {
-        "nb run CODE".to_owned()
+    fn take_notebook(&mut self) -> Option<PathBuf> {
+        // A single word is code.
+        (self.words.len() > 1).then(|| take_notebook(&mut self.words))?
     }
 
     async fn run(self, context: &Context) -> Result<ExitCode, Problem> {
-        let (notebook, code) = self.meant()?;
+        let code = self.code()?;
         if self.peek {
-            return self.peek(context, notebook, &code).await;
+            return self.peek(context, code).await;
         }
-        let follow = self.patience.options(&self.form, None);
+        let follow = context.follow_options(&self.patience, &self.form, None);
         let request = RunRequest {
-            notebook,
             code,
             max_time: self.max_time,
             follow: (!self.detach).then_some(follow),
@@ -86,28 +72,21 @@ impl Command for Run {
         let answer = api::run(&context.caller, request, &watcher).await;
         watcher.end();
         let answer = answer?;
-        Ok(context.end_of_run(&answer, &answer, &self.form))
+        context.end_of_run(&answer, &answer, &self.form)
     }
 }
 
 impl Run {
-    async fn peek(
-        &self,
-        context: &Context,
-        notebook: Option<PathBuf>,
-        code: &str,
-    ) -> Result<ExitCode, Problem> {
+    async fn peek(&self, context: &Context, code: String) -> Result<ExitCode, Problem> {
         let ctrl_c = CtrlC::listen().map_err(|error| Problem::failed("handle Ctrl-C", &error))?;
         let request = PeekRequest {
-            notebook,
-            code: code.to_owned(),
-            timeout: self.patience.timeout(),
+            code,
+            timeout: self.patience.timeout,
             limit: self.patience.limit(),
-            outputs: self.form.outputs(),
+            outputs: context.outputs(&self.form),
         };
         let answer = api::peek(&context.caller, request, ctrl_c.pressed()).await?;
-        let _ = match (&answer.text, answer.over) {
-            _ if self.form.json => context.answer(&answer),
+        context.print(&answer, |answer| match (&answer.text, answer.over) {
             (Some(text), _) => print::both(text),
             (None, Some(false)) => {
                 print::note(
@@ -119,7 +98,7 @@ impl Run {
                 print::note("interrupted");
                 Ok(())
             }
-        };
+        })?;
         Ok(ExitCode::from(match answer.status {
             PeekStatus::Ok => 0,
             PeekStatus::Error => 3,
@@ -127,22 +106,15 @@ impl Run {
         }))
     }
 
-    fn meant(&self) -> Result<(Option<PathBuf>, String), Problem> {
-        let (notebook, code) = match self.words.as_slice() {
-            [code] => (None, code),
-            [notebook, code] if notebook.ends_with(".ipynb") => (Some(notebook.into()), code),
-            _ => {
-                let text = "one piece of code is wanted; put it in quotes";
-                return Err(Problem::new(ProblemKind::Usage, text));
-            }
+    fn code(&self) -> Result<String, Problem> {
+        let [code] = self.words.as_slice() else {
+            let text = "one piece of code is wanted; put it in quotes";
+            return Err(Problem::new(ProblemKind::Usage, text));
         };
         if code != "-" {
-            return Ok((notebook, code.clone()));
+            return Ok(code.clone());
         }
-        let mut code = String::new();
-        std::io::stdin()
-            .read_to_string(&mut code)
-            .map_err(|error| Problem::failed("read the code from stdin", &error))?;
-        Ok((notebook, code))
+        let read = std::io::read_to_string(std::io::stdin());
+        read.map_err(|error| Problem::failed("read the code from stdin", &error))
     }
 }

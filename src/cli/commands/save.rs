@@ -1,4 +1,4 @@
-//! `nb save`: what recorders hold written, and the file checked.
+//! `nb save`: has recorders write their outputs, and checks the notebook's file.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -6,15 +6,15 @@ use std::process::ExitCode;
 use clap::Args;
 
 use crate::api::problem::{Problem, ProblemKind};
-use crate::api::{self, FlushedJob, SaveAnswer, SaveRequest};
+use crate::api::{self, FlushedJob, SaveAnswer};
 use crate::cli::Context;
-use crate::cli::args::{first_notebook, take_notebook};
-use crate::cli::commands::{Command, Group};
+use crate::cli::args::take_notebook;
+use crate::cli::commands::Command;
 use crate::cli::render::print;
 use crate::kernel::shell::quote;
 use crate::notebook;
 
-/// Below this a size is told in bytes.
+/// Smaller sizes are printed in bytes.
 const SMALL: usize = 10_000;
 
 /// Have running cells' outputs written, check that the file is whole, and print its revision
@@ -30,35 +30,21 @@ pub(crate) struct Save {
     /// The notebook; without it, the only open one
     #[arg(value_name = "NOTEBOOK")]
     pub(crate) words: Vec<String>,
-    /// Print one JSON object
-    #[arg(long)]
-    pub(crate) json: bool,
 }
 
 impl Command for Save {
-    const NAME: &'static str = "save";
-    const GROUP: Group = Group::Notebook;
-
-    fn notebook(&self) -> Option<PathBuf> {
-        first_notebook(&self.words)
+    fn take_notebook(&mut self) -> Option<PathBuf> {
+        take_notebook(&mut self.words)
     }
 
-    fn json(&self) -> bool {
-        self.json
-    }
-
-    async fn run(mut self, context: &Context) -> Result<ExitCode, Problem> {
+    async fn run(self, context: &Context) -> Result<ExitCode, Problem> {
         let other = self.words.iter().find(|word| !word.ends_with(".ipynb"));
         if let Some(word) = other {
             let message = format!("{word:?} is no notebook: its name ends in .ipynb");
             return Err(Problem::new(ProblemKind::Usage, message));
         }
-        let notebook = take_notebook(&mut self.words);
-        let answer = api::save(&context.caller, SaveRequest { notebook }).await?;
-        let _ = match self.json {
-            true => context.answer(&answer),
-            false => show(&answer),
-        };
+        let answer = api::save(&context.caller).await?;
+        context.print(&answer, show)?;
         Ok(match answer.flushed.iter().all(FlushedJob::is_whole) {
             true => ExitCode::SUCCESS,
             false => ExitCode::FAILURE,
@@ -83,7 +69,7 @@ fn show(answer: &SaveAnswer) -> std::io::Result<()> {
     ))
 }
 
-/// Says what a recorder has written, and what not.
+/// Prints what a recorder has written, and what it could not write.
 fn say(flushed: &FlushedJob) {
     let FlushedJob { job, by, .. } = flushed;
     if !flushed.answered {

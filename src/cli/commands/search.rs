@@ -1,4 +1,4 @@
-//! `nb search`: text in sources and outputs, of one notebook or many.
+//! `nb search`: finds text in sources and outputs, of one notebook or many.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -9,10 +9,10 @@ use crate::api::problem::Problem;
 use crate::api::{self, SearchAnswer, SearchRequest, SearchScope};
 use crate::cli::Context;
 use crate::cli::args::first_notebook;
-use crate::cli::commands::{Command, Group};
+use crate::cli::commands::Command;
 use crate::cli::render::print;
 
-/// How many lines are printed.
+/// How many lines are printed by default.
 const LINES: usize = 200;
 
 /// Find text in the cells of notebooks
@@ -42,9 +42,6 @@ pub(crate) struct Search {
     /// Print at most this many lines; 0 is no limit
     #[arg(long, value_name = "LINES", default_value_t = LINES)]
     limit: usize,
-    /// Print one JSON object
-    #[arg(long)]
-    pub(crate) json: bool,
 }
 
 const EXAMPLES: &str = "\
@@ -54,36 +51,20 @@ Examples:
   nb search -F 'df[\"a\"]' a.ipynb b.ipynb --json";
 
 impl Command for Search {
-    const NAME: &'static str = "search";
-    const ALIASES: &'static [&'static str] = &["grep", "find"];
-    const GROUP: Group = Group::Notebook;
-    const IS_FIRST: bool = true;
-
-    fn notebook(&self) -> Option<PathBuf> {
-        first_notebook(&self.words)
-    }
-
-    fn json(&self) -> bool {
-        self.json
-    }
-
-    fn summary() -> String {
-        "nb search PATTERN".to_owned()
+    fn take_notebook(&mut self) -> Option<PathBuf> {
+        // The notebook stays among those to search; a single word is the pattern.
+        (self.words.len() > 1).then(|| first_notebook(&self.words))?
     }
 
     async fn run(self, context: &Context) -> Result<ExitCode, Problem> {
         let answer = api::search(&context.caller, self.meant()).await?;
-        let _ = match self.json {
-            true => context.answer(&answer),
-            false => show(&answer),
-        };
-        Ok(ExitCode::SUCCESS)
+        context.print(&answer, show)
     }
 }
 
 impl Search {
     fn meant(&self) -> SearchRequest {
-        // As everywhere, notebooks may come first; one word alone is the pattern.
+        // As in other commands, notebooks may come first; a single word is the pattern.
         let is_notebook = |word: &&String| word.ends_with(".ipynb");
         let first = self.words.iter().take_while(is_notebook).count();
         let at = if first == self.words.len() { 0 } else { first };
@@ -116,8 +97,7 @@ fn show(answer: &SearchAnswer) -> std::io::Result<()> {
         ));
     }
     print::raw(text.as_bytes())?;
-    let faults = answer.faults.iter();
-    faults.for_each(|fault| print::note(&format!("note: {fault}")));
+    print::notes(&answer.faults);
     let count = answer.count;
     let left_out = count - answer.matches.len();
     if count == 0 {

@@ -1,15 +1,16 @@
-//! `nb serve` and `nb unserve`: the kernelspecs that front ends list.
+//! `nb serve` and `nb unserve`: install and remove the kernelspecs that front ends list.
 
+use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
 
 use crate::api::problem::Problem;
-use crate::api::{self, ServePlace, ServeRequest};
+use crate::api::{self, ServeAnswer, ServePlace, ServeRequest};
 use crate::cli::Context;
+use crate::cli::commands::Command;
 use crate::cli::commands::open::clicks;
-use crate::cli::commands::{Command, Group};
 use crate::cli::render::print;
 
 /// Install the kernelspec "nb shared kernel" for VS Code and JupyterLab
@@ -23,9 +24,6 @@ pub(crate) struct Serve {
     /// Install the spec for notebooks of this language
     #[arg(long, value_name = "LANGUAGE", default_value = "python")]
     language: String,
-    /// Print one JSON object
-    #[arg(long)]
-    pub(crate) json: bool,
 }
 
 /// Remove the kernelspec "nb shared kernel"
@@ -36,9 +34,6 @@ pub(crate) struct Serve {
 pub(crate) struct Unserve {
     #[command(flatten)]
     place: Place,
-    /// Print one JSON object
-    #[arg(long)]
-    pub(crate) json: bool,
 }
 
 #[derive(Args, Debug)]
@@ -66,71 +61,53 @@ impl Place {
 }
 
 impl Command for Serve {
-    const NAME: &'static str = "serve";
-    const GROUP: Group = Group::Kernel;
-
-    fn json(&self) -> bool {
-        self.json
-    }
-
     async fn run(self, context: &Context) -> Result<ExitCode, Problem> {
         let request = ServeRequest {
             place: self.place.meant(),
             language: self.language,
         };
         let answer = api::serve(&context.caller, request).await?;
-        if self.json {
-            let _ = context.answer(&answer);
-            return Ok(ExitCode::SUCCESS);
-        }
-        let what = match answer.changed {
-            true => "installed",
-            false => "already installed",
-        };
-        let name = &answer.display_name;
-        let _ = print::line(&format!("{name}: {what} in {}", answer.spec.display()));
-        if !answer.is_known {
-            let language = &answer.language;
-            print::note(&format!(
-                "note: no kernel for {language} is installed here yet"
-            ));
-        }
-        if let Some(env) = &answer.env {
-            print::note(&format!(
-                "For VS Code to find it, add this line to {} and reload the window:\n    {}\n\
-                 The path is this machine's: keep the file out of version control.",
-                env.file.display(),
-                env.line
-            ));
-        }
-        print::note(&clicks(name));
-        Ok(ExitCode::SUCCESS)
+        context.print(&answer, show_served)
     }
 }
 
-impl Command for Unserve {
-    const NAME: &'static str = "unserve";
-    const GROUP: Group = Group::Kernel;
-
-    fn json(&self) -> bool {
-        self.json
+fn show_served(answer: &ServeAnswer) -> io::Result<()> {
+    let what = match answer.changed {
+        true => "installed",
+        false => "already installed",
+    };
+    let name = &answer.display_name;
+    print::line(&format!("{name}: {what} in {}", answer.spec.display()))?;
+    if !answer.is_known {
+        let language = &answer.language;
+        print::note(&format!(
+            "note: no kernel for {language} is installed here yet"
+        ));
     }
+    if let Some(env) = &answer.env {
+        print::note(&format!(
+            "For VS Code to find it, add this line to {} and reload the window:\n    {}\n\
+             The path is this machine's: keep the file out of version control.",
+            env.file.display(),
+            env.line
+        ));
+    }
+    print::note(&clicks(name));
+    Ok(())
+}
 
+impl Command for Unserve {
     async fn run(self, context: &Context) -> Result<ExitCode, Problem> {
         let answer = api::unserve(&context.caller, self.place.meant()).await?;
-        if self.json {
-            let _ = context.answer(&answer);
-            return Ok(ExitCode::SUCCESS);
-        }
-        let mut removed = answer.removed.iter();
-        let _ = match answer.removed.is_empty() {
-            true => print::line("nb shared kernel: not installed"),
-            false => {
-                removed.try_for_each(|path| print::line(&format!("removed {}", path.display())))
+        context.print(&answer, |answer| {
+            if answer.removed.is_empty() {
+                print::line("nb shared kernel: not installed")?;
             }
-        };
-        let notes = answer.notes.iter();
-        notes.for_each(|note| print::note(&format!("note: {note}")));
-        Ok(ExitCode::SUCCESS)
+            for path in &answer.removed {
+                print::line(&format!("removed {}", path.display()))?;
+            }
+            print::notes(&answer.notes);
+            Ok(())
+        })
     }
 }

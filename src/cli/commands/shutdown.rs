@@ -1,4 +1,4 @@
-//! `nb shutdown`.
+//! `nb shutdown`: ends kernels for good.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -7,10 +7,11 @@ use std::time::Duration;
 use clap::Args;
 
 use crate::api::problem::Problem;
-use crate::api::{self, IdleKernel, ShutdownAnswer, ShutdownIdleRequest, ShutdownRequest};
+use crate::api::{self, ShutdownAnswer, ShutdownIdleRequest, ShutdownRequest};
 use crate::cli::Context;
-use crate::cli::commands::{Command, Group};
+use crate::cli::commands::Command;
 use crate::cli::render::print;
+use crate::lifecycle::idle::{IdleKernel, IdleResult};
 use crate::notebook::size;
 
 /// End the kernel for good; `nb open` starts another
@@ -39,41 +40,24 @@ pub(crate) struct Shutdown {
     /// End it even when that ends others' work; with --idle: also where a front end is joined
     #[arg(long)]
     force: bool,
-    /// Print one JSON object
-    #[arg(long)]
-    pub(crate) json: bool,
 }
 
 impl Command for Shutdown {
-    const NAME: &'static str = "shutdown";
-    const GROUP: Group = Group::Kernel;
-    const IS_FIRST: bool = true;
-
-    fn notebook(&self) -> Option<PathBuf> {
-        self.notebook.clone()
-    }
-
-    fn json(&self) -> bool {
-        self.json
+    fn take_notebook(&mut self) -> Option<PathBuf> {
+        self.notebook.take()
     }
 
     async fn run(self, context: &Context) -> Result<ExitCode, Problem> {
         if let Some(age) = self.idle {
             return self.end_idle(context, age).await;
         }
-        let request = async |force| {
-            let notebook = self.notebook.clone();
-            api::shutdown(&context.caller, ShutdownRequest { notebook, force }).await
-        };
-        let answer = context.insist(self.force, self.json, request).await?;
-        if self.json {
-            let _ = context.answer(&answer);
-            return Ok(ExitCode::SUCCESS);
-        }
-        let _ = print::line(&format!("{}: {}", answer.notebook, text(&answer)));
-        let notes = answer.notes.iter();
-        notes.for_each(|note| print::note(&format!("note: {note}")));
-        Ok(ExitCode::SUCCESS)
+        let request = async |force| api::shutdown(&context.caller, ShutdownRequest { force }).await;
+        let answer = context.insist(self.force, request).await?;
+        context.print(&answer, |answer| {
+            print::line(&format!("{}: {}", answer.notebook, text(answer)))?;
+            print::notes(&answer.notes);
+            Ok(())
+        })
     }
 }
 
@@ -100,7 +84,7 @@ fn text(answer: &ShutdownAnswer) -> String {
 }
 
 impl Shutdown {
-    /// Ends what nobody has used for so long.
+    /// Ends the kernels that have been unused for at least `age`.
     async fn end_idle(&self, context: &Context, age: Duration) -> Result<ExitCode, Problem> {
         let request = ShutdownIdleRequest {
             age,
@@ -109,20 +93,20 @@ impl Shutdown {
             force: self.force,
         };
         let answer = api::shutdown_idle(&context.caller, request).await?;
-        let kernels = &answer.kernels;
-        let _ = if self.json {
-            context.answer(&answer)
-        } else if kernels.is_empty() {
-            print::line("no kernel runs")
-        } else {
-            let lines: Vec<_> = kernels.iter().map(|kernel| self.line(kernel)).collect();
-            print::line(&lines.join("\n"))
-        };
-        if !self.json {
-            let unreadable = answer.unreadable.iter();
-            unreadable.for_each(|why| print::note(&format!("note: {why}")));
-        }
-        let failed = kernels.iter().any(|kernel| kernel.done == "failed");
+        context.print(&answer, |answer| {
+            let kernels = answer.kernels.iter();
+            let lines: Vec<_> = kernels.map(|kernel| self.line(kernel)).collect();
+            match lines.is_empty() {
+                true => print::line("no kernel runs")?,
+                false => print::line(&lines.join("\n"))?,
+            }
+            print::notes(&answer.unreadable);
+            Ok(())
+        })?;
+        let failed = answer
+            .kernels
+            .iter()
+            .any(|kernel| kernel.done == IdleResult::Failed);
         Ok(ExitCode::from(u8::from(failed)))
     }
 
@@ -140,15 +124,15 @@ impl Shutdown {
         let facts = facts.join(", ");
         let why = kernel.why.as_deref().unwrap_or_default();
         match kernel.done {
-            "ended" if self.dry_run => format!("{name}: would be ended ({facts})"),
-            "ended" => format!("{name}: ended ({facts})"),
-            "kept" => format!("{name}: goes on: {why} ({facts})"),
-            _ => format!("{name}: not ended: {why}"),
+            IdleResult::Ended if self.dry_run => format!("{name}: would be ended ({facts})"),
+            IdleResult::Ended => format!("{name}: ended ({facts})"),
+            IdleResult::Kept => format!("{name}: goes on: {why} ({facts})"),
+            IdleResult::Failed => format!("{name}: not ended: {why}"),
         }
     }
 }
 
-/// Reads an age: `3d`, `12h`, `1h 30m`, `0s`.
+/// Parses a duration: `3d`, `12h`, `1h 30m`, `0s`.
 pub(crate) fn age(text: &str) -> Result<Duration, String> {
     let wrong = || "wanted is an age such as 3d, 12h, 30m or 0s".to_owned();
     let span: jiff::Span = text.parse().map_err(|_| wrong())?;

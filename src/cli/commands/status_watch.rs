@@ -1,139 +1,72 @@
-//! `nb status --watch`: the same again and again, with what has passed each proxy.
+//! `nb status --watch`: prints the status again and again, with the traffic of each proxy.
 
 use std::io::{self, IsTerminal as _};
-use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use jiff::Timestamp;
-use serde_json::{Value, json};
-
-use crate::api::KernelStatus;
-use crate::api::problem::Problem;
-use crate::cli::commands::status;
+use crate::api::problem::{Problem, ProblemKind};
+use crate::api::{StatusSnapshot, StatusWatch};
+use crate::cli::Context;
 use crate::cli::render::harmless::{Kind, harmless};
+use crate::cli::render::kernel::kernel_text;
 use crate::cli::render::{columns, print};
 use crate::cli::terminal::CtrlC;
-use crate::lifecycle::everywhere;
-use crate::lifecycle::status::{SessionStatus, glance, status};
 use crate::notebook::size;
 use crate::project::joined::Joined;
-use crate::project::{Project, StateError};
 
-/// What is looked at.
-pub(crate) struct Watch {
-    pub(crate) project: Project,
-    /// The one session that is meant, and the name of the notebook that was asked for.
-    pub(crate) only: Option<(String, String)>,
-    pub(crate) every: Duration,
-    pub(crate) json: bool,
-}
+/// The shortest allowed interval.
+const LEAST: Duration = Duration::from_millis(100);
 
-/// How often a kernel is asked whether it is busy: between, the journal tells. An answer is iopub
-/// traffic of its own, which everybody hears.
-const ASK: Duration = Duration::from_secs(10);
-
-/// How often one is that runs something of which the journal does not know.
-const ASK_AGAIN: Duration = Duration::from_secs(3);
-
-impl Watch {
-    /// Looks until Ctrl-C.
-    pub(crate) async fn run(self) -> Result<ExitCode, Problem> {
-        let ctrl_c = CtrlC::listen().map_err(|error| Problem::failed("wait for Ctrl-C", &error))?;
-        let mut screen = Screen::default();
-        let mut asked = None;
-        let mut unknown: Vec<PathBuf> = Vec::new();
-        loop {
-            let patience = if unknown.is_empty() { ASK } else { ASK_AGAIN };
-            let asks = asked.is_none_or(|at: Instant| at.elapsed() >= patience);
-            let looked = tokio::select! {
-                looked = self.look(asks) => looked,
-                () = ctrl_c.pressed() => return Ok(ExitCode::SUCCESS),
-            };
-            let mut statuses = looked.map_err(|error| Problem::failed("look", &error))?;
-            if asks {
-                asked = Some(Instant::now());
-                let nobodys = statuses
-                    .iter()
-                    .filter(|it| it.busy == Some(true) && it.running.is_none());
-                unknown = nobodys
-                    .map(|it| it.session.connection_file.clone())
-                    .collect();
-            } else {
-                for it in &mut statuses {
-                    if it.busy == Some(false) && unknown.contains(&it.session.connection_file) {
-                        it.busy = Some(true);
-                    }
-                }
-            }
-            let shown = match self.json {
-                true => print::json(&self.object(&statuses)),
-                false => screen.show(&self.lines(&statuses)),
-            };
-            if shown.is_err() {
-                return Ok(ExitCode::FAILURE);
-            }
-            tokio::select! {
-                () = tokio::time::sleep(self.every) => {}
-                () = ctrl_c.pressed() => return Ok(ExitCode::SUCCESS),
-            }
-        }
-    }
-
-    async fn look(&self, asks: bool) -> Result<Vec<SessionStatus>, StateError> {
-        let Some((key, name)) = &self.only else {
-            return match asks {
-                true => everywhere::of_project(&self.project).await,
-                false => everywhere::glance(&self.project).await,
-            };
+/// Prints the status every `seconds` seconds, until Ctrl-C.
+pub(crate) async fn watch(context: &Context, seconds: f64) -> Result<ExitCode, Problem> {
+    let every = Duration::try_from_secs_f64(seconds).ok();
+    let every = every.filter(|every| *every >= LEAST).ok_or_else(|| {
+        let text = format!("--watch={seconds} is no number of seconds from 0.1 on");
+        Problem::new(ProblemKind::Usage, text)
+    })?;
+    let mut watch = StatusWatch::begin(&context.caller).await?;
+    let ctrl_c = CtrlC::listen().map_err(|error| Problem::failed("wait for Ctrl-C", &error))?;
+    let mut screen = Screen::default();
+    loop {
+        let looked = tokio::select! {
+            looked = watch.look() => looked?,
+            () = ctrl_c.pressed() => return Ok(ExitCode::SUCCESS),
         };
-        let Some(session) = self.project.state()?.session(key) else {
-            return Ok(Vec::new());
+        let shown = match context.json {
+            true => print::json(&looked),
+            false => screen.show(&lines(&looked)),
         };
-        let found = match asks {
-            true => status(&self.project, key, session).await?,
-            false => glance(&self.project, key, session).await?,
-        };
-        Ok(vec![SessionStatus {
-            key: name.clone(),
-            ..found
-        }])
-    }
-
-    fn object(&self, statuses: &[SessionStatus]) -> Value {
-        json!({
-            "at": Timestamp::now(),
-            "project": self.project.root(),
-            "sessions": statuses.iter().cloned().map(KernelStatus::of).collect::<Vec<_>>(),
-        })
-    }
-
-    fn lines(&self, statuses: &[SessionStatus]) -> Vec<String> {
-        let now = print::moment(Timestamp::now());
-        let mut lines = vec![format!("{now} · {}", self.project.root().display())];
-        if statuses.is_empty() {
-            lines.push("no notebook is open here".to_owned());
+        if shown.is_err() {
+            return Ok(ExitCode::FAILURE);
         }
-        for it in statuses {
-            lines.extend(
-                status::kernel_text(&KernelStatus::of(it.clone()))
-                    .lines()
-                    .map(str::to_owned),
-            );
-            if it.kernel_of.is_some() {
-                // The front ends are shown with the kernel's own notebook.
-                continue;
-            }
-            if it.joined.is_empty() {
-                lines.push("  no front end is connected".to_owned());
-            }
-            lines.extend(it.joined.iter().map(proxy_line));
+        tokio::select! {
+            () = tokio::time::sleep(every) => {}
+            () = ctrl_c.pressed() => return Ok(ExitCode::SUCCESS),
         }
-        lines
     }
 }
 
-/// Returns what has passed a proxy, and what waits in it.
+fn lines(looked: &StatusSnapshot) -> Vec<String> {
+    let now = print::moment(looked.at);
+    let mut lines = vec![format!("{now} · {}", looked.project.display())];
+    if looked.sessions.is_empty() {
+        lines.push("no notebook is open here".to_owned());
+    }
+    for it in &looked.sessions {
+        lines.extend(kernel_text(it).lines().map(str::to_owned));
+        if it.kernel_of.is_some() {
+            // The front ends are listed under the notebook that owns the kernel.
+            continue;
+        }
+        if it.joined.is_empty() {
+            lines.push("  no front end is connected".to_owned());
+        }
+        lines.extend(it.joined.iter().map(proxy_line));
+    }
+    lines
+}
+
+/// Returns a line about a proxy: the messages that passed it, and those that wait in it.
 fn proxy_line(joined: &Joined) -> String {
     let mut parts = vec![format!("  {} · pid {}", joined.front_end, joined.pid)];
     parts.push(print::count(joined.clients, "client"));
@@ -161,7 +94,8 @@ fn proxy_line(joined: &Joined) -> String {
     parts.join(" · ")
 }
 
-/// What was shown last, to be drawn over; where no terminal is, one block follows the other.
+/// The number of lines drawn last, to be drawn over. If stdout is not a terminal, one block follows the
+/// other.
 #[derive(Default)]
 struct Screen {
     drawn: usize,
@@ -186,7 +120,8 @@ impl Screen {
     }
 }
 
-/// Returns what draws these lines over the last ones, no wider and no higher than the terminal.
+/// Returns the text and escapes that draw these lines over the last ones, cut to the terminal's width and
+/// height.
 fn frame(lines: &[String], drawn: usize, width: Option<usize>, rows: usize) -> String {
     let room = if rows > 1 { rows - 1 } else { lines.len() };
     let back = if drawn > 0 {

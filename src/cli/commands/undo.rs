@@ -1,4 +1,4 @@
-//! `nb undo`: an edit taken back.
+//! `nb undo`: undoes an edit.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -6,11 +6,11 @@ use std::process::ExitCode;
 use clap::Args;
 
 use crate::api::problem::{Problem, ProblemKind};
-use crate::api::{self, UndoRequest, in_words};
+use crate::api::{self, UndoAnswer, UndoRequest, in_words};
 use crate::cli::Context;
-use crate::cli::args::{first_notebook, take_notebook};
-use crate::cli::commands::change::Manner;
-use crate::cli::commands::{Command, Group};
+use crate::cli::args::take_notebook;
+use crate::cli::commands::Command;
+use crate::cli::commands::change::WriteOptions;
 use crate::cli::render::conflict::{indented, with_repeat};
 use crate::cli::render::print;
 
@@ -29,7 +29,7 @@ pub(crate) struct Undo {
     #[arg(num_args = 0..=2, value_name = "WORDS", hide = true)]
     pub(crate) words: Vec<String>,
     #[command(flatten)]
-    pub(crate) manner: Manner,
+    writing: WriteOptions,
 }
 
 const EXAMPLES: &str = "\
@@ -39,53 +39,44 @@ Examples:
   nb log train.ipynb           which there are";
 
 impl Command for Undo {
-    const NAME: &'static str = "undo";
-    const GROUP: Group = Group::Notebook;
-    const IS_FIRST: bool = true;
-
-    fn notebook(&self) -> Option<PathBuf> {
-        first_notebook(&self.words)
-    }
-
-    fn json(&self) -> bool {
-        self.manner.json
+    fn take_notebook(&mut self) -> Option<PathBuf> {
+        take_notebook(&mut self.words)
     }
 
     async fn run(mut self, context: &Context) -> Result<ExitCode, Problem> {
-        let notebook = take_notebook(&mut self.words);
         let op = self.words.pop();
         if !self.words.is_empty() {
             let message = "one edit is taken back at a time";
             return Err(Problem::new(ProblemKind::Usage, message));
         }
         let request = UndoRequest {
-            notebook,
             op,
-            policy: self.manner.policy(),
+            policy: self.writing.policy(),
         };
         let answer = api::undo(&context.caller, request).await;
         let mut answer = answer.map_err(|problem| match problem.hints.is_empty() {
             true => with_repeat(problem, "undo"),
-            // It says already how to insist.
+            // The problem already says how to insist.
             false => problem,
         })?;
         let code = context.take_error(&mut answer.edit, "undo");
-        if self.manner.json {
-            let _ = context.answer(&answer);
-            return Ok(code);
-        }
-        let undone = in_words(&answer.undone);
-        let _ = print::line(&match answer.edit.changes.is_empty() {
-            true => format!("nothing is left to take back of {undone}"),
-            false => format!("took back {undone}"),
-        });
-        context.tell(&answer.edit);
-        for it in &answer.merged {
-            let cell = &it.cell;
-            let head = format!("cell {cell} keeps what others changed since; it is now:");
-            let text = [vec![head], indented(&it.source)].concat().join("\n");
-            let _ = print::exact(format!("{text}\n").as_bytes());
-        }
+        context.print(&answer, |answer| show(context, answer))?;
         Ok(code)
     }
+}
+
+fn show(context: &Context, answer: &UndoAnswer) -> std::io::Result<()> {
+    let undone = in_words(&answer.undone);
+    print::line(&match answer.edit.changes.is_empty() {
+        true => format!("nothing is left to take back of {undone}"),
+        false => format!("took back {undone}"),
+    })?;
+    context.tell(&answer.edit)?;
+    for it in &answer.merged {
+        let cell = &it.cell;
+        let head = format!("cell {cell} keeps what others changed since; it is now:");
+        let text = [vec![head], indented(&it.source)].concat().join("\n");
+        print::exact(format!("{text}\n").as_bytes())?;
+    }
+    Ok(())
 }

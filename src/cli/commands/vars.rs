@@ -1,4 +1,4 @@
-//! `nb vars`: what the kernel holds.
+//! `nb vars`: lists the kernel's variables.
 
 use std::io;
 use std::path::PathBuf;
@@ -9,8 +9,8 @@ use clap::Args;
 use crate::api::problem::{Problem, ProblemKind};
 use crate::api::{self, VarsAnswer, VarsRequest};
 use crate::cli::Context;
-use crate::cli::args::first_notebook;
-use crate::cli::commands::{Command, Group};
+use crate::cli::args::take_notebook;
+use crate::cli::commands::Command;
 use crate::cli::render::{columns, print};
 use crate::execution::vars::Variable;
 use crate::notebook::size;
@@ -33,9 +33,6 @@ pub(crate) struct Vars {
     /// List at most this many; 0 is all
     #[arg(long, value_name = "N", default_value_t = 200)]
     limit: usize,
-    /// Print one JSON object
-    #[arg(long)]
-    pub(crate) json: bool,
 }
 
 const EXAMPLES: &str = "\
@@ -45,49 +42,24 @@ Examples:
   nb vars --all --json";
 
 impl Command for Vars {
-    const NAME: &'static str = "vars";
-    const GROUP: Group = Group::Running;
-
-    fn notebook(&self) -> Option<PathBuf> {
-        first_notebook(&self.words)
+    fn take_notebook(&mut self) -> Option<PathBuf> {
+        take_notebook(&mut self.words)
     }
 
-    fn json(&self) -> bool {
-        self.json
-    }
-
-    async fn run(self, context: &Context) -> Result<ExitCode, Problem> {
-        let (notebook, name) = self.meant()?;
+    async fn run(mut self, context: &Context) -> Result<ExitCode, Problem> {
+        let name = self.words.pop();
+        if !self.words.is_empty() {
+            let text = "one name is wanted, or none; a notebook may stand before it";
+            return Err(Problem::new(ProblemKind::Usage, text));
+        }
         let is_one = name.is_some();
         let request = VarsRequest {
-            notebook,
             name,
             all: self.all,
             most: (self.limit > 0).then_some(self.limit),
         };
         let answer = api::vars(&context.caller, request).await?;
-        let _ = match self.json {
-            true => context.answer(&answer),
-            false => show(&answer, is_one),
-        };
-        Ok(ExitCode::SUCCESS)
-    }
-}
-
-impl Vars {
-    fn meant(&self) -> Result<(Option<PathBuf>, Option<String>), Problem> {
-        match self.words.as_slice() {
-            [] => Ok((None, None)),
-            [notebook] if notebook.ends_with(".ipynb") => Ok((Some(notebook.into()), None)),
-            [name] => Ok((None, Some(name.clone()))),
-            [notebook, name] if notebook.ends_with(".ipynb") => {
-                Ok((Some(notebook.into()), Some(name.clone())))
-            }
-            _ => {
-                let text = "one name is wanted, or none; a notebook may stand before it";
-                Err(Problem::new(ProblemKind::Usage, text))
-            }
-        }
+        context.print(&answer, |answer| show(answer, is_one))
     }
 }
 
@@ -98,8 +70,7 @@ fn show(found: &VarsAnswer, whole: bool) -> io::Result<()> {
     let rows: Vec<_> = found.variables.iter().map(row).collect();
     let wide = columns::of_terminal();
     for line in columns::lines(&rows) {
-        let line = line.trim_end();
-        print::line(&wide.map_or_else(|| line.to_owned(), |wide| columns::cut(line, wide)))?;
+        print::line(&wide.map_or_else(|| line.clone(), |wide| columns::cut(&line, wide)))?;
     }
     match found.more {
         0 if rows.is_empty() => print::note("no variables; --all lists functions and modules too"),
@@ -134,7 +105,7 @@ fn detail(it: &Variable) -> io::Result<()> {
         .map(|it| [format!("  {}", it.name), it.dtype.clone()])
         .collect();
     for line in columns::lines(&rows) {
-        print::line(line.trim_end())?;
+        print::line(&line)?;
     }
     match &it.value {
         Some(value) => print::line(value),
@@ -142,7 +113,7 @@ fn detail(it: &Variable) -> io::Result<()> {
     }
 }
 
-/// Returns a class as people know it: with its library, of Python's own only the name.
+/// Returns a class's name with its library; for Python's own classes only the name.
 fn class(it: &Variable) -> String {
     let library = it.module.split('.').next().unwrap_or_default();
     match library {

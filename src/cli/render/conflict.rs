@@ -1,11 +1,11 @@
-//! What of an edit was refused or did not go in, as a person reads it.
+//! Conflicts of an edit, as people read them.
 
 use std::path::Path;
 
 use crate::api::problem::{Problem, RefusedEdit};
 use crate::kernel::shell::quote;
 
-/// Hints show no longer commands than this.
+/// The longest command that a hint repeats, in characters.
 const LONG_COMMAND: usize = 300;
 
 /// Returns a conflict as lines: each side as a block.
@@ -41,15 +41,15 @@ pub(crate) fn blocks(refused: &RefusedEdit) -> Vec<String> {
     lines
 }
 
-/// Returns a text as a block of lines of its own.
+/// Returns a text as indented lines.
 pub(crate) fn indented(text: &str) -> Vec<String> {
     text.split('\n')
         .map(|line| format!("    | {line}"))
         .collect()
 }
 
-/// Adds to a problem that a conflict has caused how to do the edit all the same: `command` once
-/// more, now that its writer has seen what is there.
+/// Adds hints to a problem with conflicts: how to repeat `command`, now that its writer has seen the
+/// present cells.
 pub(crate) fn with_repeat(problem: Problem, command: &str) -> Problem {
     let (only_if, is_unsaved) = match problem.conflicts.as_slice() {
         [] => return problem,
@@ -67,7 +67,7 @@ pub(crate) fn with_repeat(problem: Problem, command: &str) -> Problem {
     problem.hint(hint).hint("--force writes without a check")
 }
 
-/// Returns the command as it was typed, with one more option and without that of the last time.
+/// Returns the command as it was typed, with `option` added and an earlier `--if-rev` removed.
 fn typed(command: &str, option: &str) -> String {
     let mut words: Vec<String> = Vec::new();
     let given = std::env::args_os().skip(1);

@@ -1,21 +1,21 @@
-//! What a terminal may be sent of a text that others wrote.
+//! Removes from others' text what a terminal should not receive.
 //!
-//! A notebook, a kernel and a file in a repository may hold escapes that change a terminal's title,
-//! write the clipboard, or hide what is shown. Colours pass; all other escapes and control
-//! characters are taken out. What goes into a file or a pipe is not changed here.
+//! A notebook, a kernel or a file in a repository may contain escape sequences that change a terminal's
+//! title, write the clipboard, or hide what is shown. Colours are kept; all other escape sequences and
+//! control characters are removed. Text that goes into a file or a pipe is not changed here.
 
 use std::borrow::Cow;
 
-/// What passes beside colours.
+/// Which control characters are kept beside colours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Nothing: it is a text.
+    /// None: it is static text.
     Text,
-    /// What draws over the last line, as progress bars do: it comes from a cell that runs.
+    /// Those that redraw the last line, as progress bars do: the text comes from a running cell.
     Live,
 }
 
-/// Takes out of a text what a terminal should not be sent.
+/// Returns a text without what a terminal should not receive.
 pub(crate) fn harmless(text: &str, kind: Kind) -> Cow<'_, str> {
     if !text
         .chars()
@@ -38,7 +38,7 @@ pub(crate) fn harmless(text: &str, kind: Kind) -> Cow<'_, str> {
                 rest = next;
                 continue;
             }
-            // The C1 forms of the same; what follows them would be their parameters.
+            // The C1 forms of the same introducers; their parameters follow.
             '\u{9b}' | '\u{9d}' | '\u{90}' | '\u{98}' | '\u{9e}' | '\u{9f}' => {
                 let introducer = match c {
                     '\u{9b}' => "[",
@@ -56,7 +56,7 @@ pub(crate) fn harmless(text: &str, kind: Kind) -> Cow<'_, str> {
     Cow::Owned(kept)
 }
 
-/// Returns how many bytes after ESC belong to the escape.
+/// Returns how many bytes after ESC belong to the escape sequence.
 fn escape(after: &str) -> usize {
     let Some(introducer) = after.chars().next() else {
         return 0;
@@ -67,7 +67,7 @@ fn escape(after: &str) -> usize {
             let name = &after[..length];
             length + body(name, &after[length..])
         }
-        // Such as the choice of a character set: more bytes may come before the last.
+        // For example the choice of a character set: intermediate bytes may come before the final one.
         ' '..='/' => {
             let more = after
                 .bytes()
@@ -81,7 +81,7 @@ fn escape(after: &str) -> usize {
     }
 }
 
-/// Returns how long the rest of an escape is that begins so.
+/// Returns the length in bytes of the rest of an escape sequence with this introducer.
 fn body(introducer: &str, rest: &str) -> usize {
     if introducer == "[" {
         let parameters = rest.bytes().take_while(|byte| (b' '..=b'?').contains(byte));
@@ -89,7 +89,7 @@ fn body(introducer: &str, rest: &str) -> usize {
         let last = rest.as_bytes().get(parameters);
         return parameters + usize::from(last.is_some_and(|byte| (b'@'..=b'~').contains(byte)));
     }
-    // A string ends with BEL or ST. One that does not end must not hide the lines below.
+    // A string sequence ends with BEL or ST. An unterminated one must not hide the lines below.
     for (at, c) in rest.char_indices() {
         match c {
             '\x07' | '\u{9c}' => return at + c.len_utf8(),
@@ -163,7 +163,7 @@ mod tests {
         let parts = [
             "\x1b", "[", "]", "m", "0", ";", "\x07", "\\", "P", "a", "\n", "\u{9b}", "?",
         ];
-        // Every text of four parts.
+        // All texts that consist of four of the parts.
         for number in 0..parts.len().pow(4) {
             let mut left = number;
             let mut whole = String::new();

@@ -1,8 +1,8 @@
-//! Commands that a message names: they work as they are printed, from where the user stands, and on
-//! the notebook that was typed.
+//! Completes the commands in messages, so that they work as printed: from the user's working directory, and
+//! on the notebook as it was typed.
 //!
-//! Whoever makes a hint writes `nb cells lists the cells` or `nb open NOTEBOOK`. Which notebook that
-//! is, and how the user has spelled its path, is known here alone.
+//! The authors of hints write `nb cells lists the cells` or `nb open NOTEBOOK`. Only this module knows
+//! which notebook that is, and how the user has spelled its path.
 
 use std::borrow::Cow;
 use std::ffi::OsString;
@@ -38,30 +38,30 @@ const OF_NOTEBOOK: [&str; 23] = [
     "wait",
 ];
 
-/// Those of them that take a job, which is found in the project of `-n`.
+/// The commands among them that take a job, which is looked up in the project of `-n`.
 const OF_JOB: [&str; 3] = ["jobs", "reply", "wait"];
 
-/// What ends a command in a sentence.
+/// The texts that end a command within a sentence.
 const ENDS: [&str; 8] = [";", ",", ")", "|", "&&", " · ", ": ", "\n"];
 
-/// A command that is longer than this is not repeated.
+/// The longest command that is repeated, in characters.
 const LONG: usize = 300;
 
-/// How the commands in messages name the notebook.
+/// The spelling of the notebook in the commands of messages.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Commands {
-    /// As the user typed it.
+    /// The path as the user typed it.
     typed: Option<PathBuf>,
     /// The notebook's path, once it is known.
     known: Option<PathBuf>,
-    /// The same, as seen from the working directory.
+    /// The notebook's path relative to the working directory.
     near: Option<PathBuf>,
-    /// Whether its project is not the one at or above the working directory.
+    /// Whether the notebook's project is not the one at or above the working directory.
     is_far: bool,
 }
 
 impl Context {
-    /// Returns how the commands in this command's messages name its notebook.
+    /// Returns how the commands in this command's messages spell its notebook.
     pub(crate) fn commands(&self) -> Commands {
         let concerns = self.caller.concerned();
         let known = concerns.map(|it| it.project.notebook(&it.key));
@@ -87,14 +87,6 @@ impl Context {
 }
 
 impl Commands {
-    /// Returns commands on a notebook that was asked for.
-    pub(crate) fn on(notebook: &Path) -> Self {
-        Self {
-            typed: Some(notebook.to_owned()),
-            ..Self::default()
-        }
-    }
-
     /// Returns a message in which each command names the notebook that was typed.
     pub(crate) fn complete(&self, text: &str) -> String {
         let mut text = Cow::Borrowed(text);
@@ -128,7 +120,8 @@ impl Commands {
         whole
     }
 
-    /// Returns what a command lacks that names the notebook; `rest` follows its first word.
+    /// Returns the words to add to a command so that it names the notebook; `rest` follows the command's
+    /// first word.
     fn missing(&self, word: &str, rest: &str, typed: &str) -> String {
         let end = ENDS.iter().filter_map(|end| rest.find(end)).min();
         let rest = rest.get(..end.unwrap_or(rest.len())).unwrap_or(rest);
@@ -148,7 +141,7 @@ fn is_job_id(word: &str) -> bool {
     word.len() == 8 && word.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// Returns where the next command on a notebook begins.
+/// Returns the position of the next command that takes a notebook.
 fn next_command(text: &str) -> Option<usize> {
     let mut from = 0;
     while let Some(at) = text.get(from..)?.find("nb ") {
@@ -165,7 +158,7 @@ fn next_command(text: &str) -> Option<usize> {
     None
 }
 
-/// Replaces a word that stands by itself.
+/// Replaces all occurrences of a word that are not part of a longer word.
 fn word_replaced(text: &str, word: &str, by: &str) -> String {
     let mut whole = String::with_capacity(text.len());
     let mut rest = text;
@@ -180,13 +173,12 @@ fn word_replaced(text: &str, word: &str, by: &str) -> String {
     whole
 }
 
-/// Says whether a neighbour is no part of a word or a path.
+/// Says whether a neighbouring character separates words and paths.
 fn is_apart(neighbour: Option<char>) -> bool {
     !neighbour.is_some_and(|c| c.is_alphanumeric() || "_./-".contains(c))
 }
 
-/// Returns the command as it was typed, quoted for a shell; `otherwise` where it is too long to be
-/// repeated.
+/// Returns the command as it was typed, quoted for a shell; `otherwise` if it is too long to be repeated.
 pub(crate) fn as_typed(otherwise: &str) -> String {
     typed_words(std::env::args_os().skip(1), otherwise)
 }

@@ -1,5 +1,6 @@
-//! Writing to stdout. A closed pipe is a quiet end.
+//! Writes to stdout and stderr. A closed pipe ends the program without an error.
 
+use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 
 use serde::Serialize;
@@ -7,10 +8,10 @@ use serde::Serialize;
 use crate::api::outputs::{self, OutputText};
 pub(crate) use crate::api::time::{age, moment, took};
 use crate::cli::render::harmless::{Kind, harmless};
-use crate::execution::run::Output;
+use crate::execution::run::OutputMessage;
 
-/// Prints one JSON object, as one line. Control characters that JSON may hold as they are, DEL and
-/// those of C1, are escaped: what is taken out for a terminal would be missing in the text.
+/// Prints one JSON object on one line. Control characters that JSON allows unescaped (DEL and C1) are
+/// escaped: removing them for a terminal would change the text.
 pub(crate) fn json(value: &impl Serialize) -> io::Result<()> {
     let text = serde_json::to_string(value)?;
     if !text.contains(char::is_control) {
@@ -31,18 +32,26 @@ pub(crate) fn line(text: &str) -> io::Result<()> {
     raw(format!("{text}\n").as_bytes())
 }
 
-/// Tells something that is no data, on stderr. Where nobody can read it, it is not said.
+/// Prints a message that is not data to stderr. Write errors are ignored.
 pub(crate) fn note(text: &str) {
     let _ = on_stderr(&format!("{text}\n"), Kind::Text);
 }
 
-/// Prints bytes; where no terminal shows them, without colours.
+/// Prints notes about an answer to stderr, one line each.
+pub(crate) fn notes<T: Display>(notes: impl IntoIterator<Item = T>) {
+    for text in notes {
+        note(&format!("note: {text}"));
+    }
+}
+
+/// Prints bytes, without colours if stdout is not a terminal.
 pub(crate) fn raw(bytes: &[u8]) -> io::Result<()> {
     shown(bytes, Kind::Text)
 }
 
 fn shown(bytes: &[u8], kind: Kind) -> io::Result<()> {
-    // To take them out of a long text takes longer than to make it.
+    // Stripping escapes from a long text takes longer than producing it, so text without control characters
+    // skips that.
     let has_control = bytes
         .iter()
         .fold(false, |any, byte| any | is_control(*byte));
@@ -56,27 +65,27 @@ fn shown(bytes: &[u8], kind: Kind) -> io::Result<()> {
     }
 }
 
-/// Whether it is one of those that begin an escape, or that a text has no need of.
+/// Says whether a byte begins an escape sequence or another control character.
 fn is_control(byte: u8) -> bool {
-    // A byte of 0xc2 may begin one of the other control characters.
+    // A byte of 0xc2 may begin a C1 control character.
     (byte < b' ') & (byte != b'\n') & (byte != b'\t') | (byte == 0x7f) | (byte == 0xc2)
 }
 
-/// Prints a cell's text, what went wrong first.
+/// Prints a cell's text: first its errors and stderr, then stdout.
 pub(crate) fn both(text: &OutputText) -> io::Result<()> {
     on_stderr(&text.err, Kind::Text)?;
     raw(text.out.as_bytes())
 }
 
 /// Prints one output as it comes.
-pub(crate) fn streamed(output: &Output) -> io::Result<()> {
+pub(crate) fn streamed(output: &OutputMessage) -> io::Result<()> {
     match output {
-        Output::Stream(it) if it.name == "stderr" => on_stderr(&it.text, Kind::Live),
-        Output::Stream(it) => shown(it.text.as_bytes(), Kind::Live),
-        Output::Display(it) | Output::Result(it) => line(&outputs::bundle(it)),
-        Output::Error(it) => on_stderr(&format!("{}\n", outputs::traceback(it)), Kind::Text),
-        // What it replaces is printed already.
-        Output::Update(_) => Ok(()),
+        OutputMessage::Stream(it) if it.name == "stderr" => on_stderr(&it.text, Kind::Live),
+        OutputMessage::Stream(it) => shown(it.text.as_bytes(), Kind::Live),
+        OutputMessage::Display(it) | OutputMessage::Result(it) => line(&outputs::bundle(it)),
+        OutputMessage::Error(it) => on_stderr(&format!("{}\n", outputs::traceback(it)), Kind::Text),
+        // The display that it replaces is printed already.
+        OutputMessage::Update(_) => Ok(()),
     }
 }
 
@@ -90,8 +99,8 @@ fn on_stderr(text: &str, kind: Kind) -> io::Result<()> {
     stderr.flush()
 }
 
-/// Prints bytes as they are, escapes and all: a source, an image. A terminal gets only what is
-/// harmless of them.
+/// Prints bytes unchanged, including escape sequences: a source, an image. A terminal receives only what is
+/// harmless.
 pub(crate) fn exact(bytes: &[u8]) -> io::Result<()> {
     if io::stdout().is_terminal() {
         let text = String::from_utf8_lossy(bytes);
@@ -100,7 +109,7 @@ pub(crate) fn exact(bytes: &[u8]) -> io::Result<()> {
     written(io::stdout().lock(), bytes)
 }
 
-/// Prints escapes of our own.
+/// Prints text with `nb`'s own escape sequences.
 pub(crate) fn drawn(text: &str) -> io::Result<()> {
     written(io::stdout().lock(), text.as_bytes())
 }
@@ -109,12 +118,12 @@ fn written(mut stdout: impl Write, bytes: &[u8]) -> io::Result<()> {
     let done = stdout.write_all(bytes).and_then(|()| stdout.flush());
     match &done {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
-            // Nobody reads any more.
+            // The reader has closed the pipe.
             std::process::exit(0);
         }
         Err(error) => {
-            // An answer that is lost, on a full disk, must not look like an empty one. What was
-            // done is done all the same, so the exit code stays.
+            // An answer that is lost, for example on a full disk, must not look like an empty one. The exit
+            // code stays, since the command has done its work.
             note(&format!("nb: cannot write the answer: {error}"));
             done
         }
@@ -122,7 +131,7 @@ fn written(mut stdout: impl Write, bytes: &[u8]) -> io::Result<()> {
     }
 }
 
-/// Shows how many there are of something: `1 line`, `3 lines`.
+/// Formats a count: `1 line`, `3 lines`.
 pub(crate) fn count(count: usize, what: &str) -> String {
     let plural = if count == 1 { "" } else { "s" };
     format!("{count} {what}{plural}")

@@ -1,4 +1,4 @@
-//! A problem as a person reads it, and the exit code that it means.
+//! Problems as people read them, and their exit codes.
 
 use std::process::ExitCode;
 
@@ -18,7 +18,7 @@ pub(crate) fn code(kind: ProblemKind) -> ExitCode {
     })
 }
 
-/// Names the notebook in the commands of a problem's hints.
+/// Completes the commands in a problem's hints with the notebook.
 pub(crate) fn completed(mut problem: Problem, commands: &Commands) -> Problem {
     for hint in &mut problem.hints {
         *hint = commands.complete(hint);

@@ -1,4 +1,5 @@
-//! What a terminal shows while a job runs: which cell, for how long, and what it said last.
+//! The progress line that a terminal shows while a job runs: which cell, for how long, and its last printed
+//! line.
 
 use std::time::Duration;
 
@@ -10,17 +11,17 @@ use crate::api::outputs::plain;
 use crate::cli::render::print;
 use crate::project::jobs::{Job, JobState};
 
-/// A line at the bottom of the terminal; nothing where stderr is none.
+/// A progress line at the bottom of the terminal; nothing is drawn if stderr is not a terminal.
 pub(crate) struct Progress(ProgressBar);
 
-/// How often it moves.
+/// How often the line is redrawn.
 const TICK: Duration = Duration::from_millis(120);
 
 impl Progress {
-    /// Makes a line that shows how far the job is, if one is wanted.
+    /// Makes a progress line; a hidden one unless it is wanted.
     pub(crate) fn new(is_wanted: bool) -> Self {
         let target = if is_wanted {
-            // It draws nothing where stderr is no terminal.
+            // Nothing is drawn if stderr is not a terminal.
             ProgressDrawTarget::stderr()
         } else {
             ProgressDrawTarget::hidden()
@@ -31,12 +32,12 @@ impl Progress {
         Self(bar)
     }
 
-    /// Returns whether anybody sees it.
+    /// Says whether the line is drawn.
     pub(crate) fn is_seen(&self) -> bool {
         !self.0.is_hidden()
     }
 
-    /// Shows how far a job is; `last` is the last line that it said.
+    /// Shows a job's state; `last` is the last line that it printed.
     pub(crate) fn sees(&self, job: &Job, last: &str) {
         if self.is_seen() && job.state != JobState::Done {
             self.0.enable_steady_tick(TICK);
@@ -44,12 +45,12 @@ impl Progress {
         }
     }
 
-    /// Prints something above it.
+    /// Prints something above the progress line.
     pub(crate) fn above<T>(&self, print: impl FnOnce() -> T) -> T {
         self.0.suspend(print)
     }
 
-    /// Takes it away, until it is to show something again.
+    /// Removes the line, until it is to show something again.
     pub(crate) fn clear(&self) {
         self.0.disable_steady_tick();
         self.0.reset();

@@ -1,14 +1,14 @@
-//! What `nb exec --replay` says of what it runs again, and of what not.
+//! The lines by which `nb exec --replay` says what it runs again, and what it leaves out.
 
 use std::collections::HashMap;
 use std::path::Path;
 
 use crate::cli::render::print;
-use crate::execution::replay::{Ended, Replay};
+use crate::execution::replay::{EndedKernel, Replay};
 use crate::kernel::shell::quote;
 use crate::notebook::Document;
 
-/// Returns the lines for a reader, who has asked to run again what ran before.
+/// Returns the lines about a replay.
 pub(crate) fn lines(replay: &Replay, document: &Document, notebook: &Path) -> Vec<String> {
     let cells = document.cells().iter().map(|cell| cell.id());
     let short: HashMap<_, _> = cells.zip(document.short_ids()).collect();
@@ -41,11 +41,16 @@ pub(crate) fn lines(replay: &Replay, document: &Document, notebook: &Path) -> Ve
         lines.push(format!("replay: changed since then, and {run}: {ids}"));
     }
     if let Some(running) = &replay.running {
-        let again = format!("nb exec {} {}", quote(notebook), short(running));
-        lines.push(format!(
-            "replay: {} was running when it ended, and is left out · next: {again}",
-            short(running)
-        ));
+        let what = format!("replay: {} was running when it ended", short(running));
+        let is_cell = document.cells().iter().any(|cell| cell.id() == running);
+        lines.push(match is_cell {
+            true => format!(
+                "{what}, and is left out · next: nb exec {} {}",
+                quote(notebook),
+                short(running)
+            ),
+            false => format!("{what}; it is no cell of the notebook (nb log shows it)"),
+        });
     }
     let mut out = Vec::new();
     if !replay.failed.is_empty() {
@@ -75,7 +80,7 @@ pub(crate) fn lines(replay: &Replay, document: &Document, notebook: &Path) -> Ve
     lines
 }
 
-fn ended(ended: &Ended) -> String {
+fn ended(ended: &EndedKernel) -> String {
     let by = ended
         .by
         .as_deref()
@@ -95,4 +100,30 @@ fn count(count: usize, of: &str) -> String {
 
 fn verb(count: usize, one: &'static str, many: &'static str) -> &'static str {
     if count == 1 { one } else { many }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_cell_that_was_running_is_named_in_a_command() {
+        let document = crate::notebook::tests::fixtures::cells("aaaa:1 bbbb:2");
+        let line = |running: &str| {
+            let replay = Replay {
+                running: Some(running.to_owned()),
+                ..Replay::default()
+            };
+            lines(&replay, &document, Path::new("a.ipynb"))
+                .pop()
+                .unwrap()
+        };
+        assert!(line("aaaa").ends_with("next: nb exec a.ipynb aaaa"));
+        let scratch = line("\"import os; os.abort()\"");
+        assert!(!scratch.contains("nb exec"), "{scratch}");
+        assert!(
+            scratch.contains("\"import os; os.abort()\" was running"),
+            "{scratch}"
+        );
+    }
 }

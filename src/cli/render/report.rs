@@ -1,28 +1,28 @@
-//! What came of a job: in words, and as an exit code.
+//! The result of a job, as text and as an exit code.
 
 use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::api::job::{JobAnswer, JobVerdict, describe_code, describe_wait};
+use crate::api::job::{BlockingJob, JobAnswer, JobVerdict, describe_code, describe_wait};
 use crate::api::outputs;
 use crate::cli::render::hints::Commands;
 use crate::cli::render::print;
-use crate::execution::follow::Left;
+use crate::execution::follow::FollowEnd;
 use crate::kernel::shell::quote;
 use crate::lifecycle::death;
 use crate::project::jobs::{Job, JobCell, JobState};
 
-/// An answer, as a person or an agent reads it.
+/// The answer of a job, as a person or an agent reads it.
 pub(crate) struct Report<'a> {
     pub(crate) answer: &'a JobAnswer,
-    /// How its commands name the notebook.
+    /// The spelling of the notebook in the commands of messages.
     pub(crate) commands: Commands,
 }
 
 impl Report<'_> {
-    /// Prints it: of several cells each that said something, or did not end well, under a line of its
-    /// own.
+    /// Prints the answer. If there are several cells, each one that has outputs or went wrong gets a line
+    /// above it.
     pub(crate) fn print(&self) -> std::io::Result<()> {
         let answer = self.answer;
         let job = &answer.record;
@@ -36,7 +36,7 @@ impl Report<'_> {
                 print::both(text)?;
             }
         }
-        // The cause first, then what follows from it.
+        // Print the cause before its consequences.
         for note in job.notes.iter().filter(|note| !self.is_raised(note)) {
             self.note(note);
         }
@@ -48,12 +48,12 @@ impl Report<'_> {
             if let (Some(id), Some(why)) = (&cell.cell, &cell.unwritten) {
                 print::note(&format!("outputs of {id} are not in the notebook: {why}"));
             }
-            if answer.left == Left::Over && several && at + 1 == job.cells.len() {
+            if answer.left == FollowEnd::Over && several && at + 1 == job.cells.len() {
                 print::note(&summary(job));
             }
         }
         let is_missing = |cell: &JobCell| cell.cell.is_some() && cell.unwritten.is_some();
-        if answer.left == Left::Over && job.cells.iter().any(is_missing) {
+        if answer.left == FollowEnd::Over && job.cells.iter().any(is_missing) {
             let id = &job.id;
             self.note(&format!(
                 "they are kept: nb jobs {id} --write writes them, once that is mended"
@@ -63,14 +63,14 @@ impl Report<'_> {
         Ok(())
     }
 
-    /// Says whether an error that was shown has this text.
+    /// Says whether an error that was printed has this text.
     fn is_raised(&self, note: &str) -> bool {
         let runs = self.answer.runs();
         let mut heard = runs.iter().filter_map(|result| result.heard.as_ref());
         heard.any(|heard| heard.raised.as_deref() == Some(note))
     }
 
-    /// Tells something in which commands may be named.
+    /// Prints a note, and completes the commands in it.
     fn note(&self, text: &str) {
         print::note(&self.commands.complete(text));
     }
@@ -89,7 +89,7 @@ impl Report<'_> {
                     }
                     return;
                 }
-                (None, Left::Over) => {
+                (None, FollowEnd::Over) => {
                     let pattern = &until.regex;
                     self.note(&format!(
                         "job {id} is over, and no line of it matches {pattern}"
@@ -99,15 +99,32 @@ impl Report<'_> {
             }
         }
         match answer.left {
-            Left::Over if !said_something && answer.seen.at > 0 => self.note(&format!(
+            FollowEnd::Over if !said_something && answer.seen.at > 0 => self.note(&format!(
                 "job {id} is over, and said nothing since you looked; nb wait {id} --all shows all"
             )),
-            Left::Over | Left::Enough => {}
-            Left::StillRunning => {
+            FollowEnd::Over | FollowEnd::Enough => {}
+            FollowEnd::StillRunning => {
                 self.note(&format!("{}. Nothing is lost.", self.still_running()));
-                self.note(&format!("next: nb wait {id} | nb interrupt {id}"));
+                let beside = match job.state {
+                    JobState::Queued => " | nb run --peek CODE",
+                    _ => "",
+                };
+                self.note(&format!("next: nb wait {id} | nb interrupt {id}{beside}"));
             }
-            Left::Asks => {
+            FollowEnd::BehindQuestion => {
+                self.note(&format!("{}. Nothing is lost.", self.still_running()));
+                if let Some(BlockingJob {
+                    job: other,
+                    prompt: Some(prompt),
+                    ..
+                }) = &answer.behind_job
+                {
+                    self.note(&format!("job {other} asks: {}", prompt.prompt));
+                    let text = if prompt.password { "- < FILE" } else { "TEXT" };
+                    self.note(&format!("next: nb reply {other} {text} | nb wait {id}"));
+                }
+            }
+            FollowEnd::Asks => {
                 let prompt = job.prompt.as_ref();
                 let asks = prompt.map_or("", |it| it.prompt.as_str());
                 self.note(&format!("the code asks: {asks}"));
@@ -118,7 +135,7 @@ impl Report<'_> {
                 };
                 self.note(&format!("next: nb reply {id} {answer} | nb interrupt {id}"));
             }
-            Left::Lost => self.note(&format!(
+            FollowEnd::Lost => self.note(&format!(
                 "the recorder of job {id} was killed: what the code said after that is not kept \
                  (what it said before is in {})",
                 answer.folder.path().display()
@@ -126,13 +143,17 @@ impl Report<'_> {
         }
     }
 
-    /// Says what still runs, and how far it has come.
+    /// Describes what still runs, and for how long.
     fn still_running(&self) -> String {
         let job = &self.answer.record;
         let seconds = self.answer.waited.as_secs();
         if let (JobState::Queued, Some(behind)) = (job.state, describe_wait(job)) {
+            let last = self.answer.behind_job.as_ref();
+            let last = last.and_then(|other| other.last_line.as_deref());
+            let last = last.map(|line| format!(" (last: \"{}\")", last_words(line)));
             return format!(
-                "still waiting after {seconds} s behind {behind}: job {}, {}",
+                "still waiting after {seconds} s behind {behind}{}: job {}, {}",
+                last.unwrap_or_default(),
                 job.id,
                 describe_code(job)
             );
@@ -148,8 +169,7 @@ impl Report<'_> {
                 text = format!("{text}, at {id} ({} of {})", at + 1, job.cells.len());
             }
             if let Some(heard) = self.answer.runs().get(at).and_then(|it| it.heard.as_ref()) {
-                let last = outputs::plain(&heard.last_line);
-                let last: String = last.trim().chars().take(LAST).collect();
+                let last = last_words(&heard.last_line);
                 let lines = print::count(heard.lines, "new line");
                 text = format!("{text}, {lines} (last: \"{last}\")");
             }
@@ -172,10 +192,14 @@ pub(crate) fn code(verdict: JobVerdict) -> u8 {
     }
 }
 
-/// How many characters of the last line are told.
+/// How many characters of the last line are printed.
 const LAST: usize = 80;
 
-/// Returns the line above what a cell said.
+fn last_words(line: &str) -> String {
+    outputs::plain(line).trim().chars().take(LAST).collect()
+}
+
+/// Returns the line above a cell's outputs.
 pub(crate) fn head(cell: &JobCell) -> String {
     let id = cell.cell.as_deref().unwrap_or("code");
     let count = cell
@@ -231,7 +255,7 @@ fn summary(job: &Job) -> String {
     )
 }
 
-/// Says what the outputs of a cell do not.
+/// Describes how a cell ended, if its outputs do not show that.
 fn told(job: &Job, cell: &JobCell) -> Option<String> {
     let notebook = quote(&job.path);
     Some(match cell.status.as_deref()? {

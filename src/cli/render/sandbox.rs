@@ -1,15 +1,15 @@
-//! A sandbox as people read it.
+//! Descriptions of sandboxes.
 
 use std::path::Path;
 
 use crate::project::{Mechanism, Sandbox};
 
-/// Tells of a sandbox in a line; paths in `root` are told as they are named there.
+/// Describes a sandbox in one line; paths below `root` are relative to it.
 pub(crate) fn text(sandbox: &Sandbox, root: &Path) -> String {
     let shown = |path: &Path| {
         let inner = path.strip_prefix(root).unwrap_or(path);
         match inner.as_os_str().is_empty() {
-            // The whole project.
+            // The path is the project's own folder.
             true => ".".to_owned(),
             false => inner.display().to_string(),
         }
@@ -36,7 +36,7 @@ pub(crate) fn text(sandbox: &Sandbox, root: &Path) -> String {
     }
     let mechanism = sandbox.reached.as_ref().map(|reached| reached.mechanism);
     if mechanism == Some(Mechanism::Landlock) {
-        // No rule of Landlock's can part them.
+        // Landlock has no rules that separate these.
         parts.push("shared with the outside: /dev/shm, your terminals".to_owned());
     }
     if sandbox.allow_net {
@@ -60,7 +60,8 @@ pub(crate) fn text(sandbox: &Sandbox, root: &Path) -> String {
     format!("sandbox: {}", parts.join(" · "))
 }
 
-/// What a reader wants to know of what was kept: that its own folders can be used is no promise.
+/// Lists the guarantees that hold, without the one that the kernel's own folders can be used, which
+/// protects nobody.
 fn told(kept: &[String]) -> String {
     let own = crate::kernel::confine::guarantee::Guarantee::OwnFolders.words();
     let all: Vec<_> = kept

@@ -1,4 +1,4 @@
-//! What the command line shows of a job while it runs.
+//! Shows a job on the command line while it runs.
 
 use std::cell::{Cell, OnceCell};
 use std::path::Path;
@@ -26,39 +26,39 @@ pub(crate) enum Printed {
     Events,
 }
 
-/// Who reads what the command prints.
+/// The reader of what the command prints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reader {
-    /// A program, which is told nothing beside the answer.
+    /// A program, which gets nothing beside the answer.
     Program,
-    /// An agent, which is told in lines.
+    /// An agent, which gets lines on stderr.
     Agent,
-    /// A person, who sees a line move at the bottom of the terminal.
+    /// A person, who sees a progress line at the bottom of the terminal.
     Person,
 }
 
-/// How long a job is followed in silence: most are over by then.
+/// How long a job is followed before anything is shown: most jobs end sooner.
 const SOON: Duration = Duration::from_millis(700);
 
-/// Shows a job while it runs; interrupts it on Ctrl-C, and puts its questions at the terminal.
+/// Shows a job while it runs, interrupts it on Ctrl-C, and asks its questions at the terminal.
 pub(crate) struct Watcher {
     printed: Cell<Printed>,
     progress: Progress,
-    /// Ctrl-C, once a job is followed: until then it ends the program.
+    /// Listens for Ctrl-C once a job is followed; until then Ctrl-C ends the program.
     ctrl_c: OnceCell<CtrlC>,
-    /// The terminal, where questions can be put.
+    /// The terminal's input, if questions can be asked.
     lines: Option<Lines>,
     tells_replay: bool,
-    /// Whether it is still to be said on stderr which job is waited for, and behind whom.
+    /// Whether stderr still has to say which job is followed, and whom it waits for.
     announces_job: Cell<bool>,
     announces_wait: Cell<bool>,
 }
 
 impl Watcher {
-    /// Begins to watch; `can_ask` says whether somebody is there to answer.
+    /// Begins to watch; `can_ask` says whether a person can answer questions.
     pub(crate) fn new(printed: Printed, reader: Reader, can_ask: bool) -> Self {
         let progress = Progress::new(reader == Reader::Person);
-        // The line at the bottom says the same.
+        // The progress line says the same.
         let announces = reader != Reader::Program && !progress.is_seen();
         Self {
             printed: Cell::new(printed),
@@ -71,7 +71,12 @@ impl Watcher {
         }
     }
 
-    /// Takes the line at the bottom of the terminal away.
+    /// Does not print which job is followed: that was printed before.
+    pub(crate) fn announces_no_job(&self) {
+        self.announces_job.set(false);
+    }
+
+    /// Removes the progress line.
     pub(crate) fn end(&self) {
         self.progress.clear();
     }
@@ -120,7 +125,7 @@ impl JobObserver for Watcher {
 
     async fn answers(&self, prompt: &JobPrompt, so_far: &[OutputText]) -> Option<String> {
         self.progress.clear();
-        // A question may make no sense without what was printed before it.
+        // A question may make no sense without the output before it.
         so_far.iter().for_each(|text| drop(print::both(text)));
         self.printed.set(Printed::AsTheyCome);
         match &self.lines {

@@ -1,8 +1,8 @@
-//! Which versions of cells are kept, and under what names.
+//! Stores versions of cells and names them.
 //!
-//! A version without outputs has the cell's revision for a name: two cells of one revision differ
-//! in nothing that is put back. With its outputs a cell is kept only where they would be lost, under
-//! its revision and a hash of the rest.
+//! A version without outputs is named by the cell's revision: two cells with one revision differ in
+//! nothing that is restored. A cell is stored with its outputs only if these would be lost otherwise,
+//! under its revision and a hash of its bytes.
 
 use sha2::{Digest, Sha256};
 
@@ -10,10 +10,10 @@ use crate::editing::notebook_file::NotebookFile;
 use crate::notebook::{Cell, ExactBytes, Json, Revision};
 use crate::project::Project;
 
-/// More than this is kept without the outputs.
+/// The largest cell, in bytes, that is stored with its outputs.
 const LARGEST: usize = 128 << 20;
 
-/// Versions to keep: names and bytes.
+/// Versions to store: names and bytes.
 #[derive(Default)]
 pub(super) struct Versions(Vec<(String, String)>);
 
@@ -26,58 +26,63 @@ impl Versions {
 
     /// Adds a cell with its outputs and returns the version's name.
     pub(super) fn whole(&mut self, cell: &Cell, revision: Revision) -> Option<String> {
-        let json = cell.json();
-        let text = json.text();
-        if text.len() > LARGEST {
-            return None;
-        }
-        let hash = hex::encode(Sha256::digest(text.as_bytes()));
-        let name = format!("{revision}-{}", hash.get(..16)?);
-        self.0.push((name.clone(), text.into_owned()));
-        Some(name)
+        let text = cell.json().text().into_owned();
+        self.add(text, |hash| Some(format!("{revision}-{}", hash.get(..16)?)))
     }
 
     /// Adds the bytes that an operation changes and returns their name.
     pub(super) fn exact(&mut self, exact: &ExactBytes) -> Option<String> {
         let text = serde_json::to_string(exact).ok()?;
+        self.add(text, |hash| Some(format!("{}-bytes", hash.get(..32)?)))
+    }
+
+    /// Adds a text under the name that `name` makes of its hash; `None` if the text is too large.
+    fn add(&mut self, text: String, name: impl Fn(&str) -> Option<String>) -> Option<String> {
         if text.len() > LARGEST {
             return None;
         }
-        let hash = hex::encode(Sha256::digest(text.as_bytes()));
-        let name = format!("{}-bytes", hash.get(..32)?);
+        let name = name(&hex::encode(Sha256::digest(text.as_bytes())))?;
         self.0.push((name.clone(), text));
         Some(name)
     }
 
-    /// Keeps them, where versions are kept. That they cannot be is no reason to keep anybody from
-    /// editing: then they cannot be brought back.
+    /// Stores the versions, unless the user wants none stored. A failure is logged and fails no edit: these
+    /// versions cannot be restored then.
     pub(super) fn keep(self, project: &Project) {
         if self.0.is_empty() {
             return;
         }
         if let Some(Err(error)) = project.objects().map(|objects| objects.keep(&self.0)) {
-            tracing::warn!(%error, "earlier versions of cells cannot be kept");
+            tracing::warn!(%error, "earlier versions of cells cannot be stored");
         }
     }
 }
 
-/// Returns a kept version of a cell, without outputs; none where it is not kept (any more).
-pub fn version(page: &NotebookFile, revision: Revision) -> Option<Json> {
-    kept(page, &revision.to_string())
+/// Stores a version of a cell, without outputs. A failure is only logged.
+pub(in crate::editing) fn keep_version(notebook: &NotebookFile, cell: &Cell) {
+    let mut versions = Versions::default();
+    versions.bare(cell, cell.revision());
+    versions.keep(&notebook.project);
 }
 
-/// Returns the bytes that an operation changed, by the name that the journal has for them.
-pub(super) fn exact(page: &NotebookFile, name: &str) -> Option<ExactBytes> {
-    serde_json::from_slice(&page.kept()?.get(name)?).ok()
+/// Returns a stored version of a cell, without outputs; `None` if it was never stored or was
+/// removed.
+pub fn version(notebook: &NotebookFile, revision: Revision) -> Option<Json> {
+    kept(notebook, &revision.to_string())
 }
 
-/// Returns the source of a kept version.
-pub fn version_source(page: &NotebookFile, revision: Revision) -> Option<String> {
-    version(page, revision)?.cell_source()
+/// Returns the bytes that an operation changed, by their name in the journal.
+pub(super) fn exact(notebook: &NotebookFile, name: &str) -> Option<ExactBytes> {
+    serde_json::from_slice(&notebook.kept()?.get(name)?).ok()
 }
 
-/// Returns a kept version by the name that the journal has for it.
-pub fn kept(page: &NotebookFile, name: &str) -> Option<Json> {
-    let bytes = page.kept()?.get(name)?;
+/// Returns the source of a stored version.
+pub fn version_source(notebook: &NotebookFile, revision: Revision) -> Option<String> {
+    version(notebook, revision)?.cell_source()
+}
+
+/// Returns a stored version by its name in the journal.
+pub fn kept(notebook: &NotebookFile, name: &str) -> Option<Json> {
+    let bytes = notebook.kept()?.get(name)?;
     Json::parse(&String::from_utf8(bytes).ok()?).ok()
 }

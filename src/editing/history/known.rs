@@ -1,17 +1,17 @@
-//! What the ledger holds: what `nb` knew last of a notebook.
+//! The content of a ledger: a notebook's cells as `nb` last saw them.
 
 use jiff::Timestamp;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
 use super::steps::{self, Manifest};
-use super::{Deed, version_source};
+use super::version_source;
 use crate::editing::notebook_file::NotebookFile;
 use crate::notebook::{Cell, ChangeKind, Document, Revision};
-use crate::project::event::CellStep;
+use crate::project::event::{CellStep, NotebookChange};
 
-/// So many of `nb`'s last edits are watched for what becomes of them. Who saves over more of them
-/// has kept a notebook open for days.
+/// How many of `nb`'s last edits are compared with each later save. An editor whose save wipes out more of
+/// them has had the notebook open for days.
 const WATCHED: usize = 256;
 
 /// The content of a ledger.
@@ -19,25 +19,25 @@ const WATCHED: usize = 256;
 pub(super) struct Known {
     /// The notebook's key, for a human reader.
     pub notebook: String,
-    /// When it was so.
+    /// When the ledger was written.
     pub at: Timestamp,
-    /// Its revision.
+    /// The notebook's revision.
     pub revision: Revision,
     /// Its cells.
     pub cells: Manifest,
-    /// The file that had them: device and inode. Every write of `nb` makes another one.
+    /// The notebook's file: device and inode. Every write of `nb` makes a new file.
     #[serde(default)]
     pub file: Option<(u64, u64)>,
-    /// What `nb` did last, oldest first.
+    /// The last edits by `nb`, oldest first.
     #[serde(default)]
     pub watched: Vec<Watched>,
-    /// What is being written just now. One that a reader finds was left by a process that was
-    /// killed: the ledger is locked while it is there.
+    /// The edit that is being written. If a reader finds one, the process that wrote it was killed,
+    /// as it would otherwise still hold the ledger's lock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub intent: Option<Intent>,
 }
 
-/// What of a ledger tells whether anything has happened: the cells are passed over.
+/// The part of a ledger that shows whether the notebook has changed; parsing it skips the cells.
 #[derive(Debug, Deserialize)]
 pub(super) struct Head {
     pub revision: Revision,
@@ -48,61 +48,51 @@ pub(super) struct Head {
 /// One change of one cell by a command of `nb`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Watched {
-    /// The command's name in the journal.
+    /// The edit's name in the journal.
     pub op: String,
-    /// Whose it was.
+    /// The actor.
     pub by: String,
     /// When.
     pub at: Timestamp,
-    /// Which cell.
+    /// The cell's id.
     pub cell: String,
-    /// Inserted, edited or removed.
+    /// `Inserted`, `Edited` or `Removed`.
     pub what: ChangeKind,
     /// The cell's revision before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<Revision>,
-    /// And after.
+    /// The cell's revision after.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<Revision>,
 }
 
-/// What a command is about to write.
+/// An edit that a command is about to write.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Intent {
-    /// The command's name in the journal.
-    pub op: String,
-    /// Whose it is.
+    /// The actor.
     pub by: String,
-    /// When.
-    pub at: Timestamp,
-    /// What kind of command.
-    pub deed: Deed,
-    /// What it does.
-    pub steps: Vec<CellStep>,
-    /// The name of the kept bytes that it changes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub exact: Option<String>,
+    /// The edit.
+    pub change: NotebookChange,
 }
 
-/// Gives the cells of a notebook that was just read the ids that its ledger has for them, where
-/// the file has none.
-pub(in crate::editing) fn recall_ids(page: &NotebookFile, document: &mut Document) {
+/// Sets the ids of cells in a notebook that was just read from its ledger, if the file has none.
+pub(in crate::editing) fn recall_ids(notebook: &NotebookFile, document: &mut Document) {
     if document.cells().iter().all(Cell::has_own_id) {
         return;
     }
-    let known = page.project.last_ledger::<Known>(&page.key);
+    let known = notebook.project.last_ledger::<Known>(&notebook.key);
     let cells = known.map_or_else(Vec::new, |known| known.cells_of(document));
-    document.recall_ids(&cells, &|revision| version_source(page, revision));
+    document.recall_ids(&cells, &|revision| version_source(notebook, revision));
 }
 
 impl Known {
-    /// Returns the cells that a file was written with: before or after the change that is being
-    /// written just now.
+    /// Returns the ledger's cells that match the file: those before or those after the edit that is
+    /// being written, whichever are more similar to the file's.
     fn cells_of(self, document: &Document) -> Manifest {
         let Some(intent) = &self.intent else {
             return self.cells;
         };
-        let after = steps::forth(&self.cells, &intent.steps);
+        let after = steps::forth(&self.cells, &intent.change.changes);
         let there: Vec<_> = document.cells().iter().map(Cell::revision).collect();
         let alike = |cells: &Manifest| {
             let pairs = cells.iter().zip(&there);
@@ -116,7 +106,7 @@ impl Known {
         }
     }
 
-    /// Returns what is known at first.
+    /// Returns the ledger of a notebook that `nb` reads for the first time.
     pub(super) fn new(notebook: &str, cells: Manifest) -> Self {
         Self {
             notebook: notebook.to_owned(),
@@ -129,14 +119,14 @@ impl Known {
         }
     }
 
-    /// Takes the cells for what is in the file now.
+    /// Replaces the cells by those that the file has now.
     pub(super) fn advance(&mut self, cells: Manifest) {
         self.at = Timestamp::now();
         self.revision = steps::revision(&cells);
         self.cells = cells;
     }
 
-    /// Watches what becomes of a command's changes from now on.
+    /// Adds an edit to those that are compared with later saves.
     pub(super) fn watch(&mut self, op: &str, by: &str, steps: &[CellStep]) {
         let at = Timestamp::now();
         let lasting = [
@@ -156,25 +146,5 @@ impl Known {
         }));
         let too_many = self.watched.len().saturating_sub(WATCHED);
         self.watched.drain(..too_many);
-    }
-}
-
-impl Intent {
-    /// Whether it got into the file: something of it is there that was not before.
-    pub(super) fn has_landed(&self, known: &Manifest, there: &Manifest) -> bool {
-        let of = |cells: &Manifest, id: &str| {
-            let cell = cells.iter().find(|(its, _)| its == id);
-            cell.map(|(_, revision)| *revision)
-        };
-        let index = |cells: &Manifest, id: &str| cells.iter().position(|(its, _)| its == id);
-        self.steps.iter().any(|step| match step.what {
-            ChangeKind::Inserted => of(there, &step.cell).is_some(),
-            ChangeKind::Removed => of(there, &step.cell).is_none(),
-            ChangeKind::Edited => of(there, &step.cell) == step.after,
-            ChangeKind::Moved => {
-                known.len() == there.len() && index(there, &step.cell) == Some(step.index)
-            }
-            ChangeKind::Outputs | ChangeKind::Nothing => false,
-        })
     }
 }

@@ -1,19 +1,19 @@
-//! Which of `nb`'s edits a save of somebody else's has wiped out.
+//! Finds the edits by `nb` that another program's save has wiped out.
 //!
-//! An editor that has a notebook open writes what it holds: the file as it was when it was read,
-//! with what its user did since. So a save that knows nothing of an edit takes it back. What tells
-//! that from a person's own further edit:
-//! - The cell is again at a revision that it had before the edit: wiped out.
-//! - The cell says something new, and nothing (or less than half) of what the edit brought is in it:
-//!   wiped out, by a text that was made of an earlier one. Else it was edited further.
-//! - The edit brought nothing and only took something away, and that is back: wiped out.
-//! - A cell that the edit inserted is gone, or one that it removed is back: wiped out.
+//! An editor that has a notebook open saves its own copy: the file as it was when the editor read it, with
+//! its user's changes. If that copy does not contain an edit by `nb`, the save undoes the edit. These rules
+//! distinguish this from a person's further edit of the cell:
+//! - The cell has a revision again that it had before the edit: wiped out.
+//! - The cell has a new text, with nothing (or less than half) of what the edit added: wiped out, by a text
+//!   that was made from an earlier one. With more of it, the cell was edited further.
+//! - The edit only removed something, and that is back: wiped out.
+//! - A cell that the edit inserted is missing, or one that it removed is back: wiped out.
 //!
-//! An editor's text is of one moment: whoever has a later edit of `nb` in it has had the earlier
-//! ones before their eyes, too. So where a later edit still stands, a new text or a deletion is a
-//! person's decision, and is not told as an accident. That holds for what was saved into the very
-//! file that `nb` put there last; a save that came at the moment of another write has been merged
-//! with that, and the later edit may be in the file by the merge alone.
+//! An editor's text is from one moment: if it contains a later edit by `nb`, its user has seen the earlier
+//! ones too. So if a later edit is still there, a new text or a deletion is the person's decision, and is not
+//! reported as an accident. That holds for a save into the very file that `nb` wrote last. A save at the same
+//! moment as another write has been merged with that write, so the later edit may be in the file only because
+//! of the merge.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -22,24 +22,24 @@ use super::steps::Manifest;
 use crate::notebook::{ChangeKind, Revision};
 use crate::project::event::{OverwrittenEdit, split_actor};
 
-/// What a save has left of an edit.
+/// How much of an edit a save has left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Left {
-    /// It is in the file, just as it was made.
+    /// The cell is as the edit left it.
     Whole,
-    /// It is in the file, edited further; or nothing can be told.
+    /// The cell was edited further; or it cannot be decided.
     Something,
-    /// It is not there, and its cell says something that is new.
+    /// The cell has a new text without the edit, or is gone.
     Nothing,
-    /// It is taken back.
+    /// The cell is as it was before the edit.
     TakenBack,
-    /// It was not there any more before the save either.
+    /// The edit was not in the file before the save either.
     Over,
 }
 
-/// Judges what a save that led from `before` to `after` has left of the watched edits, and returns
-/// those that it wiped out; these, and those that are over, are watched no more. `whole` says that
-/// it was not merged with anything; `text` gives the source of a kept version.
+/// Returns the watched edits that a save wiped out; the save changed `before` into `after`. Removes these
+/// edits from `watched`, and those that were not in the file any more. `whole` says that the save was not
+/// merged with anything; `text` returns the source of a stored version.
 pub(super) fn judge(
     watched: &mut Vec<Watched>,
     before: &Manifest,
@@ -60,13 +60,14 @@ pub(super) fn judge(
     let last = left.iter().rposition(|left| *left == Left::Whole);
     let is_decision = |at: usize| whole && last.is_some_and(|last| last > at);
     let mut lost = Vec::new();
-    let mut at = 0;
+    let mut judged = left.iter().enumerate();
     watched.retain(|edit| {
-        let index = at;
-        at += 1;
-        match left.get(index) {
-            Some(Left::Nothing) if is_decision(index) => false,
-            Some(Left::Nothing | Left::TakenBack) => {
+        let Some((index, left)) = judged.next() else {
+            return true;
+        };
+        match left {
+            Left::Nothing if is_decision(index) => false,
+            Left::Nothing | Left::TakenBack => {
                 let (by, by_session) = split_actor(&edit.by);
                 lost.push(OverwrittenEdit {
                     cell: edit.cell.clone(),
@@ -79,14 +80,14 @@ pub(super) fn judge(
                 });
                 false
             }
-            Some(Left::Over) => false,
-            _ => true,
+            Left::Over => false,
+            Left::Whole | Left::Something => true,
         }
     });
     lost
 }
 
-/// `chain` has the revisions that the cell had before this edit and before earlier ones.
+/// Judges one edit. `chain` has the revisions of the cell before this edit and before earlier ones.
 fn judge_one(
     edit: &Watched,
     chain: &[Revision],
@@ -100,7 +101,7 @@ fn judge_one(
         (ChangeKind::Inserted, Some(_), Some(_)) | (ChangeKind::Removed, None, None) => Left::Whole,
         (ChangeKind::Removed, None, Some(_)) => Left::TakenBack,
         (_, None, _) => Left::Over,
-        // With its cell, which was deleted.
+        // The cell was deleted.
         (_, Some(_), None) => Left::Nothing,
         (_, Some(_), Some(now)) if edit.after == Some(now) => Left::Whole,
         (_, Some(then), Some(now)) if then == now => Left::Something,
@@ -108,44 +109,43 @@ fn judge_one(
         (_, Some(then), Some(now)) => {
             let texts = [edit.before, edit.after, Some(then), Some(now)];
             match texts.map(|revision| text(revision?)) {
-                [Some(old), Some(new), Some(then), Some(now)] => in_words(&old, &new, &then, &now),
-                // Versions are not kept, or not any more.
+                [Some(old), Some(new), Some(then), Some(now)] => by_words(&old, &new, &then, &now),
+                // The versions were never stored, or were removed.
                 _ => Left::Something,
             }
         }
     }
 }
 
-/// Judges by the words that an edit from `old` to `new` brought, and those that it took away: how
-/// many of them that were there still before the save are there after it?
-fn in_words(old: &str, new: &str, then: &str, now: &str) -> Left {
+/// Judges an edit from `old` to `new` by the words that it added or, if it added none, by those that
+/// it removed: how many of these changes that were still in `then` are in `now`?
+fn by_words(old: &str, new: &str, then: &str, now: &str) -> Left {
     let [old, new, then, now] = [old, new, then, now].map(words);
     let of = |words: &Words<'_>, word: &str| words.get(word).copied().unwrap_or(0);
-    // A word that was nowhere in the cell tells more than one more of those that were.
-    let mut brought: Vec<_> = new.keys().filter(|word| of(&old, word) == 0).collect();
-    if brought.is_empty() {
-        brought = new
+    // A word that is new to the cell is stronger evidence than a repetition of a word that it had.
+    let mut changed: Vec<_> = new.keys().filter(|word| of(&old, word) == 0).collect();
+    if changed.is_empty() {
+        changed = new
             .keys()
             .filter(|word| of(&new, word) > of(&old, word))
             .collect();
     }
-    let is_brought = |words: &Words<'_>, word: &str| of(words, word) > of(&old, word);
-    let taken: Vec<_> = old
-        .keys()
-        .filter(|word| of(&old, word) > of(&new, word))
-        .collect();
-    let is_taken = |words: &Words<'_>, word: &str| of(words, word) < of(&old, word);
-    let only_took = brought.is_empty();
-    let of = if only_took { taken } else { brought };
-    let is_there = |words: &Words<'_>, word: &str| match only_took {
-        true => is_taken(words, word),
-        false => is_brought(words, word),
+    let only_removed = changed.is_empty();
+    if only_removed {
+        changed = old
+            .keys()
+            .filter(|word| of(&old, word) > of(&new, word))
+            .collect();
+    }
+    let is_there = |words: &Words<'_>, word: &str| match only_removed {
+        true => of(words, word) < of(&old, word),
+        false => of(words, word) > of(&old, word),
     };
-    if of.is_empty() {
-        // Of white space, the type or the metadata.
+    if changed.is_empty() {
+        // The edit changed white space, the type or the metadata.
         return Left::Something;
     }
-    let there: Vec<_> = of
+    let there: Vec<_> = changed
         .into_iter()
         .filter(|word| is_there(&then, word))
         .collect();
@@ -159,7 +159,7 @@ fn in_words(old: &str, new: &str, then: &str, now: &str) -> Left {
 
 type Words<'a> = BTreeMap<&'a str, usize>;
 
-/// Counts the words of a text: names and numbers, and single signs.
+/// Counts the words of a text: names, numbers, and single other characters.
 fn words(text: &str) -> Words<'_> {
     let mut words = Words::new();
     let is_part = |c: char| c.is_alphanumeric() || c == '_';
@@ -182,7 +182,7 @@ fn words(text: &str) -> Words<'_> {
 mod tests {
     use super::*;
 
-    /// Cells `id:text`, of which the text makes the revision.
+    /// Makes cells from `id:text`; the text gives the revision.
     fn list(cells: &str) -> Manifest {
         let cells = cells.split(',').filter(|cell| !cell.is_empty());
         let cell = |cell: &str| {
@@ -196,8 +196,8 @@ mod tests {
         Revision::of_cells([(text, "0000000000".parse().unwrap())])
     }
 
-    /// Edits `id:before>after`, each by an op of its own; nothing before is an insertion, nothing
-    /// after a removal.
+    /// Makes edits from `id:before>after`, each with an op of its own; an empty `before` is an
+    /// insertion, an empty `after` a removal.
     fn edits(edits: &str) -> Vec<Watched> {
         let edits = edits.split(',').enumerate();
         let edit = |(number, edit): (usize, &str)| {
@@ -222,7 +222,7 @@ mod tests {
         edits.map(edit).collect()
     }
 
-    /// The ops that a save wiped out, and those that are watched still.
+    /// Returns the ops that a save wiped out, and those that are still watched.
     fn judged(watched: &str, before: &str, after: &str) -> (String, String) {
         judged_of(watched, before, after, true)
     }
@@ -241,7 +241,7 @@ mod tests {
         (lost.join(" "), stay.join(" "))
     }
 
-    /// Of each case: the edits, the notebook before and after a save, the edits that are lost, and
+    /// Checks cases: the edits, the notebook before and after a save, the edits that are lost, and
     /// those that stay.
     fn assert_judged(cases: &[(&str, &str, &str, &str, &str)]) {
         for (edits, before, after, lost, stay) in cases {
@@ -262,15 +262,15 @@ mod tests {
             // Two edits of one cell: the last one, or both.
             ("a:one>two,a:two>three", "a:three", "a:two", "1", "0"),
             ("a:one>two,a:two>three", "a:three", "a:one", "0 1", ""),
-            // Somebody has edited it further, and then an old text came.
+            // Another program edited it further, and then an old text was saved.
             ("a:one>one two", "a:one two three", "a:one", "0", ""),
         ]);
     }
 
     #[test]
-    fn a_new_text_without_what_the_edit_brought_wipes_it_out() {
+    fn a_new_text_without_what_the_edit_changed_wipes_it_out() {
         assert_judged(&[
-            // Made of the text before the edit, which the save does not know.
+            // Made from the text before the edit; the editor had not read the edit.
             ("a:print>print one", "a:print one", "a:print human", "0", ""),
             (
                 "a:p>p one,a:p one>p one two",
@@ -297,7 +297,7 @@ mod tests {
             ),
             ("a:x>y = load z", "a:y = load z", "a:y = load w", "", "0"),
             ("a:p p q>p q", "a:p q", "a:p q h", "", "0"),
-            // The next edit has taken the first one's words away.
+            // The second edit removed the words of the first one.
             ("a:p>p one,a:p one>p two", "a:p two", "a:p h", "1", ""),
         ]);
     }
@@ -319,14 +319,14 @@ mod tests {
         let edits = "a:x = 1>x = 2,n:>new,b:1>2";
         let before = "a:x = 2,n:new,b:2";
         let want = |lost: &str, stay: &str| (lost.to_owned(), stay.to_owned());
-        // A value of their own, and a cell deleted, while the last edit is in the file.
+        // They wrote a value of their own and deleted a cell, and the last edit is in the file.
         assert_eq!(judged(edits, before, "a:x = 3,b:2"), want("", "2"));
-        // Unless it was merged into what they saved.
+        // The last edit may be in the file only because of a merge.
         let merged = judged_of(edits, before, "a:x = 3,b:2", false);
         assert_eq!(merged, want("0 1", "2"));
-        // The last one is gone, too: they knew nothing of it.
+        // The last edit is missing too: their copy was older than all of them.
         assert_eq!(judged(edits, before, "a:x = 3,b:1"), want("0 1 2", ""));
-        // Exactly the old text is told all the same.
+        // If exactly the old text is back, the edit is reported in any case.
         assert_eq!(judged(edits, before, "a:x = 1,n:new,b:2"), want("0", "1 2"));
     }
 }

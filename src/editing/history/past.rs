@@ -1,26 +1,26 @@
 //! The cells of a notebook at an earlier revision.
 
-use super::GLANCE;
+use super::READ_PATIENCE;
 use super::known::Known;
 use super::steps::{self, Manifest};
 use crate::editing::notebook_file::NotebookFile;
 use crate::notebook::Revision;
 use crate::project::event::{Event, NotebookChange};
 
-/// Returns the cells, id and revision, that a notebook had at an earlier revision of its own: where
-/// it had that more than once, the last time. None where the journal does not tell (any more).
-pub fn manifest_at(page: &NotebookFile, revision: Revision) -> Option<Manifest> {
+/// Returns the cells that a notebook had at an earlier revision; if it had that revision more than once, at
+/// the last time. `None` if the journal does not reach back so far.
+pub fn manifest_at(notebook: &NotebookFile, revision: Revision) -> Option<Manifest> {
     let (known, past) = {
-        // The journal's end and the ledger belong together.
-        let ledger = page.project.ledger(&page.key, GLANCE).ok()?;
+        // The lock keeps the ledger and the journal's end consistent.
+        let ledger = notebook.project.ledger(&notebook.key, READ_PATIENCE).ok()?;
         let known: Known = ledger.read()?;
-        (known, page.project.events(&page.key))
+        (known, notebook.project.events(&notebook.key))
     };
     let entries = past.filter_map(Event::into_change);
     walk_back(known.cells, known.revision, entries, revision)
 }
 
-/// `entries` come newest first, and lead from one to the next without a gap.
+/// Returns the cells at the revision `wanted`. `entries` are newest first; each is undone in turn.
 fn walk_back(
     mut cells: Manifest,
     mut at: Revision,
@@ -32,7 +32,7 @@ fn walk_back(
         cells = steps::back(&cells, &entry.changes);
         at = entry.before;
     }
-    // What a lost line of the journal has led astray is not told for true.
+    // If a line of the journal was lost, the cells may be others.
     (steps::revision(&cells) == wanted).then_some(cells)
 }
 
@@ -54,18 +54,8 @@ mod tests {
     }
 
     fn recorded(before: &Manifest, after: &Manifest) -> NotebookChange {
-        NotebookChange {
-            op: None,
-            deed: None,
-            before: steps::revision(before),
-            after: steps::revision(after),
-            changes: steps::between(before, after),
-            forced: false,
-            undoes: None,
-            conflicts: 0,
-            exact: None,
-            overwritten: Vec::new(),
-        }
+        let [from, to] = [before, after].map(steps::revision);
+        NotebookChange::of(from, to, steps::between(before, after))
     }
 
     proptest! {
@@ -82,7 +72,7 @@ mod tests {
                 let found = walk_back(now.clone(), steps::revision(now), back, revision);
                 prop_assert_eq!(found.as_ref(), Some(wanted));
             }
-            // One entry is lost: what lies before it is not known, and nothing wrong is told.
+            // With one entry lost, earlier lists are not known, and no wrong list is returned.
             for lost in 0..journal.len() {
                 let back = journal.iter().enumerate().rev().filter(|(at, _)| *at != lost);
                 let back = back.map(|(_, entry)| entry.clone());

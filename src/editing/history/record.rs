@@ -1,79 +1,100 @@
-//! Writing down what becomes of a notebook: by `nb`'s own commands, and by others between them.
+//! Records a notebook's changes: those of `nb`'s own commands, and those of other programs between
+//! them.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
-use jiff::Timestamp;
-
 use super::keep::Versions;
 use super::known::{Head, Intent, Known};
 use super::steps::{self, Manifest};
-use super::{Deed, GLANCE, TURN, overwritten};
+use super::{EDIT_PATIENCE, READ_PATIENCE, overwritten};
 use crate::activity::participants::joined;
 use crate::editing::notebook_file::NotebookFile;
-use crate::editing::transaction::Written;
+use crate::editing::transaction::TransactionResult;
 use crate::notebook::{Cell, CellChange, ChangeKind, Document, ExactBytes, Revision};
 use crate::project::event::{CellStep, Event, EventKind, NotebookChange, OverwrittenEdit};
 use crate::project::fresh_id;
 use crate::project::ledger::Ledger;
 
-/// So many of the journal's last entries are looked through for what the ledger has missed: a
-/// process that was killed has written one or two.
+/// How many of the journal's last entries are compared with the ledger. A process that was killed between
+/// its writes to the journal and to the ledger leaves one or two.
 const LAST: usize = 20;
 
-/// One command's look at a notebook, or its change of it. The ledger is locked as long as it lives,
-/// so that the ledger learns of changes in the order in which they reach the file.
+/// The command that makes an edit, as the journal names it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EditCommand {
+    /// `edit`, `insert`, `rm`, `move`, `clear`, `split`, `join`, `apply`, `undo`, `restore` or `fmt`.
+    pub name: String,
+    /// Whether checks are skipped: the last writer wins.
+    pub forced: bool,
+    /// The op that it undoes.
+    pub undoes: Option<String>,
+}
+
+/// The recording of one command that reads or edits a notebook. It holds the ledger's lock, so that the
+/// ledger records changes in the order in which they reach the file.
 ///
-/// That something cannot be written down keeps nobody from reading and editing: it is logged.
+/// A failure to record is logged and fails neither reading nor editing.
 #[derive(Debug)]
 pub struct Recording<'a> {
-    page: &'a NotebookFile,
+    notebook: &'a NotebookFile,
     by: &'a str,
-    /// None where it cannot be had.
+    /// `None` if the lock cannot be had, or another process holds it too long.
     ledger: Option<Ledger>,
     known: Option<Known>,
-    /// What this command itself means to write.
-    own: Option<String>,
+    /// The command's edit: its name in the journal, and the command.
+    edit: Option<(String, &'a EditCommand)>,
+    /// Whether the command's intended change was written into the ledger.
+    is_intended: bool,
 }
 
 impl<'a> Recording<'a> {
-    /// Waits for the ledger to look at the notebook, and reads it.
-    pub fn look(page: &'a NotebookFile, by: &'a str) -> Self {
-        Self::begin(page, by, GLANCE)
+    /// Waits for the ledger's lock in order to read the notebook.
+    pub fn read(notebook: &'a NotebookFile, by: &'a str) -> Self {
+        Self::begin(notebook, by, READ_PATIENCE)
     }
 
-    /// Waits for the ledger to change the notebook, and reads it.
-    pub fn edit(page: &'a NotebookFile, by: &'a str) -> Self {
-        Self::begin(page, by, TURN)
-    }
-
-    fn begin(page: &'a NotebookFile, by: &'a str, within: Duration) -> Self {
-        let ledger = page.project.ledger(&page.key, within);
-        let ledger = ledger.inspect_err(|error| warn(page, error)).ok();
-        let known = ledger.as_ref().and_then(Ledger::read);
+    /// Waits for the ledger's lock in order to edit the notebook.
+    pub fn edit(notebook: &'a NotebookFile, by: &'a str, command: &'a EditCommand) -> Self {
         Self {
-            page,
-            by,
-            ledger,
-            known,
-            own: None,
+            edit: Some((fresh_id(), command)),
+            ..Self::begin(notebook, by, EDIT_PATIENCE)
         }
     }
 
-    /// Whether nothing has happened to the cells since the ledger was written.
+    fn begin(notebook: &'a NotebookFile, by: &'a str, within: Duration) -> Self {
+        let ledger = notebook.project.ledger(&notebook.key, within);
+        let ledger = ledger.inspect_err(|error| warn(notebook, error)).ok();
+        let known = ledger.as_ref().and_then(Ledger::read);
+        Self {
+            notebook,
+            by,
+            ledger,
+            known,
+            edit: None,
+            is_intended: false,
+        }
+    }
+
+    /// Returns whether the cells are those of the ledger.
     fn knows(&self, document: &Document) -> bool {
         let known = self.known.as_ref();
         known.is_some_and(|known| known.intent.is_none() && is_same(&known.cells, document))
     }
 
-    /// Compares a notebook that was read after the recording has begun with the ledger, and writes
-    /// down what others saved since.
+    /// Returns whether the journal has each change of a notebook that was touched.
+    pub fn has_all(&self, document: &Document) -> bool {
+        self.ledger.is_some() && self.knows(document)
+    }
+
+    /// Compares a notebook, which was read under the ledger's lock, with the ledger, and records what other
+    /// programs have saved since.
     pub fn touch(&mut self, document: &Document) {
         if self.ledger.is_some() && !self.knows(document) {
             let done = self.catch_up(document);
-            let _ = done.inspect_err(|error| warn(self.page, error));
+            let _ = done.inspect_err(|error| warn(self.notebook, error));
         }
     }
 
@@ -84,93 +105,69 @@ impl<'a> Recording<'a> {
             for (cell, (_, revision)) in document.cells().iter().zip(&there) {
                 versions.bare(cell, *revision);
             }
-            versions.keep(&self.page.project);
-            return self.write(Known::new(&self.page.key, there));
+            versions.keep(&self.notebook.project);
+            return self.write(Known::new(&self.notebook.key, there));
         };
-        let told = self.replay(&mut known);
-        if let Some(intent) = known.intent.take()
-            && self.own.as_ref() != Some(&intent.op)
-            && !told.contains(&intent.op)
-            && intent.has_landed(&known.cells, &there)
+        let ops = self.replay(&mut known);
+        if let Some(Intent { by, change }) = known.intent.take()
+            && let Some(op) = &change.op
+            && self.edit.as_ref().is_none_or(|(own, _)| own != op)
+            && !ops.contains(op)
+            && has_landed(&change, &known.cells, &there)
         {
-            self.finish(&mut known, intent)?;
+            // The process was killed before it recorded its edit.
+            self.enter(&mut known, change, Some(by))?;
         }
         let steps = steps::between(&known.cells, &there);
         if !steps.is_empty() {
             let in_place = known.file.is_some() && known.file == self.file();
-            self.saved(&mut known, document, there, steps, in_place)?;
+            self.saved(&mut known, document, &there, steps, in_place)?;
         }
         self.write(known)
     }
 
-    /// Takes in what the journal tells and the ledger does not: the process that wrote it down was
-    /// killed in between. Returns the ops of the last edits.
+    /// Applies changes to the ledger that are in the journal but not in the ledger: the process that
+    /// recorded them was killed in between. Returns the ops of the last edits.
     fn replay(&self, known: &mut Known) -> Vec<String> {
-        let events = self.page.project.events(&self.page.key);
+        let events = self.notebook.project.events(&self.notebook.key);
         let entries = events.filter_map(|event| {
             let by = event.actor();
             Some((event.into_change()?, by))
         });
         let mut entries: Vec<_> = entries.take(LAST).collect();
-        let ops = entries
-            .iter()
-            .filter_map(|(recorded, _)| recorded.op.clone());
+        let ops = entries.iter().filter_map(|(change, _)| change.op.clone());
         let ops = ops.collect();
-        if entries
-            .first()
-            .is_none_or(|(last, _)| last.after == known.revision)
-        {
+        let last = entries.first();
+        if last.is_none_or(|(last, _)| last.after == known.revision) {
             return ops;
         }
-        let newer = entries
-            .iter()
-            .position(|(recorded, _)| recorded.before == known.revision);
+        let mut newer = entries.iter();
+        let newer = newer.position(|(change, _)| change.before == known.revision);
         entries.truncate(newer.map_or(0, |at| at + 1));
-        for (recorded, by) in entries.into_iter().rev() {
-            if recorded.before != known.revision {
+        for (change, by) in entries.into_iter().rev() {
+            if change.before != known.revision {
                 continue;
             }
-            known.advance(steps::forth(&known.cells, &recorded.changes));
-            match (&recorded.op, &by) {
-                (Some(op), Some(by)) => known.watch(op, by, &recorded.changes),
+            known.advance(steps::forth(&known.cells, &change.changes));
+            match (&change.op, &by) {
+                (Some(op), Some(by)) => known.watch(op, by, &change.changes),
                 _ => known.watched.retain(|edit| {
                     let is_lost =
                         |lost: &OverwrittenEdit| (&lost.cell, &lost.op) == (&edit.cell, &edit.op);
-                    !recorded.overwritten.iter().any(is_lost)
+                    !change.overwritten.iter().any(is_lost)
                 }),
             }
         }
         ops
     }
 
-    /// Writes down the edit of a process that was killed before it could do so itself.
-    fn finish(&self, known: &mut Known, intent: Intent) -> io::Result<()> {
-        let after = steps::forth(&known.cells, &intent.steps);
-        let recorded = NotebookChange {
-            op: Some(intent.op.clone()),
-            deed: Some(intent.deed.op),
-            before: known.revision,
-            after: steps::revision(&after),
-            changes: intent.steps,
-            forced: intent.deed.forced,
-            undoes: intent.deed.undoes,
-            conflicts: 0,
-            exact: intent.exact,
-            overwritten: Vec::new(),
-        };
-        known.watch(&intent.op, &intent.by, &recorded.changes);
-        self.journal(recorded, Some(intent.by))?;
-        known.advance(after);
-        Ok(())
-    }
-
-    /// Writes down what somebody else saved: `in_place`, or so that it may have been merged with what
-    /// `nb` wrote at the same moment.
+    /// Records another program's save. `in_place` says that it was made into the file that `nb`
+    /// wrote; otherwise the save may have been merged with a write of `nb` at the same moment.
     fn saved(
         &self,
         known: &mut Known,
         document: &Document,
-        there: Manifest,
+        there: &Manifest,
         steps: Vec<CellStep>,
         in_place: bool,
     ) -> io::Result<()> {
@@ -182,38 +179,31 @@ impl<'a> Recording<'a> {
                 versions.bare(cell, after);
             }
         }
-        versions.keep(&self.page.project);
+        versions.keep(&self.notebook.project);
         let by = self.front_end();
-        let text = |revision: Revision| super::version_source(self.page, revision);
+        let text = |revision: Revision| super::version_source(self.notebook, revision);
         let (watched, before) = (&mut known.watched, &known.cells);
-        let mut lost = overwritten::judge(watched, before, &there, in_place, &text);
-        if self.page.project.objects().is_none() {
-            // There is nothing that could be brought back.
-            lost.iter_mut().for_each(|one| one.revision = None);
+        let mut overwritten = overwritten::judge(watched, before, there, in_place, &text);
+        if self.notebook.project.objects().is_none() {
+            // The version is not stored, so it cannot be restored.
+            overwritten.iter_mut().for_each(|one| one.revision = None);
         }
-        let recorded = NotebookChange {
-            op: None,
-            deed: None,
-            before: known.revision,
-            after: steps::revision(&there),
-            changes: steps,
-            forced: false,
-            undoes: None,
-            conflicts: 0,
-            exact: None,
-            overwritten: lost,
+        let change = NotebookChange {
+            overwritten,
+            ..NotebookChange::of(known.revision, known.revision, steps)
         };
-        self.journal(recorded, by)?;
-        known.advance(there);
-        Ok(())
+        self.enter(known, change, by)
     }
 
-    /// Returns the name of whoever can have saved: the one whose front end is joined, if it is one.
+    /// Returns the actor of the front end that is joined to the notebook, if there is exactly one.
     fn front_end(&self) -> Option<String> {
-        let state = self.page.project.state().ok()?;
-        let keys = [self.page.key.clone(), state.owner_key(&self.page.key)];
+        let state = self.notebook.project.state().ok()?;
+        let keys = [
+            self.notebook.key.clone(),
+            state.owner_key(&self.notebook.key),
+        ];
         let here = |key: &Option<String>| key.as_ref().is_some_and(|key| keys.contains(key));
-        let joined = joined(&self.page.project).into_iter();
+        let joined = joined(&self.notebook.project).into_iter();
         let names: HashSet<_> = joined
             .filter(|joined| here(&joined.session))
             .map(|joined| joined.by())
@@ -222,73 +212,61 @@ impl<'a> Recording<'a> {
         names.next().filter(|_| names.next().is_none())
     }
 
-    /// Notes what is about to be written: a process that is killed before it can say that it was
-    /// done shall not have its edit taken for a human's. `before` is what was touched last.
-    pub fn intend(
-        &mut self,
-        before: &Document,
-        after: &Document,
-        changes: &[CellChange],
-        deed: &Deed,
-    ) {
-        if self.ledger.is_some()
-            && let Some(mut known) = self.known.take()
-        {
-            let (steps, exact) = self.steps(&known, before, after, changes);
-            known.intent = (!steps.is_empty()).then(|| Intent {
-                op: fresh_id(),
-                by: self.by.to_owned(),
-                at: Timestamp::now(),
-                deed: deed.clone(),
-                steps,
-                exact,
-            });
-            if let Some(intent) = &known.intent {
-                self.own = Some(intent.op.clone());
-                let done = self.write(known);
-                let _ = done.inspect_err(|error| warn(self.page, error));
-            } else {
-                self.known = Some(known);
-            }
+    /// Writes the intended change into the ledger before the file is written. If the process is killed
+    /// before it has recorded its edit, the edit does not count as another program's save. `before` must
+    /// have been touched last.
+    pub fn intend(&mut self, before: &Document, after: &Document, changes: &[CellChange]) {
+        if self.ledger.is_none() {
+            return;
         }
+        let Some(mut known) = self.known.take() else {
+            return;
+        };
+        let change = self.change(&known, before, after, changes);
+        if change.changes.is_empty() {
+            known.intent = None;
+            self.known = Some(known);
+            return;
+        }
+        let by = self.by.to_owned();
+        known.intent = Some(Intent { by, change });
+        self.is_intended = true;
+        let done = self.write(known);
+        let _ = done.inspect_err(|error| warn(self.notebook, error));
     }
 
-    /// Returns what a command does to the cells, and keeps the versions that are needed to undo it.
-    fn steps(
+    /// Returns the command's changes of the cells, and stores the versions that an undo needs.
+    fn change(
         &self,
         known: &Known,
         before: &Document,
         after: &Document,
         changes: &[CellChange],
-    ) -> (Vec<CellStep>, Option<String>) {
+    ) -> NotebookChange {
         let there = steps::manifest_after(after, before, &known.cells);
         let mut steps = steps::between(&known.cells, &there);
         let (old, new) = (by_id(before), by_id(after));
         let mut versions = Versions::default();
-        for step in &steps {
-            let (old, new) = (old.get(&*step.cell), new.get(&*step.cell));
-            if step.before != step.after {
-                if let Some((cell, revision)) = old.zip(step.before) {
-                    versions.bare(cell, revision);
-                }
-                if let Some((cell, revision)) = new.zip(step.after) {
+        for step in steps.iter().filter(|step| step.before != step.after) {
+            for (cells, revision) in [(&old, step.before), (&new, step.after)] {
+                if let Some((cell, revision)) = cells.get(&*step.cell).zip(revision) {
                     versions.bare(cell, revision);
                 }
             }
         }
-        // What a cell's run had left is kept where the command has taken it away.
-        let mut looked = HashSet::new();
+        // If the command has removed results of a cell's run, the cell is stored with them.
+        let mut compared = HashSet::new();
         for change in changes {
             let Some(cell) = old.get(&*change.cell) else {
                 continue;
             };
             let now = new.get(&*change.cell).copied();
-            // An undo brings outputs back, and so does a restore: that is something to take back too.
+            // An undo or a restore brings outputs back; that can be undone too.
             let lost = cell.has_other_results_than(now);
             let came = now.is_some_and(|now| now.has_other_results_than(Some(cell)));
             let only_came = came && !cell.has_run();
             if change.what == ChangeKind::Nothing
-                || !looked.insert(&*change.cell)
+                || !compared.insert(&*change.cell)
                 || !(lost || came)
             {
                 continue;
@@ -302,14 +280,11 @@ impl<'a> Recording<'a> {
             match step {
                 Some(step) => (step.kept, step.came) = (kept, only_came),
                 None => steps.push(CellStep {
-                    cell: change.cell.clone(),
-                    what: ChangeKind::Outputs,
-                    index: change.index,
-                    from: None,
                     before: Some(revision),
                     after: Some(revision),
                     kept,
                     came: only_came,
+                    ..CellStep::new(&change.cell, ChangeKind::Outputs, change.index)
                 }),
             }
         }
@@ -317,94 +292,101 @@ impl<'a> Recording<'a> {
             true => None,
             false => ExactBytes::of(before, after).and_then(|exact| versions.exact(&exact)),
         };
-        versions.keep(&self.page.project);
-        (steps, exact)
+        versions.keep(&self.notebook.project);
+        let mut change = NotebookChange {
+            exact,
+            ..NotebookChange::of(known.revision, known.revision, steps)
+        };
+        if let Some((op, command)) = &self.edit {
+            change.op = Some(op.clone());
+            change.command = Some(command.name.clone());
+            change.forced = command.forced;
+            change.undoes.clone_from(&command.undoes);
+        }
+        change
     }
 
-    /// Writes down what a command has done, and returns the name by which it can be undone; none
-    /// where it changed nothing, or nothing can be written down. `meant` is what it was to be.
+    /// Records the command's edit, and returns the name by which it can be undone; `None` if it
+    /// changed nothing or cannot be recorded. `meant` is the notebook that the command wanted to
+    /// write.
     pub fn done(
         mut self,
-        written: &Written,
+        written: &TransactionResult,
         meant: &Document,
         changes: &[CellChange],
-        deed: &Deed,
     ) -> Option<String> {
         self.ledger.as_ref()?;
-        let done = self.write_down(written, meant, changes, deed);
-        done.inspect_err(|error| warn(self.page, error)).ok()?
+        let done = self.write_down(written, meant, changes);
+        done.inspect_err(|error| warn(self.notebook, error)).ok()?
     }
 
     fn write_down(
         &mut self,
-        written: &Written,
+        written: &TransactionResult,
         meant: &Document,
         changes: &[CellChange],
-        deed: &Deed,
     ) -> io::Result<Option<String>> {
         let Some(mut known) = self.known.take() else {
             return Ok(None);
         };
-        let intent = known.intent.take();
-        let (op, (steps, exact)) = match (&written.theirs, intent) {
-            (None, Some(intent)) if steps::is_untouched(meant, &written.after) => {
-                (intent.op, (intent.steps, intent.exact))
-            }
-            (theirs, intent) => {
+        let change = match (&written.theirs, known.intent.take()) {
+            (None, Some(intent)) if steps::is_untouched(meant, &written.after) => intent.change,
+            (theirs, _) => {
                 let base = theirs.as_ref().unwrap_or(&written.before);
-                // Only what others saved in between is new to the ledger.
+                // Only other programs' saves in between are new to the ledger.
                 let there = steps::manifest(base);
                 let saved = steps::between(&known.cells, &there);
                 if !saved.is_empty() {
-                    self.saved(&mut known, base, there, saved, false)?;
+                    self.saved(&mut known, base, &there, saved, false)?;
                 }
-                let steps = self.steps(&known, base, &written.after, changes);
-                (intent.map_or_else(fresh_id, |intent| intent.op), steps)
+                self.change(&known, base, &written.after, changes)
             }
         };
-        if steps.is_empty() && written.conflicts.is_empty() {
-            match self.own.is_some() || written.theirs.is_some() {
+        if change.changes.is_empty() && written.conflicts.is_empty() {
+            match self.is_intended || written.theirs.is_some() {
                 true => self.write(known)?,
                 false => self.known = Some(known),
             }
             return Ok(None);
         }
-        let after = steps::forth(&known.cells, &steps);
-        let recorded = NotebookChange {
-            op: Some(op.clone()),
-            deed: Some(deed.op.clone()),
-            before: known.revision,
-            after: steps::revision(&after),
-            forced: deed.forced,
-            undoes: deed.undoes.clone(),
+        let op = change.op.clone().filter(|_| !change.changes.is_empty());
+        let change = NotebookChange {
             conflicts: written.conflicts.len(),
-            exact,
-            overwritten: Vec::new(),
-            changes: steps,
+            ..change
         };
-        let changed = !recorded.changes.is_empty();
-        known.watch(&op, self.by, &recorded.changes);
-        self.journal(recorded, Some(self.by.to_owned()))?;
-        known.advance(after);
+        self.enter(&mut known, change, Some(self.by.to_owned()))?;
         self.write(known)?;
-        Ok(changed.then_some(op))
+        Ok(op)
     }
 
-    fn journal(&self, change: NotebookChange, by: Option<String>) -> io::Result<()> {
-        let kind = match change.op {
-            Some(_) => EventKind::Edited(change),
+    /// Appends a change of the ledger's cells to the journal, and applies it to the ledger.
+    fn enter(
+        &self,
+        known: &mut Known,
+        mut change: NotebookChange,
+        by: Option<String>,
+    ) -> io::Result<()> {
+        let cells = steps::forth(&known.cells, &change.changes);
+        (change.before, change.after) = (known.revision, steps::revision(&cells));
+        let kind = match &change.op {
+            Some(op) => {
+                known.watch(op, by.as_deref().unwrap_or_default(), &change.changes);
+                EventKind::Edited(change)
+            }
             None => EventKind::Saved(change),
         };
         let event = Event {
             by,
-            ..Event::now(&self.page.key, kind)
+            ..Event::now(&self.notebook.key, kind)
         };
-        self.page.project.journal()?.append(&event)
+        self.notebook.project.journal()?.append(&event)?;
+        known.advance(cells);
+        Ok(())
     }
 
-    /// Returns which file the notebook is now.
+    /// Returns the device and inode of the notebook's file.
     fn file(&self) -> Option<(u64, u64)> {
-        let found = std::fs::metadata(&self.page.real).ok()?;
+        let found = std::fs::metadata(&self.notebook.real).ok()?;
         Some((found.dev(), found.ino()))
     }
 
@@ -418,10 +400,10 @@ impl<'a> Recording<'a> {
     }
 }
 
-/// Whether nothing has happened to a notebook's cells since its ledger was written: most looks end
-/// here, without the list of the cells. Where somebody else has the ledger it is not said.
-pub fn is_known(page: &NotebookFile, document: &Document) -> bool {
-    let ledger = page.project.ledger(&page.key, Duration::ZERO).ok();
+/// Returns whether a notebook's cells are those of its ledger; false if another process holds the
+/// ledger. For most commands that read this is the only step, and it does not parse the list of cells.
+pub fn is_known(notebook: &NotebookFile, document: &Document) -> bool {
+    let ledger = notebook.project.ledger(&notebook.key, Duration::ZERO).ok();
     let head = ledger.and_then(|ledger| ledger.read::<Head>());
     head.is_some_and(|head| head.intent.is_none() && head.revision == document.revision())
 }
@@ -440,7 +422,25 @@ fn by_id(document: &Document) -> HashMap<&str, &Cell> {
     cells.map(|cell| (cell.id(), cell)).collect()
 }
 
-fn warn(page: &NotebookFile, error: &io::Error) {
-    let notebook = page.path.display();
-    tracing::warn!(%error, %notebook, "what becomes of the notebook cannot be written down");
+/// Returns whether an edit reached the file: whether one of its changes is there.
+fn has_landed(change: &NotebookChange, known: &Manifest, there: &Manifest) -> bool {
+    let of = |cells: &Manifest, id: &str| {
+        let cell = cells.iter().find(|(its, _)| its == id);
+        cell.map(|(_, revision)| *revision)
+    };
+    let index = |cells: &Manifest, id: &str| cells.iter().position(|(its, _)| its == id);
+    change.changes.iter().any(|step| match step.what {
+        ChangeKind::Inserted => of(there, &step.cell).is_some(),
+        ChangeKind::Removed => of(there, &step.cell).is_none(),
+        ChangeKind::Edited => of(there, &step.cell) == step.after,
+        ChangeKind::Moved => {
+            known.len() == there.len() && index(there, &step.cell) == Some(step.index)
+        }
+        ChangeKind::Outputs | ChangeKind::Nothing => false,
+    })
+}
+
+fn warn(notebook: &NotebookFile, error: &io::Error) {
+    let notebook = notebook.path.display();
+    tracing::warn!(%error, %notebook, "a change of the notebook cannot be recorded");
 }

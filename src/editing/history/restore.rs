@@ -1,83 +1,84 @@
-//! An earlier version of a cell, or a deleted cell, brought back.
+//! Restores an earlier version of a cell, or a deleted cell.
 
-use super::deed::Deed;
 use super::past::manifest_at;
+use super::record::EditCommand;
 use super::versions::{
     CellVersion, Deleted, LEAST, NotSelected, Selected, deleted, json_of, select, versions,
 };
 use crate::editing::edit::{self, Done, EditError, Editor};
 use crate::editing::notebook_file::{NotebookFile, NotebookFileError};
+use crate::editing::unseen::EditBasis;
 use crate::editing::view;
 use crate::notebook::{
-    CellChange, CellSelector, Document, Json, Revision, SelectError, position_beside,
+    Cell, CellChange, CellSelector, Document, Json, Revision, SelectError, position_beside,
 };
 
-/// So many deleted cells are suggested.
+/// The number of deleted cells in an error message.
 const MOST_NEAR: usize = 5;
 
-/// What came of a restore.
+/// The result of a restore.
 #[derive(Debug)]
 pub struct Restored {
     /// The cell's id.
     pub cell: String,
-    /// The revision that it is again.
+    /// The cell's revision, which is an earlier one again.
     pub revision: Revision,
-    /// Where that comes from.
+    /// The earlier version.
     pub version: CellVersion,
     /// Whether the cell was deleted and is there again.
     pub was_deleted: bool,
-    /// What was done.
+    /// The edit that restored it.
     pub done: Done,
 }
 
-/// Why nothing was brought back; the notebook is as it was.
+/// Why nothing was restored; the notebook is as it was.
 #[derive(Debug, thiserror::Error)]
 pub enum RestoreError {
     /// The notebook could not be read.
     #[error(transparent)]
     NotebookFile(#[from] NotebookFileError),
-    /// No cell is meant, of those that are there and of those that were.
+    /// The selector matches no cell, neither in the notebook nor among the deleted ones.
     #[error("{source}")]
     NoSuchCell {
-        /// What is there.
+        /// Why it names none of the notebook's cells.
         source: SelectError,
-        /// What was deleted last.
+        /// The cells that were deleted last.
         deleted: Vec<Deleted>,
     },
     /// Several deleted cells have ids that begin so.
     #[error("{given:?} is more than one deleted cell")]
     Ambiguous {
-        /// What was asked for.
+        /// The id asked for.
         given: String,
         /// All of them.
         candidates: Vec<Deleted>,
     },
-    /// The cell never had that revision, or several that begin so.
+    /// The cell has had no revision, or several, that begin so.
     #[error("{}", if *several { format!("cell {cell} has had several revisions that begin with {given:?}") } else { format!("cell {cell} has had no revision {given:?}") })]
     NoSuchVersion {
         /// The cell.
         cell: String,
-        /// What was asked for.
+        /// The revision asked for.
         given: String,
-        /// Whether more than one begin so.
+        /// Whether several begin so.
         several: bool,
-        /// Those that it has had, oldest first.
+        /// The cell's versions, oldest first.
         versions: Vec<CellVersion>,
     },
-    /// There is nothing before the present version.
+    /// The cell has no earlier version.
     #[error("cell {cell} is as it has always been, as far as nb knows")]
     NoEarlier {
         /// The cell.
         cell: String,
     },
-    /// The version is not kept any more.
+    /// The version is not stored any more.
     #[error("what cell {cell} was as revision {revision} is not remembered any more")]
     Forgotten {
         /// The cell.
         cell: String,
         /// The revision.
         revision: Revision,
-        /// Those that it has had, oldest first.
+        /// The cell's versions, oldest first.
         versions: Vec<CellVersion>,
     },
     /// The notebook could not be edited.
@@ -85,41 +86,48 @@ pub enum RestoreError {
     Edit(#[from] EditError),
 }
 
-/// What is to be brought back.
+/// The version to restore, and its position.
 struct VersionToRestore {
     cell: String,
     revision: Revision,
     version: CellVersion,
     json: Json,
-    /// Where a deleted cell goes: the ids of all cells when it was there, and its place.
+    /// For a deleted cell: the ids of all cells before its deletion, and its position among them.
     gone: Option<(Vec<String>, usize)>,
 }
 
-/// Makes a cell what it was: as `revision`, of which a beginning is enough, else as it was before
-/// the present version. A deleted cell is named by its id or a beginning of it, and comes back with
-/// its outputs, beside the cell that it stood beside.
+/// Restores a version of a cell: that of `revision`, which may be a prefix, or the one before the
+/// present version. A deleted cell is selected by its id or a prefix of it; it gets its outputs back,
+/// and its place beside its former neighbour.
 ///
 /// # Errors
-/// No such cell or version; it is not kept any more; the cell is not what the editor saw last; the
-/// notebook cannot be written.
+/// There is no such cell or version; the version is not stored any more; the cell is not what the
+/// editor saw last; the notebook cannot be written.
 pub fn restore(
-    page: &NotebookFile,
+    notebook: &NotebookFile,
     cell: &CellSelector,
     revision: Option<&str>,
     editor: &Editor,
 ) -> Result<Restored, RestoreError> {
-    let document = view::open(page, &editor.by)?.document;
-    let wanted = wanted(page, &document, cell, revision)?;
-    let deed = Deed {
-        op: "restore".to_owned(),
+    let document = view::open(notebook, &editor.by)?.document;
+    let wanted = wanted(notebook, &document, cell, revision)?;
+    let command = EditCommand {
+        name: "restore".to_owned(),
         forced: editor.force,
         undoes: None,
     };
-    let done = edit::change(page, editor, &deed, &[], |document| {
-        let mut after = document.clone();
-        let changed = put(&mut after, &wanted).map_err(|error| EditError::Other(error.into()))?;
-        Ok((after, vec![changed]))
-    })?;
+    let done = edit::change(
+        notebook,
+        editor,
+        &command,
+        &EditBasis::default(),
+        |document| {
+            let mut after = document.clone();
+            let changed =
+                put(&mut after, &wanted).map_err(|error| EditError::Other(error.into()))?;
+            Ok((after, vec![changed]))
+        },
+    )?;
     Ok(Restored {
         was_deleted: wanted.gone.is_some(),
         cell: wanted.cell,
@@ -132,9 +140,8 @@ pub fn restore(
 fn put(
     document: &mut Document,
     wanted: &VersionToRestore,
-) -> Result<CellChange, crate::notebook::EditError> {
-    let mut cells = document.cells().iter();
-    if let Some(at) = cells.position(|cell| cell.id() == wanted.cell) {
+) -> Result<CellChange, crate::notebook::DocumentEditError> {
+    if let Some(at) = document.position_by_id(&wanted.cell) {
         return document.restore_version(at, &wanted.json);
     }
     let at = match &wanted.gone {
@@ -146,105 +153,61 @@ fn put(
 }
 
 fn wanted(
-    page: &NotebookFile,
+    notebook: &NotebookFile,
     document: &Document,
     cell: &CellSelector,
     revision: Option<&str>,
 ) -> Result<VersionToRestore, RestoreError> {
-    let gone = deleted(page, document);
-    match (select(document, &gone, cell), cell) {
-        (Ok(Selected::Present(index)), _) => of_present(page, document, index, revision),
-        (Ok(Selected::Deleted(gone)), _) => of_deleted(page, document, gone, revision),
+    let deleted = deleted(notebook, document);
+    let (id, gone) = match (select(document, &deleted, cell), cell) {
+        (Ok(Selected::Present(index)), _) => {
+            let cell = document.cells().get(index).expect("it was found just now");
+            (cell.id().to_owned(), None)
+        }
+        (Ok(Selected::Deleted(gone)), _) => (gone.cell.clone(), Some(gone)),
         (Err(NotSelected { candidates, .. }), CellSelector::Id(given))
             if !candidates.is_empty() =>
         {
-            Err(RestoreError::Ambiguous {
+            return Err(RestoreError::Ambiguous {
                 given: given.clone(),
                 candidates: candidates.into_iter().cloned().collect(),
-            })
+            });
         }
-        (Err(NotSelected { source, .. }), CellSelector::Id(_)) => Err(RestoreError::NoSuchCell {
-            source,
-            deleted: gone.into_iter().take(MOST_NEAR).collect(),
-        }),
-        (Err(NotSelected { source, .. }), _) => Err(RestoreError::NoSuchCell {
-            source,
-            deleted: Vec::new(),
-        }),
-    }
-}
-
-fn of_present(
-    page: &NotebookFile,
-    document: &Document,
-    index: usize,
-    revision: Option<&str>,
-) -> Result<VersionToRestore, RestoreError> {
-    let cell = document.cells().get(index).expect("it was found just now");
-    let id = cell.id().to_owned();
-    let versions = versions(page, document, &id);
-    let now = cell.revision();
-    let meant = match revision {
-        Some(given) => named(&id, given, &versions)?,
-        None => {
-            let mut earlier = versions.iter().rev();
-            let earlier = earlier.find(|version| version.revision.is_some_and(|it| it != now));
-            earlier.ok_or_else(|| RestoreError::NoEarlier { cell: id.clone() })?
+        (Err(NotSelected { source, .. }), cell) => {
+            let is_id = matches!(cell, CellSelector::Id(_));
+            let deleted = deleted.iter().take(MOST_NEAR).filter(|_| is_id);
+            return Err(RestoreError::NoSuchCell {
+                source,
+                deleted: deleted.cloned().collect(),
+            });
         }
     };
-    wanted_version(page, id, meant.clone(), &versions, None)
-}
-
-fn of_deleted(
-    page: &NotebookFile,
-    document: &Document,
-    gone: &Deleted,
-    revision: Option<&str>,
-) -> Result<VersionToRestore, RestoreError> {
-    let versions = versions(page, document, &gone.cell);
-    let meant = match revision {
-        Some(given) => named(&gone.cell, given, &versions)?.clone(),
-        None => {
-            let mut last = versions.iter().rev();
-            let last = last.find(|version| version.revision == Some(gone.revision));
-            last.cloned().ok_or_else(|| RestoreError::NoEarlier {
-                cell: gone.cell.clone(),
-            })?
-        }
+    let versions = versions(notebook, document, &id);
+    let now = document.cell_by_id(&id).map(Cell::revision);
+    let is_meant = |version: &CellVersion| match gone {
+        Some(gone) => version.revision == Some(gone.revision),
+        None => version.revision.is_some() && version.revision != now,
     };
-    let order = manifest_at(page, gone.notebook).unwrap_or_default();
-    let order = order.into_iter().map(|(id, _)| id).collect();
-    let place = Some((order, gone.index));
-    let mut wanted = wanted_version(page, gone.cell.clone(), meant, &versions, place)?;
-    if wanted.revision == gone.revision
-        && let Some(whole) = gone.json(page)
-    {
-        wanted.json = whole;
-    }
-    Ok(wanted)
-}
-
-fn wanted_version(
-    page: &NotebookFile,
-    cell: String,
-    version: CellVersion,
-    versions: &[CellVersion],
-    gone: Option<(Vec<String>, usize)>,
-) -> Result<VersionToRestore, RestoreError> {
-    let revision = version.revision.expect("only versions are meant");
-    // What a later change took away of it, outputs among it.
+    let version = chosen(&id, &versions, revision, &is_meant)?.clone();
+    let revision = version.revision.expect("a chosen version has a revision");
+    // If a later change removed its outputs, the version is stored with them.
     let mut later = versions.iter().rev();
     let begins = |kept: &str| kept.starts_with(&revision.to_string());
     let kept = later.find_map(|it| it.kept.as_deref().filter(|kept| begins(kept)));
-    let Some(json) = json_of(page, revision, kept) else {
+    let Some(json) = json_of(notebook, revision, kept) else {
         return Err(RestoreError::Forgotten {
-            cell,
+            cell: id,
             revision,
-            versions: versions.to_vec(),
+            versions,
         });
     };
+    let gone = gone.map(|gone| {
+        let order = manifest_at(notebook, gone.notebook).unwrap_or_default();
+        let order = order.into_iter().map(|(id, _)| id);
+        (order.collect(), gone.index)
+    });
     Ok(VersionToRestore {
-        cell,
+        cell: id,
         revision,
         version,
         json,
@@ -252,20 +215,26 @@ fn wanted_version(
     })
 }
 
-/// Returns the version of a revision, of which a beginning is given: the last one of it.
-fn named<'a>(
+/// Returns the version of the given revision, or the last one for which `is_meant` is true.
+fn chosen<'a>(
     cell: &str,
-    given: &str,
     versions: &'a [CellVersion],
+    revision: Option<&str>,
+    is_meant: &dyn Fn(&CellVersion) -> bool,
 ) -> Result<&'a CellVersion, RestoreError> {
+    let Some(given) = revision else {
+        let last = versions.iter().rev().find(|version| is_meant(version));
+        let cell = cell.to_owned();
+        return last.ok_or(RestoreError::NoEarlier { cell });
+    };
     let given = given.to_lowercase();
-    let is_meant = |version: &&CellVersion| {
+    let begins = |version: &&CellVersion| {
         let revision = version.revision.map(|it| it.to_string());
         given.len() >= LEAST && revision.is_some_and(|it| it.starts_with(&given))
     };
-    let meant: Vec<_> = versions.iter().rev().filter(is_meant).collect();
-    let several = meant.iter().any(|it| it.revision != meant[0].revision);
-    match meant.first() {
+    let found: Vec<_> = versions.iter().rev().filter(begins).collect();
+    let several = found.iter().any(|it| it.revision != found[0].revision);
+    match found.first() {
         Some(version) if !several => Ok(version),
         _ => Err(RestoreError::NoSuchVersion {
             cell: cell.to_owned(),

@@ -1,11 +1,11 @@
-//! What became of a list of cells, as steps that lead back as well as forth.
+//! The changes of a list of cells, as steps that can be applied forwards and backwards.
 
 use std::collections::{HashMap, HashSet};
 
 use crate::notebook::{ChangeKind, Document, Revision, out_of_order};
 use crate::project::event::CellStep;
 
-/// The cells of a notebook in their order: id and revision.
+/// The ids and revisions of a notebook's cells, in order.
 pub type Manifest = Vec<(String, Revision)>;
 
 /// Returns the list of a document's cells.
@@ -16,8 +16,8 @@ pub fn manifest(document: &Document) -> Manifest {
         .collect()
 }
 
-/// Returns the list of a document's cells that was made by an edit of one whose list is known: only
-/// what the edit touched is looked at.
+/// Returns the list of a document's cells, if the document was made by an edit of `before` with the list
+/// `known`. Only the cells that the edit touched are hashed.
 pub(super) fn manifest_after(document: &Document, before: &Document, known: &Manifest) -> Manifest {
     let old = before.cells().iter().zip(known);
     let old: HashMap<_, _> = old
@@ -31,7 +31,7 @@ pub(super) fn manifest_after(document: &Document, before: &Document, known: &Man
     cells.collect()
 }
 
-/// Whether two documents have the same cells, untouched.
+/// Returns whether no cell's bytes were changed from one document to the other.
 pub(super) fn is_untouched(one: &Document, other: &Document) -> bool {
     let (one, other) = (one.cells(), other.cells());
     one.len() == other.len()
@@ -41,7 +41,7 @@ pub(super) fn is_untouched(one: &Document, other: &Document) -> bool {
             .all(|(one, other)| one.is_untouched(other))
 }
 
-/// Returns the revision of a notebook of these cells.
+/// Returns the revision of a notebook with these cells.
 pub fn revision(cells: &Manifest) -> Revision {
     Revision::of_cells(cells.iter().map(|(id, revision)| (&**id, *revision)))
 }
@@ -68,14 +68,8 @@ pub fn between(before: &Manifest, after: &Manifest) -> Vec<CellStep> {
             continue;
         }
         let step = CellStep {
-            cell: cell.clone(),
-            what: ChangeKind::Removed,
-            index: from,
-            from: None,
             before: Some(*revision),
-            after: None,
-            kept: None,
-            came: false,
+            ..CellStep::new(cell, ChangeKind::Removed, from)
         };
         let Some(to) = *to else {
             steps.push(step);
@@ -103,62 +97,49 @@ pub fn between(before: &Manifest, after: &Manifest) -> Vec<CellStep> {
     let inserted = after.iter().enumerate();
     let inserted = inserted.filter(|(_, (id, _))| !old.contains_key(id));
     steps.extend(inserted.map(|(index, (id, revision))| CellStep {
-        cell: id.clone(),
-        what: ChangeKind::Inserted,
-        index,
-        from: None,
-        before: None,
         after: Some(*revision),
-        kept: None,
-        came: false,
+        ..CellStep::new(id, ChangeKind::Inserted, index)
     }));
     steps
 }
 
-/// Returns the list that the steps led from, given the one that they led to.
+/// Returns the list before the steps, given the list after them.
 pub fn back(after: &Manifest, steps: &[CellStep]) -> Manifest {
-    let gone = ids(steps, &[ChangeKind::Inserted, ChangeKind::Moved]);
-    let revisions = steps.iter().filter(|step| step.what == ChangeKind::Edited);
-    let revisions: HashMap<_, _> = revisions
-        .filter_map(|step| Some((&*step.cell, step.before?)))
-        .collect();
-    let now: HashMap<_, _> = after.iter().map(|(id, its)| (&**id, *its)).collect();
-    let of = |id: &str| revisions.get(id).or_else(|| now.get(id)).copied();
-    let stay = after.iter().filter(|(id, _)| !gone.contains(&**id));
-    let stay = stay.filter_map(|(id, _)| Some((id.clone(), of(id)?)));
-    let come = steps.iter().filter_map(|step| match step.what {
-        ChangeKind::Removed => Some((step.index, (step.cell.clone(), step.before?))),
-        ChangeKind::Moved => Some((step.from?, (step.cell.clone(), of(&step.cell)?))),
-        _ => None,
-    });
-    placed(stay.collect(), come.collect())
+    followed(after, steps, true)
 }
 
-/// Returns the list that the steps lead to.
+/// Returns the list after the steps, given the list before them.
 pub fn forth(before: &Manifest, steps: &[CellStep]) -> Manifest {
-    let gone = ids(steps, &[ChangeKind::Removed, ChangeKind::Moved]);
-    let revisions = steps.iter().filter(|step| step.what == ChangeKind::Edited);
-    let revisions: HashMap<_, _> = revisions
-        .filter_map(|step| Some((&*step.cell, step.after?)))
-        .collect();
-    let then: HashMap<_, _> = before.iter().map(|(id, its)| (&**id, *its)).collect();
-    let of = |id: &str| revisions.get(id).or_else(|| then.get(id)).copied();
-    let stay = before.iter().filter(|(id, _)| !gone.contains(&**id));
-    let stay = stay.filter_map(|(id, _)| Some((id.clone(), of(id)?)));
+    followed(before, steps, false)
+}
+
+fn followed(cells: &Manifest, steps: &[CellStep], is_back: bool) -> Manifest {
+    let (goes, comes) = match is_back {
+        true => (ChangeKind::Inserted, ChangeKind::Removed),
+        false => (ChangeKind::Removed, ChangeKind::Inserted),
+    };
+    let then = |step: &CellStep| if is_back { step.before } else { step.after };
+    let of_kind = |kind| steps.iter().filter(move |step| step.what == kind);
+    let leave = of_kind(goes).chain(of_kind(ChangeKind::Moved));
+    let leave: HashSet<&str> = leave.map(|step| &*step.cell).collect();
+    let now: HashMap<_, _> = cells.iter().map(|(id, its)| (&**id, *its)).collect();
+    let edited = of_kind(ChangeKind::Edited).filter_map(|step| Some((&*step.cell, then(step)?)));
+    let edited: HashMap<_, _> = edited.collect();
+    let revision = |id: &str| edited.get(id).or_else(|| now.get(id)).copied();
+    let stay = cells.iter().filter(|(id, _)| !leave.contains(&**id));
+    let stay = stay.filter_map(|(id, _)| Some((id.clone(), revision(id)?)));
     let come = steps.iter().filter_map(|step| match step.what {
-        ChangeKind::Inserted => Some((step.index, (step.cell.clone(), step.after?))),
-        ChangeKind::Moved => Some((step.index, (step.cell.clone(), of(&step.cell)?))),
+        ChangeKind::Moved => {
+            let index = if is_back { step.from? } else { step.index };
+            Some((index, (step.cell.clone(), revision(&step.cell)?)))
+        }
+        what if what == comes => Some((step.index, (step.cell.clone(), then(step)?))),
         _ => None,
     });
     placed(stay.collect(), come.collect())
 }
 
-fn ids<'a>(steps: &'a [CellStep], what: &[ChangeKind]) -> HashSet<&'a str> {
-    let steps = steps.iter().filter(|step| what.contains(&step.what));
-    steps.map(|step| &*step.cell).collect()
-}
-
-/// Puts cells at their places of the whole list; the others fill the rest in their order.
+/// Inserts cells so that each has its position in the whole list.
 fn placed(stay: Manifest, mut come: Vec<(usize, (String, Revision))>) -> Manifest {
     come.sort_by_key(|(index, _)| *index);
     let mut cells = Vec::with_capacity(stay.len() + come.len());
@@ -210,7 +191,7 @@ mod tests {
         assert_eq!(between(&list("a1 b1"), &list("a1 b1")), []);
     }
 
-    /// What happens to a list: (what, which, where).
+    /// Changes a list in a random way: (what, which, where).
     fn changed(cells: &mut Manifest, (what, which, to): (u8, usize, usize), fresh: &mut u8) {
         *fresh += 1;
         let at = which % cells.len().max(1);

@@ -1,29 +1,33 @@
-//! The history of a real file, by `nb`'s own edits and a stranger's saves.
+//! Tests of the history on a real file, with `nb`'s own edits and another program's saves.
 
 use std::path::Path;
 
 use super::*;
-use crate::activity::notification::{Notifications, overwritten_words};
+use crate::activity::notification::{Notifications, PendingNotices, overwritten_words};
 use crate::editing::edit::{self, Done, EditError, Editor};
 use crate::editing::notebook_file::NotebookFile;
-use crate::editing::view;
+use crate::editing::unseen::EditBasis;
+use crate::editing::view::{self, PendingCells};
 use crate::notebook::{CellSelector, ChangeKind, Document, Operation, new_notebook};
 use crate::project::event::{Event, EventKind};
 
 /// A notebook in a project of its own.
 struct Desk {
     _temp: tempfile::TempDir,
-    page: NotebookFile,
+    notebook: NotebookFile,
 }
 
 impl Desk {
-    /// With cells `id:source`.
+    /// Makes a notebook with cells `id:source`.
     fn new(cells: &str) -> Self {
         let temp = tempfile::tempdir().unwrap();
         let path = temp.path().join("a.ipynb");
         std::fs::write(&path, new_notebook("python3", "Python 3", "python")).unwrap();
-        let page = NotebookFile::of(&path).unwrap();
-        let desk = Self { _temp: temp, page };
+        let notebook = NotebookFile::of(&path).unwrap();
+        let desk = Self {
+            _temp: temp,
+            notebook,
+        };
         desk.save(|document| {
             let mut document = document.clone();
             for (index, cell) in cells.split_whitespace().enumerate() {
@@ -38,14 +42,14 @@ impl Desk {
     }
 
     fn file(&self) -> &Path {
-        &self.page.real
+        &self.notebook.real
     }
 
     fn text(&self) -> Vec<u8> {
         std::fs::read(self.file()).unwrap()
     }
 
-    /// Saves as a program does that knows nothing of `nb`.
+    /// Saves like a program that does not know `nb`.
     fn save(&self, change: impl FnOnce(&Document) -> Document) {
         let document = Document::parse(self.text()).unwrap();
         std::fs::write(self.file(), change(&document).to_bytes()).unwrap();
@@ -55,34 +59,36 @@ impl Desk {
         self.save(|document| applied(document, operations));
     }
 
+    /// Edits, and gets the answer printed.
     fn edit(&self, by: &str, operations: &str) -> Result<Done, EditError> {
+        let editor = editor(by);
+        let done = self.edit_unprinted(&editor, operations);
+        editor.shown.delivered();
+        done
+    }
+
+    fn edit_unprinted(&self, editor: &Editor, operations: &str) -> Result<Done, EditError> {
         let operations = Operation::read_list(operations).unwrap();
-        let editor = Editor {
-            by: by.to_owned(),
-            force: false,
-            now: true,
-            must_have_seen: true,
-            tell: |_| {},
-        };
-        edit::apply(&self.page, &operations, &editor)
+        edit::apply(&self.notebook, &operations, editor)
     }
 
     /// Reads all cells under a name.
     fn read(&self, by: &str) -> Document {
-        let view = view::open(&self.page, by).unwrap();
+        let view = view::open(&self.notebook, by).unwrap();
         view.document
             .cells()
             .iter()
             .for_each(|cell| view.shown(cell));
-        view.remember();
-        view.document
+        let document = view.document.clone();
+        view.into_shown().remember();
+        document
     }
 
     fn entries(&self) -> Vec<Event> {
-        self.page.project.all_events()
+        self.notebook.project.all_events()
     }
 
-    /// The journal in short: event, by and what was done to which cell.
+    /// Returns the journal in short: event, actor, and the change of each cell.
     fn journal(&self) -> Vec<String> {
         let entries = self.entries();
         let said = entries.iter().map(|entry| {
@@ -102,8 +108,9 @@ impl Desk {
     }
 
     fn lost(&self, by: &str) -> Vec<(String, String)> {
-        let new = Notifications::of(&self.page.project, &self.page.key, by);
-        new.delivered(&self.page.project, by);
+        let state = self.notebook.project.state().unwrap();
+        let new = Notifications::of(&self.notebook.project, &state, &self.notebook.key, by);
+        new.delivered(&self.notebook.project, by);
         new.overwritten
             .into_iter()
             .map(|one| (one.cell, one.op))
@@ -147,7 +154,7 @@ fn what_nb_and_others_did_is_told_apart() {
     );
     let recorded = desk.entries()[0].change().unwrap().clone();
     assert_eq!(recorded.op, done.op);
-    assert_eq!(recorded.deed.as_deref(), Some("apply"));
+    assert_eq!(recorded.command.as_deref(), Some("apply"));
     let document = desk.read("codex");
     assert_eq!(desk.entries().len(), 3, "reading it has changed nothing");
     let step = recorded
@@ -155,19 +162,19 @@ fn what_nb_and_others_did_is_told_apart() {
         .iter()
         .find(|step| step.what == ChangeKind::Edited);
     assert_eq!(step.unwrap().before, Some(a));
-    assert_eq!(version_source(&desk.page, a).as_deref(), Some("1"));
-    // A cell that a stranger removed is kept as it was.
-    assert_eq!(version_source(&desk.page, c).as_deref(), Some("3"));
+    assert_eq!(version_source(&desk.notebook, a).as_deref(), Some("1"));
+    // A cell that another program removed is stored.
+    assert_eq!(version_source(&desk.notebook, c).as_deref(), Some("3"));
     let now = document.revision();
     assert_eq!(
-        manifest_at(&desk.page, now),
+        manifest_at(&desk.notebook, now),
         Some(steps::manifest(&document))
     );
-    let first = manifest_at(&desk.page, recorded.before).unwrap();
+    let first = manifest_at(&desk.notebook, recorded.before).unwrap();
     let ids: Vec<_> = first.iter().map(|(id, _)| &**id).collect();
     assert_eq!(ids, ["a", "b", "c"]);
     assert_eq!(first[0].1, a);
-    assert_eq!(manifest_at(&desk.page, a), None);
+    assert_eq!(manifest_at(&desk.notebook, a), None);
 }
 
 #[test]
@@ -196,27 +203,27 @@ fn an_edit_whose_process_was_killed_is_no_humans() {
     for journalled in [false, true] {
         let desk = Desk::new("a:1 b:2");
         desk.read("claude");
-        let ledger = |name: &str| desk.page.project.dir().join("notebooks").join(name);
+        let ledger = |name: &str| desk.notebook.project.dir().join("notebooks").join(name);
         let name = std::fs::read_dir(ledger("")).unwrap().flatten();
         let name = name.map(|entry| entry.file_name().into_string().unwrap());
         let name = name.filter(|name| name.ends_with(".json")).last().unwrap();
         let before = desk.read("claude");
         let intended = applied(&before, r#"[{"op":"edit","cell":0,"source":"one"}]"#);
-        let deed = Deed {
-            op: "edit".to_owned(),
-            ..Deed::default()
+        let command = EditCommand {
+            name: "edit".to_owned(),
+            ..EditCommand::default()
         };
-        // Killed before the exchange, and one that was killed after it.
-        let mut recording = Recording::edit(&desk.page, "claude");
-        recording.intend(&before, &intended, &[], &deed);
+        // One process is killed before the exchange, one after it.
+        let mut recording = Recording::edit(&desk.notebook, "claude", &command);
+        recording.intend(&before, &intended, &[]);
         drop(recording);
         desk.read("codex");
         assert_eq!(desk.journal(), [""; 0]);
-        let mut recording = Recording::edit(&desk.page, "claude");
-        recording.intend(&before, &intended, &[], &deed);
+        let mut recording = Recording::edit(&desk.notebook, "claude", &command);
+        recording.intend(&before, &intended, &[]);
         drop(recording);
         if journalled {
-            // It got as far as the journal.
+            // The process has written to the journal, but not to the ledger.
             let meant = std::fs::read(ledger(&name)).unwrap();
             std::fs::write(desk.file(), intended.to_bytes()).unwrap();
             desk.read("codex");
@@ -230,10 +237,10 @@ fn an_edit_whose_process_was_killed_is_no_humans() {
         assert_eq!(desk.journal(), told);
         desk.read("codex");
         assert_eq!(desk.journal(), told);
-        let past = manifest_at(&desk.page, before.revision());
+        let past = manifest_at(&desk.notebook, before.revision());
         assert_eq!(past, Some(steps::manifest(&before)));
         assert_eq!(
-            manifest_at(&desk.page, document.revision()),
+            manifest_at(&desk.notebook, document.revision()),
             Some(steps::manifest(&document))
         );
         assert_eq!(desk.lost("claude"), []);
@@ -248,33 +255,33 @@ fn what_is_merged_into_a_save_is_told_apart_from_it() {
     let desk = Desk::new("a:1 b:2");
     let before = desk.read("claude");
     let mut saved = false;
-    let editor = Editor {
-        by: "claude".to_owned(),
-        force: false,
-        now: true,
-        must_have_seen: true,
-        tell: |_| {},
-    };
-    let deed = Deed {
-        op: "edit".to_owned(),
-        ..Deed::default()
+    let editor = editor("claude");
+    let command = EditCommand {
+        name: "edit".to_owned(),
+        ..EditCommand::default()
     };
     let operations = r#"[{"op":"edit","cell":0,"source":"one"},{"op":"remove","cell":1}]"#;
     let operations = Operation::read_list(operations).unwrap();
-    let done = edit::change(&desk.page, &editor, &deed, &[], |document| {
-        if !std::mem::replace(&mut saved, true) {
-            // Between the look and the exchange.
-            desk.save_operations(r#"[{"op":"insert","at":0,"id":"h","source":"h"}]"#);
-        }
-        Ok(document.applied(&operations, &mut String::new)?)
-    });
+    let done = edit::change(
+        &desk.notebook,
+        &editor,
+        &command,
+        &EditBasis::default(),
+        |document| {
+            if !std::mem::replace(&mut saved, true) {
+                // A save between the read and the exchange.
+                desk.save_operations(r#"[{"op":"insert","at":0,"id":"h","source":"h"}]"#);
+            }
+            Ok(document.applied(&operations, &mut String::new)?)
+        },
+    );
     let done = done.unwrap();
     assert_eq!(
         desk.journal(),
         ["saved - inserted h", "edited claude edited a removed b"]
     );
     assert_eq!(
-        manifest_at(&desk.page, before.revision()),
+        manifest_at(&desk.notebook, before.revision()),
         Some(steps::manifest(&before))
     );
     let document = desk.read("codex");
@@ -298,13 +305,118 @@ fn outputs_that_a_command_takes_away_are_kept() {
         let step = steps.next().unwrap();
         (
             step.what,
-            step.kept.as_ref().and_then(|name| kept(&desk.page, name)),
+            step.kept
+                .as_ref()
+                .and_then(|name| kept(&desk.notebook, name)),
         )
     };
     let cell = |index: usize| Some(document.cells()[index].json());
     assert_eq!(kept("a"), (ChangeKind::Outputs, cell(0)));
     assert_eq!(kept("b"), (ChangeKind::Edited, None));
     assert_eq!(kept("c"), (ChangeKind::Removed, cell(2)));
+}
+
+/// The operation that sets the first cell's source.
+fn set(source: &str) -> String {
+    serde_json::json!([{"op": "edit", "cell": 0, "source": source}]).to_string()
+}
+
+#[test]
+fn what_nobody_else_has_touched_needs_not_be_seen() {
+    let desk = Desk::new("a:1 b:2 c:3");
+    desk.edit("claude", &set("one")).unwrap();
+    desk.edit("claude", r#"[{"op":"remove","cell":1}]"#)
+        .unwrap();
+    // One's own edit was seen; another's was not.
+    desk.edit("claude", &set("uno")).unwrap();
+    desk.edit("codex", &set("eins")).unwrap_err();
+    desk.edit("codex", r#"[{"op":"remove","cell":1}]"#).unwrap();
+    assert_eq!(desk.read("codex").cells()[0].source(), "uno");
+}
+
+#[test]
+fn others_changes_of_other_lines_are_merged_and_those_of_the_same_are_not() {
+    let desk = Desk::new("a:1");
+    let text = || desk.read("reader").cells()[0].source().into_owned();
+    desk.edit("claude", &set("x = 1\ny = 2\nz = 3")).unwrap();
+    desk.save_operations(&set("x = 10\ny = 2\nz = 3"));
+    let done = desk.edit("claude", &set("x = 1\ny = 2\nz = 30")).unwrap();
+    assert_eq!(text(), "x = 10\ny = 2\nz = 30");
+    assert!(
+        done.notes[0].contains("lines that others changed"),
+        "{done:?}"
+    );
+    // The merged text was not shown: the next edit is of the actor's own text too.
+    desk.edit("claude", &set("x = 1\ny = 2\nz = 31\nw"))
+        .unwrap();
+    assert_eq!(text(), "x = 10\ny = 2\nz = 31\nw");
+    let Err(EditError::Unseen { conflicts }) =
+        desk.edit("claude", &set("x = 11\ny = 2\nz = 31\nw"))
+    else {
+        panic!("both changed the first line")
+    };
+    assert_eq!(
+        conflicts[0].base.as_deref(),
+        Some("x = 1\ny = 2\nz = 31\nw")
+    );
+    // Now it was shown.
+    desk.edit("claude", &set("x = 11\ny = 2\nz = 31\nw"))
+        .unwrap();
+    assert_eq!(text(), "x = 11\ny = 2\nz = 31\nw");
+}
+
+#[test]
+fn an_edit_that_quotes_what_it_replaces_needs_no_look_at_the_rest() {
+    let desk = Desk::new("a:1");
+    desk.edit("claude", &set("x = 1\ny = 2\nz = 3")).unwrap();
+    desk.save_operations(&set("x = 10\ny = 20\nz = 3"));
+    let replace = |old: &str, new: &str| {
+        let operation = serde_json::json!([{"op": "replace", "cell": 0, "old": old, "new": new}]);
+        desk.edit("claude", &operation.to_string())
+    };
+    replace("z = 3", "z = 4").unwrap();
+    replace("y = 2\n", "y = 3\n").unwrap_err();
+    assert_eq!(
+        desk.read("reader").cells()[0].source(),
+        "x = 10\ny = 20\nz = 4"
+    );
+    // The rest was not seen.
+    desk.edit("claude", &set("x = 2\ny = 2\nz = 4"))
+        .unwrap_err();
+}
+
+#[test]
+fn a_change_beside_the_text_shows_none_of_it() {
+    for beside in [
+        r#"[{"op":"edit","cell":0,"metadata":{"tags":["a"]}}]"#,
+        r#"[{"op":"move","cell":1,"to":0},{"op":"move","cell":1,"to":0}]"#,
+    ] {
+        let desk = Desk::new("a:1 b:2");
+        desk.read("claude");
+        desk.save_operations(&set("human"));
+        desk.edit("claude", beside).unwrap();
+        desk.edit("claude", &set("agent")).unwrap_err();
+        assert_eq!(desk.read("reader").cells()[0].source(), "human");
+    }
+}
+
+#[test]
+fn a_text_that_others_changed_is_not_split_unseen() {
+    let desk = Desk::new("a:1");
+    desk.edit("claude", &set("x = 1\ny = 2\nz = 3")).unwrap();
+    desk.save_operations(&set("w = 0\nx = 1\ny = 2\nz = 3"));
+    desk.edit("claude", r#"[{"op":"split","cell":0,"line":2}]"#)
+        .unwrap_err();
+    assert_eq!(desk.read("reader").cells().len(), 1);
+}
+
+#[test]
+fn two_sessions_of_an_agent_are_two_who_see() {
+    let desk = Desk::new("a:1");
+    desk.edit("claude#00000001", &set("one")).unwrap();
+    desk.edit("claude#00000002", &set("two")).unwrap_err();
+    desk.edit("claude#00000002", &set("two")).unwrap();
+    desk.edit("claude#00000001", &set("three")).unwrap_err();
 }
 
 #[test]
@@ -314,6 +426,8 @@ fn what_a_name_has_not_seen_it_does_not_change() {
     let human = r#"[{"op":"edit","cell":0,"source":"human"}]"#;
     desk.save_operations(human);
     let edit = r#"[{"op":"edit","cell":0,"source":"agent"}]"#;
+    // A conflict that could not be printed has shown nothing.
+    desk.edit_unprinted(&editor("claude"), edit).unwrap_err();
     let Err(EditError::Unseen { conflicts }) = desk.edit("claude", edit) else {
         panic!("it was not shown")
     };
@@ -327,14 +441,15 @@ fn what_a_name_has_not_seen_it_does_not_change() {
     );
     let document = desk.read("nobody");
     assert_eq!(document.cells()[0].source(), "human");
-    // Now it was shown.
+    // The cell has now been shown.
     desk.edit("claude", edit).unwrap();
-    // One's own text was seen; a cell that is new is one's own; a move asks for nothing.
+    // An actor's own text counts as seen, as does a new cell; a move needs nothing seen.
     let more = r#"[{"op":"edit","cell":0,"source":"x"},{"op":"insert","id":"n"},
         {"op":"edit","cell":-1,"source":"y"},{"op":"move","cell":1,"to":0}]"#;
     desk.edit("claude", more).unwrap();
+    let others = r#"[{"op":"edit","cell":1,"source":"agent"}]"#;
     assert!(matches!(
-        desk.edit("codex", edit),
+        desk.edit("codex", others),
         Err(EditError::Unseen { .. })
     ));
     let revision = desk.read("nobody").cells()[1].revision();
@@ -347,13 +462,13 @@ fn who_saved_is_the_one_whose_front_end_is_joined() {
     let desk = Desk::new("a:1");
     desk.read("claude");
     let join = |file: &str, front_end: &str, session: &str| {
-        // One process stands for all of them.
+        // This process stands for all front ends.
         let own = crate::kernel::process::Process::current();
         let joined = serde_json::json!({
             "pid": own.pid, "start_time": own.start_time, "boot_id": own.boot_id,
             "session": session, "front_end": front_end, "since": jiff::Timestamp::now(),
         });
-        let folder = desk.page.project.make_folder("proxies").unwrap();
+        let folder = desk.notebook.project.make_folder("proxies").unwrap();
         std::fs::write(folder.join(file), joined.to_string()).unwrap();
     };
     let save = |source: &str| {
@@ -383,7 +498,7 @@ fn a_person_who_has_seen_a_later_edit_has_decided_about_an_earlier_one() {
         if in_place {
             std::fs::write(desk.file(), deleted).unwrap();
         } else {
-            // As by a merge of `nb`'s, into another file.
+            // Like a merge of `nb`, into another file.
             let other = desk.file().with_extension("tmp");
             std::fs::write(&other, deleted).unwrap();
             std::fs::rename(other, desk.file()).unwrap();
@@ -396,7 +511,7 @@ fn a_person_who_has_seen_a_later_edit_has_decided_about_an_earlier_one() {
 #[test]
 fn where_no_code_is_kept_an_overwritten_edit_is_told_and_nothing_promised() {
     let desk = Desk::new("a:1");
-    let config = desk.page.project.dir().join("config.toml");
+    let config = desk.notebook.project.dir().join("config.toml");
     std::fs::write(config, "journal.code = false").unwrap();
     desk.read("claude");
     let old = desk.text();
@@ -404,14 +519,16 @@ fn where_no_code_is_kept_an_overwritten_edit_is_told_and_nothing_promised() {
     desk.edit("claude", edit).unwrap();
     std::fs::write(desk.file(), old).unwrap();
     desk.read("codex");
-    let lost = Notifications::of(&desk.page.project, &desk.page.key, "claude").overwritten;
+    let (project, key) = (&desk.notebook.project, &desk.notebook.key);
+    let new = Notifications::of(project, &project.state().unwrap(), key, "claude");
+    let lost = new.overwritten;
     assert_eq!((lost.len(), lost[0].revision), (1, None));
     assert!(
         !overwritten_words(&lost)[0].contains("nb restore"),
         "{lost:?}"
     );
-    assert!(!desk.page.project.dir().join("objects").exists());
-    let journal = std::fs::read_to_string(desk.page.project.journal_file()).unwrap();
+    assert!(!desk.notebook.project.dir().join("objects").exists());
+    let journal = std::fs::read_to_string(desk.notebook.project.journal_file()).unwrap();
     assert!(!journal.contains("secret"), "{journal}");
 }
 
@@ -421,7 +538,7 @@ const OLD: &str = "{\n \"cells\": [\n  {\n   \"cell_type\": \"code\",\n   \"exec
 impl Desk {
     fn old() -> Self {
         let desk = Self::new("a:1");
-        let _ = std::fs::remove_dir_all(desk.page.project.dir().join("notebooks"));
+        let _ = std::fs::remove_dir_all(desk.notebook.project.dir().join("notebooks"));
         std::fs::write(desk.file(), OLD).unwrap();
         desk
     }
@@ -437,7 +554,7 @@ impl Desk {
     }
 
     fn undo(&self, op: Option<&str>) -> Result<Undone, UndoError> {
-        undo(&self.page, op, &editor("claude"))
+        undo(&self.notebook, op, &editor("claude"))
     }
 }
 
@@ -448,6 +565,8 @@ fn editor(by: &str) -> Editor {
         now: true,
         must_have_seen: true,
         tell: |_| {},
+        notices: PendingNotices::default(),
+        shown: PendingCells::default(),
     }
 }
 
@@ -464,7 +583,7 @@ fn an_older_notebook_keeps_its_format_and_its_cells_keep_their_names() {
     assert_eq!(desk.ids(), order);
     assert!(!desk.string().contains("\"id\""), "{}", desk.string());
     assert!(desk.string().contains("\"nbformat_minor\": 4\n"));
-    // Somebody saves who knows nothing of the names: a cell more, one edited, another style.
+    // A program that does not know the ids saves: one cell more, one edited, another style.
     let text = desk.string().replace("# Title", "# A title");
     let mut value: serde_json::Value = serde_json::from_str(&text).unwrap();
     let theirs = serde_json::json!({"cell_type": "raw", "metadata": {}, "source": "theirs"});
@@ -478,7 +597,7 @@ fn an_older_notebook_keeps_its_format_and_its_cells_keep_their_names() {
         desk.journal().last().unwrap(),
         &format!("saved - edited {} inserted {}", ids[1], now[1])
     );
-    // An edit goes by the name.
+    // An edit finds its cell by the id.
     let operation = format!(r#"[{{"op":"edit","cell":"{}","source":"x"}}]"#, ids[1]);
     edit(&operation);
     assert_eq!(desk.read("claude").cells()[4].source(), "x");
@@ -518,7 +637,7 @@ fn an_undo_leaves_no_byte_of_an_edit() {
             assert_ne!(edited.len(), text.len(), "{operation}");
             desk.undo(done.op.as_deref()).unwrap();
             assert_eq!(desk.string(), text, "{operation}");
-            // And again.
+            // The undo is undone.
             let undo = desk.entries().last().unwrap().change().unwrap().op.clone();
             desk.undo(undo.as_deref()).unwrap();
             assert_eq!(desk.text(), edited, "{operation}");
@@ -548,7 +667,7 @@ fn outputs_that_a_restore_has_brought_go_with_its_undo() {
     let desk = Desk::old();
     desk.read("claude");
     let first = desk.read("claude").cells()[2].revision();
-    // The edit takes its outputs along, so that the version is kept with them.
+    // The edit removes the outputs, so the version is stored with them.
     desk.edit(
         "claude",
         r#"[{"op":"clear","cells":["2"]},{"op":"edit","cell":2,"source":"other"}]"#,
@@ -557,14 +676,14 @@ fn outputs_that_a_restore_has_brought_go_with_its_undo() {
     let id = desk.ids()[2].clone();
     let selector = CellSelector::Id(id);
     let restored = restore(
-        &desk.page,
+        &desk.notebook,
         &selector,
         Some(&first.to_string()),
         &editor("claude"),
     );
     restored.unwrap();
     assert_eq!(desk.read("claude").cells()[2].outputs().count(), 1);
-    // A person changes the cell's metadata meanwhile, so that its bytes are others.
+    // A person changes the cell's metadata in between, so that its bytes differ.
     let text = desk.string();
     let at = text.rfind("\"metadata\": {},").unwrap();
     let text = format!(
@@ -590,7 +709,7 @@ fn what_somebodys_save_has_dropped_is_named_before_anything_else_is_touched() {
     let second = desk
         .edit("claude", r#"[{"op":"edit","cell":"1","source":"second"}]"#)
         .unwrap();
-    // The editor had it open from before.
+    // The editor has had the notebook open since before the edit.
     std::fs::write(desk.file(), &opened).unwrap();
     let error = desk.undo(None).unwrap_err();
     let UndoError::Gone { gone, next, .. } = error else {
@@ -620,7 +739,7 @@ fn no_edit_leaves_the_size_of_the_file_as_it_was() {
         assert!(!sizes.contains(&size), "{size} {sizes:?}");
         sizes.push(size);
     }
-    // Only the line differs, and no text of the user's has a space more.
+    // Only this line differs; nothing else in the text changed.
     let before: Vec<_> = OLD.lines().collect();
     let after = desk.string();
     let after: Vec<_> = after.lines().collect();

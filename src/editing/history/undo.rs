@@ -1,127 +1,130 @@
-//! One operation taken back.
+//! Undoes an operation.
 
 use std::collections::HashMap;
 
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::deed::Deed;
 use super::keep;
 use super::past::manifest_at;
+use super::record::EditCommand;
 use super::steps;
 use super::versions::{RecordedChange, events, json_of};
-use crate::activity::company;
+use crate::activity::actor::Actor;
 use crate::editing::edit::{self, Done, EditError, Editor};
 use crate::editing::notebook_file::{NotebookFile, NotebookFileError};
+use crate::editing::unseen::EditBasis;
 use crate::editing::view;
 use crate::notebook::{
     self, ChangeKind, Conflict, Document, OperationUndo, OperationUndoError, RememberedCell,
     TouchedCell,
 };
-use crate::project::event::{CellStep, NotebookChange, split_actor};
+use crate::project::event::{CellStep, NotebookChange};
 
-/// So many operations are suggested where none was meant.
+/// The number of operations in an error message.
 const MOST_NEAR: usize = 5;
 
-/// As much of an operation's name is needed.
+/// The fewest characters that are accepted as the beginning of an operation's name.
 const LEAST: usize = 3;
 
-/// An operation as people speak of it.
+/// An operation in the journal, for a reader.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Op {
-    /// Its name.
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct OperationEntry {
+    /// The operation's name.
     pub op: String,
-    /// The kind of command.
-    pub deed: String,
-    /// Whose it was.
+    /// The command that made it.
+    pub command: String,
+    /// The actor.
     pub by: Option<String>,
     /// When.
     pub at: Timestamp,
-    /// The cells that it changed.
+    /// The ids of the cells that it changed.
     pub cells: Vec<String>,
 }
 
-/// What came of an undo.
+/// The result of an undo.
 #[derive(Debug)]
 pub struct Undone {
-    /// What was taken back.
-    pub op: Op,
-    /// Cells in which others' later changes stay: what they are now was never written by anybody.
+    /// The operation that was undone.
+    pub op: OperationEntry,
+    /// The ids of cells that also contain others' later changes, so that no actor has seen them as
+    /// they are now.
     pub merged: Vec<String>,
-    /// What was done.
+    /// The edit that undid it.
     pub done: Done,
 }
 
-/// Why nothing was taken back; the notebook is as it was.
+/// Why nothing was undone; the notebook is as it was.
 #[derive(Debug, thiserror::Error)]
 pub enum UndoError {
     /// The notebook could not be read.
     #[error(transparent)]
     NotebookFile(#[from] NotebookFileError),
-    /// Nothing of this name's is left to take back.
+    /// The actor has made no operation that can be undone.
     #[error("{by} did nothing in this notebook that is left to take back")]
     Nothing {
-        /// The name.
+        /// The actor.
         by: String,
-        /// The last undo of this name's, which can be taken back itself.
-        undo: Option<Box<Op>>,
-        /// What others did last.
-        others: Vec<Op>,
+        /// The last undo by this actor, which can be undone itself.
+        undo: Option<Box<OperationEntry>>,
+        /// The last operations of others.
+        others: Vec<OperationEntry>,
     },
     /// No operation has that name.
     #[error("no operation on this notebook is called {given:?}")]
     NoSuchOp {
-        /// What was asked for.
+        /// The name asked for.
         given: String,
-        /// The last ones.
-        last: Vec<Op>,
+        /// The last operations.
+        last: Vec<OperationEntry>,
     },
     /// Several operations have names that begin so.
     #[error("{given:?} is more than one operation")]
     Ambiguous {
-        /// What was asked for.
+        /// The name asked for.
         given: String,
         /// All of them.
-        candidates: Vec<Op>,
+        candidates: Vec<OperationEntry>,
     },
-    /// Nothing of this name's last operations is left in the file: somebody has saved without them, or
-    /// taken them back by hand.
+    /// The file contains nothing of the actor's last operations any more: another program has saved without
+    /// them, or a person has undone them by hand.
     #[error("what {by} did last is not in the notebook any more; nothing was taken back")]
     Gone {
-        /// The name.
+        /// The actor.
         by: String,
         /// The operations of which nothing is left, newest first.
-        gone: Vec<Op>,
-        /// The one before them.
-        next: Option<Box<Op>>,
+        gone: Vec<OperationEntry>,
+        /// The operation before them.
+        next: Option<Box<OperationEntry>>,
     },
-    /// It is taken back already.
+    /// The operation is undone already.
     #[error("{} is taken back already, by {by}", op.op)]
     Already {
         /// The operation.
-        op: Box<Op>,
-        /// The one that took it back.
+        op: Box<OperationEntry>,
+        /// The name of the one that undid it.
         by: String,
     },
     /// The journal has a gap, or does not reach back so far.
     #[error("what the notebook was when {} was done is not known any more", op.op)]
     Unknown {
         /// The operation.
-        op: Box<Op>,
+        op: Box<OperationEntry>,
     },
-    /// Somebody has changed the same lines since.
+    /// The same lines have changed since.
     #[error("what {} did has been changed since; nothing was taken back", op.op)]
     Conflicts {
         /// The operation.
-        op: Box<Op>,
-        /// What was changed: `yours` is what the undo would make of it.
+        op: Box<OperationEntry>,
+        /// The changes: `yours` is what the undo would make of them.
         conflicts: Vec<Conflict>,
     },
-    /// A version that is needed is forgotten.
+    /// A version that is needed is not stored any more.
     #[error("{} cannot be taken back", op.op)]
     Operation {
         /// The operation.
-        op: Box<Op>,
+        op: Box<OperationEntry>,
         /// Why.
         source: OperationUndoError,
     },
@@ -132,118 +135,119 @@ pub enum UndoError {
 
 /// An operation in the journal.
 struct RecordedOperation {
-    op: Op,
-    recorded: NotebookChange,
-    /// Of an undo: the operation that it took back.
+    op: OperationEntry,
+    change: NotebookChange,
+    /// The operation that this one undid, if it is an undo.
     undone: Option<NotebookChange>,
 }
 
-/// Takes an operation back: the one that is named, else the last one of the editor's name that is
-/// not taken back. An undo is an operation too, which can be taken back by its name.
+/// Undoes an operation: the one that is named, or the editor's last one that is not undone. An undo is an
+/// operation too, which can be undone by its name.
 ///
-/// Cells that are still what the operation left become what they were, whoever has seen them; what
-/// others changed since stays where it goes together with that.
+/// Cells that are still as the operation left them are restored, even if the editor has not seen them;
+/// others' later changes stay if they can be merged with that.
 ///
 /// # Errors
-/// There is no such operation; what it did was changed since, unless the editor forces; what is
-/// needed is forgotten; the notebook cannot be written.
-pub fn undo(page: &NotebookFile, op: Option<&str>, editor: &Editor) -> Result<Undone, UndoError> {
-    let document = view::open(page, &editor.by)?.document;
-    let all = known(events(page));
+/// There is no such operation; its result was changed since, unless the editor forces; a version that is
+/// needed is not stored any more; the notebook cannot be written.
+pub fn undo(
+    notebook: &NotebookFile,
+    op: Option<&str>,
+    editor: &Editor,
+) -> Result<Undone, UndoError> {
+    let document = view::open(notebook, &editor.by)?.document;
+    let all = recorded(events(notebook));
     if let Some(given) = op {
-        let known = named(&all, given)?;
-        let back = back(page, known)?;
-        return take_back(page, known, &back, editor);
+        let operation = named(&all, given)?;
+        let back = inverse(notebook, operation)?;
+        return undo_one(notebook, operation, &back, editor);
     }
     let undone = undone(&all);
-    let own = |known: &&RecordedOperation| {
-        let by = company::name(known.op.by.as_deref());
-        known.recorded.undoes.is_none()
-            && company::is_same(by, &editor.by)
-            && !undone.contains_key(known.op.op.as_str())
+    let actor = Actor::from(&*editor.by);
+    let is_own = |op: &OperationEntry| actor.is_same(&Actor::parse(op.by.as_deref()));
+    let left = || {
+        all.iter()
+            .filter(|it| !undone.contains_key(it.op.op.as_str()))
     };
+    let own = left().filter(|it| it.change.undoes.is_none() && is_own(&it.op));
+    let by = || actor.name();
     let mut gone = Vec::new();
-    for known in all.iter().filter(own).take(MOST_PASSED) {
-        let back = back(page, known)?;
+    for operation in own.take(MOST_PASSED) {
+        let back = inverse(notebook, operation)?;
         if let Ok(taken) = back.undo(&document, editor.force)
             && taken.conflicts.is_empty()
             && notebook::changes(&document, &taken.document).is_empty()
         {
-            gone.push(known.op.clone());
+            gone.push(operation.op.clone());
             continue;
         }
-        // Whoever asks means the last one: another is not touched before they know.
-        if !gone.is_empty() {
-            return Err(UndoError::Gone {
-                by: split_actor(&editor.by).0.to_owned(),
-                gone,
-                next: Some(Box::new(known.op.clone())),
-            });
+        if gone.is_empty() {
+            return undo_one(notebook, operation, &back, editor);
         }
-        return take_back(page, known, &back, editor);
-    }
-    if !gone.is_empty() {
-        let (by, next) = (split_actor(&editor.by).0.to_owned(), None);
+        // The user meant the last operation: an earlier one is undone only by its name.
+        let (by, next) = (by(), Some(Box::new(operation.op.clone())));
         return Err(UndoError::Gone { by, gone, next });
     }
-    let is_own = |op: &Op| company::is_same(company::name(op.by.as_deref()), &editor.by);
-    let left = all
-        .iter()
-        .filter(|known| !undone.contains_key(known.op.op.as_str()));
-    let (own, others): (Vec<_>, Vec<_>) = left.map(|known| known.op.clone()).partition(is_own);
+    if !gone.is_empty() {
+        let (by, next) = (by(), None);
+        return Err(UndoError::Gone { by, gone, next });
+    }
+    let (own, others): (Vec<_>, Vec<_>) = left().map(|it| it.op.clone()).partition(is_own);
     Err(UndoError::Nothing {
-        by: split_actor(&editor.by).0.to_owned(),
-        undo: own.into_iter().find(|op| op.deed == "undo").map(Box::new),
+        by: by(),
+        undo: own
+            .into_iter()
+            .find(|op| op.command == "undo")
+            .map(Box::new),
         others: others.into_iter().take(MOST_NEAR).collect(),
     })
 }
 
-/// So many operations of which nothing is left are passed over.
+/// How many operations without traces in the file are skipped.
 const MOST_PASSED: usize = 20;
 
-/// Reads the operations out of the journal, newest first.
-fn known(events: impl Iterator<Item = RecordedChange>) -> Vec<RecordedOperation> {
+/// Reads the operations from the journal, newest first.
+fn recorded(events: impl Iterator<Item = RecordedChange>) -> Vec<RecordedOperation> {
     let mut list: Vec<RecordedOperation> = Vec::new();
-    for event in events {
-        let (Some(op), false) = (&event.recorded.op, event.recorded.changes.is_empty()) else {
+    for RecordedChange { at, by, change } in events {
+        let Some(op) = change.op.clone().filter(|_| !change.changes.is_empty()) else {
             continue;
         };
         let mut cells: Vec<String> = Vec::new();
-        for step in &event.recorded.changes {
+        for step in &change.changes {
             if !cells.contains(&step.cell) {
                 cells.push(step.cell.clone());
             }
         }
-        let op = Op {
-            op: op.clone(),
-            deed: event.recorded.deed.clone().unwrap_or_default(),
-            by: event.by,
-            at: event.at,
-            cells,
-        };
         for later in &mut list {
-            if later.recorded.undoes.as_ref() == Some(&op.op) {
-                later.undone = Some(event.recorded.clone());
+            if later.change.undoes.as_ref() == Some(&op) {
+                later.undone = Some(change.clone());
             }
         }
         list.push(RecordedOperation {
-            op,
-            recorded: event.recorded,
+            op: OperationEntry {
+                op,
+                command: change.command.clone().unwrap_or_default(),
+                by,
+                at,
+                cells,
+            },
+            change,
             undone: None,
         });
     }
     list
 }
 
-/// Returns the operations that are taken back, each with the one that did it. An undo that was
-/// itself taken back does not count.
+/// Returns the operations that are undone, each with the operation that undid it. An undo that was
+/// itself undone does not count.
 fn undone(newest_first: &[RecordedOperation]) -> HashMap<&str, &str> {
     let mut undone = HashMap::new();
-    for known in newest_first {
-        if let Some(other) = &known.recorded.undoes
-            && !undone.contains_key(known.op.op.as_str())
+    for operation in newest_first {
+        if let Some(other) = &operation.change.undoes
+            && !undone.contains_key(operation.op.op.as_str())
         {
-            undone.insert(other.as_str(), known.op.op.as_str());
+            undone.insert(other.as_str(), operation.op.op.as_str());
         }
     }
     undone
@@ -253,45 +257,44 @@ fn named<'a>(
     all: &'a [RecordedOperation],
     given: &str,
 ) -> Result<&'a RecordedOperation, UndoError> {
-    let listed = |known: &mut dyn Iterator<Item = &RecordedOperation>| -> Vec<Op> {
-        known.map(|known| known.op.clone()).collect()
+    let begins = |it: &&RecordedOperation| {
+        it.op.op == given || (given.len() >= LEAST && it.op.op.starts_with(given))
     };
-    let is_meant = |known: &&RecordedOperation| {
-        known.op.op == given || (given.len() >= LEAST && known.op.op.starts_with(given))
-    };
-    let meant: Vec<_> = all.iter().filter(is_meant).collect();
-    match meant.as_slice() {
+    let found: Vec<_> = all.iter().filter(begins).collect();
+    let given = given.to_owned();
+    match found.as_slice() {
         [] => Err(UndoError::NoSuchOp {
-            given: given.to_owned(),
-            last: listed(&mut all.iter().take(MOST_NEAR)),
+            given,
+            last: all.iter().take(MOST_NEAR).map(|it| it.op.clone()).collect(),
         }),
-        [known] => match undone(all).get(known.op.op.as_str()) {
+        [operation] => match undone(all).get(operation.op.op.as_str()) {
             Some(by) => Err(UndoError::Already {
-                op: Box::new(known.op.clone()),
+                op: Box::new(operation.op.clone()),
                 by: (*by).to_owned(),
             }),
-            None => Ok(known),
+            None => Ok(operation),
         },
         several => Err(UndoError::Ambiguous {
-            given: given.to_owned(),
-            candidates: listed(&mut several.iter().copied()),
+            given,
+            candidates: several.iter().map(|it| it.op.clone()).collect(),
         }),
     }
 }
 
-/// Returns what an operation did, with the versions of its cells that are kept.
-fn back(page: &NotebookFile, known: &RecordedOperation) -> Result<OperationUndo, UndoError> {
-    let recorded = &known.recorded;
-    let after = manifest_at(page, recorded.after).ok_or_else(|| UndoError::Unknown {
-        op: Box::new(known.op.clone()),
+/// Returns the undo of an operation, with the stored versions of its cells.
+fn inverse(
+    notebook: &NotebookFile,
+    operation: &RecordedOperation,
+) -> Result<OperationUndo, UndoError> {
+    let change = &operation.change;
+    let after = manifest_at(notebook, change.after).ok_or_else(|| UndoError::Unknown {
+        op: Box::new(operation.op.clone()),
     })?;
-    let before = steps::back(&after, &recorded.changes);
+    let before = steps::back(&after, &change.changes);
     let ids = |cells: steps::Manifest| cells.into_iter().map(|(id, _)| id).collect();
-    let steps = recorded.changes.iter();
-    let steps = steps.filter(|step| step.what != ChangeKind::Moved);
-    // What an operation had taken away an undo of it has brought back.
+    // If an operation removed outputs, its undo restored them.
     let came = |step: &CellStep| {
-        let first = known.undone.as_ref().and_then(|undone| {
+        let first = operation.undone.as_ref().and_then(|undone| {
             let mut steps = undone.changes.iter();
             steps.find(|first| first.cell == step.cell && first.what != ChangeKind::Moved)
         });
@@ -300,58 +303,64 @@ fn back(page: &NotebookFile, known: &RecordedOperation) -> Result<OperationUndo,
             || first.is_some_and(|first| first.kept.is_some() && first.after.is_some())
     };
     let version = |revision, kept| RememberedCell {
-        cell: json_of(page, revision, kept),
+        cell: json_of(notebook, revision, kept),
         revision,
     };
+    let steps = change.changes.iter();
+    let steps = steps.filter(|step| step.what != ChangeKind::Moved);
+    let cells = steps.map(|step| TouchedCell {
+        cell: step.cell.clone(),
+        before: step.before.map(|it| version(it, step.kept.as_deref())),
+        after: step.after.map(|it| version(it, None)),
+        outputs_came: came(step),
+    });
+    let exact = change.exact.as_deref();
     Ok(OperationUndo {
-        cells: steps
-            .map(|step| TouchedCell {
-                cell: step.cell.clone(),
-                before: step.before.map(|it| version(it, step.kept.as_deref())),
-                after: step.after.map(|it| version(it, None)),
-                outputs_came: came(step),
-            })
-            .collect(),
+        cells: cells.collect(),
         before: ids(before),
         after: ids(after),
-        exact: recorded
-            .exact
-            .as_deref()
-            .and_then(|name| keep::exact(page, name)),
+        exact: exact.and_then(|name| keep::exact(notebook, name)),
     })
 }
 
-fn take_back(
-    page: &NotebookFile,
-    known: &RecordedOperation,
+fn undo_one(
+    notebook: &NotebookFile,
+    operation: &RecordedOperation,
     back: &OperationUndo,
     editor: &Editor,
 ) -> Result<Undone, UndoError> {
-    let deed = Deed {
-        op: "undo".to_owned(),
+    let command = EditCommand {
+        name: "undo".to_owned(),
         forced: editor.force,
-        undoes: Some(known.op.op.clone()),
+        undoes: Some(operation.op.op.clone()),
     };
-    // What it was and what became of it is compared here, more exactly.
+    // The undo itself checks that each cell is as the operation left it.
     let editor = Editor {
         must_have_seen: false,
         ..editor.clone()
     };
-    let op = || Box::new(known.op.clone());
+    let op = || Box::new(operation.op.clone());
+    let other = |error: UndoError| EditError::Other(Box::new(error));
     let mut merged = Vec::new();
-    let done = edit::change(page, &editor, &deed, &[], |document| {
-        let taken = back.undo(document, editor.force);
-        let taken = taken.map_err(|source| other(UndoError::Operation { op: op(), source }))?;
-        if !taken.conflicts.is_empty() {
-            return Err(other(UndoError::Conflicts {
-                op: op(),
-                conflicts: taken.conflicts,
-            }));
-        }
-        merged = mixed(back, &taken.document);
-        let changes = notebook::changes(document, &taken.document);
-        Ok((taken.document, changes))
-    });
+    let done = edit::change(
+        notebook,
+        &editor,
+        &command,
+        &EditBasis::default(),
+        |document| {
+            let taken = back.undo(document, editor.force);
+            let taken = taken.map_err(|source| other(UndoError::Operation { op: op(), source }))?;
+            if !taken.conflicts.is_empty() {
+                return Err(other(UndoError::Conflicts {
+                    op: op(),
+                    conflicts: taken.conflicts,
+                }));
+            }
+            merged = mixed(back, &taken.document);
+            let changes = notebook::changes(document, &taken.document);
+            Ok((taken.document, changes))
+        },
+    );
     let done = done.map_err(|error| match error {
         EditError::Other(error) => match error.downcast::<UndoError>() {
             Ok(own) => *own,
@@ -360,28 +369,20 @@ fn take_back(
         error => error.into(),
     })?;
     Ok(Undone {
-        op: known.op.clone(),
+        op: operation.op.clone(),
         merged,
         done,
     })
 }
 
-fn other(error: UndoError) -> EditError {
-    EditError::Other(Box::new(error))
-}
-
-/// Returns the cells that became neither what they were nor what the operation left.
+/// Returns the ids of the cells that are neither as before the operation nor as after it.
 fn mixed(back: &OperationUndo, document: &Document) -> Vec<String> {
-    let mut mixed = Vec::new();
-    for touched in &back.cells {
-        let mut cells = document.cells().iter();
-        let cell = cells.find(|cell| cell.id() == touched.cell);
-        let before = touched.before.as_ref();
-        if let Some((cell, before)) = cell.zip(before)
-            && cell.revision() != before.revision
-        {
-            mixed.push(touched.cell.clone());
-        }
-    }
-    mixed
+    let is_mixed = |touched: &&TouchedCell| {
+        let cell = document
+            .cell_by_id(&touched.cell)
+            .zip(touched.before.as_ref());
+        cell.is_some_and(|(cell, before)| cell.revision() != before.revision)
+    };
+    let mixed = back.cells.iter().filter(is_mixed);
+    mixed.map(|touched| touched.cell.clone()).collect()
 }

@@ -1,4 +1,6 @@
-//! What became of the cells of a notebook, one after the other: which versions there were.
+//! The versions that a notebook's cells have had, and the cells that were deleted.
+
+use std::collections::HashSet;
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -6,106 +8,94 @@ use serde::Serialize;
 use super::keep::{kept, version};
 use crate::editing::notebook_file::NotebookFile;
 use crate::notebook::{CellSelector, ChangeKind, Document, Json, Revision, SelectError};
-use crate::project::event::{CellStep, NotebookChange};
+use crate::project::event::NotebookChange;
 
-/// One change of a notebook, by whomever, with its place in time.
+/// One change of a notebook in the journal.
 #[derive(Clone, Debug)]
 pub struct RecordedChange {
-    /// When it was written down: what somebody else saved is noticed by the next command.
+    /// When it was recorded. Another program's save is recorded by the next command of `nb`.
     pub at: Timestamp,
-    /// Whose it was, where that is known.
+    /// The actor, if known.
     pub by: Option<String>,
-    /// What it was.
-    pub recorded: NotebookChange,
+    /// The change.
+    pub change: NotebookChange,
 }
 
-/// One version of a cell, or its end.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+/// One version of a cell, or its removal.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct CellVersion {
-    /// Since when it was so; none for what `nb` found when it met the notebook.
+    /// When the cell got this version; none for the one that `nb` read first.
     pub at: Option<Timestamp>,
-    /// Who made it so, where that is known.
+    /// The actor, where that is known.
     pub by: Option<String>,
-    /// What was done to the cell; none for what was found.
+    /// What was done to the cell; none for the version that `nb` read first.
     pub what: Option<ChangeKind>,
-    /// The edit, as `nb undo` knows it; none for what somebody saved.
+    /// The edit, as `nb undo` names it; none for what another program saved.
     pub op: Option<String>,
-    /// The kind of command.
-    pub deed: Option<String>,
+    /// The command that made the edit.
+    pub command: Option<String>,
     /// The cell's revision since then; none where it was removed.
     pub revision: Option<Revision>,
     /// The notebook's revision since then.
     pub notebook: Option<Revision>,
-    /// Where it stood.
+    /// The cell's position.
     pub index: Option<usize>,
-    /// The kept version of what went with it, outputs among it.
+    /// The name of the stored version that this change replaced, with its outputs.
     #[serde(skip)]
     pub kept: Option<String>,
 }
 
-/// A cell that was there and is not any more.
+/// A cell that was removed and is not in the notebook again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Deleted {
     /// Its id.
     pub cell: String,
     /// The revision that it had last.
     pub revision: Revision,
-    /// When it went.
+    /// When it was removed.
     pub at: Timestamp,
     /// Who removed it, where that is known.
     pub by: Option<String>,
-    /// Where it stood.
+    /// Its position before that.
     pub index: usize,
-    /// The edit that removed it; none where somebody saved without it.
+    /// The edit that removed it; none where another program saved without it.
     pub op: Option<String>,
-    /// The notebook's revision when it was still there.
+    /// The notebook's revision before that.
     pub notebook: Revision,
-    #[serde(skip)]
-    kept: Option<String>,
 }
 
 /// Returns the changes of a notebook, newest first.
-pub fn events(page: &NotebookFile) -> impl Iterator<Item = RecordedChange> {
-    let events = page.project.events(&page.key);
+pub fn events(notebook: &NotebookFile) -> impl Iterator<Item = RecordedChange> {
+    let events = notebook.project.events(&notebook.key);
     events.filter_map(|event| {
         Some(RecordedChange {
             at: event.at,
             by: event.by.clone(),
-            recorded: event.into_change()?,
+            change: event.into_change()?,
         })
     })
 }
 
-/// Returns what became of a cell, oldest first: the first is what was found, or the cell's making.
-/// Nothing where the cell was never there.
-pub fn versions(page: &NotebookFile, document: &Document, cell: &str) -> Vec<CellVersion> {
-    let now = document.cells().iter().enumerate();
-    let now = now.clone().find(|(_, there)| there.id() == cell);
-    versions_of(
-        events(page),
-        now.map(|(index, it)| (index, it.revision())),
-        cell,
-    )
-}
-
-fn versions_of(
-    events: impl Iterator<Item = RecordedChange>,
-    now: Option<(usize, Revision)>,
-    cell: &str,
-) -> Vec<CellVersion> {
+/// Returns the versions of a cell, oldest first, beginning with the one that `nb` read first or that was
+/// inserted. Empty if the cell never existed.
+pub fn versions(notebook: &NotebookFile, document: &Document, cell: &str) -> Vec<CellVersion> {
     let mut list = Vec::new();
-    let mut first = now;
-    for event in events {
-        let steps = event.recorded.changes.iter().rev();
+    let now = document.position_by_id(cell);
+    let now = now.and_then(|index| Some((index, document.cells().get(index)?)));
+    let mut first = now.map(|(index, cell)| (index, cell.revision()));
+    for RecordedChange { at, by, change } in events(notebook) {
+        let steps = change.changes.iter().rev();
         for step in steps.filter(|step| step.cell == cell && step.what != ChangeKind::Moved) {
             list.push(CellVersion {
-                at: Some(event.at),
-                by: event.by.clone(),
+                at: Some(at),
+                by: by.clone(),
                 what: Some(step.what),
-                op: event.recorded.op.clone(),
-                deed: event.recorded.deed.clone(),
+                op: change.op.clone(),
+                command: change.command.clone(),
                 revision: step.after,
-                notebook: Some(event.recorded.after),
+                notebook: Some(change.after),
                 index: Some(step.index),
                 kept: step.kept.clone(),
             });
@@ -114,79 +104,68 @@ fn versions_of(
     }
     if let Some((index, revision)) = first {
         list.push(CellVersion {
-            at: None,
-            by: None,
-            what: None,
-            op: None,
-            deed: None,
             revision: Some(revision),
-            notebook: None,
             index: Some(index),
-            kept: None,
+            ..CellVersion::default()
         });
     }
     list.reverse();
     list
 }
 
-/// Returns the cells that were removed and are not there again, the last one first.
-pub fn deleted(page: &NotebookFile, document: &Document) -> Vec<Deleted> {
-    let there: std::collections::HashSet<&str> =
-        document.cells().iter().map(|cell| cell.id()).collect();
+/// Returns the cells that were removed and not restored, last removed first.
+pub fn deleted(notebook: &NotebookFile, document: &Document) -> Vec<Deleted> {
+    let mut known: HashSet<String> = document.cells().iter().map(|it| it.id().into()).collect();
     let mut list: Vec<Deleted> = Vec::new();
-    for event in events(page) {
-        let removed = |step: &&CellStep| step.what == ChangeKind::Removed;
-        for step in event.recorded.changes.iter().filter(removed) {
-            let known = list.iter().any(|deleted| deleted.cell == step.cell);
-            let Some(revision) = step.before.filter(|_| !known) else {
-                continue;
-            };
-            if there.contains(step.cell.as_str()) {
-                continue;
+    for RecordedChange { at, by, change } in events(notebook) {
+        for step in change.changes {
+            if step.what == ChangeKind::Removed
+                && let Some(revision) = step.before
+                && known.insert(step.cell.clone())
+            {
+                list.push(Deleted {
+                    cell: step.cell,
+                    revision,
+                    at,
+                    by: by.clone(),
+                    index: step.index,
+                    op: change.op.clone(),
+                    notebook: change.before,
+                });
             }
-            list.push(Deleted {
-                cell: step.cell.clone(),
-                revision,
-                at: event.at,
-                by: event.by.clone(),
-                index: step.index,
-                op: event.recorded.op.clone(),
-                notebook: event.recorded.before,
-                kept: step.kept.clone(),
-            });
         }
     }
     list
 }
 
-/// As much of an id or a revision is needed.
+/// The fewest characters that are accepted as the beginning of an id or a revision.
 pub(super) const LEAST: usize = 3;
 
-/// The cell that a selector means where deleted cells count too.
+/// The cell that a selector matches, in the notebook or among the cells deleted from it.
 #[derive(Debug)]
 pub enum Selected<'a> {
-    /// One of the notebook, by its place.
+    /// A cell of the notebook, by its position.
     Present(usize),
-    /// A deleted one.
+    /// A deleted cell.
     Deleted(&'a Deleted),
 }
 
-/// Why no cell is meant.
+/// Why a selector matches no single cell.
 #[derive(Debug)]
 pub struct NotSelected<'a> {
-    /// What is wrong with it among the notebook's own cells.
+    /// Why it matches none of the notebook's cells.
     pub source: SelectError,
-    /// The deleted cells that are meant, where they are more than one.
+    /// The deleted cells that it matches, if there are several.
     pub candidates: Vec<&'a Deleted>,
 }
 
-/// Finds the cell that a selector means, in a notebook and among those deleted from it.
+/// Finds the cell that a selector matches, in a notebook and among the cells deleted from it.
 ///
-/// A whole id means its cell, also where another's begins so; with less of an id the notebook's own
-/// cells come first.
+/// A whole id matches only its own cell, even if another id begins with it. A prefix is searched
+/// first among the notebook's own cells.
 ///
 /// # Errors
-/// None is meant, or more than one.
+/// The selector matches no cell, or several.
 pub fn select<'a>(
     document: &Document,
     deleted: &'a [Deleted],
@@ -212,17 +191,13 @@ pub fn select<'a>(
     }
 }
 
-impl Deleted {
-    /// Returns the cell as it was, with its outputs where they are kept; none where it is not.
-    pub fn json(&self, page: &NotebookFile) -> Option<Json> {
-        let whole = self.kept.as_deref().and_then(|name| kept(page, name));
-        whole.or_else(|| version(page, self.revision))
-    }
-}
-
-/// Returns what a change left of a cell, or what it was before it: with outputs where a change took
-/// them away.
-pub(super) fn json_of(page: &NotebookFile, revision: Revision, name: Option<&str>) -> Option<Json> {
-    let whole = name.and_then(|name| kept(page, name));
-    whole.or_else(|| version(page, revision))
+/// Returns a version of a cell: the stored one of this name, with outputs, or else the one of this
+/// revision.
+pub(super) fn json_of(
+    notebook: &NotebookFile,
+    revision: Revision,
+    name: Option<&str>,
+) -> Option<Json> {
+    let whole = name.and_then(|name| kept(notebook, name));
+    whole.or_else(|| version(notebook, revision))
 }

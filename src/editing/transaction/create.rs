@@ -1,4 +1,4 @@
-//! A notebook that did not exist.
+//! A new notebook file.
 
 use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -9,19 +9,19 @@ use super::touch;
 use crate::editing::file_stamp::FileStamp;
 use crate::project::{Lock, lock_notebook};
 
-/// How long another `nb` that makes the same notebook is waited for.
+/// How long to wait for another `nb` that makes the same notebook.
 const LOCKED: Duration = Duration::from_secs(30);
 
-/// Makes a notebook with this text; says whether it did: an existing one is left alone.
+/// Makes a notebook with this text, unless the file exists; returns whether it did.
 pub(crate) fn create(notebook: &Path, text: &str) -> io::Result<bool> {
     let folder = notebook
         .parent()
         .filter(|folder| !folder.as_os_str().is_empty());
-    // Where the lock cannot be had, not replacing an existing file is protection enough.
+    // Even without the lock no existing file is replaced.
     let lock: Option<Lock> = lock_notebook(notebook, LOCKED).ok();
     let mut file = tempfile::Builder::new()
         .prefix(".nb-")
-        // As any new file of this user: the umask decides.
+        // The umask applies, as for any new file of this user.
         .permissions(std::fs::Permissions::from_mode(0o666))
         .tempfile_in(folder.unwrap_or(Path::new(".")))?;
     file.write_all(text.as_bytes())?;

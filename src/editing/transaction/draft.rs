@@ -1,4 +1,4 @@
-//! The new text in a file beside the notebook, on disk, before it goes into its place.
+//! The draft: the new text in a file beside the notebook, synced before the exchange.
 
 use std::fs::{File, Metadata, OpenOptions, Permissions};
 use std::io;
@@ -7,11 +7,12 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::XattrFlags;
 
+use super::error::SwapError;
 use super::text;
 use crate::editing::file_stamp::FileStamp;
 use crate::notebook::Document;
 
-/// A file that is removed unless it is placed.
+/// A file that is removed on drop unless it became the notebook.
 #[derive(Debug)]
 pub(super) struct Draft {
     path: PathBuf,
@@ -19,36 +20,34 @@ pub(super) struct Draft {
     placed: bool,
 }
 
-/// Which step failed.
-#[derive(Debug)]
-pub(super) enum DraftError {
-    /// No file could be made.
-    Make(io::Error),
-    /// It could not be filled.
-    Fill(io::Error),
-}
-
 impl Draft {
-    /// Writes a notebook's text into a new file that is like the notebook otherwise.
+    /// Writes a text into a new file with the notebook's mode, owner and attributes.
+    ///
+    /// # Errors
+    /// No file can be made there, or it cannot be written.
     pub(super) fn write(
         path: PathBuf,
         notebook: &Path,
         like: &Metadata,
         text: &Document,
-    ) -> Result<Self, DraftError> {
+    ) -> Result<Self, SwapError> {
         let file = OpenOptions::new()
             .write(true)
             .create_new(true)
             .mode(0o600)
             .open(&path)
-            .map_err(DraftError::Make)?;
+            .map_err(|error| match SwapError::of(error) {
+                SwapError::Io(error) => SwapError::Folder(error),
+                full => full,
+            })?;
         let mut draft = Self {
             path,
             stamp: FileStamp::of(like),
             placed: false,
         };
-        // Closed before it is placed: watchers would see the notebook being written afterwards.
-        draft.stamp = fill(&file, notebook, like, text).map_err(DraftError::Fill)?;
+        // The file is closed before it becomes the notebook: otherwise watchers would see a write
+        // afterwards.
+        draft.stamp = fill(&file, notebook, like, text).map_err(SwapError::of)?;
         Ok(draft)
     }
 
@@ -57,14 +56,14 @@ impl Draft {
         self.stamp
     }
 
-    /// Gives it another name.
+    /// Renames the file.
     pub(super) fn move_to(&mut self, path: &Path) -> io::Result<()> {
         std::fs::rename(&self.path, path)?;
         path.clone_into(&mut self.path);
         Ok(())
     }
 
-    /// Says that it has its place: it stays.
+    /// Keeps the file, which has become the notebook.
     pub(super) fn placed(mut self) {
         self.placed = true;
     }
@@ -87,24 +86,23 @@ fn fill(file: &File, notebook: &Path, like: &Metadata, text: &Document) -> io::R
 
 /// Gives a new file the mode, owner, access list and attributes of the notebook.
 ///
-/// The other names of a notebook with hard links keep the old text: those that keep it on purpose
-/// (backups made of links, package stores) would be changed behind their back otherwise, and no
-/// write into the old file could be undone by a crash.
+/// The other hard links of a notebook keep the old text: backups made of links and package stores need
+/// that, and a write into the old file could be torn by a crash.
 fn dress(file: &File, notebook: &Path, like: &Metadata) -> io::Result<()> {
     let own = file.metadata()?;
     let mut mode = like.mode() & 0o7777;
     if own.uid() != like.uid() {
-        // Root may edit another's notebook and must not take it from them; for others the
-        // notebook becomes theirs, as with every program that saves by moving.
+        // A notebook that root edits stays its owner's. One that another user edits becomes that user's, as
+        // with every program that saves by renaming.
         let _ = fchown(file, Some(like.uid()), None);
     }
     if own.gid() != like.gid() && fchown(file, None, Some(like.gid())).is_err() {
-        // Our own group has no right that everybody has not.
+        // The group of the new file is this process's own: it gets only the rights of others.
         mode = (mode & !0o070) | ((mode & 0o007) << 3);
     }
     let copied = copy_attributes(file, notebook);
     match file.set_permissions(Permissions::from_mode(mode)) {
-        // File systems without modes of their own.
+        // The file system has no modes.
         Err(error)
             if matches!(
                 error.kind(),
@@ -112,16 +110,16 @@ fn dress(file: &File, notebook: &Path, like: &Metadata) -> io::Result<()> {
             ) => {}
         done => done?,
     }
-    // The mode is part of an access list: the list has the last word.
+    // An access list contains the mode, so it is set last.
     if let Some(list) = copied {
         let _ = rustix::fs::fsetxattr(file, ACCESS_LIST, &list, XattrFlags::empty());
     }
     Ok(())
 }
 
-/// Copies the extended attributes as far as may be; returns the access list.
+/// Copies the extended attributes, as far as permitted; returns the access list.
 fn copy_attributes(file: &File, notebook: &Path) -> Option<Vec<u8>> {
-    // What the folder gives to every new file.
+    // The folder may set a default access list on every new file.
     let _ = rustix::fs::fremovexattr(file, ACCESS_LIST);
     let size = rustix::fs::listxattr_query(notebook).ok()?;
     let mut names = vec![0; size];
@@ -132,7 +130,7 @@ fn copy_attributes(file: &File, notebook: &Path) -> Option<Vec<u8>> {
         .split(|byte| *byte == 0)
         .filter(|name| !name.is_empty())
     {
-        // Labels and capabilities are the system's to give.
+        // Only the system may set labels and capabilities.
         if name.starts_with(b"security.") || name.starts_with(b"trusted.") {
             continue;
         }
@@ -153,5 +151,5 @@ fn copy_attributes(file: &File, notebook: &Path) -> Option<Vec<u8>> {
     list
 }
 
-/// Where Linux keeps a file's access control list.
+/// The extended attribute in which Linux stores a file's access control list.
 const ACCESS_LIST: &str = "system.posix_acl_access";

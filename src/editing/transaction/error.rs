@@ -1,128 +1,164 @@
-//! Why a notebook was not written.
+//! The errors of writing a notebook.
 
 use std::fs::Metadata;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::swap::{SwapError, free};
 use crate::editing::notebook_file::{NotebookFile, NotebookFileError};
 use crate::notebook::{Document, size};
 use crate::project::NotLocked;
 
-/// Why a notebook was not written; it is as it was.
+/// Why a notebook was not written; the file is unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError<E: std::error::Error + 'static> {
-    /// It could not be read.
+    /// The notebook could not be read.
     #[error(transparent)]
     NotebookFile(#[from] NotebookFileError),
     /// The change cannot be made.
     #[error(transparent)]
     Change(E),
-    /// Nobody may write it.
-    #[error("cannot write {}: it is read-only", page.path.display())]
+    /// The file is read-only.
+    #[error("cannot write {}: it is read-only", notebook.path.display())]
     ReadOnly {
         /// The notebook.
-        page: Box<NotebookFile>,
+        notebook: Box<NotebookFile>,
     },
-    /// It, or its folder, may not be changed by anybody, as `chattr +i` says.
-    #[error("cannot write {}: {} is immutable", page.path.display(), what.display())]
+    /// The file or its folder is immutable (`chattr +i`).
+    #[error("cannot write {}: {} is immutable", notebook.path.display(), what.display())]
     Immutable {
         /// The notebook.
-        page: Box<NotebookFile>,
+        notebook: Box<NotebookFile>,
         /// The file or folder.
         what: PathBuf,
     },
-    /// It is another user's, and in its folder nobody replaces others' files.
-    #[error("cannot write {}: it is another user's, and its folder {} is sticky, in which nobody replaces others' files", page.path.display(), page.real.parent().unwrap_or(&page.real).display())]
+    /// The file is another user's, and its folder is sticky.
+    #[error("cannot write {}: it is another user's, and its folder {} is sticky, in which users cannot replace others' files", notebook.path.display(), notebook.real.parent().unwrap_or(&notebook.real).display())]
     Sticky {
         /// The notebook.
-        page: Box<NotebookFile>,
+        notebook: Box<NotebookFile>,
     },
-    /// No new file can be made beside it, through which a notebook is written.
-    #[error("cannot write {}: no new file can be made in its folder", page.path.display())]
+    /// No new file can be made in the folder, which writing a notebook needs.
+    #[error("cannot write {}: no new file can be made in its folder", notebook.path.display())]
     Folder {
         /// The notebook.
-        page: Box<NotebookFile>,
-        /// What the system said.
+        notebook: Box<NotebookFile>,
+        /// The system's error.
         source: io::Error,
     },
-    /// Another `nb` keeps it for itself.
-    #[error("cannot write {}", page.path.display())]
+    /// Another `nb` holds the lock of the notebook's writers.
+    #[error("cannot write {}", notebook.path.display())]
     Locked {
         /// The notebook.
-        page: Box<NotebookFile>,
-        /// Who, and how long was waited.
+        notebook: Box<NotebookFile>,
+        /// The process that holds it, and how long this one has waited.
         source: NotLocked,
     },
-    /// The disk is full, or the user's share of it.
-    #[error("cannot write {}: it needs {} beside it and {} are free on its file system", page.path.display(), size(*needed), free.map_or_else(|| "too few".to_owned(), size))]
+    /// The file system or the user's quota is full.
+    #[error("cannot write {}: it needs {} beside it and {} are free on its file system", notebook.path.display(), size(*needed), free.map_or_else(|| "too few".to_owned(), size))]
     Full {
         /// The notebook.
-        page: Box<NotebookFile>,
+        notebook: Box<NotebookFile>,
         /// How many bytes the new text has.
         needed: u64,
-        /// How many this user may still write there.
+        /// How many bytes this user may still write there.
         free: Option<u64>,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// It could not be written.
-    #[error("cannot write {}", page.path.display())]
+    /// The notebook could not be written.
+    #[error("cannot write {}", notebook.path.display())]
     Write {
         /// The notebook.
-        page: Box<NotebookFile>,
-        /// What the system said.
+        notebook: Box<NotebookFile>,
+        /// The system's error.
         source: io::Error,
     },
-    /// Somebody else writes it all the time.
-    #[error("cannot write {}: somebody saves it again and again", page.path.display())]
+    /// Another program saves the notebook again and again.
+    #[error("cannot write {}: another program saves it again and again", notebook.path.display())]
     Contended {
         /// The notebook.
-        page: Box<NotebookFile>,
+        notebook: Box<NotebookFile>,
     },
 }
 
 impl<E: std::error::Error> WriteError<E> {
-    pub(super) fn of(page: &NotebookFile, text: &Document, failed: SwapError) -> Self {
-        let boxed = Box::new(page.clone());
+    pub(super) fn of(file: &NotebookFile, text: &Document, failed: SwapError) -> Self {
+        let notebook = Box::new(file.clone());
         if failed.is_refused() {
-            let folder = page.real.parent().unwrap_or(&page.real);
-            if let Some(what) = [&page.real, folder].into_iter().find(|it| is_immutable(it)) {
-                let (page, what) = (boxed, what.to_owned());
-                return Self::Immutable { page, what };
+            let folder = file.real.parent().unwrap_or(&file.real);
+            if let Some(what) = [&file.real, folder].into_iter().find(|it| is_immutable(it)) {
+                let what = what.to_owned();
+                return Self::Immutable { notebook, what };
             }
             let found = std::fs::metadata(folder).ok();
-            let found = found.zip(std::fs::metadata(&page.real).ok());
+            let found = found.zip(std::fs::metadata(&file.real).ok());
             let me = rustix::process::geteuid().as_raw();
             if found.is_some_and(|(folder, file)| is_kept_by_sticky(&folder, &file, me)) {
-                return Self::Sticky { page: boxed };
+                return Self::Sticky { notebook };
             }
         }
         match failed {
-            SwapError::ReadOnly => Self::ReadOnly { page: boxed },
-            SwapError::Gone => Self::NotebookFile(NotebookFileError::Missing {
-                path: page.path.clone(),
-            }),
+            SwapError::ReadOnly => Self::ReadOnly { notebook },
+            SwapError::Gone => {
+                let path = file.path.clone();
+                NotebookFileError::Missing { path }.into()
+            }
             SwapError::Full(source) => Self::Full {
                 needed: text.chunks().map(|chunk| chunk.len() as u64).sum(),
-                free: free(&page.real),
-                page: boxed,
+                free: free(&file.real),
+                notebook,
                 source,
             },
-            SwapError::Folder(source) => Self::Folder {
-                page: boxed,
-                source,
-            },
-            SwapError::Io(source) => Self::Write {
-                page: boxed,
-                source,
-            },
+            SwapError::Folder(source) => Self::Folder { notebook, source },
+            SwapError::Io(source) => Self::Write { notebook, source },
         }
     }
 }
 
-/// Whether `chattr +i` was done to a file or folder.
+/// Why a notebook was not exchanged; the file is unchanged.
+#[derive(Debug)]
+pub(super) enum SwapError {
+    /// The notebook is read-only.
+    ReadOnly,
+    /// The notebook does not exist any more.
+    Gone,
+    /// The file system or the user's quota is full.
+    Full(io::Error),
+    /// No file can be made in the folder.
+    Folder(io::Error),
+    /// Another system call failed.
+    Io(io::Error),
+}
+
+impl SwapError {
+    /// Makes an error of a failed system call.
+    pub(super) fn of(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::Full(error),
+            _ => Self::Io(error),
+        }
+    }
+
+    /// Returns whether the cause is a missing permission.
+    fn is_refused(&self) -> bool {
+        match self {
+            Self::ReadOnly => true,
+            Self::Folder(error) | Self::Io(error) => {
+                error.kind() == io::ErrorKind::PermissionDenied
+            }
+            Self::Gone | Self::Full(_) => false,
+        }
+    }
+}
+
+/// Returns how many bytes this user may still write beside a notebook.
+fn free(notebook: &Path) -> Option<u64> {
+    let found = rustix::fs::statvfs(notebook.parent()?).ok()?;
+    Some(found.f_bavail * found.f_frsize)
+}
+
+/// Returns whether a file or folder is immutable.
 #[cfg(target_os = "linux")]
 fn is_immutable(path: &Path) -> bool {
     use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags, statx};
@@ -135,7 +171,7 @@ fn is_immutable(_: &Path) -> bool {
     false
 }
 
-/// Whether a folder's sticky bit keeps `user` from replacing a file.
+/// Returns whether a folder's sticky bit forbids `user` to replace a file.
 fn is_kept_by_sticky(folder: &Metadata, file: &Metadata, user: u32) -> bool {
     const STICKY: u32 = 0o1000;
     folder.mode() & STICKY != 0 && folder.uid() != user && file.uid() != user && user != 0

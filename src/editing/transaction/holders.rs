@@ -1,10 +1,10 @@
-//! Who has a file open for writing.
+//! The processes that have a file open for writing.
 //!
-//! An editor that writes in place opened the file before it was swapped out, and goes on writing
-//! into what has another name by then. A lease would tell at once (`fcntl(F_SETLEASE)`), but no
-//! crate offers one without `unsafe`; so the processes' open files are looked through, which takes
-//! a few milliseconds. Processes of other users, and those outside of a container, are not seen:
-//! of those, what they wrote until the look is found all the same.
+//! An editor that writes in place may have opened the file before it was swapped out, and then writes
+//! into the swapped-out file. A lease would report this at once (`fcntl(F_SETLEASE)`), but no crate
+//! offers one without `unsafe`. So this reads the list of open files of every process, which takes a
+//! few milliseconds. Processes of other users, and those outside of a container, are not seen; what
+//! they have written before the check is found all the same.
 
 use std::fs::Metadata;
 
@@ -17,7 +17,7 @@ pub(super) struct Holder {
 
 #[cfg(target_os = "linux")]
 impl Holder {
-    /// Returns one who has the file open for writing.
+    /// Returns a process that has the file open for writing.
     pub(super) fn of(file: &Metadata) -> Option<Self> {
         let processes = std::fs::read_dir("/proc").ok()?;
         let processes = processes.flatten().filter_map(|entry| {
@@ -32,14 +32,14 @@ impl Holder {
             .find_map(|pid| Self::in_process(&pid, file))
     }
 
-    /// Looks through the open files of one process.
+    /// Searches the open files of one process.
     fn in_process(pid: &str, file: &Metadata) -> Option<Self> {
         use rustix::fs::{AtFlags, Dir, Mode, OFlags, open, statat};
         use rustix::io::Errno;
         use std::os::unix::fs::MetadataExt;
         let folder = format!("/proc/{pid}/fd");
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        // Another user's, or gone meanwhile.
+        // The call fails if the process is another user's or has ended.
         let fds = open(&folder, flags, Mode::empty()).ok()?;
         for entry in Dir::read_from(&fds).ok()?.flatten() {
             let name = entry.file_name();
@@ -54,7 +54,7 @@ impl Holder {
                         return Some(holder);
                     }
                 }
-                // So are all its others.
+                // This process does not let us read any of its files.
                 Err(Errno::ACCESS) => return None,
                 _ => {}
             }
@@ -62,20 +62,17 @@ impl Holder {
         None
     }
 
-    /// Whether that one has it open for writing still.
+    /// Returns whether the process still has the file open for writing.
     pub(super) fn still(&self, file: &Metadata) -> bool {
         use std::os::unix::fs::MetadataExt;
-        // The link's own mode tells how the file was opened: `l-wx` or `lrwx`.
+        // The link's own mode shows how the file was opened: `l-wx` or `lrwx`.
         let writes =
             std::fs::symlink_metadata(&self.path).is_ok_and(|link| link.mode() & 0o200 != 0);
         let found = std::fs::metadata(&self.path);
         writes && found.is_ok_and(|found| (found.dev(), found.ino()) == (file.dev(), file.ino()))
     }
-}
 
-#[cfg(target_os = "linux")]
-impl Holder {
-    /// Returns the process as a person finds it.
+    /// Returns the process's id and name.
     pub(super) fn name(&self) -> String {
         let pid = self.path.split('/').nth(2).unwrap_or_default();
         let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
@@ -90,12 +87,12 @@ impl Holder {
         String::new()
     }
 
-    /// Returns nobody: this platform tells only through a program of its own (`lsof`).
+    /// Returns none: on this platform only a program (`lsof`) lists the open files.
     pub(super) fn of(_: &Metadata) -> Option<Self> {
         None
     }
 
-    /// Whether that one has it open for writing still.
+    /// Returns whether the process still has the file open for writing.
     pub(super) fn still(&self, _: &Metadata) -> bool {
         false
     }

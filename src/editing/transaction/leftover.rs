@@ -1,11 +1,11 @@
-//! What was swapped out, until it is certain that nothing more is saved into it.
+//! A swapped-out file, which stays until it is certain that no process writes into it any more.
 //!
-//! It lies beside the notebook under a name that says what it is:
-//! `.nb-<notebook>-<id>-<draft's inode, size, time>-<base's size, time>`. A draft that never went
-//! into its place has the inode of its name; what was swapped out has another, and if its size or
-//! time are not the base's, somebody has saved into it. The base itself, which a merge needs, is
-//! kept in the project's folder meanwhile, where it also tells readers that there is something to
-//! finish. So whoever is stopped, at whatever point, the next command can finish it.
+//! It is beside the notebook and has a name that describes it: `.nb-<notebook>-<id>-<draft's inode,
+//! size, time>-<base's size, time>`. A file with the inode of its name is a draft that was never put
+//! in place; a file with another inode was swapped out, and if its size or time are not the base's,
+//! a program has saved into it. The base itself, which a merge needs, is stored in the project's
+//! folder until then, where it also shows readers that there is something to finish. So the next
+//! command can finish, whenever a command is killed.
 
 use std::fs::{File, Metadata, TryLockError};
 use std::io;
@@ -22,61 +22,62 @@ use crate::editing::notebook_file::NotebookFile;
 use crate::notebook::Document;
 use crate::project::beneath;
 
-/// The base of a larger notebook is written only when it is needed: it would double an edit's time.
+/// The largest notebook, in bytes, whose base is always stored: storing a larger one would double
+/// the time of an edit.
 const KEPT: u64 = 8 << 20;
 
-/// Where the bases are kept within the project's folder.
+/// The folder of the bases within the project's folder.
 const FOLDER: &str = "unfinished";
 
-/// A file that was swapped out, or a draft that was to be swapped in.
+/// A swapped-out file, or a draft that was to be put in place.
 #[derive(Clone, Debug)]
 pub(super) struct Leftover {
     pub(super) path: PathBuf,
     base_path: PathBuf,
     parts: Parts,
-    /// The base's file, locked while its save goes on: who cannot have the lock of the notebook's
-    /// writers, as in a sandbox, is seen to be alive by it.
+    /// The base's file, locked during the transaction. Where the lock of the notebook's writers cannot be
+    /// had, as in a sandbox, this lock shows that the command still runs.
     alive: Option<Arc<File>>,
 }
 
-/// What the name says.
+/// The parts of the name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Parts {
-    /// Which notebook of the folder it is of.
+    /// The mark of the notebook, see [`mark`].
     of: String,
-    /// What tells it from others.
+    /// A random id.
     id: String,
-    /// The draft's inode, size and time; none while it is written.
+    /// The draft's inode, size and time; `None` while the draft is being written.
     draft: Option<(u64, u64, i128)>,
     /// The base's size and time.
     base: (u64, i128),
 }
 
 impl Leftover {
-    /// Prepares names for a save, and keeps the base.
-    pub(super) fn prepare(page: &NotebookFile, base: &Document, stamp: &FileStamp) -> Self {
+    /// Prepares names for a transaction, and stores the base.
+    pub(super) fn prepare(notebook: &NotebookFile, base: &Document, stamp: &FileStamp) -> Self {
         let id = uuid::Uuid::new_v4().simple().to_string();
         let parts = Parts {
-            of: mark(page),
+            of: mark(notebook),
             id: id.get(..12).unwrap_or(&id).to_owned(),
             draft: None,
             base: stamp.content(),
         };
-        let mut leftover = Self::named(page, parts);
+        let mut leftover = Self::named(notebook, parts);
         let kept = (stamp.content().0 <= KEPT).then_some(base);
-        // It helps only if `nb` is stopped; an edit does not fail for want of it.
-        leftover.alive = leftover.keep_base(page, kept).ok().map(Arc::new);
+        // The base is needed only if `nb` is killed: an edit succeeds without it.
+        leftover.alive = leftover.keep_base(notebook, kept).ok().map(Arc::new);
         leftover
     }
 
-    /// Whether its save is going on.
+    /// Returns whether the command of its transaction still runs.
     pub(super) fn is_alive(&self) -> bool {
         is_locked(&self.base_path)
     }
 
-    fn named(page: &NotebookFile, parts: Parts) -> Self {
-        let folder = page.real.parent().unwrap_or(Path::new("/"));
-        let bases = page.project.dir().join(FOLDER);
+    fn named(notebook: &NotebookFile, parts: Parts) -> Self {
+        let folder = notebook.real.parent().unwrap_or(Path::new("/"));
+        let bases = notebook.project.dir().join(FOLDER);
         Self {
             path: folder.join(parts.name()),
             base_path: bases.join(format!("{}-{}", parts.of, parts.id)),
@@ -85,37 +86,38 @@ impl Leftover {
         }
     }
 
-    /// Returns the names that it has once the draft is written.
-    pub(super) fn with_draft(&self, page: &NotebookFile, draft: &FileStamp) -> Self {
+    /// Returns the leftover with its names after the draft was written.
+    pub(super) fn with_draft(&self, notebook: &NotebookFile, draft: &FileStamp) -> Self {
         let (size, modified) = draft.content();
         let mut parts = self.parts.clone();
         parts.draft = Some((draft.ino(), size, modified));
         Self {
             alive: self.alive.clone(),
-            ..Self::named(page, parts)
+            ..Self::named(notebook, parts)
         }
     }
 
-    /// Returns the leftovers of a notebook, oldest first, and those of others in its folder.
-    pub(super) fn all(page: &NotebookFile) -> io::Result<(Vec<Self>, Vec<Self>)> {
-        let folder = page.real.parent().unwrap_or(Path::new("/"));
+    /// Returns the leftovers of a notebook, oldest first, and those of other notebooks in its
+    /// folder.
+    pub(super) fn all(notebook: &NotebookFile) -> io::Result<(Vec<Self>, Vec<Self>)> {
+        let folder = notebook.real.parent().unwrap_or(Path::new("/"));
         let mut all = Vec::new();
         for entry in std::fs::read_dir(folder)?.flatten() {
             let name = entry.file_name();
             let parts = name.to_str().and_then(Parts::read);
-            all.extend(parts.map(|parts| Self::named(page, parts)));
+            all.extend(parts.map(|parts| Self::named(notebook, parts)));
         }
         all.sort_by_key(|leftover| leftover.parts.draft.map(|(_, _, modified)| modified));
-        let mark = mark(page);
+        let mark = mark(notebook);
         Ok(all
             .into_iter()
             .partition(|leftover| leftover.parts.of == mark))
     }
 
-    /// Whether something may be left to finish: a quick look, in the project's folder alone.
-    pub(super) fn may_be(page: &NotebookFile) -> bool {
-        let mark = mark(page);
-        let entries = beneath::list(&page.project.dir().join(FOLDER));
+    /// Returns whether there may be leftovers; only lists a folder of the project.
+    pub(super) fn may_be(notebook: &NotebookFile) -> bool {
+        let mark = mark(notebook);
+        let entries = beneath::list(&notebook.project.dir().join(FOLDER));
         entries.into_iter().flatten().flatten().any(|entry| {
             let name = entry.file_name();
             name.to_str().is_some_and(|name| name.starts_with(&mark))
@@ -123,9 +125,9 @@ impl Leftover {
     }
 
     /// Removes the bases of a notebook that no leftover needs.
-    pub(super) fn sweep(page: &NotebookFile, needed: &[Self]) {
-        let mark = mark(page);
-        let entries = beneath::list(&page.project.dir().join(FOLDER));
+    pub(super) fn sweep(notebook: &NotebookFile, needed: &[Self]) {
+        let mark = mark(notebook);
+        let entries = beneath::list(&notebook.project.dir().join(FOLDER));
         for entry in entries.into_iter().flatten().flatten() {
             let of = entry.file_name().to_string_lossy().starts_with(&mark);
             let path = entry.path();
@@ -135,12 +137,12 @@ impl Leftover {
         }
     }
 
-    /// Whether a file of this name is the draft itself: it never was in its place.
+    /// Returns whether the file is the draft, which was never put in place.
     pub(super) fn is_draft(&self, found: &Metadata) -> bool {
         self.parts.draft.is_none_or(|(ino, ..)| ino == found.ino())
     }
 
-    /// Whether the notebook is what this save has put there, perhaps touched once since.
+    /// Returns whether the notebook is the file that this transaction put in place, possibly touched since.
     pub(super) fn has_placed(&self, notebook: &FileStamp) -> bool {
         let (size, modified) = notebook.content();
         let nudge = i128::try_from(NUDGE.as_nanos()).unwrap_or_default();
@@ -148,25 +150,25 @@ impl Leftover {
         times.any(|modified| self.parts.draft == Some((notebook.ino(), size, modified)))
     }
 
-    /// Whether the size and time are still those of the base.
+    /// Returns whether the size and time are still those of the base.
     pub(super) fn is_as_base(&self, found: &FileStamp) -> bool {
         found.content() == self.parts.base
     }
 
-    /// Returns the base, where it was kept.
+    /// Returns the base, if it was stored.
     pub(super) fn base(&self) -> Option<Document> {
         let text = beneath::read(&self.base_path, beneath::LARGE).ok()?;
         let whole = text.len() as u64 == self.parts.base.0;
         Document::parse(text).ok().filter(|_| whole)
     }
 
-    /// Keeps the base, or only the mark that there is one; returns its file, locked.
+    /// Stores the base, or an empty file in its place; returns the file, locked.
     pub(super) fn keep_base(
         &self,
-        page: &NotebookFile,
+        notebook: &NotebookFile,
         base: Option<&Document>,
     ) -> io::Result<File> {
-        page.project.make_folder(FOLDER)?;
+        notebook.project.make_folder(FOLDER)?;
         let file = beneath::write(&self.base_path)?;
         file.set_len(0)?;
         let _ = file.try_lock();
@@ -176,10 +178,11 @@ impl Leftover {
         Ok(file)
     }
 
-    /// Makes what was merged of it the base: somebody has it open for writing still.
+    /// Makes the merged text the base of the swapped-out file, which a process still has open for
+    /// writing.
     pub(super) fn rebase(
         self,
-        page: &NotebookFile,
+        notebook: &NotebookFile,
         placed: &FileStamp,
         base: &Document,
         stamp: &FileStamp,
@@ -188,16 +191,16 @@ impl Leftover {
         let mut parts = self.parts.clone();
         parts.draft = Some((placed.ino(), size, modified));
         parts.base = stamp.content();
-        let new = Self::named(page, parts);
-        if new.keep_base(page, Some(base)).is_ok() {
+        let new = Self::named(notebook, parts);
+        if new.keep_base(notebook, Some(base)).is_ok() {
             let _ = std::fs::rename(&self.path, &new.path);
         }
     }
 
-    /// Removes it: nothing in it is needed.
+    /// Removes the file and its base.
     pub(super) fn remove(self) {
         match std::fs::remove_file(&self.path) {
-            // The base is the mark by which the next command finds it.
+            // The next command finds the file by its base, so the base stays.
             Err(error) if error.kind() != io::ErrorKind::NotFound => {}
             _ => {
                 let _ = beneath::remove_file(&self.base_path);
@@ -205,12 +208,16 @@ impl Leftover {
         }
     }
 
-    /// Puts it away where its user finds it; returns the path.
-    pub(super) fn put_away(self, page: &NotebookFile) -> io::Result<PathBuf> {
-        let stem = page.real.file_stem().unwrap_or_default().to_string_lossy();
-        let trash = page.project.make_folder("trash")?;
+    /// Moves the file to the trash; returns its path there.
+    pub(super) fn put_away(self, notebook: &NotebookFile) -> io::Result<PathBuf> {
+        let stem = notebook
+            .real
+            .file_stem()
+            .unwrap_or_default()
+            .to_string_lossy();
+        let trash = notebook.project.make_folder("trash")?;
         let path = trash.join(format!("{stem}-{}.ipynb", self.parts.id));
-        // The project's folder may be on another file system.
+        // The rename fails if the project's folder is on another file system.
         if std::fs::rename(&self.path, &path).is_err() {
             let mut copy = beneath::create(&path)?;
             io::copy(&mut File::open(&self.path)?, &mut copy)?;
@@ -279,9 +286,9 @@ fn is_locked(path: &Path) -> bool {
     matches!(lock, Ok(Err(TryLockError::WouldBlock)))
 }
 
-/// Returns what names a notebook among those of its folder: the folder itself may be moved.
-fn mark(page: &NotebookFile) -> String {
-    let name = page.real.file_name().unwrap_or_default();
+/// Returns the hash of a notebook's file name, which stays when the folder is renamed.
+fn mark(notebook: &NotebookFile) -> String {
+    let name = notebook.real.file_name().unwrap_or_default();
     let mark = hex::encode(Sha256::digest(name.as_encoded_bytes()));
     mark.get(..8).unwrap_or(&mark).to_owned()
 }

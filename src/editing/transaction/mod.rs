@@ -1,10 +1,10 @@
-//! The only way that anything writes a notebook.
+//! The transaction in which `nb` writes a notebook; no other code writes one.
 //!
-//! Under the lock of the notebook's writers: read, apply the change, put the new text in its place
-//! by an exchange, and look at what was swapped out. If somebody saved in between, who takes no
-//! lock, that is merged and put in place again, so a saved edit is never lost. What was swapped
-//! out stays until nobody can write into it any more; what a stopped command left, the next one
-//! finishes.
+//! Under the lock of the notebook's writers: read the file, apply the change, exchange the file with a new
+//! one, and check the file that was swapped out. If another program, which takes no lock, has saved in
+//! between, its save is merged and the file exchanged again, so that no save is lost. The swapped-out file
+//! stays until no process can write into it any more. If a command is killed, the next one finishes its
+//! transaction.
 
 mod create;
 mod draft;
@@ -32,86 +32,102 @@ use super::notebook_file::{NotebookFile, NotebookFileError};
 use crate::notebook::{Conflict, Document, merge};
 use crate::project::{Lock, NotLocked, lock_notebook};
 
-/// How long another `nb` is waited for; its own waits within a transaction are seconds.
+/// How long to wait for another `nb`, whose own waits within a transaction take seconds.
 const LOCKED: Duration = Duration::from_secs(30);
 
-/// How often a notebook that somebody saves at the same moments is merged anew.
+/// How often to merge and try again if another program keeps saving the notebook.
 const TRIES: usize = 20;
 
-/// What came of a transaction.
+/// The result of a transaction.
 #[derive(Clone, Debug)]
-pub struct Written {
-    /// What the change was made of: the file as it was when it was read under the lock.
+pub struct TransactionResult {
+    /// The notebook to which the change was applied: the file as it was read under the lock.
     pub before: Document,
-    /// What somebody else saved in between, into which the change was merged.
+    /// The notebook that another program saved in between, with which the change was merged.
     pub theirs: Option<Document>,
-    /// What the file holds now.
+    /// The notebook in the file now.
     pub after: Document,
-    /// Whether the file was written; it is not where no byte would change.
+    /// Whether the file was written: not if no byte would change.
     pub wrote: bool,
-    /// What of the change did not go into the file.
+    /// The parts of the change that are not in the file.
     pub conflicts: Vec<Conflict>,
-    /// What the user should know besides, one line each.
+    /// Notes for the user, one line each.
     pub notes: Vec<String>,
 }
 
-/// Changes a notebook. What somebody else saves in between is merged; with `force` the change is
-/// made again, of what they saved: the last writer wins.
+/// Changes a notebook. A save of another program in between is merged; with `force` the change is
+/// made again from that save: the last writer wins.
 ///
 /// # Errors
-/// The notebook cannot be read or written, or the change not be made.
+/// The notebook cannot be read or written, or the change fails.
 pub fn write<E: std::error::Error + 'static>(
-    page: &NotebookFile,
+    notebook: &NotebookFile,
     force: bool,
     change: impl FnMut(&Document) -> Result<Document, E>,
-) -> Result<Written, WriteError<E>> {
-    write_running(page, force, &|_| false, change)
+) -> Result<TransactionResult, WriteError<E>> {
+    write_running(notebook, force, &|_| false, change)
 }
 
-/// Changes a notebook as [`write`] does, for whoever runs the cells that `runs` names: their outputs
-/// are the writer's whatever others save meanwhile.
+/// Like [`write`], for the recorder of the cells that `runs` names: the outputs of these cells are the
+/// recorder's, even if other programs save others in the meantime.
 ///
 /// # Errors
 /// As [`write`].
 pub(crate) fn write_running<E: std::error::Error + 'static>(
-    page: &NotebookFile,
+    notebook: &NotebookFile,
     force: bool,
     runs: &dyn Fn(&str) -> bool,
     change: impl FnMut(&Document) -> Result<Document, E>,
-) -> Result<Written, WriteError<E>> {
-    // Where the lock cannot be had, as in a sandbox, the look at what was swapped out must do.
-    let lock: Option<Lock> = match lock_notebook(&page.real, LOCKED) {
+) -> Result<TransactionResult, WriteError<E>> {
+    // If there is no lock, as in a sandbox, the check of the swapped-out file is the only
+    // protection.
+    let lock: Option<Lock> = match lock_notebook(&notebook.real, LOCKED) {
         Ok(lock) => Some(lock),
         Err(NotLocked::Unusable(_)) => None,
         Err(source) => {
-            let page = Box::new(page.clone());
-            return Err(WriteError::Locked { page, source });
+            let notebook = Box::new(notebook.clone());
+            return Err(WriteError::Locked { notebook, source });
         }
     };
-    let notes = finish::leftovers(page, lock.as_ref());
-    let mut written = write_locked(page, lock.as_ref(), force, runs, change)?;
+    let notes = finish::leftovers(notebook, lock.as_ref());
+    let mut written = write_locked(notebook, lock.as_ref(), force, runs, change)?;
     written.notes.splice(0..0, notes);
     Ok(written)
 }
 
-/// Changes a notebook whose lock is held, where it can be had.
+/// Changes a notebook under its lock, or without one if it cannot be locked.
 fn write_locked<E: std::error::Error + 'static>(
-    page: &NotebookFile,
+    notebook: &NotebookFile,
     lock: Option<&Lock>,
     force: bool,
     runs: &dyn Fn(&str) -> bool,
     mut change: impl FnMut(&Document) -> Result<Document, E>,
-) -> Result<Written, WriteError<E>> {
-    let (before, stamp) = page.read_stamped()?;
+) -> Result<TransactionResult, WriteError<E>> {
+    let (before, stamp) = notebook.read_stamped()?;
     let mine = change(&before).map_err(WriteError::Change)?;
-    let saves = Saves::before(lock, &stamp);
-    let mut rounds = Rounds::new(page, runs, before, stamp, mine, saves);
+    let mut rounds = Rounds {
+        notebook,
+        runs,
+        there: before.clone(),
+        base: before,
+        wanted: mine.clone(),
+        mine,
+        theirs: None,
+        conflicts: Vec::new(),
+        saves: Saves::before(lock, &stamp),
+        stamp,
+        wrote: false,
+        over: Vec::new(),
+        disputed: false,
+        refused: None,
+        notes: Vec::new(),
+    };
     for _ in 0..TRIES {
-        if text::same(&rounds.wanted, &rounds.there) {
+        if rounds.wanted.has_same_bytes(&rounds.there) {
             return rounds.end();
         }
         rounds.wanted = rounds.wanted.with_other_size(&rounds.there, None);
-        let theirs = match put(page, &rounds.there, &rounds.stamp, &rounds.wanted) {
+        let theirs = match put(notebook, &rounds.there, &rounds.stamp, &rounds.wanted) {
             Ok(SwapResult::Done { placed, note }) => {
                 rounds.notes.extend(note);
                 rounds.stamp = placed;
@@ -125,7 +141,7 @@ fn write_locked<E: std::error::Error + 'static>(
                 Err(error) => return rounds.failed(error.into()),
             },
             Err(failed) => {
-                let error = WriteError::of(page, &rounds.wanted, failed);
+                let error = WriteError::of(notebook, &rounds.wanted, failed);
                 return rounds.failed(error);
             }
         };
@@ -135,67 +151,42 @@ fn write_locked<E: std::error::Error + 'static>(
             rounds.merge(theirs);
         }
     }
-    let page = Box::new(page.clone());
-    rounds.failed(WriteError::Contended { page })
+    let notebook = Box::new(notebook.clone());
+    rounds.failed(WriteError::Contended { notebook })
 }
 
-/// A change on its way into a file that others save at the same moments.
+/// The state of a change that is written to a file which other programs may save at the same moments.
 struct Rounds<'a, E> {
-    page: &'a NotebookFile,
+    notebook: &'a NotebookFile,
     /// The cells that the writer runs.
     runs: &'a dyn Fn(&str) -> bool,
-    /// What the change was made of.
+    /// The notebook from which the change was made.
     base: Document,
-    /// What it made of that.
+    /// The notebook with the change.
     mine: Document,
     theirs: Option<Document>,
     conflicts: Vec<Conflict>,
-    /// What is in the file, as far as is known.
+    /// The notebook in the file, as far as known.
     there: Document,
     stamp: FileStamp,
-    /// What shall be in it.
+    /// The notebook that is to be in the file.
     wanted: Document,
     wrote: bool,
-    /// When others saved.
+    /// The times of other programs' saves.
     saves: Saves<'a>,
-    /// What they saved that is in `wanted`, but in the file perhaps not yet.
+    /// The saves that are merged into `wanted`, but perhaps not yet in the file.
     over: Vec<SwappedSave>,
-    /// Whether they changed the same lines in two of those: the last stays.
+    /// Whether two of those saves changed the same lines; the last one stays.
     disputed: bool,
-    /// The change cannot be made of what they saved: theirs is put back.
+    /// The error with which the change could not be applied to their save: the file gets their save
+    /// back.
     refused: Option<E>,
     notes: Vec<String>,
 }
 
-impl<'a, E: std::error::Error + 'static> Rounds<'a, E> {
-    fn new(
-        page: &'a NotebookFile,
-        runs: &'a dyn Fn(&str) -> bool,
-        before: Document,
-        stamp: FileStamp,
-        mine: Document,
-        saves: Saves<'a>,
-    ) -> Self {
-        Self {
-            page,
-            runs,
-            there: before.clone(),
-            base: before,
-            wanted: mine.clone(),
-            mine,
-            theirs: None,
-            conflicts: Vec::new(),
-            stamp,
-            wrote: false,
-            saves,
-            over: Vec::new(),
-            disputed: false,
-            refused: None,
-            notes: Vec::new(),
-        }
-    }
-
-    /// Takes what was swapped out; returns what they made of the base.
+impl<E: std::error::Error + 'static> Rounds<'_, E> {
+    /// Takes in a save that was swapped out; returns the base with their changes, without this
+    /// change.
     fn placed_over(&mut self, mut over: SwappedSave) -> Document {
         over.saved.adopt_ids(&self.there);
         let theirs = self.without_mine(&over.saved);
@@ -207,14 +198,14 @@ impl<'a, E: std::error::Error + 'static> Rounds<'a, E> {
         theirs
     }
 
-    /// Reads what is in the file instead of what was expected; returns what they made of the base,
-    /// or nothing if it has the same text.
+    /// Reads the file, which is not the expected one; returns the base with their changes, or
+    /// `None` if the text is the expected one.
     fn read_again(&mut self) -> Result<Option<Document>, NotebookFileError> {
-        let (mut saved, stamp) = self.page.read_stamped()?;
+        let (mut saved, stamp) = self.notebook.read_stamped()?;
         saved.adopt_ids(&self.there);
         self.saves.saw(&stamp);
         self.stamp = stamp;
-        if text::same(&saved, &self.there) {
+        if saved.has_same_bytes(&self.there) {
             return Ok(None);
         }
         let theirs = self.without_mine(&saved);
@@ -222,20 +213,20 @@ impl<'a, E: std::error::Error + 'static> Rounds<'a, E> {
         Ok(Some(theirs))
     }
 
-    /// Returns what others made of the base, by what they saved in place of `there`.
+    /// Returns the base with their changes, by taking this change out of their save of `there`.
     fn without_mine(&mut self, saved: &Document) -> Document {
         if !self.wrote {
             return saved.clone();
         }
-        // The change was in the file when they saved, with what they saved before. Everything
-        // together, and then the change taken back: what is left is theirs.
-        let nobodys = |_: &str| false;
-        let all = merge(&self.there, saved, &self.wanted, &nobodys);
+        // They saved a file that contained this change and their earlier saves. So everything is merged, and
+        // then a second merge takes the change out again: the rest is theirs.
+        let runs_none = |_: &str| false;
+        let all = merge(&self.there, saved, &self.wanted, &runs_none);
         self.disputed |= !all.conflicts.is_empty();
-        merge(&self.mine, &all.document, &self.base, &nobodys).document
+        merge(&self.mine, &all.document, &self.base, &runs_none).document
     }
 
-    /// Merges the change into what they saved.
+    /// Merges the change into their save.
     fn merge(&mut self, theirs: Document) {
         let merged = merge(&self.base, &theirs, &self.mine, self.runs);
         self.wanted = merged.document;
@@ -243,7 +234,7 @@ impl<'a, E: std::error::Error + 'static> Rounds<'a, E> {
         self.theirs = Some(theirs);
     }
 
-    /// Makes the change again, of what they saved.
+    /// Applies the change to their save.
     fn again(
         &mut self,
         theirs: Document,
@@ -261,22 +252,22 @@ impl<'a, E: std::error::Error + 'static> Rounds<'a, E> {
         self.base = theirs;
     }
 
-    /// Ends with what is wanted in the file.
-    fn end(mut self) -> Result<Written, WriteError<E>> {
+    /// Ends the transaction; the wanted notebook is in the file.
+    fn end(mut self) -> Result<TransactionResult, WriteError<E>> {
         if self.wrote {
-            self.saves.wrote(self.page, &self.stamp);
+            self.saves.wrote(self.notebook, &self.stamp);
         }
-        let now = std::fs::metadata(&self.page.real).map(|found| FileStamp::of(&found));
+        let now = std::fs::metadata(&self.notebook.real).map(|found| FileStamp::of(&found));
         for over in self.over {
             if self.disputed {
-                self.notes.extend(over.put_away(self.page));
+                self.notes.extend(over.put_away(self.notebook));
             } else {
-                over.merged(self.page, now.as_ref().unwrap_or(&self.stamp));
+                over.merged(self.notebook, now.as_ref().unwrap_or(&self.stamp));
             }
         }
         match self.refused {
             Some(error) => Err(WriteError::Change(error)),
-            None => Ok(Written {
+            None => Ok(TransactionResult {
                 before: self.base,
                 theirs: self.theirs,
                 after: self.wanted,
@@ -287,17 +278,17 @@ impl<'a, E: std::error::Error + 'static> Rounds<'a, E> {
         }
     }
 
-    /// Ends with a file that could not be written; what they saved stays beside it if it is not in
-    /// there, and the next command finishes that.
-    fn failed(self, error: WriteError<E>) -> Result<Written, WriteError<E>> {
+    /// Ends the transaction after a failed write. A save that is not in the file stays beside it, and the
+    /// next command merges it.
+    fn failed(self, error: WriteError<E>) -> Result<TransactionResult, WriteError<E>> {
         if !self.wrote || self.refused.is_some() {
             return Err(error);
         }
-        self.saves.wrote(self.page, &self.stamp);
+        self.saves.wrote(self.notebook, &self.stamp);
         let note = format!(
-            "what somebody saved at the same moment is not in the notebook yet ({error}); the next command on it merges that"
+            "what another program saved at the same moment is not in the notebook yet ({error}); the next command on it merges that"
         );
-        Ok(Written {
+        Ok(TransactionResult {
             before: self.base,
             theirs: None,
             after: self.there,

@@ -1,4 +1,4 @@
-//! The look at what was swapped out: is it what was read, or did somebody save in between?
+//! Checks a swapped-out file: is it the file that was read, or has another program saved in between?
 
 use std::fs::File;
 use std::io;
@@ -10,34 +10,34 @@ use crate::editing::file_stamp::FileStamp;
 use crate::editing::notebook_file::HALF_WRITTEN;
 use crate::notebook::Document;
 
-/// How long one is waited for who has the file open for writing and writes nothing.
+/// How long to wait for a process that has the file open for writing and writes nothing.
 pub(super) const PATIENCE: Duration = Duration::from_millis(300);
 
-/// The time between two checks of the file meanwhile.
-const LOOK: Duration = Duration::from_millis(5);
+/// The time between two checks of the file during that wait.
+const PAUSE: Duration = Duration::from_millis(5);
 
-/// What is in the file that was swapped out.
+/// The content of a swapped-out file.
 #[derive(Debug)]
 pub(super) enum SwappedOut {
-    /// What was read; and nobody will write into it.
+    /// The text that was read; no process will write into the file.
     Same,
-    /// Somebody has it open for writing and is not done; who, where that is known.
+    /// A process has the file open for writing and has not finished; its name, if known.
     Held(Option<String>),
-    /// What somebody saved in between.
+    /// A save of another program in between.
     Saved {
         saved: Box<Document>,
         stamp: FileStamp,
-        /// Whether somebody has it open for writing still.
+        /// Whether a process still has the file open for writing.
         held: bool,
     },
-    /// Something else than a notebook.
+    /// The file is not a notebook.
     Broken,
 }
 
-/// Looks at a file that was read when it had this stamp, and this text where that is known.
+/// Checks a file that had this stamp when it was read, and this text if that is known.
 ///
-/// One who writes into it is waited for, not longer than `patience` if nothing was written yet.
-pub(super) fn look(
+/// Waits while a process writes into the file; at most `patience` if it has written nothing yet.
+pub(super) fn check(
     file: &File,
     stamp: &FileStamp,
     text: Option<&Document>,
@@ -47,7 +47,8 @@ pub(super) fn look(
     let mut holder = None::<Holder>;
     loop {
         let found = file.metadata()?;
-        // Looked for before the bytes are: who lets go has written them.
+        // This comes before the comparison: all writes of a process that has closed the file are
+        // then in it.
         holder = match holder.filter(|holder| holder.still(&found)) {
             None => Holder::of(&found),
             same => same,
@@ -70,7 +71,7 @@ pub(super) fn look(
         } else {
             let is_over = match held {
                 true => waited >= (patience * 8).min(HALF_WRITTEN),
-                // Perhaps by somebody who is not seen.
+                // A process that is not visible here may be writing.
                 false => waited >= HALF_WRITTEN,
             };
             if !held || is_over {
@@ -82,7 +83,7 @@ pub(super) fn look(
                     Err(fault) if !held && (is_over || !fault.cut_off) => {
                         return Ok(SwappedOut::Broken);
                     }
-                    // Half written, or written while it was read.
+                    // The file is incomplete, or was written during the read.
                     _ if is_over => {
                         return Ok(SwappedOut::Held(holder.map(|holder| holder.name())));
                     }
@@ -90,6 +91,6 @@ pub(super) fn look(
                 }
             }
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(PAUSE);
     }
 }

@@ -15,23 +15,23 @@ impl Folder {
         let folder = Self {
             temp: tempfile::tempdir().unwrap(),
         };
-        std::fs::write(folder.notebook(), text("one", "two")).unwrap();
+        std::fs::write(folder.path(), text("one", "two")).unwrap();
         folder
     }
 
-    fn notebook(&self) -> PathBuf {
+    fn path(&self) -> PathBuf {
         self.temp.path().join("t.ipynb")
     }
 
-    fn page(&self) -> NotebookFile {
-        NotebookFile::of(&self.notebook()).unwrap()
+    fn notebook(&self) -> NotebookFile {
+        NotebookFile::of(&self.path()).unwrap()
     }
 
     fn text(&self) -> String {
-        std::fs::read_to_string(self.notebook()).unwrap()
+        std::fs::read_to_string(self.path()).unwrap()
     }
 
-    /// What lies there besides the notebook and the project's folder.
+    /// Returns the files beside the notebook and the project's folder.
     fn left(&self) -> Vec<String> {
         let names = std::fs::read_dir(self.temp.path()).unwrap();
         let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
@@ -68,7 +68,7 @@ fn set(document: &Document, id: &str, source: &str) -> Result<Document, Operatio
 #[test]
 fn a_link_a_mode_and_attributes_are_kept() {
     let folder = Folder::new();
-    let real = folder.notebook();
+    let real = folder.path();
     let link = folder.temp.path().join("link.ipynb");
     symlink("t.ipynb", &link).unwrap();
     std::fs::set_permissions(&real, Permissions::from_mode(0o640)).unwrap();
@@ -77,8 +77,8 @@ fn a_link_a_mode_and_attributes_are_kept() {
     let other_name = folder.temp.path().join("other.ipynb");
     std::fs::hard_link(&real, &other_name).unwrap();
 
-    let page = NotebookFile::of(&link).unwrap();
-    let written = write(&page, false, |document| set(document, "aaaa", "1")).unwrap();
+    let notebook = NotebookFile::of(&link).unwrap();
+    let written = write(&notebook, false, |document| set(document, "aaaa", "1")).unwrap();
     assert!(written.wrote && written.conflicts.is_empty());
     assert_eq!(folder.text(), text("1", "two"));
     assert!(link.is_symlink());
@@ -93,9 +93,10 @@ fn a_link_a_mode_and_attributes_are_kept() {
         text("one", "two")
     );
 
-    // Nothing to do is not done: watchers and dirty editors see nothing.
+    // If nothing changes, nothing is written: watchers and editors with unsaved changes see
+    // nothing.
     let before = std::fs::metadata(&real).unwrap().ino();
-    let written = write(&page, false, |document| set(document, "aaaa", "1")).unwrap();
+    let written = write(&notebook, false, |document| set(document, "aaaa", "1")).unwrap();
     assert!(!written.wrote);
     assert_eq!(std::fs::metadata(&real).unwrap().ino(), before);
     assert!(folder.left().is_empty(), "{:?}", folder.left());
@@ -104,16 +105,16 @@ fn a_link_a_mode_and_attributes_are_kept() {
 #[test]
 fn what_somebody_saved_since_the_reading_is_merged() {
     let folder = Folder::new();
-    let page = folder.page();
+    let notebook = folder.notebook();
     for by_moving in [false, true] {
-        std::fs::write(folder.notebook(), text("one", "two")).unwrap();
-        let written = write(&page, false, |document| {
+        std::fs::write(folder.path(), text("one", "two")).unwrap();
+        let written = write(&notebook, false, |document| {
             if by_moving {
                 let new = folder.temp.path().join("new");
                 std::fs::write(&new, text("one", "2 of theirs")).unwrap();
-                std::fs::rename(new, folder.notebook()).unwrap();
+                std::fs::rename(new, folder.path()).unwrap();
             } else {
-                std::fs::write(folder.notebook(), text("one", "2 of theirs")).unwrap();
+                std::fs::write(folder.path(), text("one", "2 of theirs")).unwrap();
             }
             set(document, "aaaa", "1 of mine")
         });
@@ -124,9 +125,9 @@ fn what_somebody_saved_since_the_reading_is_merged() {
         assert_eq!(theirs, text("one", "2 of theirs").as_bytes());
         assert!(written.conflicts.is_empty());
     }
-    // The same line: theirs stays.
-    let written = write(&page, false, |document| {
-        std::fs::write(folder.notebook(), text("theirs", "two")).unwrap();
+    // Both changed the same line: theirs stays.
+    let written = write(&notebook, false, |document| {
+        std::fs::write(folder.path(), text("theirs", "two")).unwrap();
         set(document, "aaaa", "mine")
     });
     let written = written.unwrap();
@@ -138,11 +139,11 @@ fn what_somebody_saved_since_the_reading_is_merged() {
 #[test]
 fn with_force_the_last_writer_wins_and_what_cannot_be_changed_stays_theirs() {
     let folder = Folder::new();
-    let page = folder.page();
+    let notebook = folder.notebook();
     let mut once = true;
-    let written = write(&page, true, |document| {
+    let written = write(&notebook, true, |document| {
         if std::mem::take(&mut once) {
-            std::fs::write(folder.notebook(), text("theirs", "2")).unwrap();
+            std::fs::write(folder.path(), text("theirs", "2")).unwrap();
         }
         set(document, "aaaa", "mine")
     });
@@ -150,8 +151,8 @@ fn with_force_the_last_writer_wins_and_what_cannot_be_changed_stays_theirs() {
     assert_eq!(folder.text(), text("mine", "2"));
 
     let gone = text("x", "y").replace("aaaa", "dddd");
-    let written = write(&page, true, |document| {
-        std::fs::write(folder.notebook(), &gone).unwrap();
+    let written = write(&notebook, true, |document| {
+        std::fs::write(folder.path(), &gone).unwrap();
         set(document, "aaaa", "mine again")
     });
     assert!(matches!(written, Err(WriteError::Change(_))));
@@ -160,9 +161,9 @@ fn with_force_the_last_writer_wins_and_what_cannot_be_changed_stays_theirs() {
 }
 
 /// Waits until the notebook is another file than `old`.
-fn swapped(notebook: &PathBuf, old: &File) {
+fn swapped(path: &PathBuf, old: &File) {
     let old = old.metadata().unwrap().ino();
-    while std::fs::metadata(notebook).is_ok_and(|found| found.ino() == old) {
+    while std::fs::metadata(path).is_ok_and(|found| found.ino() == old) {
         std::thread::yield_now();
     }
 }
@@ -171,31 +172,33 @@ fn swapped(notebook: &PathBuf, old: &File) {
 fn save(mut file: &File, text: &str) {
     file.set_len(0).unwrap();
     file.rewind().unwrap();
-    // Half, and the other half.
+    // In two halves.
     let (one, two) = text.as_bytes().split_at(text.len() / 2);
     file.write_all(one).unwrap();
     std::thread::yield_now();
     file.write_all(two).unwrap();
 }
 
-fn open(notebook: &PathBuf) -> File {
+fn open(path: &PathBuf) -> File {
     let mut options = OpenOptions::new();
-    options.read(true).write(true).open(notebook).unwrap()
+    options.read(true).write(true).open(path).unwrap()
 }
 
 #[test]
 #[cfg(target_os = "linux")]
 fn what_is_saved_into_the_file_that_was_swapped_out_is_merged() {
     let folder = Folder::new();
-    let (page, notebook) = (folder.page(), folder.notebook());
-    let editor = open(&notebook);
+    let (notebook, path) = (folder.notebook(), folder.path());
+    let editor = open(&path);
     let written = std::thread::scope(|scope| {
         let saves = scope.spawn(|| {
-            swapped(&notebook, &editor);
+            swapped(&path, &editor);
             save(&editor, &text("one", "2 of theirs"));
             drop(editor);
         });
-        let written = write(&page, false, |document| set(document, "aaaa", "1 of mine"));
+        let written = write(&notebook, false, |document| {
+            set(document, "aaaa", "1 of mine")
+        });
         saves.join().unwrap();
         written.unwrap()
     });
@@ -208,28 +211,34 @@ fn what_is_saved_into_the_file_that_was_swapped_out_is_merged() {
 #[cfg(target_os = "linux")]
 fn what_is_saved_after_the_command_has_ended_is_merged_by_the_next() {
     let folder = Folder::new();
-    let (page, notebook) = (folder.page(), folder.notebook());
-    let editor = open(&notebook);
-    let written = write(&page, false, |document| set(document, "aaaa", "1 of mine")).unwrap();
-    // It is held: it stays, and another look changes nothing.
+    let (notebook, path) = (folder.notebook(), folder.path());
+    let editor = open(&path);
+    let written = write(&notebook, false, |document| {
+        set(document, "aaaa", "1 of mine")
+    })
+    .unwrap();
+    // The file is held by a process, so it stays, and a second command changes nothing.
     let who = format!("process {} (", std::process::id());
     assert!(written.notes[0].starts_with(&who), "{:?}", written.notes);
     assert_eq!(folder.left().len(), 2, "{:?}", folder.left());
-    assert!(finish(&page).is_empty());
+    assert!(finish(&notebook).is_empty());
     assert_eq!(folder.text(), text("1 of mine", "two"));
 
-    // Saved, and still open for more.
+    // The holder has saved, and still has the file open.
     save(&editor, &text("one", "2 of theirs"));
-    let notes = finish(&page);
+    let notes = finish(&notebook);
     assert!(notes[0].contains("is merged"), "{notes:?}");
     assert_eq!(folder.text(), text("1 of mine", "2 of theirs"));
     assert_eq!(folder.left().len(), 2, "{:?}", folder.left());
-    assert!(finish(&page).is_empty());
+    assert!(finish(&notebook).is_empty());
 
-    // Once more, and closed; and the next command is one that writes.
+    // It saves again and closes the file; the next command is one that writes.
     save(&editor, &text("one", "2 again"));
     drop(editor);
-    let written = write(&page, false, |document| set(document, "aaaa", "1 again")).unwrap();
+    let written = write(&notebook, false, |document| {
+        set(document, "aaaa", "1 again")
+    })
+    .unwrap();
     assert!(
         written.notes[0].contains("is merged"),
         "{:?}",
@@ -243,26 +252,28 @@ fn what_is_saved_after_the_command_has_ended_is_merged_by_the_next() {
 #[cfg(target_os = "linux")]
 fn who_stops_halfway_or_disagrees_leaves_what_he_wrote_in_the_trash() {
     let folder = Folder::new();
-    let (page, notebook) = (folder.page(), folder.notebook());
+    let (notebook, path) = (folder.notebook(), folder.path());
     let trash = |note: &str| {
         let at = note.rfind(" as ").unwrap() + 4;
         std::fs::read_to_string(&note[at..]).unwrap()
     };
-    let editor = open(&notebook);
-    write(&page, false, |document| set(document, "aaaa", "1")).unwrap();
+    let editor = open(&path);
+    write(&notebook, false, |document| set(document, "aaaa", "1")).unwrap();
     editor.set_len(10).unwrap();
     drop(editor);
-    let notes = finish(&page);
+    let notes = finish(&notebook);
     assert_eq!(trash(&notes[0]), text("one", "two")[..10]);
     assert_eq!(folder.text(), text("1", "two"));
 
-    let editor = open(&notebook);
-    write(&page, false, |document| set(document, "aaaa", "11")).unwrap();
-    write(&page, false, |document| set(document, "bbbb", "22")).unwrap();
+    let editor = open(&path);
+    write(&notebook, false, |document| set(document, "aaaa", "11")).unwrap();
+    write(&notebook, false, |document| set(document, "bbbb", "22")).unwrap();
     save(&editor, &text("theirs", "two"));
     drop(editor);
-    let notes = finish(&page);
-    // What is in the notebook was saved later than the save that was swapped out.
+    // The thread that touches the notebook holds its lock for a moment.
+    settle();
+    let notes = finish(&notebook);
+    // The text in the notebook was saved later than the swapped-out one.
     assert_eq!(folder.text(), text("11", "22"));
     assert_eq!(trash(&notes[0]), text("theirs", "two"));
     assert!(folder.left().is_empty(), "{:?}", folder.left());
@@ -271,47 +282,47 @@ fn who_stops_halfway_or_disagrees_leaves_what_he_wrote_in_the_trash() {
 #[test]
 fn a_save_that_goes_on_without_the_lock_is_left_alone() {
     let folder = Folder::new();
-    let page = folder.page();
-    let (document, stamp) = page.read_stamped().unwrap();
-    let living = leftover::Leftover::prepare(&page, &document, &stamp);
+    let notebook = folder.notebook();
+    let (document, stamp) = notebook.read_stamped().unwrap();
+    let living = leftover::Leftover::prepare(&notebook, &document, &stamp);
     std::fs::write(&living.path, "half").unwrap();
-    write(&page, false, |document| set(document, "aaaa", "1")).unwrap();
-    assert!(finish(&page).is_empty());
+    write(&notebook, false, |document| set(document, "aaaa", "1")).unwrap();
+    assert!(finish(&notebook).is_empty());
     assert_eq!(folder.left().len(), 2, "{:?}", folder.left());
-    // It dies.
+    // The living command ends.
     drop(living);
-    finish(&page);
+    finish(&notebook);
     assert!(folder.left().is_empty(), "{:?}", folder.left());
 }
 
 #[test]
 fn what_may_not_be_written_stays_and_says_why() {
     let folder = Folder::new();
-    let (page, notebook) = (folder.page(), folder.notebook());
-    std::fs::set_permissions(&notebook, Permissions::from_mode(0o444)).unwrap();
-    let error = write(&page, false, |document| set(document, "aaaa", "1")).unwrap_err();
+    let (notebook, path) = (folder.notebook(), folder.path());
+    std::fs::set_permissions(&path, Permissions::from_mode(0o444)).unwrap();
+    let error = write(&notebook, false, |document| set(document, "aaaa", "1")).unwrap_err();
     assert!(matches!(error, WriteError::ReadOnly { .. }), "{error}");
-    std::fs::set_permissions(&notebook, Permissions::from_mode(0o644)).unwrap();
-    let error = write(&page, false, |document| {
-        std::fs::remove_file(&notebook).unwrap();
+    std::fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
+    let error = write(&notebook, false, |document| {
+        std::fs::remove_file(&path).unwrap();
         set(document, "aaaa", "1")
     });
     assert!(matches!(
         error,
         Err(WriteError::NotebookFile(NotebookFileError::Missing { .. }))
     ));
-    assert!(!notebook.exists());
+    assert!(!path.exists());
     assert!(folder.left().is_empty(), "{:?}", folder.left());
 }
 
 #[test]
 fn somebody_who_always_saves_is_given_up_on() {
     let folder = Folder::new();
-    let (page, notebook) = (folder.page(), folder.notebook());
+    let (notebook, path) = (folder.notebook(), folder.path());
     let mut count = 0;
-    let error = write(&page, true, |document| {
+    let error = write(&notebook, true, |document| {
         count += 1;
-        std::fs::write(&notebook, text("theirs", &"x".repeat(count))).unwrap();
+        std::fs::write(&path, text("theirs", &"x".repeat(count))).unwrap();
         set(document, "aaaa", "mine")
     });
     assert!(matches!(error, Err(WriteError::Contended { .. })));
@@ -322,35 +333,35 @@ fn somebody_who_always_saves_is_given_up_on() {
 fn save_by_moving(folder: &Folder, text: &str) {
     let new = folder.temp.path().join("new");
     std::fs::write(&new, text).unwrap();
-    std::fs::rename(new, folder.notebook()).unwrap();
+    std::fs::rename(new, folder.path()).unwrap();
 }
 
 /// Prepares a write of "mine" into the first cell up to the point at which its draft is on disk.
-fn drafted(page: &NotebookFile) -> (Document, FileStamp, leftover::Leftover, draft::Draft) {
-    let (there, stamp) = page.read_stamped().unwrap();
+fn drafted(notebook: &NotebookFile) -> (Document, FileStamp, leftover::Leftover, draft::Draft) {
+    let (there, stamp) = notebook.read_stamped().unwrap();
     let mine = set(&there, "aaaa", "mine").unwrap();
-    let early = leftover::Leftover::prepare(page, &there, &stamp);
-    let found = std::fs::metadata(&page.real).unwrap();
-    let draft = draft::Draft::write(early.path.clone(), &page.real, &found, &mine).unwrap();
+    let early = leftover::Leftover::prepare(notebook, &there, &stamp);
+    let found = std::fs::metadata(&notebook.real).unwrap();
+    let draft = draft::Draft::write(early.path.clone(), &notebook.real, &found, &mine).unwrap();
     (there, stamp, early, draft)
 }
 
 #[test]
 fn what_is_saved_while_the_draft_is_written_never_leaves_the_file() {
     let folder = Folder::new();
-    let page = folder.page();
+    let notebook = folder.notebook();
     for by_moving in [true, false] {
-        let (there, stamp, early, draft) = drafted(&page);
+        let (there, stamp, early, draft) = drafted(&notebook);
         let theirs = text("one", if by_moving { "theirs" } else { "theirs again" });
         match by_moving {
             true => save_by_moving(&folder, &theirs),
-            false => std::fs::write(folder.notebook(), &theirs).unwrap(),
+            false => std::fs::write(folder.path(), &theirs).unwrap(),
         }
-        let file = std::fs::metadata(&page.real).unwrap().ino();
-        let put = swap::place(&page, &there, &stamp, &early, draft).unwrap();
+        let file = std::fs::metadata(&notebook.real).unwrap().ino();
+        let put = swap::place(&notebook, &there, &stamp, &early, draft).unwrap();
         assert!(matches!(put, SwapResult::Missed), "{put:?}");
         assert_eq!(folder.text(), theirs);
-        assert_eq!(std::fs::metadata(&page.real).unwrap().ino(), file);
+        assert_eq!(std::fs::metadata(&notebook.real).unwrap().ino(), file);
         early.remove();
     }
     assert!(folder.left().is_empty(), "{:?}", folder.left());
@@ -359,22 +370,22 @@ fn what_is_saved_while_the_draft_is_written_never_leaves_the_file() {
 #[test]
 fn what_is_replaced_without_an_exchange_is_looked_at_by_its_second_name() {
     let folder = Folder::new();
-    let page = folder.page();
-    let (_, stamp, early, mut draft) = drafted(&page);
-    let leftover = early.with_draft(&page, &draft.stamp());
+    let notebook = folder.notebook();
+    let (_, stamp, early, mut draft) = drafted(&notebook);
+    let leftover = early.with_draft(&notebook, &draft.stamp());
     draft.move_to(&leftover.path).unwrap();
-    // After the last look at the file.
+    // A save after the last check of the file.
     save_by_moving(&folder, &text("one", "theirs"));
-    let replaced = swap::replace(&page, &stamp, &early, &leftover, draft).unwrap();
+    let replaced = swap::replace(&notebook, &stamp, &early, &leftover, draft).unwrap();
     let replaced = text::read(&replaced.unwrap().unwrap()).unwrap();
     assert_eq!(replaced, text("one", "theirs").as_bytes());
     assert_eq!(folder.text(), text("mine", "two"));
 }
 
-/// Waits until a file has another time than it had.
-fn touched(notebook: &PathBuf, before: &FileStamp) -> FileStamp {
+/// Waits until the modification time of a file has changed.
+fn touched(path: &PathBuf, before: &FileStamp) -> FileStamp {
     touch::settle();
-    let now = FileStamp::of(&std::fs::metadata(notebook).unwrap());
+    let now = FileStamp::of(&std::fs::metadata(path).unwrap());
     assert_eq!(before.ino(), now.ino());
     now
 }
@@ -382,32 +393,32 @@ fn touched(notebook: &PathBuf, before: &FileStamp) -> FileStamp {
 #[test]
 fn a_write_close_to_a_save_touches_the_file_once_more() {
     let folder = Folder::new();
-    let (page, notebook) = (folder.page(), folder.notebook());
-    let stamp = || FileStamp::of(&std::fs::metadata(&notebook).unwrap());
-    // Before it.
-    std::fs::write(&notebook, text("one", "saved")).unwrap();
-    write(&page, false, |document| set(document, "aaaa", "1")).unwrap();
+    let (notebook, path) = (folder.notebook(), folder.path());
+    let stamp = || FileStamp::of(&std::fs::metadata(&path).unwrap());
+    // A save before the write.
+    std::fs::write(&path, text("one", "saved")).unwrap();
+    write(&notebook, false, |document| set(document, "aaaa", "1")).unwrap();
     let placed = stamp();
-    let now = touched(&notebook, &placed);
+    let now = touched(&path, &placed);
     assert!(now.content().1 > placed.content().1, "it is not touched");
     assert_eq!(folder.text(), text("1", "saved"));
-    // During it.
+    // A save during the write.
     let old = std::time::SystemTime::now() - std::time::Duration::from_secs(10);
-    open(&notebook).set_modified(old).unwrap();
-    let written = write(&page, false, |document| {
-        std::fs::write(&notebook, text("1", "saved again")).unwrap();
+    open(&path).set_modified(old).unwrap();
+    let written = write(&notebook, false, |document| {
+        std::fs::write(&path, text("1", "saved again")).unwrap();
         set(document, "aaaa", "11")
     });
     assert!(written.unwrap().theirs.is_some());
     let placed = stamp();
-    assert!(touched(&notebook, &placed).content().1 > placed.content().1);
+    assert!(touched(&path, &placed).content().1 > placed.content().1);
 
-    // A save that is long past, and `nb`'s own writes one after the other, are nobody's save.
-    open(&notebook).set_modified(old).unwrap();
+    // A save long ago, and `nb`'s own consecutive writes, do not count as close saves.
+    open(&path).set_modified(old).unwrap();
     for source in ["2", "3"] {
-        write(&page, false, |document| set(document, "aaaa", source)).unwrap();
+        write(&notebook, false, |document| set(document, "aaaa", source)).unwrap();
         let placed = stamp();
-        assert!(placed.agrees(&touched(&notebook, &placed)));
+        assert!(placed.agrees(&touched(&path, &placed)));
     }
 }
 
@@ -415,15 +426,15 @@ fn a_write_close_to_a_save_touches_the_file_once_more() {
 #[cfg(target_os = "linux")]
 fn what_was_touched_is_still_what_the_stopped_command_put_there() {
     let folder = Folder::new();
-    let (page, notebook) = (folder.page(), folder.notebook());
-    let editor = open(&notebook);
+    let (notebook, path) = (folder.notebook(), folder.path());
+    let editor = open(&path);
     save(&editor, &text("one", "saved"));
-    write(&page, false, |document| set(document, "aaaa", "mine")).unwrap();
+    write(&notebook, false, |document| set(document, "aaaa", "mine")).unwrap();
     touch::settle();
-    // Into the file that was swapped out, which is older by name and newer by time.
+    // A save into the swapped-out file, which is the older file but has the newer time.
     save(&editor, &text("theirs", "saved"));
     drop(editor);
-    finish(&page);
+    finish(&notebook);
     assert_eq!(folder.text(), text("theirs", "saved"));
     touch::settle();
     assert!(

@@ -1,49 +1,17 @@
-//! Comparing notebooks' bytes without a copy of them.
+//! Reads, writes and compares a notebook's bytes without copying them.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, IoSlice, Read, Write};
 
 use crate::notebook::Document;
 
-/// How much is read at a time.
+/// How many bytes are read at a time.
 const PART: usize = 1 << 18;
 
-/// How much is written at a time, about.
+/// About how many bytes are written at a time.
 const AT_ONCE: usize = 8 << 20;
 
-/// Whether two notebooks have the same bytes.
-pub(super) fn same(a: &Document, b: &Document) -> bool {
-    let length = |document: &Document| document.chunks().map(<[u8]>::len).sum::<usize>();
-    if length(a) != length(b) {
-        return false;
-    }
-    let (mut left, mut right) = (a.chunks(), b.chunks());
-    let (mut a, mut b): (&[u8], &[u8]) = (&[], &[]);
-    loop {
-        while a.is_empty() {
-            match left.next() {
-                Some(next) => a = next,
-                // As long as the other.
-                None => return true,
-            }
-        }
-        while b.is_empty() {
-            match right.next() {
-                Some(next) => b = next,
-                None => return true,
-            }
-        }
-        let both = a.len().min(b.len());
-        let ((a_now, a_rest), (b_now, b_rest)) = (a.split_at(both), b.split_at(both));
-        // Copies of a document share the bytes that nobody touched.
-        if a_now.as_ptr() != b_now.as_ptr() && a_now != b_now {
-            return false;
-        }
-        (a, b) = (a_rest, b_rest);
-    }
-}
-
-/// Whether a file has the bytes of a notebook; it is read from its beginning.
+/// Returns whether a file has the bytes of a notebook.
 pub(super) fn is_in(file: &File, document: &Document) -> io::Result<bool> {
     let length: usize = document.chunks().map(<[u8]>::len).sum();
     if file.metadata()?.len() != length as u64 {
@@ -64,7 +32,7 @@ pub(super) fn is_in(file: &File, document: &Document) -> io::Result<bool> {
     Ok(file.fill_buf()?.is_empty())
 }
 
-/// Reads all of a file that is open.
+/// Reads all bytes of an open file.
 pub(super) fn read(file: &File) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
     rewound(file)?.read_to_end(&mut text)?;
@@ -76,13 +44,13 @@ pub(super) fn write(file: &File, document: &Document) -> io::Result<()> {
     write_then(file, document, |_, _| {})
 }
 
-/// Writes a notebook's bytes that are to be on disk: the disk begins with the first of a large one
-/// while the rest is on its way.
+/// Writes a notebook's bytes. For a large notebook the system starts to write the first bytes to the disk
+/// before the last ones are written to the file.
 pub(super) fn write_to_disk(file: &File, document: &Document) -> io::Result<()> {
     #[cfg(target_os = "linux")]
     let begin = |from: u64, length: u64| {
-        // The only call that has Linux begin and waits for nothing, of those that can be had without
-        // `unsafe`. What is not on disk yet stays in memory.
+        // Among the calls without `unsafe` only this one starts the writing without waiting. Bytes that
+        // are not on the disk yet stay in memory.
         let advice = rustix::fs::Advice::DontNeed;
         let _ = rustix::fs::fadvise(file, from, std::num::NonZeroU64::new(length), advice);
     };
@@ -91,10 +59,10 @@ pub(super) fn write_to_disk(file: &File, document: &Document) -> io::Result<()> 
     write_then(file, document, begin)
 }
 
-/// Writes a notebook's bytes; `then` is told of each part after which there is more: where it begins,
-/// and how long it is.
+/// Writes a notebook's bytes; calls `then` after each part but the last, with the part's offset and
+/// length.
 fn write_then(mut file: &File, document: &Document, then: impl Fn(u64, u64)) -> io::Result<()> {
-    // A cell is two chunks: a system call for each would be thousands.
+    // Each cell has two chunks: a system call for each chunk would be thousands.
     let mut chunks: Vec<_> = document.chunks().map(IoSlice::new).collect();
     let mut rest = chunks.as_mut_slice();
     IoSlice::advance_slices(&mut rest, 0);
@@ -140,8 +108,8 @@ mod tests {
             Document::parse(format!("{{\"cells\":{cells},\"nbformat\":4}}")).unwrap()
         };
         let (a, b) = (text("one"), text("two"));
-        assert!(same(&a, &a.clone()) && same(&a, &text("one")));
-        assert!(!same(&a, &b) && !same(&a, &text("longer")));
+        assert!(a.has_same_bytes(&a.clone()) && a.has_same_bytes(&text("one")));
+        assert!(!a.has_same_bytes(&b) && !a.has_same_bytes(&text("longer")));
         let file = tempfile::tempfile().unwrap();
         write(&file, &a).unwrap();
         assert!(is_in(&file, &a).unwrap() && is_in(&file, &a).unwrap());

@@ -1,9 +1,9 @@
-//! Touching a notebook once more after a write that came close to somebody's save.
+//! Sets a later modification time on a notebook that `nb` wrote shortly after an editor's save.
 //!
-//! An editor asks for the file's time after its save, to tell others' changes from its own. Where
-//! `nb` writes between the save and the question, the editor takes that write for its own: it
-//! shows the old text, and its next save drops what `nb` wrote without a question (seen in VS Code
-//! with 25 ms between the two). A later time of the same bytes makes it read the file again.
+//! After its save an editor reads the file's modification time, to tell others' changes from its own. If
+//! `nb` writes between the save and that read, the editor takes the new time for that of its own save:
+//! it shows the old text, and its next save overwrites what `nb` wrote without asking (seen in VS Code
+//! with 25 ms between the two). A later modification time makes it read the file again.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
@@ -13,35 +13,37 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rustix::fs::OFlags;
+use serde::{Deserialize, Serialize};
 
 use crate::editing::file_stamp::FileStamp;
 use crate::editing::notebook_file::NotebookFile;
 use crate::project::{Lock, NotLocked, lock_notebook};
 
-/// How close to a write of `nb` a save may be that is taken for one at the same moment.
+/// A write of `nb` is close to a save if less than this is between them.
 const CLOSE: Duration = Duration::from_secs(1);
 
-/// How long after the write the file is touched: an editor has asked for its time by then.
+/// How long after the write the file is touched; the editor has read the time by then.
 const LATER: Duration = Duration::from_millis(500);
 
-/// How much later the file's time becomes. It need only be another millisecond to VS Code; JupyterLab
-/// asks its user about a file that became half a second younger.
+/// How much the modification time is moved. VS Code notices one millisecond; JupyterLab asks its
+/// user about a file whose time moved by half a second.
 pub(super) const NUDGE: Duration = Duration::from_millis(20);
 
-/// How long another writer is waited for; while one writes there is no need to touch the file.
+/// How long to wait for another writer. If that takes longer, its write makes the touch
+/// unnecessary.
 const LOCKED: Duration = Duration::from_secs(2);
 
-/// No more is read of what is written in a lock's file.
+/// How many bytes of a lock file are read at most.
 const NOTE: usize = 256;
 
-/// The threads that are going to touch a notebook.
+/// The threads that wait to touch a notebook.
 static PENDING: Mutex<Vec<JoinHandle<()>>> = Mutex::new(Vec::new());
 
-/// Waits until every notebook that this process is to touch is touched: half a second at most,
-/// but for a notebook that somebody else writes just then. Every `main` ends with it.
+/// Waits until this process has touched all notebooks that it has to: half a second at most, or longer
+/// while another process writes one of them. Every `main` ends with it.
 ///
-/// The process waits itself, after its answer is printed, since a helper would take as long to
-/// start as it saves; it is needed only where a person saved in the second before.
+/// The process waits itself, after it has printed its answer: a helper process would take as long to
+/// start, and the wait is needed only if a person saved within the second before.
 pub fn settle() {
     let pending = std::mem::take(&mut *PENDING.lock().unwrap_or_else(PoisonError::into_inner));
     for thread in pending {
@@ -49,10 +51,10 @@ pub fn settle() {
     }
 }
 
-/// When others saved a notebook last, as far as a write of `nb` knows.
+/// The time at which another program last saved a notebook, as far as a write of `nb` knows.
 ///
-/// The file of the writers' lock says which file the last write of `nb` has put in place, so that
-/// the writes of one command after the other are not taken for somebody else's saves.
+/// The writers' lock file records which file the last write of `nb` put in place, so that `nb`'s
+/// own writes do not count as other programs' saves.
 #[derive(Debug)]
 pub(super) struct Saves<'a> {
     lock: Option<&'a Lock>,
@@ -61,10 +63,10 @@ pub(super) struct Saves<'a> {
 }
 
 impl<'a> Saves<'a> {
-    /// Returns what is known when the notebook is `found` like this.
+    /// Returns the time of the last save of a notebook with this stamp.
     pub(super) fn before(lock: Option<&'a Lock>, found: &FileStamp) -> Self {
         let note = lock.and_then(|lock| lock.content(NOTE).ok());
-        let note = note.and_then(|note| Note::read(&note));
+        let note = note.and_then(|note| serde_json::from_slice::<Note>(&note).ok());
         let last = match note {
             Some(note) if note.placed == key(found) => note.saved,
             _ => Some(found.content().1),
@@ -72,43 +74,45 @@ impl<'a> Saves<'a> {
         Self { lock, last }
     }
 
-    /// Takes in another save, by the stamp of the file that it wrote.
+    /// Adds another save, by the stamp of the file that it wrote.
     pub(super) fn saw(&mut self, saved: &FileStamp) {
         self.last = self.last.max(Some(saved.content().1));
     }
 
-    /// Notes which file is in place now. If somebody saved close to it, it is touched later.
-    pub(super) fn wrote(&self, page: &NotebookFile, placed: &FileStamp) {
+    /// Records the file that is in place now, and touches it later if a save was close to the write.
+    pub(super) fn wrote(&self, notebook: &NotebookFile, placed: &FileStamp) {
         note(self.lock, placed, self.last);
         let close = i128::try_from(CLOSE.as_nanos()).unwrap_or(i128::MAX);
         let distance = self.last.map(|last| (placed.content().1 - last).abs());
         if distance.is_some_and(|distance| distance <= close) {
-            let (notebook, placed, last) = (page.real.clone(), *placed, self.last);
+            let (notebook, placed, last) = (notebook.real.clone(), *placed, self.last);
             later(move || touch(&notebook, &placed, last));
         }
     }
 }
 
-/// Notes the file that `nb` has put in place, for the next holder of the lock.
+/// Records the file that `nb` has put in place, for the next holder of the lock.
 pub(super) fn note(lock: Option<&Lock>, placed: &FileStamp, saved: Option<i128>) {
     let placed = key(placed);
-    // Without the note a file is touched once too often.
-    let _ = lock.map(|lock| lock.set_content(Note { placed, saved }.to_string().as_bytes()));
+    // If the record is missing, a file is touched once too often.
+    if let Some((lock, note)) = lock.zip(serde_json::to_vec(&Note { placed, saved }).ok()) {
+        let _ = lock.set_content(&note);
+    }
 }
 
-/// Does it half a second later, or, where no thread can be had, not at all.
+/// Calls `touch` half a second later, or not at all if no thread can be started.
 fn later(touch: impl FnOnce() + Send + 'static) {
     let thread = std::thread::Builder::new().spawn(|| {
         std::thread::sleep(LATER);
         touch();
     });
     let mut pending = PENDING.lock().unwrap_or_else(PoisonError::into_inner);
-    // A recorder lives long.
+    // A recorder runs for a long time.
     pending.retain(|thread| !thread.is_finished());
     pending.extend(thread);
 }
 
-/// Gives a notebook a time that is a little later, unless somebody wrote it since `placed`.
+/// Moves a notebook's modification time a little, unless the file was written since `placed`.
 fn touch(notebook: &Path, placed: &FileStamp, saved: Option<i128>) {
     let lock = match lock_notebook(notebook, LOCKED) {
         Ok(lock) => Some(lock),
@@ -126,7 +130,7 @@ fn touch(notebook: &Path, placed: &FileStamp, saved: Option<i128>) {
     }
 }
 
-/// Opens what is there by now: perhaps no file any more.
+/// Opens the notebook without blocking: it may have become a pipe.
 fn open(notebook: &Path) -> std::io::Result<File> {
     let flags = OFlags::NONBLOCK.bits().cast_signed();
     OpenOptions::new()
@@ -135,39 +139,18 @@ fn open(notebook: &Path) -> std::io::Result<File> {
         .open(notebook)
 }
 
-/// What is written in a lock's file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The content of a lock file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Note {
     /// The inode, size and time of the file that `nb` has put in place last.
     placed: (u64, u64, i128),
-    /// When somebody else saved last.
+    /// When another program last saved.
     saved: Option<i128>,
 }
 
 fn key(stamp: &FileStamp) -> (u64, u64, i128) {
     let (size, modified) = stamp.content();
     (stamp.ino(), size, modified)
-}
-
-impl std::fmt::Display for Note {
-    fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let (ino, size, modified) = self.placed;
-        write!(to, "{ino} {size} {modified}")?;
-        self.saved.map_or(Ok(()), |saved| write!(to, " {saved}"))
-    }
-}
-
-impl Note {
-    fn read(note: &[u8]) -> Option<Self> {
-        let mut words = std::str::from_utf8(note).ok()?.split(' ');
-        let placed = (
-            words.next()?.parse().ok()?,
-            words.next()?.parse().ok()?,
-            words.next()?.parse().ok()?,
-        );
-        let saved = words.next().map(str::parse).transpose().ok()?;
-        Some(Self { placed, saved })
-    }
 }
 
 #[cfg(test)]
@@ -182,14 +165,13 @@ mod tests {
         let placed = (17, 5_000_000, 1_790_000_000_123_456_789);
         for saved in [None, Some(1_790_000_000_000_000_000)] {
             let note = Note { placed, saved };
-            assert_eq!(Note::read(note.to_string().as_bytes()), Some(note));
-        }
-        for other in ["", "1 2", "1 2 x", "1 2 3 x"] {
-            assert_eq!(Note::read(other.as_bytes()), None, "{other}");
+            let text = serde_json::to_vec(&note).unwrap();
+            assert!(text.len() <= NOTE);
+            assert_eq!(serde_json::from_slice::<Note>(&text).unwrap(), note);
         }
     }
 
-    /// A file, and what it was like when it was put in place.
+    /// Makes a file, and returns its path and its stamp from when it was put in place.
     fn placed() -> (tempfile::TempDir, PathBuf, FileStamp) {
         let temp = tempfile::tempdir().unwrap();
         let path = temp.path().join("t.ipynb");
@@ -213,7 +195,7 @@ mod tests {
         touch(&path, &placed, None);
         assert_eq!(modified(&path), long_ago + NUDGE);
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "text");
-        // Its own touch is no save.
+        // The touch does not count as a save.
         let lock = lock_notebook(&path, LOCKED).unwrap();
         assert_eq!(Saves::before(Some(&lock), &stamp(&path)).last, None);
         drop(lock);
@@ -221,7 +203,7 @@ mod tests {
         let theirs = stamp(&path);
         touch(&path, &placed, None);
         assert!(theirs.agrees(&stamp(&path)));
-        // What is no file any more is not waited for.
+        // A path that is not a regular file any more does not block.
         std::fs::remove_file(&path).unwrap();
         rustix::fs::mknodat(
             rustix::fs::CWD,

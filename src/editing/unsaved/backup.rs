@@ -1,8 +1,8 @@
-//! The first line of a file in which VS Code keeps what is not saved yet.
+//! The first line of a backup file, in which VS Code stores unsaved text.
 //!
-//! The line is the address of what is edited and, after a space (which addresses have encoded), an
-//! object: `file:///p/a.ipynb {"mtime":…,"ctime":…,"size":…,"etag":"…","typeId":"notebook/…"}`. The
-//! rest is what a save would write. Without the line's end the file is torn: VS Code empties it
+//! The line is the URI of the edited file and, after a space (URIs contain none), an object:
+//! `file:///p/a.ipynb {"mtime":…,"ctime":…,"size":…,"etag":"…","typeId":"notebook/…"}`. The rest is the
+//! text that a save would write. A file whose first line has no end is torn: VS Code empties the file
 //! before it writes. Older versions wrote no object.
 
 use std::ffi::OsString;
@@ -11,17 +11,17 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 
-/// How long the line is at most: VS Code leaves the object out rather than write a longer one.
+/// The longest line, in bytes: VS Code omits the object rather than write a longer one.
 pub(super) const LINE: usize = 10_000;
 
-/// What the first line says.
+/// The first line of a backup.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Preamble {
-    /// What is edited.
+    /// The file that is edited.
     pub path: PathBuf,
     /// When the file on which the edits are based was modified, in milliseconds since 1970.
     pub based_on_ms: Option<f64>,
-    /// Where the content begins.
+    /// The offset of the content, in bytes.
     pub content: usize,
 }
 
@@ -32,14 +32,14 @@ struct Meta {
 }
 
 impl Preamble {
-    /// Reads the beginning of such a file; none where it is torn, or of something that is not a
-    /// file of this scheme here.
+    /// Parses the beginning of a backup; `None` if it is torn, or its URI is not that of a local file with
+    /// this scheme.
     pub(super) fn read(text: &[u8], scheme: &str) -> Option<Self> {
         let start = text.get(..LINE).unwrap_or(text);
         let end = start.iter().position(|byte| *byte == b'\n')?;
         let line = std::str::from_utf8(start.get(..end)?).ok()?;
         let (address, meta) = line.split_once(' ').unwrap_or((line, ""));
-        // Whatever it says beside what is needed is left to VS Code.
+        // VS Code may add fields, and change the types of others.
         let meta: Meta = serde_json::from_str(meta).unwrap_or_default();
         Some(Self {
             path: path(address, scheme)?,
@@ -49,8 +49,8 @@ impl Preamble {
     }
 }
 
-/// Returns the path of an address. A file's is of this machine; that of a VS Code in a browser
-/// names the server, which is this machine if its backups are here.
+/// Returns the path of a URI. A `file` URI must be of this machine. The URI of a VS Code in a
+/// browser names the server, which is this machine, since its backups are here.
 fn path(address: &str, scheme: &str) -> Option<PathBuf> {
     let rest = address.strip_prefix(scheme)?.strip_prefix("://")?;
     let (host, path) = rest.split_at(rest.find('/')?);
@@ -60,8 +60,8 @@ fn path(address: &str, scheme: &str) -> Option<PathBuf> {
     Some(OsString::from_vec(decoded(path)?).into())
 }
 
-/// Undoes percent-encoding; none where a sign of it is followed by something else, or the text has
-/// a zero byte.
+/// Decodes percent-encoding; `None` if a `%` is not followed by two digits, or the text has a zero
+/// byte.
 fn decoded(text: &str) -> Option<Vec<u8>> {
     let mut bytes = text.bytes();
     let mut decoded = Vec::with_capacity(text.len());

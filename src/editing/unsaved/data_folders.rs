@@ -1,25 +1,25 @@
-//! Where VS Code and what is made of it keep their users' data.
+//! The user data folders of VS Code and of the editors based on it.
 
 use std::path::{Path, PathBuf};
 
 use crate::kernel::variables::Variables;
 
-/// How many folders of one folder are looked at.
+/// How many subfolders of a folder are read at most.
 const MANY: usize = 1_000;
 
 /// A folder of backups.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct DataFolder {
-    /// It has a folder for each workspace.
+    /// The folder, which has a subfolder for each workspace.
     pub folder: PathBuf,
-    /// The scheme of the addresses of this machine's files in it.
+    /// The scheme of the URIs of this machine's files in it.
     pub scheme: &'static str,
 }
 
-/// Returns the folders of backups that there are.
+/// Returns the folders of backups that exist.
 ///
 /// The desktop's VS Code, its Insiders' version, VSCodium, Cursor, Windsurf and so on each have a
-/// folder of their product's name in the folder for settings: whichever has a `Backups` is one.
+/// folder with their product's name in the folder for settings; those with a `Backups` count.
 pub(super) fn of_user(variables: &dyn Variables) -> Vec<DataFolder> {
     let home = variables.path("HOME");
     let in_home = |name: &str| home.as_ref().map(|home| home.join(name));
@@ -28,7 +28,7 @@ pub(super) fn of_user(variables: &dyn Variables) -> Vec<DataFolder> {
     if cfg!(target_os = "macos") {
         settings.extend(in_home("Library/Application Support"));
     } else {
-        // An editor that was started from a dock does not know a shell's variables.
+        // An editor that was started from a dock does not have a shell's variables.
         settings.extend(variables.path("XDG_CONFIG_HOME"));
         settings.extend(in_home(".config"));
         let packages = in_home(".var/app").map(|apps| folders(&apps));
@@ -44,7 +44,8 @@ pub(super) fn of_user(variables: &dyn Variables) -> Vec<DataFolder> {
         folder: data.join("Backups"),
         scheme: "file",
     });
-    // Of the servers for browsers, this one keeps backups on the server; others in the browser.
+    // Among the servers for browsers, only this one stores backups on the server; the others store
+    // them in the browser.
     let data = variables
         .path("XDG_DATA_HOME")
         .or_else(|| in_home(".local/share"));
@@ -57,7 +58,7 @@ pub(super) fn of_user(variables: &dyn Variables) -> Vec<DataFolder> {
         .collect()
 }
 
-/// Returns the files of the users' settings of those editors.
+/// Returns the user settings files of those editors.
 pub(super) fn settings(variables: &dyn Variables) -> Vec<PathBuf> {
     let folders_of_data = of_user(variables).into_iter();
     let files = folders_of_data.filter_map(|data_folder| {
@@ -71,8 +72,7 @@ pub(super) fn settings(variables: &dyn Variables) -> Vec<PathBuf> {
     files.collect()
 }
 
-/// Says whether an editor with these settings saves nothing by itself, as VS Code does where nothing is
-/// set.
+/// Returns whether an editor with these settings does not save automatically, which is VS Code's default.
 pub(super) fn saves_nothing(settings: &str) -> bool {
     let lines = settings.lines().map(str::trim_start);
     let mut lines = lines.filter(|line| !line.starts_with("//"));
@@ -87,7 +87,8 @@ pub(super) fn folders(folder: &Path) -> Vec<PathBuf> {
     paths.filter(|path| path.is_dir()).collect()
 }
 
-/// Returns why a VS Code whose kernels run here may keep its backups elsewhere.
+/// Returns the reason why a VS Code whose kernels run here may store its backups on another
+/// machine.
 pub(super) fn elsewhere(
     variables: &dyn Variables,
     is_file: &dyn Fn(&str) -> bool,
@@ -103,7 +104,7 @@ pub(super) fn elsewhere(
     } else if has(&["SSH_CONNECTION", "SSH_CLIENT"]) {
         Some("this is an SSH session")
     } else if has(&["VSCODE_IPC_HOOK_CLI"]) {
-        // Only terminals of its server have this.
+        // Only terminals of VS Code's server have this.
         Some("VS Code runs elsewhere")
     } else {
         None

@@ -1,15 +1,16 @@
-//! What a person typed in VS Code and has not saved: looked for before an edit.
+//! Finds unsaved text of a notebook in VS Code, before an edit.
 //!
-//! VS Code keeps unsaved text in files of its own (about a second after it was typed, ten for what
-//! it edits on a server) and removes them when it saves or reverts. So whatever such a file holds
-//! is unsaved, however old the file is: an editor that was closed or killed shows it again when it
-//! is next opened. Overwriting is what it offers then, and what was written since is lost.
+//! VS Code stores unsaved text in backup files (about a second after it was typed, ten seconds for
+//! files on a server) and removes them when it saves or reverts. So the text of a backup is unsaved,
+//! however old the file is: an editor that was closed or killed shows it again when it is next opened.
+//! It then offers to overwrite the notebook, and what was written since is lost.
 //!
-//! The text that differs from the file is not always the person's. VS Code does not take in what
-//! others write while its editor has unsaved changes: of a cell that was edited here meanwhile it
-//! keeps the text of before. It records when the file was modified on which its text is based; if
-//! that is not the file as it is now, a cell that says there what it said before an edit that the
-//! journal knows of is one that nobody has typed in.
+//! Text that differs from the file was not always typed by a person. VS Code does not read others'
+//! writes while its editor has unsaved changes: if `nb` edits a cell then, the backup still has the
+//! cell's earlier text. The backup records the modification time of the file on which its text is
+//! based. If that is not the present file, and a cell's text in the backup is the one from before an
+//! edit in the journal, the cell does not count as typed in.
+//! journal counts as not typed in.
 
 mod backup;
 mod data_folders;
@@ -24,41 +25,50 @@ use jiff::Timestamp;
 
 use self::backup::Preamble;
 use self::data_folders::DataFolder;
+use super::editor_back_off;
 use super::notebook_file::NotebookFile;
-use super::write_policy;
 use crate::activity::notification;
 use crate::activity::zone;
 use crate::kernel::variables::{ProcessVariables, Variables};
 use crate::notebook::{Cell, Conflict, Document, Revision};
 
-/// How many files are looked into at most.
+/// How many files are read at most.
 const MANY: usize = 5_000;
 
-/// How large one is at most that is read: VS Code keeps none with more than 10 MB of outputs,
-/// unless its `notebook.backup.sizeLimit` says so.
+/// The largest backup that is read, in bytes. VS Code writes none with more than 10 MB of outputs,
+/// unless its `notebook.backup.sizeLimit` allows it.
 const LARGE: u64 = 256 << 20;
 
-/// How long a backup that ends too early is read again: it is just being written.
+/// How long a backup that ends too early is read again: VS Code is writing it.
 const HALF_WRITTEN: Duration = Duration::from_millis(500);
 
-/// How often it is read meanwhile.
-const LOOK: Duration = Duration::from_millis(20);
+/// The time between two reads of such a backup.
+const PAUSE: Duration = Duration::from_millis(20);
 
-/// What is unsaved for longer is not being typed just now.
+/// The age from which on the message contains a backup's path: its editor may have been killed.
 const LONG: Duration = Duration::from_secs(3600);
 
-/// What is unsaved of a notebook in VS Code.
+/// The unsaved text of a notebook in VS Code.
 #[derive(Clone, Debug)]
 pub enum Unsaved {
-    /// Nothing that was typed more than a moment ago.
+    /// There is none that was typed more than a moment ago.
     None,
-    /// A VS Code has the notebook open, and keeps its unsaved text where it cannot be seen.
+    /// VS Code has the notebook open, and its backups cannot be read from here.
     Unknown {
-        /// What makes one think so, in words for a reader.
+        /// The reason, for a reader.
         why: &'static str,
     },
-    /// These; more than one where the notebook is open in several.
+    /// These backups; several if several editors have unsaved text.
     Found(Vec<Backup>),
+}
+
+/// A note for the actor that edits a notebook.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnsavedNote {
+    /// The note, one line.
+    pub text: String,
+    /// The notice to store once the note is printed, if an actor gets this note only once.
+    pub notice: Option<String>,
 }
 
 /// One file of unsaved text.
@@ -67,21 +77,21 @@ pub struct Backup {
     file: PathBuf,
     /// When it was written.
     at: Option<Timestamp>,
-    /// What a save would write; none where it is no notebook.
+    /// The notebook that a save would write; `None` if it is not a notebook.
     document: Option<Document>,
-    /// When the notebook was modified on which it is based, where that is not the notebook as it
-    /// is now.
+    /// The modification time of the file on which the text is based, if that is not the present
+    /// file.
     based_on: Option<Timestamp>,
 }
 
-/// Looks for unsaved text of a notebook.
-pub fn look(page: &NotebookFile) -> Unsaved {
-    look_with(page, &ProcessVariables)
+/// Searches for unsaved text of a notebook.
+pub fn look(notebook: &NotebookFile) -> Unsaved {
+    look_with(notebook, &ProcessVariables)
 }
 
-fn look_with(page: &NotebookFile, variables: &dyn Variables) -> Unsaved {
+fn look_with(notebook: &NotebookFile, variables: &dyn Variables) -> Unsaved {
     let places = data_folders::of_user(variables);
-    let found = backups(page, &places);
+    let found = backups(notebook, &places);
     if !found.is_empty() {
         return Unsaved::Found(found);
     }
@@ -90,9 +100,9 @@ fn look_with(page: &NotebookFile, variables: &dyn Variables) -> Unsaved {
         elsewhere => elsewhere,
     };
     let joined = || {
-        write_policy::joined(page)
+        editor_back_off::joined(notebook)
             .iter()
-            .any(write_policy::is_vs_code)
+            .any(editor_back_off::is_vs_code)
     };
     match elsewhere {
         Some(why) if joined() => Unsaved::Unknown { why },
@@ -100,11 +110,11 @@ fn look_with(page: &NotebookFile, variables: &dyn Variables) -> Unsaved {
     }
 }
 
-/// The setting with which VS Code saves by itself.
+/// The setting that makes VS Code save automatically.
 pub const AUTO_SAVE: &str = "\"files.autoSave\": \"afterDelay\"";
 
-/// Returns the settings of the editors that are installed here and save nothing by themselves: an
-/// unsaved tab hides what others write.
+/// Returns the settings files of the installed editors that do not save automatically: an unsaved tab
+/// hides what others write.
 pub fn without_auto_save(variables: &dyn Variables) -> Vec<PathBuf> {
     let mut files = data_folders::settings(variables);
     files.retain(|file| {
@@ -115,11 +125,10 @@ pub fn without_auto_save(variables: &dyn Variables) -> Vec<PathBuf> {
 }
 
 impl Unsaved {
-    /// Returns which of a notebook's changes meet unsaved text of the same cell, as conflicts in
-    /// which that text is `theirs`.
+    /// Returns the changes of cells that have unsaved text, as conflicts with that text as `theirs`.
     pub fn conflicts(
         &self,
-        page: &NotebookFile,
+        notebook: &NotebookFile,
         before: &Document,
         after: &Document,
     ) -> Vec<Conflict> {
@@ -130,7 +139,7 @@ impl Unsaved {
         let kept: HashMap<_, _> = cells.map(|cell| (cell.id(), cell)).collect();
         let mut conflicts: Vec<Conflict> = Vec::new();
         for backup in backups {
-            for (cell, theirs) in backup.typed_in(page, before) {
+            for (cell, theirs) in backup.typed_in(notebook, before) {
                 let yours = kept.get(cell.id());
                 let meets = yours.is_none_or(|yours| {
                     yours.revision() != cell.revision() && !is_same(yours, &theirs)
@@ -144,7 +153,7 @@ impl Unsaved {
         conflicts
     }
 
-    /// Returns since when something is unsaved, in words.
+    /// Returns how long there has been unsaved text, for a reader.
     pub fn age(&self) -> String {
         let Self::Found(backups) = self else {
             return String::new();
@@ -153,27 +162,35 @@ impl Unsaved {
         ages.join(", ")
     }
 
-    /// Returns what the writer of a notebook should know, as one line. None where VS Code has
-    /// nothing unsaved; that it is not known is told to each name once.
-    pub fn note(&self, page: &NotebookFile, document: &Document, name: &str) -> Option<String> {
+    /// Returns the note for the actor that edits the notebook; `None` if VS Code has no unsaved
+    /// text. Each actor is notified only once that it cannot be known.
+    pub fn note(
+        &self,
+        notebook: &NotebookFile,
+        document: &Document,
+        actor: &str,
+    ) -> Option<UnsavedNote> {
         let backups = match self {
             Self::None => return None,
             Self::Unknown { why } => {
-                let notice = editors(page);
-                if !notification::is_new(&page.project, name, &notice) {
+                let notice = editors(notebook);
+                if !notification::is_new(&notebook.project, actor, &notice) {
                     return None;
                 }
-                notification::noticed(&page.project, name, &[notice]);
-                return Some(format!(
+                let text = format!(
                     "VS Code has this notebook open; whether with unsaved changes is not known from here, since {why}: \
                      its backups may be elsewhere, and come up to 10 s after typing; {AUTO_SAVE} in its settings saves within a second"
-                ));
+                );
+                return Some(UnsavedNote {
+                    text,
+                    notice: Some(notice),
+                });
             }
             Self::Found(backups) => backups,
         };
         let mut cells: Vec<String> = Vec::new();
         for backup in backups {
-            for (cell, _) in backup.typed_in(page, document) {
+            for (cell, _) in backup.typed_in(notebook, document) {
                 if !cells.iter().any(|known| known == cell.id()) {
                     cells.push(cell.id().to_owned());
                 }
@@ -186,15 +203,17 @@ impl Unsaved {
             (1, _) => format!("unsaved changes in cell {}", cells[0]),
             (..) => format!("unsaved changes in cells {}", cells.join(", ")),
         };
-        Some(format!(
+        let text = format!(
             "VS Code has {what}: at its next save it will ask whether to overwrite what was written here"
-        ))
+        );
+        let notice = None;
+        Some(UnsavedNote { text, notice })
     }
 }
 
 impl Backup {
-    /// Returns since when it is there, in words. What has lain there for long may be of an editor
-    /// that was killed, and is to be found.
+    /// Returns how long the text has been unsaved, for a reader; with the path if the backup is
+    /// old.
     fn age(&self) -> String {
         let place = format!("in {}", self.file.display());
         let Some(at) = self.at else {
@@ -208,8 +227,8 @@ impl Backup {
         }
     }
 
-    /// Returns the cells that somebody typed in, with what they say there.
-    fn typed_in<'a>(&self, page: &NotebookFile, file: &'a Document) -> Vec<(&'a Cell, Cell)> {
+    /// Returns the cells that a person has typed in, each with its unsaved version.
+    fn typed_in<'a>(&self, notebook: &NotebookFile, file: &'a Document) -> Vec<(&'a Cell, Cell)> {
         let Some(unsaved) = &self.document else {
             return Vec::new();
         };
@@ -222,7 +241,7 @@ impl Backup {
         if let Some(based_on) = self.based_on
             && !differing.is_empty()
         {
-            let earlier = earlier(page, based_on);
+            let earlier = earlier(notebook, based_on);
             differing.retain(|(cell, theirs)| {
                 let earlier = earlier.get(cell.id());
                 earlier.is_none_or(|earlier| !earlier.contains(&theirs.revision()))
@@ -249,15 +268,15 @@ fn conflict(base: &Cell, yours: Option<&Cell>, theirs: &Cell) -> Conflict {
     }
 }
 
-/// Whether two cells say the same; metadata is for programs.
+/// Returns whether two cells have the same type and source.
 fn is_same(one: &Cell, other: &Cell) -> bool {
     one.cell_type() == other.cell_type() && one.source() == other.source()
 }
 
-/// Returns what each cell was before the edits since a moment, as far as the journal knows.
-fn earlier(page: &NotebookFile, since: Timestamp) -> HashMap<String, HashSet<Revision>> {
+/// Returns the revisions that cells had before the edits since a moment, according to the journal.
+fn earlier(notebook: &NotebookFile, since: Timestamp) -> HashMap<String, HashSet<Revision>> {
     let mut found: HashMap<String, HashSet<Revision>> = HashMap::new();
-    let events = page.project.events(&page.key);
+    let events = notebook.project.events(&notebook.key);
     for event in events.take_while(|event| event.at > since) {
         let changes = event.into_change().map(|change| change.changes);
         for change in changes.unwrap_or_default() {
@@ -269,21 +288,22 @@ fn earlier(page: &NotebookFile, since: Timestamp) -> HashMap<String, HashSet<Rev
     found
 }
 
-/// Returns the notice of the VS Codes that have the notebook open now: of others it is told anew.
-fn editors(page: &NotebookFile) -> String {
-    let joined = write_policy::joined(page);
+/// Returns the notice for the VS Code windows that have the notebook open now; other windows give
+/// another notice.
+fn editors(notebook: &NotebookFile) -> String {
+    let joined = editor_back_off::joined(notebook);
     let editors = joined
         .iter()
-        .filter(|joined| write_policy::is_vs_code(joined));
+        .filter(|joined| editor_back_off::is_vs_code(joined));
     let editors: Vec<_> = editors
         .map(|joined| format!("{} {}", joined.pid, joined.start_time))
         .collect();
-    format!("editors of {}: {}", page.key, editors.join(", "))
+    format!("editors of {}: {}", notebook.key, editors.join(", "))
 }
 
-/// Finds the files that hold unsaved text of a notebook.
-fn backups(page: &NotebookFile, places: &[DataFolder]) -> Vec<Backup> {
-    let modified_ms = std::fs::metadata(&page.real)
+/// Returns the backups of a notebook.
+fn backups(notebook: &NotebookFile, places: &[DataFolder]) -> Vec<Backup> {
+    let modified_ms = std::fs::metadata(&notebook.real)
         .and_then(|found| found.modified())
         .ok()
         .and_then(|at| at.duration_since(UNIX_EPOCH).ok())
@@ -296,15 +316,15 @@ fn backups(page: &NotebookFile, places: &[DataFolder]) -> Vec<Backup> {
         let Some(preamble) = Preamble::read(&begin, scheme) else {
             continue;
         };
-        if !is_of(page, &preamble.path) {
+        if !is_of(notebook, &preamble.path) {
             continue;
         }
-        // VS Code's times are whole milliseconds, rounded one way or the other.
+        // VS Code's times are whole milliseconds, rounded up or down.
         let is_based_on_this = |ms: f64| modified_ms.is_some_and(|now| (now - ms).abs() <= 1.0);
         let based_on = preamble.based_on_ms.filter(|ms| !is_based_on_this(*ms));
         let written = std::fs::metadata(&file).and_then(|found| found.modified());
         let at = written.ok().and_then(|at| Timestamp::try_from(at).ok());
-        // A file that was removed meanwhile holds nothing any more: VS Code has saved.
+        // If the file was removed in the meantime, VS Code has saved.
         if let Ok(document) = content(&file) {
             found.push(Backup {
                 document,
@@ -317,7 +337,7 @@ fn backups(page: &NotebookFile, places: &[DataFolder]) -> Vec<Backup> {
     found
 }
 
-/// Returns the files in these places, with the scheme of the addresses in them.
+/// Returns the files in these folders, each with the scheme of its URI.
 fn files(places: &[DataFolder]) -> impl Iterator<Item = (PathBuf, &'static str)> {
     let schemes = places.iter().flat_map(|place| {
         let workspaces = data_folders::folders(&place.folder).into_iter();
@@ -325,7 +345,7 @@ fn files(places: &[DataFolder]) -> impl Iterator<Item = (PathBuf, &'static str)>
     });
     let files = schemes.flat_map(|(folder, scheme)| {
         let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-        // Opening something else, a pipe, might wait for ever.
+        // Opening a pipe may block for ever.
         let files = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file()));
         files.map(move |entry| (entry.path(), scheme))
     });
@@ -340,7 +360,7 @@ fn beginning(file: &Path) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// Reads what a save would write; none where that is no notebook.
+/// Reads the notebook that a save would write; `None` if it is not a notebook.
 fn content(file: &Path) -> io::Result<Option<Document>> {
     let begun = Instant::now();
     loop {
@@ -362,17 +382,17 @@ fn content(file: &Path) -> io::Result<Option<Document>> {
         if !cut_off || begun.elapsed() >= HALF_WRITTEN {
             return Ok(None);
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(PAUSE);
     }
 }
 
-/// Whether that is this notebook, by whichever of its names.
-fn is_of(page: &NotebookFile, path: &Path) -> bool {
-    if path == page.real || path == page.path {
+/// Returns whether a path leads to the notebook.
+fn is_of(notebook: &NotebookFile, path: &Path) -> bool {
+    if path == notebook.real || path == notebook.path {
         return true;
     }
     let is_notebook = path.extension().is_some_and(|ending| ending == "ipynb");
-    is_notebook && std::fs::canonicalize(path).is_ok_and(|real| real == page.real)
+    is_notebook && std::fs::canonicalize(path).is_ok_and(|real| real == notebook.real)
 }
 
 fn moment(ms: f64) -> Option<Timestamp> {
@@ -383,7 +403,7 @@ fn moment(ms: f64) -> Option<Timestamp> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::editing::write_policy::joined_here;
+    use crate::editing::editor_back_off::joined_here;
     use crate::notebook::{NewCell, Operation};
     use crate::project::event::fixtures::event;
 
@@ -392,10 +412,10 @@ mod tests {
  {"cell_type":"code","execution_count":null,"id":"bbbb","metadata":{},"outputs":[],"source":"y = 1"}
 ],"metadata":{},"nbformat":4,"nbformat_minor":5}"#;
 
-    /// A home with a notebook, a VS Code's folders, and what of it is unsaved.
+    /// A home folder with a notebook, VS Code's folders and its unsaved text.
     struct Desk {
         home: tempfile::TempDir,
-        page: NotebookFile,
+        notebook: NotebookFile,
     }
 
     impl Desk {
@@ -403,9 +423,9 @@ mod tests {
             let home = tempfile::tempdir().unwrap();
             let path = home.path().join("a é.ipynb");
             std::fs::write(&path, NOTEBOOK).unwrap();
-            let page = NotebookFile::of(&path).unwrap();
+            let notebook = NotebookFile::of(&path).unwrap();
             std::fs::create_dir_all(home.path().join(".config/Code/Backups/1/file")).unwrap();
-            Self { home, page }
+            Self { home, notebook }
         }
 
         fn backups(&self) -> PathBuf {
@@ -421,9 +441,9 @@ mod tests {
             format!("file://{}/a%20%C3%A9.ipynb", folder.display())
         }
 
-        /// Has a notebook unsaved, based on the file as it was so many milliseconds ago.
+        /// Makes the notebook's text unsaved, based on the file as it was so many milliseconds ago.
         fn unsaved(&self, text: &str, ago_ms: f64) {
-            let modified = std::fs::metadata(&self.page.real).unwrap().modified();
+            let modified = std::fs::metadata(&self.notebook.real).unwrap().modified();
             let since = modified.unwrap().duration_since(UNIX_EPOCH).unwrap();
             let mtime = (since.as_secs_f64() * 1000.0 - ago_ms).round();
             let address = self.address();
@@ -433,12 +453,12 @@ mod tests {
 
         fn look(&self) -> Unsaved {
             let home = self.home.path().to_str().unwrap();
-            look_with(&self.page, &HashMap::from([("HOME", home)]))
+            look_with(&self.notebook, &HashMap::from([("HOME", home)]))
         }
 
-        /// Returns what an edit of the first cell meets, and what is noted beside it.
+        /// Returns the conflicts and the note of an edit of the first cell.
         fn meets(&self, source: &str) -> (Vec<Conflict>, Option<String>) {
-            let before = self.page.read().unwrap();
+            let before = self.notebook.read().unwrap();
             let edit = Operation::read_list(&format!(
                 r#"[{{"op":"edit","cell":"aaaa","source":{source:?}}}]"#
             ));
@@ -447,8 +467,10 @@ mod tests {
                 .unwrap();
             let unsaved = self.look();
             (
-                unsaved.conflicts(&self.page, &before, &after),
-                unsaved.note(&self.page, &before, "claude"),
+                unsaved.conflicts(&self.notebook, &before, &after),
+                unsaved
+                    .note(&self.notebook, &before, "claude")
+                    .map(|note| note.text),
             )
         }
     }
@@ -464,19 +486,19 @@ mod tests {
         assert_eq!(conflicts[0].yours.as_deref(), Some("x = 2"));
         assert_eq!(conflicts[0].theirs.as_deref(), Some("x = 'typed'"));
         assert!(note.unwrap().contains("unsaved changes in cell aaaa"));
-        // Of an editor that was killed long ago it is said where it is.
+        // If the editor was killed long ago, the message names the file.
         let (file, place) = (desk.backups().join("-5f3e"), "/Code/Backups/1/file/-5f3e");
         assert!(!desk.look().age().contains(place));
         let backup = File::options().append(true).open(&file).unwrap();
         backup.set_modified(UNIX_EPOCH).unwrap();
         assert!(desk.look().age().ends_with(place));
-        // What the person typed may be written.
+        // The text that the person typed may be written.
         assert_eq!(desk.meets("x = 'typed'").0, []);
         desk.unsaved(&NOTEBOOK.replace("y = 1", "y = 'typed'"), 0.0);
         let (conflicts, note) = desk.meets("x = 2");
         assert_eq!(conflicts, []);
         assert!(note.unwrap().contains("unsaved changes in cell bbbb"));
-        // Outputs make an editor unsaved too.
+        // Outputs also make an editor unsaved.
         desk.unsaved(&NOTEBOOK.replacen("null", "3", 1), 0.0);
         let (conflicts, note) = desk.meets("x = 2");
         assert_eq!(conflicts, []);
@@ -486,23 +508,24 @@ mod tests {
     #[test]
     fn a_text_that_was_edited_here_meanwhile_is_not_the_persons() {
         let desk = Desk::new();
-        let page = &desk.page;
-        let before = page.read().unwrap().cells()[0].revision();
-        std::fs::write(&page.real, NOTEBOOK.replace("x = 1", "x = 'agent'")).unwrap();
-        // The editor had the file of a minute ago, and kept its text of this cell.
+        let notebook = &desk.notebook;
+        let before = notebook.read().unwrap().cells()[0].revision();
+        std::fs::write(&notebook.real, NOTEBOOK.replace("x = 1", "x = 'agent'")).unwrap();
+        // The editor had read the file of a minute ago, and still has its text of this cell.
         desk.unsaved(&NOTEBOOK.replace("y = 1", "y = 'typed'"), 60_000.0);
         assert_eq!(desk.meets("x = 3").0.len(), 1, "nobody knows of an edit");
         let change = serde_json::json!({
             "cell": "aaaa", "what": "edited", "index": 0, "before": before.to_string(),
         });
-        page.project.record(&[event(serde_json::json!({
-            "event": "edited", "session": page.key, "before": "0123456789", "after": "0123456789",
+        notebook.project.record(&[event(serde_json::json!({
+            "event": "edited", "session": notebook.key, "before": "0123456789", "after": "0123456789",
             "changes": [change],
         }))]);
         let (conflicts, note) = desk.meets("x = 3");
         assert_eq!(conflicts, []);
         assert!(note.unwrap().contains("unsaved changes in cell bbbb:"));
-        // Back to the text of before by hand, in an editor that had the edit: that is typed.
+        // A person changed the cell back to the earlier text, in an editor that had read the edit:
+        // that is typed.
         desk.unsaved(NOTEBOOK, 0.0);
         assert_eq!(desk.meets("x = 3").0.len(), 1);
     }
@@ -529,7 +552,7 @@ mod tests {
         }
         std::fs::remove_file(&file).unwrap();
         let link = desk.home.path().join("link.ipynb");
-        std::os::unix::fs::symlink(&desk.page.real, &link).unwrap();
+        std::os::unix::fs::symlink(&desk.notebook.real, &link).unwrap();
         let typed = NOTEBOOK.replace("x = 1", "x = 'typed'");
         let address = format!("file://{}", link.display());
         std::fs::write(&file, format!("{address} {{}}\n{typed}")).unwrap();
@@ -543,8 +566,8 @@ mod tests {
             .replace("\"id\":\"aaaa\",", "")
             .replace("\"id\":\"bbbb\",", "")
             .replace("minor\":5", "minor\":4");
-        std::fs::write(&desk.page.real, &old).unwrap();
-        let before = desk.page.read().unwrap();
+        std::fs::write(&desk.notebook.real, &old).unwrap();
+        let before = desk.notebook.read().unwrap();
         let mut theirs = before.clone();
         let new = NewCell {
             id: "cccc".to_owned(),
@@ -554,26 +577,30 @@ mod tests {
         };
         theirs.insert(0, &new).unwrap();
         desk.unsaved(std::str::from_utf8(&theirs.to_bytes()).unwrap(), 0.0);
-        let note = desk.look().note(&desk.page, &before, "claude").unwrap();
-        assert!(note.contains("though not of a cell's text"), "{note}");
+        let note = desk.look().note(&desk.notebook, &before, "claude").unwrap();
+        assert!(
+            note.text.contains("though not of a cell's text"),
+            "{note:?}"
+        );
     }
 
     #[test]
-    fn what_cannot_be_seen_is_told_once_for_each_editor() {
+    fn backups_that_cannot_be_read_are_noted_until_the_note_is_printed() {
         let desk = Desk::new();
         let home = desk.home.path().to_str().unwrap();
         let ssh = HashMap::from([("HOME", home), ("SSH_CONNECTION", "1.2.3.4 5 6.7.8.9 22")]);
-        let look = || look_with(&desk.page, &ssh);
-        let note = |name| look().note(&desk.page, &desk.page.read().unwrap(), name);
+        let look = || look_with(&desk.notebook, &ssh);
+        let note = |name| look().note(&desk.notebook, &desk.notebook.read().unwrap(), name);
         assert_eq!(note("claude"), None, "no VS Code is joined");
-        let joined = joined_here(&desk.page, "VS Code", Timestamp::now());
-        desk.page.project.write_joined(&joined).unwrap();
-        let said = note("claude").unwrap();
-        // The tests may run in a container themselves.
-        assert!(
-            said.contains("not known from here, since this is"),
-            "{said}"
-        );
+        let joined = joined_here(&desk.notebook, "VS Code", Timestamp::now());
+        desk.notebook.project.write_joined(&joined).unwrap();
+        let first = note("claude").unwrap();
+        // The tests themselves may run in a container.
+        let says = "not known from here, since this is";
+        assert!(first.text.contains(says), "{first:?}");
+        // A command that was killed before it printed the note does not count.
+        assert_eq!(note("claude").as_ref(), Some(&first));
+        notification::noticed(&desk.notebook.project, "claude", &[first.notice.unwrap()]);
         assert_eq!(note("claude"), None);
         assert!(note("codex").is_some());
     }

@@ -1,51 +1,52 @@
-//! When outputs go into the notebook while a cell runs: seldom, since an editor that shows it reads
-//! it anew each time.
+//! Decides when outputs are written into the notebook while a cell runs: seldom, since an editor that
+//! shows it reads it again each time.
 //!
-//! The first seconds of a run are an exception. An editor has no other sign that the cell of somebody
-//! else runs: so the cell without its old outputs and its count is in the file at once, and what it
+//! The first seconds of a run are an exception. An editor gets no other sign that another actor's
+//! cell runs. So the cell is written at once, without its old outputs and its execution count, and
+//! its first outputs follow soon.
 //! prints first is there soon.
 
 use std::time::Duration;
 
-/// How long after a run began its first cell goes into the notebook.
+/// How long after the start of a run its first cell is written into the notebook.
 const FIRST: Duration = Duration::from_millis(300);
 
-/// The gap between two writes while a run is young.
+/// The gap between two writes during the first seconds of a run.
 const YOUNG: Duration = Duration::from_secs(1);
 
-/// How long a run is young.
+/// How long these first seconds are.
 const YOUTH: Duration = Duration::from_secs(10);
 
-/// A notebook that is longer than this takes long to be written.
+/// A notebook of more bytes than this takes long to write.
 const SHORT_BYTES: u64 = 2_000_000;
 
-/// The least gap between two writes after that, and how long after they began outputs go into a long
+/// The least gap between two writes after that, and the time until the first write of a long
 /// notebook.
 const LEAST: Duration = Duration::from_secs(2);
 
-/// The longest gap, unless writing takes very long or writes very much.
+/// The longest gap, unless writing takes very long or writes very many bytes.
 const LONGEST: Duration = Duration::from_secs(30);
 
-/// A write that takes longer than this is not quick.
+/// The longest time of a write that counts as quick.
 const QUICK: Duration = Duration::from_millis(40);
 
-/// At most one part of so many of the time goes into writing: 2 %.
+/// Writing takes at most one part in this many of the time: 2 %.
 const SHARE: u32 = 50;
 
-/// How much is written a second at most, over a long time: a notebook is written whole, however
-/// little is new in it.
+/// The most bytes written per second, on average over a long time: each write writes the whole
+/// notebook, even if little in it is new.
 const BYTES_A_SECOND: u64 = 600_000;
 
-/// One write, as far as it says when the next one may come.
+/// The facts about a write that decide when the next one may come.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Wrote {
     /// How long it took.
     pub(super) took: Duration,
     /// How many bytes it wrote.
     pub(super) bytes: u64,
-    /// Nothing could be written.
+    /// Whether nothing could be written.
     pub(super) failed: bool,
-    /// A front end shows the notebook.
+    /// Whether a front end shows the notebook.
     pub(super) is_watched: bool,
 }
 
@@ -57,7 +58,8 @@ pub(super) struct Gaps {
 }
 
 impl Gaps {
-    /// The first comes soon, where the notebook is no longer than so many bytes.
+    /// Returns the gaps for a notebook of this size in bytes: the first write comes soon if it is
+    /// short.
     pub(super) fn new(notebook_bytes: u64) -> Self {
         let is_short = notebook_bytes <= SHORT_BYTES;
         Self {
@@ -66,12 +68,12 @@ impl Gaps {
         }
     }
 
-    /// Returns how long to wait from the beginning, or the first new output, on.
+    /// Returns how long to wait after the start of the run or after the first new output.
     pub(super) fn next(self) -> Duration {
         self.next
     }
 
-    /// Takes a write; the run began so long ago.
+    /// Takes a write, made when the run was `age` old.
     pub(super) fn wrote(&mut self, wrote: Wrote, age: Duration) {
         let by_bytes = Duration::from_millis(wrote.bytes * 1000 / BYTES_A_SECOND);
         if age < YOUTH && wrote.took <= QUICK && !wrote.failed {
@@ -92,7 +94,8 @@ impl Gaps {
 mod tests {
     use super::*;
 
-    /// Ten minutes of prints, each write as given; returns when writes began, the last at the end.
+    /// Simulates ten minutes of prints, with writes like the given one; returns when they began,
+    /// with the one at the end.
     fn ten_minutes(wrote: Wrote) -> Vec<Duration> {
         let end = Duration::from_secs(600);
         let mut gaps = Gaps::new(wrote.bytes);
@@ -133,7 +136,7 @@ mod tests {
                 ..Wrote::default()
             };
             let writes = ten_minutes(wrote);
-            // The first and the last come whatever they take.
+            // The first and the last write are made however long they take.
             let between = u32::try_from(writes.len()).unwrap() - 2;
             assert!(
                 wrote.took * between <= Duration::from_secs(12),
@@ -149,7 +152,7 @@ mod tests {
             bytes: 10_000,
             ..Wrote::default()
         };
-        // Ten while it is young, and the rest.
+        // Ten during the first seconds, and the rest.
         assert_eq!(ten_minutes(small).len(), 10 + 296);
         for (is_watched, failed) in [(true, false), (false, true)] {
             let writes = ten_minutes(Wrote {
@@ -165,7 +168,7 @@ mod tests {
             assert_eq!(gaps[..4], [4, 8, 16, 30]);
             assert!(writes.len() < 36, "{}", writes.len());
         }
-        // Once it is quick and nobody looks, it is written often again.
+        // When writes are quick and no front end is joined, they become frequent again.
         let mut gaps = Gaps::new(0);
         let watched = Wrote {
             is_watched: true,
@@ -189,7 +192,7 @@ mod tests {
         let young = writes.iter().filter(|at| **at < YOUTH).count();
         assert_eq!(young, 10, "{writes:?}");
         assert!(writes[1] - writes[0] < YOUNG + QUICK, "{writes:?}");
-        // What takes long disturbs from the beginning.
+        // Slow writes get long gaps from the beginning.
         for slow in [
             Wrote {
                 took: QUICK * 2,

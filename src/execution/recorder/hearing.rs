@@ -1,52 +1,42 @@
-//! What the kernel says of a job's cells, and what others ask of the job.
+//! Receives the kernel's messages about a job's cells, and the requests of other processes to the
+//! recorder.
 
-use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
+use std::convert::Infallible;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use tokio::sync::Notify;
 
-use super::{Never, Recorder};
-use crate::activity::company::whose;
+use super::state::Recorder;
+use crate::activity::labels::whose;
 use crate::client::IopubMessage;
 use crate::execution::reply;
-use crate::execution::run::{Audience, Event, Prompt};
+use crate::execution::run::{Audience, ExecutionEvent, Prompt};
 use crate::kernel::process::{Process, Signal};
 use crate::lifecycle::target::recorded;
-use crate::notebook::{Document, OutputChange};
-use crate::project::event::RunningCell;
+use crate::notebook::Document;
+use crate::project::FolderWatch;
+use crate::project::event::RunningExecution;
 use crate::project::jobs::{Ask, JobPrompt, JobState};
 
-/// How often it is looked whether somebody asked something.
+/// How often to check for requests where the system reports no changes.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// What others ask of the job.
-#[derive(Default)]
-pub(super) struct Asked {
-    pub(super) interrupts: Notify,
-    pub(super) interrupted: Cell<bool>,
-    /// After how many seconds the kernel of the cell under way is to be ended, where that is not
-    /// soon after its time.
-    pub(super) ends_after: Cell<Option<f64>>,
-    pub(super) replies: RefCell<VecDeque<String>>,
-    pub(super) replied: Notify,
-}
+/// How often to check in any case: requests from another machine are not reported.
+pub(super) const LOOK_ANYWAY: Duration = Duration::from_millis(500);
 
 impl Recorder<'_> {
-    /// Hears what others ask of the job.
-    pub(super) async fn listen(&self) -> Never {
+    /// Handles requests to the recorder.
+    pub(super) async fn listen(&self) -> Infallible {
+        let mut watch = FolderWatch::begin(&[&self.folder.asks_folder()], LOOK);
         loop {
             for (file, ask) in self.folder.asks() {
                 match ask {
                     Ask::Interrupt { .. } => {
                         self.answered();
-                        self.asked.interrupted.set(true);
-                        self.asked.interrupts.notify_one();
+                        self.interrupted.set(true);
+                        self.interrupts.notify_one();
                     }
-                    Ask::Write => {
-                        self.write_all().await;
-                    }
+                    Ask::Write => self.write_all().await,
                     Ask::Reply { text } => self.replied(text),
                     Ask::Secret { socket } => match reply::fetch(&socket).await {
                         Ok(text) => self.replied(text),
@@ -55,39 +45,29 @@ impl Recorder<'_> {
                 }
                 self.folder.forget(&file);
             }
-            tokio::time::sleep(LOOK).await;
+            let _ = tokio::time::timeout(LOOK_ANYWAY, watch.changed(|_| true)).await;
         }
     }
 
     fn replied(&self, text: String) {
         self.answered();
-        self.asked.replies.borrow_mut().push_back(text);
-        self.asked.replied.notify_one();
-    }
-
-    /// Takes a question for answered, if there is one.
-    pub(super) fn answered(&self) {
-        if self.job.borrow().prompt.is_some() {
-            self.job(|job| {
-                job.state = JobState::Running;
-                job.prompt = None;
-            });
-        }
+        self.replies.borrow_mut().push_back(text);
+        self.replied.notify_one();
     }
 }
 
-/// How long a cell in a sandbox may run on after the interrupt that its time brought.
+/// How long a cell in a sandbox may run on after the interrupt at its time limit.
 const IGNORES: Duration = Duration::from_secs(5);
 
 impl Recorder<'_> {
-    /// Returns how many seconds the cell under way has run; nothing before it began.
+    /// Returns for how many seconds the running cell has run; `None` before it began.
     fn ran(&self) -> Option<f64> {
-        let outputs = self.outputs.borrow();
-        let begun = outputs.get(self.at.get())?.busy?;
+        let job = self.job.borrow();
+        let begun = job.cells.get(self.at.get())?.begun_at?;
         Some(Timestamp::now().duration_since(begun).as_secs_f64())
     }
 
-    /// Waits until the cell under way has run for so many seconds; for ever where there is no limit.
+    /// Waits until the running cell has run for `limit` seconds; for ever if there is no limit.
     async fn ran_for(&self, limit: Option<f64>) {
         let left = limit
             .zip(self.ran())
@@ -98,11 +78,11 @@ impl Recorder<'_> {
         }
     }
 
-    /// Ends the kernel of a cell that ran past the time of its sandbox and past its interrupt: a cell
-    /// can ignore that, and a sandbox promises a bound. Other kernels, and their variables, are left
-    /// alone.
+    /// Ends the kernel of a cell that ignored the interrupt at its sandbox's time limit: a cell can
+    /// ignore an interrupt, but a sandbox guarantees a limit. Other kernels, and their variables, are
+    /// left alone.
     fn end_overdue(&self) {
-        self.asked.ends_after.set(Some(f64::INFINITY));
+        self.ends_after.set(Some(f64::INFINITY));
         let (key, generation) = {
             let job = self.job.borrow();
             (job.session.clone(), job.generation)
@@ -116,152 +96,146 @@ impl Recorder<'_> {
             return;
         };
         let grace = IGNORES.as_secs_f64();
-        // Who asked for less time than the sandbox gives has asked for no more than an interrupt.
+        // A shorter limit of the caller's is enforced only by an interrupt.
         if self.ran().is_some_and(|ran| ran < bound + grace) {
-            self.asked.ends_after.set(Some(bound + grace));
+            self.ends_after.set(Some(bound + grace));
             return;
         }
         let note = format!(
             "it ran on {grace} s after its interrupt, past the {bound} s that its sandbox gives a cell: its kernel was ended, and the variables are gone"
         );
-        self.job(|job| job.notes.push(note));
+        self.note(note);
         if let Err(error) = process.signal_group(Signal::KILL) {
             tracing::warn!(%error, "the kernel could not be ended");
         }
     }
 
-    /// Learns of an output widget that an earlier job made, before it takes what this one says.
+    /// Takes a message about a cell: writes it into the job's folder at once, and into the notebook
+    /// later.
+    fn takes(&self, at: usize, message: &IopubMessage) {
+        let IopubMessage {
+            msg_type,
+            content,
+            buffers,
+        } = message;
+        self.recall_widget(msg_type, content);
+        let mut outputs = self.outputs.borrow_mut();
+        let change = outputs.take(at, msg_type, content, buffers);
+        if change.cells.is_empty() {
+            return;
+        }
+        if let Err(error) = self.events.borrow_mut().append(at, msg_type, content) {
+            self.note(format!(
+                "not all that the kernel said is in the job: {error}"
+            ));
+        }
+        self.unwritten.borrow_mut().extend(change.cells);
+        self.changed.notify_one();
+        // Code that is not a cell has no outputs in the notebook.
+        let may_change_notebook = {
+            let job = self.job.borrow();
+            job.saves || job.cells.iter().all(|cell| cell.cell.is_none())
+        };
+        if let Some(displayed) = change.displayed.filter(|_| may_change_notebook) {
+            let mut elsewhere = self.elsewhere.borrow_mut();
+            elsewhere.take(displayed, || self.earlier_displays());
+        }
+    }
+
+    /// Loads an output widget that an earlier job made, before its message is applied.
     fn recall_widget(&self, msg_type: &str, content: &[u8]) {
         if msg_type != "comm_msg" {
             return;
         }
-        let lacking = self.widgets.borrow().unknown_output_widget(content);
-        if let Some(id) = lacking {
+        let widgets = &mut self.outputs.borrow_mut().widgets;
+        if let Some(id) = widgets.unknown_output_widget(content) {
             let text = std::fs::read(&self.job.borrow().path).ok();
             let document = text.and_then(|text| Document::parse(text).ok());
-            self.widgets.borrow_mut().load(&id, document.as_ref());
+            widgets.load(&id, document.as_ref());
         }
     }
 }
 
 impl Audience for Recorder<'_> {
     fn sent(&self, msg_id: &str) {
-        // Written down when the kernel begins with it, which is at once.
+        // It is written to disk when the kernel begins to run it, which is at once.
         if let Some(cell) = self.job.borrow_mut().cells.get_mut(self.at.get()) {
             cell.msg_id = Some(msg_id.to_owned());
         }
     }
 
-    fn sees(&self, event: &Event) {
+    fn sees(&self, event: &ExecutionEvent) {
         let at = self.at.get();
-        let now = Timestamp::now();
-        let mut all = self.outputs.borrow_mut();
-        let Some(recorded) = all.get_mut(at) else {
+        if at >= self.job.borrow().cells.len() {
             return;
-        };
+        }
+        let now = Timestamp::now();
         match event {
-            Event::Begun => {
-                self.widgets.borrow_mut().begin();
-                recorded.busy = Some(now);
-                // At once: whoever goes on for a recorder that was killed needs the request's id.
+            ExecutionEvent::Begun => {
+                self.outputs.borrow_mut().widgets.begin();
+                // Written at once: a recorder that replaces a killed one needs the request's id.
                 self.job(|job| {
-                    // A question comes on a socket of its own, and may be here before.
+                    // An input request comes on another socket, and may arrive earlier.
                     if job.prompt.is_none() {
                         job.state = JobState::Running;
                     }
                     job.behind = None;
                     job.behind_since = None;
+                    job.behind_job = None;
                     job.cells[at].begun_at = Some(now);
                 });
             }
-            Event::Counted(count) => {
-                recorded.input = Some(now);
-                // What the cell showed before goes, so that an open editor has a sign that it runs.
-                self.unwritten.borrow_mut().insert(at);
-                self.changed.notify_one();
+            ExecutionEvent::Counted(count) => {
+                // The cell's earlier outputs are removed now, which shows in an open editor that it
+                // runs.
+                self.has_changed(at);
                 self.job_soon(|job| {
                     job.cells[at].input_at = Some(now);
                     job.cells[at].execution_count = Some(*count);
                 });
             }
-            Event::Prompt(prompt) => self.job(|job| {
+            ExecutionEvent::Prompt(prompt) => self.job(|job| {
                 job.state = JobState::WaitingInput;
                 job.prompt = Some(JobPrompt {
                     prompt: prompt.prompt.clone(),
                     password: prompt.password,
                 });
             }),
-            Event::Iopub(IopubMessage {
-                msg_type,
-                content,
-                buffers,
-            }) => {
-                self.recall_widget(msg_type, content);
-                let is_widgets = self.widgets.borrow_mut().take(msg_type, content, buffers);
-                recorded.raised |= msg_type == "error";
-                let fold = if is_widgets {
-                    OutputChange::Changed
-                } else {
-                    recorded.folded.take(msg_type, content)
-                };
-                if fold == OutputChange::Nothing {
-                    return;
-                }
-                if let Err(error) = self.events.borrow_mut().append(at, msg_type, content) {
-                    let note = format!("not all that the kernel said is in the job: {error}");
-                    self.job(|job| {
-                        if !job.notes.contains(&note) {
-                            job.notes.push(note);
-                        }
-                    });
-                }
-                let mut unwritten = self.unwritten.borrow_mut();
-                unwritten.insert(at);
-                if let OutputChange::Displayed { display_id, shown } = fold {
-                    let mut is_own = all.get(at).is_some_and(|it| it.folded.shows(&display_id));
-                    for (other, recorded) in all.iter_mut().enumerate() {
-                        if other != at && recorded.folded.update(&display_id, &shown) {
-                            is_own = true;
-                            unwritten.insert(other);
-                        }
-                    }
-                    self.takes_shown(&display_id, &shown, is_own);
-                }
-                self.changed.notify_one();
-            }
+            ExecutionEvent::Iopub(message) => self.takes(at, message),
         }
     }
 
     async fn answers(&self, _prompt: Prompt) -> Option<String> {
         loop {
-            let reply = self.asked.replies.borrow_mut().pop_front();
+            let reply = self.replies.borrow_mut().pop_front();
             if reply.is_some() {
                 return reply;
             }
-            self.asked.replied.notified().await;
+            self.replied.notified().await;
         }
     }
 
-    fn waits(&self, behind: Option<&RunningCell>) {
+    fn waits(&self, behind: Option<&RunningExecution>) {
         self.job(|job| {
             job.behind = Some(behind.map_or_else(|| "another client".to_owned(), whose));
             job.behind_since = behind.map(|cell| cell.since);
+            job.behind_job = behind.and_then(|cell| cell.job.clone());
         });
     }
 
     async fn interrupts(&self) {
         loop {
             let max_time = self.job.borrow().max_time;
-            let limit = max_time.filter(|_| !self.asked.interrupted.get());
+            let limit = max_time.filter(|_| !self.interrupted.get());
             let ends_after = max_time.map(|time| time + IGNORES.as_secs_f64());
-            let ends_after = self.asked.ends_after.get().or(ends_after);
+            let ends_after = self.ends_after.get().or(ends_after);
             tokio::select! {
-                () = self.asked.interrupts.notified() => return,
+                () = self.interrupts.notified() => return,
                 () = self.ran_for(limit) => {
-                    self.asked.interrupted.set(true);
+                    self.interrupted.set(true);
                     let seconds = max_time.unwrap_or_default();
                     let note = format!("it ran longer than {seconds} s, and was interrupted");
-                    self.job(|job| job.notes.push(note));
+                    self.note(note);
                     return;
                 }
                 () = self.ran_for(ends_after) => self.end_overdue(),

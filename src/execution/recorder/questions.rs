@@ -1,72 +1,87 @@
-//! What cells ask whose front end has gone.
+//! Handles the input requests of cells whose front end has disconnected.
 //!
-//! The kernel asks whoever sent the cell: while that one's proxy lives, it passes the question on; one
-//! that was asked before the proxy ended waits in the job's folder. The answer may come from anybody:
-//! ipykernel takes the next one that arrives on stdin. What is asked after the proxy has ended nobody
-//! hears; an answer that somebody gives unasked reaches the kernel all the same.
+//! The kernel sends an input request to the client that sent the cell. While that client's proxy runs,
+//! it passes the request on; a request from before the proxy ended waits in the job's folder. Any
+//! client may answer: ipykernel takes the next answer that arrives on stdin. Nobody receives requests
+//! that the kernel sends after the proxy has ended, but an answer that an actor gives without being
+//! asked reaches the kernel.
 
 use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use super::Recorder;
-use crate::client::{EOF, Event};
+use super::hearing::LOOK_ANYWAY;
+use super::state::Recorder;
+use crate::client::{EOF, ExecutionEvent};
 use crate::execution::run::{Audience as _, Prompt};
+use crate::project::FolderWatch;
 use crate::project::jobs::JobCell;
-use crate::project::questions::Question;
+use crate::project::questions::{QUESTION, Question};
 
-/// How often is looked for a question.
+/// How often to check for a question where the system reports no changes.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// How long an answer is waited for: a window that was closed must not keep the kernel from everybody
+/// How long to wait for an answer: a window that was closed must not block the kernel for everybody
 /// for ever.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(600);
 
-/// A question that waits.
+/// A question that waits for its answer.
 struct Waiting {
     question: Question,
     until: Instant,
 }
 
-/// The question that waits, if one does.
-#[derive(Default)]
-pub(super) struct Questions(Option<Waiting>);
+/// The question that waits for its answer, if there is one, and the watch for the next one.
+pub(super) struct Questions {
+    waiting: Option<Waiting>,
+    watch: FolderWatch,
+}
 
 impl Recorder<'_> {
-    /// Waits for the next answer to what the cells ask, and returns it with its parent. Shows meanwhile
-    /// what they ask. May be dropped halfway.
+    /// Starts to watch for questions.
+    pub(super) fn questions(&self) -> Questions {
+        Questions {
+            waiting: None,
+            watch: FolderWatch::begin(&[self.folder.path()], LOOK),
+        }
+    }
+
+    /// Waits for the next answer to an input request, and returns it with its parent header. Shows the
+    /// requests in the job's record. Cancel safe.
     pub(super) async fn next_answer(&self, questions: &mut Questions) -> (Bytes, String) {
         loop {
             let found = self.folder.question();
-            let known = questions.0.as_ref().map(|waiting| &waiting.question);
+            let known = questions.waiting.as_ref().map(|waiting| &waiting.question);
             if found.as_ref() != known {
                 if found.is_none() {
-                    // The front end is back, and has answered itself.
+                    // The front end has returned and has answered itself.
                     self.answered();
                 }
-                questions.0 = found.map(|question| {
+                questions.waiting = found.map(|question| {
                     self.shows(&question);
                     let until = Instant::now() + ANSWERED_WITHIN;
                     Waiting { question, until }
                 });
             }
-            let reply = self.asked.replies.borrow_mut().pop_front();
+            let reply = self.replies.borrow_mut().pop_front();
             let is_late = |it: &Waiting| it.until <= Instant::now();
             let reply = reply.or_else(|| {
-                let late = questions.0.as_ref().is_some_and(is_late);
+                let late = questions.waiting.as_ref().is_some_and(is_late);
                 late.then(|| self.gives_up())
             });
             if let Some(text) = reply {
                 self.folder.forget_question();
-                let waiting = questions.0.take();
+                let waiting = questions.waiting.take();
                 let header =
                     waiting.map_or_else(|| "{}".to_owned(), |it| it.question.header.to_string());
                 return (header.into(), text);
             }
+            let is_question = |name: Option<&str>| name.is_none_or(|name| name == QUESTION);
             tokio::select! {
-                () = self.asked.replied.notified() => {}
-                () = tokio::time::sleep(LOOK) => {}
+                () = self.replied.notified() => {}
+                () = questions.watch.changed(is_question) => {}
+                () = tokio::time::sleep(LOOK_ANYWAY) => {}
             }
         }
     }
@@ -77,7 +92,7 @@ impl Recorder<'_> {
         if let Some(at) = at {
             self.at.set(at);
         }
-        self.sees(&Event::Prompt(Prompt {
+        self.sees(&ExecutionEvent::Prompt(Prompt {
             prompt: question.prompt.prompt.clone(),
             password: question.prompt.password,
             header: question.header.to_string().into(),
@@ -90,11 +105,11 @@ impl Recorder<'_> {
             "nobody answered its question within {minutes} minutes: it was told that there is no more input"
         );
         self.answered();
-        self.job(|job| job.notes.push(note));
+        self.note(note);
         EOF.to_owned()
     }
 
-    /// Says what becomes of what these cells ask from now on, where they may ask something.
+    /// Adds a note about later input requests of these cells, if they may send some.
     pub(super) fn tell_unheard_questions(&self) {
         let (leaves, asks) = {
             let job = self.job.borrow();
@@ -103,13 +118,10 @@ impl Recorder<'_> {
             (leaves, left.any(|cell| may_ask(&cell.code)))
         };
         if leaves && asks {
-            self.job(|job| {
-                let id = &job.id;
-                let note = format!(
-                    "what this code asks from now on goes to the window that is closed: nb reply {id} TEXT --force answers it unseen, nb interrupt {id} ends it"
-                );
-                job.notes.push(note);
-            });
+            let id = self.folder.id();
+            self.note(format!(
+                "what this code asks from now on goes to the window that is closed: nb reply {id} TEXT --force answers it unseen, nb interrupt {id} ends it"
+            ));
         }
     }
 }

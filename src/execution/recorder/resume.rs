@@ -1,52 +1,36 @@
-//! Going on with cells that the kernel runs already: their recorder was killed, or their front end
-//! has gone and its proxy hands them over.
+//! Continues with cells that were already sent to the kernel: their recorder was killed, or their
+//! front end has disconnected and its proxy hands them over.
 //!
-//! What was kept before is in the job's folder. A proxy goes on adding to it until the recorder has
-//! told which message of the kernel is the first that it hears itself; what both have is known by the
-//! messages' ids. After a recorder that was killed something may be missing, and the outputs say so.
+//! The messages until then are in the job's folder. A proxy continues to add to them until the
+//! recorder has written which message of the kernel is the first that it receives itself; messages
+//! that both have received are recognised by their ids. After a recorder was killed, messages may be
+//! missing, and the outputs say so.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::kept::Kept;
-use super::questions::Questions;
-use super::{Recorder, perform_with};
-use crate::client::{Event, FollowedEvent, FollowedStep, IopubMessage, RequestFollower};
+use super::outputs::JobOutputs;
+use super::state::Recorder;
+use crate::client::{ExecutionEvent, FollowedEvent, FollowedStep, IopubMessage, RequestFollower};
 use crate::execution::ending::{Ending, how_it_went};
 use crate::execution::lost::to_the_second;
 use crate::execution::run::{Audience, RunError, Runner};
 use crate::kernel::process::Signal;
 use crate::project::event::{Event as JournalEvent, EventKind, ExecutionEnd, Outcome};
-use crate::project::jobs::JobFolder;
-use crate::project::{InterruptMode, Project, Session};
+use crate::project::{InterruptMode, Session};
 use crate::task::causes::with_causes;
 
-/// How often it is looked whether the proxy has ended with handing over.
+/// How often to check whether the proxy has finished handing over.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// How long a proxy may take to hand over; it is ended by force before.
+/// How long a proxy may take to hand over; a Jupyter server kills it earlier than that.
 const HANDS_OVER: Duration = Duration::from_secs(10);
 
-/// How long a front end that comes back with another proxy has for that: what it restarts then is
-/// not written over.
-const RETURNS: Duration = Duration::from_secs(10);
-
-/// Goes on with a job. Nothing happens where a recorder has it, or where it is over.
-///
-/// # Errors
-/// The job's folder cannot be read or written.
-pub(crate) async fn resume(project: &Project, folder: &JobFolder) -> std::io::Result<()> {
-    perform_with(project, folder, async |recorder| {
-        recorder.take_up().await;
-        recorder.finish().await;
-    })
-    .await
-}
-
 impl Recorder<'_> {
-    async fn take_up(&self) {
+    /// Follows the cells that were sent to the kernel to their end.
+    pub(super) async fn take_up(&self) {
         let pending: Vec<(usize, String)> = {
             let job = self.job.borrow();
             let cells = job.cells.iter().enumerate();
@@ -59,19 +43,16 @@ impl Recorder<'_> {
             true => None,
             false => Some(self.join_again().await),
         };
-        match joined {
-            Some(Ok(runner)) => self.follow_requests(runner, &pending).await,
-            Some(Err(ending)) => {
-                self.fed().await;
-                self.refold(None);
+        if let Some(Ok(runner)) = joined {
+            self.follow_requests(runner, &pending).await;
+        } else {
+            self.fed().await;
+            self.refold(None);
+            // A cell without a message id was never sent to the kernel.
+            if let Some(Err(ending)) = joined {
                 for (at, _) in &pending {
                     self.kernel_ended(*at, &ending);
                 }
-            }
-            // Nothing of it was sent to the kernel.
-            None => {
-                self.fed().await;
-                self.refold(None);
             }
         }
         self.job(|job| {
@@ -80,7 +61,7 @@ impl Recorder<'_> {
         });
     }
 
-    /// Joins the kernel that the cells were sent to; else says how it ended.
+    /// Connects to the kernel to which the cells were sent; if that has ended, returns how.
     async fn join_again(&self) -> Result<Runner, Ending> {
         let (key, by, generation) = {
             let job = self.job.borrow();
@@ -114,16 +95,11 @@ impl Recorder<'_> {
         })
     }
 
-    /// Takes the end of a cell whose kernel has ended: the cell says so.
+    /// Records that the kernel of a cell has ended, with an error output.
     fn kernel_ended(&self, at: usize, ending: &Ending) {
         self.at.set(at);
-        self.sees(&Event::Iopub(ending.told()));
-        self.job(|job| {
-            let text = ending.text();
-            if job.notes.iter().all(|note| note != text) {
-                job.notes.push(text.to_owned());
-            }
-        });
+        self.sees(&ExecutionEvent::Iopub(ending.told()));
+        self.note(ending.text().to_owned());
         self.is_over(at, "kernel_died");
     }
 
@@ -135,7 +111,7 @@ impl Recorder<'_> {
         let ids = pending.iter().map(|(_, id)| id.clone());
         let mut overheard = client.follow_requests(ids);
         let early = self.hear_early(&mut overheard).await;
-        // Only now: the proxy has written the job's record until here.
+        // After that call: until then the proxy has written the job's record.
         let kept = self.refold(Some(pending));
         for (which, (at, _)) in pending.iter().enumerate() {
             let job = self.job.borrow();
@@ -156,11 +132,11 @@ impl Recorder<'_> {
             gone = self.hears(pending, heard).or(gone);
         }
         self.tell_unheard_questions();
-        let mut questions = Questions::default();
+        let mut questions = self.questions();
         loop {
             tokio::select! {
                 heard = overheard.next() => match heard {
-                    // The proxy may have written down what only comes here now.
+                    // The proxy may have recorded a message that arrives here only now.
                     Some(heard) if is_new(&heard) => gone = self.hears(pending, heard).or(gone),
                     Some(_) => {}
                     None => break,
@@ -195,7 +171,8 @@ impl Recorder<'_> {
         Runner::leave(runner).await;
     }
 
-    /// Hears the kernel until the proxy, where there is one, has written all that came before.
+    /// Collects the kernel's messages until the proxy, if there is one, has written all earlier
+    /// ones.
     async fn hear_early(&self, overheard: &mut RequestFollower<'_>) -> VecDeque<FollowedEvent> {
         let mut early = VecDeque::new();
         let mut told = false;
@@ -215,7 +192,7 @@ impl Recorder<'_> {
                     Some(heard) => early.push_back(heard),
                     None => ended = true,
                 },
-                // The first message may be none of these cells'.
+                // The first message may belong to none of these cells.
                 () = tokio::time::sleep(LOOK), if !told => {}
             }
         }
@@ -235,21 +212,20 @@ impl Recorder<'_> {
         }
     }
 
-    /// Takes what is in the job's folder; returns which messages those are. Where something may be
-    /// missing of what these cells say, the one that runs says so.
-    fn refold(&self, pending: Option<&[(usize, String)]>) -> std::collections::HashSet<String> {
-        let kept = match Kept::read(&self.job.borrow(), self.folder) {
-            Ok(kept) => kept,
+    /// Reads the stored messages from the job's folder; returns their ids. If messages about these
+    /// cells may be missing, the running cell gets an output that says so.
+    fn refold(&self, pending: Option<&[(usize, String)]>) -> HashSet<String> {
+        let stored = JobOutputs::read(&self.job.borrow(), self.folder);
+        let ids = match stored {
+            Ok((outputs, ids)) => {
+                *self.outputs.borrow_mut() = outputs;
+                ids
+            }
             Err(error) => {
-                self.job(|job| {
-                    job.notes
-                        .push(format!("what it said before cannot be read: {error}"));
-                });
-                return std::collections::HashSet::new();
+                self.note(format!("what it said before cannot be read: {error}"));
+                return HashSet::new();
             }
         };
-        *self.outputs.borrow_mut() = kept.outputs;
-        *self.widgets.borrow_mut() = kept.widgets;
         let begun = |at: &usize| self.job.borrow().cells[*at].begun_at.is_some();
         let cells = 0..self.job.borrow().cells.len();
         self.unwritten.borrow_mut().extend(cells.filter(begun));
@@ -261,7 +237,7 @@ impl Recorder<'_> {
         if let Some(at) = runs.copied().find(begun).filter(|_| !is_whole) {
             self.tell_gap(at);
         }
-        kept.ids
+        ids
     }
 
     fn tell_gap(&self, at: usize) {
@@ -278,27 +254,27 @@ impl Recorder<'_> {
         );
         let content = serde_json::json!({ "name": "stderr", "text": text }).to_string();
         self.at.set(at);
-        self.sees(&Event::Iopub(IopubMessage {
+        self.sees(&ExecutionEvent::Iopub(IopubMessage {
             msg_type: "stream".to_owned(),
             content: content.into_bytes().into(),
             buffers: Vec::new(),
         }));
     }
 
-    /// Takes what was heard; returns what was seen of the kernel's end, if it is gone.
+    /// Takes an event; returns the reason if the kernel has ended.
     fn hears(&self, pending: &[(usize, String)], heard: FollowedEvent) -> Option<String> {
         let (at, _) = pending.get(heard.at)?;
         let at = *at;
         self.at.set(at);
         let has_error = || {
             let outputs = self.outputs.borrow();
-            outputs.get(at).is_some_and(|it| it.raised)
+            outputs.cells.get(at).is_some_and(|it| it.raised)
         };
         match heard.what {
             FollowedStep::Event(event) => self.sees(&event),
             FollowedStep::Ended { ran: false } => self.is_over(at, "aborted"),
             FollowedStep::Ended { ran: true } if !has_error() => self.is_over(at, "ok"),
-            FollowedStep::Ended { ran: true } if self.asked.interrupted.get() => {
+            FollowedStep::Ended { ran: true } if self.interrupted.get() => {
                 self.is_over(at, "interrupted");
             }
             FollowedStep::Ended { ran: true } => self.is_over(at, "error"),
@@ -308,23 +284,20 @@ impl Recorder<'_> {
         None
     }
 
-    /// Takes the end of a cell, and writes it into the journal: whoever asked has not.
+    /// Records the end of a cell, also in the journal, where its sender has not written it.
     fn is_over(&self, at: usize, word: &str) {
         let now = Timestamp::now();
-        let heard = matches!(word, "ok" | "error" | "interrupted");
-        let mut took = None;
-        if let Some(recorded) = self.outputs.borrow_mut().get_mut(at)
-            && let (Some(begun), true) = (recorded.busy, heard)
-        {
-            recorded.idle = Some(now);
-            took = u64::try_from(now.duration_since(begun).as_millis()).ok();
-            self.unwritten.borrow_mut().insert(at);
+        let begun = self.job.borrow().cells[at].begun_at;
+        let begun = begun.filter(|_| matches!(word, "ok" | "error" | "interrupted"));
+        let took = begun.and_then(|begun| now.duration_since(begun).as_millis().try_into().ok());
+        if begun.is_some() {
+            self.has_changed(at);
         }
         self.job(|job| {
             let cell = &mut job.cells[at];
             cell.status = Some(word.to_owned());
             cell.took_ms = took;
-            cell.idle_at = heard.then_some(now);
+            cell.idle_at = begun.map(|_| now);
         });
         let job = self.job.borrow();
         let Some(cell) = job.cells.get(at) else {
@@ -343,39 +316,4 @@ impl Recorder<'_> {
             ..JournalEvent::now(&job.session, EventKind::Done(end))
         }]);
     }
-
-    /// Waits until a front end that goes is certain not to come back, and says whether the outputs
-    /// are to be written: where it has restarted its kernel it has them, and wants them no more.
-    pub(super) async fn may_write_at_last(&self) -> bool {
-        let (front_end, key, generation) = {
-            let job = self.job.borrow();
-            (job.front_end.clone(), job.session.clone(), job.generation)
-        };
-        let handed_at = front_end
-            .filter(|it| it.may_return)
-            .and_then(|it| it.handed_at);
-        let Some(handed_at) = handed_at else {
-            return true;
-        };
-        tokio::time::sleep(left(handed_at)).await;
-        let state = self.project.state().ok();
-        let now = state.and_then(|state| state.session(&key));
-        let was_replaced = now.is_some_and(|now| Some(now.generation) != generation);
-        let job = self.job.borrow();
-        let died = |status: &Option<String>| status.as_deref() == Some("kernel_died");
-        !(was_replaced && job.cells.iter().any(|cell| died(&cell.status)))
-    }
-
-    /// Says whether a front end that has gone may come back still.
-    pub(super) fn may_return(&self) -> Option<Duration> {
-        let job = self.job.borrow();
-        let front_end = job.front_end.as_ref().filter(|it| it.may_return)?;
-        Some(left(front_end.handed_at?)).filter(|left| !left.is_zero())
-    }
-}
-
-/// How long it is until a front end that went then is taken for gone.
-fn left(handed_at: Timestamp) -> Duration {
-    let age = Timestamp::now().duration_since(handed_at).unsigned_abs();
-    RETURNS.saturating_sub(age)
 }

@@ -1,23 +1,24 @@
-//! Writing into the notebook what a job keeps, when somebody asks for it.
+//! Writes the stored outputs of a job into the notebook on request.
 
 use std::collections::HashSet;
 use std::path::Path;
 
-use super::kept::Kept;
-use crate::execution::follow::heard;
+use super::outputs::JobOutputs;
+use crate::execution::follow::{ended, heard};
 use crate::execution::into_notebook::{self, Leaving};
 use crate::project::Project;
-use crate::project::event::{EventKind, Outcome};
-use crate::project::jobs::{Ask, Job, JobCell, JobFolder, NoJob};
+use crate::project::event::requests;
+use crate::project::jobs::{Ask, Job, JobCell, JobFolder, JobState, NoJob};
 
 /// What became of the outputs of one of a job's cells.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Salvaged {
-    /// Which of the job's cells it is, from 0.
+    /// The index of the cell in the job, from 0.
     pub at: usize,
-    /// Whether they are outputs of a text that the cell has no more, and say so there.
+    /// Whether the cell has another text now, so that the outputs were written with a note about
+    /// that.
     pub stale: bool,
-    /// Why they are not in the notebook, if they are not.
+    /// Why the outputs are not in the notebook, if they are not.
     pub missed: Option<String>,
 }
 
@@ -27,21 +28,21 @@ pub enum SalvageError {
     /// The job's record cannot be read.
     #[error(transparent)]
     Job(#[from] NoJob),
-    /// What it keeps cannot be read or asked for.
+    /// The stored outputs cannot be read, or the recorder cannot be asked to write them.
     #[error("cannot read what job {id} keeps")]
     Kept {
         /// The job's id.
         id: String,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// None of its code is a cell's.
+    /// None of the job's code belongs to a cell.
     #[error("job {0} ran no cell of a notebook: there is nowhere to write its outputs")]
     NoCells(String),
-    /// None of its cells was begun.
+    /// None of the job's cells was begun.
     #[error("job {0} has no outputs: the kernel has begun none of its cells")]
     Nothing(String),
-    /// The source of its cells is not kept.
+    /// The source of the job's cells is not stored.
     #[error(
         "job {0} does not keep what it ran (journal.code = false): where its outputs belong is not known"
     )]
@@ -51,14 +52,14 @@ pub enum SalvageError {
     Unwritable {
         /// The job's id.
         id: String,
-        /// Why.
+        /// The reason.
         why: String,
     },
 }
 
-/// Writes the outputs that a job keeps into its notebook, or into another file that it has become.
-/// Where a recorder lives, that one does it. With `force` also beside unsaved changes of a front end,
-/// and over what ran since.
+/// Writes the stored outputs of a job into its notebook, or into another file to which the notebook was
+/// moved. If its recorder still runs the job, the recorder writes them. With `force` they are written even
+/// beside unsaved changes of a front end, and over the results of later runs.
 ///
 /// # Errors
 /// Nothing could be written.
@@ -68,36 +69,41 @@ pub async fn write(
     to: Option<&Path>,
     force: bool,
 ) -> Result<Vec<Salvaged>, SalvageError> {
-    let job = folder.read()?;
+    let mut job = folder.read()?;
     let id = job.id.clone();
-    if folder.has_recorder() && to.is_none() {
-        let kept = |source| SalvageError::Kept { id, source };
+    if job.state != JobState::Done && folder.has_recorder() && to.is_none() {
+        let kept = |source| SalvageError::Kept {
+            id: id.clone(),
+            source,
+        };
         folder.ask(&Ask::Write).map_err(kept)?;
         heard(folder).await;
-        let job = folder.read()?;
-        let cells = job.cells.iter().enumerate();
-        let begun = cells.filter(|(_, cell)| cell.begun_at.is_some());
-        return Ok(begun
-            .map(|(at, cell)| Salvaged {
-                at,
-                stale: false,
-                missed: cell.unwritten.clone(),
-            })
-            .collect());
+        job = folder.read()?;
+        if job.state != JobState::Done {
+            let cells = job.cells.iter().enumerate();
+            let begun = cells.filter(|(_, cell)| cell.begun_at.is_some());
+            return Ok(begun
+                .map(|(at, cell)| Salvaged {
+                    at,
+                    stale: false,
+                    missed: cell.unwritten.clone(),
+                })
+                .collect());
+        }
+    }
+    if job.state == JobState::Done {
+        ended(folder).await;
     }
     if job.front_end.is_none() && job.cells.iter().all(|cell| cell.cell.is_none()) {
         return Err(SalvageError::NoCells(id));
     }
-    let kept = Kept::read(&job, folder);
-    let kept = kept.map_err(|source| SalvageError::Kept {
+    let stored = JobOutputs::read(&job, folder);
+    let (outputs, _) = stored.map_err(|source| SalvageError::Kept {
         id: id.clone(),
         source,
     })?;
-    let all = kept.outputs.iter().enumerate();
-    let all = all.filter(|(at, _)| job.cells.get(*at).is_some_and(|it| it.begun_at.is_some()));
-    let mut all: Vec<Leaving> = all
-        .filter_map(|(at, recorded)| recorded.leaving(&job, at))
-        .collect();
+    let begun = (0..job.cells.len()).filter(|at| job.cells[*at].begun_at.is_some());
+    let mut all: Vec<Leaving> = begun.filter_map(|at| outputs.leaving(&job, at)).collect();
     if all.is_empty() {
         return Err(SalvageError::Nothing(id));
     }
@@ -110,13 +116,12 @@ pub async fn write(
             .for_each(|it| it.ran_since = again.contains(&it.at));
     }
     let path = to.unwrap_or(&job.path).to_owned();
-    let widgets = kept.widgets;
+    let begun: Vec<usize> = all.iter().map(|leaving| leaving.at).collect();
     let put = tokio::task::spawn_blocking(move || {
-        let begun: Vec<usize> = all.iter().map(|leaving| leaving.at).collect();
-        into_notebook::put(&path, &all, &widgets, force).map(|put| (begun, put))
+        into_notebook::put(&path, &all, &outputs.widgets, force)
     });
     let put = put.await.unwrap_or_else(|error| Err(error.to_string()));
-    let (begun, put) = put.map_err(|why| SalvageError::Unwritable { id, why })?;
+    let put = put.map_err(|why| SalvageError::Unwritable { id, why })?;
     let salvaged: Vec<_> = begun
         .into_iter()
         .map(|at| Salvaged {
@@ -129,10 +134,10 @@ pub async fn write(
     Ok(salvaged)
 }
 
-/// Writes down in the job what is in the notebook now.
+/// Records in the job what is in the notebook now.
 fn note(folder: &JobFolder, salvaged: &[Salvaged]) {
-    // A recorder that has begun meanwhile writes the record itself.
-    let (Ok(Some(_lock)), Ok(mut job)) = (folder.try_lock(), folder.read()) else {
+    // A recorder that has started since writes the record itself.
+    let (Ok(Some(_lock)), Ok(mut job)) = (folder.lock(), folder.read()) else {
         return;
     };
     for one in salvaged {
@@ -145,8 +150,8 @@ fn note(folder: &JobFolder, salvaged: &[Salvaged]) {
     }
 }
 
-/// Returns those of a job's cells for which somebody has asked again since the kernel began with them,
-/// as the journal tells.
+/// Returns those of a job's cells that an actor has asked to run again since the kernel began to run
+/// them, according to the journal.
 pub(super) fn asked_again(project: &Project, job: &Job) -> HashSet<usize> {
     let cells = || job.cells.iter().enumerate();
     let Some(first) = cells().filter_map(|(_, cell)| cell.begun_at).min() else {
@@ -157,25 +162,16 @@ pub(super) fn asked_again(project: &Project, job: &Job) -> HashSet<usize> {
         .iter()
         .filter_map(|cell| cell.msg_id.as_deref())
         .collect();
-    let mut aborted = HashSet::new();
     let mut again = HashSet::new();
-    // The newest first.
+    // Newest first.
     let events = project.events(&job.session);
-    for event in events.take_while(|event| event.at > first) {
-        let start = match event.kind {
-            EventKind::Done(end) if end.status == Outcome::Aborted => {
-                aborted.insert(end.msg_id);
-                continue;
-            }
-            EventKind::Asked(start) if start.store_history => start,
-            _ => continue,
-        };
-        if own.contains(&*start.msg_id) || aborted.contains(&start.msg_id) {
+    for event in requests(events.take_while(|event| event.at > first)) {
+        let Some(start) = event.asked().filter(|it| !own.contains(&*it.msg_id)) else {
             continue;
-        }
+        };
         let same = |cell: &JobCell| match (&start.cell, &cell.cell) {
             (Some(one), Some(other)) if one == other => true,
-            // VS Code names a cell by an address: its text must do.
+            // VS Code sends a URI in place of the cell's id, so the text is compared.
             (Some(address), _) if address.contains(':') => start.code.as_ref() == Some(&cell.code),
             _ => false,
         };
@@ -183,4 +179,39 @@ pub(super) fn asked_again(project: &Project, job: &Job) -> HashSet<usize> {
         again.extend(later.filter(|(_, it)| same(it)).map(|(at, _)| at));
     }
     again
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_recorder_that_is_done_and_has_not_ended_does_not_write() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = temp.path().join("a.ipynb");
+        let project = Project::for_notebook(&path).unwrap();
+        let mut job: Job = serde_json::from_value(serde_json::json!({
+            "id": "", "by": "ada", "notebook": "a.ipynb", "path": path, "session": "a.ipynb",
+            "state": JobState::Done, "asked_at": jiff::Timestamp::now(), "cells": [], "saves": true,
+        }))
+        .unwrap();
+        let mut cell = JobCell::new(Some("a".to_owned()), "x".to_owned());
+        cell.begun_at = Some(jiff::Timestamp::now());
+        cell.unwritten = Some("it was read-only".to_owned());
+        job.cells.push(cell);
+        let folder = project.make_job(&mut job).unwrap();
+        let recorder = folder.lock().unwrap().unwrap();
+        let ends = async {
+            tokio::task::yield_now().await;
+            drop(recorder);
+        };
+        let (written, ()) = tokio::join!(write(&project, &folder, None, false), ends);
+        // There is no notebook: the caller gets that error, not the recorder's.
+        let problem = written.unwrap_err();
+        assert!(
+            matches!(problem, SalvageError::Unwritable { .. }),
+            "{problem:?}"
+        );
+        assert!(!folder.has_asks());
+    }
 }

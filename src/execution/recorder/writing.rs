@@ -1,57 +1,27 @@
-//! Writing a job's outputs into the notebook: seldom while it runs, and always at its end.
+//! Writes a job's outputs into the notebook: seldom while it runs, and always at its end.
 
-use std::time::Instant;
+use std::convert::Infallible;
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::elsewhere::updates;
 use super::gaps::{Gaps, Wrote};
 use super::salvage::asked_again;
-use super::{Never, Recorder};
+use super::state::Recorder;
 use crate::activity::participants::joined_to;
+use crate::execution::flush::{ask_to_write, holders};
 use crate::execution::into_notebook::{self, Leaving};
-use crate::notebook::{CellExecution, Json, OutputAccumulator, Widgets};
-use crate::project::jobs::Job;
+use crate::project::displays::Displays;
 
-/// What an execution leaves, as it grows.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Recorded {
-    pub(super) folded: OutputAccumulator,
-    /// An error was among what it said.
-    pub(super) raised: bool,
-    pub(super) busy: Option<Timestamp>,
-    pub(super) input: Option<Timestamp>,
-    pub(super) idle: Option<Timestamp>,
-}
-
-impl Recorded {
-    /// Returns what will hold as much as a job puts into the notebook. All of it is in the job.
-    pub(super) fn of(job: &Job) -> Self {
-        Self {
-            folded: nothing_yet(job),
-            ..Self::default()
-        }
-    }
-}
-
-/// Returns no outputs, which will be as many as a job puts into the notebook of a cell.
-fn nothing_yet(job: &Job) -> OutputAccumulator {
-    let most = job.max_output.map(usize::try_from).and_then(Result::ok);
-    let folded = most.map(|most| {
-        let more = format!("nb wait {} --all --stream shows all", job.id);
-        OutputAccumulator::bounded(most, more)
-    });
-    folded.unwrap_or_default()
-}
-
-/// Returns no widgets, of which those that take outputs will be bounded as a job's cells are.
-pub(super) fn no_widgets(job: &Job) -> Widgets {
-    Widgets::bounded(nothing_yet(job))
-}
+/// How long to wait for a front end that may return with another proxy: the cells that it restarts
+/// then are not overwritten.
+const RETURNS: Duration = Duration::from_secs(10);
 
 impl Recorder<'_> {
     /// Writes outputs into the notebook while the job runs.
-    pub(super) async fn write_now_and_then(&self) -> Never {
+    pub(super) async fn write_now_and_then(&self) -> Infallible {
         let bytes = std::fs::metadata(&self.job.borrow().path).map(|it| it.len());
         let mut gaps = Gaps::new(bytes.unwrap_or_default());
         loop {
@@ -63,33 +33,32 @@ impl Recorder<'_> {
             let mut wrote = self.write().await;
             let session = self.job.borrow().session.clone();
             wrote.is_watched = !joined_to(self.project, &session).is_empty();
-            let begun = self
-                .job
-                .borrow()
-                .cells
-                .iter()
-                .find_map(|cell| cell.begun_at);
+            let begun = {
+                let job = self.job.borrow();
+                job.cells.iter().find_map(|cell| cell.begun_at)
+            };
             let age = begun.map(|at| Timestamp::now().duration_since(at).unsigned_abs());
             gaps.wrote(wrote, age.unwrap_or_default());
         }
     }
 
-    /// Writes outputs when the system asks all to end, and goes on: the kernel may live.
-    pub(super) async fn write_when_told(&self) -> Never {
-        let Ok(mut told) = signal(SignalKind::terminate()) else {
+    /// Writes outputs when the system asks all processes to end (SIGTERM), and continues: the
+    /// kernel may still run.
+    pub(super) async fn write_on_sigterm(&self) -> Infallible {
+        let Ok(mut terminate) = signal(SignalKind::terminate()) else {
             return std::future::pending().await;
         };
         loop {
-            told.recv().await;
+            terminate.recv().await;
             if self.may_return().is_none() {
                 self.write().await;
             }
         }
     }
 
-    /// Writes the outputs that are not in the notebook yet. Where that fails they are written with
+    /// Writes the outputs that are not in the notebook yet. After a failure they are written with
     /// the next ones, and at the end.
-    pub(super) async fn write(&self) -> Wrote {
+    async fn write(&self) -> Wrote {
         let _turn = self.writing.lock().await;
         let own = self.write_own().await;
         let others = self.show_elsewhere().await;
@@ -107,23 +76,23 @@ impl Recorder<'_> {
         if cells.is_empty() || !self.job.borrow().saves {
             return Wrote::default();
         }
-        let mut leaving: Vec<_> = cells.iter().filter_map(|at| self.leaving(*at)).collect();
-        let again = asked_again(self.project, &self.job.borrow());
-        for leaving in &mut leaving {
-            leaving.asked_since = again.contains(&leaving.at);
-        }
-        let displays: Vec<_> = {
-            let (all, job) = (self.outputs.borrow(), self.job.borrow());
-            let displays = cells.iter().filter_map(|at| {
-                let recorded = all.get(*at)?;
-                Some((*at, recorded.displays(&job, *at)?))
-            });
-            displays.collect()
+        let (leaving, displays, widgets, path) = {
+            let (job, outputs) = (self.job.borrow(), self.outputs.borrow());
+            let again = asked_again(self.project, &job);
+            let all = cells.iter().filter_map(|at| outputs.leaving(&job, *at));
+            let leaving: Vec<_> = all
+                .map(|leaving| Leaving {
+                    asked_since: again.contains(&leaving.at),
+                    ..leaving
+                })
+                .collect();
+            let displays = cells.iter();
+            let displays = displays.filter_map(|at| Some((*at, outputs.displays(&job, *at)?)));
+            let displays: Vec<_> = displays.collect();
+            (leaving, displays, outputs.widgets.clone(), job.path.clone())
         };
-        let widgets = self.widgets.borrow().clone();
-        let path = self.job.borrow().path.clone();
         let begun = Instant::now();
-        // What the kernel says meanwhile is taken.
+        // The recorder goes on receiving the kernel's messages.
         let put = tokio::task::spawn_blocking(move || {
             into_notebook::put(&path, &leaving, &widgets, false)
         });
@@ -134,37 +103,38 @@ impl Recorder<'_> {
             failed: put.is_err(),
             is_watched: false,
         };
-        if put.is_err() {
-            self.unwritten.borrow_mut().extend(&cells);
-            self.changed.notify_one();
-        }
-        if let Ok(put) = &put {
-            let is_in = |at| put.missed(at).is_none() && !put.stale.contains(&at);
-            self.note_displays(displays.into_iter().filter(|(at, _)| is_in(*at)));
+        let put = match put {
+            Ok(put) => put,
+            Err(why) => {
+                self.unwritten.borrow_mut().extend(&cells);
+                self.changed.notify_one();
+                self.job(|job| {
+                    for at in cells {
+                        job.cells[at].unwritten = Some(why.clone());
+                    }
+                });
+                return wrote;
+            }
+        };
+        let is_in = |at| put.missed(at).is_none() && !put.stale.contains(&at);
+        self.note_displays(displays.into_iter().filter(|(at, _)| is_in(*at)));
+        for at in &put.stale {
+            let id = self.job.borrow().cells[*at].cell.clone();
+            self.note(format!(
+                "{} was edited while it ran: its outputs are in the notebook, marked as those of its earlier text",
+                id.unwrap_or_default()
+            ));
         }
         self.job(|job| {
-            let stale = put.as_ref().map(|put| put.stale.as_slice());
-            for cell in stale.unwrap_or_default().iter().map(|at| &job.cells[*at]) {
-                let id = cell.cell.as_deref().unwrap_or_default();
-                let note = format!(
-                    "{id} was edited while it ran: its outputs are in the notebook, marked as those of its earlier text"
-                );
-                if !job.notes.contains(&note) {
-                    job.notes.push(note);
-                }
-            }
             for at in cells {
-                job.cells[at].unwritten = match &put {
-                    Err(why) => Some(why.clone()),
-                    Ok(put) => put.missed(at),
-                };
+                job.cells[at].unwritten = put.missed(at);
             }
         });
         wrote
     }
 
-    /// Writes what is not in the notebook yet, and what could not go in before: a cell that was
-    /// deleted may be back.
+    /// Writes the outputs that are not in the notebook yet, and those that could not be written
+    /// earlier: a cell that was deleted may be back.
     pub(super) async fn write_all(&self) {
         let missed: Vec<usize> = {
             let job = self.job.borrow();
@@ -176,53 +146,106 @@ impl Recorder<'_> {
         self.write().await;
     }
 
-    /// Returns what a cell's execution has left so far.
-    fn leaving(&self, at: usize) -> Option<Leaving> {
-        self.outputs
-            .borrow()
-            .get(at)?
-            .leaving(&self.job.borrow(), at)
+    /// Returns the display ids of earlier executions on the kernel.
+    pub(super) fn earlier_displays(&self) -> Vec<Displays> {
+        let job = self.job.borrow();
+        let generation = job.generation.unwrap_or_default();
+        self.project.displays(&job.session, generation)
+    }
+
+    /// Stores the display ids of the cells that have just been written.
+    fn note_displays(&self, all: impl Iterator<Item = (usize, Displays)>) {
+        let noted = &mut self.elsewhere.borrow_mut().noted;
+        for (at, new) in all {
+            let before = noted.get(&at);
+            if before == Some(&new) || (before.is_none() && new.ids.is_empty()) {
+                continue;
+            }
+            match self.project.note_displays(new.clone()) {
+                Ok(()) => drop(noted.insert(at, new)),
+                Err(error) => tracing::warn!(%error, "what is shown could not be noted"),
+            }
+        }
+    }
+
+    /// Writes this job's updates into the cells of earlier executions.
+    async fn show_elsewhere(&self) -> Wrote {
+        let mut shown = self.elsewhere.borrow_mut().take_shown();
+        if shown.is_empty() {
+            return Wrote::default();
+        }
+        let (updates, found) = updates(&self.job.borrow(), &shown, &self.earlier_displays());
+        let begun = Instant::now();
+        let mut wrote = Wrote::default();
+        for (path, updates) in updates {
+            let name = path.display().to_string();
+            let put = tokio::task::spawn_blocking(move || into_notebook::update(&path, &updates));
+            match put.await.unwrap_or_else(|error| Err(error.to_string())) {
+                Ok(bytes) => wrote.bytes += bytes as u64,
+                Err(why) => {
+                    wrote.failed = true;
+                    self.note(format!(
+                        "what it shows in earlier cells of {name} is not there: {why}; run it again once that is mended"
+                    ));
+                }
+            }
+        }
+        if !wrote.failed {
+            // An id that was not found may be one that an earlier recorder has not stored yet.
+            shown.retain(|id, _| !found.contains(id));
+        }
+        self.elsewhere.borrow_mut().put_back(shown);
+        wrote.took = begun.elapsed();
+        wrote
+    }
+
+    /// Writes these updates at the end of the job, once earlier recorders have written their
+    /// outputs.
+    pub(super) async fn show_elsewhere_at_last(&self) {
+        self.show_elsewhere().await;
+        if self.elsewhere.borrow().is_empty() {
+            return;
+        }
+        let session = self.job.borrow().session.clone();
+        let others = holders(self.project, |job| job.session == session);
+        let others = others.into_iter().filter(|it| it.id() != self.folder.id());
+        if let Err(error) = ask_to_write(others.collect()).await {
+            tracing::warn!(%error, "other recorders could not be asked");
+        }
+        self.show_elsewhere().await;
+    }
+
+    /// Waits until a front end that has disconnected can no longer return, and returns whether the
+    /// outputs are to be written. If the front end has restarted its kernel, it has the outputs and
+    /// does not want them in the file.
+    pub(super) async fn may_write_at_last(&self) -> bool {
+        let Some(handed_at) = self.handed_at() else {
+            return true;
+        };
+        tokio::time::sleep(left(handed_at)).await;
+        let state = self.project.state().ok();
+        let job = self.job.borrow();
+        let now = state.and_then(|state| state.session(&job.session));
+        let was_replaced = now.is_some_and(|now| Some(now.generation) != job.generation);
+        let mut statuses = job.cells.iter().map(|cell| cell.status.as_deref());
+        !(was_replaced && statuses.any(|status| status == Some("kernel_died")))
+    }
+
+    /// Returns for how long a front end that has disconnected may still return.
+    fn may_return(&self) -> Option<Duration> {
+        Some(left(self.handed_at()?)).filter(|left| !left.is_zero())
+    }
+
+    /// Returns when the job's cells were handed over by a proxy whose front end may come back.
+    fn handed_at(&self) -> Option<Timestamp> {
+        let job = self.job.borrow();
+        let front_end = job.front_end.as_ref().filter(|it| it.may_return)?;
+        front_end.handed_at
     }
 }
 
-impl Recorded {
-    /// Returns what is to be put into the notebook of one of a job's cells.
-    pub(super) fn leaving(&self, job: &Job, at: usize) -> Option<Leaving> {
-        let ran = job.cells.get(at)?;
-        let by_text = job.front_end.is_some();
-        // With a count it would look as if it had ended.
-        let runs = self.idle.is_none() && ran.status.is_none();
-        Some(Leaving {
-            at,
-            cell: match by_text {
-                true => ran.cell.clone(),
-                false => Some(ran.cell.clone()?),
-            },
-            code: ran.code.clone(),
-            execution: CellExecution {
-                outputs: self.folded.outputs(),
-                execution_count: ran.execution_count.filter(|_| !runs),
-                times: self.times(),
-            },
-            begun: self.busy,
-            by_text,
-            ran_since: false,
-            asked_since: false,
-        })
-    }
-
-    /// Returns the times as JupyterLab and nbclient write them into `metadata.execution`.
-    fn times(&self) -> Option<Json> {
-        let times = [
-            ("iopub.execute_input", self.input),
-            ("iopub.status.busy", self.busy),
-            ("iopub.status.idle", self.idle),
-            ("shell.execute_reply", self.idle),
-        ];
-        let times: Vec<_> = times
-            .iter()
-            .filter_map(|(name, at)| Some(format!("\"{name}\":\"{}\"", (*at)?)))
-            .collect();
-        (!times.is_empty()).then(|| Json::parse(&format!("{{{}}}", times.join(","))).ok())?
-    }
+/// Returns how long to wait until a front end that disconnected at that time can no longer return.
+fn left(handed_at: Timestamp) -> Duration {
+    let age = Timestamp::now().duration_since(handed_at).unsigned_abs();
+    RETURNS.saturating_sub(age)
 }

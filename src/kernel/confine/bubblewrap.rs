@@ -1,4 +1,4 @@
-//! The arguments of `bwrap`: namespaces of the kernel's own, in which only its view is mounted.
+//! The arguments of `bwrap`: it makes separate namespaces for the kernel, in which only its view is mounted.
 
 use std::ffi::OsString;
 use std::io;
@@ -11,16 +11,16 @@ use crate::kernel::environment::tools::SYSTEM;
 use crate::kernel::environment::trust;
 use crate::kernel::variables::ProcessVariables;
 
-/// Where this program is inside, read-only.
+/// The path of this program inside the sandbox, read-only.
 pub(super) const INNER_PROGRAM: &str = "/run/nb";
 
-/// Returns the program `bwrap`, but none in an environment that a sandboxed kernel may have written.
+/// Returns the program `bwrap`, unless it lies in an environment that a sandboxed kernel may have written.
 pub(super) fn program() -> Option<PathBuf> {
     trust::on_path("bwrap", &ProcessVariables)
 }
 
-/// Returns why `bwrap` cannot be used here; none where it can. It is tried, because AppArmor, sysctls
-/// and containers forbid namespaces in many ways.
+/// Returns why `bwrap` cannot be used here; `None` if it can. The function runs `bwrap`, because AppArmor,
+/// sysctls and containers forbid namespaces in many ways.
 pub(super) fn unusable() -> Option<String> {
     let Some(program) = program() else {
         return Some("bwrap is not installed".to_owned());
@@ -44,13 +44,13 @@ pub(super) fn unusable() -> Option<String> {
 /// The features of this machine's `bwrap`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BwrapFeatures {
-    /// It mounts descriptors.
+    /// Whether it can mount descriptors.
     pub(super) descriptors: bool,
-    /// It puts filters for system calls on all processes that it makes.
+    /// Whether it applies filters for system calls to all processes that it makes.
     pub(super) filters: bool,
 }
 
-/// Asks `bwrap` for its features.
+/// Runs `bwrap --help` to find out its features.
 pub(super) fn features(program: &Path) -> io::Result<BwrapFeatures> {
     let said = Command::new(program)
         .arg("--help")
@@ -66,8 +66,8 @@ pub(super) fn features(program: &Path) -> io::Result<BwrapFeatures> {
 
 /// Opens a path to mount, which must not lead through a link.
 ///
-/// A kernel that may write a folder may replace what lies there by a link. A kernel's own folders have
-/// no writable folder above them; this guards the others that have been named.
+/// A kernel that may write a folder may replace an entry of it by a link. The folders above a kernel's own
+/// folders are not writable; this check protects the other folders that were named.
 pub(super) fn open(path: &Path) -> io::Result<OwnedFd> {
     use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
     let links = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
@@ -76,7 +76,7 @@ pub(super) fn open(path: &Path) -> io::Result<OwnedFd> {
         .map_err(|error| io::Error::other(format!("{}: {error}", path.display())))
 }
 
-/// The arguments of `bwrap`, and the descriptors that are named in them.
+/// The arguments of `bwrap`, and the descriptors to which they refer.
 #[derive(Debug, Default)]
 pub(super) struct Arguments {
     pub(super) list: Vec<OsString>,
@@ -84,10 +84,10 @@ pub(super) struct Arguments {
     readable: Vec<PathBuf>,
 }
 
-/// Opens a path to mount; none where the path itself is passed to `bwrap`.
+/// Opens a path to mount; returns `None` if the path itself is passed to `bwrap`.
 type Opener<'a> = dyn Fn(&Path) -> io::Result<Option<OwnedFd>> + 'a;
 
-/// Returns the arguments that stand before the program to run inside.
+/// Returns the arguments before the program to run inside.
 ///
 /// `program` is this program's file.
 pub(super) fn arguments(
@@ -99,7 +99,7 @@ pub(super) fn arguments(
     let mut arguments = Arguments::default();
     arguments.words(&["--unshare-all", "--unshare-user", "--cap-drop", "ALL"]);
     if rustix::process::geteuid().is_root() {
-        // No program inside is to take itself or its user for root.
+        // No program inside must believe that it or its user is root.
         arguments.words(&["--uid", ORDINARY, "--gid", ORDINARY]);
     }
     if view.allow_net {
@@ -121,17 +121,17 @@ pub(super) fn arguments(
     }
     let net = NETWORK_SETTINGS.iter().filter(|_| view.allow_net);
     for path in SETTINGS.iter().chain(net) {
-        arguments.try_read(Path::new(path));
+        arguments.bind("--ro-bind-try", path.as_ref(), path.as_ref());
     }
-    // Processes of root, and all in a namespace that root made, may write settings below /proc/sys even
-    // without privileges. Read-only also keeps other processes' memory from being written there.
+    // Root's processes, and all processes in a namespace that root made, may write settings below /proc/sys
+    // even without privileges. A read-only /proc also prevents writes to other processes' memory.
     arguments.words(&["--proc", "/proc", "--remount-ro", "/proc", "--dev", "/dev"]);
     let home = view.inner_home();
     let temporary = view.temporary();
-    // On disk: in memory it would count towards no bound.
+    // On disk: in memory it would not count towards any limit.
     arguments.mount("--bind", &temporary, Path::new("/tmp"), opener)?;
     for path in &view.programs {
-        // Under the given path, which may lead through links, and under the real one.
+        // Mounted at the given path, which may lead through links, and at the real one.
         let Ok(real) = path.canonicalize() else {
             continue;
         };
@@ -153,14 +153,12 @@ pub(super) fn arguments(
     }
     let hidden: Vec<_> = view.hidden().filter(|path| view.may_read(path)).collect();
     for path in &hidden {
-        arguments.words(&["--tmpfs"]);
-        arguments.path(path);
+        arguments.option("--tmpfs", path);
     }
-    // Hides what lies beside the kernel's own folders; nothing can be made there.
+    // Hides the neighbours of the kernel's own folders; nothing can be created there.
     let shelves = [&view.scratch, &view.sockets].map(|it| it.parent().unwrap_or(it));
     for shelf in shelves {
-        arguments.words(&["--tmpfs"]);
-        arguments.path(shelf);
+        arguments.option("--tmpfs", shelf);
     }
     let connection = &view.connection_file;
     arguments.mount("--ro-bind", connection, connection, opener)?;
@@ -170,16 +168,15 @@ pub(super) fn arguments(
     arguments.mount("--ro-bind", program, Path::new(INNER_PROGRAM), opener)?;
     // The mount points that bwrap makes are in memory and would be writable.
     for path in hidden.into_iter().chain(shelves) {
-        arguments.words(&["--remount-ro"]);
-        arguments.path(path);
+        arguments.option("--remount-ro", path);
     }
-    arguments.words(&["--remount-ro", "/", "--chdir"]);
-    arguments.path(&view.folder);
+    arguments.option("--remount-ro", Path::new("/"));
+    arguments.option("--chdir", &view.folder);
     arguments.words(&["--"]);
     Ok(arguments)
 }
 
-/// The number of the user inside, where it would be root's.
+/// The user id inside, where it would otherwise be root's.
 const ORDINARY: &str = "1000";
 
 impl Arguments {
@@ -187,17 +184,16 @@ impl Arguments {
         self.list.extend(words.iter().map(OsString::from));
     }
 
-    fn path(&mut self, path: &Path) {
-        self.list.push(path.into());
+    fn option(&mut self, word: &str, path: &Path) {
+        self.list.extend([word.into(), path.into()]);
     }
 
     fn bind(&mut self, how: &str, from: &Path, to: &Path) {
-        self.words(&[how]);
-        self.path(from);
-        self.path(to);
+        self.option(how, from);
+        self.list.push(to.into());
     }
 
-    /// Passes a descriptor to `bwrap`, which closes it before anything runs inside.
+    /// Passes a descriptor to `bwrap`, which closes it before it runs a program inside.
     fn descriptor(&mut self, opened: OwnedFd) -> io::Result<()> {
         rustix::io::fcntl_setfd(&opened, rustix::io::FdFlags::empty())?;
         self.words(&[&opened.as_raw_fd().to_string()]);
@@ -210,14 +206,14 @@ impl Arguments {
             Some(opened) => {
                 self.words(&[&format!("{how}-fd")]);
                 self.descriptor(opened)?;
-                self.path(to);
+                self.list.push(to.into());
             }
             None => self.bind(how, from, to),
         }
         Ok(())
     }
 
-    /// Mounts a path unless it lies in a mount already: there it may lead through symlinks, on which
+    /// Mounts a path unless it lies in an existing mount: there it may lead through symlinks, on which
     /// nothing can be mounted.
     fn read(&mut self, from: &Path, to: &Path, opener: &Opener<'_>) -> io::Result<()> {
         if !self.readable.iter().any(|known| to.starts_with(known)) {
@@ -227,14 +223,8 @@ impl Arguments {
         Ok(())
     }
 
-    fn try_read(&mut self, path: &Path) {
-        self.bind("--ro-bind-try", path, path);
-    }
-
     fn symlink(&mut self, target: &Path, path: &Path) {
-        self.words(&["--symlink"]);
-        self.path(target);
-        self.path(path);
+        self.bind("--symlink", target, path);
         self.readable.push(path.to_owned());
     }
 }

@@ -1,12 +1,12 @@
 //! Kernels in a container, by podman or docker.
 //!
-//! The kernel's process is the `podman run` or `docker run` that stays as long as the container:
-//! signals to it go to the kernel inside, and its status is the kernel's. SIGKILL ends only that
-//! program, so the container's name is on disk before it begins, by which it is removed.
+//! The kernel's process is the `podman run` or `docker run` that runs as long as the container: signals to it
+//! go to the kernel inside, and its exit status is the kernel's. SIGKILL ends only that program. So the
+//! container's name is on disk before the container starts, and `nb` removes it by that name.
 //!
-//! Inside are the image's own files, the project's folder at its own path without its `.nb`, and the
-//! folder of the sockets with a copy of the connection file. A container is no sandbox: the project's
-//! folder can be written, and there is a network.
+//! Inside are the image's own files, the project's folder at its own path without its `.nb`, and the folder
+//! of the sockets with a copy of the connection file. A container is no sandbox: the kernel can write the
+//! project's folder, and has a network.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -17,16 +17,16 @@ use serde::{Deserialize, Serialize};
 use crate::kernel::environment::trust;
 use crate::kernel::spec::ipykernel;
 use crate::kernel::variables::{ProcessVariables, Variables};
-use crate::project::{Container, Limits, RealSpec, beneath, save};
+use crate::project::{Container, RealSpec, ResourceLimits, beneath, save};
 
 /// The container engines, best first: podman needs no daemon.
 pub const PROGRAMS: [&str; 2] = ["podman", "docker"];
 
-/// The copy of the connection file that the kernel gets, in the folder of the sockets: ipykernel 6
-/// writes it anew.
+/// The copy of the connection file for the kernel, in the folder of the sockets: ipykernel 6 rewrites the
+/// file.
 pub(in crate::kernel) const COPY: &str = "kernel.json";
 
-/// A kernel's container, and what it sees of this machine.
+/// A kernel's container, and the folders of this machine that it sees.
 #[derive(Clone, Debug)]
 pub struct KernelContainer {
     /// The container.
@@ -37,11 +37,11 @@ pub struct KernelContainer {
     pub hidden: PathBuf,
     /// The folder of the sockets.
     pub sockets: PathBuf,
-    /// Its name.
+    /// The container's name.
     named: ContainerName,
 }
 
-/// The name of a container, recorded before the container begins.
+/// The name of a container, recorded before the container starts.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ContainerName {
     program: PathBuf,
@@ -49,9 +49,9 @@ pub struct ContainerName {
 }
 
 impl ContainerName {
-    /// Kills and removes the container, if it is there.
+    /// Kills and removes the container, if it exists.
     ///
-    /// Of the recorded program only the name counts: the record lies in the project's folder and could
+    /// Only the file name of the recorded program is used: the record lies in the project's folder and could
     /// name any file.
     pub fn remove(&self) {
         let name = self.program.file_name();
@@ -61,7 +61,7 @@ impl ContainerName {
         let Some(program) = known.and_then(|known| trust::on_path(known, &ProcessVariables)) else {
             return;
         };
-        // `podman rm` alone would wait ten seconds for the container to end.
+        // `podman rm` alone would wait ten seconds for the container's end.
         for words in [&["kill"][..], &["rm", "--force", "--volumes"]] {
             let mut command = Command::new(&program);
             command.args(words).arg(&self.name).stdin(Stdio::null());
@@ -97,23 +97,21 @@ fn has(program: &Path, image: &str) -> Result<(), String> {
         Ok(said) => {
             let text = String::from_utf8_lossy(&said.stderr);
             let last = text.lines().rfind(|line| !line.trim().is_empty());
-            Err(last
-                .unwrap_or("it failed without a message")
-                .trim()
-                .to_owned())
+            let last = last.unwrap_or("it failed without a message");
+            Err(last.trim().to_owned())
         }
         Err(error) => Err(error.to_string()),
     }
 }
 
-/// Returns the spec of the kernel in an image: ipykernel, by the Python of that name inside.
+/// Returns the spec of the kernel in an image: ipykernel, run by the container's Python.
 pub fn spec(container: &Container) -> RealSpec {
     let python = container.python.as_deref().unwrap_or("python3");
     ipykernel::of_command(python, &format!("Python 3 in {}", container.image))
 }
 
 impl KernelContainer {
-    /// Returns what a new container is to see.
+    /// Describes a new container, with a new name.
     pub fn new(
         container: Container,
         workspace: PathBuf,
@@ -122,7 +120,7 @@ impl KernelContainer {
         connection_file: &Path,
     ) -> Self {
         let own = connection_file.file_stem().unwrap_or_default();
-        // A new name, because the container before may not be removed yet.
+        // A new name, because the last container may not be removed yet.
         let random = uuid::Uuid::new_v4().simple().to_string();
         let named = ContainerName {
             program: container.program.clone(),
@@ -137,18 +135,18 @@ impl KernelContainer {
         }
     }
 
-    /// Returns the container by its name.
+    /// Returns the container's name.
     pub fn named(&self) -> &ContainerName {
         &self.named
     }
 
-    /// Returns the command that runs the kernel's command in the container, and records the name.
-    /// `set` are the kernel's own variables, passed by name because anybody may read a command line.
+    /// Returns the command that runs the kernel's command in the container, and records the name. `set` are
+    /// the kernel's own variables; the command line passes only their names, because every user may read it.
     pub fn wrap(
         &self,
         argv: &[OsString],
         set: &[(OsString, OsString)],
-        limits: Limits,
+        limits: ResourceLimits,
         folder: &Path,
         connection_file: &Path,
     ) -> std::io::Result<Vec<OsString>> {
@@ -166,7 +164,7 @@ impl KernelContainer {
         &self,
         argv: &[OsString],
         set: &[(OsString, OsString)],
-        limits: Limits,
+        limits: ResourceLimits,
         folder: &Path,
         file: &Path,
     ) -> Vec<OsString> {
@@ -179,14 +177,14 @@ impl KernelContainer {
         words(&["--security-opt", "label=disable"].map(word));
         let user = rustix::process::geteuid().as_raw();
         let group = rustix::process::getegid().as_raw();
-        // Its files and sockets are to belong to this user.
+        // The kernel's files and sockets must belong to this user.
         if is_podman(&container.program) && user != 0 {
             words(&[word("--userns=keep-id")]);
         } else {
             words(&[word("--user"), word(&format!("{user}:{group}"))]);
         }
         if user != 0 {
-            // The image has no home for this user.
+            // The image has no home folder for this user.
             words(&["--env", "HOME=/tmp"].map(word));
         }
         for path in [&self.workspace, &self.sockets] {
@@ -198,7 +196,7 @@ impl KernelContainer {
         if self.hidden.starts_with(&self.workspace) {
             let mut empty = self.hidden.as_os_str().to_owned();
             if is_podman(&container.program) {
-                // Podman would copy the hidden files into it.
+                // Otherwise podman would copy the hidden files into it.
                 empty.push(":notmpcopyup");
             }
             words(&[word("--tmpfs"), &empty]);
@@ -215,7 +213,7 @@ impl KernelContainer {
             words(&[word(option)]);
         }
         let (first, rest) = argv.split_first().expect("the spec names a Python");
-        // In place of the image's own entry point, which may not pass signals on.
+        // Replaces the image's own entry point, which may not pass signals on.
         words(&[word("--entrypoint"), first, word(&container.image)]);
         let copy = self.sockets.join(COPY);
         for argument in rest {
@@ -235,7 +233,7 @@ pub fn record(connection_file: &Path) -> PathBuf {
     connection_file.with_extension("container")
 }
 
-/// Removes the container of a kernel that has ended, where it has one.
+/// Removes the container of a kernel that has ended, if it has one.
 pub fn remove(connection_file: &Path) {
     let record = record(connection_file);
     let Ok(text) = beneath::read(&record, beneath::SMALL) else {
@@ -251,7 +249,7 @@ pub fn remove(connection_file: &Path) {
 mod tests {
     use super::*;
 
-    fn line(program: &str, limits: Limits) -> String {
+    fn line(program: &str, limits: ResourceLimits) -> String {
         let temp = tempfile::tempdir().unwrap();
         let file = temp.path().join("kernel-1.json");
         let container = Container {
@@ -277,7 +275,7 @@ mod tests {
 
     #[test]
     fn it_sees_the_project_without_what_nb_trusts() {
-        let limits = Limits {
+        let limits = ResourceLimits {
             memory_bytes: Some(1 << 30),
         };
         let line = line("/usr/bin/podman", limits);
@@ -315,9 +313,9 @@ mod tests {
     fn what_it_writes_is_this_users() {
         let user = rustix::process::geteuid().as_raw();
         let by_number = format!("--user {user}:");
-        let docker = line("/usr/bin/docker", Limits::default());
+        let docker = line("/usr/bin/docker", ResourceLimits::default());
         assert!(docker.contains(&by_number), "{docker}");
-        let podman = line("/usr/bin/podman", Limits::default());
+        let podman = line("/usr/bin/podman", ResourceLimits::default());
         let kept = podman.contains("--userns=keep-id");
         assert_eq!(kept, user != 0, "{podman}");
         assert!(!podman.contains("--memory"), "{podman}");

@@ -1,10 +1,9 @@
 //! The processes between a detached start and a kernel in a sandbox.
 //!
-//! The first process makes the probes' targets, has every guarantee tried, writes down the outcome
-//! and lets the kernel begin. Under Landlock it confines itself and becomes the kernel. Under
-//! bubblewrap it stays outside and waits: inside, a second process confines itself further, runs the
-//! probes, and becomes the kernel when it is told to. If the first process is killed before that,
-//! nothing was started.
+//! The first process makes the probes' targets, has every guarantee tried, writes the outcome and lets the
+//! kernel start. Under Landlock it confines itself and becomes the kernel. Under bubblewrap it stays outside
+//! and waits: inside, a second process confines itself further, runs the probes, and becomes the kernel when
+//! the first process says so. If the first process is killed before that, no kernel is started.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -18,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use super::guarantee::Guarantee;
 use super::outcome::SandboxOutcome;
-use super::probe::{self, ProbeTargets, TargetAddresses};
+use super::probe::{self, ProbeResults, ProbeTargets, TargetAddresses};
 use super::sandbox::{ENTER, Orders};
 use super::view::{self, FilesystemView};
 use super::{bubblewrap, landlock, privileges, seccomp};
@@ -37,25 +36,18 @@ struct Inside {
     orders: Orders,
     addresses: TargetAddresses,
     variables: Vec<(OsString, OsString)>,
-    /// Whether bubblewrap has filtered its system calls already.
+    /// Whether bubblewrap has already applied the filters for system calls.
     filtered: bool,
 }
 
-/// The results of the probes.
-#[derive(Serialize, Deserialize)]
-struct ProbeResults {
-    kept: Vec<Guarantee>,
-    missing: Vec<Missing>,
-}
-
-/// Runs this process's part of a start in a sandbox, if that is what it was started for.
+/// Runs this process's part of a start in a sandbox, if it was started for that.
 pub(in crate::kernel) fn entry() -> Option<ExitCode> {
     let mut arguments = std::env::args_os().skip(1);
     let word = arguments.next()?;
     if word == OsStr::new(ENTER) {
         Some(match serde_json::from_reader(io::stdin().lock()) {
             Ok(orders) => enter(&orders),
-            Err(error) => told(&error),
+            Err(error) => log_failure(&error),
         })
     } else if word == OsStr::new(INSIDE) {
         Some(inside())
@@ -67,41 +59,36 @@ pub(in crate::kernel) fn entry() -> Option<ExitCode> {
 }
 
 fn enter(orders: &Orders) -> ExitCode {
-    // Opened before this process is confined and cannot write there any more.
+    // Opened before this process is confined and can no longer write there.
     let outcome = std::fs::OpenOptions::new()
         .write(true)
         .create(true)
         .truncate(true)
         .mode(0o600)
         .open(&orders.outcome_file);
-    let mut outcome = match outcome {
-        Ok(outcome) => outcome,
-        Err(error) => return told(&error),
-    };
-    let done = match orders.start.chosen.mechanism {
-        Mechanism::Bubblewrap => by_bubblewrap(orders, &mut outcome),
-        Mechanism::Landlock => by_landlock(orders, &mut outcome),
-    };
-    match done {
-        Ok(code) => code,
-        Err(error) => {
-            let refused = SandboxOutcome::Failed {
+    let entered = outcome.and_then(|mut outcome| {
+        let done = match orders.start.chosen.mechanism {
+            Mechanism::Bubblewrap => by_bubblewrap(orders, &mut outcome),
+            Mechanism::Landlock => by_landlock(orders, &mut outcome),
+        };
+        done.inspect_err(|error| {
+            let failed = SandboxOutcome::Failed {
                 chosen: orders.start.chosen.clone(),
                 why: error.to_string(),
             };
-            let _ = refused.write(&mut outcome);
-            told(&error)
-        }
-    }
+            let _ = failed.write(&mut outcome);
+        })
+    });
+    entered.unwrap_or_else(|error| log_failure(&error))
 }
 
 /// Writes the error to the kernel's log.
-fn told(error: &dyn std::error::Error) -> ExitCode {
+fn log_failure(error: &dyn std::error::Error) -> ExitCode {
     eprintln!("nb: the sandbox was not made: {error}");
     ExitCode::FAILURE
 }
 
-/// Decides whether the kernel may begin.
+/// Decides whether the kernel may start.
 fn decide(
     orders: &Orders,
     tried: ProbeResults,
@@ -109,8 +96,10 @@ fn decide(
     init: Option<Process>,
 ) -> SandboxOutcome {
     let best_effort = orders.start.sandbox.demand == Demand::BestEffort;
-    let mut missing = tried.missing;
-    let mut kept = tried.kept;
+    let ProbeResults {
+        mut kept,
+        mut missing,
+    } = tried;
     if let Some(arrived) = arrived {
         kept.retain(|promise| promise.words() != arrived.promise);
         missing.push(arrived);
@@ -160,10 +149,10 @@ fn by_landlock(orders: &Orders, outcome: &mut File) -> io::Result<ExitCode> {
         ended(&mut bystander);
         return Err(error);
     }
-    let (kept, missing) = probe::try_all(view, &outside.addresses);
+    let tried = probe::try_all(view, &outside.addresses);
     let arrived = outside.arrived();
     ended(&mut bystander);
-    let decided = decide(orders, ProbeResults { kept, missing }, arrived, None);
+    let decided = decide(orders, tried, arrived, None);
     decided.write(outcome)?;
     if matches!(decided, SandboxOutcome::Refused { .. }) {
         return Ok(ExitCode::FAILURE);
@@ -172,7 +161,7 @@ fn by_landlock(orders: &Orders, outcome: &mut File) -> io::Result<ExitCode> {
     Err({ command }.exec())
 }
 
-/// Drops processors and privileges, of this process and of all that it starts.
+/// Drops processors and privileges, for this process and all processes that it starts.
 fn confine(view: &FilesystemView) -> io::Result<()> {
     if let Some(count) = view.cpus {
         privileges::limit_cpus(count)?;
@@ -192,43 +181,33 @@ fn options(view: &FilesystemView, no_namespaces: bool) -> seccomp::FilterOptions
     }
 }
 
-/// Returns the kernel's command; its output goes where this process's does. Runs the activation
-/// scripts, as this process is in the sandbox and the kernel may begin.
+/// Returns the kernel's command; its output goes to this process's output. Runs the activation scripts, since
+/// this process is in the sandbox and the kernel may start.
 fn kernel(
     orders: &Orders,
     variables: Vec<(OsString, OsString)>,
     temporary: &Path,
 ) -> io::Result<Command> {
-    let (left, problem) = activate::run_inside(
-        &orders.command.scripts,
-        variables.into_iter().collect(),
-        temporary,
-    );
+    let command = &orders.command;
+    let variables = variables.into_iter().collect();
+    let (left, problem) = activate::run_inside(&command.scripts, variables, temporary);
     if let Some(problem) = problem {
         eprintln!("nb: {problem}");
     }
-    let variables = view::with_own(
-        left.into_iter().collect(),
-        &orders.command.own,
-        &orders.start.view,
-        temporary,
-    );
-    let (program, arguments) = orders
-        .command
+    let left = left.into_iter().collect();
+    let variables = view::with_own(left, &command.own, &orders.start.view, temporary);
+    let (program, arguments) = command
         .argv
         .split_first()
         .ok_or_else(|| io::Error::other("the command is empty"))?;
-    let mut command = Command::new(program);
-    command
-        .args(arguments)
-        .env_clear()
-        .envs(variables)
-        .stdin(Stdio::null());
-    Ok(command)
+    let mut kernel = Command::new(program);
+    kernel.args(arguments).env_clear().envs(variables);
+    kernel.stdin(Stdio::null());
+    Ok(kernel)
 }
 
-/// Waits until stdin is closed, then removes the targets: the process that made them is confined by
-/// then.
+/// Waits until stdin is closed, then removes the targets: the process that made them is confined by then and
+/// cannot.
 fn bystander(folder: Option<OsString>) -> ExitCode {
     let _ = io::stdin().read_to_end(&mut Vec::new());
     if let Some(folder) = folder {
@@ -239,7 +218,7 @@ fn bystander(folder: Option<OsString>) -> ExitCode {
 
 fn by_bubblewrap(orders: &Orders, outcome: &mut File) -> io::Result<ExitCode> {
     let view = &orders.start.view;
-    // Inside, temporary files lie in /tmp, because paths of sockets must be short.
+    // Inside, temporary files are in /tmp, because paths of sockets must be short.
     let own = (&*orders.command.set, &*orders.command.own);
     let variables = view::variables(std::env::vars_os(), own, view, Path::new("/tmp"));
     let outside = ProbeTargets::make(&orders.outside())?;
@@ -247,10 +226,10 @@ fn by_bubblewrap(orders: &Orders, outcome: &mut File) -> io::Result<ExitCode> {
     let program = program.ok_or_else(|| io::Error::other("bwrap is gone from PATH"))?;
     let features = bubblewrap::features(&program)?;
     if let Some(count) = view.cpus {
-        // All processes inside inherit these; the filters refuse to choose others.
+        // All processes inside inherit these processors; the filters forbid a change.
         privileges::limit_cpus(count)?;
     }
-    // The namespace's first process gets the filters too: it is of the same user as the others.
+    // The namespace's first process gets the filters, too: it has the same user as the others.
     let filters = match features.filters {
         true => seccomp::files(options(view, false)).map_err(io::Error::other)?,
         false => Vec::new(),
@@ -264,7 +243,7 @@ fn by_bubblewrap(orders: &Orders, outcome: &mut File) -> io::Result<ExitCode> {
     let mut wrap = Command::new(program)
         .args(&arguments.list)
         .args([bubblewrap::INNER_PROGRAM, INSIDE])
-        // Its environment can be read from inside.
+        // Processes inside can read its environment.
         .env_clear()
         .env("PATH", std::env::var_os("PATH").unwrap_or_default())
         .stdin(Stdio::piped())
@@ -282,7 +261,7 @@ fn by_bubblewrap(orders: &Orders, outcome: &mut File) -> io::Result<ExitCode> {
     };
     let mut line = serde_json::to_vec(&task)?;
     line.push(b'\n');
-    // An error is left alone: bwrap's own message in the log says more than a broken pipe.
+    // An error is ignored: bwrap's own message in the log says more than a broken pipe.
     let _ = words.write_all(&line);
     let mut answer = String::new();
     BufReader::new(answers).read_line(&mut answer)?;
@@ -294,13 +273,14 @@ fn by_bubblewrap(orders: &Orders, outcome: &mut File) -> io::Result<ExitCode> {
     let arrived = outside.arrived();
     drop(outside);
     let pid = wrap.id();
-    // bwrap's child is the namespace's first process, and starts the program.
+    // bwrap's child is the namespace's first process, which starts the program.
     let init = Process::of(pid).and_then(|bwrap| bwrap.first_child());
     let (init, inner) = init
         .and_then(|init| init.first_child().map(|inner| (init, inner)))
         .ok_or_else(|| io::Error::other("bwrap's processes cannot be found in /proc"))?;
     let decided = decide(orders, tried, arrived, Some(init.clone()));
-    if matches!(decided, SandboxOutcome::Entered { .. }) {
+    let may_begin = matches!(decided, SandboxOutcome::Entered { .. });
+    if may_begin {
         let recorded = PidRecord {
             process: inner,
             pid_namespace: pid_namespace(),
@@ -310,12 +290,12 @@ fn by_bubblewrap(orders: &Orders, outcome: &mut File) -> io::Result<ExitCode> {
         save::replace(&orders.pid_file, &recorded)?;
     }
     decided.write(outcome)?;
-    if matches!(decided, SandboxOutcome::Entered { .. }) {
+    if may_begin {
         words.write_all(GO.as_bytes())?;
     }
     drop(words);
     let status = wrap.wait()?;
-    // Ends what the kernel left running inside.
+    // Ends the processes that the kernel left running inside.
     let _ = init.signal(Signal::KILL);
     let code = status.code().or(status.signal().map(|signal| 128 + signal));
     let code = code.and_then(|code| u8::try_from(code).ok());
@@ -332,12 +312,10 @@ fn parent() -> Option<Process> {
 fn inside() -> ExitCode {
     let mut words = BufReader::new(io::stdin());
     let mut line = String::new();
-    let task = words
-        .read_line(&mut line)
-        .and_then(|_| Ok(serde_json::from_str::<Inside>(&line)?));
-    let task = match task {
+    let read = words.read_line(&mut line);
+    let task = match read.and_then(|_| Ok(serde_json::from_str::<Inside>(&line)?)) {
         Ok(task) => task,
-        Err(error) => return told(&error),
+        Err(error) => return log_failure(&error),
     };
     let view = &task.orders.start.view;
     let confined = rustix::process::setsid()
@@ -352,10 +330,7 @@ fn inside() -> ExitCode {
             false => filter(view, false),
         });
     let tried = confined
-        .map(|()| {
-            let (kept, missing) = probe::try_all(view, &task.addresses);
-            ProbeResults { kept, missing }
-        })
+        .map(|()| probe::try_all(view, &task.addresses))
         .map_err(|error| error.to_string());
     let answered = serde_json::to_vec(&tried)
         .map_err(io::Error::from)
@@ -376,17 +351,17 @@ fn inside() -> ExitCode {
         Ok(command.stdout(log).exec())
     };
     match become_kernel() {
-        Ok(error) | Err(error) => told(&error),
+        Ok(error) | Err(error) => log_failure(&error),
     }
 }
 
-/// Returns a file that holds this program, for it to be mounted.
+/// Returns a file that holds this program, to be mounted.
 fn program_file(view: &FilesystemView) -> io::Result<PathBuf> {
     let path = std::env::current_exe()?;
     if path.exists() {
         return Ok(path);
     }
-    // It was replaced while it runs, as by an update.
+    // The file was replaced while the program runs, for example by an update.
     let copy = view.sockets.with_extension("program");
     std::fs::copy(own_program()?, &copy)?;
     Ok(copy)

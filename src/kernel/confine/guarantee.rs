@@ -8,26 +8,26 @@ use super::view::FilesystemView;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Guarantee {
-    /// Nothing outside is reached over TCP or UDP, and no packets are made by hand.
+    /// The kernel cannot reach anything outside over TCP or UDP, and cannot make raw packets.
     Network,
-    /// Other programs' Unix sockets, with or without a path, are not reached.
+    /// The kernel cannot reach other programs' Unix sockets, with or without a path.
     Sockets,
-    /// Nothing in the workspace is changed.
+    /// The kernel cannot change anything in the workspace.
     Workspace,
-    /// Of all other files, home included, only programs and allowed folders are seen.
+    /// Of all other files, including home, the kernel sees only programs and allowed folders.
     Files,
-    /// Other processes are not signalled, traced or looked at.
+    /// The kernel cannot signal, trace or see other processes.
     Processes,
-    /// Nothing is mounted, no namespace made, no privilege gained.
+    /// The kernel cannot mount anything, make namespaces or gain privileges.
     Privileges,
-    /// No more processors are used than were given.
+    /// The kernel cannot use more processors than it was given.
     Cpus,
     /// The kernel can use its scratch folder, its sockets' folder and the folders that it may write.
     OwnFolders,
 }
 
 impl Guarantee {
-    /// Returns the guarantees that are given for a view.
+    /// Returns the guarantees of a sandbox with this view.
     pub fn of(view: &FilesystemView) -> Vec<Self> {
         let all = [
             Self::Network,
@@ -42,7 +42,7 @@ impl Guarantee {
         let given = |guarantee: &Self| match guarantee {
             Self::Network => !view.allow_net,
             Self::Cpus => view.cpus.is_some(),
-            // A workspace that may be written as a whole has no guarantee.
+            // A workspace that may be written as a whole has no such guarantee.
             Self::Workspace => !view.writes_workspace(),
             _ => true,
         };

@@ -10,15 +10,15 @@ use landlock::{
 use super::view::{FilesystemView, NETWORK_SETTINGS, SETTINGS};
 use crate::kernel::environment::tools::SYSTEM;
 
-/// Why the rules could not be put on.
+/// Why the rules could not be applied.
 #[derive(Debug, thiserror::Error)]
 #[error("Landlock: {0}")]
 pub(super) struct RulesError(#[from] landlock::RulesetError);
 
-/// The newest rights that are used; an older system uses those that it knows.
+/// The newest version of Landlock whose rights are used; an older system uses those that it knows.
 const ABI_KNOWN: ABI = ABI::V9;
 
-/// Applies the rules to this thread and all that it starts. Returns the version of Landlock in use.
+/// Applies the rules to this thread and all processes that it starts. Returns the version of Landlock in use.
 ///
 /// Rights that the system does not know are left out; the probes show whether a guarantee holds.
 pub(super) fn apply(view: &FilesystemView) -> Result<String, RulesError> {
@@ -48,8 +48,8 @@ pub(super) fn apply(view: &FilesystemView) -> Result<String, RulesError> {
 
 /// Applies the rules inside bubblewrap as a second barrier.
 ///
-/// They also protect named pipes, which can be written in a read-only mount, the first process of the
-/// namespace, and, where the network is shared with the outside, its abstract sockets.
+/// They also protect named pipes, which can be written even in a read-only mount, the first process of the
+/// namespace, and, where the network is shared with the outside, the outside's abstract sockets.
 pub(super) fn apply_inside(view: &FilesystemView, program: &Path) -> Result<String, RulesError> {
     let mut rules = begin()?;
     // Only the view is mounted: listing folders shows nothing else.
@@ -98,11 +98,11 @@ fn all() -> BitFlags<AccessFs> {
     AccessFs::from_all(ABI_KNOWN)
 }
 
-/// Allows a folder to be read, but for the hidden folders in it.
+/// Allows a folder to be read, except the hidden folders in it.
 ///
-/// A Landlock rule holds for all that lies below, and no rule takes away what another gave. So a
-/// folder with a hidden one in it gets a rule for each other entry that exists now; later entries
-/// cannot be read. Names can be listed everywhere.
+/// A Landlock rule applies to everything below a folder, and no rule can take away what another one allows.
+/// So a folder that contains a hidden one gets a rule for each other entry that exists now; entries that are
+/// made later cannot be read. Names can be listed everywhere.
 fn allow_but(
     mut rules: RulesetCreated,
     folder: &Path,
@@ -136,7 +136,7 @@ fn allow(
     let Ok(opened) = PathFd::new(path) else {
         return Ok(rules);
     };
-    // A right that only folders have would be an error on a file.
+    // Rights that apply to folders only would be an error on a file.
     let access = match path.is_dir() {
         true => access,
         false => access & AccessFs::from_file(ABI_KNOWN),

@@ -1,5 +1,4 @@
-//! What a kernel is kept from: a sandbox of bubblewrap or Landlock with filtered system calls, or a
-//! container.
+//! Confinement of kernels: a sandbox of bubblewrap or Landlock with filtered system calls, or a container.
 
 mod bubblewrap;
 pub mod container;
@@ -22,7 +21,7 @@ pub mod view;
 #[cfg(target_os = "linux")]
 pub(super) use enter::entry;
 
-/// Does this process's part, if that is what it was started for: there is none here.
+/// Runs this process's part of a start in a sandbox; this system has none.
 #[cfg(not(target_os = "linux"))]
 pub(super) fn entry() -> Option<std::process::ExitCode> {
     None

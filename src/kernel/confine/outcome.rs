@@ -1,4 +1,4 @@
-//! What became of a start in a sandbox, in a file that the process writes which makes the sandbox.
+//! The outcome of a start in a sandbox, in a file that the process which makes the sandbox writes.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -17,13 +17,13 @@ pub struct ChosenMechanism {
     pub instead: Option<String>,
 }
 
-/// The outcome of a start, as the process reports that makes the sandbox.
+/// The outcome of a start, written by the process that makes the sandbox.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) enum SandboxOutcome {
-    /// The kernel begins.
+    /// The kernel starts.
     Entered {
         reached: Reached,
-        /// The first process of its namespace; with it all processes inside are killed.
+        /// The first process of its namespace; when it is killed, all processes inside are.
         init: Option<Process>,
     },
     /// A guarantee does not hold.
@@ -39,7 +39,7 @@ pub(super) enum SandboxOutcome {
 }
 
 impl SandboxOutcome {
-    /// Writes it as a whole line, by which a reader knows that it is complete.
+    /// Writes the outcome as one line; the newline shows a reader that it is complete.
     pub(super) fn write(&self, file: &mut std::fs::File) -> io::Result<()> {
         let mut line = serde_json::to_vec(self)?;
         line.push(b'\n');
@@ -52,7 +52,7 @@ impl SandboxOutcome {
     }
 }
 
-/// Ends all that still runs in the sandbox of a kernel that has ended itself.
+/// Ends all processes that still run in the sandbox of a kernel that has ended.
 pub fn end_leftovers(outcome_file: &Path) {
     if let Some(SandboxOutcome::Entered {
         init: Some(init), ..

@@ -1,4 +1,4 @@
-//! Privileges and processors that are dropped before a kernel begins.
+//! Drops privileges and processors before a kernel starts.
 
 use std::io;
 
@@ -16,7 +16,7 @@ pub(super) fn drop_privileges() -> io::Result<()> {
     }
     for number in 0..64 {
         match remove_capability_from_bounding_set(CapabilitySet::from_bits_retain(1 << number)) {
-            // The system has no privilege of this number, and none of a higher one.
+            // The system knows neither this privilege nor any with a higher number.
             Err(rustix::io::Errno::INVAL) => break,
             done => done?,
         }
@@ -30,7 +30,7 @@ pub(super) fn drop_privileges() -> io::Result<()> {
     Ok(set_capabilities(None, none)?)
 }
 
-/// Keeps this process to so many of its processors; which ones differs between kernels.
+/// Limits this process to `count` of its processors; different kernels get different ones.
 pub(super) fn limit_cpus(count: usize) -> io::Result<()> {
     let mut set = sched_getaffinity(None)?;
     let has: Vec<usize> = (0..MOST).filter(|cpu| set.is_set(*cpu)).collect();
@@ -42,5 +42,5 @@ pub(super) fn limit_cpus(count: usize) -> io::Result<()> {
     Ok(sched_setaffinity(None, &set)?)
 }
 
-/// The number of processors that a set can hold.
+/// The maximum number of processors in a set.
 const MOST: usize = 1024;

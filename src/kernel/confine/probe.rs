@@ -1,8 +1,9 @@
-//! Probes of every guarantee from inside a sandbox, by the very process that then becomes the kernel.
+//! Probes that try every guarantee from inside a sandbox, run by the very process that then becomes the
+//! kernel.
 //!
-//! A probe that succeeds does no harm: files are opened and not changed, signal 0 is sent. The
-//! targets outside ([`ProbeTargets`]) are made for the probes, so that a failure to reach them is due
-//! to the sandbox.
+//! A probe that succeeds does no harm: it opens files without changing them, and sends signal 0. The targets
+//! outside ([`ProbeTargets`]) are made for the probes, so that a failure to reach them can only be due to the
+//! sandbox.
 
 use std::fs::OpenOptions;
 use std::io::{self, Read, Write};
@@ -23,12 +24,12 @@ use crate::project::Missing;
 /// The targets outside a sandbox that a probe must fail to reach.
 #[derive(Debug)]
 pub(super) struct ProbeTargets {
-    /// Where the targets can be found.
+    /// The addresses of the targets.
     pub(super) addresses: TargetAddresses,
     tcp: Option<TcpListener>,
     udp: Option<UdpSocket>,
-    _abstract: Option<UnixListener>,
-    _path: Option<UnixListener>,
+    _abstract: UnixListener,
+    _path: UnixListener,
     folder: PathBuf,
 }
 
@@ -44,7 +45,7 @@ pub(super) struct TargetAddresses {
 }
 
 impl ProbeTargets {
-    /// Makes the targets. `folder` is removed afterwards; its path must be short.
+    /// Makes the targets. The caller removes `folder` afterwards; its path must be short.
     pub(super) fn make(folder: &Path) -> io::Result<Self> {
         use std::os::unix::fs::DirBuilderExt;
         let _ = std::fs::remove_dir_all(folder);
@@ -55,20 +56,17 @@ impl ProbeTargets {
         let path_socket = folder.join("s");
         let abstract_name = format!("nb-{}", uuid::Uuid::new_v4().simple());
         let address = SocketAddr::from_abstract_name(&abstract_name)?;
-        // On a machine without a network these cannot be made, and need not be.
+        // On a machine without a network these cannot be made, and are not needed.
         let tcp = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).ok();
         let udp = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).ok();
-        if let Some(udp) = &udp {
-            udp.set_nonblocking(true)?;
-        }
-        if let Some(tcp) = &tcp {
-            tcp.set_nonblocking(true)?;
-        }
-        let port = |address: io::Result<std::net::SocketAddr>| address.ok().map(|at| at.port());
+        udp.iter().try_for_each(|it| it.set_nonblocking(true))?;
+        tcp.iter().try_for_each(|it| it.set_nonblocking(true))?;
+        let tcp_address = tcp.as_ref().and_then(|it| it.local_addr().ok());
+        let udp_address = udp.as_ref().and_then(|it| it.local_addr().ok());
         Ok(Self {
             addresses: TargetAddresses {
-                tcp_port: tcp.as_ref().and_then(|it| port(it.local_addr())),
-                udp_port: udp.as_ref().and_then(|it| port(it.local_addr())),
+                tcp_port: tcp_address.map(|it| it.port()),
+                udp_port: udp_address.map(|it| it.port()),
                 abstract_name,
                 path_socket: path_socket.clone(),
                 file,
@@ -76,27 +74,24 @@ impl ProbeTargets {
             },
             tcp,
             udp,
-            _abstract: Some(UnixListener::bind_addr(&address)?),
-            _path: Some(UnixListener::bind(&path_socket)?),
+            _abstract: UnixListener::bind_addr(&address)?,
+            _path: UnixListener::bind(&path_socket)?,
             folder: folder.to_owned(),
         })
     }
 
-    /// Takes another process than this one as the target.
+    /// Uses another process than this one as the target.
     pub(super) fn is_process(&mut self, pid: u32) {
         if let Some(process) = Process::of(pid) {
             self.addresses.process = process;
         }
     }
 
-    /// Returns the missing guarantee where something arrived from inside, after all probes.
+    /// Returns the missing guarantee if a message from inside has reached a target; called after all probes.
     pub(super) fn arrived(&self) -> Option<Missing> {
         let mut byte = [0];
-        let tcp = self.tcp.as_ref().is_some_and(|it| it.accept().is_ok());
-        let udp = self
-            .udp
-            .as_ref()
-            .is_some_and(|it| it.recv(&mut byte).is_ok());
+        let tcp = self.tcp.iter().any(|it| it.accept().is_ok());
+        let udp = self.udp.iter().any(|it| it.recv(&mut byte).is_ok());
         (tcp || udp).then(|| Missing {
             promise: Guarantee::Network.words().to_owned(),
             why: "what was sent from inside arrived outside".to_owned(),
@@ -110,12 +105,16 @@ impl Drop for ProbeTargets {
     }
 }
 
-/// Tries every guarantee of a view; returns those that hold and those that do not.
-pub(super) fn try_all(
-    view: &FilesystemView,
-    addresses: &TargetAddresses,
-) -> (Vec<Guarantee>, Vec<Missing>) {
-    let (mut kept, mut missing) = (Vec::new(), Vec::new());
+/// The guarantees that hold, and those that do not.
+#[derive(Default, Serialize, Deserialize)]
+pub(super) struct ProbeResults {
+    pub(super) kept: Vec<Guarantee>,
+    pub(super) missing: Vec<Missing>,
+}
+
+/// Tries every guarantee of a view.
+pub(super) fn try_all(view: &FilesystemView, addresses: &TargetAddresses) -> ProbeResults {
+    let mut results = ProbeResults::default();
     for promise in Guarantee::of(view) {
         let found = match promise {
             Guarantee::Network => network(addresses),
@@ -128,19 +127,19 @@ pub(super) fn try_all(
             Guarantee::OwnFolders => usable(view),
         };
         match found {
-            Ok(()) => kept.push(promise),
-            Err(why) => missing.push(Missing {
+            Ok(()) => results.kept.push(promise),
+            Err(why) => results.missing.push(Missing {
                 promise: promise.words().to_owned(),
                 why,
             }),
         }
     }
-    (kept, missing)
+    results
 }
 
 type Verdict = Result<(), String>;
 
-/// Requires that an attempt has failed.
+/// Returns an error unless an attempt has failed.
 fn fails<T, E>(tried: &Result<T, E>, what: impl FnOnce() -> String) -> Verdict {
     match tried {
         Ok(_) => Err(what()),
@@ -160,7 +159,7 @@ fn network(addresses: &TargetAddresses) -> Verdict {
         addresses.udp_port,
         UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)),
     ) {
-        // Whether it arrives is seen outside.
+        // Whether it arrives is checked outside.
         let _ = socket.send_to(&[1], (Ipv4Addr::LOCALHOST, port));
     }
     use rustix::net::{AddressFamily, SocketType, socket};
@@ -187,14 +186,9 @@ fn sockets(addresses: &TargetAddresses) -> Verdict {
 }
 
 fn workspace(view: &FilesystemView) -> Verdict {
-    let probe = view
-        .workspace
-        .join(format!(".nb-probe-{}", uuid::Uuid::new_v4().simple()));
-    if let Ok(file) = OpenOptions::new().write(true).create_new(true).open(&probe) {
-        drop(file);
-        let _ = std::fs::remove_file(&probe);
-        return Err("a file can be made in the workspace".to_owned());
-    }
+    fails(&make_file(&view.workspace, 0o600), || {
+        "a file can be made in the workspace".to_owned()
+    })?;
     let entries = std::fs::read_dir(&view.workspace)
         .map_err(|error| format!("the workspace cannot be read: {error}"))?;
     let files = entries.flatten().map(|entry| entry.path());
@@ -206,7 +200,7 @@ fn workspace(view: &FilesystemView) -> Verdict {
     unwritable(&view.connection_file)?;
     let mode = |mode| std::fs::Permissions::from_mode(mode);
     let file = &view.connection_file;
-    // The result is not looked at: under Landlock the call says that it was done.
+    // The result is ignored: the filters beside Landlock make the call succeed without effect.
     let _ = std::fs::set_permissions(file, mode(0o400));
     let now = std::fs::metadata(file).map(|found| found.permissions().mode() & 0o777);
     if now.is_ok_and(|now| now == 0o400) {
@@ -216,13 +210,26 @@ fn workspace(view: &FilesystemView) -> Verdict {
     Ok(())
 }
 
+/// Makes a file with a new name, which is removed on drop.
+fn make_file(folder: &Path, mode: u32) -> io::Result<tempfile::NamedTempFile> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true).mode(mode);
+    let mut named = tempfile::Builder::new();
+    named
+        .prefix(PROBE)
+        .make_in(folder, |path| options.open(path))
+}
+
+/// The prefix of the names of files and folders that a probe makes.
+const PROBE: &str = ".nb-probe-";
+
 fn unwritable(file: &Path) -> Verdict {
     let shown = file.display();
     fails(&OpenOptions::new().append(true).open(file), || {
         format!("{shown} can be written")
     })?;
     if file.exists() {
-        // A rename to itself changes nothing and is refused all the same.
+        // A rename of a file to itself changes nothing, but must be refused all the same.
         fails(&std::fs::rename(file, file), || {
             format!("{shown} can be renamed")
         })?;
@@ -243,10 +250,10 @@ fn files(view: &FilesystemView, addresses: &TargetAddresses) -> Verdict {
     // Folders in the first one are mounted at the next start.
     let sockets = view.sockets.parent().into_iter();
     for folder in view.scratch.ancestors().take(2).chain(sockets) {
-        let probe = folder.join(format!(".nb-probe-{}", uuid::Uuid::new_v4().simple()));
-        let made = std::fs::DirBuilder::new().create(&probe);
-        let _ = std::fs::remove_dir(&probe);
-        fails(&made, || format!("{} can be written", folder.display()))?;
+        fails(
+            &tempfile::Builder::new().prefix(PROBE).tempdir_in(folder),
+            || format!("{} can be written", folder.display()),
+        )?;
     }
     let (home, other) = (view.inner_home(), view.scratch.join("other"));
     if std::fs::rename(&home, &other).is_ok() {
@@ -264,36 +271,27 @@ fn files(view: &FilesystemView, addresses: &TargetAddresses) -> Verdict {
         if view.may_read(path) {
             continue;
         }
-        // In a namespace the path of the workspace may lead through it: then it holds nothing else.
+        // In a namespace this folder may exist only as part of the workspace's path: then it contains nothing
+        // else.
         let Ok(entries) = std::fs::read_dir(path) else {
             continue;
         };
-        let strange = entries
-            .flatten()
-            .map(|entry| entry.path())
-            .find(|inner| !leads_to_the_room(view, inner));
-        if let Some(strange) = strange {
+        let mut inner = entries.flatten().map(|entry| entry.path());
+        if let Some(strange) = inner.find(|inner| !leads_into_the_view(view, inner)) {
             return Err(format!("{} can be seen", strange.display()));
         }
     }
     for path in ["/etc", "/var/tmp", "/"].map(Path::new) {
-        let probe = path.join(format!(".nb-probe-{}", uuid::Uuid::new_v4().simple()));
-        if !view.may_write(path)
-            && OpenOptions::new()
-                .write(true)
-                .create_new(true)
-                .mode(0o600)
-                .open(&probe)
-                .is_ok()
-        {
-            let _ = std::fs::remove_file(&probe);
-            return Err(format!("a file can be made in {}", path.display()));
+        if !view.may_write(path) {
+            fails(&make_file(path, 0o600), || {
+                format!("a file can be made in {}", path.display())
+            })?;
         }
     }
     Ok(())
 }
 
-fn leads_to_the_room(view: &FilesystemView, path: &Path) -> bool {
+fn leads_into_the_view(view: &FilesystemView, path: &Path) -> bool {
     let own = [
         &view.workspace,
         &view.scratch,
@@ -311,7 +309,7 @@ fn leads_to_the_room(view: &FilesystemView, path: &Path) -> bool {
 fn processes(addresses: &TargetAddresses) -> Verdict {
     use rustix::process::{Pid, test_kill_process};
     let pid = addresses.process.pid;
-    // In a namespace of its own the same number may be another process.
+    // In a separate namespace the same number may be another process.
     if addresses.process.is_alive() {
         return Err(format!("process {pid} outside can be looked at"));
     }
@@ -322,7 +320,7 @@ fn processes(addresses: &TargetAddresses) -> Verdict {
     }
     use rustix::process::{Resource, Rlimit, prlimit, setpriority_process};
     let Some(named) = named.filter(|_| !reached) else {
-        // Here the number belongs to another process, which is in the sandbox too.
+        // In the sandbox this number belongs to another process, which is also inside.
         return Ok(());
     };
     let none = Rlimit {
@@ -357,15 +355,7 @@ fn privileges(view: &FilesystemView) -> Verdict {
     if !status.lines().any(|line| line == "Seccomp:\t2") {
         return Err("system calls are not filtered".to_owned());
     }
-    let special = at.join(format!(".nb-probe-{}", uuid::Uuid::new_v4().simple()));
-    let mut options = OpenOptions::new();
-    let made = options
-        .write(true)
-        .create_new(true)
-        .mode(0o4700)
-        .open(&special);
-    let _ = std::fs::remove_file(&special);
-    fails(&made, || {
+    fails(&make_file(&at, 0o4700), || {
         "files can be made that run as their owner".to_owned()
     })?;
     if !rustix::thread::no_new_privs().unwrap_or(false) {
@@ -392,13 +382,10 @@ fn cpus(given: Option<usize>) -> Verdict {
 
 fn usable(view: &FilesystemView) -> Verdict {
     for folder in view.own_folders().iter().chain(&view.allow_write) {
-        let probe = folder.join(format!(".nb-probe-{}", uuid::Uuid::new_v4().simple()));
-        let tried = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .open(&probe)
-            .and_then(|mut file| file.write_all(b"x"))
-            .and_then(|()| std::fs::remove_file(&probe));
+        let tried = make_file(folder, 0o600).and_then(|mut file| {
+            file.write_all(b"x")?;
+            file.close()
+        });
         tried.map_err(|error| format!("{} cannot be written: {error}", folder.display()))?;
     }
     let read = std::iter::once(&view.folder).chain(&view.allow_read);

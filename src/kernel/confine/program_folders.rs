@@ -1,10 +1,9 @@
 //! The folders that a sandbox shows for a kernel's program.
 //!
-//! An environment needs more than its own folder: `bin/python` of one made by `venv` is a link to the
-//! base Python, and `pyvenv.cfg` names the folder that the base's libraries are found from. Both may
-//! be hostile where the environment came with the notebook's folder: they could name the folder of
-//! the user's keys. So a folder that they name is shown only where the system or a tool of the user
-//! installed it.
+//! An environment needs more than its own folder: the `bin/python` of a venv is a link to the base Python,
+//! and `pyvenv.cfg` names the folder with the base's libraries. Both may be hostile if the environment came
+//! with the notebook's folder: they could name the folder of the user's keys. So a folder that they name is
+//! shown only if the system or a tool of the user has installed it.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -15,7 +14,7 @@ use crate::kernel::environment::tools::{SYSTEM, ToolFolders};
 /// The rules by which the folders of a program are shown.
 #[derive(Clone, Copy, Debug)]
 pub struct ProgramFolders<'a> {
-    /// The project's root, a real path. It is shown anyway.
+    /// The project's root, a real path. It is always shown.
     pub workspace: &'a Path,
     /// The notebook's folder, a real path.
     pub folder: &'a Path,
@@ -23,8 +22,8 @@ pub struct ProgramFolders<'a> {
     pub allowed: &'a [PathBuf],
     /// The folders of the system's and the user's own tools.
     pub tools: &'a ToolFolders,
-    /// Whether the program is named by a file of the notebook's folder, or lies where a sandboxed kernel
-    /// was allowed to write.
+    /// Whether the program is named by a file of the notebook's folder, or lies where a sandboxed kernel was
+    /// allowed to write.
     pub distrusts: bool,
 }
 
@@ -39,9 +38,9 @@ pub struct OutsideTarget {
 }
 
 impl ProgramFolders<'_> {
-    /// Returns the folders that a program needs, as they are named, which may be through links.
+    /// Returns the folders that a program needs, as they are named; the paths may lead through links.
     pub fn programs(&self, program: &Path) -> Result<Vec<PathBuf>, OutsideTarget> {
-        let is_anybodys = self.distrusts || self.is_of_folder(program);
+        let is_untrusted = self.distrusts || self.is_of_folder(program);
         let mut found = FolderList {
             shown: self,
             folders: Vec::new(),
@@ -52,12 +51,12 @@ impl ProgramFolders<'_> {
         for _ in 0..40 {
             let wanted = self.folder_of(&at);
             match &from {
-                Some(_) if is_anybodys => {
+                Some(_) if is_untrusted => {
                     if self.is_installed(&wanted) {
                         found.add(wanted);
                     }
                 }
-                None if is_anybodys => found.add_named(program, wanted)?,
+                None if is_untrusted => found.add_named(program, wanted)?,
                 _ => found.add(wanted),
             }
             let Ok(target) = std::fs::read_link(&at) else {
@@ -68,7 +67,7 @@ impl ProgramFolders<'_> {
         }
         if let Ok(real) = program.canonicalize() {
             let wanted = self.folder_of(&real);
-            if !is_anybodys || self.is_installed(&wanted) {
+            if !is_untrusted || self.is_installed(&wanted) {
                 found.add(wanted);
             } else if !found.covers(&real) {
                 let file = linked(program).unwrap_or_else(|| program.to_owned());
@@ -76,16 +75,16 @@ impl ProgramFolders<'_> {
             }
         }
         for prefix in found.folders.clone() {
-            self.add_base(&prefix, is_anybodys, &mut found)?;
+            self.add_base(&prefix, is_untrusted, &mut found)?;
         }
         Ok(found.folders)
     }
 
-    /// Adds the Python from which an environment of venv was made.
+    /// Adds the Python from which a venv was made.
     fn add_base(
         &self,
         prefix: &Path,
-        is_anybodys: bool,
+        is_untrusted: bool,
         found: &mut FolderList<'_>,
     ) -> Result<(), OutsideTarget> {
         let file = prefix.join("pyvenv.cfg");
@@ -99,7 +98,7 @@ impl ProgramFolders<'_> {
             };
             for program in [&python, &real] {
                 let wanted = self.folder_of(program);
-                let may = match is_anybodys {
+                let may = match is_untrusted {
                     true => self.is_installed(&wanted),
                     false => is_python(&wanted) || self.is_shown(program),
                 };
@@ -107,19 +106,19 @@ impl ProgramFolders<'_> {
                     found.add(wanted);
                 }
             }
-            if is_anybodys && !found.covers(&real) {
+            if is_untrusted && !found.covers(&real) {
                 return Err(OutsideTarget { file, target: real });
             }
         }
         Ok(())
     }
 
-    /// Says whether a path may have come with the notebook's folder: whether it lies in or above that
-    /// folder, but not in the user's home itself, nor above that, nor where only root writes.
+    /// Returns whether a path may have come with the notebook's folder: whether it lies in or above that
+    /// folder, but is not the user's home or above it, and not where only root writes.
     pub fn is_of_folder(&self, path: &Path) -> bool {
         use std::os::unix::fs::MetadataExt;
         let own = rustix::process::geteuid().as_raw();
-        let is_anybodys = |above: &&Path| {
+        let is_untrusted = |above: &&Path| {
             let holds_home = self
                 .tools
                 .home()
@@ -129,8 +128,8 @@ impl ProgramFolders<'_> {
             !holds_home && !is_systems && above.parent().is_some()
         };
         let folders = self.folder.ancestors().chain([self.workspace]);
-        let folders: Vec<_> = folders.filter(is_anybodys).collect();
-        // Also where the way there leads through a link, as the home folders of some systems do.
+        let folders: Vec<_> = folders.filter(is_untrusted).collect();
+        // Checked with the real path, too: the home folders of some systems are reached by a link.
         let prefix = path.parent().and_then(Path::parent);
         let real = prefix.and_then(|prefix| {
             let above = prefix.parent()?.canonicalize().ok()?;
@@ -141,7 +140,7 @@ impl ProgramFolders<'_> {
         places.any(|place| folders.iter().any(|folder| place.starts_with(folder)))
     }
 
-    /// Says whether a path is shown whatever the program is.
+    /// Returns whether a path is shown whatever the program is.
     fn is_shown(&self, path: &Path) -> bool {
         let real = path.canonicalize();
         real.is_ok_and(|real| {
@@ -152,7 +151,7 @@ impl ProgramFolders<'_> {
         })
     }
 
-    /// Says whether a folder is shown anyway, or is a Python that the system or a tool of the user
+    /// Returns whether a folder is shown anyway, or is a Python that the system or a tool of the user has
     /// installed.
     fn is_installed(&self, folder: &Path) -> bool {
         let real = folder.canonicalize();
@@ -162,8 +161,8 @@ impl ProgramFolders<'_> {
             })
     }
 
-    /// Returns the folder that a program is shown with: the environment or the installation that it
-    /// lies in, else the folder beside it, or it alone.
+    /// Returns the folder to show for a program: its environment or installation, else the folder in which it
+    /// lies, or the program alone.
     fn folder_of(&self, program: &Path) -> PathBuf {
         let home = self.tools.home();
         let bin = program.parent().unwrap_or(Path::new("/"));
@@ -198,8 +197,8 @@ impl FolderList<'_> {
         }
     }
 
-    /// Adds the folder of a program that is anybody's: where no link leads to it, the environment that
-    /// it lies in, and of anything else the program alone.
+    /// Adds the folder of an untrusted program: the environment in which it lies if no link leads there;
+    /// otherwise only the program.
     fn add_named(&mut self, program: &Path, folder: PathBuf) -> Result<(), OutsideTarget> {
         let link = linked(&folder);
         if self.shown.is_installed(&folder) || (link.is_none() && is_environment(&folder)) {
@@ -218,14 +217,14 @@ impl FolderList<'_> {
         Ok(())
     }
 
-    /// Says whether a real path lies in what is shown.
+    /// Returns whether a real path lies in what is shown.
     fn covers(&self, real: &Path) -> bool {
         let mut folders = self.folders.iter().filter_map(|it| it.canonicalize().ok());
         self.shown.is_shown(real) || folders.any(|folder| real.starts_with(folder))
     }
 }
 
-/// Returns the last link of this user's on the way to a path. Links of root's, which make up a
+/// Returns the last link on the way to a path that belongs to this user. Root's links, which are part of a
 /// system's folders, do not count.
 fn linked(path: &Path) -> Option<PathBuf> {
     use std::os::unix::fs::MetadataExt;
@@ -242,14 +241,14 @@ fn linked(path: &Path) -> Option<PathBuf> {
     })
 }
 
-/// Says whether a folder holds libraries of some Python.
+/// Returns whether a folder contains the libraries of any Python.
 fn has_pythons(prefix: &Path) -> bool {
     let entries = std::fs::read_dir(prefix.join("lib")).into_iter().flatten();
     let mut names = entries.flatten().map(|entry| entry.file_name());
     names.any(|name| name.to_string_lossy().starts_with("python"))
 }
 
-/// Says whether a folder is the installation of a Python.
+/// Returns whether a folder is the installation of a Python.
 fn is_python(prefix: &Path) -> bool {
     let entries = std::fs::read_dir(prefix.join("lib")).into_iter().flatten();
     let mut libraries = entries.flatten().map(|entry| entry.path());
@@ -285,7 +284,7 @@ mod tests {
             }
         }
 
-        /// An installed Python.
+        /// Makes an installed Python.
         fn python(&self, prefix: &str) -> PathBuf {
             let prefix = self.home.join(prefix);
             std::fs::create_dir_all(prefix.join("bin")).unwrap();
@@ -296,7 +295,7 @@ mod tests {
             prefix
         }
 
-        /// An environment of venv with these settings, whose interpreter is a link to `target`.
+        /// Makes a venv with these settings, whose interpreter is a link to `target`.
         fn venv(&self, prefix: &str, base: &Path, target: &Path) -> PathBuf {
             let prefix = self.home.join(prefix);
             std::fs::create_dir_all(prefix.join("bin")).unwrap();
@@ -307,7 +306,7 @@ mod tests {
             prefix
         }
 
-        /// What is shown of a program for a notebook in `clone/nb`, whose project that is.
+        /// Returns the folders shown for a program, for a notebook in `clone/nb`, which is also the project.
         fn shown(&self, program: &Path) -> Result<Vec<PathBuf>, OutsideTarget> {
             self.shown_with(program, &[], false)
         }
@@ -332,7 +331,7 @@ mod tests {
     #[test]
     fn an_environment_comes_with_the_python_that_it_was_made_from() {
         let world = World::new();
-        // As pyenv, uv, mise, conda and a user by hand have it; the last is named by its user alone.
+        // Base Pythons of pyenv, uv and conda.
         for base in [
             ".pyenv/versions/3.14",
             ".local/share/uv/python/cpython-3.14",
@@ -363,28 +362,28 @@ mod tests {
         let base = world.python(".pyenv/versions/3.14");
         let [bin, python] = ["bin", "bin/python3"].map(|name| base.join(name));
         let home = &world.home;
-        // A link to a key, which would show the folder that it lies in.
+        // A link to a key would show the folder of the key.
         let key = home.join(".ssh/id_rsa");
         let env = world.venv("clone/.venv", &bin, &key);
         let program = env.join("bin/python");
         assert_eq!(world.shown(&program).unwrap_err().target, key);
-        // Also by way of a tool's folder.
+        // The same through a tool's folder.
         std::fs::create_dir_all(home.join(".ssh/bin")).unwrap();
         std::fs::write(home.join(".ssh/bin/python3"), "").unwrap();
         let around = home.join(".pyenv/versions/../../.ssh/id_rsa");
         world.venv("clone/.venv", &bin, &around);
         assert!(world.shown(&program).is_err());
-        // The settings name it, alone or as something that looks like an installation.
+        // The settings name the folder, alone or disguised as an installation.
         world.venv("clone/.venv", &home.join(".ssh/bin"), &python);
         assert!(world.shown(&program).is_err());
         world.python("work");
         world.venv("clone/.venv", &home.join("work/bin"), &python);
         let out = world.shown(&program).unwrap_err();
         assert_eq!(out.file, env.join("pyvenv.cfg"));
-        // The user may say that it is to be read.
+        // The user may allow the folder to be read.
         let allowed = [home.join("work")];
         assert!(world.shown_with(&program, &allowed, false).is_ok());
-        // A link at the environment's own place.
+        // A link in place of the environment.
         std::fs::rename(&env, home.join("other")).unwrap();
         symlink(home.join("other"), &env).unwrap();
         let out = world.shown(&program).unwrap_err();
@@ -413,7 +412,7 @@ mod tests {
             std::fs::write(home.join(program), "").unwrap();
         }
         let of = |name: &str| world.shown(&home.join(name)).unwrap();
-        // Home looks like an environment here; it is none.
+        // Home looks like an environment here, but is none.
         assert_eq!(of("bin/deno"), [home.join("bin/deno")]);
         assert_eq!(of(".local/bin/deno"), [home.join(".local/bin")]);
         assert_eq!(of("deno"), [home.join("deno")]);

@@ -1,11 +1,11 @@
-//! Kernels in a sandbox: no network, the workspace read-only, reached only over their Unix
+//! Kernels in a sandbox: without a network, with a read-only workspace, and reached only over their Unix
 //! sockets.
 //!
-//! Bubblewrap gives a kernel namespaces of its own in which only its [`FilesystemView`] is mounted;
-//! where it cannot be used, Landlock's rules say which files the kernel may use. System calls are
+//! Bubblewrap makes separate namespaces for a kernel, in which only its [`FilesystemView`] is mounted; where
+//! bubblewrap cannot be used, Landlock's rules limit the files that the kernel may use. System calls are
 //! filtered in both cases. The process that becomes the kernel then tries every
-//! [`Guarantee`](super::guarantee::Guarantee) from inside; where one does not hold, the kernel is not
-//! started, unless the user has asked for as much as can be kept.
+//! [`Guarantee`](super::guarantee::Guarantee) from inside. If one does not hold, the kernel is not started,
+//! unless the user has asked for best effort.
 
 use std::ffi::OsString;
 use std::io;
@@ -29,10 +29,10 @@ pub enum SandboxError {
     Unusable {
         /// The mechanism.
         mechanism: Mechanism,
-        /// Why.
+        /// The reason.
         why: String,
     },
-    /// The sandbox would not keep all its guarantees.
+    /// The sandbox would not give all its guarantees.
     #[error(
         "the sandbox would not hold ({}): {}",
         chosen.mechanism.as_str(),
@@ -47,7 +47,7 @@ pub enum SandboxError {
     /// The sandbox could not be made.
     #[error("the sandbox could not be made: {why}")]
     Failed {
-        /// The mechanism that was tried, where that is known.
+        /// The mechanism that was tried, if known.
         chosen: Option<ChosenMechanism>,
         /// The error.
         why: String,
@@ -57,31 +57,31 @@ pub enum SandboxError {
     Folder {
         /// The folder.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         why: String,
-        /// What mends it.
+        /// The fix.
         mend: String,
     },
-    /// The kernel that runs is not in the sandbox that was asked for.
+    /// The kernel that runs is not in the requested sandbox.
     #[error("the kernel that runs is not in this sandbox: {how}")]
     Runs {
-        /// How it runs.
+        /// How the kernel runs.
         how: String,
-        /// What ends it and starts another.
+        /// The commands that end it and start another.
         mend: String,
     },
-    /// This system has no sandbox.
+    /// This system has no sandboxes.
     #[error("--sandbox needs Linux")]
     NotLinux,
     /// A sandbox has no network.
     #[error("a kernel in a sandbox is reached over its Unix sockets only")]
     Tcp,
-    /// The container that was asked for cannot run the kernel.
+    /// The requested container cannot run the kernel.
     #[error("the kernel cannot run in this container: {why}")]
     Container {
-        /// Why.
+        /// The reason.
         why: String,
-        /// What mends it.
+        /// The fix.
         mend: String,
     },
     /// The folders of the kernel could not be made.
@@ -121,24 +121,20 @@ impl SandboxError {
     }
 }
 
-/// Chooses the mechanism. Starts `bwrap` once to see whether it works here; takes some milliseconds.
+/// Chooses the mechanism. Runs `bwrap` once to check that it works here, which takes some milliseconds.
 pub fn choose_mechanism(sandbox: &Sandbox) -> Result<ChosenMechanism, SandboxError> {
-    let chosen = |mechanism, instead| ChosenMechanism { mechanism, instead };
     if !cfg!(target_os = "linux") {
         return Err(SandboxError::NotLinux);
     }
-    let unusable = match sandbox.only {
-        Some(Mechanism::Landlock) => None,
-        _ => bubblewrap::unusable(),
+    let (mechanism, instead) = match sandbox.only {
+        Some(Mechanism::Landlock) => (Mechanism::Landlock, None),
+        only => match (only, bubblewrap::unusable()) {
+            (_, None) => (Mechanism::Bubblewrap, None),
+            (Some(mechanism), Some(why)) => return Err(SandboxError::Unusable { mechanism, why }),
+            (None, why) => (Mechanism::Landlock, why),
+        },
     };
-    match (sandbox.only, unusable) {
-        (Some(Mechanism::Landlock), _) => Ok(chosen(Mechanism::Landlock, None)),
-        (Some(mechanism @ Mechanism::Bubblewrap), Some(why)) => {
-            Err(SandboxError::Unusable { mechanism, why })
-        }
-        (_, None) => Ok(chosen(Mechanism::Bubblewrap, None)),
-        (None, why) => Ok(chosen(Mechanism::Landlock, why)),
-    }
+    Ok(ChosenMechanism { mechanism, instead })
 }
 
 /// A sandbox for the start of a kernel.
@@ -159,20 +155,20 @@ pub struct SandboxedCommand {
     pub argv: Vec<OsString>,
     /// The variables that the kernel's environment sets.
     pub set: Vec<(OsString, OsString)>,
-    /// The kernel's own variables, which win over those.
+    /// The kernel's own variables, which override those of `set`.
     pub own: Vec<(OsString, OsString)>,
     /// The activation scripts of its environment, which run inside before the kernel begins.
     pub scripts: Vec<PathBuf>,
 }
 
-/// The orders of the process that makes a sandbox, which it reads from its stdin.
+/// The orders of the process that makes a sandbox, read from its stdin.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Orders {
     pub(super) start: SandboxedStart,
     pub(super) command: SandboxedCommand,
     /// The file that records the kernel's process.
     pub(super) pid_file: PathBuf,
-    /// The file that says what became of the start.
+    /// The file for the outcome of the start.
     pub(super) outcome_file: PathBuf,
 }
 
@@ -186,8 +182,8 @@ impl Orders {
 /// The first argument of the process that makes a sandbox.
 pub(super) const ENTER: &str = "nb:sandbox";
 
-/// The command that starts a kernel in a sandbox. It names no variable's value, since every user of
-/// the machine can read a command line.
+/// The command that starts a kernel in a sandbox. It contains no variable's value, since every user of the
+/// machine can read a command line.
 #[derive(Clone, Debug)]
 pub struct WrappedCommand {
     /// The command.
@@ -196,8 +192,8 @@ pub struct WrappedCommand {
     pub input: String,
 }
 
-/// Returns the command that starts a kernel in a sandbox; makes the kernel's folders, and removes what
-/// an earlier start has left.
+/// Returns the command that starts a kernel in a sandbox; makes the kernel's folders, and removes the files
+/// of an earlier start.
 pub fn wrap(
     command: SandboxedCommand,
     start: &SandboxedStart,
@@ -222,12 +218,12 @@ pub fn wrap(
     })
 }
 
-/// Waits until the kernel begins in its sandbox; returns the kernel's process, which may be another
-/// than the one that was started.
+/// Waits until the kernel starts in its sandbox; returns the kernel's process, which may differ from the
+/// process that was started.
 pub fn entered(started: &Process, files: &KernelFiles) -> Result<(Process, Reached), SandboxError> {
     let file = files.outcome_file();
     loop {
-        // Checked first: a process that has ended wrote its outcome before.
+        // Checked first: a process that has ended has written its outcome before.
         let lives = started.is_alive();
         match SandboxOutcome::read(&file) {
             Some(SandboxOutcome::Entered { reached, .. }) => {
@@ -238,24 +234,22 @@ pub fn entered(started: &Process, files: &KernelFiles) -> Result<(Process, Reach
                 return Err(SandboxError::Refused { chosen, missing });
             }
             Some(SandboxOutcome::Failed { chosen, why }) => {
-                return Err(SandboxError::Failed {
-                    chosen: Some(chosen),
-                    why,
-                });
+                let chosen = Some(chosen);
+                return Err(SandboxError::Failed { chosen, why });
             }
             None if lives => std::thread::sleep(POLL),
             None => {
+                let why = "the process that makes it has ended; the kernel's log may say why";
                 return Err(SandboxError::Failed {
                     chosen: None,
-                    why: "the process that makes it has ended; the kernel's log may say why"
-                        .to_owned(),
+                    why: why.to_owned(),
                 });
             }
         }
     }
 }
 
-/// The pause between two looks for the outcome; most sandboxes take 20 ms.
+/// The pause between two checks for the outcome; most sandboxes take 20 ms.
 const POLL: Duration = Duration::from_millis(2);
 
 #[cfg(all(test, target_os = "linux"))]
@@ -289,7 +283,7 @@ mod tests {
         let wrapped = wrap(inner, &confined, &files).unwrap();
         let line = wrapped.argv.join(std::ffi::OsStr::new(" "));
         let line = line.to_string_lossy();
-        // As it is, and as serde writes a variable's bytes.
+        // As plain text, and as serde writes a variable's bytes.
         let bytes = serde_json::to_string("a-secret".as_bytes()).unwrap();
         assert!(
             !line.contains("a-secret") && !line.contains(&bytes),

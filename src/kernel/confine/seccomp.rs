@@ -1,8 +1,8 @@
 //! Filters of the system calls that a kernel in a sandbox may not make.
 //!
-//! Filters are kept over exec and by children, and nothing takes them off. What they refuse is
-//! refused with an error, so that programs can go on: libzmq aborts when `socket` says EPERM, but
-//! takes EOPNOTSUPP, and the C library falls back where a call is unknown (ENOSYS).
+//! Filters persist over exec and apply to children, and cannot be removed. A forbidden call fails with an
+//! error, so that programs can go on: libzmq aborts if `socket` returns EPERM, but accepts EOPNOTSUPP, and
+//! the C library falls back if a call is unknown (ENOSYS).
 
 use std::collections::BTreeMap;
 use std::io::{self, Seek, Write};
@@ -13,27 +13,27 @@ use seccompiler::{
     SeccompRule,
 };
 
-/// The filters that a sandbox needs beside those that every sandbox has.
+/// Which filters a sandbox needs besides those of every sandbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FilterOptions {
-    /// There are no namespaces: what those would keep inside must not be done at all.
+    /// Whether there are no namespaces: then the filters must forbid what namespaces would contain.
     pub(super) no_namespaces: bool,
-    /// The network may be used.
+    /// Whether the network may be used.
     pub(super) net: bool,
-    /// The number of processors is limited.
+    /// Whether the number of processors is limited.
     pub(super) cpus: bool,
 }
 
-/// Why the filters could not be put on.
+/// Why the filters could not be applied.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum FilterError {
     /// There are no filters for this processor.
     #[error("system calls cannot be filtered on this processor")]
     Processor,
-    /// The system refused, or a filter is wrong.
+    /// The system refused the filter, or the filter is wrong.
     #[error("system calls cannot be filtered: {0}")]
     Refused(#[from] seccompiler::Error),
-    /// A filter could not be written down.
+    /// A filter could not be written to a file.
     #[error("system calls cannot be filtered: {0}")]
     Written(#[from] io::Error),
     /// A filter is wrong.
@@ -41,7 +41,7 @@ pub(super) enum FilterError {
     Wrong(#[from] seccompiler::BackendError),
 }
 
-/// Puts the filters on this thread, and so on all that it starts; there must be no other thread.
+/// Applies the filters to this thread and all processes that it starts; there must be no other thread.
 pub(super) fn apply(options: FilterOptions) -> Result<(), FilterError> {
     for filter in filters(options)? {
         seccompiler::apply_filter(&filter)?;
@@ -49,12 +49,12 @@ pub(super) fn apply(options: FilterOptions) -> Result<(), FilterError> {
     Ok(())
 }
 
-/// Returns the filters as files, for a program that puts them on what it starts.
+/// Returns the filters as files, for a program that applies them to the processes that it starts.
 pub(super) fn files(options: FilterOptions) -> Result<Vec<OwnedFd>, FilterError> {
     use rustix::fs::{MemfdFlags, memfd_create};
     let file = |filter: BpfProgram| -> io::Result<OwnedFd> {
         let mut file = std::fs::File::from(memfd_create("filter", MemfdFlags::CLOEXEC)?);
-        // As the system's `struct sock_filter` lies in memory.
+        // In the layout of the system's `struct sock_filter`.
         for it in filter {
             file.write_all(&it.code.to_ne_bytes())?;
             file.write_all(&[it.jt, it.jf])?;
@@ -91,8 +91,8 @@ fn filters(options: FilterOptions) -> Result<Vec<BpfProgram>, FilterError> {
 
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
-/// The same calls by their numbers of the x32 ABI, which some systems have and which passes for
-/// x86-64.
+/// Adds the same calls with their numbers in the x32 ABI, which some systems support and whose calls look
+/// like those of x86-64.
 fn with_x32(rules: Rules) -> Rules {
     const X32: i64 = 0x4000_0000;
     if !cfg!(target_arch = "x86_64") {
@@ -107,7 +107,7 @@ fn with_x32(rules: Rules) -> Rules {
     all
 }
 
-/// Calls that have a number of their own in the x32 ABI, of those that are filtered.
+/// The filtered calls that have another number in the x32 ABI.
 #[cfg(target_arch = "x86_64")]
 const X32_NUMBERS: [(i64, i64); 5] = [
     (libc::SYS_ptrace, 521),
@@ -119,14 +119,14 @@ const X32_NUMBERS: [(i64, i64); 5] = [
 #[cfg(not(target_arch = "x86_64"))]
 const X32_NUMBERS: [(i64, i64); 0] = [];
 
-/// Sockets of other families and types than the kernel needs.
+/// Forbids sockets of families and types that the kernel does not need.
 ///
-/// Of Unix sockets only streams: a datagram can be sent to any path without a connection.
-/// Virtual machines' and other families belong to no network namespace.
+/// Of Unix sockets only streams are allowed: a datagram can be sent to any path without a connection. Sockets
+/// of virtual machines and other families belong to no network namespace.
 fn sockets(options: FilterOptions) -> Rules {
     let mut families = vec![libc::AF_UNIX];
     if options.net || !options.no_namespaces {
-        // In a network namespace of their own they reach only each other.
+        // In a separate network namespace these sockets reach only each other.
         families.extend([libc::AF_INET, libc::AF_INET6]);
     }
     if options.net {
@@ -138,12 +138,12 @@ fn sockets(options: FilterOptions) -> Rules {
     }
     let other = families.iter().map(|family| not(0, *family));
     let mut rules = vec![rule(other.collect())];
-    // Every other value of the four bits that hold the type.
+    // Every other value of the four bits that hold the socket type.
     for kind in (0..16).filter(|kind| !types.contains(kind)) {
         let raw_netlink = options.net && kind == libc::SOCK_RAW;
         let mut when = vec![masked(1, 0xf, kind)];
         if raw_netlink {
-            // Names are looked up by the addresses of the machine, which netlink tells.
+            // Name resolution needs the machine's addresses, which netlink lists.
             when.push(not(0, libc::AF_NETLINK));
         }
         rules.push(rule(when));
@@ -154,7 +154,7 @@ fn sockets(options: FilterOptions) -> Rules {
     ])
 }
 
-/// Calls that are refused with EPERM.
+/// Returns the calls that fail with EPERM.
 fn denied(options: FilterOptions) -> Rules {
     let mut calls = ALWAYS.to_vec();
     if options.cpus {
@@ -166,27 +166,27 @@ fn denied(options: FilterOptions) -> Rules {
         #[cfg(target_arch = "x86_64")]
         calls.extend([libc::SYS_chown, libc::SYS_lchown]);
         if !options.net {
-            // A path socket is reached by connecting, whatever files may be read.
+            // A Unix socket with a path can be connected whatever files may be read.
             calls.push(libc::SYS_connect);
         }
     }
     let mut rules: Rules = calls.into_iter().map(|call| (call, Vec::new())).collect();
     let mut add = |call: i64, new: Vec<SeccompRule>| {
-        // A call that is refused whatever its arguments has no rules.
+        // A call that is forbidden whatever its arguments are has no rules.
         if rules.get(&call).is_none_or(|known| !known.is_empty()) {
             rules.entry(call).or_default().extend(new);
         }
     };
     let namespaces = NAMESPACES.iter().map(|flag| rule(vec![flagged(0, *flag)]));
     add(libc::SYS_clone, namespaces.collect());
-    for (call, argument) in MODES {
+    for &(call, argument) in MODES {
         add(call, special_modes(argument, &[]));
     }
-    for (call, flags) in OPENS {
+    for &(call, flags) in OPENS {
         add(call, special_modes(flags + 1, &[(flags, libc::O_CREAT)]));
         add(call, special_modes(flags + 1, &[(flags, TEMPORARY)]));
     }
-    // A lease on a file that may only be read holds up for 45 s whoever opens it to write.
+    // A lease on a read-only file delays a program that opens it for writing by 45 s.
     add(
         libc::SYS_fcntl,
         any_of(1, &[libc::F_SETLEASE, libc::F_NOTIFY]),
@@ -205,7 +205,7 @@ fn denied(options: FilterOptions) -> Rules {
                 vec![rule(vec![not(0, this_process)]), rule(vec![not(1, 0)])],
             );
         }
-        // Any process could be named as the one to signal when something happens to a descriptor.
+        // A process could choose any other process to be signalled about events of a descriptor.
         add(libc::SYS_fcntl, any_of(1, &[libc::F_SETOWN, F_SETOWN_EX]));
         add(libc::SYS_ioctl, ioctls_but(0x54, 0x89));
         add(libc::SYS_ioctl, any_of(1, &SOCKET_OWNER));
@@ -213,8 +213,8 @@ fn denied(options: FilterOptions) -> Rules {
     rules
 }
 
-/// Returns rules for making a file setuid or setgid: another user who runs it would act as the
-/// kernel's user. systemd's RestrictSUIDSGID= refuses the same.
+/// Returns rules against making a file setuid or setgid: another user who runs it would act as the kernel's
+/// user. systemd's RestrictSUIDSGID= forbids the same.
 fn special_modes(mode: u8, and: &[(u8, i32)]) -> Vec<SeccompRule> {
     let rules = [libc::S_ISUID, libc::S_ISGID].iter().map(|bit| {
         let mut when = vec![flagged(mode, bit.cast_signed())];
@@ -224,13 +224,14 @@ fn special_modes(mode: u8, and: &[(u8, i32)]) -> Vec<SeccompRule> {
     rules.collect()
 }
 
-/// Returns rules for every `ioctl` but those of two types, which are eight bits of its number.
+/// Returns rules against every `ioctl` except those of two types; the type is eight bits of the request
+/// number.
 ///
-/// Those of terminals and sockets pass. Others change files that may only be read: their flags, their
-/// versions, snapshots of their folders. Each file system has more of its own.
+/// The `ioctl`s of terminals and sockets are allowed. Others change files that may only be read: their flags,
+/// their versions, snapshots of their folders. Each file system has further ones.
 fn ioctls_but(one: u64, other: u64) -> Vec<SeccompRule> {
     let mut rules = Vec::new();
-    // A number is neither where some bit differs from the one's, and some bit from the other's.
+    // A number has neither type if some bit differs from the one type, and some bit from the other.
     for (first, second) in (0..8).flat_map(|first| (0..8).map(move |second| (first, second))) {
         let (first, second) = (1_u64 << first, 1_u64 << second);
         let (differs, differs_too) = (!one & first, !other & second);
@@ -243,13 +244,13 @@ fn ioctls_but(one: u64, other: u64) -> Vec<SeccompRule> {
     rules
 }
 
-/// Calls that are reported as done and not done.
+/// Returns the calls that succeed without an effect.
 ///
-/// Landlock does not rule over a file's mode and its times, and a filter cannot see which file is meant. An error
+/// Landlock does not restrict a file's mode and times, and a filter cannot see which file is meant. An error
 /// would end every program that copies a file with its mode, as IPython does when it starts.
 ///
-/// libzmq aborts where a thread of its own cannot be told how it is scheduled, and a filter cannot
-/// tell a thread from a process outside.
+/// libzmq aborts if it cannot set the scheduling of its own thread, and a filter cannot tell that thread from
+/// a process outside.
 fn ignored(options: FilterOptions) -> Rules {
     if !options.no_namespaces {
         return Rules::new();
@@ -270,10 +271,10 @@ fn ignored(options: FilterOptions) -> Rules {
     rules
 }
 
-/// Calls that are refused as if the system did not know them.
+/// Returns the calls that fail as if the system did not know them (ENOSYS).
 ///
-/// `io_uring` makes and connects sockets past every filter. The flags of `clone3` lie in memory,
-/// where a filter cannot look; the C library then takes `clone`. So do those of `openat2`.
+/// `io_uring` makes and connects sockets past every filter. The flags of `clone3` are in memory, which a
+/// filter cannot read; the C library then uses `clone`. The same holds for `openat2`.
 fn unknown() -> Rules {
     let calls = [
         libc::SYS_io_uring_setup,
@@ -285,8 +286,8 @@ fn unknown() -> Rules {
     calls.into_iter().map(|call| (call, Vec::new())).collect()
 }
 
-/// Calls that no kernel needs: to look into other processes, to mount, to make namespaces, to load
-/// code into the system.
+/// Calls that no kernel needs: to inspect other processes, to mount, to make namespaces, to load code into
+/// the system.
 const ALWAYS: [i64; 38] = [
     libc::SYS_ptrace,
     libc::SYS_process_vm_readv,
@@ -343,7 +344,7 @@ const METADATA: [i64; 11] = [
     SYS_FILE_SETATTR,
 ];
 
-/// Calls on what all processes of a machine share where there are no namespaces.
+/// Calls on resources that all processes of a machine share unless there are namespaces.
 const SHARED: [i64; 13] = [
     libc::SYS_shmget,
     libc::SYS_shmat,
@@ -367,39 +368,35 @@ const OF_A_PROCESS: [i64; 3] = [
     libc::SYS_sched_setattr,
 ];
 
-/// Calls that give a file a mode, with the argument that is the mode.
-#[cfg(target_arch = "x86_64")]
-const MODES: [(i64, u8); 7] = [
+/// Calls that set a file's mode, with the index of the mode argument.
+const MODES: &[(i64, u8)] = &[
     (libc::SYS_fchmod, 1),
     (libc::SYS_fchmodat, 2),
     (SYS_FCHMODAT2, 2),
     (libc::SYS_mknodat, 2),
+    #[cfg(target_arch = "x86_64")]
     (libc::SYS_chmod, 1),
+    #[cfg(target_arch = "x86_64")]
     (libc::SYS_creat, 1),
+    #[cfg(target_arch = "x86_64")]
     (libc::SYS_mknod, 1),
 ];
-#[cfg(not(target_arch = "x86_64"))]
-const MODES: [(i64, u8); 4] = [
-    (libc::SYS_fchmod, 1),
-    (libc::SYS_fchmodat, 2),
-    (SYS_FCHMODAT2, 2),
-    (libc::SYS_mknodat, 2),
-];
 
-/// Calls that may make a file, with the argument that holds the flags; the mode comes next.
-#[cfg(target_arch = "x86_64")]
-const OPENS: [(i64, u8); 2] = [(libc::SYS_openat, 2), (libc::SYS_open, 1)];
-#[cfg(not(target_arch = "x86_64"))]
-const OPENS: [(i64, u8); 1] = [(libc::SYS_openat, 2)];
+/// Calls that may create a file, with the index of the flags argument; the mode is the next one.
+const OPENS: &[(i64, u8)] = &[
+    (libc::SYS_openat, 2),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_open, 1),
+];
 
 /// `__O_TMPFILE`: `O_TMPFILE` without `O_DIRECTORY`.
 const TEMPORARY: i32 = libc::O_TMPFILE & !libc::O_DIRECTORY;
 
-/// Requests that type into a terminal as its user (TIOCSTI, TIOCLINUX for a selection) or take over its
-/// lines or the console's (TIOCSETD, TIOCCONS).
+/// Requests that type into a terminal as its user (TIOCSTI, TIOCLINUX for a selection), or that take over its
+/// line discipline or the console (TIOCSETD, TIOCCONS).
 const TERMINAL: [i32; 4] = [0x5412, 0x541c, 0x5423, 0x541d];
 
-/// FIOSETOWN and SIOCSPGRP, which do to a socket what F_SETOWN does.
+/// FIOSETOWN and SIOCSPGRP, which do the same for a socket as F_SETOWN.
 const SOCKET_OWNER: [i32; 2] = [0x8901, 0x8902];
 
 /// From the kernel's `linux/ioprio.h`.
@@ -408,7 +405,7 @@ const IOPRIO_WHO_PROCESS: i32 = 1;
 /// From the kernel's `asm-generic/fcntl.h`.
 const F_SETOWN_EX: i32 = 15;
 
-/// Numbers of new calls are the same on every processor.
+/// New calls have the same number on every processor.
 const SYS_FCHMODAT2: i64 = 452;
 const SYS_SETXATTRAT: i64 = 463;
 const SYS_REMOVEXATTRAT: i64 = 466;
@@ -447,12 +444,12 @@ fn flagged(argument: u8, flag: i32) -> SeccompCondition {
     masked(argument, u64::from(flag.cast_unsigned()), flag)
 }
 
-/// Returns a rule that holds where all conditions do.
+/// Returns a rule that matches if all conditions do.
 fn rule(conditions: Vec<SeccompCondition>) -> SeccompRule {
     SeccompRule::new(conditions).expect("each rule has a condition")
 }
 
-/// Returns rules of which one holds where the argument is one of these values.
+/// Returns rules of which one matches if the argument is one of these values.
 fn any_of(argument: u8, values: &[i32]) -> Vec<SeccompRule> {
     let rules = values.iter().map(|value| rule(vec![is(argument, *value)]));
     rules.collect()
@@ -494,7 +491,7 @@ mod tests {
     #[test]
     fn only_ioctls_of_terminals_and_sockets_pass() {
         let rules = ioctls_but(0x54, 0x89);
-        // As the filter looks at them.
+        // The same checks as in the filter.
         let refused = |number: u64| {
             let bits = (0..8).flat_map(|first| (0..8).map(move |second| (first, second)));
             let bits = bits.map(|(first, second)| (1_u64 << first, 1_u64 << second));

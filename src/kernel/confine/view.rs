@@ -15,27 +15,27 @@ pub struct FilesystemView {
     /// The project's root: readable.
     pub workspace: PathBuf,
     /// The project's `.nb` folder, which holds other kernels' keys: never writable, and hidden where
-    /// that is possible.
+    /// possible.
     pub hidden: PathBuf,
-    /// The kernel's own connection file in it: readable.
+    /// The kernel's own connection file in `.nb`: readable.
     pub connection_file: PathBuf,
-    /// The folder of its sockets alone: writable.
+    /// The folder that holds only its sockets: writable.
     pub sockets: PathBuf,
-    /// The folder that holds the kernel's home and its temporary files. It is not writable itself: a
-    /// link in place of one of those two would be mounted at the next start.
+    /// The folder that holds the kernel's home and its temporary files. It is not writable itself: the kernel
+    /// could replace one of the two by a link, which would be mounted at the next start.
     pub scratch: PathBuf,
-    /// The folders of the kernel's program and its libraries, as they are named, which may be through
+    /// The folders of the kernel's program and its libraries, as they are named; the paths may lead through
     /// symlinks: readable.
     pub programs: Vec<PathBuf>,
     /// Further folders that may be read.
     pub allow_read: Vec<PathBuf>,
     /// Further folders that may be written.
     pub allow_write: Vec<PathBuf>,
-    /// Files in those that stay read-only because other programs run or believe them.
+    /// Files in the writable folders that stay read-only, because other programs run or trust them.
     pub protected: Vec<PathBuf>,
-    /// Sockets of other programs in the readable and writable folders: covered where that is possible.
+    /// Sockets of other programs in the readable and writable folders: hidden where possible.
     pub covered: Vec<PathBuf>,
-    /// The `.nb` folders of other projects in the readable folders: hidden as the own one.
+    /// The `.nb` folders of other projects in the readable folders: hidden like the project's own.
     pub others: Vec<PathBuf>,
     /// Whether the kernel may use the network.
     pub allow_net: bool,
@@ -58,34 +58,31 @@ impl FilesystemView {
         self.scratch.join("tmp")
     }
 
-    /// Returns the `.nb` folders, whose keys and journals no kernel is to see.
+    /// Returns the `.nb` folders, whose keys and journals no kernel must see.
     pub fn hidden(&self) -> impl Iterator<Item = &Path> {
         let others = self.others.iter().map(PathBuf::as_path);
         std::iter::once(self.hidden.as_path()).chain(others)
     }
 
-    /// Returns the folders that are the kernel's alone.
+    /// Returns the folders that belong to this kernel only.
     pub fn own_folders(&self) -> [PathBuf; 3] {
         [self.inner_home(), self.temporary(), self.sockets.clone()]
     }
 
-    /// Says whether the whole workspace may be written.
+    /// Returns whether the whole workspace may be written.
     pub fn writes_workspace(&self) -> bool {
         let mut allowed = self.allow_write.iter();
         allowed.any(|folder| self.workspace.starts_with(folder))
     }
 
-    /// Says whether a path lies in what may be written.
+    /// Returns whether a path lies in a writable folder.
     pub fn may_write(&self, path: &Path) -> bool {
-        let mut all = self.own_folders().into_iter();
+        let own = self.own_folders();
+        let mut all = own.iter().chain(&self.allow_write);
         all.any(|folder| path.starts_with(folder))
-            || self
-                .allow_write
-                .iter()
-                .any(|folder| path.starts_with(folder))
     }
 
-    /// Says whether a path lies in what may be read.
+    /// Returns whether a path lies in a readable folder.
     pub fn may_read(&self, path: &Path) -> bool {
         let named = std::iter::once(&self.workspace).chain(&self.programs);
         let mut named = named.chain(&self.allow_read);
@@ -95,7 +92,7 @@ impl FilesystemView {
     }
 }
 
-/// The system settings that programs read, named one by one: a kernel of root could otherwise read
+/// The system settings that programs read, listed one by one: otherwise a kernel of root could read
 /// `/etc/shadow` and private keys.
 pub(super) const SETTINGS: [&str; 25] = [
     "/etc/ld.so.cache",
@@ -125,7 +122,7 @@ pub(super) const SETTINGS: [&str; 25] = [
     "/sys/devices/system",
 ];
 
-/// The further settings that programs read where they may use the network.
+/// Further settings that programs need in order to use the network.
 pub(super) const NETWORK_SETTINGS: [&str; 8] = [
     "/etc/resolv.conf",
     "/etc/hosts",
@@ -137,14 +134,13 @@ pub(super) const NETWORK_SETTINGS: [&str; 8] = [
     "/etc/ca-certificates",
 ];
 
-/// Says whether a variable passes into a sandbox by itself.
+/// Returns whether a variable always passes into a sandbox.
 fn passes(name: &OsStr) -> bool {
     let name = name.to_string_lossy();
     PASSING.contains(&name.as_ref()) || name.starts_with("LC_")
 }
 
-/// The variables of this process that pass into a sandbox, and those that the kernel's environment
-/// sets.
+/// The variables of this process that pass into a sandbox, and those that the kernel's environment sets.
 pub struct PassedVariables<'a> {
     all: &'a dyn Variables,
     change: &'a VariableChanges,
@@ -160,7 +156,7 @@ impl<'a> PassedVariables<'a> {
 impl Variables for PassedVariables<'_> {
     fn get(&self, name: &str) -> Option<OsString> {
         let known = OsStr::new(name);
-        // The path of home says nothing of its content, and specs name it.
+        // The path of home reveals nothing of its content, and specs refer to it.
         let is_there = name == "HOME" || passes(known) || self.change.set.contains_key(known);
         is_there.then(|| self.all.get(name)).flatten()
     }
@@ -169,8 +165,8 @@ impl Variables for PassedVariables<'_> {
 /// Variables and their values.
 type Pairs = [(OsString, OsString)];
 
-/// Returns the variables of a kernel in a sandbox: of the inherited ones the language and the search
-/// paths, none that hold tokens or name sockets; then those that its environment sets, and its own.
+/// Returns the variables of a kernel in a sandbox: first the inherited language settings and search paths,
+/// but none that hold tokens or name sockets; then those that its environment sets, and its own.
 pub(super) fn variables(
     inherited: impl Iterator<Item = (OsString, OsString)>,
     (set, own): (&Pairs, &Pairs),
@@ -182,7 +178,7 @@ pub(super) fn variables(
     with_own(all, own, view, temporary)
 }
 
-/// Adds the variables that a kernel in a sandbox always has: its own, and those that name its folders.
+/// Adds the variables that every kernel in a sandbox has: its own, and those that name its folders.
 pub(super) fn with_own(
     mut set: Vec<(OsString, OsString)>,
     own: &Pairs,

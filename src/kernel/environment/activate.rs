@@ -1,9 +1,9 @@
-//! The variables that activating an environment sets and removes.
+//! The variables that the activation of an environment sets and removes.
 //!
-//! Packages of conda rely on it: libraries find their data through variables that the scripts in
-//! `etc/conda/activate.d` set. The scripts are run by a shell, in the order and with the variables
-//! that conda, mamba and pixi give them, and the variables that they leave are taken over. A venv has
-//! no scripts, but `pip` and `python` in a cell's `!` lines must be the environment's too.
+//! Packages of conda need it: libraries find their data through variables that the scripts in
+//! `etc/conda/activate.d` set. A shell runs the scripts in the same order and with the same variables as
+//! conda, mamba and pixi do, and the resulting variables are used. A venv has no scripts, but `pip` and
+//! `python` in a cell's `!` lines must be the environment's, too.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -22,18 +22,18 @@ use crate::kernel::foreign_file;
 use crate::kernel::variables::Variables;
 use crate::project::written::AllWritten;
 
-/// The variables to set and to remove, compared with those before.
+/// The variables to set and to remove, compared with those before the activation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VariableChanges {
     /// Variables and their values.
     pub set: BTreeMap<OsString, OsString>,
-    /// Variables that must not be there.
+    /// Variables to remove.
     pub remove: Vec<OsString>,
-    /// Why the variables of the scripts are missing; the kernel starts without them.
+    /// Why the scripts' variables are missing; the kernel starts without them.
     pub problem: Option<String>,
 }
 
-/// Variables as they are after a change.
+/// Variables after a change.
 pub struct ChangedVariables<'a> {
     before: &'a dyn Variables,
     change: &'a VariableChanges,
@@ -52,26 +52,16 @@ impl Variables for ChangedVariables<'_> {
     }
 }
 
-impl VariableChanges {
-    /// Returns the variables as they are after this change of `before`.
-    pub fn of<'a>(&'a self, before: &'a dyn Variables) -> ChangedVariables<'a> {
-        ChangedVariables {
-            before,
-            change: self,
-        }
-    }
-}
-
-/// Returns the environment that a program lies in, `<prefix>/bin/<program>`.
+/// Returns the environment in which a program lies: `<prefix>/bin/<program>`.
 pub fn around(program: &Path) -> Option<PathBuf> {
     let prefix = program.parent()?.parent()?;
     (program.is_absolute() && is_environment(prefix)).then(|| prefix.to_owned())
 }
 
-/// Returns what changes for what is started in an environment; `all` are the variables until now.
+/// Returns the changes of the variables for processes in an environment; `all` are the present variables.
 ///
-/// The scripts run outside every sandbox, so scripts and variables that a sandboxed kernel may have
-/// written are left out. Runs a shell for at most ten seconds where the environment has scripts.
+/// The scripts run outside every sandbox, so scripts and variables that a sandboxed kernel may have written
+/// are left out. If the environment has scripts, a shell runs for at most ten seconds.
 pub fn activate(prefix: &Path, all: &BTreeMap<OsString, OsString>) -> VariableChanges {
     let known = AllWritten::known();
     let is_trusted = |path: &Path| known.decides_environment(path).is_none();
@@ -87,7 +77,7 @@ pub fn activate(prefix: &Path, all: &BTreeMap<OsString, OsString>) -> VariableCh
             prefix.display()
         )
     });
-    // An environment of venv leaves the one of conda active.
+    // A venv leaves the active conda environment active.
     let before = all.get(OsStr::new("CONDA_PREFIX")).map(Path::new);
     let before = before.filter(|it| is_conda && !it.as_os_str().is_empty() && is_trusted(it));
     match run_scripts(before, &scripts, &after, None) {
@@ -100,15 +90,15 @@ pub fn activate(prefix: &Path, all: &BTreeMap<OsString, OsString>) -> VariableCh
     VariableChanges::between(all, &after, problem)
 }
 
-/// Returns what changes for what is started in an environment in a sandbox, but for what its scripts
-/// set, and the scripts: [`run_inside`] runs them there.
+/// Returns the changes of the variables for a sandboxed process in an environment, without those by scripts,
+/// and the scripts: [`run_inside`] runs them in the sandbox.
 ///
-/// Nothing is run, and of the environment's files the variables that they name are read.
+/// Runs nothing; reads the variables that the environment's files name.
 pub fn prepare(
     prefix: &Path,
     all: &BTreeMap<OsString, OsString>,
 ) -> (VariableChanges, Vec<PathBuf>) {
-    // Only these matter: few of the other variables pass into a sandbox.
+    // Only these matter: few other variables pass into a sandbox.
     let before = ["PATH", "CONDA_PREFIX", "VIRTUAL_ENV"].map(OsStr::new);
     let before = before.iter().filter_map(|name| all.get_key_value(*name));
     let before = before.map(|(name, value)| (name.clone(), value.clone()));
@@ -124,8 +114,8 @@ pub fn prepare(
     (change, activation.scripts)
 }
 
-/// Runs an environment's scripts in a sandbox that this process is in already; returns the variables
-/// that they leave. Their output goes to files in `temporary`.
+/// Runs an environment's scripts in the sandbox in which this process already is; returns the resulting
+/// variables. The scripts' output goes to files in `temporary`.
 pub fn run_inside(
     scripts: &[PathBuf],
     variables: BTreeMap<OsString, OsString>,
@@ -141,13 +131,13 @@ pub fn run_inside(
     }
 }
 
-/// An activation before its scripts have run.
+/// An activation whose scripts have not run yet.
 struct Activation {
     /// The variables.
     after: BTreeMap<OsString, OsString>,
-    /// Whether it is one of conda's kind, which has scripts.
+    /// Whether the environment is of conda's kind, which has scripts.
     is_conda: bool,
-    /// The scripts, in the order in which they run.
+    /// The scripts, in order.
     scripts: Vec<PathBuf>,
     /// Whether scripts of the environment were left out as untrusted.
     left_out: bool,
@@ -162,7 +152,7 @@ impl Activation {
         let environment = Environment::of(prefix, "");
         let mut after = all.clone();
         let get = |name: &str| all.get(OsStr::new(name)).filter(|value| !value.is_empty());
-        // Deactivates the environment that is active, and those around it.
+        // Deactivates the active environments, including nested ones.
         let conda_before = get("CONDA_PREFIX").map(PathBuf::from);
         let venv_before = get("VIRTUAL_ENV").map(PathBuf::from);
         let left: Vec<_> = conda_before.iter().chain(&venv_before).collect();
@@ -173,16 +163,14 @@ impl Activation {
         let bin = prefix.join("bin");
         let path = get("PATH").cloned().unwrap_or_default();
         let others = std::env::split_paths(&path).filter(|folder| {
-            let of_left = left.iter().any(|it| *folder == it.join("bin"));
+            let is_bin_of = |it: &PathBuf| *folder == it.join("bin");
+            let of_left = left.iter().any(|it| is_bin_of(it));
             // A venv in conda's Python may still need conda's libraries and programs.
-            let keeps = !is_conda
-                && conda_before
-                    .as_ref()
-                    .is_some_and(|it| *folder == it.join("bin"));
+            let keeps = !is_conda && conda_before.as_ref().is_some_and(is_bin_of);
             *folder != bin && (!of_left || keeps)
         });
         let folders: Vec<_> = [bin.clone()].into_iter().chain(others).collect();
-        // A folder with a colon in its name cannot stand in PATH, which then stays as it is.
+        // PATH cannot contain a folder with a colon in its name; it then stays unchanged.
         if let Ok(path) = std::env::join_paths(folders) {
             after.insert("PATH".into(), path);
         }
@@ -240,6 +228,12 @@ impl Activation {
 }
 
 impl VariableChanges {
+    /// Returns the variables of `before` after this change.
+    pub fn of<'a>(&'a self, before: &'a dyn Variables) -> ChangedVariables<'a> {
+        let change = self;
+        ChangedVariables { before, change }
+    }
+
     fn between(
         all: &BTreeMap<OsString, OsString>,
         after: &BTreeMap<OsString, OsString>,
@@ -259,40 +253,33 @@ impl VariableChanges {
     }
 }
 
-/// The variables of an active venv, and the one that names another Python.
+/// The variables of an active venv, and `PYTHONHOME`, which points to another Python.
 const LEFT: [&str; 3] = ["VIRTUAL_ENV", "VIRTUAL_ENV_PROMPT", "PYTHONHOME"];
 
-/// Says whether a variable belongs to the active conda environment, or to one around it.
+/// Returns whether a variable belongs to the active conda environment, or to one in which that is nested.
 fn is_of_conda(name: &OsStr) -> bool {
     let name = name.to_string_lossy();
-    let fixed = [
-        "CONDA_PREFIX",
-        "CONDA_SHLVL",
-        "CONDA_DEFAULT_ENV",
-        "CONDA_PROMPT_MODIFIER",
-    ];
-    name.starts_with("CONDA_PREFIX_")
-        || fixed.contains(&&*name)
-        || name.starts_with("PIXI_PROJECT_")
-        || name.starts_with("PIXI_ENVIRONMENT_")
+    let begins = ["CONDA_PREFIX_", "PIXI_PROJECT_", "PIXI_ENVIRONMENT_"];
+    begins.iter().any(|it| name.starts_with(it))
+        || matches!(
+            &*name,
+            "CONDA_PREFIX" | "CONDA_SHLVL" | "CONDA_DEFAULT_ENV" | "CONDA_PROMPT_MODIFIER"
+        )
 }
 
-/// Returns the name that conda gives an environment: its folder's among others, else its path.
+/// Returns the name that conda gives an environment: its folder's name if it lies in `envs`, else its path.
 fn conda_name(environment: &Environment) -> String {
-    let prefix = &environment.prefix;
-    let among_others = prefix
-        .parent()
-        .is_some_and(|folder| folder.ends_with("envs"));
-    match environment.manager {
-        Manager::Conda if !among_others && environment.name() != "base" => {
-            prefix.to_string_lossy().into_owned()
-        }
-        _ => environment.name(),
+    let (prefix, name) = (&environment.prefix, environment.name());
+    let folder = prefix.parent().filter(|folder| folder.ends_with("envs"));
+    let is_alone = environment.manager == Manager::Conda && folder.is_none() && name != "base";
+    match is_alone {
+        true => prefix.to_string_lossy().into_owned(),
+        false => name,
     }
 }
 
-/// Returns the variables that packages (`etc/conda/env_vars.d`) and the user (`conda env config
-/// vars`, in `conda-meta/state`) have given an environment; the user's win.
+/// Returns the variables that packages (`etc/conda/env_vars.d`) and the user (`conda env config vars`, in
+/// `conda-meta/state`) have set for an environment; the user's override the packages'.
 fn own_variables(prefix: &Path) -> BTreeMap<String, String> {
     let mut all = BTreeMap::new();
     let mut read = |file: &Path, below: Option<&str>| {
@@ -303,7 +290,7 @@ fn own_variables(prefix: &Path) -> BTreeMap<String, String> {
             None => Some(&value),
         };
         for (name, value) in table.and_then(Value::as_object).into_iter().flatten() {
-            // conda's word for one that its user has unset.
+            // conda's value for a variable that its user has unset.
             if let Some(value) = value.as_str().filter(|value| *value != "***unset***") {
                 all.insert(name.clone(), value.to_owned());
             }
@@ -316,7 +303,7 @@ fn own_variables(prefix: &Path) -> BTreeMap<String, String> {
     all
 }
 
-/// Returns a folder's files with an ending, by name.
+/// Returns a folder's files with this suffix, sorted by name.
 fn sorted(folder: &Path, ending: &str) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let mut files: Vec<_> = entries
@@ -327,15 +314,15 @@ fn sorted(folder: &Path, ending: &str) -> Vec<PathBuf> {
     files
 }
 
-/// Where the scripts lie that are run when an environment is entered.
+/// The folder of the scripts that run when an environment is activated.
 const ENTER: &str = "etc/conda/activate.d";
 
-/// How long an environment's scripts may take.
+/// How long all of an environment's scripts may take.
 const SCRIPTS: Duration = Duration::from_secs(10);
 
-/// Runs what leaves the old environment, and then the scripts that enter the new one; returns the
-/// variables that are left, nothing where there is nothing to run. `temporary` is where files without
-/// a name are made, where that is not the usual folder.
+/// Runs the scripts that deactivate the old environment, and then those that activate the new one; returns
+/// the resulting variables, `None` if there is nothing to run. `temporary` is the folder for unnamed files,
+/// if it is not the usual one.
 fn run_scripts(
     before: Option<&Path>,
     enter: &[PathBuf],
@@ -348,7 +335,7 @@ fn run_scripts(
         return Ok(None);
     }
     let mut text = String::new();
-    // The scripts' stdout goes to stderr: the variables come through another descriptor.
+    // The scripts' stdout goes to stderr, since the variables are read from another descriptor.
     text.push_str("exec 3>&1 1>&2\nnb_prefix=$CONDA_PREFIX\n");
     let mut arguments: Vec<&OsStr> = Vec::new();
     let source = |text: &mut String, arguments: &[&OsStr]| {
@@ -367,13 +354,12 @@ fn run_scripts(
         arguments.push(script.as_os_str());
         source(&mut text, &arguments);
     }
-    // By its path, because a script may have changed PATH.
+    // By its absolute path, because a script may have changed PATH.
     text.push_str("if [ -x /usr/bin/env ]; then /usr/bin/env -0 >&3; else env -0 >&3; fi\n");
-    // Many scripts are written for bash, whatever their ending says.
-    let shell = if Path::new("/bin/bash").exists() {
-        "/bin/bash"
-    } else {
-        "/bin/sh"
+    // Many scripts are written for bash, whatever their suffix is.
+    let shell = match Path::new("/bin/bash").exists() {
+        true => "/bin/bash",
+        false => "/bin/sh",
     };
     let unnamed = || match temporary {
         Some(folder) => tempfile::tempfile_in(folder),
@@ -391,7 +377,7 @@ fn run_scripts(
         .stdin(Stdio::null())
         .stdout(out.try_clone()?)
         .stderr(said.try_clone()?)
-        // A group of its own, so that a timeout kills what the scripts have started too.
+        // A separate process group, so that a timeout also kills the processes that the scripts have started.
         .process_group(0)
         .spawn()?;
     let deadline = Instant::now() + SCRIPTS;
@@ -427,19 +413,16 @@ fn read_whole(file: &mut std::fs::File) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Reads the output of `env -0`, without the variables that a shell adds.
+/// Parses the output of `env -0`, without the variables that a shell adds.
 fn parse(bytes: &[u8]) -> BTreeMap<OsString, OsString> {
     let pairs = bytes.split(|byte| *byte == 0).filter_map(|pair| {
         let at = pair.iter().position(|byte| *byte == b'=')?;
-        let (name, value) = (pair.get(..at)?, pair.get(at + 1..)?);
-        Some((
-            OsString::from_vec(name.to_vec()),
-            OsString::from_vec(value.to_vec()),
-        ))
+        let (name, value) = pair.split_at(at);
+        let text = |bytes: &[u8]| OsString::from_vec(bytes.to_vec());
+        Some((text(name), text(value.get(1..)?)))
     });
-    pairs
-        .filter(|(name, _)| !["_", "SHLVL", "PWD", "OLDPWD"].contains(&&*name.to_string_lossy()))
-        .collect()
+    let of_shell = ["_", "SHLVL", "PWD", "OLDPWD"].map(OsString::from);
+    pairs.filter(|(name, _)| !of_shell.contains(name)).collect()
 }
 
 #[cfg(test)]
@@ -540,7 +523,7 @@ mod tests {
         );
         write(script.clone(), &text);
         write(prefix.join("etc/conda/env_vars.d/p.json"), r#"{"P":"1"}"#);
-        // It is active already.
+        // The environment is active already.
         let before = variables(&[
             ("PATH", "/usr/bin:/bin"),
             ("CONDA_PREFIX", prefix.to_str().unwrap()),
@@ -592,7 +575,7 @@ mod tests {
             prefix.to_str(),
             "it is in no envs folder"
         );
-        // A command that fails in one is its own affair, as for conda.
+        // A failing command in a script is ignored, as conda does.
         write(
             prefix.join("etc/conda/activate.d/a.sh"),
             "false\nexport A=1\n",

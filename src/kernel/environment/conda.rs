@@ -6,7 +6,7 @@ use super::folder::{Environment, is_base, is_trusted};
 use crate::kernel::foreign_file;
 use crate::kernel::variables::{Variables, home, xdg_data_home};
 
-/// Where the installers put conda, below the home folder and elsewhere.
+/// The folders into which installers put conda, in the home folder and in other places.
 const ROOTS: [&str; 6] = [
     "miniforge3",
     "mambaforge",
@@ -18,7 +18,7 @@ const ROOTS: [&str; 6] = [
 
 /// Returns the environments that conda knows, by name; `base` is the last.
 ///
-/// They belong to no project, so the user must name the one that is meant.
+/// They belong to no project, so the user must name one.
 pub fn known(variables: &dyn Variables) -> Vec<Environment> {
     let mut prefixes = Vec::new();
     for shelf in shelves(variables) {
@@ -42,7 +42,7 @@ pub fn known(variables: &dyn Variables) -> Vec<Environment> {
         .collect()
 }
 
-/// Returns the environment that a folder's `environment.yml` names, where it has been made.
+/// Returns the environment that a folder's `environment.yml` names, if it exists.
 pub(super) fn of_yaml(folder: &Path, variables: &dyn Variables) -> Option<Environment> {
     let files = ["environment.yml", "environment.yaml"];
     let text = files
@@ -50,7 +50,7 @@ pub(super) fn of_yaml(folder: &Path, variables: &dyn Variables) -> Option<Enviro
         .find_map(|name| foreign_file::read_text(&folder.join(name)).ok())?;
     let name = text.lines().find_map(|line| line.strip_prefix("name:"))?;
     let name = name.split(" #").next()?.trim().trim_matches(['"', '\'']);
-    // A path would lead anywhere.
+    // A path as name could lead anywhere.
     if name.is_empty() || name.contains(['/', '\\']) || name.starts_with('.') || name == "base" {
         return None;
     }
@@ -63,7 +63,7 @@ pub(super) fn of_yaml(folder: &Path, variables: &dyn Variables) -> Option<Enviro
     Some(Environment::of(prefix, source))
 }
 
-/// Returns every environment that conda, mamba or micromamba made anywhere, as they note it.
+/// Returns every environment that conda, mamba or micromamba has made, from their own list.
 fn registered(variables: &dyn Variables) -> Vec<PathBuf> {
     let Ok(home) = home(variables) else {
         return Vec::new();
@@ -73,7 +73,7 @@ fn registered(variables: &dyn Variables) -> Vec<PathBuf> {
     all.lines().map(|line| line.trim().into()).collect()
 }
 
-/// Returns conda's `base` where this shell has it active.
+/// Returns conda's `base` if this shell has activated it.
 pub fn active_base(variables: &dyn Variables) -> Option<PathBuf> {
     let prefix = variables.path("CONDA_PREFIX")?;
     is_base_of(&prefix, variables).then_some(prefix)
@@ -86,7 +86,7 @@ pub(super) fn is_base_of(prefix: &Path, variables: &dyn Variables) -> bool {
     named || is_base(prefix) || variables.path("MAMBA_ROOT_PREFIX").as_deref() == Some(prefix)
 }
 
-/// Returns the folders that hold environments by name.
+/// Returns the folders that hold named environments.
 pub(super) fn shelves(variables: &dyn Variables) -> Vec<PathBuf> {
     let mut shelves = Vec::new();
     for name in ["CONDA_ENVS_DIRS", "CONDA_ENVS_PATH"] {
@@ -100,7 +100,7 @@ pub(super) fn shelves(variables: &dyn Variables) -> Vec<PathBuf> {
     shelves
 }
 
-/// Returns the prefixes of conda itself, and of its kin.
+/// Returns the root prefixes of conda, mamba and micromamba.
 pub(super) fn roots(variables: &dyn Variables) -> Vec<PathBuf> {
     let of_program = |name: &str| {
         let program = variables.path(name)?;
@@ -116,7 +116,7 @@ pub(super) fn roots(variables: &dyn Variables) -> Vec<PathBuf> {
     .collect();
     if let Ok(home) = home(variables) {
         roots.extend(ROOTS.iter().map(|root| home.join(root)));
-        // micromamba's own since its version 2.
+        // micromamba's default since version 2.
         let data = xdg_data_home(variables).unwrap_or_else(|| home.join(".local/share"));
         roots.push(data.join("mamba"));
     }
@@ -179,7 +179,7 @@ mod tests {
         assert_eq!(named("name: other\n"), None);
         assert_eq!(named("name: ../ml\n"), None);
         assert_eq!(named("dependencies:\n"), None);
-        // One of a root that nothing else names.
+        // An environment in a root that no other setting names.
         make(&home.join("data/mamba/envs/far"));
         std::fs::create_dir_all(home.join(".conda")).unwrap();
         let all = format!(

@@ -1,4 +1,4 @@
-//! An environment: a folder with a Python of its own, and who made it.
+//! An environment: a folder with its own Python, and the program that made it.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::python;
 use crate::kernel::foreign_file;
 
-/// Which program made an environment and puts packages into it.
+/// The program that made an environment and installs packages into it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Manager {
     /// `python -m venv`, with pip.
@@ -24,7 +24,7 @@ pub enum Manager {
 }
 
 impl Manager {
-    /// Returns its name, as people say it.
+    /// Returns the manager's usual name.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Venv => "venv",
@@ -44,14 +44,14 @@ pub struct Environment {
     pub prefix: PathBuf,
     /// The program that made it.
     pub manager: Manager,
-    /// The folder of the project that it was made for, where the manager keeps one.
+    /// The folder of the project for which it was made, if the manager records one.
     pub project: Option<PathBuf>,
-    /// How it was found, for messages.
+    /// How it was found, as text for messages.
     pub source: String,
 }
 
 impl Environment {
-    /// Looks at a folder that is an environment.
+    /// Describes an environment, from its files.
     pub fn of(prefix: &Path, source: impl Into<String>) -> Self {
         let (manager, project) = manager_of(prefix);
         Self {
@@ -62,53 +62,57 @@ impl Environment {
         }
     }
 
-    /// Returns its interpreter.
+    /// Returns the environment's interpreter.
     pub fn executable(&self) -> Option<PathBuf> {
         python::of_environment(&self.prefix)
     }
 
-    /// Returns the link in place of its interpreter and the missing file that it leads to, where the
-    /// Python from which the environment was made was removed or replaced.
+    /// Returns the link in place of the interpreter and its missing target, if the Python from which the
+    /// environment was made was removed or replaced.
     pub fn dangling(&self) -> Option<(PathBuf, PathBuf)> {
         python::dangling(&self.prefix)
     }
 
-    /// Returns the name by which people know it.
+    /// Returns the name by which users know the environment.
     pub fn name(&self) -> String {
-        let last = |path: &Path| {
-            let name = path.file_name().unwrap_or_default();
-            name.to_string_lossy().into_owned()
-        };
+        let own = last_name(&self.prefix);
         match (self.manager, &self.project) {
-            (Manager::Pixi, Some(project)) if last(&self.prefix) == "default" => last(project),
-            (Manager::Pixi, Some(project)) => format!("{}:{}", last(project), last(&self.prefix)),
+            (Manager::Pixi, Some(project)) if own == "default" => last_name(project),
+            (Manager::Pixi, Some(project)) => format!("{}:{own}", last_name(project)),
             (Manager::Conda, _) if is_base(&self.prefix) => "base".to_owned(),
-            _ => last(&self.prefix),
+            _ => own,
         }
     }
 }
 
-/// Says whether a folder is an environment of venv or conda.
+/// Returns the last part of a path, for people.
+pub(in crate::kernel) fn last_name(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default();
+    name.to_string_lossy().into_owned()
+}
+
+/// Returns whether a folder is an environment of venv or conda.
 pub(in crate::kernel) fn is_environment(prefix: &Path) -> bool {
     prefix.join("pyvenv.cfg").is_file() || prefix.join("conda-meta").is_dir()
 }
 
-/// Says whether a prefix is that of conda itself. micromamba's has no programs of conda's, but
-/// the cache of packages that all its environments share.
+/// Returns whether a prefix is that of conda itself. micromamba's contains no programs of conda, but the
+/// package cache that all its environments share.
 pub(in crate::kernel) fn is_base(prefix: &Path) -> bool {
     let has = |folder: &str| prefix.join(folder).is_dir();
     has("conda-meta") && (has("condabin") || has("pkgs"))
 }
 
-/// Says whether an environment belongs to this user or to root.
+/// Returns whether an environment belongs to this user or to root.
 ///
-/// Another user's, say in `/tmp` above a notebook, would run their code as ours.
+/// An environment of another user, for example in `/tmp` above a notebook, would run that user's code as this
+/// user.
 pub(super) fn is_trusted(prefix: &Path) -> bool {
     let own = rustix::process::geteuid().as_raw();
     std::fs::metadata(prefix).is_ok_and(|found| found.uid() == own || found.uid() == 0)
 }
 
-/// Tells from an environment's files who made it, and for which project.
+/// Reads from an environment's files which program made it, and for which project.
 fn manager_of(prefix: &Path) -> (Manager, Option<PathBuf>) {
     if prefix.join("conda-meta").is_dir() {
         let envs = prefix.parent().filter(|envs| envs.ends_with(".pixi/envs"));

@@ -1,4 +1,4 @@
-//! The commands that install ipykernel into a Python, by the program that manages its environment.
+//! The commands that install ipykernel into a Python, by the manager of its environment.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -13,17 +13,17 @@ use crate::kernel::foreign_file;
 use crate::kernel::shell::quote;
 use crate::kernel::variables::Variables;
 
-/// The commands that install ipykernel, to be run one after the other.
+/// The commands that install ipykernel, to be run in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InstallCommands {
-    /// Each with its arguments.
+    /// The commands, each with its arguments.
     pub commands: Vec<Vec<String>>,
-    /// The interpreter that has ipykernel then.
+    /// The interpreter that has ipykernel afterwards.
     pub python: PathBuf,
 }
 
 impl fmt::Display for InstallCommands {
-    /// As one types them into a shell.
+    /// Shows the commands as one would type them into a shell.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let typed = |command: &Vec<String>| {
             let words = command.iter().map(|word| quote(Path::new(word)));
@@ -35,29 +35,25 @@ impl fmt::Display for InstallCommands {
 }
 
 impl InstallCommands {
-    /// Returns how a new environment with ipykernel is made in a folder.
+    /// Returns the commands that make a new environment with ipykernel in a folder.
     pub fn into_new(python: &Path, folder: &Path) -> Self {
         let made = folder.join(".venv");
         let inside = made.join("bin/python");
-        let words = |program: &Path, words: &[&str]| {
-            let program = program.to_string_lossy().into_owned();
-            let words = words.iter().map(|word| (*word).to_owned());
-            std::iter::once(program).chain(words).collect()
-        };
+        let [program, own, new] =
+            [python, inside.as_path(), made.as_path()].map(Path::to_string_lossy);
+        let venv = [&*program, "-m", "venv", &new].map(str::to_owned);
+        let pip = [&*own, "-m", "pip", "install", "ipykernel"].map(str::to_owned);
         Self {
-            commands: vec![
-                words(python, &["-m", "venv", &made.to_string_lossy()]),
-                words(&inside, &["-m", "pip", "install", "ipykernel"]),
-            ],
-            python: inside,
+            commands: vec![venv.to_vec(), pip.to_vec()],
+            python: inside.clone(),
         }
     }
 
-    /// Returns how an environment's Python gets ipykernel.
+    /// Returns the commands that install ipykernel into an environment's Python.
     ///
     /// A project with a lock file gets it as a development dependency: `uv sync` and `poetry sync` remove
-    /// what pip has installed. `folder` is where an environment is made for a system's Python that takes
-    /// no packages.
+    /// packages that pip has installed. `folder` is where a new environment is made for a system's Python
+    /// that accepts no packages.
     pub fn of(
         python: &Python,
         environment: &Environment,
@@ -77,7 +73,7 @@ impl InstallCommands {
                 let manifest = PixiManifest::read(project);
                 let path = text(&manifest.path);
                 let mut words = vec!["pixi", "add", "--manifest-path", &path];
-                // What is added to no feature goes to the environment `default` alone.
+                // A dependency that is added to no feature goes only to the environment `default`.
                 if let Some(feature) = manifest.features(&environment.prefix).first() {
                     words.extend(["--feature", feature]);
                 }
@@ -111,7 +107,7 @@ impl InstallCommands {
             (Manager::Uv, None) if has("uv") => {
                 one(&["uv", "pip", "install", "--python", &executable, "ipykernel"])
             }
-            // Debian's and Homebrew's own Python take no packages from pip.
+            // Debian's and Homebrew's own Python accept no packages from pip.
             (Manager::System, _) if python.takes_no_packages() => {
                 Self::into_new(&python.executable, folder)
             }
@@ -131,8 +127,8 @@ impl InstallCommands {
     }
 }
 
-/// Returns the commands that make a broken environment of a project anew, with ipykernel, as one
-/// types them into a shell.
+/// Returns the commands that make a project's broken environment again, with ipykernel, as one would type
+/// them into a shell.
 pub fn anew(environment: &Environment, variables: &dyn Variables) -> String {
     let prefix = quote(&environment.prefix);
     let project = environment.project.as_deref().map(quote);
@@ -159,8 +155,8 @@ pub fn anew(environment: &Environment, variables: &dyn Variables) -> String {
     }
 }
 
-/// Returns the program with which this machine manages an environment of conda: the one that made
-/// it, where it is still there.
+/// Returns the program that manages a conda environment on this machine: the program that made it, if it
+/// still exists.
 fn conda_program(prefix: &Path, variables: &dyn Variables) -> String {
     let text = |path: PathBuf| path.to_string_lossy().into_owned();
     let has = |name: &&str| on_path(name, variables).is_some();
@@ -174,31 +170,28 @@ fn conda_program(prefix: &Path, variables: &dyn Variables) -> String {
     if let Some(name) = PROGRAMS.iter().find(|name| has(name)) {
         return (*name).to_owned();
     }
-    let told = ["MAMBA_EXE", "CONDA_EXE"];
-    let told = told.iter().find_map(|name| variables.path(name));
-    let told = told.filter(|program| program.is_file());
-    told.map_or("conda".to_owned(), text)
+    let mut names = ["MAMBA_EXE", "CONDA_EXE"].iter();
+    let named = names.find_map(|name| variables.path(name));
+    let named = named.filter(|program| program.is_file());
+    named.map_or("conda".to_owned(), text)
 }
 
 /// The programs that make environments of conda's kind.
 const PROGRAMS: [&str; 3] = ["mamba", "conda", "micromamba"];
 
-/// Returns the program that was last at work in an environment of conda, as its history tells.
+/// Returns the program that last changed a conda environment, according to the environment's history.
 fn maker(prefix: &Path) -> Option<PathBuf> {
     let history = foreign_file::read_text(&prefix.join("conda-meta/history")).ok()?;
     let commands = history
         .lines()
         .filter_map(|line| line.strip_prefix("# cmd: "));
     let mut programs = commands.filter_map(|command| command.split(' ').next().map(Path::new));
-    programs
-        .rfind(|path| {
-            let is_known = PROGRAMS.iter().any(|name| path.ends_with(name));
-            is_known && path.is_absolute() && path.is_file()
-        })
-        .map(Path::to_owned)
+    let is_known = |path: &&Path| PROGRAMS.iter().any(|name| path.ends_with(name));
+    let last = programs.rfind(|path| is_known(path) && path.is_absolute() && path.is_file());
+    last.map(Path::to_owned)
 }
 
-/// Returns the channel that the Python of an environment came from: what is built for it is there.
+/// Returns the channel from which the environment's Python came: it has packages that fit this Python.
 fn channel_of_python(prefix: &Path) -> Option<String> {
     let entries = std::fs::read_dir(prefix.join("conda-meta")).ok()?;
     let record = entries.flatten().map(|entry| entry.path()).find(|path| {
@@ -211,7 +204,7 @@ fn channel_of_python(prefix: &Path) -> Option<String> {
     // <channel>/<platform>/<file>
     let (folder, _file) = url.rsplit_once('/')?;
     let (channel, _platform) = folder.rsplit_once('/')?;
-    // Some addresses hold credentials, which must not be shown.
+    // Some URLs contain credentials, which must not be shown.
     if channel.contains('@') || channel.contains("/t/") {
         return None;
     }
@@ -239,7 +232,7 @@ mod tests {
     }
 
     impl World {
-        /// A folder of programs to be found on `PATH`.
+        /// Makes a folder of programs that are found on `PATH`.
         fn new(programs: &[&str]) -> Self {
             let temp = tempfile::tempdir().unwrap();
             for program in programs {
@@ -381,7 +374,7 @@ mod tests {
              ==> 2026-01-02 00:00:00 <==\n# cmd: /gone/conda install x\n"
         );
         std::fs::write(it.prefix.join("conda-meta/history"), history).unwrap();
-        // A shell that is not interactive has neither micromamba's function nor its variables.
+        // A non-interactive shell has neither micromamba's function nor its variables.
         assert_eq!(
             [command(""), command(&world.path), command(&both)],
             [exe, exe, "micromamba"]

@@ -1,5 +1,5 @@
-//! Environments: folders with a Python of their own, whoever made them. Finding them, asking them
-//! what they have, activating them, and putting ipykernel into them.
+//! Environments: folders with their own Python, of every manager. Finds them, reads or asks what they have,
+//! activates them, and installs ipykernel into them.
 
 pub mod activate;
 pub mod conda;

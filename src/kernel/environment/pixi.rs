@@ -6,13 +6,13 @@ use crate::kernel::foreign_file;
 
 /// The manifest of a pixi project: `pixi.toml`, or `tool.pixi` in `pyproject.toml`.
 pub(super) struct PixiManifest {
-    /// The file, which may be missing.
+    /// The path of the file, which may not exist.
     pub(super) path: PathBuf,
     project: PathBuf,
     whole: toml::Table,
 }
 
-/// The variables and scripts with which a pixi environment is activated.
+/// The variables and scripts that activate a pixi environment.
 #[derive(Default)]
 pub(super) struct PixiActivation {
     pub(super) variables: Vec<(String, String)>,
@@ -38,7 +38,7 @@ impl PixiManifest {
         inner.and_then(toml::Value::as_table).unwrap_or(&self.whole)
     }
 
-    /// Returns the project's name: the manifest's, or its folder's.
+    /// Returns the project's name, from the manifest, else from its folder.
     pub(super) fn project_name(&self) -> String {
         let named = |table: &toml::Table, section: &str| {
             Some(table.get(section)?.get("name")?.as_str()?.to_owned())
@@ -64,16 +64,16 @@ impl PixiManifest {
         features.filter_map(toml::Value::as_str).collect()
     }
 
-    /// Returns how an environment is activated.
+    /// Returns the variables and scripts that activate an environment.
     pub(super) fn activation(&self, prefix: &Path) -> PixiActivation {
         let table = self.table();
         let features = self.features(prefix).into_iter();
         let features = features.filter_map(|it| table.get("feature")?.get(it)?.as_table());
         let mut all = PixiActivation::default();
-        // A feature's variables come after the project's, and so win.
+        // A feature's variables follow the project's, and so override them.
         for part in std::iter::once(table).chain(features) {
             let activations = activations(part);
-            // Those of a platform come after those of all platforms.
+            // The variables of a platform override those of all platforms.
             for activation in activations.iter().rev() {
                 let set = activation.get("env").and_then(toml::Value::as_table);
                 for (name, value) in set.into_iter().flatten() {
@@ -81,7 +81,7 @@ impl PixiManifest {
                     all.variables.extend(value);
                 }
             }
-            // Of several lists of scripts only the most exact counts.
+            // Of several lists of scripts only the most specific one counts.
             let mut lists = activations
                 .iter()
                 .filter_map(|it| it.get("scripts")?.as_array());
@@ -94,7 +94,7 @@ impl PixiManifest {
     }
 }
 
-/// Returns the parts of a table on activation that hold for this platform, the most exact first.
+/// Returns the parts of an activation table that apply to this platform, the most specific first.
 fn activations(table: &toml::Table) -> Vec<&toml::Value> {
     let (system, machine) = match (std::env::consts::OS, std::env::consts::ARCH) {
         ("macos", "aarch64") => ("osx", "osx-arm64".to_owned()),

@@ -1,4 +1,4 @@
-//! Where Poetry keeps a project's environment, told from its settings without running it.
+//! Finds the environment that Poetry made for a project, from Poetry's settings, without running it.
 
 use std::path::{Path, PathBuf};
 
@@ -10,8 +10,8 @@ use super::folder::{Environment, Manager};
 use crate::kernel::foreign_file;
 use crate::kernel::variables::{Variables, home};
 
-/// Returns the environment that Poetry made for the project in a folder; one in the project's own
-/// `.venv` is found there.
+/// Returns the environment that Poetry made for the project in a folder, except one in the project's own
+/// `.venv`, which the search finds by itself.
 pub(super) fn of_project(
     folder: &Path,
     manifest: &str,
@@ -22,10 +22,7 @@ pub(super) fn of_project(
     if poetry.is_none() && !folder.join("poetry.lock").is_file() {
         return None;
     }
-    let named = |table: Option<&toml::Value>| {
-        let name = table?.get("name")?.as_str()?;
-        Some(name.to_owned())
-    };
+    let named = |table: Option<&toml::Value>| Some(table?.get("name")?.as_str()?.to_owned());
     let name = named(manifest.get("project")).or_else(|| named(poetry))?;
     let shelf = shelf(folder, variables)?;
     let base = environment_name(&name, folder);
@@ -38,45 +35,42 @@ pub(super) fn of_project(
     })
 }
 
-/// Returns the folder of all environments.
+/// Returns the folder in which Poetry puts all environments.
 fn shelf(folder: &Path, variables: &dyn Variables) -> Option<PathBuf> {
     let home = home(variables).ok()?;
     let xdg = |name: &str, usual: &str| {
         let named = variables.path(name).filter(|path| path.is_absolute());
         named.unwrap_or_else(|| home.join(usual))
     };
-    let (config, cache) = if cfg!(target_os = "macos") {
-        let library = home.join("Library");
-        (
-            library.join("Application Support/pypoetry"),
-            library.join("Caches/pypoetry"),
-        )
-    } else {
-        (
-            xdg("XDG_CONFIG_HOME", ".config").join("pypoetry"),
-            xdg("XDG_CACHE_HOME", ".cache").join("pypoetry"),
-        )
+    let (config, cache) = match cfg!(target_os = "macos") {
+        true => (
+            home.join("Library/Application Support"),
+            home.join("Library/Caches"),
+        ),
+        false => (
+            xdg("XDG_CONFIG_HOME", ".config"),
+            xdg("XDG_CACHE_HOME", ".cache"),
+        ),
     };
+    let (config, cache) = (config.join("pypoetry"), cache.join("pypoetry"));
     let settings = |file: PathBuf| -> toml::Table {
         let text = foreign_file::read_text(&file).unwrap_or_default();
         toml::from_str(&text).unwrap_or_default()
     };
-    // The project's settings count more than the user's.
+    // The project's settings override the user's.
     let own = [
         settings(folder.join("poetry.toml")),
         settings(config.join("config.toml")),
     ];
-    let said = |find: &dyn Fn(&toml::Table) -> Option<String>| own.iter().find_map(find);
-    let cache = variables
-        .path("POETRY_CACHE_DIR")
-        .or_else(|| said(&|it| Some(it.get("cache-dir")?.as_str()?.to_owned())).map(PathBuf::from))
-        .unwrap_or(cache);
-    let path = variables.path("POETRY_VIRTUALENVS_PATH").or_else(|| {
-        let find =
-            |it: &toml::Table| Some(it.get("virtualenvs")?.get("path")?.as_str()?.to_owned());
-        said(&find).map(PathBuf::from)
-    });
-    let Some(path) = path else {
+    let text = |value: &toml::Value| value.as_str().map(PathBuf::from);
+    let mut caches = own.iter().filter_map(|it| text(it.get("cache-dir")?));
+    let mut paths = own
+        .iter()
+        .filter_map(|it| text(it.get("virtualenvs")?.get("path")?));
+    let cache_named = variables.path("POETRY_CACHE_DIR").or_else(|| caches.next());
+    let cache = cache_named.unwrap_or(cache);
+    let named = variables.path("POETRY_VIRTUALENVS_PATH");
+    let Some(path) = named.or_else(|| paths.next()) else {
         return Some(cache.join("virtualenvs"));
     };
     let path = path.to_str()?;
@@ -89,9 +83,9 @@ fn shelf(folder: &Path, variables: &dyn Variables) -> Option<PathBuf> {
     Some(path)
 }
 
-/// Returns the beginning of the environment's name: the project's, and a hash of its folder.
+/// Returns the prefix of the environment's name: the project's name, and a hash of its folder.
 fn environment_name(name: &str, folder: &Path) -> String {
-    // As packages' names are made comparable: runs of -, _ and . become one -.
+    // Normalised like package names: runs of -, _ and . become one -.
     let mut plain = String::new();
     for letter in name.to_lowercase().chars() {
         match letter {
@@ -108,7 +102,7 @@ fn environment_name(name: &str, folder: &Path) -> String {
     format!("{plain}-{}", &hash[..8])
 }
 
-/// Returns the one that `poetry env use` chose.
+/// Returns the environment that `poetry env use` has selected.
 fn selected(shelf: &Path, base: &str) -> Option<PathBuf> {
     let chosen = foreign_file::read_text(&shelf.join("envs.toml")).ok()?;
     let chosen: toml::Table = toml::from_str(&chosen).ok()?;
@@ -117,7 +111,7 @@ fn selected(shelf: &Path, base: &str) -> Option<PathBuf> {
     prefix.is_dir().then_some(prefix)
 }
 
-/// Returns the one that was made last.
+/// Returns the environment that was made last.
 fn newest(shelf: &Path, base: &str) -> Option<PathBuf> {
     let entries = std::fs::read_dir(shelf).ok()?.flatten();
     let of_project = entries.filter(|entry| {
@@ -125,10 +119,7 @@ fn newest(shelf: &Path, base: &str) -> Option<PathBuf> {
         let version = name.to_str().and_then(|name| name.strip_prefix(base));
         version.is_some_and(|version| version.starts_with("-py"))
     });
-    let last = of_project.max_by_key(|entry| {
-        let made = entry.metadata().and_then(|found| found.modified());
-        made.ok()
-    });
+    let last = of_project.max_by_key(|entry| entry.metadata().ok()?.modified().ok());
     last.map(|entry| entry.path())
 }
 
@@ -140,7 +131,7 @@ mod tests {
 
     #[test]
     fn the_name_is_what_poetry_makes_of_it() {
-        // What Poetry 2.5 printed for these.
+        // The names that Poetry 2.5 printed for these projects.
         let name = |name, folder: &str| environment_name(name, Path::new(folder));
         assert_eq!(name("My_Thing..x", "/nonexistent/p"), "my-thing-x-5-winZ6i");
     }

@@ -1,4 +1,4 @@
-//! Finding a Python, and asking it what it has.
+//! Finds a Python, and finds out what it has installed.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -9,7 +9,7 @@ use super::trust;
 use crate::kernel::process::Process;
 use crate::kernel::variables::Variables;
 
-/// The code with which an interpreter is asked. It imports no package, so it takes milliseconds.
+/// The code that an interpreter runs for this. It imports no package, so it takes milliseconds.
 const QUESTION: &str = "\
 import importlib.util as u, json, os, sys, sysconfig
 has = lambda name: u.find_spec(name) is not None
@@ -28,24 +28,24 @@ print(json.dumps({
 pub struct NotPython {
     /// The program.
     pub executable: PathBuf,
-    /// The program's error, or why it was not asked.
+    /// The program's error, or why it was not run.
     pub reason: String,
-    /// Whether the program was run, see [`ProbePolicy`].
+    /// Whether the program was run; see [`ProbePolicy`].
     pub asked: bool,
 }
 
-/// The interpreters that may be run where their files do not tell enough.
+/// The interpreters that may be run if their files do not tell enough.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ProbePolicy {
-    /// Any: the user has asked for a kernel outside a sandbox, which runs them anyway.
+    /// All interpreters: the user has asked for a kernel outside a sandbox, which runs them anyway.
     #[default]
     Any,
-    /// The system's and those of the user's own tools: nothing of a notebook's folder is run
+    /// Only those of the system and of the user's own tools: nothing from a notebook's folder is run
     /// outside a sandbox.
     ToolsOnly,
 }
 
-/// Returns the interpreter that a process is, by the path under which it was called.
+/// Returns the interpreter that a process runs, by the path under which it was called.
 pub fn of_process(process: &Process) -> Option<PathBuf> {
     let program = process.program()?;
     let name = program.file_name()?.to_str()?;
@@ -53,8 +53,8 @@ pub fn of_process(process: &Process) -> Option<PathBuf> {
     is_python.then_some(program)
 }
 
-/// Returns what an interpreter has, from the files of its environment or else by asking it. An
-/// interpreter that a sandboxed kernel may have written is not asked.
+/// Returns what an interpreter has, from the files of its environment, else by running it. An interpreter
+/// that a sandboxed kernel may have written is not run.
 pub fn probe(
     executable: &Path,
     policy: ProbePolicy,
@@ -65,7 +65,7 @@ pub fn probe(
     if let Some(python) = seen.as_ref().filter(|python| python.ipykernel) {
         return Ok(python.clone());
     }
-    let untold = |reason: String| NotPython {
+    let unknown = |reason: String| NotPython {
         executable: executable.to_owned(),
         reason: format!("its files do not tell what it has, and {reason}"),
         asked: false,
@@ -74,13 +74,13 @@ pub fn probe(
     match (trust::check_program(executable), seen) {
         (Ok(()), _) if policy == ProbePolicy::Any || is_own() => ask(executable, policy),
         (_, Some(python)) => Ok(python),
-        (Err(untrusted), None) => Err(untold(untrusted.to_string())),
+        (Err(untrusted), None) => Err(unknown(untrusted.to_string())),
         (Ok(()), None) if !executable.exists() => Err(NotPython {
             executable: executable.to_owned(),
             reason: "it is not there".to_owned(),
             asked: false,
         }),
-        (Ok(()), None) => Err(untold(
+        (Ok(()), None) => Err(unknown(
             "it may have come with the notebook's folder, so that it is not run to find out: name it with --python to start it".to_owned(),
         )),
     }
@@ -95,24 +95,20 @@ fn ask(executable: &Path, policy: ProbePolicy) -> Result<Python, NotPython> {
     let out = Command::new(executable)
         .args(["-c", QUESTION])
         .envs(trusted_path(policy))
-        // A module of the notebook's folder must not stand in for an installed one.
+        // A module in the notebook's folder must not replace an installed one.
         .current_dir("/")
         .stdin(Stdio::null())
         .output()
         .map_err(|error| unusable(error.to_string()))?;
     serde_json::from_slice(&out.stdout).map_err(|_| {
         let said = String::from_utf8_lossy(&out.stderr);
-        unusable(
-            said.lines()
-                .last()
-                .unwrap_or("it did not answer")
-                .to_owned(),
-        )
+        let last = said.lines().last().unwrap_or("it did not answer");
+        unusable(last.to_owned())
     })
 }
 
-/// Returns an empty `PYTHONPATH` where the real one may name a notebook's folder, or one that a
-/// sandboxed kernel may have written: each start of Python runs a `sitecustomize.py` there.
+/// Returns an empty `PYTHONPATH` if the real one may contain a notebook's folder, or a folder that a
+/// sandboxed kernel may have written: each start of Python runs a `sitecustomize.py` from there.
 fn trusted_path(policy: ProbePolicy) -> Option<(&'static str, &'static str)> {
     let paths = std::env::var_os("PYTHONPATH")?;
     let mut paths = std::env::split_paths(&paths);
@@ -156,7 +152,7 @@ mod tests {
             !error.asked && error.to_string().contains("do not tell"),
             "{error}"
         );
-        // Also where its files tell that it has no ipykernel.
+        // The same if its files show that it has no ipykernel.
         std::fs::write(bin.join("../pyvenv.cfg"), "home = /usr/bin\n").unwrap();
         let _ = probe(&python, ProbePolicy::ToolsOnly, &ProcessVariables);
         assert!(!canary.exists(), "it was run");

@@ -1,7 +1,7 @@
-//! A Python interpreter, and what the files of its environment tell of it, without running it.
+//! A Python interpreter, and what the files of its environment show about it, without running it.
 //!
-//! That is quicker than policy, and nothing of what lies in the environment is executed: a `.pth`
-//! file of it would be by any start of its Python.
+//! This is faster than running the interpreter, and it executes nothing in the environment: every start of
+//! Python would execute the environment's `.pth` files.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -10,14 +10,14 @@ use serde::Deserialize;
 
 use crate::kernel::foreign_file;
 
-/// A Python interpreter and what it has.
+/// A Python interpreter and its properties.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Python {
     /// `sys.executable`.
     pub executable: PathBuf,
     /// `sys.prefix`.
     pub prefix: PathBuf,
-    /// Whether it can be a kernel.
+    /// Whether it can run as a kernel.
     pub ipykernel: bool,
     pip: bool,
     environment: bool,
@@ -25,8 +25,8 @@ pub struct Python {
 }
 
 impl Python {
-    /// Returns an interpreter of which nothing was seen and which was not run, as one with
-    /// ipykernel: its start in a sandbox shows whether it has one.
+    /// Returns an interpreter that was neither inspected nor run, as if it had ipykernel: its start in a
+    /// sandbox shows whether that is true.
     pub fn unasked(executable: &Path) -> Self {
         let bin = executable.parent().filter(|bin| bin.ends_with("bin"));
         let prefix = bin.and_then(Path::parent).unwrap_or(Path::new("/"));
@@ -40,18 +40,18 @@ impl Python {
         }
     }
 
-    /// Says whether pip is in it.
+    /// Returns whether pip is in it.
     pub fn has_pip(&self) -> bool {
         self.pip
     }
 
-    /// Says whether it is a system's own, whose makers let nobody else put packages into it.
+    /// Returns whether it is a system's own Python, which only the system's package manager may change.
     pub fn takes_no_packages(&self) -> bool {
         !self.environment && (self.managed || !self.pip)
     }
 }
 
-/// The names of the interpreter of an environment.
+/// The possible paths of an environment's interpreter.
 const NAMES: [&str; 2] = ["bin/python", "bin/python3"];
 
 /// Returns the interpreter of a folder that is an environment.
@@ -60,13 +60,12 @@ pub fn of_environment(folder: &Path) -> Option<PathBuf> {
     named.find(|path| path.is_file())
 }
 
-/// Returns the interpreter of an environment that is a link to a program which is not there, and
-/// where it leads.
+/// Returns an environment's interpreter that is a link to a missing program, and the path to which it leads.
 pub fn dangling(folder: &Path) -> Option<(PathBuf, PathBuf)> {
     let mut named = NAMES.iter().map(|name| folder.join(name));
     let link = named.find(|path| path.is_symlink() && !path.exists())?;
     let mut at = link.clone();
-    // The last link of the chain: what it names was removed. As long as the system follows them.
+    // Finds the last link of the chain, whose target was removed. The limit is the system's own.
     for _ in 0..40 {
         let Ok(target) = std::fs::read_link(&at) else {
             break;
@@ -79,16 +78,15 @@ pub fn dangling(folder: &Path) -> Option<(PathBuf, PathBuf)> {
 /// The layout of an environment, from its files.
 struct Layout {
     prefix: PathBuf,
-    /// Its packages come from a base Python, as those of `venv`.
+    /// Whether its packages come from a base Python, as in a venv.
     has_base: bool,
-    /// The folders that its packages lie in, its own first.
+    /// The folders that contain its packages, its own first.
     sites: Vec<PathBuf>,
     library: PathBuf,
 }
 
-/// Looks at the environment of an interpreter; none where it lies in none, or its files do not tell
-/// enough. A package that is not seen may still be there, since code in a `.pth` file may add
-/// folders.
+/// Inspects the environment of an interpreter; returns `None` if it has none, or its files do not tell
+/// enough. A package that is not found may still be installed, since code in a `.pth` file may add folders.
 pub(super) fn look(executable: &Path) -> Option<Python> {
     let layout = Layout::of(executable)?;
     Some(Python {
@@ -101,7 +99,7 @@ pub(super) fn look(executable: &Path) -> Option<Python> {
     })
 }
 
-/// Returns the version of a package of an interpreter, where its environment's files tell it.
+/// Returns the version of an interpreter's package, if its environment's files show it.
 pub fn package_version(executable: &Path, package: &str) -> Option<String> {
     let sites = Layout::of(executable)?.sites;
     let entries = sites.iter().filter_map(|site| std::fs::read_dir(site).ok());
@@ -112,7 +110,7 @@ pub fn package_version(executable: &Path, package: &str) -> Option<String> {
     })
 }
 
-/// Returns the folder of the Python from which a `venv` was made, as its `pyvenv.cfg` says.
+/// Returns the folder of the Python from which a venv was made, according to its `pyvenv.cfg`.
 pub fn base(prefix: &Path) -> Option<PathBuf> {
     let settings = foreign_file::read_text(&prefix.join("pyvenv.cfg")).ok()?;
     setting(&settings, "home").map(PathBuf::from)
@@ -135,23 +133,23 @@ impl Layout {
             return None;
         }
         let settings = settings.as_deref();
-        // Any other kind of program must be asked.
+        // Any other kind of program must be run to find out.
         let real = executable.canonicalize().ok()?;
         let mode = std::fs::metadata(&real).ok()?.permissions().mode();
         let version = real.file_name()?.to_str()?.strip_prefix("python")?;
         if mode & 0o111 == 0 {
             return None;
         }
-        let told = || {
-            let told = settings?;
-            let told = setting(told, "version").or_else(|| setting(told, "version_info"))?;
-            let mut parts = told.split('.');
+        let recorded_version = || {
+            let all = settings?;
+            let whole = setting(all, "version").or_else(|| setting(all, "version_info"))?;
+            let mut parts = whole.split('.');
             Some(format!("{}.{}", parts.next()?, parts.next()?))
         };
-        // `python3.13t` has a folder of that name.
+        // The folder of `python3.13t` has this name, too.
         let version = match version.contains('.') {
             true => version.to_owned(),
-            false => told()?,
+            false => recorded_version()?,
         };
         let name = format!("python{version}");
         let library = |prefix: &Path| prefix.join("lib").join(&name);
@@ -164,7 +162,7 @@ impl Layout {
             base.filter(|_| shares.is_some_and(|it| it.eq_ignore_ascii_case("true")))
         {
             sites.push(library(base).join("site-packages"));
-            // Debian's.
+            // Debian's folders.
             sites.push(base.join("lib/python3/dist-packages"));
             sites.push(library(&base.join("local")).join("dist-packages"));
         }
@@ -183,7 +181,7 @@ impl Layout {
     }
 }
 
-/// Returns the folders that a folder's `.pth` files name; their lines of code are not run.
+/// Returns the folders that a folder's `.pth` files name; lines of code in them are not run.
 fn named_in(site: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(site).into_iter().flatten().flatten();
     let files = entries.map(|entry| entry.path());
@@ -208,7 +206,7 @@ mod tests {
     use crate::kernel::environment::probe::{ProbePolicy, probe};
     use crate::kernel::variables::ProcessVariables;
 
-    /// An environment whose Python, once run, leaves a mark.
+    /// Makes an environment whose Python leaves a mark when it is run.
     fn environment(prefix: &Path, settings: Option<&str>) -> PathBuf {
         let site = prefix.join("lib/python3.12/site-packages");
         for folder in [&site, &prefix.join("bin")] {

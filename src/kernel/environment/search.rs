@@ -1,5 +1,4 @@
-//! The environments at hand for a notebook, nearest first, found by looking at files without
-//! running anything.
+//! Finds the environments for a notebook, nearest first, by reading files without running anything.
 
 use std::path::{Path, PathBuf};
 
@@ -8,8 +7,8 @@ use super::{conda, poetry, python};
 use crate::kernel::foreign_file;
 use crate::kernel::variables::Variables;
 
-/// Returns the environments at hand for a notebook in `folder`, the first choice first: the active
-/// one, then those of the folders at and above it.
+/// Returns the environments for a notebook in `folder`, the first choice first: the active ones, then those
+/// of the folder and the folders above it.
 pub fn at_hand(folder: &Path, variables: &dyn Variables) -> Vec<Environment> {
     let mut found: Vec<Environment> = Vec::new();
     let mut add = |environment: Environment| {
@@ -24,8 +23,8 @@ pub fn at_hand(folder: &Path, variables: &dyn Variables) -> Vec<Environment> {
     found
 }
 
-/// Returns the environments that this shell has activated. conda's `base` is not one of them: it
-/// is active in every shell of many machines, whatever is being worked on.
+/// Returns the environments that this shell has activated, except conda's `base`: on many machines it is
+/// active in every shell, whatever is being worked on.
 pub fn active(variables: &dyn Variables) -> Vec<Environment> {
     let by = |name: &str| {
         let prefix = variables.path(name).filter(|path| path.is_absolute())?;
@@ -36,7 +35,7 @@ pub fn active(variables: &dyn Variables) -> Vec<Environment> {
     by("VIRTUAL_ENV").into_iter().chain(conda).collect()
 }
 
-/// Returns the environments that a folder has for what lies in it, the usual one first.
+/// Returns the environments that a folder has for its contents, the usual one first.
 fn of_folder(folder: &Path, variables: &dyn Variables) -> Vec<Environment> {
     let here = |name: &str| format!("{name} in {}", folder.display());
     let mut found = Vec::new();
@@ -73,15 +72,11 @@ fn of_folder(folder: &Path, variables: &dyn Variables) -> Vec<Environment> {
     found
 }
 
-/// Returns what `pixi` made for a project: `default` first, then by name.
+/// Returns the environments that `pixi` made for a project: `default` first, then by name.
 fn pixis(folder: &Path) -> Vec<Environment> {
     let entries = std::fs::read_dir(folder.join(".pixi/envs"));
-    let mut prefixes: Vec<_> = entries
-        .into_iter()
-        .flatten()
-        .flatten()
-        .map(|entry| entry.path())
-        .collect();
+    let entries = entries.into_iter().flatten().flatten();
+    let mut prefixes: Vec<_> = entries.map(|entry| entry.path()).collect();
     prefixes.sort_by_key(|prefix| (!prefix.ends_with("default"), prefix.clone()));
     let named = |prefix: &PathBuf| {
         let name = prefix.file_name().unwrap_or_default().to_string_lossy();
@@ -141,7 +136,7 @@ mod tests {
             (Manager::Venv, "work/nested/.venv"),
             (Manager::Pixi, "work/.pixi/envs/default"),
             (Manager::Pixi, "work/.pixi/envs/cuda"),
-            // A folder "venv" that is none does not count.
+            // A folder "venv" that is not an environment does not count.
             (Manager::Conda, "work/env"),
         ];
         let expected = expected.map(|(manager, path)| (manager, path.to_owned()));

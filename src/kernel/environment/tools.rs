@@ -1,15 +1,15 @@
-//! Where the programs of the system and the user's own tools lie, apart from what came in a
-//! notebook's folder.
+//! The folders of the system's programs and of the user's own tools, as opposed to programs in a notebook's
+//! folder.
 //!
-//! What lies there was installed on this machine. An environment in a notebook's folder may be
-//! anybody's, and so may what its links and its settings name.
+//! A program there was installed on this machine. An environment in a notebook's folder may come from another
+//! person, and so may the paths in its links and settings.
 
 use std::path::{Component, Path, PathBuf};
 
 use super::conda;
 use crate::kernel::variables::{Variables, home, xdg_data_home};
 
-/// The folders in which every system keeps its programs; no user's own files are there.
+/// The folders in which every system has its programs; users have no files of their own there.
 pub(in crate::kernel) const SYSTEM: [&str; 9] = [
     "/usr",
     "/bin",
@@ -22,7 +22,7 @@ pub(in crate::kernel) const SYSTEM: [&str; 9] = [
     "/gnu/store",
 ];
 
-/// The folders in which other package managers keep programs.
+/// The folders in which other package managers install programs.
 const PACKAGED: [&str; 7] = [
     "/opt",
     "/snap",
@@ -33,7 +33,7 @@ const PACKAGED: [&str; 7] = [
     "/Applications",
 ];
 
-/// Where tools keep the Pythons and the environments that they install, below the home folder.
+/// The folders below the home folder in which tools put the Pythons and environments that they install.
 const HOME: [&str; 20] = [
     ".pyenv",
     ".asdf/installs",
@@ -57,7 +57,7 @@ const HOME: [&str; 20] = [
     ".nix-profile",
 ];
 
-/// Variables by which the user says that a tool keeps them elsewhere.
+/// Variables by which the user chooses another folder for a tool.
 const NAMED: [&str; 7] = [
     "PYENV_ROOT",
     "UV_PYTHON_INSTALL_DIR",
@@ -76,7 +76,7 @@ pub struct ToolFolders {
 }
 
 impl ToolFolders {
-    /// Returns those of this user.
+    /// Returns the tool folders of this user.
     pub fn known(variables: &dyn Variables) -> Self {
         let home = home(variables).ok();
         let system = SYSTEM.iter().chain(&PACKAGED);
@@ -95,7 +95,7 @@ impl ToolFolders {
         let real_home = home
             .as_deref()
             .map(|it| it.canonicalize().unwrap_or_else(|_| it.into()));
-        // A variable that names the home folder, or one that it lies in, would name everything.
+        // If a variable names the home folder or one above it, the tool's folder would include everything.
         let holds_home = |folder: &PathBuf| {
             let mut homes = home.iter().chain(&real_home);
             homes.any(|home| home.starts_with(folder))
@@ -107,13 +107,13 @@ impl ToolFolders {
         }
     }
 
-    /// Says whether a path lies in one of them.
+    /// Returns whether a path lies in one of these folders.
     pub fn hold(&self, path: &Path) -> bool {
         let plain = path.components().all(|part| part != Component::ParentDir);
         plain && self.folders.iter().any(|folder| path.starts_with(folder))
     }
 
-    /// Says whether a program lies in one of them, as it is named and wherever its links lead.
+    /// Returns whether a program lies in one of these folders, by its name and by its real path.
     pub fn hold_program(&self, program: &Path) -> bool {
         let real = program.canonicalize();
         program.is_absolute() && self.hold(program) && real.is_ok_and(|real| self.hold(&real))
@@ -139,7 +139,7 @@ mod tests {
         let variables = HashMap::from([
             ("HOME", home.to_str().unwrap()),
             ("PYENV_ROOT", far.to_str().unwrap()),
-            // One that would name everything.
+            // A folder that would include everything.
             ("WORKON_HOME", home.to_str().unwrap()),
         ]);
         let tools = ToolFolders::known(&variables);

@@ -1,8 +1,8 @@
-//! What is never executed outside a sandbox: what a sandboxed kernel was allowed to write.
+//! The files that are never executed outside a sandbox: those that a sandboxed kernel was allowed to write.
 //!
-//! Such a kernel may have replaced an environment's `bin/python`, put a `.pth` file, an activation
-//! script or a kernelspec there, or a program with a usual name into a folder that is on `PATH`.
-//! Inside a sandbox all of it may run; outside, [`Untrusted`] says why it does not.
+//! Such a kernel may have replaced an environment's `bin/python`, or may have written a `.pth` file, an
+//! activation script or a kernelspec, or a program with a usual name in a folder on `PATH`. Inside a sandbox
+//! these files may run; outside, they are refused with [`Untrusted`].
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -11,9 +11,9 @@ use super::python;
 use super::tools::ToolFolders;
 use crate::kernel::shell::quote;
 use crate::kernel::variables::Variables;
-use crate::project::written::{AllWritten, Written};
+use crate::project::written::{AllWritten, WritableFolder};
 
-/// Says that a file is not executed or believed outside a sandbox.
+/// Says that a file is not executed or trusted outside a sandbox.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error(
     "{what} {} is not used outside a sandbox: a sandboxed kernel of {} was allowed to write {}, and may have put anything there",
@@ -22,10 +22,10 @@ use crate::project::written::{AllWritten, Written};
     written.folder.display()
 )]
 pub struct Untrusted {
-    /// What the file is to the kernel, for the message.
+    /// The file's role for the kernel, for the message.
     what: &'static str,
     path: PathBuf,
-    written: Box<Written>,
+    written: Box<WritableFolder>,
 }
 
 impl Untrusted {
@@ -33,7 +33,7 @@ impl Untrusted {
     pub fn hints(&self) -> Vec<String> {
         let mut hints =
             vec!["start this one in a sandbox too: nb open NOTEBOOK --sandbox".to_owned()];
-        // A scratch folder is not remembered, and is its kernel's as long as it is there.
+        // A scratch folder has no record, and belongs to its kernel as long as it exists.
         if !self.written.key.is_empty() {
             hints.push(format!(
                 "when you have looked at what lies there, or made it anew: nb open NOTEBOOK --trust {}",
@@ -44,27 +44,25 @@ impl Untrusted {
     }
 }
 
-/// Says whether a file or a folder may be executed, believed or worked in outside a sandbox.
+/// Checks that a file or folder may be executed, trusted or used as a working directory outside a sandbox.
 pub fn check(what: &'static str, path: &Path) -> Result<(), Untrusted> {
-    match AllWritten::known().decides(path) {
-        Some(written) => Err(untrusted(what, path, written)),
-        None => Ok(()),
-    }
+    let decides = AllWritten::known().decides(path);
+    decides.map_or(Ok(()), |written| Err(untrusted(what, path, written)))
 }
 
-/// Says whether a program may be executed outside a sandbox, with the environment that it lies in
-/// and the Python from which that was made.
+/// Checks that a program may be executed outside a sandbox, with the environment in which it lies and the
+/// Python from which that was made.
 pub fn check_program(program: &Path) -> Result<(), Untrusted> {
     let known = AllWritten::known();
-    let fault = |written| untrusted("the program", program, written);
+    let fault = |written| Err(untrusted("the program", program, written));
     if let Some(written) = known.decides(program) {
-        return Err(fault(written));
+        return fault(written);
     }
     let in_bin = |path: &Path| {
         let bin = path.parent().filter(|bin| bin.ends_with("bin"));
         bin.and_then(Path::parent).map(Path::to_owned)
     };
-    // Also as it is called, which is where a venv's Python looks for its packages.
+    // The path as called counts, too, because a venv's Python finds its packages by it.
     let real = program.canonicalize().ok();
     let prefixes = [in_bin(program), real.as_deref().and_then(in_bin)];
     for prefix in prefixes.into_iter().flatten() {
@@ -73,13 +71,13 @@ pub fn check_program(program: &Path) -> Result<(), Untrusted> {
             .decides_environment(&prefix)
             .or_else(|| known.decides_environment(base?.parent()?));
         if let Some(written) = found {
-            return Err(fault(written));
+            return fault(written);
         }
     }
     Ok(())
 }
 
-/// Says whether a kernel may be started outside a sandbox: by its command, in a folder, with these
+/// Checks that a kernel may be started outside a sandbox by this command, in this folder, with these
 /// variables.
 pub fn check_start(
     argv: &[OsString],
@@ -87,7 +85,7 @@ pub fn check_start(
     variables: &dyn Variables,
 ) -> Result<(), Untrusted> {
     if AllWritten::known().entries().is_empty() && !has_scratch(folder) {
-        // The usual case, quickly decided.
+        // The usual case, decided quickly.
         let scratch = argv.iter().any(|word| has_scratch(Path::new(word)));
         if !scratch {
             return Ok(());
@@ -107,7 +105,7 @@ pub fn check_start(
             .filter(|word| word.is_absolute() && word.exists())
             .try_for_each(|word| check("the kernel's file", word))?;
     }
-    // Python takes modules of its working directory for installed ones, R its profile from there.
+    // Python imports modules from its working directory before installed ones, and R reads its profile there.
     check("the kernel's working directory", folder)?;
     for name in CODE {
         let paths = variables.get(name).unwrap_or_default();
@@ -122,7 +120,7 @@ fn has_scratch(path: &Path) -> bool {
     path.components().any(|part| part.as_os_str() == "scratch")
 }
 
-/// Variables that name code which every kernel of a language runs.
+/// Variables that name code which every kernel of a language executes.
 const CODE: [&str; 8] = [
     "PYTHONPATH",
     "PYTHONHOME",
@@ -134,8 +132,8 @@ const CODE: [&str; 8] = [
     "R_LIBS_USER",
 ];
 
-/// Returns a program that is on `PATH` and may be executed outside a sandbox. An activated
-/// environment's folder is on it too: what lies there counts only where a tool of the user made it.
+/// Returns a program on `PATH` that may be executed outside a sandbox. The folder of an activated environment
+/// is on `PATH`, too; its programs count only if a tool of the user made the environment.
 pub fn on_path(program: &str, variables: &dyn Variables) -> Option<PathBuf> {
     let known = AllWritten::known();
     let active = ["VIRTUAL_ENV", "CONDA_PREFIX"].map(|name| variables.path(name));
@@ -149,7 +147,7 @@ pub fn on_path(program: &str, variables: &dyn Variables) -> Option<PathBuf> {
     programs.find(|file| file.is_absolute() && !is_active(file) && known.decides(file).is_none())
 }
 
-fn untrusted(what: &'static str, path: &Path, written: Written) -> Untrusted {
+fn untrusted(what: &'static str, path: &Path, written: WritableFolder) -> Untrusted {
     Untrusted {
         what,
         path: path.to_owned(),

@@ -1,7 +1,6 @@
-//! A kernel's connection file and the files beside it: its sockets, its pid file and the link by
-//! which other Jupyter clients find it.
+//! A kernel's connection file and the files beside it: its sockets, its pid file and the link by which other
+//! Jupyter clients find it.
 
-use std::fs::File;
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
@@ -13,11 +12,12 @@ use zeroize::Zeroizing;
 use super::identity::{Process, Signal};
 use super::plan::{PidRecord, ProcessEnd};
 use crate::kernel::confine::{container, outcome};
+use crate::kernel::foreign_file;
 use crate::kernel::spec;
 use crate::kernel::spec::jupyter_paths::JupyterPaths;
 use crate::kernel::variables::Variables;
-use crate::project::{Project, RealSpec, Transport, beneath, pid_namespace, remove_tree};
-use crate::wire::{self, ConnectionFileError, ConnectionInfo, Ports, SigningKey};
+use crate::project::{Project, RealSpec, beneath, pid_namespace, remove_tree};
+use crate::wire::{self, ConnectionFileError, ConnectionInfo, Ports, SigningKey, Transport};
 
 /// Why a connection file could not be made or used.
 #[derive(Debug, thiserror::Error)]
@@ -27,7 +27,7 @@ pub enum ConnectionError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// Its content is wrong.
@@ -35,7 +35,7 @@ pub enum ConnectionError {
     Content {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The problem with the content.
         source: ConnectionFileError,
     },
     /// It could not be made.
@@ -43,7 +43,7 @@ pub enum ConnectionError {
     Make {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// There is no private folder with a short enough path.
@@ -55,7 +55,7 @@ pub enum ConnectionError {
 
 /// Reads a connection file.
 pub fn read(path: &Path) -> Result<ConnectionInfo, ConnectionError> {
-    let bytes = read_bytes(path).map_err(|source| ConnectionError::Read {
+    let bytes = foreign_file::read_within(path, MOST).map_err(|source| ConnectionError::Read {
         path: path.to_owned(),
         source,
     })?;
@@ -66,18 +66,7 @@ pub fn read(path: &Path) -> Result<ConnectionInfo, ConnectionError> {
     })
 }
 
-/// Reads a file that may be another program's: it is not waited for, and not read without end.
-fn read_bytes(path: &Path) -> io::Result<Vec<u8>> {
-    use rustix::fs::{Mode, OFlags};
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
-    if !file.metadata()?.is_file() {
-        return Err(io::Error::other("it is not a regular file"));
-    }
-    beneath::read_from(&file, MOST)
-}
-
-/// No connection file is larger.
+/// The maximum length of a connection file.
 const MOST: u64 = 1 << 20;
 
 /// The files of one kernel that `nb` starts.
@@ -87,7 +76,7 @@ pub struct KernelFiles {
 }
 
 impl KernelFiles {
-    /// Returns the files of a new kernel, under unused names. Makes only the folder.
+    /// Returns the files of a new kernel, with unused names. Makes only their folder.
     pub fn fresh(project: &Project) -> io::Result<Self> {
         let folder = project.make_folder("connections")?;
         let id = uuid::Uuid::new_v4().simple().to_string();
@@ -96,7 +85,7 @@ impl KernelFiles {
         })
     }
 
-    /// Returns the files of the kernel with this connection file.
+    /// Returns the files of the kernel that has this connection file.
     pub fn of(connection_file: &Path) -> Self {
         Self {
             connection_file: connection_file.to_owned(),
@@ -108,7 +97,7 @@ impl KernelFiles {
         &self.connection_file
     }
 
-    /// Says whether the kernel has yet to write its ports into the connection file: they are 0.
+    /// Returns whether the kernel has not yet written its ports into the connection file: they are 0.
     pub fn is_open(&self) -> bool {
         let bytes = beneath::read(&self.connection_file, MOST).unwrap_or_default();
         let fields = serde_json::from_slice::<serde_json::Value>(&bytes);
@@ -118,7 +107,8 @@ impl KernelFiles {
         })
     }
 
-    /// Returns the path of the file that names the process from before its first instruction.
+    /// Returns the path of the file that records the process; it is written before the kernel's first
+    /// instruction.
     pub fn pid_file(&self) -> PathBuf {
         self.connection_file.with_extension("pid")
     }
@@ -128,17 +118,17 @@ impl KernelFiles {
         self.recorded().map(|recorded| recorded.process)
     }
 
-    /// Returns the path of the file that tells how the process ended.
+    /// Returns the path of the file that says how the process ended.
     pub fn end_file(&self) -> PathBuf {
         self.connection_file.with_extension("end")
     }
 
-    /// Returns the path of the file that tells what became of a start in a sandbox.
+    /// Returns the path of the file with the outcome of a start in a sandbox.
     pub fn outcome_file(&self) -> PathBuf {
         self.connection_file.with_extension("sandbox")
     }
 
-    /// Returns how this process ended, where its supervisor has written that down.
+    /// Returns how this process ended, if its supervisor has recorded that.
     pub fn end_of(&self, process: &Process) -> Option<ProcessEnd> {
         let end: ProcessEnd =
             serde_json::from_slice(&beneath::read(&self.end_file(), MOST).ok()?).ok()?;
@@ -151,7 +141,7 @@ impl KernelFiles {
         recorded.supervisor.filter(|_| recorded.process == *process)
     }
 
-    /// Says whether the process was started in another container: its pid means nothing here.
+    /// Returns whether the process was started in another container: its pid has no meaning here.
     pub fn is_of_elsewhere(&self) -> bool {
         self.recorded().is_some_and(|recorded| {
             let namespace = recorded.pid_namespace;
@@ -165,64 +155,35 @@ impl KernelFiles {
 
     /// Makes the connection file, with a new key and free ports; it must not exist.
     ///
-    /// A kernel that chooses its own TCP ports finds zeros there, see [`spec::chooses_ports`].
+    /// For a kernel that chooses its own TCP ports the file has zeros, see [`spec::chooses_ports`]. `apart`
+    /// puts Unix sockets into a separate folder, so that a sandboxed kernel sees this folder and not other
+    /// kernels' sockets.
     pub fn create(
-        &self,
-        transport: Transport,
-        spec: &RealSpec,
-        variables: &dyn Variables,
-    ) -> Result<ConnectionInfo, ConnectionError> {
-        self.create_with(transport, false, spec, variables)
-    }
-
-    /// As [`KernelFiles::create`], with Unix sockets in a folder that holds nothing else: in a
-    /// sandbox the kernel sees that folder, and not other kernels' sockets.
-    pub fn create_apart(
-        &self,
-        spec: &RealSpec,
-        variables: &dyn Variables,
-    ) -> Result<ConnectionInfo, ConnectionError> {
-        self.create_with(Transport::Ipc, true, spec, variables)
-    }
-
-    fn create_with(
         &self,
         transport: Transport,
         apart: bool,
         spec: &RealSpec,
         variables: &dyn Variables,
     ) -> Result<ConnectionInfo, ConnectionError> {
-        let (ip, ports, transport) = match transport {
-            Transport::Ipc => (
-                self.socket_prefix(apart, variables)?,
-                // Only the end of a path.
-                ports([1, 2, 3, 4, 5]),
-                wire::Transport::Ipc,
-            ),
-            Transport::Tcp if spec::chooses_ports(spec) => (
-                Ipv4Addr::LOCALHOST.to_string(),
-                ports([0; 5]),
-                wire::Transport::Tcp,
-            ),
-            Transport::Tcp => {
-                let ports = free_ports().map_err(|source| self.cannot_make(source))?;
-                (Ipv4Addr::LOCALHOST.to_string(), ports, wire::Transport::Tcp)
-            }
+        let cannot_make = |source| ConnectionError::Make {
+            path: self.connection_file.clone(),
+            source,
         };
-        let info = ConnectionInfo {
-            transport,
-            ip,
-            ports,
-            key: SigningKey::new(new_key().as_bytes()),
-            kernel_name: Some(spec.name.clone()),
-        };
-        self.write(&info)
-            .map_err(|source| self.cannot_make(source))?;
+        let is_ipc = apart || transport == Transport::Ipc;
+        let mut info = on_tcp(is_ipc || spec::chooses_ports(spec)).map_err(cannot_make)?;
+        info.kernel_name = Some(spec.name.clone());
+        if is_ipc {
+            info.transport = Transport::Ipc;
+            info.ip = self.socket_prefix(apart, variables)?;
+            // The number is the suffix of a path.
+            info.ports = ports([1, 2, 3, 4, 5]);
+        }
+        self.write(&info).map_err(cannot_make)?;
         self.link(variables);
         Ok(info)
     }
 
-    /// Returns those of the kernel's files and sockets that are there.
+    /// Returns the kernel's files and sockets that exist.
     pub fn existing(&self, variables: &dyn Variables) -> Vec<PathBuf> {
         let mut all = vec![
             self.connection_file.clone(),
@@ -236,20 +197,21 @@ impl KernelFiles {
         all
     }
 
-    /// Removes what belongs to a kernel that has ended. What is not there is no error.
+    /// Removes the files of a kernel that has ended. A missing file is no error.
     ///
-    /// A start may still be under way whose starter was killed: it is called off, or its process ended.
+    /// If a killed process had begun a start that is still under way, the start is called off, or its process
+    /// ended.
     ///
-    /// Only what `nb` made is removed. A `state.json` may name any file, and a connection file any
-    /// socket: so the name must be one that `nb` gives, in a folder that `nb` made, and the names of
-    /// all the rest come from that.
+    /// Only files that `nb` made are removed. A `state.json` may name any file, and a connection file any
+    /// socket: so the name must have the form of `nb`'s names, in a folder that `nb` made, and the names of
+    /// all other files are derived from it.
     pub fn remove(&self, variables: &dyn Variables) {
         if !self.is_ours() {
             return;
         }
         self.remove_sockets(variables);
         if let Some(id) = self.id().filter(|id| !id.is_empty()) {
-            // Only a kernel in a sandbox or in a container has them.
+            // Only a kernel in a sandbox or a container has these.
             for folder in socket_folders(variables) {
                 for name in [id.clone(), format!("{id}.out"), format!("{id}.program")] {
                     let _ = remove_tree(&folder.join(name));
@@ -264,7 +226,7 @@ impl KernelFiles {
         {
             let _ = std::fs::remove_file(link);
         }
-        // After the files that it leads to: after a crash in between it still leads to the rest.
+        // Removed after the files to which it leads: after a crash in between it still leads to the rest.
         let _ = beneath::remove_file(&self.connection_file);
         if let Some(process) = self.process() {
             let _ = process.signal_group(Signal::KILL);
@@ -273,7 +235,7 @@ impl KernelFiles {
         let _ = beneath::remove_file(&self.end_file());
     }
 
-    /// Says whether `nb` made these files: by their name, and by whose the folder is.
+    /// Returns whether `nb` made these files, according to their name and the owner of the folder.
     pub fn is_ours(&self) -> bool {
         let folder = self.connection_file.parent();
         let named = self
@@ -311,16 +273,16 @@ impl KernelFiles {
 
     fn write(&self, info: &ConnectionInfo) -> io::Result<()> {
         if let Some(folder) = self.connection_file.parent() {
-            // The folder may have been removed meanwhile.
+            // The folder may have been removed in the meantime.
             beneath::make_folder(folder)?;
         }
         let mut file = beneath::create(&self.connection_file)?;
         file.write_all(info.to_json().as_bytes())
     }
 
-    /// Lets `jupyter console --existing` and other clients find the file where they look.
+    /// Makes a link by which `jupyter console --existing` and other clients find the file.
     ///
-    /// A convenience: where it cannot be made, the full path still works.
+    /// This is a convenience: without it, the full path still works.
     fn link(&self, variables: &dyn Variables) {
         let Some(link) = self.link_path(variables) else {
             return;
@@ -331,7 +293,10 @@ impl KernelFiles {
             .mode(0o700)
             .create(folder);
         if made.is_ok() {
-            sweep_links(folder);
+            // Links of kernels whose end was not noticed.
+            for link in links_to_nothing(folder) {
+                let _ = std::fs::remove_file(link);
+            }
             let _ = std::os::unix::fs::symlink(&self.connection_file, link);
         }
     }
@@ -342,14 +307,14 @@ impl KernelFiles {
         Some(paths.runtime_dir.join(format!("{LINK_PREFIX}{id}.json")))
     }
 
-    /// Returns what is in all names that belong to this kernel; none where another program chose
-    /// the connection file's name.
+    /// Returns the id in all file names of this kernel; `None` if another program chose the connection file's
+    /// name.
     fn id(&self) -> Option<String> {
         let name = self.connection_file.file_stem()?.to_string_lossy();
         Some(name.strip_prefix("kernel-")?.to_owned())
     }
 
-    /// Returns how the paths of the sockets begin.
+    /// Returns the prefix of the sockets' paths.
     fn socket_prefix(
         &self,
         apart: bool,
@@ -359,26 +324,16 @@ impl KernelFiles {
         if apart {
             id.push_str("/k");
         }
-        socket_folders(variables)
-            .into_iter()
-            .filter(|folder| private_folder(folder).is_ok())
-            .filter_map(|folder| folder.join(&id).into_os_string().into_string().ok())
-            .find(|prefix| prefix.len() + "-65535".len() <= wire::SOCKET_PATH_MAX)
-            .ok_or(ConnectionError::NoSocketFolder)
-    }
-
-    fn cannot_make(&self, source: io::Error) -> ConnectionError {
-        ConnectionError::Make {
-            path: self.connection_file.clone(),
-            source,
-        }
+        let folder = socket_folder(variables).map_err(|_| ConnectionError::NoSocketFolder)?;
+        let prefix = folder.join(&id).into_os_string().into_string();
+        prefix.map_err(|_| ConnectionError::NoSocketFolder)
     }
 }
 
-/// How long the id in the names of a kernel's files is.
+/// The length of the id in the names of a kernel's files.
 const ID: usize = 12;
 
-/// How the links in Jupyter's runtime folder are called: `kernel-*.json` is what clients look for.
+/// The prefix of the links in Jupyter's runtime folder: clients search for `kernel-*.json`.
 const LINK_PREFIX: &str = "kernel-nb-";
 
 fn ports([shell, iopub, stdin, control, hb]: [u16; 5]) -> Ports {
@@ -391,9 +346,9 @@ fn ports([shell, iopub, stdin, control, hb]: [u16; 5]) -> Ports {
     }
 }
 
-/// Where sockets may lie, best first.
+/// Returns the folders that may hold sockets, best first.
 ///
-/// Not in `XDG_RUNTIME_DIR`: systemd removes it at the last logout while the kernel lives on.
+/// `XDG_RUNTIME_DIR` is not among them: systemd removes it at the last logout, while the kernel still runs.
 fn socket_folders(variables: &dyn Variables) -> Vec<PathBuf> {
     let user = rustix::process::geteuid().as_raw();
     let home = variables.path("HOME");
@@ -405,13 +360,13 @@ fn socket_folders(variables: &dyn Variables) -> Vec<PathBuf> {
     folders
 }
 
-/// Returns the folder in which the sockets of the next kernel would lie; where there is none, what
-/// is wrong with each that was tried.
+/// Returns the folder for the next kernel's sockets; if there is none, returns the folders that were tried
+/// with their errors.
 pub fn socket_folder(variables: &dyn Variables) -> Result<PathBuf, Vec<(PathBuf, io::Error)>> {
     let mut tried = Vec::new();
     for folder in socket_folders(variables) {
-        // As long as the longest name in it.
-        let longest = folder.join("000000000000-65535");
+        // As long as the longest path of a socket in it.
+        let longest = folder.join("000000000000/k-65535");
         let done = match longest.as_os_str().len() {
             length if length > wire::SOCKET_PATH_MAX => Err(io::Error::other(
                 "the paths of sockets in it would be too long",
@@ -426,24 +381,14 @@ pub fn socket_folder(variables: &dyn Variables) -> Result<PathBuf, Vec<(PathBuf,
     Err(tried)
 }
 
-/// Makes a folder that only this user can enter, or checks that it is one.
+/// Makes a folder that only this user can enter, or checks that an existing one is such a folder.
 ///
-/// In `/tmp` anybody may have made it first, as a link or as theirs.
+/// In `/tmp` another user may have made it before, as a link or as their own folder.
 fn private_folder(folder: &Path) -> io::Result<()> {
-    match std::fs::DirBuilder::new()
-        .recursive(false)
+    std::fs::DirBuilder::new()
+        .recursive(true)
         .mode(0o700)
-        .create(folder)
-    {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            std::fs::DirBuilder::new()
-                .recursive(true)
-                .mode(0o700)
-                .create(folder)?;
-        }
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-        _ => {}
-    }
+        .create(folder)?;
     let found = std::fs::symlink_metadata(folder)?;
     let own = found.uid() == rustix::process::geteuid().as_raw();
     if found.is_dir() && own && found.mode() & 0o077 == 0 {
@@ -453,36 +398,33 @@ fn private_folder(folder: &Path) -> io::Result<()> {
     }
 }
 
-/// Returns five ports that were free a moment ago; another program may still take one of them.
-fn free_ports() -> io::Result<Ports> {
-    let bind = |_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
-    // All are held until all are found, or two could be the same.
-    let listeners: Vec<_> = (0..5).map(bind).collect::<io::Result<_>>()?;
+/// Returns a TCP connection with a new key of 244 random bits and ports that were free a moment ago, so that
+/// another program may still take one; with `open`, without ports.
+pub fn on_tcp(open: bool) -> io::Result<ConnectionInfo> {
     let mut free = [0; 5];
-    for (port, listener) in free.iter_mut().zip(&listeners) {
-        *port = listener.local_addr()?.port();
+    if !open {
+        let bind = |_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
+        // All are held until all are found, since two could be the same otherwise.
+        let listeners: Vec<_> = (0..5).map(bind).collect::<io::Result<_>>()?;
+        for (port, listener) in free.iter_mut().zip(&listeners) {
+            *port = listener.local_addr()?.port();
+        }
     }
-    Ok(ports(free))
+    let random = [(); 2].map(|()| uuid::Uuid::new_v4().simple().to_string());
+    let key = Zeroizing::new(Zeroizing::new(random).concat());
+    Ok(ConnectionInfo {
+        transport: Transport::Tcp,
+        ip: Ipv4Addr::LOCALHOST.to_string(),
+        ports: ports(free),
+        key: SigningKey::new(key.as_bytes()),
+        kernel_name: None,
+    })
 }
 
-/// Returns a key of 244 random bits.
-fn new_key() -> Zeroizing<String> {
-    let (one, other) = (uuid::Uuid::new_v4(), uuid::Uuid::new_v4());
-    Zeroizing::new(format!("{}{}", one.simple(), other.simple()))
-}
-
-/// Removes the links of kernels that ended unnoticed.
-fn sweep_links(folder: &Path) {
-    for link in links_to_nothing(folder) {
-        let _ = std::fs::remove_file(link);
-    }
-}
-
-/// Returns `nb`'s links in Jupyter's runtime folder whose target is gone.
+/// Returns `nb`'s links in Jupyter's runtime folder whose targets are missing.
 pub fn stale_links(variables: &dyn Variables) -> Vec<PathBuf> {
-    JupyterPaths::new(variables)
-        .map(|paths| links_to_nothing(&paths.runtime_dir))
-        .unwrap_or_default()
+    let paths = JupyterPaths::new(variables);
+    paths.map_or_else(|_| Vec::new(), |it| links_to_nothing(&it.runtime_dir))
 }
 
 fn links_to_nothing(folder: &Path) -> Vec<PathBuf> {
@@ -495,8 +437,8 @@ fn links_to_nothing(folder: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Returns the sockets in the user's folders for them on which nobody listens. Those of a sandboxed
-/// kernel are in a folder of their own there.
+/// Returns the sockets in the user's socket folders on which no process listens. Those of a sandboxed kernel
+/// are in a separate folder.
 pub fn stale_sockets(variables: &dyn Variables) -> Vec<PathBuf> {
     let folders = socket_folders(variables).into_iter();
     let own = folders.filter(|folder| folder.is_dir() && private_folder(folder).is_ok());
@@ -507,7 +449,7 @@ pub fn stale_sockets(variables: &dyn Variables) -> Vec<PathBuf> {
             .ok()
             .and_then(|found| found.modified().ok());
         let age = modified.and_then(|at| at.elapsed().ok());
-        // A socket is bound before its kernel listens.
+        // A socket is bound a moment before its kernel listens.
         entry.file_type().is_socket() && age.is_some_and(|age| age > JUST_MADE)
     });
     sockets
@@ -516,26 +458,26 @@ pub fn stale_sockets(variables: &dyn Variables) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Removes the folders of sandboxed kernels' sockets that are empty.
+/// Removes the empty socket folders of sandboxed kernels.
 pub fn remove_empty_folders(sockets: &[PathBuf], variables: &dyn Variables) {
     let kept = socket_folders(variables);
     let folders = sockets.iter().filter_map(|socket| socket.parent());
     for folder in folders.filter(|folder| !kept.iter().any(|kept| kept == folder)) {
         let _ = std::fs::remove_file(folder.join(container::COPY));
-        // One that is not empty stays.
+        // This fails for a folder that is not empty.
         let _ = std::fs::remove_dir(folder);
     }
 }
 
-/// How long a kernel may take between making a socket and listening on it.
+/// How long a kernel may take from binding a socket to listening on it.
 const JUST_MADE: Duration = Duration::from_secs(5);
 
-/// Says whether the system refuses a connection. A busy kernel's is queued instead.
+/// Returns whether the system refuses a connection. A busy kernel's system queues it instead.
 fn nobody_listens(path: &Path) -> bool {
     use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, connect, socket};
     let tried = || {
         let socket = socket(AddressFamily::UNIX, SocketType::STREAM, None)?;
-        // Without waiting: a full queue is an answer too.
+        // Non-blocking: a full queue is an answer, too.
         rustix::io::ioctl_fionbio(&socket, true)?;
         connect(&socket, &SocketAddrUnix::new(path)?)
     };
@@ -567,10 +509,12 @@ mod tests {
         for (module, chooses) in [("bash_kernel", false), ("ipykernel_launcher", true)] {
             spec.argv[2] = module.to_owned();
             let files = KernelFiles::fresh(&project(&temp)).unwrap();
-            let info = files.create(Transport::Tcp, &spec, &variables).unwrap();
+            let info = files
+                .create(Transport::Tcp, false, &spec, &variables)
+                .unwrap();
             assert_eq!(info.ports.shell == 0, chooses, "{module}");
             assert_eq!(files.is_open(), chooses, "{module}");
-            // Nobody may connect before there is something to connect to.
+            // No client may connect before the kernel has chosen its ports.
             assert_eq!(read(files.connection_file()).is_err(), chooses, "{module}");
             files.remove(&variables);
         }
@@ -582,14 +526,20 @@ mod tests {
         let home = temp.path().to_string_lossy().into_owned();
         let variables = HashMap::from([("HOME", home.as_str())]);
         let files = KernelFiles::fresh(&project(&temp)).unwrap();
-        let info = files.create(Transport::Tcp, &bash(), &variables).unwrap();
+        let info = files
+            .create(Transport::Tcp, false, &bash(), &variables)
+            .unwrap();
         assert!(info.key.signs());
         let mode = std::fs::metadata(files.connection_file())
             .unwrap()
             .permissions()
             .mode();
         assert_eq!(mode & 0o777, 0o600);
-        assert!(files.create(Transport::Tcp, &bash(), &variables).is_err());
+        assert!(
+            files
+                .create(Transport::Tcp, false, &bash(), &variables)
+                .is_err()
+        );
         let runtime = JupyterPaths::new(&variables).unwrap().runtime_dir;
         let links = || std::fs::read_dir(&runtime).unwrap().count();
         assert_eq!(links(), 1);
@@ -608,7 +558,7 @@ mod tests {
         std::fs::create_dir_all(theirs.join("connections")).unwrap();
         let project = project(&temp);
         let own = project.make_folder("connections").unwrap();
-        // A file of the user's own, one that is called as nb's are, and one in nb's folder that is not.
+        // A user's own file, a file with a name like nb's, and a foreign file in nb's folder.
         for path in [
             theirs.join("thesis.txt"),
             theirs.join("connections/kernel-0123456789ab.json"),
@@ -622,7 +572,7 @@ mod tests {
             files.remove(&variables);
             assert!(path.exists() && beside.exists(), "{}", path.display());
         }
-        // Sockets are those that its own name says, not what its content names.
+        // The paths of sockets are derived from the file's name, not from its content.
         let files = KernelFiles::fresh(&project).unwrap();
         let victim = theirs.join("mail-1");
         std::fs::write(&victim, "text").unwrap();
@@ -644,7 +594,9 @@ mod tests {
         let home = temp.path().to_string_lossy().into_owned();
         let variables = HashMap::from([("HOME", home.as_str())]);
         let files = KernelFiles::fresh(&project(&temp)).unwrap();
-        let info = files.create(Transport::Ipc, &bash(), &variables).unwrap();
+        let info = files
+            .create(Transport::Ipc, false, &bash(), &variables)
+            .unwrap();
         let folder = Path::new(&info.ip).parent().unwrap();
         let mode = std::fs::metadata(folder).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o700);

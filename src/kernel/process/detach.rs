@@ -1,13 +1,12 @@
-//! Starting a process that is nobody's descendant.
+//! Starts a process that becomes a child of init.
 //!
-//! Editors and agents' harnesses kill by walking parent pids, by session and by process group. A
-//! kernel must survive all three, so this program starts itself as a short-lived helper, which
-//! starts itself once more and ends; the second process, by then a child of init, makes a session
-//! of its own and becomes the wanted program by exec. A supervised program has one more process in
-//! between, which stays: its supervisor. The pid is on disk before the wanted program's
-//! first instruction runs, so no crash in between can lose it. All these processes may be made
-//! before the plan is known ([`PreforkedProcess`]). Where this very program is wanted, the second
-//! process goes on as it without exec, which would take as long as a small cell.
+//! Editors and agents' harnesses kill processes by parent pid, by session and by process group. A kernel must
+//! survive all three. So this program starts itself as a short-lived helper, which starts itself once more
+//! and ends; the second process, by then a child of init, makes a new session and becomes the wanted program
+//! by exec. For a supervised program there is one more process in between, which stays: its supervisor. The
+//! pid is on disk before the wanted program's first instruction runs, so no crash in between can lose it. All
+//! these processes may be made before the plan is known ([`PreforkedProcess`]). If the wanted program is this
+//! very program, the second process goes on as it without exec, which would take as long as a small cell.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Read, Seek, Write};
@@ -32,7 +31,7 @@ const BECOMES: &str = "nb:become";
 /// Why a detached process was not started.
 #[derive(Debug, thiserror::Error)]
 pub enum DetachError {
-    /// The helper could not be started or spoken to.
+    /// The helper could not be started, or did not communicate.
     #[error("cannot start the helper that detaches a process")]
     Helper(#[source] io::Error),
     /// The wanted program could not be started.
@@ -40,15 +39,12 @@ pub enum DetachError {
     Program {
         /// The program.
         program: String,
-        /// What the system said.
+        /// The error of the system.
         reason: String,
     },
-    /// The kernel's memory cannot be bounded.
+    /// The kernel's memory cannot be limited.
     #[error("cannot bound the kernel's memory")]
-    Limits {
-        /// Why.
-        source: LimitsError,
-    },
+    Limits(#[from] LimitsError),
 }
 
 #[derive(Serialize, Deserialize)]
@@ -60,15 +56,15 @@ enum Report {
 /// The part of a detached start that this process was started for.
 #[derive(Debug)]
 pub enum DetachEntry {
-    /// A helper, whose work is done.
+    /// This process was a helper, and its work is done.
     Done(ExitCode),
-    /// The program itself, with these arguments.
+    /// This process is the program itself, with these arguments.
     Program(Vec<OsString>),
 }
 
-/// Runs this process's part of a detached start, if that is what it was started for.
+/// Runs this process's part of a detached start, if it was started for that.
 ///
-/// The first call of every `main`: it reads no other argument and no setting.
+/// Every `main` must call it first: it reads no other argument and no setting.
 pub fn entry() -> DetachEntry {
     let mut arguments = std::env::args_os().skip(1);
     let word = arguments.next().unwrap_or_default();
@@ -87,14 +83,14 @@ pub fn entry() -> DetachEntry {
 
 /// Starts the program and returns its process once it runs.
 ///
-/// Blocks for some milliseconds. The process that calls this may be killed at any moment: either
-/// nothing was started or the pid file names what was.
+/// Blocks for some milliseconds. If the calling process is killed at any moment, either nothing was started
+/// or the pid file names the process.
 pub fn start(plan: &StartPlan) -> Result<Process, DetachError> {
     PreforkedProcess::for_plan(plan)?.start(plan)
 }
 
-/// The processes of a detached start, made before its plan is known. They wait for the plan, and end
-/// where this is dropped without one.
+/// The processes of a detached start, made before its plan is known. They wait for the plan, and end if this
+/// is dropped without one.
 #[derive(Debug)]
 pub struct PreforkedProcess {
     helper: Child,
@@ -108,7 +104,7 @@ impl PreforkedProcess {
 
     /// Makes the processes for a plan.
     pub fn for_plan(plan: &StartPlan) -> Result<Self, DetachError> {
-        // Shown by ps.
+        // `ps` shows these arguments.
         let shown = match &plan.executable {
             Executable::ThisProgram(arguments) => arguments.as_slice(),
             Executable::Program(_) => &[],
@@ -143,16 +139,16 @@ impl PreforkedProcess {
         let text = serde_json::to_vec(plan)
             .map_err(io::Error::other)
             .map_err(DetachError::Helper)?;
-        let written = match self.helper.stdin.take() {
-            Some(mut stdin) => stdin.write_all(&text),
-            None => Ok(()),
-        };
+        let stdin = self.helper.stdin.take();
+        // Only after the helper has ended is the next process a child of init. Until then it gets no plan,
+        // and does nothing.
+        self.helper.wait().map_err(DetachError::Helper)?;
+        let written = stdin.map_or(Ok(()), |mut stdin| stdin.write_all(&text));
         let mut reports = String::new();
         let read = match self.helper.stdout.take() {
             Some(mut stdout) => stdout.read_to_string(&mut reports),
             None => Ok(0),
         };
-        self.helper.wait().map_err(DetachError::Helper)?;
         written.and(read).map_err(DetachError::Helper)?;
         let mut started = None;
         for line in reports.lines() {
@@ -168,7 +164,7 @@ impl PreforkedProcess {
 
 impl Drop for PreforkedProcess {
     fn drop(&mut self) {
-        // A closed stdin without a plan ends the waiting processes. The helper ended before them.
+        // A closed stdin without a plan ends the waiting processes. The helper has ended before them.
         drop(self.helper.stdin.take());
         let _ = self.helper.wait();
     }
@@ -176,17 +172,16 @@ impl Drop for PreforkedProcess {
 
 /// The first process: starts the second with its own stdin and stdout, and leaves it behind.
 fn helper(words: impl Iterator<Item = OsString>) -> ExitCode {
-    // A lock or a pipe that the caller's shell left open must not live as long as a supervisor.
+    // A lock or a pipe that the caller's shell left open must not stay open as long as a supervisor runs.
     close_fds::set_fds_cloexec(3, &[]);
-    // Not in the next process: it may go on as this very program, which has handlers of its own.
-    let started = default_signals()
-        .and_then(|()| platform::reopened_executable())
-        .and_then(|program| {
-            let mut next = Command::new(program);
-            limits::restore_descriptors(&mut next)?;
-            next.arg0("nb").args(words).spawn()
-        });
-    match started {
+    // Not done in the next process: it may go on as this very program, which has its own handlers.
+    let start = || {
+        default_signals()?;
+        let mut next = Command::new(platform::reopened_executable()?);
+        limits::restore_descriptors(&mut next)?;
+        next.arg0("nb").args(words).spawn()
+    };
+    match start() {
         Ok(_) => ExitCode::SUCCESS,
         Err(error) => report(&Report::Failed(error.to_string())),
     }
@@ -200,7 +195,7 @@ fn become_supervisor() -> ExitCode {
     }
 }
 
-/// Waits for the plan; none where the start was given up.
+/// Waits for the plan; returns `None` if the start was given up.
 fn read_plan() -> io::Result<Option<StartPlan>> {
     let mut text = Vec::new();
     io::stdin().read_to_end(&mut text)?;
@@ -226,14 +221,14 @@ fn become_it() -> DetachEntry {
     }
 }
 
-/// Becomes the program; returns only why that failed.
+/// Becomes the program; returns only if that failed, with the error.
 fn exec(plan: &StartPlan, argv: &[OsString]) -> io::Error {
     let become_it = || {
         leave()?;
         default_signals()?;
         let mut command = prepare(plan, argv)?;
         let process = begin(plan)?;
-        // The start goes on even if the process that asked for it is gone.
+        // The start goes on even if the process that requested it has ended.
         report(&Report::Becoming(process));
         let error = command.exec();
         let _ = beneath::remove_file(&plan.pid_file);
@@ -245,10 +240,10 @@ fn exec(plan: &StartPlan, argv: &[OsString]) -> io::Error {
     }
 }
 
-/// Goes on as this very program, in the state in which exec would have started it.
+/// Goes on as this very program, in the state that exec would have given it.
 fn go_on(plan: &StartPlan) -> io::Result<()> {
     leave()?;
-    let log = open_log(plan)?;
+    let log = beneath::append(&plan.log)?;
     let null = std::fs::File::open("/dev/null")?;
     std::env::set_current_dir(&plan.folder)?;
     let process = begin(plan)?;
@@ -259,15 +254,15 @@ fn go_on(plan: &StartPlan) -> io::Result<()> {
     Ok(())
 }
 
-/// Leaves the caller's session and closes its descriptors at exec.
+/// Leaves the caller's session, and makes its descriptors close at exec.
 fn leave() -> io::Result<()> {
-    // A lock or a pipe that the caller's shell left open must not live as long as a kernel.
+    // A lock or a pipe that the caller's shell left open must not stay open as long as a kernel runs.
     close_fds::set_fds_cloexec(3, &[]);
     rustix::process::setsid()?;
     Ok(())
 }
 
-/// Writes the pid file; fails where the start was called off.
+/// Writes the pid file; fails if the start was called off.
 fn begin(plan: &StartPlan) -> io::Result<Process> {
     let process = Process::current();
     let recorded = PidRecord {
@@ -275,31 +270,27 @@ fn begin(plan: &StartPlan) -> io::Result<Process> {
         pid_namespace: pid_namespace(),
         supervisor: plan.supervisor.clone(),
     };
-    // Not synced: after a power cut no process is what it names.
+    // Not synced: after a power cut the process does not exist any more.
     let text = serde_json::to_vec(&recorded).map_err(io::Error::other)?;
     beneath::replace_unsynced(&plan.pid_file, &text)?;
     let called_off = |error: io::Error| {
         let _ = beneath::remove_file(&plan.pid_file);
         error
     };
-    // Write the pid file first, look for the needed file second. Whoever calls the start off removes
-    // that file first and reads the pid file second, so one of the two sees the other.
+    // The pid file is written first, the needed file checked second. A process that calls the start off
+    // removes the needed file first and reads the pid file second, so one of the two notices the other.
     if let Some(needed) = plan.needs.as_ref().filter(|needed| !needed.exists()) {
         let gone = io::Error::other(format!("{} is gone", needed.display()));
         return Err(called_off(gone));
     }
-    // Last, because the bound holds for this process too.
+    // Last, because the limit applies to this process, too.
     if let Some(bytes) = plan.address_space {
         limits::bound_address_space(bytes).map_err(called_off)?;
     }
     Ok(process)
 }
 
-fn open_log(plan: &StartPlan) -> io::Result<std::fs::File> {
-    beneath::append(&plan.log)
-}
-
-/// Returns an unnamed file that holds a text, to be read from its beginning.
+/// Returns an unnamed file that contains a text, positioned at its start.
 fn unnamed_file(text: &str) -> io::Result<std::fs::File> {
     let mut file = platform::unnamed_file()?;
     file.write_all(text.as_bytes())?;
@@ -311,7 +302,7 @@ fn prepare(plan: &StartPlan, argv: &[OsString]) -> io::Result<Command> {
     let (program, arguments) = argv
         .split_first()
         .ok_or_else(|| io::Error::other("the command is empty"))?;
-    let log = open_log(plan)?;
+    let log = beneath::append(&plan.log)?;
     let stdin = match &plan.input {
         Some(text) => unnamed_file(text)?.into(),
         None => Stdio::null(),
@@ -330,11 +321,11 @@ fn prepare(plan: &StartPlan, argv: &[OsString]) -> io::Result<Command> {
     Ok(command)
 }
 
-/// Lets the program start with default signals.
+/// Makes the program start with default signals.
 ///
-/// A shell starts background jobs with SIGINT ignored and `nohup` ignores SIGHUP; both pass
-/// through exec, and a kernel that ignores SIGINT cannot be interrupted. A caught signal becomes
-/// a default one at exec, so they are caught.
+/// A shell starts background jobs with SIGINT ignored, and `nohup` ignores SIGHUP. Ignored signals stay
+/// ignored over exec, and a kernel that ignores SIGINT cannot be interrupted. A caught signal becomes a
+/// default one at exec, so the signals are caught here.
 fn default_signals() -> io::Result<()> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
     for signal in [SIGHUP, SIGINT, SIGQUIT, SIGTERM] {
@@ -353,5 +344,42 @@ fn report(report: &Report) -> ExitCode {
     match report {
         Report::Becoming(_) => ExitCode::SUCCESS,
         Report::Failed(_) => ExitCode::FAILURE,
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_started_gets_its_plan_when_it_is_nobodys_descendant() {
+        // A helper that ends slowly. The process that it leaves behind reports its parent once it has the
+        // plan.
+        let report = r#"cat <&3 >/dev/null; read _ _ _ parent _ </proc/$$/stat; echo "{\"Failed\":\"$parent\"}""#;
+        let script = format!("exec 3<&0; sh -c '{report}' & sleep 0.3");
+        let mut helper = Command::new("sh");
+        helper.args(["-c", &script]);
+        let helper = helper.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        let helper = helper.unwrap();
+        let pid = helper.id().to_string();
+        let plan = StartPlan {
+            executable: Executable::Program(vec!["kernel".into()]),
+            set: Vec::new(),
+            remove: Vec::new(),
+            input: None,
+            folder: "/".into(),
+            log: "/dev/null".into(),
+            pid_file: "/dev/null".into(),
+            needs: None,
+            address_space: None,
+            supervision: None,
+            supervisor: None,
+        };
+        let error = PreforkedProcess { helper }.start(&plan).unwrap_err();
+        let DetachError::Program { reason, .. } = error else {
+            panic!("{error}");
+        };
+        assert_ne!(reason, pid);
+        assert!(reason.parse::<u32>().is_ok(), "{reason}");
     }
 }

@@ -1,4 +1,4 @@
-//! The identity of a process, whether it lives, when it ends, and signals to it alone.
+//! The identity of a process: whether it is alive, when it ends, and signals that reach no other process.
 //!
 //! The system reuses pids, so a process is identified by its pid, its start time and the boot that
 //! the start time counts from.
@@ -17,24 +17,24 @@ use super::platform;
 use crate::project::joined::Joined;
 use crate::project::{Session, boot_id};
 
-/// The pause between two looks at a process where the platform has no event for its end.
+/// The pause between two checks of a process on platforms without an event for its end.
 const POLL: Duration = Duration::from_millis(100);
 
-/// One process, never confused with a later one of the same pid.
+/// One process, never confused with a later one that has the same pid.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Process {
     /// The process id.
     pub pid: u32,
-    /// When it started, as the platform counts.
+    /// The start time, in the platform's unit.
     pub start_time: u64,
-    /// The boot of the machine that `start_time` belongs to.
+    /// The boot of the machine to which `start_time` refers.
     pub boot_id: String,
 }
 
 /// Why a signal was not sent.
 #[derive(Debug, thiserror::Error)]
 pub enum SignalError {
-    /// The process has ended; its pid may be another's by now.
+    /// The process has ended; another process may have its pid now.
     #[error("process {0} has ended")]
     Gone(u32),
     /// The system refused.
@@ -42,13 +42,13 @@ pub enum SignalError {
     Refused {
         /// The process id.
         pid: u32,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
 }
 
 impl Process {
-    /// Returns the living process that has this pid now.
+    /// Returns the live process that has this pid now.
     pub fn of(pid: u32) -> Option<Self> {
         let start_time = platform::start_time(pid)?;
         Some(Self {
@@ -58,7 +58,7 @@ impl Process {
         })
     }
 
-    /// Says whether the process has a controlling terminal, where a person may sit.
+    /// Returns whether the process has a controlling terminal, where a person may sit.
     pub fn has_terminal(&self) -> bool {
         platform::has_terminal(self.pid)
     }
@@ -74,9 +74,9 @@ impl Process {
         }
     }
 
-    /// Returns the kernel's process as the session recorded it.
+    /// Returns the kernel's process from the session's record.
     ///
-    /// None for a kernel that `nb` did not start: its pid may have been reused.
+    /// Returns `None` for a kernel that `nb` did not start: its pid may have been reused.
     pub fn recorded(session: &Session) -> Option<Self> {
         let local = session.as_local()?;
         let process = local.process?;
@@ -87,7 +87,7 @@ impl Process {
         })
     }
 
-    /// Returns the proxy's process as it recorded itself.
+    /// Returns the proxy's process from the proxy's own record.
     pub fn joined(joined: &Joined) -> Self {
         Self {
             pid: joined.pid,
@@ -96,37 +96,32 @@ impl Process {
         }
     }
 
-    /// Says whether this very process lives; a zombie does not.
+    /// Returns whether this very process is alive; a zombie is not.
     pub fn is_alive(&self) -> bool {
         self.boot_id == boot_id() && platform::start_time(self.pid) == Some(self.start_time)
     }
 
-    /// Returns when the process has ended; at once if it already has.
+    /// Waits until the process has ended; returns at once if it already has.
     ///
-    /// May be cancelled at any await.
+    /// The future may be dropped.
     pub async fn death(&self) {
-        if let Ok(watch) = platform::Watch::open(self.pid) {
-            // Open first, compare second: a pidfd stays with the process that it was opened for.
-            if !self.is_alive() || watch.ended().await.is_ok() {
-                return;
-            }
-        }
-        while self.is_alive() {
+        let event = platform::death(self.pid, || self.is_alive()).await;
+        while event.is_err() && self.is_alive() {
             tokio::time::sleep(POLL).await;
         }
     }
 
-    /// Waits for the end; says whether it came in time.
+    /// Waits for the end; returns whether it came in time.
     pub async fn ended_within(&self, limit: Duration) -> bool {
         tokio::time::timeout(limit, self.death()).await.is_ok()
     }
 
-    /// Returns one of its living children.
+    /// Returns one of its live children.
     pub fn first_child(&self) -> Option<Self> {
         platform::children(self.pid).into_iter().find_map(Self::of)
     }
 
-    /// Returns its program as it was called.
+    /// Returns its program, as it was called.
     pub fn program(&self) -> Option<PathBuf> {
         platform::program(self.pid)
     }
@@ -141,7 +136,7 @@ impl Process {
         self.send(|pid| kill_process_group(pid, signal))
     }
 
-    /// Returns the resident memory of the process.
+    /// Returns the resident memory of the process in bytes.
     pub fn memory_bytes(&self) -> Option<u64> {
         self.is_alive()
             .then(|| platform::memory_bytes(self.pid))
@@ -149,9 +144,9 @@ impl Process {
     }
 
     fn send(&self, kill: impl FnOnce(Pid) -> rustix::io::Result<()>) -> Result<(), SignalError> {
-        // Between the check and the signal the pid could pass to another process only if this one
-        // ended, was reaped and all pids were used up in these microseconds. Most systems have no
-        // call that excludes that for process groups.
+        // Between the check and the signal another process could get the pid only if this one ended, was
+        // reaped and all other pids were used up within microseconds. Most systems have no call that rules
+        // this out for process groups.
         let gone = SignalError::Gone(self.pid);
         if !self.is_alive() {
             return Err(gone);

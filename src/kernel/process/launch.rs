@@ -1,4 +1,4 @@
-//! Starting a kernel's process, and reading what it left in its log.
+//! Starts a kernel's process, and reads its log.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -17,7 +17,7 @@ use crate::kernel::environment::activate::{self, VariableChanges};
 use crate::kernel::environment::trust::{self, Untrusted};
 use crate::kernel::spec;
 use crate::kernel::variables::Variables;
-use crate::project::{Limits, RealSpec, beneath};
+use crate::project::{RealSpec, ResourceLimits, beneath};
 
 /// A variable set for every kernel, by which a proxy knows that it was started as a kernel.
 pub const IN_KERNEL: &str = "NB_KERNEL";
@@ -32,18 +32,18 @@ pub struct KernelStart {
     pub spec: RealSpec,
     /// Its connection file, which exists, and the files beside it.
     pub files: KernelFiles,
-    /// Its working directory.
+    /// The kernel's working directory.
     pub folder: PathBuf,
-    /// Where its stdout and stderr go.
+    /// The file for its stdout and stderr.
     pub log: PathBuf,
-    /// The bounds on its memory.
-    pub limits: Limits,
-    /// The sandbox to run in. The kernel's process is known only once it runs there, see
+    /// The limits on its memory.
+    pub limits: ResourceLimits,
+    /// The sandbox in which it runs. The kernel's process is only known once it runs there, see
     /// [`sandbox::entered`].
     pub confined: Option<SandboxedStart>,
-    /// The container to run in.
+    /// The container in which it runs.
     pub contained: Option<KernelContainer>,
-    /// Variables of its environment beside those of this process and of its spec.
+    /// Further variables for its environment, besides those of this process and of its spec.
     pub more: BTreeMap<String, String>,
     /// The supervisor's orders.
     pub supervision: Supervision,
@@ -63,7 +63,7 @@ pub enum LaunchError {
     Sandbox(#[from] SandboxError),
 }
 
-/// Says beforehand whether a kernel may be started outside a sandbox.
+/// Checks beforehand that a kernel may be started outside a sandbox.
 pub fn check_outside(
     spec: &RealSpec,
     folder: &Path,
@@ -81,8 +81,8 @@ pub struct LaunchedKernel {
     pub problem: Option<String>,
 }
 
-/// Starts a kernel as nobody's descendant, in the preforked process where there is one. The kernel is
-/// not ready yet when this returns.
+/// Starts a kernel detached from this process, in the preforked process if there is one. The kernel is not
+/// ready yet when this returns.
 pub fn launch(
     start: &KernelStart,
     preforked: Option<PreforkedProcess>,
@@ -97,13 +97,13 @@ pub fn launch(
     if start.confined.is_none() && start.contained.is_none() {
         trust::check_start(&argv, &start.folder, &after)?;
     }
-    // The spec's variables win over the environment's. A spec may lie in a notebook's folder, so in a
-    // sandbox it can only name variables that pass there anyway.
+    // The spec's variables override the environment's. A spec may lie in a notebook's folder, so in a sandbox
+    // it can only refer to variables that pass there anyway.
     let mut own = match start.confined {
         Some(_) => spec::environment(&start.spec, &PassedVariables::new(&after, &change)),
         None => spec::environment(&start.spec, &after),
     };
-    // The user's variables win over the spec's.
+    // The user's variables override the spec's.
     own.extend(start.more.iter().map(|(name, value)| {
         let value = spec::substitute(value, &after);
         (OsString::from(name), OsString::from(value))
@@ -126,25 +126,19 @@ pub fn launch(
     }
     let mut limits = start.limits;
     if let Some(contained) = &start.contained {
-        argv = contained
-            .wrap(
-                &argv,
-                &set,
-                limits,
-                &start.folder,
-                start.files.connection_file(),
-            )
-            .map_err(SandboxError::Folders)?;
-        limits = Limits::default();
+        let file = start.files.connection_file();
+        let wrapped = contained.wrap(&argv, &set, limits, &start.folder, file);
+        argv = wrapped.map_err(SandboxError::Folders)?;
+        limits = ResourceLimits::default();
     }
-    let bounded = limits::bounded(argv, limits);
-    let (argv, address_space) = bounded.map_err(|source| DetachError::Limits { source })?;
+    let bounded = limits::bounded(argv, limits).map_err(DetachError::from);
+    let (argv, address_space) = bounded?;
     let plan = StartPlan {
         executable: Executable::Program(argv),
         set,
-        // JPY_PARENT_PID: ipykernel ends when that process ends. JPY_SESSION_NAME and NB_LANGUAGE
-        // belong to the front end that started this process. PYTHONEXECUTABLE, which Jupyter
-        // removes too, names another Python than the kernel's.
+        // JPY_PARENT_PID: ipykernel ends when that process ends. JPY_SESSION_NAME and NB_LANGUAGE belong to
+        // the front end that started this process. PYTHONEXECUTABLE, which Jupyter removes, too, names
+        // another Python than the kernel's.
         remove: [
             "JPY_PARENT_PID",
             "JPY_SESSION_NAME",
@@ -174,11 +168,11 @@ pub fn launch(
     })
 }
 
-/// Returns the variables that a kernel's environment changes, and the activation scripts to run inside
-/// the kernel's sandbox. Without a sandbox the scripts are run here. The environment is the one that
-/// the program lies in, or for a program looked up on `PATH` the one that its spec lies in.
+/// Returns the variables that a kernel's environment changes, and the activation scripts to run inside the
+/// kernel's sandbox; without a sandbox, runs the scripts here. The environment is the one in which the
+/// program lies or, for a program that is found on `PATH`, the one in which its spec lies.
 fn activation(start: &KernelStart, argv: &[OsString]) -> (VariableChanges, Vec<PathBuf>) {
-    // The environment of an image is not visible here.
+    // The environment in an image is not visible here.
     if start.contained.is_some() {
         return (VariableChanges::default(), Vec::new());
     }
@@ -233,14 +227,10 @@ pub fn last_lines(log: &Path, start: u64, lines: usize) -> Vec<String> {
     };
     let bytes = read().unwrap_or_default();
     let text = String::from_utf8_lossy(&bytes);
-    let all: Vec<_> = text
-        .lines()
-        .filter(|line| !line.trim().is_empty())
-        .collect();
-    all.iter()
-        .skip(all.len().saturating_sub(lines))
-        .map(|line| (*line).to_owned())
-        .collect()
+    let lines_of_text = text.lines().filter(|line| !line.trim().is_empty());
+    let mut last: Vec<_> = lines_of_text.rev().take(lines).map(str::to_owned).collect();
+    last.reverse();
+    last
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
-//! Bounds on a kernel's memory, and limits on open files.
+//! Limits on a kernel's memory and on open files.
 //!
-//! A systemd user scope bounds the resident memory of the kernel and of all its descendants. Without
-//! one the address space of each process is bounded: an allocation that is too large fails inside
-//! the program, as a `MemoryError` in Python.
+//! A systemd user scope limits the resident memory of the kernel and of all its descendants. Without a scope,
+//! the address space of each process is limited: an allocation that is too large fails inside the program, as
+//! a `MemoryError` in Python.
 
 use std::ffi::OsString;
 use std::io;
@@ -10,41 +10,40 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
 use super::platform;
 use crate::kernel::environment::trust;
 use crate::kernel::variables::{ProcessVariables, Variables};
-use crate::project::Limits;
+use crate::project::ResourceLimits;
 
-/// Why a limit cannot be kept.
+/// The error on a platform where memory cannot be limited.
 #[derive(Debug, thiserror::Error)]
-pub enum LimitsError {
-    /// This platform has no bound that holds.
-    #[error("this platform cannot bound a program's memory; start it without --memory")]
-    Unsupported,
-}
+#[error("this platform cannot bound a program's memory; start it without --memory")]
+pub struct LimitsError;
 
-/// A bound on a process's memory.
+/// A limit on a process's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemoryBound {
-    /// A control group, with all that the process starts: this many bytes of memory.
+    /// The control group of the process and its descendants may have this many bytes of memory.
     Group(u64),
-    /// Each process has this many bytes of address space.
+    /// Each process may have this many bytes of address space.
     AddressSpace(u64),
 }
 
-/// Returns the command that runs `argv` within the limits, and the address space in bytes to bound
-/// where no control group bounds its memory.
+/// Returns the command that runs `argv` within the limits, and the limit for the address space in bytes if no
+/// control group limits the memory.
 ///
-/// Takes some time where memory is bounded, as it tries whether a scope really bounds memory.
+/// Takes some time if memory is limited, since it tries whether a scope really does so.
 pub fn bounded(
     argv: Vec<OsString>,
-    limits: Limits,
+    limits: ResourceLimits,
 ) -> Result<(Vec<OsString>, Option<u64>), LimitsError> {
     let Some(bytes) = limits.memory_bytes else {
         return Ok((argv, None));
     };
     if !platform::BOUNDS_MEMORY {
-        return Err(LimitsError::Unsupported);
+        return Err(LimitsError);
     }
     if let Some(mut words) = scope(bytes, &ProcessVariables)
         && scope_holds(&words, &ProcessVariables)
@@ -55,20 +54,16 @@ pub fn bounded(
     Ok((argv, Some(bytes)))
 }
 
-/// Returns the bound on a living process's memory.
+/// Returns the limit on a live process's memory.
 pub fn bound_of(pid: u32) -> Option<MemoryBound> {
     let group = platform::group_memory_max(pid).map(MemoryBound::Group);
     group.or_else(|| platform::address_space_max(pid).map(MemoryBound::AddressSpace))
 }
 
-/// Bounds the address space of this process, also after exec.
+/// Limits the address space of this process, also after exec.
 pub(super) fn bound_address_space(bytes: u64) -> io::Result<()> {
-    use rustix::process::{Resource, Rlimit, setrlimit};
-    let bound = Rlimit {
-        current: Some(bytes),
-        maximum: Some(bytes),
-    };
-    Ok(setrlimit(Resource::As, bound)?)
+    let (current, maximum) = (Some(bytes), Some(bytes));
+    Ok(setrlimit(Resource::As, Rlimit { current, maximum })?)
 }
 
 /// The soft limit of open files that this process was started with, if it has raised it.
@@ -77,15 +72,14 @@ static DESCRIPTORS: OnceLock<u64> = OnceLock::new();
 /// The variable that passes that limit to the first process of a detached start.
 const DESCRIPTORS_VARIABLE: &str = "NB_DETACH_DESCRIPTORS";
 
-/// Raises the soft limit of open files to the hard limit: the usual 1,024 is meant for programs that
-/// use select(2), and a proxy has a socket for each client. A detached start restores the old limit.
+/// Raises the soft limit of open files to the hard limit: the usual 1,024 is meant for programs that use
+/// select(2), but a proxy has a socket for each client. A detached start restores the old limit.
 pub fn raise_descriptors() {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let before = getrlimit(Resource::Nofile);
     let Some(soft) = before.current else { return };
     let all = Rlimit {
         current: before.maximum,
-        maximum: before.maximum,
+        ..before
     };
     if before.maximum != Some(soft) && setrlimit(Resource::Nofile, all).is_ok() {
         let _ = DESCRIPTORS.set(soft);
@@ -99,27 +93,25 @@ pub(super) fn tell_descriptors(helper: &mut Command) {
     }
 }
 
-/// Restores the old limit of open files in this process, and so in `next`.
+/// Restores the old limit of open files in this process, which `next` inherits.
 pub(super) fn restore_descriptors(next: &mut Command) -> io::Result<()> {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     next.env_remove(DESCRIPTORS_VARIABLE);
-    let told = std::env::var(DESCRIPTORS_VARIABLE).ok();
-    let Some(soft) = told.and_then(|told| told.parse().ok()) else {
+    let passed = std::env::var(DESCRIPTORS_VARIABLE).ok();
+    let Some(soft) = passed.and_then(|passed| passed.parse().ok()) else {
         return Ok(());
     };
     let before = Rlimit {
         current: Some(soft),
-        maximum: getrlimit(Resource::Nofile).maximum,
+        ..getrlimit(Resource::Nofile)
     };
     Ok(setrlimit(Resource::Nofile, before)?)
 }
 
-/// Returns the words before a command that run it in a scope of the user's systemd, as the same
-/// process.
+/// Returns the arguments before a command that run it in a scope of the user's systemd, as the same process.
 fn scope(bytes: u64, variables: &dyn Variables) -> Option<Vec<OsString>> {
     let program = trust::on_path("systemd-run", variables)?;
     let memory = format!("MemoryMax={bytes}");
-    // Without MemorySwapMax the program would be swapped out instead of being bounded.
+    // Without MemorySwapMax the program would be swapped out instead of being limited.
     let words = [
         "--user",
         "--scope",
@@ -132,18 +124,14 @@ fn scope(bytes: u64, variables: &dyn Variables) -> Option<Vec<OsString>> {
         "--",
     ];
     let words = words.map(OsString::from);
-    Some(
-        [program.into_os_string()]
-            .into_iter()
-            .chain(words)
-            .collect(),
-    )
+    let program = [program.into_os_string()].into_iter();
+    Some(program.chain(words).collect())
 }
 
-/// Says whether a scope of the user's systemd really bounds memory: in a container there may be no
-/// such systemd, or it may have no memory controller.
+/// Returns whether a scope of the user's systemd really limits memory: in a container there may be no such
+/// systemd, or it may have no memory controller.
 fn scope_holds(scope: &[OsString], variables: &dyn Variables) -> bool {
-    // Checked first because systemd-run may wait long for a bus that nobody serves.
+    // Checked first, because systemd-run may wait long for a bus that no process serves.
     let socket = variables.path("XDG_RUNTIME_DIR");
     let socket = socket.map(|folder| folder.join("systemd/private"));
     if !socket.is_some_and(|socket: PathBuf| socket.exists()) {
@@ -158,7 +146,7 @@ fn scope_holds(scope: &[OsString], variables: &dyn Variables) -> bool {
         .stdin(Stdio::null())
         .stderr(Stdio::null())
         .output();
-    // The scope's group is gone with `cat`; its parent says whether memory is counted below it.
+    // The scope's group disappears with `cat`; its parent shows whether memory is counted below it.
     tried.is_ok_and(|tried| {
         let text = String::from_utf8_lossy(&tried.stdout);
         let group = text.lines().find_map(|line| line.strip_prefix("0::"));
@@ -167,7 +155,7 @@ fn scope_holds(scope: &[OsString], variables: &dyn Variables) -> bool {
     })
 }
 
-/// Reads an amount of memory that a kernel may have, as [`amount`] does.
+/// Parses an amount of memory for a kernel, like [`amount`], and checks the minimum.
 pub fn read_bytes(text: &str) -> Result<u64, String> {
     match amount(text)? {
         bytes if bytes < LEAST => Err(format!("{text} is too little for a kernel: 100M at least")),
@@ -175,7 +163,7 @@ pub fn read_bytes(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Reads a number of bytes: `1.5G` and `1.5GB` are 1,500,000,000, `1.5GiB` is 1.5 times 2^30.
+/// Parses a number of bytes: `1.5G` and `1.5GB` are 1,500,000,000, `1.5GiB` is 1.5 times 2^30.
 pub fn amount(text: &str) -> Result<u64, String> {
     let wrong = || format!("{text:?} is no amount of bytes: 800M, 1.5G, 2GiB");
     let text_end = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
@@ -200,7 +188,7 @@ pub fn amount(text: &str) -> Result<u64, String> {
     Ok(bytes as u64)
 }
 
-/// The least memory that a kernel may be bounded to: with less, hardly any starts.
+/// The minimum for a memory limit, in bytes: with less, hardly any kernel starts.
 const LEAST: u64 = 100_000_000;
 
 #[cfg(test)]
@@ -226,7 +214,7 @@ mod tests {
     #[test]
     fn without_limits_the_command_stays_as_it_is() {
         let argv: Vec<OsString> = vec!["python".into()];
-        let (same, bytes) = bounded(argv.clone(), Limits::default()).unwrap();
+        let (same, bytes) = bounded(argv.clone(), ResourceLimits::default()).unwrap();
         assert_eq!((same, bytes), (argv, None));
         assert!(!scope_holds(&["systemd-run".into()], &HashMap::new()));
     }

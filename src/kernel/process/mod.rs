@@ -1,4 +1,5 @@
-//! Kernels as processes: started as nobody's descendant, supervised, signalled, bounded.
+//! Kernels as processes: detached from the process that starts them, supervised, signalled, limited in
+//! memory.
 
 pub mod connection;
 pub mod detach;

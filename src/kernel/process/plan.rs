@@ -16,23 +16,23 @@ use crate::project::Exit;
 pub struct StartPlan {
     /// The program.
     pub executable: Executable,
-    /// Variables to set, beside those of this process.
+    /// Variables to set, besides those of this process.
     pub set: Vec<(OsString, OsString)>,
     /// Variables to remove.
     pub remove: Vec<OsString>,
-    /// The program's stdin. Every user of the machine can read a command line; nobody else can
-    /// read this.
+    /// The program's stdin. Every user of the machine can read a command line, but only the program can read
+    /// this.
     pub input: Option<String>,
     /// The working directory.
     pub folder: PathBuf,
-    /// The file that stdout and stderr are appended to; made with mode 0600.
+    /// The file to which stdout and stderr are appended; made with mode 0600.
     pub log: PathBuf,
-    /// The file in which the process is recorded as JSON ([`PidRecord`]) before the program begins.
+    /// The file in which the process is recorded as JSON ([`PidRecord`]) before the program starts.
     pub pid_file: PathBuf,
-    /// A file without which the program must not begin: whoever removes it first has called the
-    /// start off.
+    /// A file without which the program must not start: a process that removes it in time calls the start
+    /// off.
     pub needs: Option<PathBuf>,
-    /// The most address space that the program may have, in bytes.
+    /// The limit for the program's address space, in bytes.
     pub address_space: Option<u64>,
     /// The supervisor's orders; without them the program has no supervisor.
     pub supervision: Option<Supervision>,
@@ -45,7 +45,7 @@ pub struct StartPlan {
 pub enum Executable {
     /// A program, by its name and its arguments.
     Program(Vec<OsString>),
-    /// This very program, by its arguments. It has the environment of the process that asked.
+    /// This very program, by its arguments. It has the environment of the process that requested the start.
     ThisProgram(Vec<OsString>),
 }
 
@@ -55,7 +55,7 @@ pub struct PidRecord {
     /// The process.
     #[serde(flatten)]
     pub process: Process,
-    /// The namespace that its pid belongs to; empty where that is not known.
+    /// The namespace to which its pid belongs; empty if that is not known.
     #[serde(default)]
     pub pid_namespace: String,
     /// The process's supervisor.
@@ -63,27 +63,27 @@ pub struct PidRecord {
     pub supervisor: Option<Process>,
 }
 
-/// A supervisor's orders, beside waiting for its kernel's end.
+/// A supervisor's orders, besides waiting for its kernel's end.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Supervision {
-    /// The file that the end is written to, as [`ProcessEnd`].
+    /// The file for the end, as [`ProcessEnd`].
     pub end_file: PathBuf,
-    /// The arguments with which this very program is run once the end is written.
+    /// The arguments with which this very program is run after the end was written.
     pub after: Vec<OsString>,
     /// The arguments with which this very program prints an [`IdleReport`] as JSON.
     pub idle_check: Vec<OsString>,
-    /// The arguments with which this very program ends the kernel because nobody uses it.
+    /// The arguments with which this very program ends the kernel because it is unused.
     pub end_unused: Vec<OsString>,
-    /// The time until the first idle check; without it the first SIGUSR1 asks for one.
+    /// The time until the first idle check; with `None` the first SIGUSR1 triggers it.
     pub first_idle_check: Option<Duration>,
-    /// Whether every descendant of the kernel ends with it, in whatever session. A process that
-    /// Landlock confines could otherwise go on with nobody to know of it.
+    /// Whether all descendants of the kernel are ended with it, in whatever session they are. Otherwise a
+    /// process that Landlock confines could go on unnoticed.
     pub ends_all: bool,
     /// The container in which the kernel runs; the program then only runs the container.
     pub container: Option<ContainerName>,
 }
 
-/// How a process ended, as the system told its supervisor.
+/// How a process ended, as the system reported to its supervisor.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ProcessEnd {
     /// The process.
@@ -91,18 +91,18 @@ pub struct ProcessEnd {
     pub process: Process,
     /// The time of the end.
     pub at: Timestamp,
-    /// The status or the signal.
+    /// The exit status or the signal.
     pub exit: Exit,
-    /// The most memory that the process ever had.
+    /// The maximum resident memory that the process has had, in bytes.
     #[serde(default)]
     pub memory_bytes: Option<u64>,
 }
 
-/// How long a kernel has been unused, and for how long it may be.
+/// How long a kernel has been unused, and how long it may be.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IdleReport {
-    /// The time after which an unused kernel is to be ended.
+    /// The time after which an unused kernel is ended.
     pub limit: Option<Duration>,
-    /// For how long nobody has used the kernel, by the clock on the wall; none while it is in use.
+    /// How long the kernel has been unused, by wall-clock time; `None` while it is in use.
     pub unused: Option<Duration>,
 }

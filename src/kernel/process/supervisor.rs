@@ -1,14 +1,14 @@
 //! A kernel's supervisor: the parent process that waits for the kernel's end.
 //!
-//! The system tells only a process's parent how the process ended. So every kernel has a parent of
-//! its own that sleeps until then, writes the end down and starts this program for the rest. Like
-//! its kernel, a supervisor is nobody's descendant; whoever kills it loses only how the kernel ends.
-//! It ends with its kernel, and ends what the kernel left running in its process group. A sandbox
-//! puts a process between the two that passes on how its kernel ended; where only that process was
-//! killed, the supervisor goes on waiting for the kernel itself.
+//! The system reports only to a process's parent how the process ended. So every kernel has a parent that
+//! sleeps until then, records the end and starts this program for everything else. Like its kernel, a
+//! supervisor is a child of init. If it is killed, only the way in which the kernel ends is lost. It ends
+//! with its kernel, and ends the processes that the kernel left in its process group. A sandbox puts a
+//! process between the two, which passes on how its kernel ended; if only that process was killed, the
+//! supervisor goes on waiting for the kernel itself.
 //!
-//! Where the user wants unused kernels ended, it also checks from time to time whether its kernel is
-//! unused, by a clock that stands still while the machine sleeps.
+//! If the user wants unused kernels to be ended, the supervisor also checks from time to time whether its
+//! kernel is unused, by a clock that stands still while the machine sleeps.
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -30,16 +30,16 @@ use super::plan::{IdleReport, PidRecord, ProcessEnd, StartPlan, Supervision};
 use super::platform::{self, OomKills};
 use crate::project::{Exit, beneath};
 
-/// The time in which processes that a kernel left in its process group may end by themselves.
+/// How long processes that a kernel left in its process group have to end by themselves.
 const GROUP_GRACE: Duration = Duration::from_secs(1);
 
-/// The pause between two looks at the process group: only a parent is told of an end.
+/// The pause between two checks of the process group: the system reports an end only to the parent.
 const GROUP_POLL: Duration = Duration::from_millis(20);
 
-/// The pause between two looks at killed descendants.
+/// The pause between two checks of killed descendants.
 const ADOPTED_POLL: Duration = Duration::from_millis(5);
 
-/// The least time between two idle checks.
+/// The shortest time between two idle checks.
 const CHECK_GAP: Duration = Duration::from_millis(200);
 
 /// The time after which a failed idle check is tried again.
@@ -50,11 +50,11 @@ enum Event {
     CheckIdle,
 }
 
-/// Starts the plan's program as a child and stays until it has ended. The child is made before the
-/// plan is read; both processes end where no plan comes.
+/// Starts the plan's program as a child and stays until it has ended. The child is made before the plan is
+/// read; both processes end if no plan comes.
 ///
 /// # Errors
-/// The program was not started.
+/// If the program was not started.
 pub(super) fn supervise(
     read_plan: impl FnOnce() -> io::Result<Option<StartPlan>>,
     becomes: &str,
@@ -65,7 +65,7 @@ pub(super) fn supervise(
         .arg(becomes)
         .stdin(Stdio::piped())
         .spawn()?;
-    // A file system stays unmountable as long as a process has its working directory there.
+    // A file system cannot be unmounted as long as a process has its working directory there.
     std::env::set_current_dir("/")?;
     let (sender, events) = channel();
     listen(sender.clone())?;
@@ -80,7 +80,7 @@ pub(super) fn supervise(
             return nothing.map(drop);
         }
     };
-    let supervision = plan.supervision.as_ref().cloned();
+    let supervision = plan.supervision.clone();
     let supervision =
         &supervision.ok_or_else(|| io::Error::other("the plan has no supervision"))?;
     if supervision.ends_all {
@@ -114,7 +114,7 @@ pub(super) fn supervise(
     let after = end.and_then(|end| {
         let text = serde_json::to_vec(&end).ok()?;
         beneath::replace_unsynced(&supervision.end_file, &text).ok()?;
-        // `nb shutdown` may have removed the kernel's files meanwhile: nobody will read this one.
+        // `nb shutdown` may have removed the kernel's files in the meantime: then this one is not read.
         if !plan.pid_file.exists() {
             let _ = beneath::remove_file(&supervision.end_file);
             return None;
@@ -131,8 +131,8 @@ pub(super) fn supervise(
     Ok(())
 }
 
-/// Closes stdin, stdout and stderr of the process that asked for the start: it may wait until all
-/// writers of a pipe are gone.
+/// Closes the stdin, stdout and stderr of the process that requested the start, which may wait until all
+/// writers of a pipe have closed it.
 fn close_stdio() -> io::Result<()> {
     let null = std::fs::OpenOptions::new()
         .read(true)
@@ -144,7 +144,7 @@ fn close_stdio() -> io::Result<()> {
     Ok(())
 }
 
-/// Asks for an idle check whenever SIGUSR1 comes: the user has changed the limit.
+/// Triggers an idle check at each SIGUSR1, which means that the user has changed the limit.
 fn listen(sender: Sender<Event>) -> io::Result<()> {
     let mut signals = signal_hook::iterator::Signals::new([signal_hook::consts::SIGUSR1])?;
     std::thread::spawn(move || {
@@ -155,15 +155,15 @@ fn listen(sender: Sender<Event>) -> io::Result<()> {
     Ok(())
 }
 
-/// Waits for the end of a child without reaping it, so that its pid is not used again yet.
+/// Waits for the end of a child without reaping it, so that its pid is not reused yet.
 fn wait(pid: u32) {
     let Some(pid) = raw(pid) else { return };
     let how = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
     while matches!(waitid(WaitId::Pid(pid), how), Err(rustix::io::Errno::INTR)) {}
 }
 
-/// Says whether a sandboxed kernel lived on for more than [`GROUP_GRACE`] after the child between it
-/// and this process had ended; returns when the kernel has ended too. How it ended is not known then.
+/// Returns whether a sandboxed kernel lived on for more than [`GROUP_GRACE`] after the child between it and
+/// this process had ended. Waits until the kernel has ended, too; how it ended is then unknown.
 fn outlives(pid: u32, process: &Process) -> bool {
     if process.pid == pid || !process.is_alive() {
         return false;
@@ -179,7 +179,7 @@ fn outlives(pid: u32, process: &Process) -> bool {
     })
 }
 
-/// Returns once the child has ended; ends it where nobody has used it for too long.
+/// Returns once the child has ended; ends it if it is unused for too long.
 fn watch(events: &Receiver<Event>, supervision: &Supervision) {
     let mut next = supervision.first_idle_check;
     let mut clock = Clock::now();
@@ -212,11 +212,7 @@ fn watch(events: &Receiver<Event>, supervision: &Supervision) {
 }
 
 fn check_idle(supervision: &Supervision) -> Option<IdleReport> {
-    let said = own(&supervision.idle_check)
-        .ok()?
-        .stdout(Stdio::piped())
-        .output()
-        .ok()?;
+    let said = own(&supervision.idle_check).ok()?.output().ok()?;
     serde_json::from_slice(&said.stdout).ok()
 }
 
@@ -226,7 +222,7 @@ fn own(arguments: &[OsString]) -> io::Result<Command> {
     Ok(command)
 }
 
-/// A reading of two clocks: the one on the wall, and one that stands still while the machine sleeps.
+/// A reading of two clocks: wall-clock time, and a clock that stands still while the machine sleeps.
 #[derive(Clone, Copy)]
 struct Clock {
     wall: SystemTime,
@@ -250,17 +246,17 @@ impl Clock {
 
     fn since(self, before: Self) -> Passed {
         Passed {
-            // A clock that was set back counts as one that stood still.
+            // A wall clock that was set back counts as having stood still.
             wall: self.wall.duration_since(before.wall).unwrap_or_default(),
             awake: self.awake.duration_since(before.awake),
         }
     }
 }
 
-/// Returns for how long nobody has used a kernel while the machine was awake.
+/// Returns how long a kernel was unused while the machine was awake.
 ///
-/// `before` is the result of the last check, `unused` the time by the clock on the wall. Where the
-/// machine may have slept before or after the last use, it is taken to have slept after.
+/// `before` is the result of the last check, `unused` the wall-clock time. If the machine may have slept
+/// before or after the last use, this function assumes that it slept after it.
 fn awake_unused(before: Duration, unused: Option<Duration>, passed: Passed) -> Duration {
     let Some(unused) = unused else {
         return Duration::ZERO;
@@ -272,8 +268,8 @@ fn awake_unused(before: Duration, unused: Option<Duration>, passed: Passed) -> D
     unused.saturating_sub(asleep).min(passed.awake)
 }
 
-/// Reaps the child and returns how it ended; none where its start failed or was called off, or where
-/// its pid file was removed.
+/// Reaps the child and returns how it ended; `None` if its start failed or was called off, or if its pid file
+/// was removed.
 fn finish(
     child: Child,
     pid_file: &Path,
@@ -285,24 +281,20 @@ fn finish(
     if process.is_some()
         && let Some(group) = raw(pid)
     {
-        // The id of its group is not used again before the child is reaped.
+        // The id of its group is not reused before the child is reaped.
         let _ = kill_process_group(group, Signal::TERM);
     }
     let ended = child.wait4().ok()?;
     let process = process?;
     let stands_for_another = process.pid != pid || supervision.container.is_some();
     let how = how(ended.status, stands_for_another);
-    let exit = match how {
-        Exit::Signal(signal) if signal == Signal::KILL.as_raw() => {
-            if platform::was_ended_for_memory(process.pid) {
-                Exit::OutOfMemory
-            } else if platform::oom_kills().exceeds(before) {
-                Exit::PerhapsOutOfMemory
-            } else {
-                how
-            }
-        }
-        _ => how,
+    let is_killed = how == Exit::Signal(Signal::KILL.as_raw());
+    let exit = if is_killed && platform::was_ended_for_memory(process.pid) {
+        Exit::OutOfMemory
+    } else if is_killed && platform::oom_kills().exceeds(before) {
+        Exit::PerhapsOutOfMemory
+    } else {
+        how
     };
     Some(ProcessEnd {
         process,
@@ -312,7 +304,7 @@ fn finish(
     })
 }
 
-/// Returns the kernel, if it was started: this supervisor's child, or one in the child's sandbox.
+/// Returns the kernel, if it was started: this supervisor's child, or a process in the child's sandbox.
 fn recorded(pid: u32, pid_file: &Path) -> Option<Process> {
     let recorded =
         serde_json::from_slice::<PidRecord>(&beneath::read(pid_file, beneath::SMALL).ok()?).ok()?;
@@ -320,8 +312,8 @@ fn recorded(pid: u32, pid_file: &Path) -> Option<Process> {
     own.then_some(recorded.process)
 }
 
-/// Returns how a child ended. A child that stands for another process, as that of a sandbox does,
-/// passes a signal on as a status over 128, as shells do.
+/// Returns how a child ended. A child that stands for another process, as in a sandbox, passes on a signal as
+/// an exit code above 128, as shells do.
 fn how(status: ExitStatus, stands_for_another: bool) -> Exit {
     match (status.signal(), status.code()) {
         (Some(signal), _) => Exit::Signal(signal),
@@ -330,16 +322,13 @@ fn how(status: ExitStatus, stands_for_another: bool) -> Exit {
     }
 }
 
-/// Ends orphaned descendants of the kernel, which the system made children of this process. Their
-/// own children become this process's in turn.
+/// Ends orphaned descendants of the kernel, which the system made children of this process. After that their
+/// own children become this process's.
 fn end_adopted() {
     let deadline = Instant::now() + GROUP_GRACE;
     while Instant::now() < deadline {
-        for child in platform::children(std::process::id())
-            .into_iter()
-            .filter_map(raw)
-        {
-            let _ = kill_process(child, Signal::KILL);
+        for child in platform::children(std::process::id()) {
+            let _ = raw(child).map(|child| kill_process(child, Signal::KILL));
         }
         loop {
             match wait_for_any(WaitOptions::NOHANG) {
@@ -387,16 +376,16 @@ mod tests {
         let minutes = |before: u32, unused: Option<u32>, passed| {
             awake_unused(MINUTE * before, unused.map(|it| MINUTE * it), passed).as_secs() / 60
         };
-        // In use, and used between two looks.
+        // In use now, or used between two checks.
         assert_eq!(minutes(30, None, passed(60, 60)), 0);
         assert_eq!(minutes(30, Some(10), passed(60, 60)), 10);
-        // Not used since before the last look.
+        // Not used since before the last check.
         assert_eq!(minutes(10, Some(70), passed(60, 60)), 70);
         assert_eq!(minutes(10, Some(670), passed(660, 60)), 70);
-        // It slept after the last use, or perhaps before.
+        // The machine slept after the last use, or perhaps before.
         assert_eq!(minutes(0, Some(610), passed(660, 60)), 10);
         assert_eq!(minutes(0, Some(10), passed(660, 60)), 0);
-        // The clock on the wall was set: no more than went by.
+        // The wall clock was set: the result does not exceed the time that has passed.
         assert_eq!(minutes(5, Some(50), passed(0, 60)), 65);
         assert_eq!(minutes(0, Some(59), passed(60, 10)), 9);
     }

@@ -1,7 +1,8 @@
 //! The kernelspecs that Jupyter's configuration lets its front ends list:
 //! `KernelSpecManager.allowed_kernelspecs`.
 //!
-//! As in Jupyter, other specs are hidden from lists and choices, but can be started by name. Only configurations in JSON are read: one in Python is a program.
+//! As in Jupyter, other specs are hidden from lists and choices, but can be started by name. Only JSON
+//! configuration files are read: a configuration in Python is a program.
 
 use std::path::PathBuf;
 
@@ -12,17 +13,17 @@ use super::kernelspec::InstalledSpec;
 use super::prefix::Prefix;
 use crate::kernel::foreign_file;
 
-/// The files' names: a server's own settings win over those for all programs.
+/// The files' names: a server's own settings override those for all programs.
 const FILES: [&str; 2] = ["jupyter_server_config.json", "jupyter_config.json"];
 
-/// The settings' names, the newer first.
+/// The settings' names, the newer one first.
 const NAMES: [&str; 2] = ["allowed_kernelspecs", "whitelist"];
 
 /// The kernelspecs that may be listed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SpecAllowList(Option<Only>);
 
-/// A list, and the file that has it.
+/// The allowed names, and the file that lists them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Only {
     file: PathBuf,
@@ -41,7 +42,7 @@ impl SpecAllowList {
                 continue;
             };
             if let Some(names) = of_json(&text) {
-                // An empty set allows all of them.
+                // An empty set allows all specs.
                 return Self((!names.is_empty()).then_some(Only { file, names }));
             }
         }
@@ -54,13 +55,13 @@ impl SpecAllowList {
         specs
     }
 
-    /// Says whether a spec of this name may be listed.
+    /// Returns whether a spec of this name may be listed.
     pub fn permits(&self, name: &str) -> bool {
         let only = self.0.as_ref();
         only.is_none_or(|only| only.names.iter().any(|allowed| allowed == name))
     }
 
-    /// Returns what is said where some of these specs are left out.
+    /// Returns a note if some of these specs are left out.
     pub fn note(&self, specs: &[InstalledSpec]) -> Option<String> {
         let only = self.0.as_ref()?;
         let hidden = specs.iter().filter(|spec| !self.permits(&spec.name));
@@ -78,10 +79,8 @@ impl SpecAllowList {
 fn of_json(text: &str) -> Option<Vec<String>> {
     let config: Value = serde_json::from_str(text).ok()?;
     let settings = config.get("KernelSpecManager")?;
-    let names = NAMES
-        .iter()
-        .find_map(|name| settings.get(name))?
-        .as_array()?;
+    let names = NAMES.iter().find_map(|name| settings.get(name));
+    let names = names?.as_array()?;
     let names = names.iter().filter_map(Value::as_str);
     Some(names.map(str::to_owned).collect())
 }

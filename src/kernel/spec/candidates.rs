@@ -1,5 +1,6 @@
 //! All kernels that could be started for a notebook, wherever they are installed.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::thread;
 
@@ -8,9 +9,10 @@ use super::ipykernel;
 use super::jupyter_paths::JupyterPaths;
 use super::kernelspec::{self, InstalledSpec, is_there};
 use super::prefix::prefix_in_use;
-use crate::kernel::environment::folder::{Environment, Manager};
+use crate::kernel::environment::folder::{Environment, Manager, last_name};
 use crate::kernel::environment::install::InstallCommands;
-use crate::kernel::environment::probe::{self, ProbePolicy};
+use crate::kernel::environment::probe::{self, NotPython, ProbePolicy};
+use crate::kernel::environment::python::Python;
 use crate::kernel::environment::{conda, search};
 use crate::kernel::shell::quote;
 use crate::kernel::variables::Variables;
@@ -19,13 +21,13 @@ use crate::project::RealSpec;
 /// Where a kernel was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CandidateSource {
-    /// In an environment at hand: active, or at or above the notebook.
+    /// In an environment for the notebook: an active one, or one at or above the notebook's folder.
     AtHand,
     /// By its kernelspec.
     Spec,
     /// The `python3` on `PATH`.
     Path,
-    /// Among the environments that conda knows.
+    /// Among the environments in conda's list.
     Known,
 }
 
@@ -34,13 +36,13 @@ pub enum CandidateSource {
 pub struct KernelCandidate {
     /// The spec's name, or the environment's.
     pub name: String,
-    /// How it was found, for people.
+    /// How it was found, as text for users.
     pub source: String,
     /// Where it was found.
     pub from: CandidateSource,
     /// The Python, or the spec's folder.
     pub path: PathBuf,
-    /// Who manages its environment, where it is one.
+    /// The manager of its environment, if it is in one.
     pub manager: Option<Manager>,
     /// Whether it is conda's `base`.
     pub is_base: bool,
@@ -68,7 +70,7 @@ impl KernelCandidate {
         }
     }
 
-    /// Returns that option as one types it.
+    /// Returns that option as a user types it.
     pub fn arguments(&self) -> String {
         let (option, value) = self.option();
         format!("{option} {}", quote(Path::new(&value)))
@@ -84,27 +86,23 @@ impl KernelCandidate {
     }
 }
 
-/// Returns the environments at hand for a notebook in `folder`, and all that are elsewhere.
+/// Returns the environments for a notebook in `folder`, and all other kernels.
 pub fn all(folder: &Path, paths: &JupyterPaths, variables: &dyn Variables) -> Vec<KernelCandidate> {
     let near = search::at_hand(folder, variables);
     let prefix = prefix_in_use(folder, variables);
-    // Nothing in the notebook's folder is run just for a list.
+    // Nothing from the notebook's folder is run just for a list.
     let policy = ProbePolicy::ToolsOnly;
     let mut candidates = of_environments(near, CandidateSource::AtHand, folder, policy, variables);
     let folders = paths.spec_folders(prefix.as_ref());
     let allowed = SpecAllowList::read(paths, prefix.as_ref());
     candidates.extend(of_specs(allowed.filter(kernelspec::kernels(&folders))));
     candidates.extend(pythons_elsewhere(folder, policy, variables));
-    let mut seen: Vec<PathBuf> = Vec::new();
-    candidates.retain(|candidate| {
-        let is_new = !seen.contains(&candidate.path);
-        seen.push(candidate.path.clone());
-        is_new
-    });
+    let mut seen = HashSet::new();
+    candidates.retain(|candidate| seen.insert(candidate.path.clone()));
     candidates
 }
 
-/// Returns the kernels that are in no environment at hand.
+/// Returns the kernels that are in no environment for the notebook.
 pub(super) fn elsewhere(
     paths: &JupyterPaths,
     policy: ProbePolicy,
@@ -130,7 +128,7 @@ fn pythons_elsewhere(
         let prefix = prefix.unwrap_or(Path::new("/"));
         (Environment::of(prefix, "python3 on PATH"), executable)
     });
-    // An environment that conda knows is listed as such and not as the one on PATH.
+    // An environment that conda knows is listed under conda and not as the Python on PATH.
     let on_path = on_path.filter(|(it, _)| known.iter().all(|other| other.prefix != it.prefix));
     let on_path = Vec::from_iter(on_path);
     let mut candidates = ask_all(on_path, CandidateSource::Path, folder, policy, variables);
@@ -141,11 +139,10 @@ fn pythons_elsewhere(
         policy,
         variables,
     ));
+    let active_base = base.map(|base| base.join("bin"));
     for candidate in &mut candidates {
-        let is_active_base = base
-            .as_ref()
-            .is_some_and(|base| candidate.path.starts_with(base.join("bin")));
-        candidate.is_base |= is_active_base;
+        let mut active = active_base.iter();
+        candidate.is_base |= active.any(|bin| candidate.path.starts_with(bin));
     }
     candidates
 }
@@ -165,7 +162,7 @@ fn of_environments(
     ask_all(with_python.collect(), from, folder, policy, variables)
 }
 
-/// Asks Pythons what they have, all at once: each takes some hundredths of a second.
+/// Probes Pythons in parallel: each takes some hundredths of a second.
 fn ask_all(
     pythons: Vec<(Environment, PathBuf)>,
     from: CandidateSource,
@@ -180,51 +177,45 @@ fn ask_all(
             .collect();
         let answers = asked.into_iter().map(|thread| thread.join());
         answers
-            .map(|it| it.expect("policy does not panic"))
+            .map(|it| it.expect("a probe does not panic"))
             .collect()
     });
-    let asked = pythons.into_iter().zip(answers);
-    let asked = asked.map(|((environment, path), answer)| match &answer {
-        // A program on PATH may be a shim that starts a Python elsewhere.
-        Ok(python) if from == CandidateSource::Path => {
-            let environment = Environment::of(&python.prefix, environment.source);
-            ((environment, python.executable.clone()), answer)
+    let candidate = |(python, answer): ((Environment, PathBuf), Result<Python, NotPython>)| {
+        let (mut environment, mut path) = python;
+        let mut name = environment.name();
+        if from == CandidateSource::Path {
+            // A program on PATH may be a shim that starts another Python.
+            if let Ok(python) = &answer {
+                environment = Environment::of(&python.prefix, environment.source);
+                path = python.executable.clone();
+            }
+            name = last_name(&path);
         }
-        _ => ((environment, path), answer),
-    });
-    asked
-        .map(|((environment, path), answer)| KernelCandidate {
-            name: match from {
-                CandidateSource::Path => path
-                    .file_name()
-                    .unwrap_or_default()
-                    .to_string_lossy()
-                    .into_owned(),
-                _ => environment.name(),
-            },
+        KernelCandidate {
             is_base: environment.manager == Manager::Conda && environment.name() == "base",
             source: environment.source.clone(),
             manager: Some(environment.manager),
+            name,
             from,
             path,
             spec: match answer {
                 Ok(python) if python.ipykernel => Ok(ipykernel::of_python(&python)),
-                Ok(python) => Err(NotStartable {
-                    why: "it has no ipykernel".to_owned(),
-                    install: Some(InstallCommands::of(
-                        &python,
-                        &environment,
-                        folder,
-                        variables,
-                    )),
-                }),
+                Ok(python) => {
+                    let install = InstallCommands::of(&python, &environment, folder, variables);
+                    Err(NotStartable {
+                        why: "it has no ipykernel".to_owned(),
+                        install: Some(install),
+                    })
+                }
                 Err(error) => Err(NotStartable {
                     why: error.to_string(),
                     install: None,
                 }),
             },
-        })
-        .collect()
+        }
+    };
+    let asked = pythons.into_iter().zip(answers);
+    asked.map(candidate).collect()
 }
 
 fn of_specs(installed: Vec<InstalledSpec>) -> Vec<KernelCandidate> {

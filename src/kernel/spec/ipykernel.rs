@@ -6,12 +6,12 @@ use crate::project::{InterruptMode, RealSpec};
 
 /// Returns the kernelspec of an interpreter's ipykernel.
 ///
-/// The spec that ipykernel installed is taken for what else it says; the command always
-/// names this interpreter.
+/// The other fields come from the spec that ipykernel has installed; the command always names this
+/// interpreter.
 pub fn of_python(python: &Python) -> RealSpec {
     let folder = python.prefix.join("share/jupyter/kernels/python3");
     let executable = python.executable.to_string_lossy().into_owned();
-    // One that a sandboxed kernel may have written cannot be read, and says nothing then.
+    // A spec that a sandboxed kernel may have written cannot be read and is then ignored.
     match kernelspec::read(&folder) {
         Ok(mut installed) if !kernelspec::is_proxy(&installed) && runs_ipykernel(&installed) => {
             if let Some(program) = installed.argv.first_mut() {

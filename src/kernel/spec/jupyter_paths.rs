@@ -1,4 +1,4 @@
-//! Where Jupyter keeps its files.
+//! The folders in which Jupyter keeps its files.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -8,23 +8,22 @@ use crate::kernel::variables::{NoHome, Variables, home, xdg_data_home};
 
 /// Jupyter's folders for this user, by `jupyter_core`'s rules.
 ///
-/// Versions 5.x differ from each other in nothing that is told here; 4.x never preferred an
-/// environment by itself.
+/// These are the rules of all versions 5.x. Version 4.x did not prefer environments by itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JupyterPaths {
     /// The entries of `JUPYTER_PATH`.
     extra: Vec<PathBuf>,
     /// The user's data folder; user-level specs are in its `kernels`.
     pub data_dir: PathBuf,
-    /// Where clients look for connection files.
+    /// The folder in which clients search for connection files.
     pub runtime_dir: PathBuf,
-    /// Where `pip install --user` puts data files; Pythons that are no environment look there.
+    /// The folder into which `pip install --user` puts data files; Pythons outside environments search it.
     user_site: Option<PathBuf>,
     /// The machine's folders.
     system: Vec<PathBuf>,
-    /// What `JUPYTER_PREFER_ENV_PATH` says.
+    /// The value of `JUPYTER_PREFER_ENV_PATH`, if it is set.
     prefer_environment: Option<bool>,
-    /// IPython's own folder, from which Jupyter came.
+    /// IPython's own folder, from before Jupyter was a separate project.
     ipython: Option<PathBuf>,
     /// The folders of this user's own configuration.
     config: Vec<PathBuf>,
@@ -34,17 +33,16 @@ impl JupyterPaths {
     /// Reads the folders from the environment.
     pub fn new(variables: &dyn Variables) -> Result<Self, NoHome> {
         let platform = is_set(variables, "JUPYTER_PLATFORM_DIRS").unwrap_or(false);
-        // As jupyter_core tells it: some systems have the home folders behind a symlink.
+        // As in jupyter_core: on some systems the home folders are behind a symlink.
         let home = || {
             let home = home(variables)?;
             Ok(home.canonicalize().unwrap_or(home))
         };
+        let is_mac = cfg!(target_os = "macos");
         let data_dir = match variables.path("JUPYTER_DATA_DIR") {
             Some(dir) => std::path::absolute(&dir).unwrap_or(dir),
-            None if cfg!(target_os = "macos") && platform => {
-                home()?.join("Library/Application Support/Jupyter")
-            }
-            None if cfg!(target_os = "macos") => home()?.join("Library/Jupyter"),
+            None if is_mac && platform => home()?.join("Library/Application Support/Jupyter"),
+            None if is_mac => home()?.join("Library/Jupyter"),
             None => match xdg_data_home(variables) {
                 Some(dir) => dir.join("jupyter"),
                 None => home()?.join(".local/share/jupyter"),
@@ -53,7 +51,8 @@ impl JupyterPaths {
         let runtime_dir = variables
             .path("JUPYTER_RUNTIME_DIR")
             .unwrap_or_else(|| data_dir.join("runtime"));
-        // A relative entry would mean another folder for each caller, somebody else's perhaps.
+        // A relative entry would mean a different folder for each working directory, and that may be another
+        // user's.
         let absolute = |list: OsString| -> Vec<PathBuf> {
             std::env::split_paths(&list)
                 .filter(|path| path.is_absolute())
@@ -63,19 +62,14 @@ impl JupyterPaths {
         let user_site = match variables.path("PYTHONUSERBASE") {
             _ if variables.get("PYTHONNOUSERSITE").is_some() => None,
             Some(base) => Some(base.join("share/jupyter")),
-            None if cfg!(target_os = "macos") => None,
+            None if is_mac => None,
             None => home().ok().map(|home| home.join(".local/share/jupyter")),
         };
-        let usual = || ["/usr/local/share/jupyter", "/usr/share/jupyter"].map(PathBuf::from);
-        let system = if !platform {
-            usual().to_vec()
-        } else if cfg!(target_os = "macos") {
-            vec![PathBuf::from("/Library/Application Support/Jupyter")]
-        } else {
-            match variables.get("XDG_DATA_DIRS").map(absolute) {
-                Some(folders) => folders.iter().map(|dir| dir.join("jupyter")).collect(),
-                None => usual().to_vec(),
-            }
+        let usual = ["/usr/local/share/jupyter", "/usr/share/jupyter"].map(PathBuf::from);
+        let system = match variables.get("XDG_DATA_DIRS").map(absolute) {
+            _ if platform && is_mac => vec!["/Library/Application Support/Jupyter".into()],
+            Some(folders) if platform => folders.iter().map(|it| it.join("jupyter")).collect(),
+            _ => usual.to_vec(),
         };
         let ipython = variables.path("IPYTHONDIR");
         let mut config: Vec<_> = variables
@@ -102,21 +96,17 @@ impl JupyterPaths {
         })
     }
 
-    /// Returns the folders that hold Jupyter's configuration, that which counts most first.
+    /// Returns the folders that hold Jupyter's configuration, the one with the highest priority first.
     pub fn config_folders(&self, prefix: Option<&Prefix>) -> Vec<PathBuf> {
         let shared = prefix.map(|prefix| prefix.path.join("etc/jupyter"));
         let system = ["/usr/local/etc/jupyter", "/etc/jupyter"].map(PathBuf::from);
-        self.config
-            .iter()
-            .cloned()
-            .chain(shared)
-            .chain(system)
-            .collect()
+        let own = self.config.iter().cloned();
+        own.chain(shared).chain(system).collect()
     }
 
-    /// Returns the folders that hold kernelspec folders, the first that has a name wins.
+    /// Returns the folders that hold kernelspec folders; of equal names the first folder's spec is used.
     ///
-    /// `prefix` is the `sys.prefix` of the Python that is in use, none where none is.
+    /// `prefix` is the `sys.prefix` of the Python in use; `None` if there is none.
     pub fn spec_folders(&self, prefix: Option<&Prefix>) -> Vec<PathBuf> {
         let shared = prefix.map(|prefix| prefix.path.join("share/jupyter"));
         // A system's own Python has its specs in one of the machine's folders.
@@ -144,7 +134,7 @@ impl JupyterPaths {
     }
 }
 
-/// Reads a switch as Jupyter does: everything but a word for "no" means yes.
+/// Parses a switch as Jupyter does: everything except a word for "no" means yes.
 fn is_set(variables: &dyn Variables, name: &str) -> Option<bool> {
     let value = variables.get(name)?;
     let value = value.to_string_lossy().to_ascii_lowercase();
@@ -192,7 +182,7 @@ mod tests {
             with(&["/x", "/y", user, site, venv])
         );
         assert_eq!(folders(&more, None), with(&["/x", "/y", user, site]));
-        // Whoever says so turns it round.
+        // The variable reverses the order.
         let prefers = |word| [("JUPYTER_PREFER_ENV_PATH", word)];
         assert_eq!(folders(&prefers("No"), Some(&own)), with(&[site, venv]));
         assert_eq!(

@@ -1,24 +1,27 @@
-//! Kernelspecs: finding them, reading them, and the commands that they make.
+//! Kernelspecs: finds and reads them, and makes the commands that they define.
 
 use std::ffi::OsString;
+use std::fs::DirEntry;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
+use regex::{Captures, Regex};
 use serde_json::Value;
 
 use super::quirks;
 use crate::kernel::environment::trust::{self, Untrusted};
 use crate::kernel::foreign_file;
 use crate::kernel::variables::Variables;
-use crate::project::RealSpec;
+use crate::project::{InterruptMode, RealSpec};
 
-/// The file stem of the program that front ends start; a spec that starts it is no kernel.
+/// The file stem of the program that front ends start; a spec that starts it is not a kernel's.
 pub const PROXY: &str = "nb-proxy";
 
 /// The name of the spec by which front ends find the proxy, and the prefix of other languages' specs.
 pub const SHARED: &str = "nb-shared";
 
-/// Says whether a kernelspec's name is one of `nb`'s, for Python or for another language.
+/// Returns whether a kernelspec's name is one of `nb`'s, for Python or for another language.
 pub fn is_shared_name(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     let rest = name.strip_prefix(SHARED);
@@ -27,7 +30,7 @@ pub fn is_shared_name(name: &str) -> bool {
 
 /// Returns the name of `nb`'s spec for a language: Python's is [`SHARED`].
 ///
-/// Jupyter allows letters, digits, `.`, `-` and `_` in names and takes them without regard to case.
+/// Jupyter allows letters, digits, `.`, `-` and `_` in names and ignores their case.
 pub fn shared_name(language: &str) -> String {
     if is_python(language) {
         return SHARED.to_owned();
@@ -53,7 +56,7 @@ pub fn shared_display_name(language: &str) -> String {
     }
 }
 
-/// Says whether a language is Python; an empty one counts as Python.
+/// Returns whether a language is Python; an empty one counts as Python.
 pub fn is_python(language: &str) -> bool {
     language.is_empty() || language.eq_ignore_ascii_case("python")
 }
@@ -66,19 +69,19 @@ pub enum SpecError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
-    /// The file is no kernelspec.
+    /// The file is not a kernelspec.
     #[error("{} is not a kernelspec", path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The syntax error.
         source: serde_json::Error,
     },
-    /// A sandboxed kernel may have written the spec, and named any command in it, or any folder for the
-    /// next sandbox to show.
+    /// A sandboxed kernel may have written the spec, with any command, or with any folder for the next
+    /// sandbox to show.
     #[error(transparent)]
     Untrusted(#[from] Untrusted),
     /// The spec's command cannot start a kernel.
@@ -86,7 +89,7 @@ pub enum SpecError {
     Command {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The reason.
         why: String,
     },
 }
@@ -98,7 +101,7 @@ pub struct InstalledSpec {
     pub name: String,
     /// Its folder.
     pub folder: PathBuf,
-    /// The spec, where it can be used.
+    /// The spec, if it is usable.
     pub spec: Result<RealSpec, SpecError>,
 }
 
@@ -112,7 +115,7 @@ pub fn read(folder: &Path) -> Result<RealSpec, SpecError> {
     })?;
     let mut spec: RealSpec = parse(&bytes).map_err(|source| SpecError::Damaged { path, source })?;
     let name = folder.file_name().unwrap_or_default();
-    // Jupyter's name of a spec is in lower case, whatever its folder's is.
+    // Jupyter's name for a spec is in lower case, whatever the case of its folder's name is.
     spec.name = name.to_string_lossy().to_lowercase();
     spec.resource_dir = Some(folder.to_owned());
     Ok(spec)
@@ -120,25 +123,23 @@ pub fn read(folder: &Path) -> Result<RealSpec, SpecError> {
 
 fn parse(bytes: &[u8]) -> serde_json::Result<RealSpec> {
     let mut fields: serde_json::Map<String, Value> = serde_json::from_slice(bytes)?;
-    // The folder's name counts, whatever the file says.
+    // The folder's name counts, not a name in the file.
     fields.insert("name".to_owned(), Value::String(String::new()));
-    let mode = match fields.get("interrupt_mode").and_then(Value::as_str) {
-        // Jupyter reads it without regard to case.
-        Some(mode) => Some(mode.to_lowercase()),
-        None => {
-            let argv = fields.get("argv").and_then(Value::as_array);
-            let argv = argv.into_iter().flatten().filter_map(Value::as_str);
-            let argv: Vec<_> = argv.collect();
-            quirks::dies_of_interrupts(&argv).then(|| "message".to_owned())
-        }
-    };
+    let mode = fields.get("interrupt_mode").and_then(Value::as_str);
+    // Jupyter ignores its case.
+    let mode = mode.map(str::to_lowercase);
+    let is_said = mode.is_some();
     if let Some(mode) = mode {
         fields.insert("interrupt_mode".to_owned(), Value::String(mode));
     }
-    serde_json::from_value(Value::Object(fields))
+    let mut spec: RealSpec = serde_json::from_value(Value::Object(fields))?;
+    if !is_said && quirks::dies_of_interrupts(&spec.argv) {
+        spec.interrupt_mode = InterruptMode::Message;
+    }
+    Ok(spec)
 }
 
-/// Says why a spec that could be read cannot start a kernel here.
+/// Checks that a spec that was read can start a kernel here; the error says why not.
 pub fn check(spec: &RealSpec) -> Result<(), SpecError> {
     let path = spec.resource_dir.clone().unwrap_or_default();
     let path = path.join("kernel.json");
@@ -152,10 +153,8 @@ pub fn check(spec: &RealSpec) -> Result<(), SpecError> {
                    would not know where to listen";
         return wrong(why.to_owned());
     }
-    let provisioner = spec.other.get("metadata");
-    let provisioner =
-        provisioner.and_then(|it| it.get("kernel_provisioner")?.get("provisioner_name"));
-    match provisioner.and_then(Value::as_str) {
+    let metadata = spec.other.get("metadata").unwrap_or(&Value::Null);
+    match metadata["kernel_provisioner"]["provisioner_name"].as_str() {
         Some("local-provisioner") | None => Ok(()),
         Some(other) => wrong(format!(
             "Jupyter starts it through the provisioner {other}, and nb as a process of this machine only"
@@ -165,7 +164,7 @@ pub fn check(spec: &RealSpec) -> Result<(), SpecError> {
 
 /// Returns the spec with this name that is a real kernel, from the first folder that has it.
 ///
-/// As in Jupyter, one that is damaged still hides those of its name in later folders.
+/// As in Jupyter, a damaged spec still hides those of the same name in later folders.
 pub fn find(name: &str, folders: &[PathBuf]) -> Option<Result<RealSpec, SpecError>> {
     let name = name.to_lowercase();
     let all = folders.iter().flat_map(|folder| entries(folder));
@@ -191,10 +190,8 @@ pub fn kernels(folders: &[PathBuf]) -> Vec<InstalledSpec> {
 /// Returns every usable spec of a real kernel; of equal names the first folder's.
 pub fn list(folders: &[PathBuf]) -> Vec<RealSpec> {
     let kernels = kernels(folders).into_iter();
-    kernels
-        .filter_map(|found| found.spec.ok())
-        .filter(|spec| check(spec).is_ok())
-        .collect()
+    let specs = kernels.filter_map(|found| found.spec.ok());
+    specs.filter(|spec| check(spec).is_ok()).collect()
 }
 
 fn first_of_each_name(
@@ -214,52 +211,41 @@ fn first_of_each_name(
 
 /// Returns the folders with a `kernel.json` in a folder, by their names in lower case.
 ///
-/// Names are compared with those of folders and never joined to a path: a notebook might name any
-/// path.
+/// Names are compared with folder names and never joined to a path: a notebook might contain any path as a
+/// name.
 fn entries(folder: &Path) -> Vec<(String, PathBuf)> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    let mut found: Vec<_> = entries
-        .map(|entry| {
-            let name = entry.file_name().to_string_lossy().to_lowercase();
-            (name, entry.path())
-        })
-        .filter(|(_, path)| path.join("kernel.json").is_file())
-        .collect();
+    let with_spec = entries.filter(|entry| entry.path().join("kernel.json").is_file());
+    let name = |entry: &DirEntry| entry.file_name().to_string_lossy().to_lowercase();
+    let mut found: Vec<_> = with_spec.map(|it| (name(&it), it.path())).collect();
     found.sort();
     found
 }
 
-/// Says whether the spec starts `nb-proxy`, by its command or its name: a wrapper may start it.
+/// Returns whether the spec starts `nb-proxy`, by its command or by its name, since a wrapper may start it.
 pub fn is_proxy(spec: &RealSpec) -> bool {
     is_shared_name(&spec.name) || starts_proxy(spec)
 }
 
-/// Says whether the spec's command is `nb-proxy`.
+/// Returns whether the spec's command is `nb-proxy`.
 pub fn starts_proxy(spec: &RealSpec) -> bool {
-    let program = spec
-        .argv
-        .first()
-        .map(|program| Path::new(program.trim_matches('"')));
-    program
-        .and_then(Path::file_stem)
-        .is_some_and(|stem| stem == PROXY)
+    spec.argv.first().is_some_and(|program| {
+        let program = Path::new(program.trim_matches('"'));
+        program.file_stem() == Some(PROXY.as_ref())
+    })
 }
 
 /// Returns the command that starts the kernel.
 ///
-/// As in `jupyter_client`, a bare `python` means the Python that the spec belongs to: the one
-/// above its folder where there is one, else the one on `PATH`.
+/// As in `jupyter_client`, a bare `python` means the Python to which the spec belongs: the one above its
+/// folder if there is one, else the one on `PATH`.
 pub fn command(spec: &RealSpec, connection_file: &Path) -> Vec<OsString> {
-    let resources = spec
-        .resource_dir
-        .as_deref()
-        .map(Path::to_string_lossy)
-        .unwrap_or_default();
+    let resources = spec.resource_dir.as_deref().unwrap_or(Path::new(""));
     let prefix = prefix(spec);
     let expand = |argument: &String| {
         let argument = argument
             .replace("{connection_file}", &connection_file.to_string_lossy())
-            .replace("{resource_dir}", &resources);
+            .replace("{resource_dir}", &resources.to_string_lossy());
         match &prefix {
             Some(prefix) => argument.replace("{prefix}", &prefix.to_string_lossy()),
             None => argument,
@@ -277,83 +263,63 @@ pub fn command(spec: &RealSpec, connection_file: &Path) -> Vec<OsString> {
     argv
 }
 
-/// Returns the `sys.prefix` that a spec's folder lies under, `<prefix>/share/jupyter/kernels/x`.
+/// Returns the `sys.prefix` under which a spec's folder lies: `<prefix>/share/jupyter/kernels/x`.
 pub(in crate::kernel) fn prefix(spec: &RealSpec) -> Option<PathBuf> {
     let kernels = spec.resource_dir.as_deref()?.parent()?;
-    let shared = kernels.parent()?;
-    (kernels.ends_with("share/jupyter/kernels"))
-        .then(|| shared.parent()?.parent().map(Path::to_owned))?
+    let prefix = kernels.ancestors().nth(3)?;
+    kernels
+        .ends_with("share/jupyter/kernels")
+        .then(|| prefix.to_owned())
 }
 
 fn is_bare_python(program: &str) -> bool {
-    program
-        .strip_prefix("python")
-        .is_some_and(|version| version.chars().all(|c| c.is_ascii_digit() || c == '.'))
+    let version = program.strip_prefix("python");
+    version.is_some_and(|it| it.chars().all(|c| c.is_ascii_digit() || c == '.'))
 }
 
-/// Says whether a kernel chooses its own TCP ports where its connection file says 0, and writes them
-/// there, as ipykernel does. No other program can take a port before the kernel has it then.
+/// Returns whether a kernel chooses its own TCP ports if its connection file contains 0, and writes them
+/// there, as ipykernel does. Then no other program can take a port before the kernel has it.
 pub fn chooses_ports(spec: &RealSpec) -> bool {
-    let module = spec.argv.windows(2).find_map(|two| match two {
-        [flag, module] if flag == "-m" => Some(module.as_str()),
-        _ => None,
-    });
-    matches!(module, Some("ipykernel_launcher" | "ipykernel"))
+    let module = spec.argv.iter().skip_while(|word| *word != "-m").nth(1);
+    module.is_some_and(|it| matches!(it.as_str(), "ipykernel_launcher" | "ipykernel"))
 }
 
-/// Returns the variables that the spec wants, with `${NAME}` replaced from the environment.
+/// Returns the variables that the spec sets, with `${NAME}` replaced from the environment.
 pub fn environment(spec: &RealSpec, variables: &dyn Variables) -> Vec<(OsString, OsString)> {
-    spec.env
-        .iter()
-        .filter_map(|(name, value)| {
-            Some((name.into(), substitute(value.as_str()?, variables).into()))
-        })
+    let strings = spec.env.iter();
+    let strings = strings.filter_map(|(name, value)| Some((name, value.as_str()?)));
+    strings
+        .map(|(name, value)| (name.into(), substitute(value, variables).into()))
         .collect()
 }
 
-/// Replaces `$NAME` and `${NAME}` as Python's `Template.safe_substitute`: what is unknown stays.
+/// Replaces `$NAME` and `${NAME}` like Python's `Template.safe_substitute`: unknown names stay.
 pub(in crate::kernel) fn substitute(text: &str, variables: &dyn Variables) -> String {
-    let mut out = String::new();
-    let mut rest = text;
-    while let Some(at) = rest.find('$') {
-        out.push_str(&rest[..at]);
-        let after = &rest[at + 1..];
-        if let Some(after) = after.strip_prefix('$') {
-            out.push('$');
-            rest = after;
-            continue;
+    static PLACEHOLDER: LazyLock<Regex> = LazyLock::new(|| {
+        let pattern = r"\$(?:(\$)|([A-Za-z0-9_]+)|\{([A-Za-z0-9_]+)\})";
+        Regex::new(pattern).expect("the pattern is right")
+    });
+    let value = |found: &Captures<'_>| {
+        if found.get(1).is_some() {
+            return "$".to_owned();
         }
-        let braced = after.strip_prefix('{');
-        let word = braced.unwrap_or(after);
-        let length = word
-            .find(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))
-            .unwrap_or(word.len());
-        let (name, tail) = word.split_at(length);
-        let closed = if braced.is_some() {
-            tail.strip_prefix('}')
-        } else {
-            Some(tail)
-        };
-        match closed.and_then(|tail| Some((variables.get(name)?, tail))) {
-            Some((value, tail)) if !name.is_empty() => {
-                out.push_str(&value.to_string_lossy());
-                rest = tail;
-            }
-            _ => {
-                out.push('$');
-                rest = after;
-            }
+        let name = found.get(2).or(found.get(3)).map_or("", |it| it.as_str());
+        match variables.get(name) {
+            Some(value) => value.to_string_lossy().into_owned(),
+            None => found[0].to_owned(),
         }
+    };
+    match text.contains('$') {
+        true => PLACEHOLDER.replace_all(text, value).into_owned(),
+        false => text.to_owned(),
     }
-    out + rest
 }
 
-/// Says whether a spec's program still exists; one that is looked up on `PATH` is given the chance.
+/// Returns whether a spec's program exists. A bare name always counts: the system searches for it on `PATH`.
 pub(super) fn is_there(spec: &RealSpec) -> bool {
     let argv = command(spec, Path::new(""));
-    argv.first()
-        .map(Path::new)
-        .is_some_and(|program| program.components().count() == 1 || program.exists())
+    let mut program = argv.first().map(Path::new).into_iter();
+    program.any(|program| program.components().count() == 1 || program.exists())
 }
 
 #[cfg(test)]
@@ -361,7 +327,6 @@ mod tests {
     use std::collections::HashMap;
 
     use super::*;
-    use crate::project::InterruptMode;
 
     fn install(folder: &Path, name: &str, text: &str) {
         std::fs::create_dir_all(folder.join(name)).unwrap();

@@ -1,4 +1,4 @@
-//! Kernelspecs, and which one a notebook gets.
+//! Kernelspecs, and the choice of a notebook's kernel.
 
 pub mod allow_list;
 pub mod candidates;

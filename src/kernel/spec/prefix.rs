@@ -1,4 +1,4 @@
-//! The `sys.prefix` of the Python whose kernelspecs count for a folder.
+//! The `sys.prefix` of the Python whose kernelspecs apply to a folder.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -9,20 +9,20 @@ use crate::kernel::environment::{python, search};
 use crate::kernel::foreign_file;
 use crate::kernel::variables::Variables;
 
-/// The `sys.prefix` of the Python that is in use, as far as it matters to Jupyter's rules.
+/// The `sys.prefix` of the Python in use, with the properties that Jupyter's rules need.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prefix {
     /// The folder.
     pub path: PathBuf,
-    /// It is an environment of this user: its specs come before the user's.
+    /// Whether it is an environment of this user: its specs come before the user's.
     pub is_environment: bool,
-    /// The user's own packages count in it.
+    /// Whether it also uses the packages in the user's site folder.
     pub has_user_site: bool,
 }
 
 impl Prefix {
-    /// Looks at a prefix. An environment of conda counts as the active one: it is activated before
-    /// anything is started in it; `base` is none.
+    /// Describes a prefix. A conda environment counts as active, since it is activated before a kernel is
+    /// started in it; `base` does not.
     pub fn of(path: &Path) -> Self {
         let virtual_cfg = foreign_file::read_text(&path.join("pyvenv.cfg")).ok();
         let shares_packages = |text: &String| {
@@ -40,13 +40,13 @@ impl Prefix {
     }
 }
 
-/// Returns the `sys.prefix` of the environment that counts most for a folder.
+/// Returns the `sys.prefix` of the first-choice environment for a folder.
 pub fn nearest_prefix(folder: &Path, variables: &dyn Variables) -> Option<PathBuf> {
     let first = search::at_hand(folder, variables).into_iter().next();
     first.map(|environment| environment.prefix)
 }
 
-/// Returns the `sys.prefix` whose kernelspecs count for a folder, as Jupyter would have it.
+/// Returns the `sys.prefix` whose kernelspecs apply to a folder, by Jupyter's rules.
 pub fn prefix_in_use(folder: &Path, variables: &dyn Variables) -> Option<Prefix> {
     let path = nearest_prefix(folder, variables).or_else(|| prefix_on_path(variables))?;
     Some(Prefix::of(&path))

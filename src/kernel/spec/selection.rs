@@ -1,13 +1,13 @@
 //! The choice of a notebook's kernel.
 //!
-//! In this order: the kernel that was asked for, the one that the notebook's session ran before, the
-//! one that the notebook's metadata names, the Python environment that is active or lies at or above
-//! the notebook, the kernel of another notebook of the project, the Python of the front end that
-//! asks, Jupyter's own `python3`, the `python3` on `PATH`. Where only others are left, or conda's
-//! `base`, which is active in every shell of many machines, the user is asked.
+//! In this order: the requested kernel, the one that the notebook's session ran before, the one that the
+//! notebook's metadata names, the Python environment that is active or lies at or above the notebook, the
+//! kernel of another notebook of the project, the Python of the front end that requests the kernel, Jupyter's
+//! own `python3`, the `python3` on `PATH`. If only other kernels are left, or conda's `base`, which is active
+//! in every shell of many machines, the user is asked.
 //!
-//! A Python counts only with ipykernel in it. A project's own environment without ipykernel is an
-//! error and not passed over: the notebook's libraries are in it.
+//! A Python counts only if it has ipykernel. A project's own environment without ipykernel is an error and is
+//! not skipped, because it has the notebook's libraries.
 
 use std::path::{Path, PathBuf};
 
@@ -26,12 +26,12 @@ use crate::kernel::shell::quote;
 use crate::kernel::variables::{NoHome, Variables};
 use crate::project::RealSpec;
 
-/// What is known about the kernel that a notebook is to get.
+/// The facts by which a notebook's kernel is chosen.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct KernelRequest<'a> {
-    /// The spec that was asked for by name.
+    /// The spec that the user requested by name.
     pub kernel: Option<&'a str>,
-    /// The Python that was asked for.
+    /// The Python that the user requested.
     pub python: Option<&'a Path>,
     /// The spec that the session ran before.
     pub recorded: Option<&'a RealSpec>,
@@ -54,7 +54,7 @@ pub struct ChosenKernel {
     pub spec: RealSpec,
     /// Why it was chosen.
     pub why: String,
-    /// What the user should know about the choice.
+    /// Notes on the choice for the user.
     pub notes: Vec<String>,
 }
 
@@ -64,7 +64,7 @@ pub enum SelectionError {
     /// No home folder.
     #[error(transparent)]
     NoHome(#[from] NoHome),
-    /// The Python that was asked for cannot be used.
+    /// The requested Python cannot be used.
     #[error(transparent)]
     NotPython(#[from] NotPython),
     /// The spec is unusable.
@@ -92,9 +92,9 @@ pub enum SelectionError {
         environment: Box<Environment>,
         /// Its interpreter, a link.
         link: PathBuf,
-        /// What the link leads to.
+        /// The path to which the link leads.
         target: PathBuf,
-        /// The commands that make it anew.
+        /// The commands that make the environment again.
         mend: String,
     },
     /// No Python was found.
@@ -103,10 +103,10 @@ pub enum SelectionError {
         /// The notebook's folder.
         folder: PathBuf,
     },
-    /// Ambiguous may be meant.
+    /// More than one kernel could be meant.
     #[error("{}", which(candidates))]
     Ambiguous {
-        /// All that can be started.
+        /// All kernels that can be started.
         candidates: Vec<KernelCandidate>,
     },
     /// No spec has this name or language.
@@ -123,9 +123,9 @@ pub enum SelectionError {
 }
 
 fn said_of(source: &str) -> String {
-    match source {
-        "" => String::new(),
-        source => format!("; it is the project's ({source})"),
+    match source.is_empty() {
+        true => String::new(),
+        false => format!("; it is the project's ({source})"),
     }
 }
 
@@ -167,13 +167,10 @@ impl SelectionError {
                 .iter()
                 .map(|candidate| format!("nb open NOTEBOOK {}", candidate.arguments()))
                 .collect(),
-            Self::NoSpec { available, .. } if available.is_empty() => {
-                one("no kernelspec is installed; name a Python with --python PATH".to_owned())
-            }
-            Self::NoSpec { available, .. } => one(format!(
-                "choose one with --kernel: {}",
-                available.join(", ")
-            )),
+            Self::NoSpec { available, .. } => one(match available.is_empty() {
+                true => "no kernelspec is installed; name a Python with --python PATH".to_owned(),
+                false => format!("choose one with --kernel: {}", available.join(", ")),
+            }),
             Self::Proxy(_) => {
                 one("name a real kernel with --kernel NAME or --python PATH".to_owned())
             }
@@ -183,7 +180,7 @@ impl SelectionError {
     }
 }
 
-/// Chooses the kernel for a notebook in `folder`. Takes some time, as it runs the interpreters that
+/// Chooses the kernel for a notebook in `folder`. Takes some time, since it runs the interpreters that
 /// `request.policy` allows.
 pub fn select(
     request: KernelRequest<'_>,
@@ -200,13 +197,13 @@ pub fn select(
     selection.select()
 }
 
-/// A selection under way.
+/// A selection in progress.
 struct Selection<'a> {
     request: KernelRequest<'a>,
     folder: &'a Path,
     paths: JupyterPaths,
     variables: &'a dyn Variables,
-    /// What the user should know about the steps so far.
+    /// Notes for the user on the steps so far.
     notes: Vec<String>,
 }
 
@@ -239,7 +236,7 @@ impl Selection<'_> {
         let language = request.language.map(str::to_owned);
         let language = language.or_else(|| of_shared(request.named.filter(shared)?));
         let language = language.filter(|it| !kernelspec::is_python(it));
-        // `python3` names whatever Python is in use; any other name means one spec.
+        // `python3` means any Python in use; every other name means one spec.
         let is_one_spec = |name: &&str| !(shared(name) || language.is_none() && is_generic(name));
         if let Some(name) = request.named.filter(is_one_spec) {
             match self.by_name(name) {
@@ -278,7 +275,7 @@ impl Selection<'_> {
         let mut without_ipykernel: Option<(Python, Environment)> = None;
         for environment in search::at_hand(self.folder, self.variables) {
             let Some(executable) = environment.executable() else {
-                // Another Python in its place has none of the notebook's libraries.
+                // Another Python would not have the notebook's libraries.
                 match environment.dangling() {
                     Some((link, target)) => return Err(self.dangling(environment, link, target)),
                     None => continue,
@@ -315,7 +312,7 @@ impl Selection<'_> {
         self.python_elsewhere()
     }
 
-    /// Returns a Python that has nothing to do with the notebook's folder, where one stands out.
+    /// Returns a Python that is unrelated to the notebook's folder, if one has priority over the others.
     fn python_elsewhere(self) -> Result<ChosenKernel, SelectionError> {
         let policy = self.request.policy;
         let mut candidates = candidates::elsewhere(&self.paths, policy, self.variables);
@@ -326,25 +323,26 @@ impl Selection<'_> {
         let of_jupyter =
             |it: &&KernelCandidate| it.from == CandidateSource::Spec && is_generic(&it.name);
         let on_path = |it: &&KernelCandidate| it.from == CandidateSource::Path && !it.is_base;
-        let chosen = if let Some(it) = candidates.iter().find(of_jupyter) {
-            Some((it, "it is what Jupyter starts where nothing is named"))
-        } else if let Some(it) = candidates.iter().find(on_path) {
-            Some((
-                it,
-                "it is the python3 on PATH, and nothing nearer was found",
-            ))
-        } else {
-            match &*candidates {
-                [only] if only.from == CandidateSource::Spec => {
-                    Some((only, "it is the only kernel for Python here"))
-                }
-                _ => None,
-            }
+        let only = match &*candidates {
+            [only] => Some(only).filter(|it| it.from == CandidateSource::Spec),
+            _ => None,
         };
-        if let Some((candidate, why)) = chosen
-            && let Ok(spec) = &candidate.spec
-        {
-            return Ok(self.chosen(spec.clone(), why));
+        let of_jupyter = candidates.iter().find(of_jupyter);
+        let on_path = candidates.iter().find(on_path);
+        for (candidate, why) in [
+            (
+                of_jupyter,
+                "it is what Jupyter starts where nothing is named",
+            ),
+            (
+                on_path,
+                "it is the python3 on PATH, and nothing nearer was found",
+            ),
+            (only, "it is the only kernel for Python here"),
+        ] {
+            if let Some(Ok(spec)) = candidate.map(|it| &it.spec) {
+                return Ok(self.chosen(spec.clone(), why));
+            }
         }
         if !candidates.is_empty() {
             return Err(SelectionError::Ambiguous { candidates });
@@ -364,7 +362,7 @@ impl Selection<'_> {
             let prefix = prefix.map(Prefix::of);
             self.paths.spec_folders(prefix.as_ref())
         };
-        // Without a Python that was asked for, the specs of the environment at hand count too.
+        // If no Python was requested, the specs of the environment for the notebook count, too.
         let prefix = match self.request.python {
             Some(path) => Some(self.named_python(path)?.prefix),
             None => nearest_prefix(self.folder, self.variables),
@@ -372,7 +370,7 @@ impl Selection<'_> {
         let mut folders = folders_of(prefix.as_deref());
         let mut found = kernelspec::find(name, &folders);
         if found.is_none() && prefix.is_none() {
-            // Last, because asking the Python on PATH takes its time.
+            // Last, because probing the Python on PATH takes time.
             folders = folders_of(prefix_on_path(self.variables).as_deref());
             found = kernelspec::find(name, &folders);
         }
@@ -389,8 +387,8 @@ impl Selection<'_> {
         })
     }
 
-    /// Returns the kernel of the conda environment that a notebook names by the spec it had elsewhere:
-    /// as nb_conda_kernels calls them, or as `ipykernel install --name` was told to.
+    /// Returns the kernel of the conda environment that a notebook names by the spec it had on another
+    /// machine: in the form of nb_conda_kernels, or by the name given to `ipykernel install --name`.
     fn by_environments_name(&self, name: &str) -> Option<(RealSpec, String)> {
         let plain = name.strip_prefix("conda-env-").unwrap_or(name);
         let plain = plain.strip_suffix("-py").unwrap_or(plain);
@@ -426,8 +424,8 @@ impl Selection<'_> {
         probe::probe(executable, self.request.policy, self.variables)
     }
 
-    /// Returns the Python that was asked for. One that may not be run before it is in its sandbox counts
-    /// as one with ipykernel: its start there shows whether it has it.
+    /// Returns the requested Python. A Python that may only be run in its sandbox counts as one with
+    /// ipykernel: its start there shows whether it has it.
     fn named_python(&self, path: &Path) -> Result<Python, NotPython> {
         let is_bare = path.components().count() == 1 && !path.exists();
         let found = is_bare.then(|| self.variables.programs(path));
@@ -442,7 +440,7 @@ impl Selection<'_> {
         }
     }
 
-    /// Returns the error for an environment whose Python is gone, with the commands that make it anew.
+    /// Returns the error for an environment whose Python is missing, with the commands that make it again.
     fn dangling(&self, environment: Environment, link: PathBuf, target: PathBuf) -> SelectionError {
         SelectionError::Dangling {
             mend: install::anew(&environment, self.variables),
@@ -478,7 +476,7 @@ mod tests {
     use super::*;
     use std::collections::HashMap;
 
-    /// A folder with a stand-in Python that claims to have ipykernel or not.
+    /// Makes a folder with a stand-in Python that claims to have ipykernel or not.
     fn environment(folder: &Path, ipykernel: bool) -> PathBuf {
         let executable = folder.join("bin/python");
         std::fs::create_dir_all(folder.join("bin")).unwrap();
@@ -591,7 +589,7 @@ mod tests {
             "make it anew: python3 -m venv --clear {venv} && {venv}/bin/python -m pip install ipykernel"
         );
         assert_eq!(error.hints()[0], anew);
-        // One with its Python comes before it.
+        // An environment that has its Python comes before it.
         let active = world.temp.path().join("active");
         let executable = environment(&active, true);
         let set = [("VIRTUAL_ENV", active.to_str().unwrap())];
@@ -640,7 +638,7 @@ mod tests {
             ..KernelRequest::default()
         };
         assert_eq!(program(&world.choose(request, &[]).unwrap()), near);
-        // Also where it is not installed: nothing is missing then.
+        // The same if it is not installed: nothing is missing then.
         let request = KernelRequest {
             named: Some("nb-shared-julia"),
             ..request
@@ -749,7 +747,7 @@ mod tests {
             "{error}"
         );
         assert!(error.hints()[0].contains("pip install ipykernel"));
-        // A front end's own Python is at hand for whoever chose the kernel in it.
+        // A front end's own Python counts, since the user has chosen the kernel in that front end.
         let request = KernelRequest {
             front_end: Some(&other),
             ..KernelRequest::default()
@@ -806,7 +804,7 @@ mod tests {
         assert_eq!(names, ["ml", "base"]);
         let said = SelectionError::Ambiguous { candidates }.to_string();
         assert!(said.contains("2 Pythons could run it"), "{said}");
-        // What the notebook or the project says is a choice.
+        // The notebook or the project may name the environment, which is a choice.
         let named = KernelRequest {
             named: Some("conda-env-ml-py"),
             ..KernelRequest::default()
@@ -820,7 +818,7 @@ mod tests {
             ml
         );
         std::fs::remove_file(world.work().join("environment.yml")).unwrap();
-        // So is Jupyter's own spec, and an environment that is active by name.
+        // Jupyter's own spec is a choice, too, and so is an environment that is active by name.
         let active = root.join("envs/ml");
         let shell = [
             ("CONDA_PREFIX", active.to_str().unwrap()),

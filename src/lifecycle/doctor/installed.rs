@@ -1,4 +1,4 @@
-//! What is installed: this program, and the kernelspec by which front ends find it.
+//! Checks the installation: this program, and the kernelspec by which front ends find it.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -13,7 +13,7 @@ use crate::lifecycle::program::proxy_path;
 use crate::lifecycle::serve::{self, Health, Level};
 use crate::task::causes::with_causes;
 
-/// Looks whether `nb`, typed in this shell, is this program.
+/// Checks that the command `nb` in this shell runs this program.
 pub(super) fn own_program(variables: &dyn Variables) -> Check {
     const ABOUT: &str = "nb";
     let version = env!("CARGO_PKG_VERSION");
@@ -32,15 +32,12 @@ pub(super) fn own_program(variables: &dyn Variables) -> Check {
     let first = format!("export PATH={}:\"$PATH\"", quote(folder));
     match all.first() {
         Some(first) if is_own(&first) => {
-            let others: Vec<_> = all.iter().filter(|it| !is_own(it)).collect();
-            match &*others {
-                [] => Check::good(ABOUT, format!("version {version}, {}", own.display())),
-                [other, ..] => Check::note(
+            let text = format!("version {version}, {}", own.display());
+            match all.iter().find(|it| !is_own(it)) {
+                None => Check::good(ABOUT, text),
+                Some(other) => Check::note(
                     ABOUT,
-                    format!(
-                        "version {version}, {}; another one comes after it on PATH",
-                        own.display()
-                    ),
+                    format!("{text}; another one comes after it on PATH"),
                     format!("remove it where it is not wanted: {}", other.display()),
                 ),
             }
@@ -62,7 +59,7 @@ pub(super) fn own_program(variables: &dyn Variables) -> Check {
     }
 }
 
-/// Looks whether front ends find the kernelspec, and whether what it starts can be started.
+/// Checks that front ends find the kernelspec, and that its program can be started.
 pub(super) fn spec(variables: &dyn Variables) -> Vec<Check> {
     const ABOUT: &str = "kernelspec";
     let health = match serve::health(&Level::User, variables) {
@@ -77,7 +74,7 @@ pub(super) fn spec(variables: &dyn Variables) -> Vec<Check> {
             let text = "\"nb shared kernel\" is not installed yet; nb open does it";
             return vec![Check::note(ABOUT, text, "nb serve")];
         }
-        Health::Stale(why) => {
+        Health::Stale { why } => {
             return vec![Check::bad(ABOUT, why, "nb serve")];
         }
         Health::Good => {}
@@ -112,7 +109,7 @@ pub(super) fn spec(variables: &dyn Variables) -> Vec<Check> {
     checks
 }
 
-/// Looks whether the kernelspec's program can be run: its folder may be mounted without that.
+/// Checks that the kernelspec's program can be run: its folder may be mounted noexec.
 fn starts(program: &Path) -> Check {
     const ABOUT: &str = "nb-proxy";
     let ran = Command::new(program)

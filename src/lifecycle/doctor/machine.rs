@@ -1,4 +1,4 @@
-//! What the machine and the shell allow.
+//! Checks what the machine and the shell permit.
 
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -18,7 +18,7 @@ use crate::project::written::AllWritten;
 use crate::project::{Project, Sandbox};
 use crate::task::causes::with_causes;
 
-/// Looks whether this shell is one in which a kernel can be started.
+/// Checks that a kernel can be started from this shell.
 pub(super) fn shell() -> Check {
     const ABOUT: &str = "shell";
     match refuse_in_a_sandbox() {
@@ -31,7 +31,7 @@ pub(super) fn shell() -> Check {
     }
 }
 
-/// Looks whether processes can be told apart: their starting times are in `/proc`.
+/// Checks that processes can be identified: their start times are in `/proc`.
 pub(super) fn processes() -> Option<Check> {
     let own = Process::of(std::process::id());
     own.is_none().then(|| {
@@ -43,7 +43,7 @@ pub(super) fn processes() -> Option<Check> {
     })
 }
 
-/// Looks whether a kernel's Unix sockets can lie somewhere: their paths must be short.
+/// Checks that there is a folder for a kernel's Unix sockets, whose paths must be short.
 pub(super) fn sockets(variables: &dyn Variables) -> Check {
     const ABOUT: &str = "sockets";
     let folder = match socket_folder(variables) {
@@ -61,7 +61,7 @@ pub(super) fn sockets(variables: &dyn Variables) -> Check {
             );
         }
     };
-    // Some file systems have none, and some sandboxes allow none.
+    // Some file systems support no sockets, and some sandboxes forbid them.
     let path = folder.join(format!("doctor-{}", std::process::id()));
     let bound = UnixListener::bind(&path);
     let _ = std::fs::remove_file(&path);
@@ -75,7 +75,7 @@ pub(super) fn sockets(variables: &dyn Variables) -> Check {
     }
 }
 
-/// Looks whether what must be written can be.
+/// Checks that the folders which nb writes to are writable.
 pub(super) fn folders(notebook: &Path, variables: &dyn Variables) -> Vec<Check> {
     const ABOUT: &str = "folders";
     let mut wanted: Vec<(&str, PathBuf, &str)> = Vec::new();
@@ -122,8 +122,8 @@ pub(super) fn folders(notebook: &Path, variables: &dyn Variables) -> Vec<Check> 
     checks
 }
 
-/// Returns the folder at or above one at which writing ends, and why; a folder that is not there
-/// yet can be made where the one above it can be written.
+/// Returns the folder at or above `folder` that cannot be written, and why. A missing folder can be
+/// made if the folder above it can be written.
 fn not_writable(folder: &Path) -> Option<(PathBuf, io::Error)> {
     let there = folder
         .ancestors()
@@ -132,14 +132,14 @@ fn not_writable(folder: &Path) -> Option<(PathBuf, io::Error)> {
     if !there.is_dir() {
         return refused(io::ErrorKind::NotADirectory.into());
     }
-    // By a file: a read-only mount and a full disk say no only then.
+    // The test writes a file, since a read-only mount and a full disk fail only then.
     match tempfile::tempfile_in(there) {
         Ok(_) => None,
         Err(error) => refused(error),
     }
 }
 
-/// Tells by what a kernel would be confined that is opened with `--sandbox`.
+/// Reports which mechanism would confine a kernel that is opened with `--sandbox`.
 pub(super) fn sandbox() -> Check {
     const ABOUT: &str = "sandbox";
     match sandbox::choose_mechanism(&Sandbox::default()) {
@@ -158,8 +158,8 @@ pub(super) fn sandbox() -> Check {
     }
 }
 
-/// Tells of the folders that sandboxed kernels were allowed to write, and whether this shell looks
-/// for its programs in one of them.
+/// Reports the folders that sandboxed kernels were allowed to write, and whether one of them is on
+/// this shell's PATH.
 pub(super) fn written(variables: &dyn Variables) -> Vec<Check> {
     const ABOUT: &str = "written";
     let known = AllWritten::known();
@@ -171,14 +171,14 @@ pub(super) fn written(variables: &dyn Variables) -> Vec<Check> {
             quote(folder)
         )
     };
-    let told = folders.into_iter().map(|folder| {
+    let notes = folders.into_iter().map(|folder| {
         let text = format!(
             "a sandboxed kernel was allowed to write {}: what lies there is not run outside sandboxes",
             folder.display()
         );
         Check::note(ABOUT, text, trusts(folder))
     });
-    let mut checks: Vec<_> = told.collect();
+    let mut checks: Vec<_> = notes.collect();
     let path = variables.get("PATH").unwrap_or_default();
     let decided = std::env::split_paths(&path).find_map(|folder| {
         let written = known.decides(&folder)?;
@@ -194,7 +194,7 @@ pub(super) fn written(variables: &dyn Variables) -> Vec<Check> {
     checks
 }
 
-/// Looks whether a logout ends what the user started.
+/// Checks that a logout does not end the user's processes.
 pub(super) fn logout() -> Option<Check> {
     let main = std::fs::read_to_string("/etc/systemd/logind.conf").unwrap_or_default();
     let mut parts: Vec<_> = ["/usr/lib", "/run", "/etc"]
@@ -203,7 +203,7 @@ pub(super) fn logout() -> Option<Check> {
         .flat_map(|entries| entries.flatten().map(|entry| entry.path()))
         .filter(|path| path.extension().is_some_and(|ending| ending == "conf"))
         .collect();
-    // The last word counts, by the files' names wherever they are.
+    // The last setting applies, in the order of the file names in all folders.
     parts.sort_by_key(|path| path.file_name().map(ToOwned::to_owned));
     let mut texts = vec![main];
     texts.extend(
@@ -220,7 +220,7 @@ pub(super) fn logout() -> Option<Check> {
     })
 }
 
-/// Looks for editors that save nothing by themselves.
+/// Finds editors that do not save automatically.
 pub(super) fn editors(variables: &dyn Variables) -> Vec<Check> {
     const ABOUT: &str = "editor";
     let files = unsaved::without_auto_save(variables).into_iter();

@@ -1,5 +1,5 @@
-//! What concerns the notebook and its project: the kernel it would get, what is recorded, and
-//! what others who have the notebooks in git would see.
+//! Checks of the notebook and its project: the kernel it would get, the recorded state, and
+//! notebooks in git that do not run for others.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -18,10 +18,10 @@ use crate::notebook::NamedKernel;
 use crate::project::{Project, RealSpec};
 use crate::task::causes::with_causes;
 
-/// The oldest ipykernel that the rest relies on: it answers on control while a cell runs.
+/// The oldest major version of ipykernel that works: it answers on control while a cell runs.
 const OLDEST_IPYKERNEL: u32 = 6;
 
-/// Looks at what the project remembers.
+/// Checks the project's state.
 pub(super) fn memory(notebook: &Path) -> Check {
     const ABOUT: &str = "project";
     let Some(project) = Project::find(notebook) else {
@@ -43,7 +43,7 @@ pub(super) fn memory(notebook: &Path) -> Check {
     }
 }
 
-/// Looks whether the notebook would get a kernel, which, and which others are damaged.
+/// Checks that the notebook would get a kernel, which one, and which others are damaged.
 pub(super) fn kernel(notebook: &Path, variables: &dyn Variables) -> Vec<Check> {
     const ABOUT: &str = "kernel";
     let found = match available(notebook, variables) {
@@ -111,8 +111,8 @@ pub(super) fn kernel(notebook: &Path, variables: &dyn Variables) -> Vec<Check> {
     checks
 }
 
-/// Returns the version of a spec's ipykernel; its Python is asked where no files tell, and where it is
-/// the system's or a tool's of the user.
+/// Returns the version of a kernelspec's ipykernel. If no files show it, the kernelspec's Python is
+/// run, but only if it belongs to the system or to one of the user's tools.
 fn ipykernel_version(spec: &RealSpec, variables: &dyn Variables) -> Option<String> {
     let argv = spec::command(spec, Path::new(""));
     let runs_it = |word: &std::ffi::OsString| word.to_string_lossy().contains("ipykernel");
@@ -131,7 +131,7 @@ fn ipykernel_version(spec: &RealSpec, variables: &dyn Variables) -> Option<Strin
     let out = Command::new(program)
         .args(["-c", question])
         .env_remove("PYTHONPATH")
-        // A module of the notebook's folder must not stand in for an installed one.
+        // A module in the notebook's folder must not replace an installed one.
         .current_dir("/")
         .stdin(Stdio::null())
         .stderr(Stdio::null())
@@ -141,8 +141,8 @@ fn ipykernel_version(spec: &RealSpec, variables: &dyn Variables) -> Option<Strin
     (out.status.success() && !version.is_empty()).then_some(version)
 }
 
-/// Looks for notebooks in git that name the kernelspec of ours: where nb is not installed, with
-/// colleagues, in CI or for papermill, they do not run.
+/// Finds notebooks in git that name nb's kernelspec: they do not run where nb is not installed, at
+/// colleagues, in CI or with papermill.
 pub(super) fn tracked(notebook: &Path) -> Vec<Check> {
     const ABOUT: &str = "git";
     let folder = match Project::find(notebook) {
@@ -166,7 +166,7 @@ pub(super) fn tracked(notebook: &Path) -> Vec<Check> {
         .collect()
 }
 
-/// Whoever could write a repository could name programs in its settings that git runs by itself.
+/// The repository's settings could name programs that git runs by itself.
 const QUIET: [&str; 4] = [
     "-c",
     "core.fsmonitor=false",
@@ -174,7 +174,7 @@ const QUIET: [&str; 4] = [
     "core.hooksPath=/dev/null",
 ];
 
-/// Returns the notebooks that git tracks below a folder; none where there is no git.
+/// Returns the notebooks that git tracks below a folder; none if there is no git.
 fn tracked_notebooks(folder: &Path) -> Vec<PathBuf> {
     let Some(git) = trust::on_path("git", &ProcessVariables) else {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! Scratch folders of sandboxes that no session needs any more.
+//! Finds scratch folders of sandboxes that no session needs any more.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use crate::project::{Project, Session, Status};
 
 /// Returns a project's scratch folders.
 ///
-/// Its state is to be read after this: a session is recorded before its folder is made.
+/// Read the project's state after this: a session is recorded before its folder is made.
 pub(super) fn listed(project: &Project) -> Vec<PathBuf> {
     let state_file = project.state_file();
     let mut all = scratch::listed();
@@ -15,7 +15,7 @@ pub(super) fn listed(project: &Project) -> Vec<PathBuf> {
     all
 }
 
-/// Returns the scratch folders of projects that are gone.
+/// Returns the scratch folders of projects that were removed.
 pub(super) fn orphaned() -> Vec<PathBuf> {
     let mut all = scratch::listed();
     all.retain(|path| {
@@ -25,10 +25,10 @@ pub(super) fn orphaned() -> Vec<PathBuf> {
     all
 }
 
-/// Returns those of the listed that nobody needs.
+/// Returns those of the listed folders that no session needs.
 ///
-/// `has_unknown` says that a kernel runs which no session knows: nor is it known which folder is
-/// its own.
+/// `has_unknown` says that a kernel runs which no session knows. Then it is not known which folder
+/// belongs to it, and nothing is returned.
 pub(super) fn unneeded<'a>(
     listed: &[PathBuf],
     sessions: impl Iterator<Item = &'a Session>,
@@ -46,7 +46,8 @@ pub(super) fn unneeded<'a>(
     listed.iter().filter(unneeded).cloned().collect()
 }
 
-/// What a kernel that died has left stays until the next one starts.
+/// Returns whether a session needs its scratch folder: after a kernel died the folder stays until
+/// the next start.
 fn needs(session: &Session) -> bool {
     let keeps = session.settings.confinement.sandbox();
     let keeps = keeps.is_some_and(|it| it.keep_scratch);
@@ -82,7 +83,7 @@ mod tests {
             session("stopped-1", Status::Stopped, false),
             session("wished-1", Status::Stopped, true),
         ];
-        // Of sessions that are forgotten, or have no sandbox any more.
+        // Folders of sessions that were removed, or that have no sandbox any more.
         for name in ["gone-1", "marked-1"] {
             std::fs::create_dir(shelf.join(name)).unwrap();
         }

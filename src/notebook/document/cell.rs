@@ -1,4 +1,4 @@
-//! One cell as it stands in the file.
+//! One cell with the bytes that it has in the file.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -17,6 +17,7 @@ use crate::notebook::json::{
 
 /// The type of a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Deserialize, serde::Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum CellType {
     /// Code, which runs and has outputs.
@@ -25,12 +26,12 @@ pub enum CellType {
     Markdown,
     /// Text that converters pass on unchanged.
     Raw,
-    /// Something that no version of the format knows.
+    /// A type that no version of the format has.
     #[serde(skip_deserializing)]
     Unknown,
 }
 
-/// A cell of a notebook: its bytes, decoded where they are looked at.
+/// A cell of a notebook: its bytes, decoded when they are read.
 #[derive(Clone, Debug)]
 pub struct Cell {
     /// The bytes before the cell: white space, and after another cell a comma.
@@ -40,14 +41,14 @@ pub struct Cell {
     pub(in crate::notebook) id: String,
     /// Whether the id is in the file; otherwise `id` is a stand-in.
     pub(in crate::notebook) own_id: bool,
-    /// Whether the id is from the records beside the file.
+    /// Whether the id is from the ledger beside the file.
     pub(in crate::notebook) recorded_id: bool,
-    /// The revision, computed once: a listing and the history ask for it several times.
+    /// The revision, computed once.
     pub(in crate::notebook) revision: OnceLock<Revision>,
 }
 
 impl Cell {
-    /// Makes a cell of its bytes; `object` has the positions that a scan of the whole file found.
+    /// Makes a cell from its bytes; `object` has the field positions that a scan of the whole file found.
     pub(in crate::notebook) fn new(before: Bytes, text: Bytes, mut object: Object) -> Self {
         let start = object.span.start;
         for field in &mut object.fields {
@@ -66,7 +67,7 @@ impl Cell {
         }
     }
 
-    /// Replaces its bytes by those of an object.
+    /// Replaces the cell's bytes by those of an object.
     pub(in crate::notebook) fn rewrite(&mut self, text: Vec<u8>) {
         self.object =
             Object::read(&text).expect("a splice of a value into an object leaves an object");
@@ -74,7 +75,7 @@ impl Cell {
         self.revision = OnceLock::new();
     }
 
-    /// Sets a field to a value that is laid out already.
+    /// Sets a field to a value that is already in the file's layout.
     pub(in crate::notebook) fn set(&mut self, name: &str, value: &[u8], layout: &Layout) {
         self.rewrite(self.object.set(&self.text, name, value, layout));
     }
@@ -84,8 +85,8 @@ impl Cell {
         self.rewrite(self.object.remove(&self.text, name));
     }
 
-    /// Sets the source; the same one keeps its bytes, and so do lines that stay at its beginning and
-    /// its end. `lists` says whether a source is a list of lines where the cell does not show it.
+    /// Sets the source. An unchanged source keeps its bytes, and so do unchanged lines at its beginning and
+    /// its end. `lists` says whether a cell without a source gets one as a list of lines.
     pub(in crate::notebook) fn set_source(&mut self, source: &[u8], layout: &Layout, lists: bool) {
         if *self.source_bytes() != *source {
             let value = source_json(self.raw("source"), source, layout, lists);
@@ -100,90 +101,64 @@ impl Cell {
         value: Option<&Json>,
         layout: &Layout,
     ) {
-        let text = match value {
-            Some(value) => self.with_metadata(path, value, layout),
-            None => self.without_metadata(path, layout),
+        let old = self.raw("metadata");
+        let new = match value {
+            Some(value) => {
+                let old = old.filter(|raw| raw.starts_with(b"{"));
+                set_value_at(old.unwrap_or(b"{}"), path, value, &layout.deeper())
+            }
+            None => old.and_then(|raw| remove_value_at(raw, path)),
         };
-        if let Some(text) = text {
-            self.rewrite(text);
+        if let Some(new) = new {
+            self.set("metadata", &new, layout);
         }
     }
 
-    /// Returns a field as it is written.
+    /// Sets the type, and adds and removes the fields that the types do not share.
+    pub(in crate::notebook) fn set_type(&mut self, cell_type: CellType, layout: &Layout) {
+        let was_code = self.cell_type() == CellType::Code;
+        let word = Json::string(cell_type.name());
+        self.set("cell_type", word.bytes(), layout);
+        if cell_type == CellType::Code {
+            self.unset("attachments");
+            for (name, value) in [("execution_count", &b"null"[..]), ("outputs", b"[]")] {
+                if self.raw(name).is_none() {
+                    self.set(name, value, layout);
+                }
+            }
+        } else {
+            self.unset("outputs");
+            self.unset("execution_count");
+            if was_code {
+                self.set_metadata(&["execution"], None, layout);
+            }
+        }
+    }
+
+    /// Returns the bytes of a field's value.
     pub(in crate::notebook) fn raw(&self, name: &str) -> Option<&[u8]> {
         Some(self.object.get(&self.text, name)?.of(&self.text))
     }
 
-    /// Returns its bytes with a field set to a value that is laid out already.
-    pub(in crate::notebook) fn with(&self, name: &str, value: &[u8], layout: &Layout) -> Vec<u8> {
-        self.object.set(&self.text, name, value, layout)
-    }
-
-    /// Returns its bytes with a value of the metadata set; none where it is set already.
-    pub(in crate::notebook) fn with_metadata(
-        &self,
-        path: &[&str],
-        value: &Json,
-        layout: &Layout,
-    ) -> Option<Vec<u8>> {
-        let old = self.raw("metadata").filter(|raw| raw.starts_with(b"{"));
-        let new = set_value_at(old.unwrap_or(b"{}"), path, value, &layout.deeper())?;
-        Some(self.with("metadata", &new, layout))
-    }
-
-    /// Returns its bytes without a value of the metadata; none where there is none.
-    pub(in crate::notebook) fn without_metadata(
-        &self,
-        path: &[&str],
-        layout: &Layout,
-    ) -> Option<Vec<u8>> {
-        let new = remove_value_at(self.raw("metadata")?, path)?;
-        Some(self.with("metadata", &new, layout))
-    }
-
-    /// Returns its bytes as a cell of another type: with and without what that type has.
-    pub(in crate::notebook) fn as_type(&self, cell_type: CellType, layout: &Layout) -> Vec<u8> {
-        let mut new = self.clone();
-        let word = Json::string(cell_type.name());
-        new.set("cell_type", word.bytes(), layout);
-        if cell_type == CellType::Code {
-            new.unset("attachments");
-            for (name, value) in [("execution_count", &b"null"[..]), ("outputs", b"[]")] {
-                if new.raw(name).is_none() {
-                    new.set(name, value, layout);
-                }
-            }
-        } else {
-            new.unset("outputs");
-            new.unset("execution_count");
-            if self.cell_type() == CellType::Code
-                && let Some(text) = new.without_metadata(&["execution"], layout)
-            {
-                new.rewrite(text);
-            }
-        }
-        new.text.to_vec()
-    }
-
-    /// Returns its id. Where the file has none, or one that another cell has, it is the one that
-    /// `Document::recall_ids` found in the records, else one made from the cell's position. Edits
-    /// write no such id into the file; `Document::formatted` does.
+    /// Returns the cell's id. If the file has no id for the cell, or one that an earlier cell has, this is
+    /// the id that `Document::recall_ids` took from the ledger, else one made from the cell's position.
+    /// Edits do not write such an id into the file; `Document::formatted` does.
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// Returns whether the id stands in the file.
+    /// Says whether the id is in the file.
     pub fn has_own_id(&self) -> bool {
         self.own_id
     }
 
-    /// Returns what it is.
+    /// Returns the cell's type.
     pub fn cell_type(&self) -> CellType {
         let raw = self.raw("cell_type").unwrap_or_default();
         if is(raw, "code") {
             CellType::Code
         } else if is(raw, "markdown") || is(raw, "heading") {
-            // Format 3 had headings.
+            // Format 3 had heading cells.
             CellType::Markdown
         } else if is(raw, "raw") {
             CellType::Raw
@@ -192,24 +167,24 @@ impl Cell {
         }
     }
 
-    /// Returns its text, the lines joined. Half a surrogate pair reads as U+FFFD, and stays in the
-    /// file.
+    /// Returns the cell's source, with its lines joined. Half a surrogate pair is returned as U+FFFD, but
+    /// stays in the file.
     pub fn source(&self) -> Cow<'_, str> {
         lossy(self.source_bytes())
     }
 
     pub(in crate::notebook) fn source_bytes(&self) -> Cow<'_, [u8]> {
-        // Format 3 called the source of code its input.
+        // In format 3 the source of a code cell was named `input`.
         let raw = self.raw("source").or_else(|| self.raw("input"));
         joined_strings(raw.unwrap_or_default())
     }
 
-    /// Returns the first line of its source that is not blank, of at most `limit` characters.
+    /// Returns the first line of the source that is not blank, cut to `limit` characters.
     pub fn first_line(&self, limit: usize) -> String {
         first_line(&self.source(), limit)
     }
 
-    /// Returns whether its source is a list of lines; none where it is empty.
+    /// Says whether the source is a list of lines; `None` if it is empty.
     pub(in crate::notebook) fn source_is_list(&self) -> Option<bool> {
         match self.raw("source")? {
             b"\"\"" | b"[]" => None,
@@ -217,7 +192,7 @@ impl Cell {
         }
     }
 
-    /// Returns the number in its `In [ ]`.
+    /// Returns the cell's execution count, the number in `In [ ]`.
     pub fn execution_count(&self) -> Option<u64> {
         let raw = self
             .raw("execution_count")
@@ -225,7 +200,7 @@ impl Cell {
         std::str::from_utf8(raw?).ok()?.parse().ok()
     }
 
-    /// Returns its outputs, each as JSON; see [`Output`](crate::notebook::Output).
+    /// Returns the cell's outputs as JSON; see [`Output`](crate::notebook::Output).
     pub fn outputs(&self) -> impl Iterator<Item = Json> {
         self.raw_outputs().into_iter().map(Json::of_valid)
     }
@@ -235,16 +210,16 @@ impl Cell {
         items(raw).into_iter().map(|span| span.of(raw)).collect()
     }
 
-    /// Returns a value of its metadata, by its keys from the outside in; no keys give the whole.
+    /// Returns a value of the cell's metadata, by its path of keys; an empty path returns all metadata.
     pub fn metadata(&self, path: &[&str]) -> Option<Json> {
         value_at(self.raw("metadata")?, path)
     }
 }
 
 impl Cell {
-    /// Returns its revision: a hash of type, source, attachments and metadata. Running the cell does
-    /// not change it (outputs, counts and times do not count), nor does the way that the file is
-    /// written, nor its id: a copy of a cell is of the same revision.
+    /// Returns the cell's revision: a hash of type, source, attachments and metadata. Running the cell does
+    /// not change it, since outputs, counts and times are not hashed. Neither the JSON's style nor the id
+    /// is hashed: a copy of a cell has the same revision.
     pub fn revision(&self) -> Revision {
         *self.revision.get_or_init(|| {
             let mut hash = Sha256::new_with_prefix(b"cell");
@@ -256,7 +231,7 @@ impl Cell {
         })
     }
 
-    /// Hashes its type and source.
+    /// Hashes the cell's type and source.
     pub(in crate::notebook) fn content(&self) -> [u8; 32] {
         let mut hash = Sha256::new_with_prefix(self.cell_type().name());
         hash.update(b"\0");
@@ -266,13 +241,12 @@ impl Cell {
 }
 
 impl Cell {
-    /// Returns the cell as it stands in the file, with its outputs.
+    /// Returns the cell as it is in the file, including outputs.
     pub fn json(&self) -> Json {
         Json::of_valid(&self.text)
     }
 
-    /// Returns the cell without what running it has left: no outputs, no count. A cell of megabytes
-    /// of pictures is as small as its source.
+    /// Returns the cell without the results of an execution: no outputs, no count.
     pub fn version(&self) -> Json {
         let mut bare = self.clone();
         for (name, nothing) in [("outputs", &b"[]"[..]), ("execution_count", b"null")] {
@@ -283,13 +257,13 @@ impl Cell {
         Json::of_valid(&bare.text)
     }
 
-    /// Returns whether it is the other cell untouched: the same bytes in memory, not only equal ones.
+    /// Says whether this cell shares the other cell's bytes in memory, so that no edit has touched it.
     pub fn is_untouched(&self, other: &Self) -> bool {
         self.id == other.id && self.text.as_ptr_range() == other.text.as_ptr_range()
     }
 
-    /// Returns whether running it has left something, outputs, a count or times, that is not in the
-    /// other.
+    /// Says whether this cell has results of an execution (outputs, count or times) that the other cell
+    /// does not have.
     pub fn has_other_results_than(&self, other: Option<&Self>) -> bool {
         let left = |name, nothing: &[u8], other: Option<&Self>| {
             let own = self.raw(name).filter(|raw| *raw != nothing);
@@ -305,7 +279,7 @@ impl Cell {
 }
 
 impl Json {
-    /// Returns the source of a cell that was kept, the lines joined; none where it is no cell.
+    /// Returns the source of a stored cell, with its lines joined; `None` if the value is not a cell.
     pub fn cell_source(&self) -> Option<String> {
         let object = Object::read(self.bytes())?;
         let raw = object.get(self.bytes(), "source")?.of(self.bytes());
@@ -314,7 +288,7 @@ impl Json {
 }
 
 impl CellType {
-    /// Returns the word in the file.
+    /// Returns the type's name in the file.
     pub fn name(self) -> &'static str {
         match self {
             Self::Code => "code",
@@ -331,7 +305,7 @@ impl fmt::Display for CellType {
     }
 }
 
-/// The error for a word that is no type of cells.
+/// The error for a word that is not a cell type.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no type of cells: {0:?}; there are code, markdown and raw")]
 pub struct UnknownCellType(pub String);

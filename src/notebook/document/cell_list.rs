@@ -1,4 +1,4 @@
-//! The list of cells: what stands between them when one comes or goes.
+//! The list of cells, and the white space between them when a cell is added or removed.
 
 use bytes::Bytes;
 
@@ -9,7 +9,7 @@ use crate::notebook::edit::NewCell;
 use crate::notebook::json::Json;
 
 impl Document {
-    /// Puts a cell at an index. What stands between cells belongs to the place, not to the cell.
+    /// Inserts a cell at an index. The white space between cells belongs to the position, not to the cell.
     pub(in crate::notebook) fn put_cell(&mut self, index: usize, mut cell: Cell) {
         if self.cells.is_empty() {
             let layout = self.item_layout();
@@ -25,7 +25,7 @@ impl Document {
         self.cells.insert(index.min(self.cells.len()), cell);
     }
 
-    /// Takes out the cell at an index, which there must be.
+    /// Removes the cell at an index, which must exist.
     pub(in crate::notebook) fn take_cell(&mut self, index: usize) -> Cell {
         let cell = self.cells.remove(index);
         match self.cells.get_mut(0) {
@@ -36,8 +36,8 @@ impl Document {
         cell
     }
 
-    /// Moves the cell at one index to another; there must be cells at both. What stands between
-    /// cells stays as it is.
+    /// Moves the cell at one index to another; both must exist. The white space between cells stays where
+    /// it is.
     pub(in crate::notebook) fn shift_cell(&mut self, from: usize, to: usize) {
         let between: Vec<_> = self.cells.iter().map(|cell| cell.before.clone()).collect();
         let cell = self.cells.remove(from);
@@ -47,37 +47,23 @@ impl Document {
         }
     }
 
-    /// Returns the text of a new cell, as Jupyter writes it: its fields sorted.
+    /// Returns the text of a new cell as Jupyter writes it, with sorted fields.
     pub(in crate::notebook) fn new_text(&self, cell: &NewCell, metadata: &[u8]) -> Vec<u8> {
         let layout = self.item_layout();
         let source = cell.source.as_bytes();
         let source = source_json(None, source, &layout.deeper(), self.style.lists);
-        let code = cell.cell_type == CellType::Code;
-        let [count, outputs]: [&[u8]; 2] = match code {
-            true => [b"\"execution_count\":null,", b"\"outputs\":[],"],
-            false => [b"", b""],
-        };
-        let word = Json::string(cell.cell_type.name());
-        let id = Json::string(&cell.id);
-        let id: [&[u8]; 3] = match self.holds_ids() {
-            true => [b"\"id\":", id.bytes(), b","],
-            false => [b""; 3],
-        };
-        let text = [
-            &b"{\"cell_type\":"[..],
-            word.bytes(),
-            b",",
-            count,
-            &id.concat(),
-            b"\"metadata\":",
-            metadata,
-            b",",
-            outputs,
-            b"\"source\":",
-            &source,
-            b"}",
+        let is_code = cell.cell_type == CellType::Code;
+        let fields = [
+            ("cell_type", Some(Json::string(cell.cell_type.name()))),
+            ("execution_count", is_code.then(|| Json::of_valid(b"null"))),
+            ("id", self.holds_ids().then(|| Json::string(&cell.id))),
+            ("metadata", Some(Json::of_valid(metadata))),
+            ("outputs", is_code.then(|| Json::list([]))),
+            ("source", Some(Json::of_valid(&source))),
         ];
-        layout.value(&text.concat())
+        let fields = fields.iter();
+        let fields = fields.filter_map(|(name, value)| Some((*name, value.as_ref()?)));
+        layout.value(Json::object(fields).bytes())
     }
 }
 

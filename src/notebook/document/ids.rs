@@ -1,4 +1,4 @@
-//! The ids of cells: those in the file, and stand-ins where it has none.
+//! The ids of cells: those in the file, and stand-ins for cells without one.
 
 use std::collections::HashSet;
 
@@ -7,8 +7,8 @@ use sha2::{Digest as _, Sha256};
 use super::cell::Cell;
 use crate::notebook::json::{Layout, decode, encode, lossy};
 
-/// Gives every cell its id. The first cell with an id keeps it; a cell without one, or with one
-/// that is taken, gets a stand-in made from its position.
+/// Gives every cell an id. A cell without one in the file, or with one that an earlier cell has, gets a
+/// stand-in made from its position.
 pub(in crate::notebook) fn assign(cells: &mut [Cell]) {
     read(cells);
     for cell in cells.iter_mut().filter(|cell| !cell.own_id) {
@@ -18,8 +18,8 @@ pub(in crate::notebook) fn assign(cells: &mut [Cell]) {
     fill(cells, HashSet::new(), &|index, _| format!("cell {index}"));
 }
 
-/// Gives cells without an id in the file the ids that are known for them; none is a cell that has no
-/// known id. `reserved` are ids of other cells that may come back.
+/// Gives ids to cells that have none in the file: the id in `names`, or a stand-in where that is `None`.
+/// `reserved` are ids of other cells that may come back, and are not used.
 pub(in crate::notebook) fn name(
     cells: &mut [Cell],
     names: Vec<Option<String>>,
@@ -38,25 +38,30 @@ pub(in crate::notebook) fn name(
         cell.id = name.unwrap_or_default();
         cell.recorded_id = true;
     }
-    // The hash has the revision in it: a deleted cell may have had the same position, and its history
-    // is not this cell's.
+    // The hash includes the revision: a deleted cell may have had the same position, and this cell must not
+    // get its id and history.
     fill(cells, reserved, &|index, cell| {
         format!("cell {index} {}", cell.revision())
     });
 }
 
-/// Reads which ids stand in the file; other cells keep the ids that they have.
+/// Reads the ids in the file; cells without one keep the ids that they have.
 pub(in crate::notebook) fn read(cells: &mut [Cell]) {
     let mut taken: HashSet<String> = HashSet::with_capacity(cells.len());
     for cell in cells {
-        let raw = cell.raw("id").filter(|raw| raw.starts_with(b"\""));
-        let id = raw.map_or_else(String::new, |raw| lossy(decode(raw)).into_owned());
+        let id = in_file(cell);
         cell.own_id = !id.is_empty() && taken.insert(id.clone());
         if cell.own_id {
             cell.id = id;
             cell.recorded_id = false;
         }
     }
+}
+
+/// Returns the id that a cell has in the file; an empty string if it has none.
+pub(in crate::notebook) fn in_file(cell: &Cell) -> String {
+    let raw = cell.raw("id").filter(|raw| raw.starts_with(b"\""));
+    raw.map_or_else(String::new, |raw| lossy(decode(raw)).into_owned())
 }
 
 /// Gives stand-ins to cells without an id.
@@ -73,13 +78,13 @@ fn fill(cells: &mut [Cell], mut taken: HashSet<String>, seed: &dyn Fn(usize, &Ce
     }
 }
 
-/// Returns whether the file format allows an id: up to 64 letters, digits, `-` and `_`.
+/// Says whether the file format allows an id: up to 64 letters, digits, `-` and `_`.
 pub(in crate::notebook) fn is_valid(id: &str) -> bool {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
     (1..=64).contains(&id.len()) && id.bytes().all(allowed)
 }
 
-/// Eight hexadecimal digits, as Jupyter's own ids have.
+/// Returns an id of eight hexadecimal digits, the form of Jupyter's own ids.
 fn stand_in(seed: &str, taken: &HashSet<String>) -> String {
     for salt in 0_u64.. {
         let hash = Sha256::digest(format!("{seed} {salt}"));
@@ -103,10 +108,7 @@ pub(in crate::notebook) fn record_id(cell: &mut Cell, id: &str) {
 
 /// Sets a cell's id and writes it into the cell.
 pub(in crate::notebook) fn write_id(cell: &mut Cell, id: &str, layout: &Layout) {
-    let mut cells = [cell.clone()];
-    assign(&mut cells);
-    let [own] = cells;
-    if !own.own_id || own.id != id {
+    if in_file(cell) != id {
         let mut word = Vec::new();
         encode(&mut word, id.as_bytes(), layout.ascii);
         cell.set("id", &word, layout);

@@ -1,7 +1,7 @@
-//! Naming another kernelspec in a notebook's bytes: only that object's bytes change.
+//! The kernelspec and the language that a notebook's metadata names.
 
 use super::not_a_notebook::NotANotebook;
-use crate::notebook::json::{Json, Layout, Object, Scanner, set_value_at, spliced, string_at};
+use crate::notebook::json::{Object, Scanner, string_at};
 
 /// The kernel that a notebook's metadata names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -13,48 +13,38 @@ pub struct NamedKernel {
 }
 
 impl NamedKernel {
-    /// Reads it from a notebook's bytes; an empty file names nothing, as editors make such files.
+    /// Reads the named kernel from a notebook's bytes. An empty file names nothing; editors create such
+    /// files.
     ///
     /// # Errors
-    /// The bytes are not a JSON object, or its metadata is none.
+    /// The bytes are not a JSON object, or its metadata is not one.
     pub fn read(bytes: &[u8]) -> Result<Self, NotANotebook> {
         if bytes.iter().all(u8::is_ascii_whitespace) {
             return Ok(Self::default());
         }
-        let top = top(bytes)?;
+        if let Err(error) = std::str::from_utf8(bytes) {
+            let at = error.valid_up_to();
+            return Err(NotANotebook::at(bytes, at, "text in UTF-8"));
+        }
+        let mut scanner = Scanner::of_file(bytes);
+        let top = Object::scan(&mut scanner).and_then(|top| scanner.end().map(|()| top));
+        let top = top.map_err(|fault| NotANotebook::of(bytes, &fault))?;
         let Some(metadata) = top.get(bytes, "metadata") else {
             return Ok(Self::default());
         };
         let text = metadata.of(bytes);
         if !text.starts_with(b"{") && text != b"null" {
-            return Err(NotANotebook::at(
-                bytes,
-                metadata.start,
-                "metadata, which begins with {",
-            ));
+            let expected = "metadata, which begins with {";
+            return Err(NotANotebook::at(bytes, metadata.start, expected));
         }
         let word = |path: &[&str]| string_at(text, path);
-        // The kernel itself wrote language_info; the spec's word is second best.
+        // The kernel itself wrote `language_info`, so that takes precedence over the kernelspec.
         let language = word(&["language_info", "name"]);
         Ok(Self {
             kernelspec: word(&["kernelspec", "name"]),
             language: language.or_else(|| word(&["kernelspec", "language"])),
         })
     }
-}
-
-/// Reads the fields of a whole file.
-fn top(bytes: &[u8]) -> Result<Object, NotANotebook> {
-    if let Err(error) = std::str::from_utf8(bytes) {
-        return Err(NotANotebook::at(
-            bytes,
-            error.valid_up_to(),
-            "text in UTF-8",
-        ));
-    }
-    let mut scanner = Scanner::of_file(bytes);
-    let top = Object::scan(&mut scanner).and_then(|top| scanner.end().map(|()| top));
-    top.map_err(|fault| NotANotebook::of(bytes, &fault))
 }
 
 /// The kernelspec that a notebook is to name.
@@ -64,7 +54,7 @@ pub struct KernelspecMetadata<'a> {
     pub name: &'a str,
     /// The name that people see.
     pub display_name: &'a str,
-    /// The language of the cells; an empty one leaves what the notebook says.
+    /// The language of the cells; if empty, the notebook's own language stays.
     pub language: &'a str,
 }
 
@@ -78,47 +68,6 @@ impl<'a> KernelspecMetadata<'a> {
         ];
         fields.into_iter().filter(|(_, value)| !value.is_empty())
     }
-}
-
-/// Returns the notebook's bytes with its kernelspec named; none where it is named already, or the
-/// file is empty, as editors make new notebooks.
-///
-/// What exists keeps its place and its style; what is missing is added in the style of its
-/// neighbours. Other fields of the object stay.
-///
-/// # Errors
-/// The bytes are not a notebook's, or it has no metadata to name a kernelspec in.
-pub fn with_kernelspec(
-    text: &[u8],
-    spec: &KernelspecMetadata<'_>,
-) -> Result<Option<Vec<u8>>, NotANotebook> {
-    if text.iter().all(u8::is_ascii_whitespace) {
-        return Ok(None);
-    }
-    let top = top(text)?;
-    let Some(span) = top.get(text, "metadata") else {
-        let end = top.span.end.saturating_sub(1);
-        return Err(NotANotebook::at(text, end, "a field \"metadata\""));
-    };
-    let old = span.of(text);
-    if !old.starts_with(b"{") {
-        return Err(NotANotebook::at(
-            text,
-            span.start,
-            "metadata, which begins with {",
-        ));
-    }
-    let layout = top.layout(text, &Layout::default());
-    let unit = layout.lead.rsplit_once('\n').map(|(_, indent)| indent);
-    let unit = unit.unwrap_or_default().to_owned();
-    let layout = Layout { unit, ..layout }.deeper();
-    let mut new: Option<Vec<u8>> = None;
-    for (name, value) in spec.fields() {
-        let now = new.as_deref().unwrap_or(old);
-        let path = ["kernelspec", name];
-        new = set_value_at(now, &path, &Json::string(value), &layout).or(new);
-    }
-    Ok(new.map(|new| spliced(text, span, &[&new])))
 }
 
 #[cfg(test)]
@@ -144,8 +93,11 @@ mod tests {
     }
 
     fn named(text: &str, spec: &KernelspecMetadata<'_>) -> Option<String> {
-        let new = with_kernelspec(text.as_bytes(), spec).unwrap();
-        new.map(|new| String::from_utf8(new).unwrap())
+        let mut document = Document::parse(text.to_owned()).unwrap();
+        let changed = document.set_kernelspec(spec).unwrap();
+        let new = String::from_utf8(document.to_bytes()).unwrap();
+        assert_eq!(changed, new != text);
+        changed.then_some(new)
     }
 
     #[test]
@@ -153,7 +105,7 @@ mod tests {
         for (head, spec, tail) in [
             (
                 "{\n \"cells\": [{\"source\": \"\\u00e9\\/\"}],\n \"metadata\": {\n  \"kernelspec\": ",
-                "{\n   \"display_name\": \"My \\\"own\\\" Python\",\n   \"language\": \"python\",\n   \"name\": \"café\"\n  }",
+                "{\n   \"display_name\": \"My \\\"own\\\" Python\",\n   \"language\": \"python\",\n   \"name\": \"caf\\u00e9\"\n  }",
                 ",\n  \"x\": 1.50\n },\n \"nbformat\": 4\n}\n",
             ),
             (
@@ -164,7 +116,7 @@ mod tests {
             (
                 "\r\n{\r\n\t\"metadata\": {\r\n\t\t\"kernelspec\" : ",
                 "{\r\n\t\t\t\"name\" : \"café\", \"display_name\" : \"My \\\"own\\\" Python\",\r\n\t\t\t\"language\" :\"python\"}",
-                "}}  ",
+                "},\"cells\":[]}  ",
             ),
         ] {
             let text = format!("{head}{spec}{tail}");
@@ -176,11 +128,6 @@ mod tests {
             );
             let value: Value = serde_json::from_str(&shared).unwrap();
             assert_eq!(value["metadata"]["kernelspec"]["name"], "nb-shared");
-            if let Ok(mut document) = Document::parse(text.clone()) {
-                assert_eq!(document.set_kernelspec(&SHARED), Ok(true));
-                assert_eq!(document.to_bytes(), shared.as_bytes());
-                assert_eq!(document.set_kernelspec(&SHARED), Ok(false));
-            }
             assert_eq!(named(&shared, &SHARED), None);
             assert_eq!(named(&shared, &REAL).unwrap(), text);
         }
@@ -215,7 +162,7 @@ mod tests {
             named(r#"{"metadata":{},"cells":[]}"#, &SHARED).unwrap(),
             r#"{"metadata":{"kernelspec":{"display_name":"nb shared kernel","language":"python","name":"nb-shared"}},"cells":[]}"#
         );
-        let empty = named(r#"{"metadata": {"kernelspec": {}}}"#, &SHARED).unwrap();
+        let empty = named(r#"{"metadata": {"kernelspec": {}}, "cells": []}"#, &SHARED).unwrap();
         let value: Value = serde_json::from_str(&empty).unwrap();
         assert_eq!(value["metadata"]["kernelspec"]["name"], "nb-shared");
         let unknown = KernelspecMetadata {
@@ -223,26 +170,20 @@ mod tests {
             ..REAL
         };
         let kept = named(
-            r#"{"metadata":{"kernelspec":{"name":"n","language":"R","display_name":"d"}}}"#,
+            r#"{"metadata":{"kernelspec":{"name":"n","language":"R","display_name":"d"}},"cells":[]}"#,
             &unknown,
         );
         assert!(kept.unwrap().contains(r#""language":"R""#));
     }
 
     #[test]
-    fn what_is_no_notebook_is_left_alone() {
-        assert_eq!(named(" \n", &SHARED), None);
-        for text in [
-            "{",
-            "[]",
-            "{}",
-            "{\"metadata\":3}",
-            "{\"metadata\":{}} x",
-            "\u{feff}{}",
-        ] {
-            assert!(with_kernelspec(text.as_bytes(), &SHARED).is_err(), "{text}");
-        }
-        assert!(with_kernelspec(b"{\"metadata\":{\"a\":\"\xff\"}}", &SHARED).is_err());
+    fn metadata_that_a_notebook_lacks_is_made() {
+        let made = named("{\n \"cells\": [],\n \"nbformat\": 4\n}\n", &SHARED).unwrap();
+        let value: Value = serde_json::from_str(&made).unwrap();
+        assert_eq!(value["metadata"]["kernelspec"]["name"], "nb-shared");
+        assert_eq!(value["nbformat"], 4);
+        let mut old = Document::parse(r#"{"worksheets": [], "nbformat": 3}"#).unwrap();
+        assert!(old.set_kernelspec(&SHARED).is_err());
     }
 
     proptest::proptest! {
@@ -257,12 +198,12 @@ mod tests {
                 .map(|key| format!("{space}{}{space}:{space}{}{space}", quoted(key), quoted(key)))
                 .collect();
             let text = format!(
-                "{space}{{{space}\"metadata\":{space}{{\"kernelspec\"{space}:{space}{{{space}{}}}}}{space}}}{space}",
+                "{space}{{{space}\"metadata\":{space}{{\"kernelspec\"{space}:{space}{{{space}{}}}}},\"cells\":[]{space}}}{space}",
                 fields.join(",")
             );
             let spec = KernelspecMetadata { name: &name, display_name: "D", language: "L" };
-            let new = with_kernelspec(text.as_bytes(), &spec).unwrap().unwrap();
-            let value: Value = serde_json::from_slice(&new).unwrap();
+            let new = named(&text, &spec).unwrap();
+            let value: Value = serde_json::from_str(&new).unwrap();
             let found = &value["metadata"]["kernelspec"];
             proptest::prop_assert_eq!(&found["name"], &name);
             proptest::prop_assert_eq!(&found["display_name"], "D");
@@ -273,7 +214,7 @@ mod tests {
                     proptest::prop_assert_eq!(&found[key], value);
                 }
             }
-            proptest::prop_assert_eq!(with_kernelspec(&new, &spec).unwrap(), None);
+            proptest::prop_assert_eq!(named(&new, &spec), None);
         }
     }
 

@@ -1,12 +1,12 @@
-//! Notebooks of format 2 and 3, which are read and never edited: their cells stand in worksheets.
+//! Notebooks of format 2 and 3, which are only read: their cells are in worksheets.
 
 use bytes::Bytes;
 
 use super::cell::Cell;
 use crate::notebook::json::{Object, Scanner, items};
 
-/// Returns the cells of all worksheets, or the byte of what is no worksheet; none where the file is
-/// of another kind.
+/// Returns the cells of all worksheets, or the position of a value that is not a worksheet or a cell; `None`
+/// if the file is of format 4 or later.
 pub(in crate::notebook) fn cells(
     text: &Bytes,
     top: &Object,

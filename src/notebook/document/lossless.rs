@@ -13,7 +13,7 @@ use crate::notebook::json::{
     Json, JsonError, LONGEST, Layout, Object, Scanner, Span, is, value_at,
 };
 
-/// A notebook that keeps the bytes of its file wherever it is not edited.
+/// A notebook that keeps the bytes of its file except where it is edited.
 ///
 /// The cells are parts of the text, and the rest of the file is the frame round them; an edit
 /// makes new bytes for the part that it touches. Copies share the bytes.
@@ -24,7 +24,7 @@ pub struct Document {
     /// The white space between the last cell and the closing bracket.
     pub(in crate::notebook) close: Bytes,
     pub(in crate::notebook) style: Style,
-    /// The whole file, of a format that is only read.
+    /// The whole file, if its format is read-only.
     pub(in crate::notebook) read_only: Option<Bytes>,
     pub(in crate::notebook) nbformat: (u64, u64),
 }
@@ -35,11 +35,11 @@ pub(in crate::notebook) struct Frame {
     pub text: Bytes,
     /// The positions of the top-level fields.
     pub top: Object,
-    /// The position of the cells: that of the bracket that closes their list.
+    /// The position at which the cells go: that of the bracket that closes their list.
     place: usize,
 }
 
-/// The style of a file, for objects that do not show it themselves.
+/// The style of a file, for objects that have no fields to take a style from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::notebook) struct Style {
     /// The layout of the top-level fields.
@@ -50,18 +50,18 @@ pub(in crate::notebook) struct Style {
     pub lists: bool,
 }
 
-/// The result of the one pass over a file.
+/// The result of the single pass over a file.
 #[derive(Default)]
 struct Found {
-    /// The list of cells, and whether it is a list.
+    /// The position of the list of cells, and whether it is a list.
     cells: Option<(Span, bool)>,
     objects: Vec<Object>,
     fields: Object,
 }
 
 impl Document {
-    /// Reads a notebook. Whatever Python's `json.loads(strict=False)` reads from UTF-8 opens, with
-    /// or without a byte-order mark, at any depth; memory is linear in the text.
+    /// Reads a notebook. Accepts all UTF-8 that Python's `json.loads(strict=False)` reads, with or without
+    /// a byte-order mark, at any depth; memory is linear in the size of the text.
     ///
     /// # Errors
     /// The text is not UTF-8, not JSON, not an object with a list of cells, or has more than 4 GiB.
@@ -87,7 +87,7 @@ impl Document {
                 .parse::<u64>()
                 .ok()
         };
-        // Some tools leave the numbers out; such a file is read as what everybody writes.
+        // Some tools leave the version numbers out; such a file is read as format 4.
         let nbformat = (
             number("nbformat").unwrap_or(4),
             number("nbformat_minor").unwrap_or(0),
@@ -154,7 +154,7 @@ impl Document {
         }
     }
 
-    /// Returns the file's bytes: those that were read, and those of the edits.
+    /// Returns the file's bytes: those that were read, with those of the edits in them.
     pub fn to_bytes(&self) -> Vec<u8> {
         let length = self.chunks().map(<[u8]>::len).sum();
         let mut out = Vec::with_capacity(length);
@@ -164,7 +164,8 @@ impl Document {
         out
     }
 
-    /// Returns the file's bytes in parts, to write a large one without a second copy in memory.
+    /// Returns the file's bytes in parts, so that a large one can be written without a second copy in
+    /// memory.
     pub fn chunks(&self) -> impl Iterator<Item = &[u8]> {
         let whole = self.read_only.iter().map(|whole| &whole[..]);
         let cells: &[Cell] = if self.read_only.is_some() {
@@ -182,23 +183,39 @@ impl Document {
         whole.chain(head).chain(cells).chain(close).chain(tail)
     }
 
+    /// Says whether another document has the same bytes. Bytes that both share in memory are not compared.
+    pub fn has_same_bytes(&self, other: &Self) -> bool {
+        let is_same = |one: &Bytes, other: &Bytes| {
+            one.len() == other.len() && (one.as_ptr() == other.as_ptr() || one == other)
+        };
+        // Compare lengths first: they differ for most documents.
+        let length = |document: &Self| document.chunks().map(<[u8]>::len).sum::<usize>();
+        length(self) == length(other)
+            && self.cells.len() == other.cells.len()
+            && is_same(&self.frame.text, &other.frame.text)
+            && is_same(&self.close, &other.close)
+            && self.cells.iter().zip(&other.cells).all(|(one, other)| {
+                is_same(&one.before, &other.before) && is_same(&one.text, &other.text)
+            })
+    }
+
     /// Returns the cells in the order of the file.
     pub fn cells(&self) -> &[Cell] {
         &self.cells
     }
 
-    /// Returns the file format's version: `(4, 5)`.
+    /// Returns the version of the file format, such as `(4, 5)`.
     pub fn nbformat(&self) -> (u64, u64) {
         self.nbformat
     }
 
-    /// Returns whether the format is one that is read and never edited: all but 4.
+    /// Says whether the format is read-only, as all are but format 4.
     pub fn is_read_only(&self) -> bool {
         self.read_only.is_some()
     }
 
-    /// Returns a value of the notebook's own metadata, by its keys from the outside in; no keys
-    /// give the whole.
+    /// Returns a value of the notebook's own metadata, by its path of keys; an empty path returns all
+    /// metadata.
     pub fn metadata(&self, path: &[&str]) -> Option<Json> {
         value_at(self.frame.raw("metadata")?, path)
     }
@@ -208,12 +225,22 @@ impl Document {
         self.metadata(path)?.as_string()
     }
 
-    /// Returns where each cell stands, by its id.
+    /// Returns the position of the cell with this id.
+    pub fn position_by_id(&self, id: &str) -> Option<usize> {
+        self.cells.iter().position(|cell| cell.id() == id)
+    }
+
+    /// Returns the cell with this id.
+    pub fn cell_by_id(&self, id: &str) -> Option<&Cell> {
+        self.cells.iter().find(|cell| cell.id() == id)
+    }
+
+    /// Returns the position of each cell, by its id.
     pub(in crate::notebook) fn positions_by_id(&self) -> HashMap<&str, usize> {
         (self.cells.iter().map(Cell::id)).zip(0..).collect()
     }
 
-    /// Returns the layout of a cell as an item of the list.
+    /// Returns the layout for a cell as an item of the list.
     pub(in crate::notebook) fn item_layout(&self) -> Layout {
         let layout = &self.style.cell;
         Layout {
@@ -222,7 +249,7 @@ impl Document {
         }
     }
 
-    /// Returns what stands between two cells, the comma included.
+    /// Returns the bytes between two cells, including the comma.
     pub(in crate::notebook) fn between(&self) -> Bytes {
         match self.cells.as_slice() {
             [_, second, ..] => second.before.clone(),
@@ -261,18 +288,17 @@ impl Frame {
         }
     }
 
-    /// Returns a top-level field as it is written.
+    /// Returns the bytes of a top-level field's value.
     pub(in crate::notebook) fn raw(&self, name: &str) -> Option<&[u8]> {
         Some(self.top.get(&self.text, name)?.of(&self.text))
     }
 
-    /// Returns the frame with a field set to a value that is laid out already.
+    /// Returns the frame with a field set to a value that is already in the file's layout.
     pub(in crate::notebook) fn with(&self, name: &str, value: &[u8], layout: &Layout) -> Self {
         self.rewritten(self.top.set(&self.text, name, value, layout))
     }
 
-    /// Returns a frame of these bytes, which are those of this one with another value, or other white
-    /// space.
+    /// Returns a frame of new bytes, which differ from this frame's only in a value or in white space.
     pub(in crate::notebook) fn rewritten(&self, text: Vec<u8>) -> Self {
         let top = Object::scan(&mut Scanner::of_file(&text));
         let top = top.expect("a splice of a value into an object leaves an object");
@@ -325,7 +351,7 @@ fn scan(scanner: &mut Scanner<'_>) -> Result<Found, JsonError> {
         let cells = is(key.of(text), "cells");
         let value = if cells && scanner.next() == Some(b'[') {
             found.objects.clear();
-            // Most notebooks have fewer cells, few many more.
+            // Most notebooks have fewer cells; a few have many more.
             found.objects.reserve(1024);
             let list = scanner.array(|scanner| {
                 if scanner.next() != Some(b'{') {
@@ -355,7 +381,7 @@ fn scan(scanner: &mut Scanner<'_>) -> Result<Found, JsonError> {
 mod tests {
     use super::*;
     use crate::notebook::ChangeKind;
-    use crate::notebook::EditError;
+    use crate::notebook::DocumentEditError;
     use crate::notebook::NewCell;
     use crate::notebook::new_notebook;
 
@@ -466,7 +492,7 @@ mod tests {
             let rest = "{\"cells\": [{\"id\": \"same\"}, {\"id\": 5}, {\"source\": \"y\"}],";
             assert!(text(&document).starts_with(rest), "{}", text(&document));
             assert_eq!(document.nbformat(), (4, minor));
-            // A new cell has an id where the format has ids.
+            // A new cell has an id if the format has ids.
             document.insert(0, &cell("new", "raw", "")).unwrap();
             assert_eq!(text(&document).contains("\"id\": \"new\""), minor == 5);
             assert_eq!(document.cells()[0].id(), "new");
@@ -497,10 +523,10 @@ mod tests {
             ("1 + 1".into(), Some(7), "2".into()),
         ];
         assert_eq!(cells, want);
-        assert_eq!(document.remove(0), Err(EditError::ReadOnly(3)));
+        assert_eq!(document.remove(0), Err(DocumentEditError::ReadOnly(3)));
         assert_eq!(
             document.set_notebook_metadata(&["a"], &Json::from(1)),
-            Err(EditError::ReadOnly(3))
+            Err(DocumentEditError::ReadOnly(3))
         );
         assert_eq!(text(&document), file);
         assert!(open("{\"cells\": [], \"nbformat\": 5}").is_read_only());

@@ -1,7 +1,7 @@
-//! A notebook as the bytes of its file: its cells, their ids and revisions, how cells are named.
+//! A notebook as the bytes of its file: its cells, their ids and revisions, and selectors of cells.
 //!
-//! The parts that a file's edits touch are `Cell`s and the `Frame` round them; everything else stays
-//! the bytes that were read. Changes live in `edit`.
+//! Edits touch only `Cell`s and the `Frame` round them; everything else keeps the bytes that were read. The
+//! edits themselves are in `edit`.
 
 mod cell;
 mod cell_list;
@@ -18,7 +18,7 @@ mod short_ids;
 mod source;
 
 pub use cell::{Cell, CellType, UnknownCellType};
-pub use kernelspec::{KernelspecMetadata, NamedKernel, with_kernelspec};
+pub use kernelspec::{KernelspecMetadata, NamedKernel};
 pub use lossless::Document;
 pub use new::new_notebook;
 pub use not_a_notebook::NotANotebook;

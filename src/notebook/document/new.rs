@@ -2,7 +2,8 @@
 
 use serde_json::json;
 
-/// Returns a notebook without cells as Jupyter writes it: indent 1, a newline at the end.
+/// Returns the text of a notebook without cells as Jupyter writes it: indented by 1, with a newline at the
+/// end.
 pub fn new_notebook(kernelspec: &str, display_name: &str, language: &str) -> String {
     let document = json!({
         "cells": [],

@@ -10,11 +10,11 @@ pub struct NotANotebook {
     pub line: usize,
     /// The character within the line, from 1.
     pub column: usize,
-    /// What a notebook has at that position.
+    /// The syntax that a notebook has there.
     pub expected: String,
-    /// What the file has at that position.
+    /// The text that the file has there.
     pub found: String,
-    /// Whether the file ends too early: it may be half written by a program that writes in place.
+    /// Whether the file ends too early: a program may be writing it in place.
     pub cut_off: bool,
 }
 
@@ -24,7 +24,7 @@ impl NotANotebook {
         let line_start = memchr::memrchr(b'\n', before).map_or(0, |newline| newline + 1);
         let line = before.get(line_start..).unwrap_or_default();
         let rest = text.get(at..).unwrap_or_default();
-        // An open string goes to the end of the file.
+        // An unterminated string reaches to the end of the file.
         let open = expected.starts_with("a closing quote");
         let found = if rest.is_empty() || open {
             "the end of the file".to_owned()
@@ -47,7 +47,7 @@ impl NotANotebook {
     }
 }
 
-/// Returns whether a text that is no JSON may be the beginning of some.
+/// Says whether a text that is not JSON may be the beginning of valid JSON.
 fn is_beginning(rest: &[u8]) -> bool {
     let words = [
         "true", "false", "null", "NaN", "Infinity", ".", "e+", "e-", "E+", "E-",

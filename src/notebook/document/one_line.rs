@@ -1,6 +1,6 @@
 //! Text on one line, for lists and messages.
 
-/// Returns the first line of a text that is not blank, of at most `limit` characters.
+/// Returns the first line of a text that is not blank, cut to `limit` characters.
 pub fn first_line(text: &str, limit: usize) -> String {
     let line = text.lines().find(|line| !line.trim().is_empty());
     one_line(line.unwrap_or_default().trim_end(), limit)
@@ -21,7 +21,8 @@ pub(in crate::notebook) fn one_line(text: &str, limit: usize) -> String {
     }
 }
 
-/// Returns text without blanks at its ends as [`one_line`] does; as it is where it is one already.
+/// Trims a text and makes it one line as [`one_line`] does; a text that is one already is returned without
+/// a copy.
 pub(in crate::notebook) fn one_line_of(text: String, limit: usize) -> String {
     let trimmed = text.trim();
     match trimmed.len() == text.len() && is_one_line(trimmed, limit) {

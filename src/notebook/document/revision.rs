@@ -1,4 +1,4 @@
-//! Revisions: short names of what a cell or a notebook says.
+//! Revisions: short hashes of a cell's or a notebook's content.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,17 +10,18 @@ use crate::notebook::json::{Object, digest};
 
 /// The first 40 bits of a hash, written as ten hexadecimal digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Revision([u8; 5]);
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Revision(#[cfg_attr(test, schemars(with = "String"))] [u8; 5]);
 
-/// What front ends write into a cell's metadata when it runs: JupyterLab's and VS Code's times,
-/// the classic notebook's, papermill's, Colab's.
+/// The metadata fields that front ends write into a cell when it runs: the times of JupyterLab and VS Code,
+/// and the fields of the classic notebook, papermill and Colab.
 pub(in crate::notebook) const EXECUTION_KEYS: [&str; 4] =
     ["execution", "ExecuteTime", "papermill", "executionInfo"];
 
 impl Revision {
-    /// Returns the revision of a notebook of these cells.
+    /// Returns the revision of a notebook with these cells.
     pub fn of_cells<'a>(cells: impl IntoIterator<Item = (&'a str, Self)>) -> Self {
-        // Hashing many small parts takes longer than to put them together.
+        // Hashing many small parts takes longer than joining them first.
         let mut text = b"notebook".to_vec();
         for (id, revision) in cells {
             text.extend_from_slice(id.as_bytes());
@@ -30,10 +31,10 @@ impl Revision {
         Self::of(Sha256::new_with_prefix(text))
     }
 
-    /// Returns its digits, which are hexadecimal.
+    /// Returns the revision's ten hexadecimal digits.
     pub fn digits(self) -> [u8; 10] {
         let mut digits = [0; 10];
-        // Twice as many as there are bytes.
+        // The array has two digits for each byte, so encoding cannot fail.
         let _ = hex::encode_to_slice(self.0, &mut digits);
         digits
     }
@@ -45,7 +46,7 @@ impl Revision {
     }
 }
 
-/// Hashes metadata without what running writes into it.
+/// Hashes metadata without the fields that front ends write when a cell runs.
 pub(in crate::notebook) fn metadata_digest(raw: &[u8]) -> [u8; 32] {
     let Some(object) = Object::read(raw).filter(|object| !object.fields.is_empty()) else {
         return digest(raw);
@@ -68,7 +69,7 @@ impl fmt::Display for Revision {
     }
 }
 
-/// Says that a text is not a revision.
+/// The error for a text that is not a revision.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a revision: {0:?}; one has ten hexadecimal digits")]
 pub struct RevisionParseError(pub String);

@@ -1,26 +1,27 @@
-//! How cells are named on a command line and in lists of operations.
+//! Selectors: names of cells on a command line and in lists of operations.
 
 use super::lossless::Document;
 use std::fmt;
 use std::ops::Range;
 use std::str::FromStr;
 
-/// A name of one or several cells. A form never falls back to another one.
+/// A selector of one or several cells. A text that is read as one kind never falls back to another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CellSelector {
-    /// By place, from 0; a negative one from the end.
+    /// A position, from 0; a negative one counts from the end.
     Index(i64),
-    /// By id, or by the beginning of one: at least 3 characters that begin no other id.
+    /// An id, or a prefix of at least 3 characters that no other id has.
     Id(String),
-    /// By the number in `In [ ]`.
+    /// An execution count, the number in `In [ ]`.
     Count(u64),
-    /// By places, `2..5` without and `2..=5` with the last; a missing end is the notebook's.
+    /// A range of positions, `2..5` without and `2..=5` with the last; a missing end is that of the
+    /// notebook.
     Range {
-        /// The first place.
+        /// The first position.
         start: Option<i64>,
-        /// The last place, or the one after it.
+        /// The last position, or the one after it.
         end: Option<i64>,
-        /// Whether the last place is meant.
+        /// Whether `end` is the last position.
         inclusive: bool,
     },
 }
@@ -41,40 +42,40 @@ pub struct CellCandidate {
 /// Why no cell was selected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SelectError {
-    /// The text is no form of naming cells.
+    /// The text is not a selector.
     #[error("{0:?} names no cell: an index like 3 or -1, an id, In[12], or a range like 2..5")]
     Malformed(String),
-    /// No id begins so.
+    /// No id has this prefix.
     #[error("there is no cell {given:?}{}", listed(near))]
     NoSuchId {
-        /// What was asked for.
+        /// The text that was given.
         given: String,
         /// The cells with the ids most like it.
         near: Vec<CellCandidate>,
     },
-    /// Too little of an id.
+    /// The text is too short for a prefix of an id.
     #[error(
         "{given:?} is too little of an id: give 3 characters or more{}",
         listed(near)
     )]
     TooShort {
-        /// What was asked for.
+        /// The text that was given.
         given: String,
-        /// The cells whose ids begin so.
+        /// The cells whose ids have this prefix.
         near: Vec<CellCandidate>,
     },
-    /// Several cells are named so.
+    /// Several cells match.
     #[error("{given} is more than one cell{}", listed(candidates))]
     Ambiguous {
-        /// What was asked for.
+        /// The text that was given.
         given: String,
-        /// All of them.
+        /// All matching cells.
         candidates: Vec<CellCandidate>,
     },
-    /// No cell has been run as this number.
+    /// No cell has this execution count.
     #[error("no cell is In[{count}]{}", listed(near))]
     NoSuchCount {
-        /// What was asked for.
+        /// The number that was given.
         count: u64,
         /// The cells with the nearest numbers.
         near: Vec<CellCandidate>,
@@ -82,36 +83,24 @@ pub enum SelectError {
     /// The notebook has fewer cells.
     #[error("there is no cell {index}: the notebook has {cells}, from 0")]
     OutOfRange {
-        /// What was asked for.
+        /// The position that was given.
         index: i64,
-        /// How many there are.
+        /// How many cells there are.
         cells: usize,
     },
-    /// A range without cells.
+    /// The range has no cells.
     #[error("{0} holds no cell")]
     NoCells(CellSelector),
-    /// A range where one cell is meant.
+    /// A range was given where one cell is meant.
     #[error("{0} is a range: one cell is meant here")]
     Many(CellSelector),
-}
-
-impl CellSelector {
-    /// Names a cell by its id, even where it looks like an index.
-    pub fn id(id: impl Into<String>) -> Self {
-        Self::Id(id.into())
-    }
-
-    /// Names a cell by its place, from 0 or, negative, from the end.
-    pub fn index(index: i64) -> Self {
-        Self::Index(index)
-    }
 }
 
 impl FromStr for CellSelector {
     type Err = SelectError;
 
-    /// Reads a whole number of up to four digits as an index, `In[12]` as a count, what has two dots
-    /// as a range, and all else as an id.
+    /// Reads a whole number of up to four digits as an index, `In[12]` as a count, a text with two dots as
+    /// a range, and any other text as an id.
     fn from_str(text: &str) -> Result<Self, SelectError> {
         let malformed = || SelectError::Malformed(text.to_owned());
         let number = |text: &str| {
@@ -158,8 +147,8 @@ impl FromStr for CellSelector {
 }
 
 impl<'de> serde::Deserialize<'de> for CellSelector {
-    /// Reads a number as an index, a string as [`CellSelector::from_str`] does, and `{"id": "1234"}` as
-    /// an id, whatever it looks like.
+    /// Reads a number as an index, a string as [`CellSelector::from_str`] does, and `{"id": "1234"}` as an
+    /// id even if it looks like an index.
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let word = serde_json::Value::deserialize(deserializer)?;
         let id = word.as_object().filter(|object| object.len() == 1);
@@ -167,7 +156,7 @@ impl<'de> serde::Deserialize<'de> for CellSelector {
         match (word.as_i64(), word.as_str(), id) {
             (Some(index), ..) => Ok(Self::Index(index)),
             (_, Some(text), _) => text.parse().map_err(serde::de::Error::custom),
-            (.., Some(id)) => Ok(Self::id(id)),
+            (.., Some(id)) => Ok(Self::Id(id.to_owned())),
             _ => Err(serde::de::Error::custom(format!(
                 "{word} names no cell: an index like 3 or -1, an id like \"3f2c\" or {{\"id\": \"1234\"}}, \"In[12]\", or a range like \"2..5\""
             ))),
@@ -176,10 +165,10 @@ impl<'de> serde::Deserialize<'de> for CellSelector {
 }
 
 impl Document {
-    /// Returns the place of the one cell that is meant.
+    /// Returns the position of the one selected cell.
     ///
     /// # Errors
-    /// No cell is, or several are; the error lists those that might be.
+    /// No cell is selected, or several are; the error lists candidates.
     pub fn find(&self, selector: &CellSelector) -> Result<usize, SelectError> {
         match selector {
             CellSelector::Index(index) => self.position_of(*index, self.cells.len()),
@@ -189,10 +178,10 @@ impl Document {
         }
     }
 
-    /// Returns the places of all cells that are meant.
+    /// Returns the positions of all selected cells.
     ///
     /// # Errors
-    /// As [`Document::find`]; and a range that holds no cell or reaches beyond the end.
+    /// Those of [`Document::find`]; also a range that has no cells or reaches beyond the end.
     pub fn select(&self, selector: &CellSelector) -> Result<Range<usize>, SelectError> {
         let CellSelector::Range {
             start,
@@ -215,7 +204,7 @@ impl Document {
         Ok(start..end)
     }
 
-    /// Resolves a place below `limit`; negative ones count from the last cell.
+    /// Resolves a position below `limit`; negative ones count from the last cell.
     pub(in crate::notebook) fn position_of(
         &self,
         index: i64,
@@ -234,7 +223,7 @@ impl Document {
     }
 
     fn find_id(&self, given: &str) -> Result<usize, SelectError> {
-        if let Some(index) = self.cells.iter().position(|cell| cell.id() == given) {
+        if let Some(index) = self.position_by_id(given) {
             return Ok(index);
         }
         let begin: Vec<_> = (0..self.cells.len())
@@ -291,7 +280,7 @@ impl Document {
             .iter()
             .enumerate()
             .map(|(index, cell)| {
-                // Also compared with a prefix of the same length, for typing errors in a prefix.
+                // Also compare a prefix of the same length, for a prefix with a typing error.
                 let id = beginning(cell.id());
                 let part: String = id.chars().take(given.chars().count()).collect();
                 let whole = strsim::damerau_levenshtein(&given, &id);
@@ -317,7 +306,7 @@ impl Document {
     }
 }
 
-/// How many cells an error suggests; of an ambiguous name it lists all.
+/// How many cells an error suggests; for an ambiguous selector it lists all.
 const MOST_NEAR: usize = 3;
 
 fn listed(near: &[CellCandidate]) -> String {
@@ -411,8 +400,8 @@ mod tests {
         ] {
             assert_eq!(found(text), Ok(range), "{text}");
         }
-        assert_eq!(notebook().find(&CellSelector::id("1234")), Ok(3));
-        assert_eq!(notebook().find(&CellSelector::id("7")), Ok(2));
+        assert_eq!(notebook().find(&CellSelector::Id("1234".to_owned())), Ok(3));
+        assert_eq!(notebook().find(&CellSelector::Id("7".to_owned())), Ok(2));
     }
 
     #[test]
@@ -467,7 +456,7 @@ mod tests {
         }
         let range = "1..2".parse().unwrap();
         assert!(matches!(notebook().find(&range), Err(SelectError::Many(_))));
-        assert_eq!("12345".parse(), Ok(CellSelector::id("12345")));
+        assert_eq!("12345".parse(), Ok(CellSelector::Id("12345".to_owned())));
     }
 
     proptest::proptest! {

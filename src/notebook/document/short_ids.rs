@@ -1,35 +1,25 @@
-//! Short names for a notebook's cells: as much of each id as is needed.
+//! Short names for a notebook's cells: the shortest prefixes of their ids that are unambiguous.
 
 use super::lossless::Document;
 use super::selector::CellSelector;
 
-/// Fewer characters are nobody's habit, and soon begin another id too.
+/// The shortest length of a prefix: with fewer characters, a new id would soon share it.
 const FEWEST: usize = 4;
 
 impl Document {
-    /// Returns for each cell the shortest beginning of its id that names it, of 4 characters or more.
+    /// Returns for each cell the shortest unambiguous prefix of its id, of 4 characters or more.
     pub fn short_ids(&self) -> Vec<&str> {
-        // Compared by their first bytes, as a number, most ids differ.
-        let first = |id: &str| {
-            let mut bytes = [0; 8];
-            let pairs = bytes.iter_mut().zip(id.bytes());
-            pairs.for_each(|(byte, its)| *byte = its);
-            u64::from_be_bytes(bytes)
-        };
-        let ids = self.cells.iter().map(|cell| cell.id());
-        let mut sorted: Vec<_> = ids.map(|id| (first(id), id)).zip(0..).collect();
+        let mut sorted: Vec<_> = self.cells.iter().map(|cell| cell.id()).zip(0..).collect();
         sorted.sort_unstable();
         let mut short: Vec<&str> = self.cells.iter().map(|cell| cell.id()).collect();
-        for (at, ((_, id), index)) in sorted.iter().enumerate() {
+        for (at, (id, index)) in sorted.iter().enumerate() {
             let before = at.checked_sub(1).and_then(|at| sorted.get(at));
             let neighbours = [before, sorted.get(at + 1)];
-            let shared = neighbours
-                .iter()
-                .flatten()
-                .map(|((_, other), _)| common(id, other));
+            let neighbours = neighbours.iter().flatten();
+            let shared = neighbours.map(|(other, _)| common(id, other));
             let fewest = shared.max().map_or(FEWEST, |shared| FEWEST.max(shared + 1));
             let ends = id.char_indices().map(|(at, _)| at).skip(fewest);
-            // A beginning that reads as an index, like 1234, names another cell.
+            // A prefix that reads as an index, like 1234, would select another cell.
             let named = ends
                 .filter_map(|end| id.get(..end))
                 .find(|part| matches!(part.parse(), Ok(CellSelector::Id(_))));
@@ -41,7 +31,7 @@ impl Document {
     }
 }
 
-/// How many characters two ids begin with alike.
+/// Returns the length in characters of the common prefix of two ids.
 fn common(one: &str, other: &str) -> usize {
     let pairs = one.chars().zip(other.chars());
     pairs.take_while(|(a, b)| a == b).count()
@@ -76,9 +66,9 @@ mod tests {
             ]
         );
         for (index, short) in short.iter().enumerate() {
-            // An id that is an index as a whole needs `-c`.
+            // An id that looks like an index as a whole needs `-c`.
             assert_eq!(
-                document.find(&CellSelector::id(*short)),
+                document.find(&CellSelector::Id((*short).to_owned())),
                 Ok(index),
                 "{short}"
             );

@@ -1,11 +1,11 @@
-//! A cell's source as JSON: a list of lines or one string, as the cell had it before.
+//! A cell's source as JSON: a list of lines or one string, in the form that the cell had before.
 
 use std::borrow::Cow;
 
 use crate::notebook::json::{Layout, Scanner, Span, append, decode, items, spliced};
 
-/// Returns the JSON of a source. Lines of `old` (the value that stands there) that stay at the
-/// beginning and the end keep their bytes; `lists` says how the file writes where `old` does not.
+/// Returns the JSON of a source. Lines of `old`, the cell's present value, that stay at the beginning and
+/// the end keep their bytes. `lists` decides between list and string if `old` does not.
 ///
 /// `layout` is that of the cell's fields.
 pub(in crate::notebook) fn source_json(
@@ -26,7 +26,7 @@ pub(in crate::notebook) fn source_json(
     let lines = split_lines(text);
     let old = old.unwrap_or_default();
     let spans = items(old);
-    // A list of anything but strings keeps none of its items.
+    // If not all items of the list are strings, none is reused.
     let words = spans.iter().all(|span| span.of(old).starts_with(b"\""));
     let had: Vec<_> = spans
         .iter()
@@ -44,7 +44,7 @@ pub(in crate::notebook) fn source_json(
         .count()
         .min(most);
     let inner = layout.deeper();
-    // The separator between two lines is the cell's own, else the file's.
+    // The separator between two lines is that of this cell, else that of the file.
     let gap = match spans.as_slice() {
         [first, second, ..] => Span::new(first.end, second.start).of(old).to_vec(),
         [first] if first.start > 1 => [b",", Span::new(1, first.start).of(old)].concat(),
@@ -58,7 +58,7 @@ pub(in crate::notebook) fn source_json(
         layout.string(&mut out, line);
     }
     if let (true, [first, .., last] | [first @ last]) = (head + tail > 0, spans.as_slice()) {
-        // Some lines stay: the others are cut out, and the new ones put in, with one gap each.
+        // Some lines stay: cut the others out, and put the new ones in with one gap each.
         let before = head.checked_sub(1).and_then(|at| spans.get(at));
         let after = spans.get(spans.len() - tail);
         let start = before.map_or(first.start, |before| before.end);
@@ -81,7 +81,7 @@ pub(in crate::notebook) fn source_json(
     [b"[", open, &out, close, b"]"].concat()
 }
 
-/// Returns the text of a string or of a list of strings; other values have none.
+/// Returns the text of a string or of a list of strings; an empty text for other values.
 pub(in crate::notebook) fn joined_strings(raw: &[u8]) -> Cow<'_, [u8]> {
     if raw.starts_with(b"\"") {
         return decode(raw);
@@ -97,7 +97,7 @@ pub(in crate::notebook) fn joined_strings(raw: &[u8]) -> Cow<'_, [u8]> {
             Some(b'"') => at += append(&mut text, rest),
             Some(b',' | b' ' | b'\n' | b'\r' | b'\t') => at += 1,
             None | Some(b']') => return Cow::Owned(text),
-            // Something else has no text.
+            // Values other than strings have no text.
             Some(_) => match Scanner::new(raw, at).value() {
                 Ok(value) => at = value.end,
                 Err(_) => return Cow::Owned(text),
@@ -106,7 +106,8 @@ pub(in crate::notebook) fn joined_strings(raw: &[u8]) -> Cow<'_, [u8]> {
     }
 }
 
-/// Splits text into lines with their ends as Python's `str.splitlines(True)`, which Jupyter uses.
+/// Splits text into lines with their line ends, as Python's `str.splitlines(True)` does, which Jupyter
+/// uses.
 pub(in crate::notebook) fn split_lines(text: &[u8]) -> Vec<&[u8]> {
     let mut lines = Vec::new();
     let (mut start, mut at) = (0, 0);

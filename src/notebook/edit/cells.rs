@@ -1,14 +1,15 @@
 //! Edits of one cell or of the list of cells, as splices of the bytes that they touch.
 
-use super::error::EditError;
+use super::error::DocumentEditError;
 use crate::notebook::document::ids;
 use crate::notebook::document::{
     Cell, CellType, Document, KernelspecMetadata, Revision, source_json,
 };
-use crate::notebook::json::{Json, Layout, Object, encode, find_all, set_value_at};
+use crate::notebook::json::{Json, Layout, Object, find_all, set_value_at};
 
 /// The change that an edit made to a cell.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct CellChange {
     /// The cell's id.
     pub cell: String,
@@ -24,6 +25,7 @@ pub struct CellChange {
 
 /// The kinds of change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum ChangeKind {
     /// The cell was already as the edit would make it: no byte changed.
@@ -43,40 +45,33 @@ pub enum ChangeKind {
 /// A cell to insert.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewCell {
-    /// An id that no cell of the notebook has; Jupyter takes eight random hexadecimal digits.
+    /// An id that no cell of the notebook has; Jupyter makes ids of eight random hexadecimal digits.
     pub id: String,
     /// The type.
     pub cell_type: CellType,
     /// The source.
     pub source: String,
-    /// The metadata, an object; none stands for an empty one.
+    /// The metadata, an object; `None` stands for an empty one.
     pub metadata: Option<Json>,
 }
 
 impl Document {
-    /// Inserts a cell so that it stands at `index`, written as Jupyter writes it in this file's
-    /// style.
+    /// Inserts a cell at `index`, written as Jupyter writes it in this file's style.
     ///
     /// # Errors
-    /// The index is beyond the end, the id not allowed or taken, the metadata no object.
-    pub fn insert(&mut self, index: usize, cell: &NewCell) -> Result<CellChange, EditError> {
-        self.check_writable()?;
-        if index > self.cells.len() {
-            let cells = self.cells.len();
-            return Err(EditError::OutOfRange { index, cells });
-        }
-        if !ids::is_valid(&cell.id) {
-            return Err(EditError::BadId(cell.id.clone()));
-        }
-        if self.cells.iter().any(|other| other.id == cell.id) {
-            return Err(EditError::TakenId(cell.id.clone()));
-        }
+    /// The index is beyond the end, the id is not allowed or taken, or the metadata is not an object.
+    pub fn insert(
+        &mut self,
+        index: usize,
+        cell: &NewCell,
+    ) -> Result<CellChange, DocumentEditError> {
+        self.check_new(index, &cell.id, ids::is_valid(&cell.id))?;
         if cell.cell_type == CellType::Unknown {
-            return Err(EditError::NoType);
+            return Err(DocumentEditError::NoType);
         }
         let metadata = cell.metadata.as_ref().map_or(&b"{}"[..], Json::bytes);
         if !metadata.starts_with(b"{") {
-            return Err(EditError::NotAnObject);
+            return Err(DocumentEditError::NotAnObject);
         }
         let text = self.new_text(cell, metadata);
         let object = Object::read(&text).expect("a cell is written as an object");
@@ -84,22 +79,44 @@ impl Document {
         new.id.clone_from(&cell.id);
         new.own_id = self.holds_ids();
         new.recorded_id = !new.own_id;
-        let after = Some(new.revision());
-        self.put_cell(index, new);
-        Ok(CellChange {
-            cell: cell.id.clone(),
-            index,
-            what: ChangeKind::Inserted,
+        Ok(self.put_new(index, new))
+    }
+
+    /// Checks whether a new cell with this id may be inserted at an index.
+    pub(in crate::notebook) fn check_new(
+        &self,
+        index: usize,
+        id: &str,
+        is_valid: bool,
+    ) -> Result<(), DocumentEditError> {
+        self.check_writable()?;
+        let cells = self.cells.len();
+        if index > cells {
+            return Err(DocumentEditError::OutOfRange { index, cells });
+        }
+        if !is_valid {
+            return Err(DocumentEditError::BadId(id.to_owned()));
+        }
+        match self.position_by_id(id) {
+            Some(_) => Err(DocumentEditError::TakenId(id.to_owned())),
+            None => Ok(()),
+        }
+    }
+
+    /// Inserts a new cell at an index.
+    pub(in crate::notebook) fn put_new(&mut self, index: usize, cell: Cell) -> CellChange {
+        self.put_cell(index, cell);
+        CellChange {
             before: None,
-            after,
-        })
+            ..self.report(index, ChangeKind::Inserted, None)
+        }
     }
 
     /// Removes a cell.
     ///
     /// # Errors
-    /// There is none at the index.
-    pub fn remove(&mut self, index: usize) -> Result<CellChange, EditError> {
+    /// There is no cell at the index.
+    pub fn remove(&mut self, index: usize) -> Result<CellChange, DocumentEditError> {
         self.check(index)?;
         let cell = self.take_cell(index);
         Ok(CellChange {
@@ -111,29 +128,29 @@ impl Document {
         })
     }
 
-    /// Moves a cell so that it stands at `to` afterwards.
+    /// Moves a cell to the position `to`.
     ///
     /// # Errors
     /// There is no cell at one of the indexes.
-    pub fn move_cell(&mut self, from: usize, to: usize) -> Result<CellChange, EditError> {
+    pub fn move_cell(&mut self, from: usize, to: usize) -> Result<CellChange, DocumentEditError> {
         self.check(from)?;
         self.check(to)?;
-        if from != to {
-            self.shift_cell(from, to);
+        if from == to {
+            return Ok(self.report(to, ChangeKind::Nothing, None));
         }
-        let what = if from == to {
-            ChangeKind::Nothing
-        } else {
-            ChangeKind::Moved
-        };
-        Ok(self.report(to, what, None))
+        self.shift_cell(from, to);
+        Ok(self.report(to, ChangeKind::Moved, None))
     }
 
-    /// Sets a cell's source; lines that stay at its beginning and its end keep their bytes.
+    /// Sets a cell's source; unchanged lines at its beginning and its end keep their bytes.
     ///
     /// # Errors
     /// There is no cell at the index.
-    pub fn set_source(&mut self, index: usize, source: &str) -> Result<CellChange, EditError> {
+    pub fn set_source(
+        &mut self,
+        index: usize,
+        source: &str,
+    ) -> Result<CellChange, DocumentEditError> {
         self.set_source_bytes(index, source.as_bytes())
     }
 
@@ -141,41 +158,41 @@ impl Document {
         &mut self,
         index: usize,
         source: &[u8],
-    ) -> Result<CellChange, EditError> {
+    ) -> Result<CellChange, DocumentEditError> {
         let lists = self.style.lists;
         self.change(index, ChangeKind::Edited, |cell, layout| {
-            if *cell.source_bytes() == *source && cell.raw("source").is_some() {
-                return None;
+            if cell.raw("source").is_none() {
+                let value = source_json(None, source, layout, lists);
+                cell.set("source", &value, layout);
             }
-            let value = source_json(cell.raw("source"), source, layout, lists);
-            Some(cell.with("source", &value, layout))
+            cell.set_source(source, layout, lists);
         })
     }
 
-    /// Replaces a part of a cell's source: `old` must stand there exactly once, unless `all`.
+    /// Replaces a part of a cell's source. `old` must occur exactly once, unless `all` is set.
     ///
     /// # Errors
-    /// `old` is empty, not there, or there more than once; there is no cell at the index.
+    /// `old` is empty, does not occur, or occurs more than once; there is no cell at the index.
     pub fn replace(
         &mut self,
         index: usize,
         old: &str,
         new: &str,
         all: bool,
-    ) -> Result<CellChange, EditError> {
+    ) -> Result<CellChange, DocumentEditError> {
         let cell = self.check(index)?;
         if old.is_empty() {
-            return Err(EditError::Empty);
+            return Err(DocumentEditError::Empty);
         }
         let source = cell.source_bytes();
         let found = find_all(&source, old);
         match found.len() {
-            0 => return Err(EditError::NotFound(cell.id.clone())),
+            0 => return Err(DocumentEditError::NotFound(cell.id.clone())),
             1 => {}
             _ if all => {}
             count => {
                 let cell = cell.id.clone();
-                return Err(EditError::Several { cell, count });
+                return Err(DocumentEditError::Several { cell, count });
             }
         }
         let mut text = Vec::with_capacity(source.len());
@@ -189,36 +206,41 @@ impl Document {
         self.set_source_bytes(index, &text)
     }
 
-    /// Makes a cell one of another type. Outputs and counts go when it is no code any more, and
-    /// attachments when it becomes code, which has none.
+    /// Sets a cell's type. A code cell that becomes another type loses its outputs and count; a cell that
+    /// becomes code loses its attachments.
     ///
     /// # Errors
     /// There is no cell at the index, or no such type.
-    pub fn set_type(&mut self, index: usize, cell_type: CellType) -> Result<CellChange, EditError> {
+    pub fn set_type(
+        &mut self,
+        index: usize,
+        cell_type: CellType,
+    ) -> Result<CellChange, DocumentEditError> {
         if cell_type == CellType::Unknown {
-            return Err(EditError::NoType);
+            return Err(DocumentEditError::NoType);
         }
         self.change(index, ChangeKind::Edited, |cell, layout| {
-            (cell.cell_type() != cell_type).then(|| cell.as_type(cell_type, layout))
+            if cell.cell_type() != cell_type {
+                cell.set_type(cell_type, layout);
+            }
         })
     }
 
-    /// Sets a value of a cell's metadata by its keys from the outside in; objects that are missing
-    /// on the way are made.
+    /// Sets a value of a cell's metadata by its path of keys; missing objects on the path are created.
     ///
     /// # Errors
-    /// There is no cell at the index; there are no keys.
+    /// There is no cell at the index, or the path is empty.
     pub fn set_metadata(
         &mut self,
         index: usize,
         path: &[&str],
         value: &Json,
-    ) -> Result<CellChange, EditError> {
+    ) -> Result<CellChange, DocumentEditError> {
         if path.is_empty() {
-            return Err(EditError::NotAnObject);
+            return Err(DocumentEditError::NotAnObject);
         }
         self.change(index, ChangeKind::Edited, |cell, layout| {
-            cell.with_metadata(path, value, layout)
+            cell.set_metadata(path, Some(value), layout);
         })
     }
 
@@ -230,24 +252,24 @@ impl Document {
         &mut self,
         index: usize,
         path: &[&str],
-    ) -> Result<CellChange, EditError> {
+    ) -> Result<CellChange, DocumentEditError> {
         self.change(index, ChangeKind::Edited, |cell, layout| {
-            cell.without_metadata(path, layout)
+            cell.set_metadata(path, None, layout);
         })
     }
 
-    /// Sets a value of the notebook's own metadata by its keys, and says whether that changed it.
+    /// Sets a value of the notebook's own metadata by its path of keys, and returns whether that changed it.
     ///
     /// # Errors
-    /// There are no keys, or the format is only read.
+    /// The path is empty, or the format is read-only.
     pub fn set_notebook_metadata(
         &mut self,
         path: &[&str],
         value: &Json,
-    ) -> Result<bool, EditError> {
+    ) -> Result<bool, DocumentEditError> {
         self.check_writable()?;
         if path.is_empty() {
-            return Err(EditError::NotAnObject);
+            return Err(DocumentEditError::NotAnObject);
         }
         let old = self
             .frame
@@ -258,12 +280,15 @@ impl Document {
         Ok(self.set_frame_metadata(new.as_deref()))
     }
 
-    /// Names a kernelspec in the notebook's metadata, and says whether that changed it; an empty
-    /// language leaves what is there.
+    /// Names a kernelspec in the notebook's metadata, and returns whether that changed it; an empty
+    /// language is not written.
     ///
     /// # Errors
-    /// The format is only read.
-    pub fn set_kernelspec(&mut self, spec: &KernelspecMetadata<'_>) -> Result<bool, EditError> {
+    /// The format is read-only.
+    pub fn set_kernelspec(
+        &mut self,
+        spec: &KernelspecMetadata<'_>,
+    ) -> Result<bool, DocumentEditError> {
         let mut changed = false;
         for (name, value) in spec.fields() {
             changed |= self.set_notebook_metadata(&["kernelspec", name], &Json::string(value))?;
@@ -271,6 +296,8 @@ impl Document {
         Ok(changed)
     }
 
+    /// Sets the notebook's own metadata to an object that is already in the file's layout; `None` changes
+    /// nothing. Returns whether an object was given.
     pub(in crate::notebook) fn set_frame_metadata(&mut self, new: Option<&[u8]>) -> bool {
         if let Some(new) = new {
             self.frame = self.frame.with("metadata", new, &self.style.top);
@@ -278,21 +305,18 @@ impl Document {
         new.is_some()
     }
 
-    /// Returns whether the file's format has ids of cells: from 4.5 on. In an older one an id is a
-    /// field too many, which nbformat's schema forbids.
+    /// Says whether the file's format has cell ids, as formats from 4.5 on have. nbformat's schema forbids
+    /// them in older formats.
     pub(in crate::notebook) fn holds_ids(&self) -> bool {
         self.nbformat.1 >= 5
     }
 
-    /// Writes the ids that stand-ins stand for, and raises the version to the first that has ids.
+    /// Writes stand-ins into the file as ids, and raises the version to the first one that has ids.
     pub(in crate::notebook) fn settle(&mut self) {
         let layout = self.style.cell.clone();
         for cell in self.cells.iter_mut().filter(|cell| !cell.own_id) {
-            let mut id = Vec::new();
-            encode(&mut id, cell.id.as_bytes(), layout.ascii);
-            cell.set("id", &id, &layout);
-            cell.own_id = true;
-            cell.recorded_id = false;
+            let id = cell.id.clone();
+            ids::write_id(cell, &id, &layout);
         }
         if self.nbformat.1 < 5 {
             for (name, value) in [("nbformat", &b"4"[..]), ("nbformat_minor", b"5")] {
@@ -304,22 +328,29 @@ impl Document {
         }
     }
 
-    /// Changes one cell's bytes by what `edit` makes of them; none is no change.
+    /// Changes one cell; it counts as unchanged if its bytes stay the same.
     pub(in crate::notebook) fn change(
         &mut self,
         index: usize,
         what: ChangeKind,
-        edit: impl FnOnce(&Cell, &Layout) -> Option<Vec<u8>>,
-    ) -> Result<CellChange, EditError> {
+        edit: impl FnOnce(&mut Cell, &Layout),
+    ) -> Result<CellChange, DocumentEditError> {
         let cell = self.check(index)?;
         let before = cell.revision();
         let layout = cell.object.layout(&cell.text, &self.style.cell);
-        let Some(text) = edit(cell, &layout) else {
-            return Ok(self.report(index, ChangeKind::Nothing, Some(before)));
+        let mut new = cell.clone();
+        edit(&mut new, &layout);
+        let changed = self
+            .cells
+            .get_mut(index)
+            .filter(|cell| cell.text != new.text);
+        let what = match changed {
+            Some(cell) => {
+                *cell = new;
+                what
+            }
+            None => ChangeKind::Nothing,
         };
-        if let Some(cell) = self.cells.get_mut(index) {
-            cell.rewrite(text);
-        }
         Ok(self.report(index, what, Some(before)))
     }
 
@@ -335,17 +366,17 @@ impl Document {
         }
     }
 
-    pub(in crate::notebook) fn check_writable(&self) -> Result<(), EditError> {
+    pub(in crate::notebook) fn check_writable(&self) -> Result<(), DocumentEditError> {
         match self.is_read_only() {
-            true => Err(EditError::ReadOnly(self.nbformat.0)),
+            true => Err(DocumentEditError::ReadOnly(self.nbformat.0)),
             false => Ok(()),
         }
     }
 
-    /// Returns a cell that may be edited.
-    pub(in crate::notebook) fn check(&self, index: usize) -> Result<&Cell, EditError> {
+    /// Returns the cell at an index, if it may be edited.
+    pub(in crate::notebook) fn check(&self, index: usize) -> Result<&Cell, DocumentEditError> {
         self.check_writable()?;
-        self.cells.get(index).ok_or(EditError::OutOfRange {
+        self.cells.get(index).ok_or(DocumentEditError::OutOfRange {
             index,
             cells: self.cells.len(),
         })

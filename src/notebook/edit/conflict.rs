@@ -1,9 +1,10 @@
-//! A change that was refused because somebody else has changed the same thing.
+//! The conflict of a change that was left out because another writer has changed the same lines or field.
 
 use crate::notebook::document::Revision;
 
-/// Something of the writer's that did not go into the file.
+/// A change of the writer's that is not in the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Conflict {
     /// The cell's id; none is the notebook's own metadata.
     pub cell: Option<String>,

@@ -1,9 +1,9 @@
 //! Why an edit cannot be made.
 
-/// Why an edit was not made; the document is as it was.
+/// Why an edit was not made; the document is unchanged.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum EditError {
-    /// The format is one that is only read.
+pub enum DocumentEditError {
+    /// The format is read-only.
     #[error(
         "the notebook is of format {0}, which is only read: `jupyter nbconvert --to notebook` makes it one of format 4"
     )]
@@ -11,7 +11,7 @@ pub enum EditError {
     /// There is no cell at this index.
     #[error("there is no cell {index}: the notebook has {cells}")]
     OutOfRange {
-        /// The index asked for, from 0.
+        /// The given index, from 0.
         index: usize,
         /// How many cells there are.
         cells: usize,
@@ -24,7 +24,7 @@ pub enum EditError {
     Several {
         /// The cell's id.
         cell: String,
-        /// How often.
+        /// How often it occurs.
         count: usize,
     },
     /// The text to replace is empty.
@@ -36,13 +36,13 @@ pub enum EditError {
     /// An id that another cell has.
     #[error("there is a cell {0} already")]
     TakenId(String),
-    /// Outputs for what is no code.
+    /// Outputs for a cell that is not code.
     #[error("cell {0} is no code: it has no outputs")]
     NotCode(String),
-    /// Metadata that is no object, or a path without keys.
+    /// Metadata that is not an object, or a path without keys.
     #[error("metadata is a JSON object, and is set by its keys")]
     NotAnObject,
-    /// A type that only files of the future have.
+    /// A type that no version of the format has.
     #[error("a cell is code, markdown or raw")]
     NoType,
     /// A cell cannot be split there.
@@ -52,12 +52,12 @@ pub enum EditError {
     NoSuchLine {
         /// The cell's id.
         cell: String,
-        /// The line asked for, from 0.
+        /// The given line, from 0.
         line: usize,
-        /// How many there are.
+        /// How many lines there are.
         lines: usize,
     },
-    /// A value that is no cell.
+    /// A value that is not a cell.
     #[error("that is no cell: an object is meant")]
     NotACell,
     /// Fewer than two cells to join.

@@ -1,73 +1,69 @@
-//! Outputs, execution count and times of a cell: one unit, set and cleared together.
+//! Outputs, execution count and times of a cell, which are set and cleared together.
 
 use std::borrow::Cow;
 
 use super::cells::{CellChange, ChangeKind};
-use super::error::EditError;
+use super::error::DocumentEditError;
 use super::jupyter_style::{is_in_lines, lines, sorted_and_mapped};
 use crate::notebook::document::{CellType, Document};
-use crate::notebook::json::{Json, Layout, string_at};
+use crate::notebook::json::{Json, list, string_at};
 use crate::notebook::outputs::MimeBundle;
 
-/// What an execution leaves in a cell.
+/// The results of an execution in a cell.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CellExecution {
-    /// The outputs in their order, as nbformat 4 has them; a long text may be one string.
+    /// The outputs in their order, in nbformat 4's form; a long text may be one string.
     pub outputs: Vec<Json>,
     /// The number in `In [ ]`.
     pub execution_count: Option<u64>,
-    /// `metadata.execution`: JupyterLab's times. None removes it.
+    /// `metadata.execution`, JupyterLab's times; `None` removes it.
     pub times: Option<Json>,
 }
 
 impl Document {
-    /// Sets what an execution left in a code cell. Outputs are written as Jupyter writes them:
-    /// sorted fields, text as a list of lines where the file has such lists.
+    /// Sets the results of an execution in a code cell. Outputs are written as Jupyter writes them: with
+    /// sorted fields, and text as a list of lines if the file has such lists.
     ///
     /// # Errors
-    /// There is no cell at the index, or it is no code.
+    /// There is no cell at the index, or it is not a code cell.
     pub fn set_execution(
         &mut self,
         index: usize,
         execution: &CellExecution,
-    ) -> Result<CellChange, EditError> {
+    ) -> Result<CellChange, DocumentEditError> {
         let cell = self.check(index)?;
         if cell.cell_type() != CellType::Code {
-            return Err(EditError::NotCode(cell.id().to_owned()));
+            return Err(DocumentEditError::NotCode(cell.id().to_owned()));
         }
         let lists = self.style.lists;
         self.change(index, ChangeKind::Outputs, |cell, layout| {
-            let mut new = cell.clone();
-            let outputs = list(&execution.outputs, layout, lists);
-            let same = cell
-                .raw("outputs")
-                .is_some_and(|raw| layout.value(raw) == outputs);
-            if !same {
-                new.set("outputs", &outputs, layout);
+            let outputs = execution.outputs.iter();
+            let outputs = list(outputs.map(|output| as_jupyter(output.bytes(), lists)));
+            let outputs = layout.value(&outputs);
+            let old = cell.raw("outputs");
+            if old.is_none_or(|raw| layout.value(raw) != outputs) {
+                cell.set("outputs", &outputs, layout);
             }
-            let count = match execution.execution_count {
-                Some(count) => count.to_string(),
-                None => "null".to_owned(),
-            };
-            if new.raw("execution_count") != Some(count.as_bytes()) {
-                new.set("execution_count", count.as_bytes(), layout);
+            let count = execution.execution_count;
+            let count = count.map_or_else(|| "null".to_owned(), |count| count.to_string());
+            if cell.raw("execution_count") != Some(count.as_bytes()) {
+                cell.set("execution_count", count.as_bytes(), layout);
             }
-            new.set_metadata(&["execution"], execution.times.as_ref(), layout);
-            (new.text != cell.text).then(|| new.text.to_vec())
+            cell.set_metadata(&["execution"], execution.times.as_ref(), layout);
         })
     }
 
-    /// Shows something else in some of a code cell's outputs, by their places; all else that its
-    /// execution left stays.
+    /// Replaces the MIME bundles of some of a code cell's outputs, given by their positions. The other
+    /// results stay.
     ///
     /// # Errors
-    /// There is no cell at the index, or it is no code.
+    /// There is no cell at the index, or it is not a code cell.
     pub fn set_displayed(
         &mut self,
         index: usize,
         places: &[usize],
         shown: &MimeBundle,
-    ) -> Result<CellChange, EditError> {
+    ) -> Result<CellChange, DocumentEditError> {
         let cell = self.check(index)?;
         let outputs = cell.outputs().enumerate();
         let outputs = outputs.map(|(place, output)| {
@@ -85,25 +81,13 @@ impl Document {
     /// Clears a code cell's outputs, execution count and times, as JupyterLab does.
     ///
     /// # Errors
-    /// There is no cell at the index, or it is no code.
-    pub fn clear_outputs(&mut self, index: usize) -> Result<CellChange, EditError> {
+    /// There is no cell at the index, or it is not a code cell.
+    pub fn clear_outputs(&mut self, index: usize) -> Result<CellChange, DocumentEditError> {
         self.set_execution(index, &CellExecution::default())
     }
 }
 
-fn list(outputs: &[Json], layout: &Layout, lists: bool) -> Vec<u8> {
-    let mut all = b"[".to_vec();
-    for (index, output) in outputs.iter().enumerate() {
-        if index > 0 {
-            all.push(b',');
-        }
-        all.extend_from_slice(&as_jupyter(output.bytes(), lists));
-    }
-    all.push(b']');
-    layout.value(&all)
-}
-
-/// Returns an output with its fields and those of its data sorted, and its text in lines.
+/// Returns an output with its fields and data sorted, and its text as lines.
 fn as_jupyter(output: &[u8], lists: bool) -> Vec<u8> {
     let stream = string_at(output, &["output_type"]);
     let stream = stream.as_deref() == Some("stream");

@@ -1,25 +1,22 @@
 //! A notebook in Jupyter's own style, as `nbformat.write` writes it.
 //!
-//! Indent 1, sorted keys, nothing escaped that need not be, text as lists of lines, a newline at the
-//! end; what Jupyter never keeps in files (whether a cell is trusted, the format it came from) goes.
-//! Numbers keep their spelling, where Python would rewrite `1E5` as `100000.0`.
+//! Such a file is indented by 1, has sorted keys, minimal escapes, texts as lists of lines, and a newline
+//! at the end. Fields that Jupyter never stores (whether a cell is trusted, the original format) are
+//! removed. Numbers keep their spelling, while Python would rewrite `1E5` as `100000.0`.
 
-use std::borrow::Cow;
-
-use super::error::EditError;
+use super::error::DocumentEditError;
 use super::jupyter_style::{is_in_lines, lines, mapped, string, text_of};
 use crate::notebook::document::Document;
-use crate::notebook::json::{Object, decode, is, items, sorted};
+use crate::notebook::json::{Object, decode, is, items, list, sorted};
 use crate::notebook::outputs::is_json;
 
 impl Document {
-    /// Returns the notebook as Jupyter writes it: byte for byte what `nbformat.write` makes of what
-    /// `nbformat.read` reads. Cells get the ids that they lack, and the format is raised to 4.5, the
-    /// first that has ids.
+    /// Returns the notebook as Jupyter writes it: the same bytes that `nbformat.write` writes after
+    /// `nbformat.read`. Cells without ids get ids, and the format is raised to 4.5, the first one with ids.
     ///
     /// # Errors
-    /// The format is one that is only read.
-    pub fn formatted(&self) -> Result<Self, EditError> {
+    /// The format is read-only.
+    pub fn formatted(&self) -> Result<Self, DocumentEditError> {
         self.check_writable()?;
         let mut settled = self.clone();
         settled.settle();
@@ -53,10 +50,10 @@ impl Document {
     }
 }
 
-/// What Jupyter strips from a notebook's metadata whenever it reads or writes a file.
+/// The fields that Jupyter removes from a notebook's metadata whenever it reads or writes a file.
 const TRANSIENT: [&str; 3] = ["orig_nbformat", "orig_nbformat_minor", "signature"];
 
-/// Returns a cell with its texts as Jupyter keeps them: source and printed text as lists of lines.
+/// Returns a cell with its texts as Jupyter stores them: source and printed text as lists of lines.
 fn in_lines(cell: &[u8]) -> Vec<u8> {
     let object = Object::read(cell).unwrap_or_default();
     let cell_type = object.get(cell, "cell_type").map(|span| span.of(cell));
@@ -65,12 +62,9 @@ fn in_lines(cell: &[u8]) -> Vec<u8> {
         b"source" => lines(value),
         b"metadata" => without(value, &["trusted"]).into(),
         b"attachments" => mapped(value, |_, bundle| bundle_in_lines(bundle).into()).into(),
-        b"outputs" if code => {
+        b"outputs" if code && value.starts_with(b"[") => {
             let outputs = items(value).into_iter();
-            list(
-                value,
-                outputs.map(|output| output_in_lines(output.of(value)).into()),
-            )
+            list(outputs.map(|output| output_in_lines(output.of(value)))).into()
         }
         _ => value.into(),
     })
@@ -85,15 +79,15 @@ fn output_in_lines(output: &[u8]) -> Vec<u8> {
     mapped(output, |key, value| match (key, &*word) {
         (b"data", b"execute_result" | b"display_data") => bundle_in_lines(value).into(),
         (b"text", b"stream") => lines(value),
-        // What no version of the format knows is read as a text, and never split again.
+        // nbformat joins the text of an unknown output type on reading, and never splits it again.
         (b"text", b"execute_result" | b"display_data" | b"") => value.into(),
         (b"text", _) => text_of(value).map_or(value.into(), |text| string(&text).into()),
         _ => value.into(),
     })
 }
 
-/// Returns the forms of data as Jupyter keeps them: text in lines, an image in one string, JSON as it
-/// is.
+/// Returns the data of a MIME bundle as Jupyter stores it: text as lines, an image as one string, JSON
+/// unchanged.
 fn bundle_in_lines(bundle: &[u8]) -> Vec<u8> {
     mapped(bundle, |mime, value| {
         if is_in_lines(mime) {
@@ -104,23 +98,6 @@ fn bundle_in_lines(bundle: &[u8]) -> Vec<u8> {
         }
         text_of(value).map_or(value.into(), |text| string(&text).into())
     })
-}
-
-/// Returns a list of these values; `old` where it is none.
-fn list<'a>(old: &'a [u8], values: impl Iterator<Item = Cow<'a, [u8]>>) -> Cow<'a, [u8]> {
-    if !old.starts_with(b"[") {
-        return old.into();
-    }
-    let mut out = Vec::with_capacity(old.len());
-    out.push(b'[');
-    for (index, value) in values.enumerate() {
-        if index > 0 {
-            out.push(b',');
-        }
-        out.extend_from_slice(&value);
-    }
-    out.push(b']');
-    out.into()
 }
 
 /// Returns an object without some of its fields.
@@ -236,7 +213,7 @@ mod tests {
         assert_eq!(after.revision(), document.revision());
         assert!(after.cells()[0].has_own_id());
         let old = Document::parse(r#"{"worksheets":[],"nbformat":3}"#).unwrap();
-        assert_eq!(old.formatted().unwrap_err(), EditError::ReadOnly(3));
+        assert_eq!(old.formatted().unwrap_err(), DocumentEditError::ReadOnly(3));
     }
 
     proptest::proptest! {

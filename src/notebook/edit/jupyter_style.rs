@@ -1,18 +1,19 @@
-//! Values as Jupyter keeps them in files: text as a list of its lines.
+//! Values in the form in which Jupyter writes them, with text as a list of lines.
 
 use std::borrow::Cow;
 
 use crate::notebook::document::split_lines;
 use crate::notebook::json::{Field, Layout, Object, decode, encode, items};
 
-/// Returns whether nbformat keeps data of this type as a list of lines; images and JSON it does not.
+/// Says whether nbformat writes data of this MIME type as a list of lines, as it does not for images and
+/// JSON.
 pub(super) fn is_in_lines(mime: &[u8]) -> bool {
     let others = [&b"application/javascript"[..], b"image/svg+xml"];
     mime.starts_with(b"text/") || others.contains(&mime)
 }
 
-/// Returns an object with each value through `each`, which gets its decoded key; other values as they
-/// are.
+/// Returns an object with `each` applied to its values; `each` also gets the decoded key. Other values are
+/// returned unchanged.
 pub(super) fn mapped<'a>(
     object: &'a [u8],
     each: impl Fn(&[u8], &'a [u8]) -> Cow<'a, [u8]>,
@@ -20,7 +21,7 @@ pub(super) fn mapped<'a>(
     mapped_in_order(object, |_| (), each)
 }
 
-/// Returns an object with its fields sorted by their keys, and each value through `each`.
+/// Returns an object with its fields sorted by key, and `each` applied to its values.
 pub(super) fn sorted_and_mapped<'a>(
     object: &'a [u8],
     each: impl Fn(&[u8], &'a [u8]) -> Cow<'a, [u8]>,
@@ -55,7 +56,7 @@ fn mapped_in_order<'a>(
     out
 }
 
-/// Returns the characters of a string or of a list of strings; none of other values.
+/// Returns the characters of a string or of a list of strings; `None` for other values.
 pub(super) fn text_of(value: &[u8]) -> Option<Vec<u8>> {
     if value.starts_with(b"\"") {
         return Some(decode(value).into_owned());
@@ -74,7 +75,7 @@ pub(super) fn text_of(value: &[u8]) -> Option<Vec<u8>> {
     Some(text)
 }
 
-/// Returns a text as a list of its lines; other values as they are.
+/// Returns a text as a list of its lines; other values unchanged.
 pub(super) fn lines(value: &[u8]) -> Cow<'_, [u8]> {
     let Some(text) = text_of(value) else {
         return value.into();

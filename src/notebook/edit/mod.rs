@@ -1,4 +1,4 @@
-//! Edits of a notebook, each a splice of the bytes that it touches, and lists of them.
+//! Edits of a notebook, which replace only the bytes that they touch, and lists of edits.
 
 mod cells;
 mod conflict;
@@ -12,6 +12,6 @@ mod widget_state;
 
 pub use cells::{CellChange, ChangeKind, NewCell};
 pub use conflict::Conflict;
-pub use error::EditError;
+pub use error::DocumentEditError;
 pub use execution::CellExecution;
 pub use operation::{Operation, OperationError, OperationFailure, OperationListError};

@@ -1,4 +1,4 @@
-//! Several edits as one: a list of operations, of which all are done or none.
+//! Lists of operations, applied all or none.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +6,7 @@ use serde::Deserialize as _;
 
 use super::cells::{CellChange, ChangeKind, NewCell};
 use super::conflict::Conflict;
-use super::error::EditError;
+use super::error::DocumentEditError;
 use crate::notebook::document::{CellSelector, CellType, Document, Revision, SelectError};
 use crate::notebook::json::{Json, JsonError, Object, items};
 
@@ -14,79 +14,78 @@ use crate::notebook::json::{Json, JsonError, Object, items};
 #[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
 pub enum Operation {
-    /// A new cell: after or before another, at a place, or at the end.
+    /// Insert a cell: after or before another, at a position, or at the end.
     Insert {
         /// The cell that it comes after.
         after: Option<CellSelector>,
         /// The cell that it comes before.
         before: Option<CellSelector>,
-        /// The place that it takes, from 0; a negative one counts from the end, -1 is before the
-        /// last cell.
+        /// Its position, from 0; a negative one counts from the end, -1 is before the last cell.
         at: Option<i64>,
-        /// Its id; one is made where there is none.
+        /// Its id; a random one if there is none.
         id: Option<String>,
-        /// What it is; code unless said.
+        /// Its type; code by default.
         #[serde(rename = "type")]
         cell_type: Option<CellType>,
-        /// Its text.
+        /// Its source.
         #[serde(default)]
         source: String,
         /// Its metadata.
         metadata: Option<Json>,
     },
-    /// Another source, type or metadata, or several of them.
+    /// Set the source, the type, metadata, or several of these.
     Edit {
-        /// Which cell.
+        /// The cell.
         cell: CellSelector,
-        /// Its revision, if it must be that.
+        /// The cell's required revision.
         if_rev: Option<Revision>,
-        /// The whole new text.
+        /// The new source.
         source: Option<String>,
-        /// What it is from now on.
+        /// The new type.
         #[serde(rename = "type")]
         cell_type: Option<CellType>,
-        /// Values to set, by their keys from the outside in; null removes. In JSON an object of
+        /// Values to set, each with its path of keys; null removes a value. In JSON this is an object of
         /// keys and values.
         #[serde(default, deserialize_with = "values")]
         metadata: Vec<(Vec<String>, Json)>,
     },
-    /// Another text for a part of the source.
+    /// Replace a part of the source.
     Replace {
-        /// Which cell.
+        /// The cell.
         cell: CellSelector,
-        /// Its revision, if it must be that.
+        /// The cell's required revision.
         if_rev: Option<Revision>,
-        /// What stands there, exactly once unless `all`.
+        /// The text to replace, which must occur exactly once unless `all` is set.
         old: String,
-        /// What is to stand there.
+        /// The text that replaces it.
         new: String,
-        /// Whether to replace it wherever it stands.
+        /// Whether to replace each occurrence.
         #[serde(default)]
         all: bool,
     },
-    /// No cell any more.
+    /// Remove cells.
     #[serde(alias = "rm")]
     Remove {
-        /// Which cells or ranges, all named as they stand before any is removed.
+        /// The cells or ranges, as they are before any is removed.
         #[serde(rename = "cell", alias = "cells", deserialize_with = "one_or_several")]
         cells: Vec<CellSelector>,
-        /// Its revision, if it is one cell and must be that.
+        /// The cell's required revision, if it is one cell.
         if_rev: Option<Revision>,
     },
-    /// Another place: after or before another cell, or at a place.
+    /// Move a cell: after or before another cell, or to a position.
     Move {
-        /// Which cell.
+        /// The cell.
         cell: CellSelector,
         /// The cell that it comes after.
         after: Option<CellSelector>,
         /// The cell that it comes before.
         before: Option<CellSelector>,
-        /// Its place in the end, from 0; a negative one counts from the end, -1 is the last.
+        /// Its new position, from 0; a negative one counts from the end, -1 is the last.
         to: Option<i64>,
     },
-    /// No outputs any more.
+    /// Clear outputs.
     Clear {
-        /// Which cells or ranges; none is all of them.
+        /// The cells or ranges; an empty list is all cells.
         #[serde(
             rename = "cell",
             alias = "cells",
@@ -95,27 +94,27 @@ pub enum Operation {
         )]
         cells: Vec<CellSelector>,
     },
-    /// Two cells of one.
+    /// Split a cell in two.
     Split {
-        /// Which cell.
+        /// The cell.
         cell: CellSelector,
-        /// Its revision, if it must be that.
+        /// The cell's required revision.
         if_rev: Option<Revision>,
-        /// The line with which the second begins, from 0.
+        /// The line that begins the second cell, from 0.
         line: usize,
-        /// The second cell's id; one is made where there is none.
+        /// The second cell's id; a random one if there is none.
         id: Option<String>,
     },
-    /// One cell of several.
+    /// Join several cells.
     #[serde(alias = "merge")]
     Join {
-        /// The range of cells, or a list of those that stand next to each other.
+        /// A range of cells, or a list of adjacent cells.
         #[serde(rename = "cells", alias = "cell", deserialize_with = "one_or_several")]
         cells: Vec<CellSelector>,
     },
 }
 
-/// Reads what names cells: one selector or a list of them, which is not empty.
+/// Reads one selector, or a list of selectors that is not empty.
 fn one_or_several<'de, D: serde::Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Vec<CellSelector>, D::Error> {
@@ -139,21 +138,21 @@ fn values<'de, D: serde::Deserializer<'de>>(
     Ok(values.map(|(key, value)| (vec![key], value)).collect())
 }
 
-/// The error for a text that is no list of operations.
+/// The error for a text that is not a list of operations.
 #[derive(Debug, thiserror::Error)]
 pub enum OperationListError {
-    /// It is not JSON.
+    /// The text is not JSON.
     #[error(transparent)]
     Json(#[from] JsonError),
-    /// It is something else than a list.
+    /// The text is not a list.
     #[error("a list of operations is meant: [{{\"op\": \"edit\", ...}}, ...]")]
     NoList,
-    /// One of the list is no operation.
+    /// An item of the list is not an operation.
     #[error("operation {number}: {reason}")]
     Operation {
-        /// Which one, from 0.
+        /// Its number in the list, from 0.
         number: usize,
-        /// What is wrong with it.
+        /// Why it is not an operation.
         reason: String,
     },
 }
@@ -162,7 +161,7 @@ impl Operation {
     /// Reads a list like `[{"op": "edit", "cell": "3f2c", "source": "x = 1"}]`.
     ///
     /// # Errors
-    /// The text is not JSON, not a list, or one of the list has a field too many or too few.
+    /// The text is not JSON or not a list, or an item has an unknown or a missing field.
     pub fn read_list(text: &str) -> Result<Vec<Self>, OperationListError> {
         let list = Json::parse(text)?;
         let list = list.bytes();
@@ -177,8 +176,8 @@ impl Operation {
         operations.collect()
     }
 
-    /// Values of metadata stay as they are written, which serde does only where the operation's
-    /// name stands outside.
+    /// Reads one operation. Its name becomes the outer key, as in `{"edit": {…}}`: only in this form does
+    /// serde keep the bytes of metadata values.
     fn read(text: &[u8]) -> Result<Self, String> {
         let object = Object::read(text).ok_or("an object with \"op\" is meant")?;
         let name = object.get(text, "op").map(|name| name.of(text));
@@ -193,54 +192,54 @@ impl Operation {
     }
 }
 
-/// Why a list of operations was not done; none of them was.
+/// Why a list of operations was not applied.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("operation {number}: {source}")]
 pub struct OperationFailure {
-    /// Which one, from 0.
+    /// Its number in the list, from 0.
     pub number: usize,
-    /// Why.
+    /// The error of this operation.
     pub source: OperationError,
 }
 
 /// Why an operation cannot be done.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OperationError {
-    /// Its cell was not found.
+    /// The cell was not found.
     #[error(transparent)]
     Select(#[from] SelectError),
     /// The edit cannot be made.
     #[error(transparent)]
-    Edit(#[from] EditError),
-    /// The cell is not what the writer believes.
+    Edit(#[from] DocumentEditError),
+    /// The cell does not have the required revision.
     #[error("cell {cell} has changed: its revision is {actual}, not {expected}")]
     Stale {
         /// The cell's id.
         cell: String,
-        /// The revision asked for.
+        /// The required revision.
         expected: Revision,
         /// The revision that it has.
         actual: Revision,
-        /// What the writer wanted, and what the cell says.
+        /// The new source, and the source in the file.
         conflict: Box<Conflict>,
     },
-    /// Other cells stand between those to join.
+    /// Other cells are between those to join.
     #[error("cells are joined that stand next to each other: move them first")]
     Apart,
-    /// A revision is of one cell.
+    /// A revision was given together with several cells.
     #[error("a revision is that of one cell, and several are meant")]
     OneRevision,
-    /// No place, or more than one.
+    /// No position was given, or more than one.
     #[error("say one place: `after` or `before` a cell, or a number")]
     Place,
 }
 
 impl Document {
-    /// Does operations one after the other, each on what the one before left, and returns the
-    /// document after all of them. `fresh_id` gives ids for new cells.
+    /// Applies operations in order, each to the result of the one before, and returns the resulting
+    /// document. `fresh_id` makes ids for new cells.
     ///
     /// # Errors
-    /// One cannot be done; the document is as it was.
+    /// An operation cannot be done; the document is unchanged.
     pub fn applied(
         &self,
         operations: &[Operation],
@@ -271,10 +270,7 @@ impl Document {
                 metadata,
             } => {
                 let cells = self.cells.len();
-                let at = match at {
-                    Some(at) => Some(self.position_of(*at, cells + 1)?),
-                    None => None,
-                };
+                let at = at.map(|at| self.position_of(at, cells + 1)).transpose()?;
                 let at = self.place(after.as_ref(), before.as_ref(), at, Some(cells))?;
                 let cell = NewCell {
                     id: id.clone().unwrap_or_else(&mut *fresh_id),
@@ -325,7 +321,7 @@ impl Document {
                     (_, None) => {}
                 }
                 let places = self.places(cells)?;
-                // From the end, so that the positions of the others stay valid.
+                // Remove from the end, so that the positions of the others stay valid.
                 let removed = places.into_iter().rev().map(|at| self.remove(at));
                 let mut removed: Vec<_> = removed.collect::<Result<_, _>>()?;
                 removed.reverse();
@@ -339,12 +335,9 @@ impl Document {
             } => {
                 let from = self.find(cell)?;
                 let cells = self.cells.len();
-                let to = match to {
-                    Some(to) => Some(self.position_of(*to, cells)?),
-                    None => None,
-                };
+                let to = to.map(|to| self.position_of(to, cells)).transpose()?;
                 let place = self.place(after.as_ref(), before.as_ref(), to, None)?;
-                // Beside a cell that comes later it is one place less, as its own falls away.
+                // Removing the cell first shifts the cells after it by one.
                 let beside = to.is_none() && place > from;
                 Ok(vec![self.move_cell(from, place - usize::from(beside))?])
             }
@@ -353,7 +346,7 @@ impl Document {
                     true => (0..self.cells.len()).collect(),
                     false => self.places(cells)?,
                 };
-                // A single cell that cannot have outputs is an error; in a range it is passed over.
+                // A single cell that cannot have outputs is an error; within a range it is skipped.
                 let named = places.len() == 1 && !cells.is_empty();
                 let mut changes = Vec::new();
                 for at in places {
@@ -381,7 +374,7 @@ impl Document {
                 let places = self.places(cells)?;
                 let (first, last) = (places.first(), places.last());
                 let (Some(first), Some(last)) = (first, last) else {
-                    return Err(EditError::NothingToJoin.into());
+                    return Err(DocumentEditError::NothingToJoin.into());
                 };
                 if last - first + 1 != places.len() {
                     return Err(OperationError::Apart);
@@ -391,8 +384,8 @@ impl Document {
         }
     }
 
-    /// Finds a cell that must have a revision, if one is given; `yours` is the text that its writer
-    /// wants it to have.
+    /// Finds a cell and checks its revision, if one is required; `yours` is the new source, for the
+    /// conflict.
     fn expected(
         &self,
         cell: &CellSelector,
@@ -420,7 +413,7 @@ impl Document {
         }
     }
 
-    /// Returns the places of all that is named, each once, in their order.
+    /// Returns the positions of all selected cells, each once, in order.
     fn places(&self, cells: &[CellSelector]) -> Result<BTreeSet<usize>, SelectError> {
         let mut places = BTreeSet::new();
         for cell in cells {
@@ -446,14 +439,13 @@ impl Document {
     }
 }
 
-/// Returns several changes of one cell as one.
+/// Merges several changes of one cell into one.
 fn as_one(changes: Vec<CellChange>) -> Vec<CellChange> {
     let before = changes.first().and_then(|change| change.before);
     let edited = changes
         .iter()
         .any(|change| change.what == ChangeKind::Edited);
-    let last = changes.into_iter().next_back();
-    let one = last.map(|last| CellChange {
+    let one = changes.into_iter().next_back().map(|last| CellChange {
         before,
         what: if edited {
             ChangeKind::Edited

@@ -1,13 +1,13 @@
-//! One cell made two, and several made one.
+//! Splits a cell in two, and joins several into one.
 
 use super::cells::{CellChange, ChangeKind, NewCell};
-use super::error::EditError;
+use super::error::DocumentEditError;
 use crate::notebook::document::{Cell, CellType, Document};
 
 impl Document {
-    /// Splits a cell in two before a line, counted from 0. The first keeps its id, the second gets
-    /// `id`, and the type and metadata of the first; outputs stay with neither, as they are of the
-    /// whole.
+    /// Splits a cell in two before a line, counted from 0. The first part keeps the id; the second gets
+    /// `id`, and the type and metadata of the first. Both lose the outputs, which were those of the whole
+    /// cell.
     ///
     /// # Errors
     /// There is no cell at the index, or no text before or after the line.
@@ -16,12 +16,12 @@ impl Document {
         index: usize,
         line: usize,
         id: &str,
-    ) -> Result<[CellChange; 2], EditError> {
+    ) -> Result<[CellChange; 2], DocumentEditError> {
         let cell = self.check(index)?;
         let source = cell.source_bytes();
         let lines: Vec<_> = source.split_inclusive(|byte| *byte == b'\n').collect();
         if line == 0 || line >= lines.len() {
-            return Err(EditError::NoSuchLine {
+            return Err(DocumentEditError::NoSuchLine {
                 cell: cell.id.clone(),
                 line,
                 lines: lines.len(),
@@ -29,7 +29,7 @@ impl Document {
         }
         let (first, second) = lines.split_at(line);
         let (mut first, second) = (first.concat(), second.concat());
-        // The break itself is now the border of the cells.
+        // The newline at the split is now the border between the cells.
         if first.ends_with(b"\n") {
             first.pop();
         }
@@ -65,15 +65,19 @@ impl Document {
         Ok([first, second])
     }
 
-    /// Joins a cell and the ones after it, `count` together, with a newline between their sources.
-    /// The first keeps id, type and metadata; outputs go.
+    /// Joins `count` adjacent cells, from `index` on, with a newline between their sources. The first keeps
+    /// id, type and metadata; its outputs are removed.
     ///
     /// # Errors
-    /// There are fewer cells, or fewer than two were asked for.
-    pub fn join(&mut self, index: usize, count: usize) -> Result<Vec<CellChange>, EditError> {
+    /// There are fewer cells, or `count` is less than two.
+    pub fn join(
+        &mut self,
+        index: usize,
+        count: usize,
+    ) -> Result<Vec<CellChange>, DocumentEditError> {
         self.check(index)?;
         if count < 2 {
-            return Err(EditError::NothingToJoin);
+            return Err(DocumentEditError::NothingToJoin);
         }
         self.check(index.saturating_add(count - 1))?;
         let sources: Vec<_> = self

@@ -1,25 +1,25 @@
-//! The state of widgets, put into the notebook's metadata.
+//! Stores the state of widgets in the notebook's metadata.
 
 use std::collections::BTreeMap;
 
-use super::error::EditError;
+use super::error::DocumentEditError;
 use crate::notebook::document::Document;
 use crate::notebook::json::Json;
 use crate::notebook::outputs::{WIDGET_STATE, Widgets};
 
 impl Document {
-    /// Puts the state of widgets into the notebook's metadata, and says whether that changed it. What
-    /// is there of others stays as long as an output or another widget names it.
+    /// Stores the state of widgets in the notebook's metadata, and returns whether that changed it. The
+    /// state of other widgets stays as long as an output or another widget refers to them.
     ///
     /// # Errors
-    /// The format is only read.
-    pub fn put_widgets(&mut self, widgets: &Widgets) -> Result<bool, EditError> {
+    /// The format is read-only.
+    pub fn put_widgets(&mut self, widgets: &Widgets) -> Result<bool, DocumentEditError> {
         let new = widgets.shown().map(|(id, it)| (id.clone(), it.to_json()));
         let mut models: BTreeMap<String, Json> = new.collect();
         let mut old: BTreeMap<String, Json> = BTreeMap::new();
         if let Some(state) = self.metadata(&["widgets", WIDGET_STATE, "state"]) {
             let keys = state.keys().into_iter();
-            old.extend(keys.filter_map(|id| Some((id.clone(), state.get(&id)?))));
+            old.extend(keys.filter_map(|id| state.get(&id).map(|model| (id, model))));
         }
         let mut names: Vec<String> = self
             .cells()
@@ -35,14 +35,13 @@ impl Document {
             names.extend(kept.iter().map(|(_, model)| model.text().into_owned()));
             models.extend(kept);
         }
-        let models: Vec<_> = models
-            .iter()
-            .map(|(id, model)| format!("{}:{}", Json::string(id).text(), model.text()))
-            .collect();
-        let state = format!(
-            "{{\"{WIDGET_STATE}\":{{\"state\":{{{}}},\"version_major\":2,\"version_minor\":0}}}}",
-            models.join(",")
-        );
-        self.set_notebook_metadata(&["widgets"], &Json::of_valid(state.as_bytes()))
+        let models = Json::object(models.iter().map(|(id, model)| (id.as_str(), model)));
+        let state = Json::object([
+            ("state", &models),
+            ("version_major", &Json::from(2_u64)),
+            ("version_minor", &Json::from(0_u64)),
+        ]);
+        let widgets = Json::object([(WIDGET_STATE, &state)]);
+        self.set_notebook_metadata(&["widgets"], &widgets)
     }
 }

@@ -1,23 +1,23 @@
-//! A hash of a JSON value that is the same however the value is written.
+//! A hash of a JSON value that does not depend on how the value is written.
 
 use std::sync::LazyLock;
 
 use sha2::{Digest as _, Sha256};
 
 use super::decode;
-use super::layout::string_length;
+use super::layout::tokens;
 
 type Hash = [u8; 32];
 
 /// A value whose end has not been seen.
 enum Open {
     List(Sha256),
-    /// The fields so far, and the key whose value is due.
-    Object(Vec<(Vec<u8>, Hash)>, Vec<u8>),
+    /// The fields read so far, and the key whose value comes next.
+    Object(Vec<(Vec<u8>, Hash)>, Option<Vec<u8>>),
 }
 
-/// Returns the hash of a valid JSON value. White space, escapes, the order of keys and the
-/// spelling of a number (JavaScript writes `1.0` as `1`) do not count; of equal keys the last does.
+/// Returns the hash of a valid JSON value. White space, escapes, the order of keys and the spelling of a
+/// number (JavaScript writes `1.0` as `1`) make no difference; of duplicate keys the last counts.
 pub(in crate::notebook) fn digest(json: &[u8]) -> Hash {
     match json {
         b"{}" => return *EMPTY,
@@ -25,46 +25,34 @@ pub(in crate::notebook) fn digest(json: &[u8]) -> Hash {
         _ => {}
     }
     let mut open: Vec<Open> = Vec::new();
-    let mut rest = json.trim_ascii_start();
     let mut whole = None;
-    while let Some(byte) = rest.first() {
-        let length = match byte {
-            b'"' => string_length(rest),
-            b'{' | b'[' | b'}' | b']' | b',' | b':' => 1,
-            _ => {
-                let end = |byte: &u8| b",:]} \n\r\t".contains(byte);
-                rest.iter().position(end).unwrap_or(rest.len())
-            }
-        };
-        let (token, after_token) = rest.split_at(length);
-        rest = after_token.trim_ascii_start();
-        let value = match byte {
-            b'{' => {
-                open.push(Open::Object(Vec::new(), Vec::new()));
+    for token in tokens(json) {
+        let value = match (token, open.last_mut()) {
+            (b"{", _) => {
+                open.push(Open::Object(Vec::new(), None));
                 continue;
             }
-            b'[' => {
+            (b"[", _) => {
                 open.push(Open::List(Sha256::new_with_prefix(b"[")));
                 continue;
             }
-            b',' | b':' => continue,
-            b'}' | b']' => match open.pop() {
+            (b"}" | b"]", _) => match open.pop() {
                 Some(Open::Object(fields, _)) => object(fields),
                 Some(Open::List(list)) => list.finalize().into(),
                 None => break,
             },
-            b'"' if rest.first() == Some(&b':') => {
-                if let Some(Open::Object(_, key)) = open.last_mut() {
-                    *key = decode(token).into_owned();
-                }
+            (_, Some(Open::Object(_, key @ None))) => {
+                *key = Some(decode(token).into_owned());
                 continue;
             }
-            b'"' => hash(b"\"", &decode(token)),
+            ([b'"', ..], _) => hash(b"\"", &decode(token)),
             _ => hash(b"1", &number(token)),
         };
         match open.last_mut() {
             Some(Open::List(list)) => list.update(value),
-            Some(Open::Object(fields, key)) => fields.push((std::mem::take(key), value)),
+            Some(Open::Object(fields, key)) => {
+                fields.push((key.take().unwrap_or_default(), value));
+            }
             None => whole = Some(value),
         }
     }
@@ -96,12 +84,12 @@ fn object(mut fields: Vec<(Vec<u8>, Hash)>) -> Hash {
     all.finalize().into()
 }
 
-/// Returns one spelling of a number; words are their own.
+/// Returns the canonical spelling of a number; words are returned unchanged.
 fn number(token: &[u8]) -> Vec<u8> {
     let float = token.iter().any(|byte| b".eE".contains(byte));
     let text = std::str::from_utf8(token).unwrap_or_default();
     match text.parse::<f64>() {
-        // Below 2^53 every whole number has a float of its own.
+        // A float represents every whole number below 2^53 exactly.
         Ok(value) if float && value.fract() == 0.0 && value.abs() < 9.0e15 => {
             format!("{value:.0}").into_bytes()
         }

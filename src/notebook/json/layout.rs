@@ -1,18 +1,17 @@
-//! How a file writes its JSON, and values written so.
+//! The style in which a file writes its JSON, and values written in that style.
 
 use memchr::memchr2;
 
 use super::{decode, encode};
 
-/// Deeper values are written on one line: a line's indent is as long as it is deep, and a kernel
-/// may send any depth.
+/// How many levels are indented; deeper values are written on one line, since a kernel may send any depth.
 const INDENTED_LEVELS: usize = 100;
 
-/// The style of one level of a file; its default is Jupyter's, on one line.
+/// The style of one level of a file. The default is Jupyter's, on one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::notebook) struct Layout {
-    /// The white space before a key or item of this level: a newline and the indent. Empty if the
-    /// object stands on one line.
+    /// The white space before a key or item of this level: a newline and the indent. Empty if the object is
+    /// on one line.
     pub lead: String,
     /// The white space that each level adds to the indent.
     pub unit: String,
@@ -46,12 +45,12 @@ impl Layout {
         }
     }
 
-    /// Returns what stands before the bracket that closes this level.
+    /// Returns the white space before the bracket that closes this level.
     pub(in crate::notebook) fn close(&self) -> &str {
         self.lead.strip_suffix(&self.unit).unwrap_or(&self.lead)
     }
 
-    /// Returns what stands between two fields or items.
+    /// Returns the separator between two fields or items.
     pub(in crate::notebook) fn gap(&self) -> String {
         if self.lead.is_empty() {
             format!(",{}", self.space())
@@ -60,13 +59,13 @@ impl Layout {
         }
     }
 
-    /// Appends a string.
+    /// Appends a string as JSON.
     pub(in crate::notebook) fn string(&self, out: &mut Vec<u8>, text: &[u8]) {
         encode(out, text, self.ascii);
     }
 
-    /// Returns a value of this level, valid JSON, in this style: numbers and the order of keys
-    /// stay as they are.
+    /// Returns valid JSON as a value of this level, in this style. Numbers and the order of keys stay as
+    /// they are.
     pub(in crate::notebook) fn value(&self, json: &[u8]) -> Vec<u8> {
         let mut out = Vec::with_capacity(json.len() + json.len() / 4);
         let mut depth = 0;
@@ -87,7 +86,7 @@ impl Layout {
                 }
                 b'}' | b']' => {
                     depth = depth.saturating_sub(1);
-                    // A list that is too deep to be indented ends on its own line.
+                    // A list that is too deep for indentation ends on the same line.
                     if depth < INDENTED_LEVELS {
                         self.line(&mut out, depth);
                     }
@@ -128,13 +127,35 @@ impl Layout {
         }
     }
 
-    /// Compact writers put nothing after colons and commas, others a space after both.
+    /// Returns the white space after a comma: none for compact writers, which have none after a colon; else
+    /// a space.
     fn space(&self) -> &str {
         self.colon.split_once(':').map_or("", |(_, space)| space)
     }
 }
 
-/// Returns the length of the string that a text begins with, its quotes included.
+/// Returns the tokens of valid JSON without commas and colons: strings, numbers, words and brackets.
+pub(super) fn tokens(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        let start = rest.iter().position(|byte| !b",: \n\r\t".contains(byte))?;
+        rest = rest.get(start..)?;
+        let length = match rest.first()? {
+            b'"' => string_length(rest),
+            b'{' | b'[' | b'}' | b']' => 1,
+            _ => {
+                let mut bytes = rest.iter();
+                let end = bytes.position(|byte| b",:]} \n\r\t".contains(byte));
+                end.unwrap_or(rest.len())
+            }
+        };
+        let (token, after) = rest.split_at(length);
+        rest = after;
+        Some(token)
+    })
+}
+
+/// Returns the length of the string at the beginning of a text, including its quotes.
 pub(super) fn string_length(text: &[u8]) -> usize {
     let mut at = 1;
     while let Some(ahead) = memchr2(b'"', b'\\', text.get(at..).unwrap_or_default()) {

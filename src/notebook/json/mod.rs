@@ -1,9 +1,9 @@
-//! JSON as bytes: where its values are, and how a file writes them.
+//! JSON as bytes: the positions of its values, and the style in which a file writes them.
 //!
-//! The language is that of Python's `json.loads(strict=False)`, which wrote and reads most
-//! notebooks: RFC 8259 and `NaN`, `Infinity`, `-Infinity`, control characters and lone surrogates
-//! in strings, equal keys in an object (the last one counts). Nothing here calls itself, so depth
-//! costs memory and never the stack.
+//! The accepted language is that of Python's `json.loads(strict=False)`, which reads most notebooks: RFC
+//! 8259 plus `NaN`, `Infinity`, `-Infinity`, control characters and lone surrogates in strings, and
+//! duplicate keys in an object (the last one counts). No function here is recursive, so depth uses memory
+//! but never the stack.
 
 mod digest;
 mod layout;
@@ -16,7 +16,7 @@ mod value;
 
 pub(super) use digest::digest;
 pub(super) use layout::Layout;
-pub(super) use object::{Field, Object, items, spliced};
+pub(super) use object::{Field, Object, items, list, spliced};
 pub(super) use path::{remove_value_at, set_value_at, string_at, value_at};
 pub(super) use scan::Scanner;
 pub(super) use sorted::sorted;
@@ -25,7 +25,7 @@ pub(super) use string::{
 };
 pub use value::Json;
 
-/// A part of a text, in bytes.
+/// A range of bytes in a text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Span {
     pub start: usize,
@@ -36,23 +36,23 @@ pub(super) struct Span {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not JSON: at byte {at}, expected {expected}")]
 pub struct JsonError {
-    /// The position of the first byte that is not valid there.
+    /// The position of the first invalid byte.
     pub at: usize,
     /// What is valid at that position.
     pub expected: &'static str,
 }
 
-/// How long a text may be, in bytes; none that is longer is read.
+/// The largest size of a text, in bytes.
 pub(super) const LONGEST: usize = u32::MAX as usize;
 
 impl Span {
-    /// Returns the part from one byte up to another.
+    /// Returns the range from one byte up to another.
     #[inline]
     pub(super) fn new(start: usize, end: usize) -> Self {
         Self { start, end }
     }
 
-    /// Returns the part itself; nothing where the text ends before it.
+    /// Returns the bytes of the range; nothing if the text ends before it.
     pub(super) fn of(self, text: &[u8]) -> &[u8] {
         text.get(self.start..self.end).unwrap_or_default()
     }

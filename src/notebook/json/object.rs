@@ -1,63 +1,44 @@
-//! One object in its own bytes: finding, setting and removing a field, all else untouched.
+//! One object in its own bytes: finds, sets and removes a field, and leaves all else untouched.
 
 use std::collections::BTreeMap;
 
 use super::{JsonError, Layout, Scanner, Span, decode, is, lossy};
 
-/// The positions of a field's key and value, in half the bytes of two [`Span`]s: a code cell has six fields.
+/// The positions of a field's key and value, at half of a [`Span`]'s size to save memory: a code cell has
+/// six fields. No text is longer than [`LONGEST`](super::LONGEST).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::notebook) struct Field {
-    key: ShortSpan,
-    value: ShortSpan,
-}
-
-/// A [`Span`] of a text that is no longer than [`LONGEST`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct ShortSpan {
-    start: u32,
-    end: u32,
-}
-
-impl ShortSpan {
-    #[inline]
-    fn of(span: Span) -> Self {
-        // The scanner goes no further.
-        let at = |at: usize| u32::try_from(at).unwrap_or(u32::MAX);
-        Self {
-            start: at(span.start),
-            end: at(span.end),
-        }
-    }
-
-    #[inline]
-    fn span(self) -> Span {
-        Span::new(self.start as usize, self.end as usize)
-    }
+    key: [u32; 2],
+    value: [u32; 2],
 }
 
 impl Field {
-    /// Makes a field of spans in a text of at most [`LONGEST`] bytes.
+    /// Makes a field of spans in a text of at most [`LONGEST`](super::LONGEST) bytes.
     #[inline]
     pub(in crate::notebook) fn new(key: Span, value: Span) -> Self {
+        let short =
+            |span: Span| [span.start, span.end].map(|at| u32::try_from(at).unwrap_or(u32::MAX));
         Self {
-            key: ShortSpan::of(key),
-            value: ShortSpan::of(value),
+            key: short(key),
+            value: short(value),
         }
     }
 
     /// Returns the key's span, with the quotes.
     #[inline]
     pub(in crate::notebook) fn key(&self) -> Span {
-        self.key.span()
+        let [start, end] = self.key;
+        Span::new(start as usize, end as usize)
     }
 
     /// Returns the value's span.
     #[inline]
     pub(in crate::notebook) fn value(&self) -> Span {
-        self.value.span()
+        let [start, end] = self.value;
+        Span::new(start as usize, end as usize)
     }
 
-    /// Returns the field with each of its positions put through `to`.
+    /// Returns the field with `to` applied to each of its positions.
     pub(in crate::notebook) fn moved(&self, to: impl Fn(usize) -> usize) -> Self {
         let moved = |span: Span| Span::new(to(span.start), to(span.end));
         Self::new(moved(self.key()), moved(self.value()))
@@ -67,20 +48,20 @@ impl Field {
 /// The positions of an object's fields in a text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::notebook) struct Object {
-    /// From brace to brace.
+    /// The object with its braces.
     pub span: Span,
-    /// In the order of the text.
+    /// The fields in the order of the text.
     pub fields: Vec<Field>,
 }
 
 impl Object {
-    /// Reads the object that the scanner is at.
+    /// Reads the object at the scanner's position.
     pub(in crate::notebook) fn scan(scanner: &mut Scanner<'_>) -> Result<Self, JsonError> {
         let mut fields = Vec::new();
         let span = scanner.object(|scanner, key| {
             let value = scanner.value()?;
             if fields.is_empty() {
-                // As many as a cell of code has; most have no more.
+                // A code cell has six fields; most objects have no more.
                 fields.reserve_exact(6);
             }
             fields.push(Field::new(key, value));
@@ -89,19 +70,19 @@ impl Object {
         Ok(Self { span, fields })
     }
 
-    /// Reads an object that fills a text; none where the text is anything else.
+    /// Reads an object that fills a text; `None` if the text is anything else.
     pub(in crate::notebook) fn read(text: &[u8]) -> Option<Self> {
         Self::scan(&mut Scanner::new(text, 0)).ok()
     }
 
-    /// Returns a field's value; of equal keys the last one counts, as everywhere.
+    /// Returns the position of a field's value; of duplicate keys the last counts.
     pub(in crate::notebook) fn get(&self, text: &[u8], name: &str) -> Option<Span> {
         let mut from_end = self.fields.iter().rev();
         let found = from_end.find(|field| is(field.key().of(text), name));
         found.map(|field| field.value())
     }
 
-    /// Returns all fields' values by their names.
+    /// Returns the positions of all values by the fields' names.
     pub(in crate::notebook) fn by_name(&self, text: &[u8]) -> BTreeMap<String, Span> {
         let fields = self.fields.iter();
         let named = fields.map(|field| {
@@ -111,10 +92,10 @@ impl Object {
         named.collect()
     }
 
-    /// Returns the text with a field set to a value that is laid out already.
+    /// Returns the text with a field set to a value that is already in the file's layout.
     ///
-    /// A new field goes before the first key that sorts after it (writers sort, mostly), written as
-    /// its neighbours are; `layout` is for an object that has none.
+    /// A new field goes before the first key that sorts after it, as most writers sort, and is written in
+    /// the style of its neighbours; `layout` is for an object without fields.
     pub(in crate::notebook) fn set(
         &self,
         text: &[u8],
@@ -155,7 +136,7 @@ impl Object {
         }
     }
 
-    /// Returns the text without a field, however often it stands there.
+    /// Returns the text without a field, also if it occurs several times.
     pub(in crate::notebook) fn remove(&self, text: &[u8], name: &str) -> Vec<u8> {
         let goes: Vec<_> = self
             .fields
@@ -173,7 +154,8 @@ impl Object {
                 kept = true;
                 continue;
             }
-            // With what separates it from its neighbour: the one before, if any stays there.
+            // Also remove its separator: the one before it, if an earlier field stays, else the one after
+            // it.
             let before = index.checked_sub(1).and_then(|at| self.fields.get(at));
             let (start, end) = match (before, self.fields.get(index + 1)) {
                 (Some(before), _) if kept => (before.value().end, field.value().end),
@@ -187,7 +169,7 @@ impl Object {
         out
     }
 
-    /// Returns how this object writes its fields; `other` where it has none to learn from.
+    /// Returns the layout of the object's fields; `other` if it has no fields.
     pub(in crate::notebook) fn layout(&self, text: &[u8], other: &Layout) -> Layout {
         let Some(first) = self.fields.first() else {
             return other.clone();
@@ -205,7 +187,7 @@ impl Object {
         }
     }
 
-    /// Returns what stands between two fields, the comma included.
+    /// Returns the bytes between two fields, including the comma.
     fn gap(&self, text: &[u8], layout: &Layout) -> Vec<u8> {
         match self.fields.as_slice() {
             [first, second, ..] => Span::new(first.value().end, second.key().start)
@@ -216,16 +198,29 @@ impl Object {
     }
 }
 
-/// Returns the places of an array's values; none where the text is anything else.
+/// Returns the positions of an array's values; an empty list if the text is anything else.
 pub(in crate::notebook) fn items(text: &[u8]) -> Vec<Span> {
     let mut items = Vec::new();
     let mut scanner = Scanner::new(text, 0);
-    // A value that is no array has no items; the scanner's error says nothing more.
+    // A value that is not an array has no items, so the scanner's error does not matter.
     let _ = scanner.array(|scanner| {
         items.push(scanner.value()?);
         Ok(())
     });
     items
+}
+
+/// Returns a JSON array of values.
+pub(in crate::notebook) fn list<T: AsRef<[u8]>>(values: impl Iterator<Item = T>) -> Vec<u8> {
+    let mut out = b"[".to_vec();
+    for (index, value) in values.enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        out.extend_from_slice(value.as_ref());
+    }
+    out.push(b']');
+    out
 }
 
 /// Returns a text with one part replaced.

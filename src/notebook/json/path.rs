@@ -1,8 +1,8 @@
-//! Values within an object, by their keys from the outside in.
+//! Values within an object, by their paths of keys from the outermost on.
 
 use super::{Json, Layout, Object, Span, digest, spliced};
 
-/// Returns the value that a path of keys leads to within an object.
+/// Returns the value at a path of keys within an object.
 pub(in crate::notebook) fn value_at(object: &[u8], path: &[&str]) -> Option<Json> {
     let mut text = object;
     for key in path {
@@ -11,15 +11,15 @@ pub(in crate::notebook) fn value_at(object: &[u8], path: &[&str]) -> Option<Json
     Some(Json::of_valid(text))
 }
 
-/// Returns the string that a path of keys leads to within an object; none where it is something else.
+/// Returns the string at a path of keys within an object; `None` if the value is something else.
 pub(in crate::notebook) fn string_at(object: &[u8], path: &[&str]) -> Option<String> {
     value_at(object, path)?.as_string()
 }
 
-/// Returns an object with the value that a path of keys leads to set; what is missing on the way is
-/// made, and what is no object there is replaced. None where it has that value already.
+/// Returns an object with the value at a path of keys set. Missing objects on the path are created, and
+/// other values on the path are replaced. `None` if the object has that value already.
 ///
-/// `layout` is that of the object's fields, should it have none to show it.
+/// `layout` is for an object without fields.
 pub(in crate::notebook) fn set_value_at(
     object: &[u8],
     path: &[&str],
@@ -60,7 +60,7 @@ pub(in crate::notebook) fn set_value_at(
     }
 }
 
-/// Returns an object without the field that a path of keys leads to; none where there is none.
+/// Returns an object without the field at a path of keys; `None` if there is no such field.
 pub(in crate::notebook) fn remove_value_at(object: &[u8], path: &[&str]) -> Option<Vec<u8>> {
     let (key, way) = path.split_last()?;
     let mut span = Span::new(0, object.len());

@@ -1,21 +1,24 @@
-//! One pass over JSON text: every byte is looked at once, and nothing is built.
+//! A single pass over JSON text, which reads every byte once and allocates no values.
 
 use super::{JsonError, LONGEST, Span, quote_or_backslash};
 
-/// Steps over values; it fails at the first byte that cannot be.
+/// A position in JSON text that steps over values, and fails at the first invalid byte.
 pub(in crate::notebook) struct Scanner<'a> {
     text: &'a [u8],
     at: usize,
-    /// Whether an escape stood for a character beyond ASCII; a writer that escapes one escapes all.
+    /// The open brackets of the value that is stepped over; true for an object.
+    open: Vec<bool>,
+    /// Whether a non-ASCII character was escaped: a writer that escapes one escapes all.
     pub escapes: bool,
 }
 
 impl<'a> Scanner<'a> {
-    /// Begins at a byte of the text; one that is longer than [`LONGEST`] ends there.
+    /// Begins at a byte of the text, of which only the first [`LONGEST`] bytes are read.
     pub(in crate::notebook) fn new(text: &'a [u8], at: usize) -> Self {
         Self {
             text: text.get(..LONGEST).unwrap_or(text),
             at,
+            open: Vec::new(),
             escapes: false,
         }
     }
@@ -38,7 +41,7 @@ impl<'a> Scanner<'a> {
         self.text
     }
 
-    /// Returns the byte it is at, after white space.
+    /// Skips white space, and returns the byte after it.
     pub(in crate::notebook) fn next(&mut self) -> Option<u8> {
         while let Some(b' ' | b'\n' | b'\r' | b'\t') = self.text.get(self.at) {
             self.at += 1;
@@ -54,7 +57,7 @@ impl<'a> Scanner<'a> {
         })
     }
 
-    /// Makes sure that only white space is left.
+    /// Checks that only white space is left.
     pub(in crate::notebook) fn end(&mut self) -> Result<(), JsonError> {
         match self.next() {
             None => Ok(()),
@@ -64,7 +67,7 @@ impl<'a> Scanner<'a> {
 
     /// Steps over one value of any kind and depth.
     pub(in crate::notebook) fn value(&mut self) -> Result<Span, JsonError> {
-        let mut open = Open::default();
+        self.open.clear();
         self.next();
         let start = self.at;
         loop {
@@ -78,7 +81,7 @@ impl<'a> Scanner<'a> {
                         self.at += 1;
                     } else {
                         self.key("a key in double quotes, or }")?;
-                        open.push(true);
+                        self.open.push(true);
                         continue;
                     }
                 }
@@ -87,7 +90,7 @@ impl<'a> Scanner<'a> {
                     if self.next() == Some(b']') {
                         self.at += 1;
                     } else {
-                        open.push(false);
+                        self.open.push(false);
                         continue;
                     }
                 }
@@ -100,7 +103,7 @@ impl<'a> Scanner<'a> {
                 _ => return self.fault("a value"),
             }
             loop {
-                let Some(is_object) = open.last() else {
+                let Some(is_object) = self.open.last().copied() else {
                     return Ok(Span {
                         start,
                         end: self.at,
@@ -112,12 +115,12 @@ impl<'a> Scanner<'a> {
                     }
                     break;
                 }
-                open.pop();
+                self.open.pop();
             }
         }
     }
 
-    /// Steps over an object; for each field, `field` gets the key's place and steps over the value.
+    /// Steps over an object. `field` is called with each key's position, and must step over the value.
     pub(in crate::notebook) fn object(
         &mut self,
         mut field: impl FnMut(&mut Self, Span) -> Result<(), JsonError>,
@@ -144,7 +147,7 @@ impl<'a> Scanner<'a> {
         Ok(Span::new(start, end))
     }
 
-    /// Steps over an array; `item` steps over each of its values.
+    /// Steps over an array. `item` is called for each value, and must step over it.
     pub(in crate::notebook) fn array(
         &mut self,
         mut item: impl FnMut(&mut Self) -> Result<(), JsonError>,
@@ -168,7 +171,7 @@ impl<'a> Scanner<'a> {
         Ok(Span::new(start, end))
     }
 
-    /// Steps over a comma (then there is more) or the closing bracket.
+    /// Steps over a comma, after which another value follows, or over the closing bracket.
     fn more(&mut self, close: u8) -> Result<bool, JsonError> {
         match self.next() {
             Some(b',') => {
@@ -197,7 +200,7 @@ impl<'a> Scanner<'a> {
         Ok(key)
     }
 
-    /// Steps over a string, at whose quote it is.
+    /// Steps over a string, whose opening quote is at the position.
     fn string(&mut self) -> Result<Span, JsonError> {
         let start = self.at;
         self.at += 1;
@@ -275,39 +278,6 @@ impl<'a> Scanner<'a> {
         }
         self.at += word.len();
         Ok(())
-    }
-}
-
-/// The open brackets, a bit each: 1 for an object, 0 for a list. Up to a depth of 64 this takes no
-/// memory of its own.
-#[derive(Default)]
-struct Open {
-    depth: usize,
-    /// The innermost brackets, up to 64; the last one is the lowest bit.
-    bits: u64,
-    /// The brackets outside of those, 64 in each number.
-    outer: Vec<u64>,
-}
-
-impl Open {
-    fn push(&mut self, is_object: bool) {
-        if self.depth > 0 && self.depth.is_multiple_of(64) {
-            self.outer.push(self.bits);
-        }
-        self.bits = self.bits << 1 | u64::from(is_object);
-        self.depth += 1;
-    }
-
-    fn last(&self) -> Option<bool> {
-        (self.depth > 0).then_some(self.bits & 1 == 1)
-    }
-
-    fn pop(&mut self) {
-        self.depth -= 1;
-        self.bits >>= 1;
-        if self.depth > 0 && self.depth.is_multiple_of(64) {
-            self.bits = self.outer.pop().unwrap_or_default();
-        }
     }
 }
 

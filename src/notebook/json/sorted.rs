@@ -1,106 +1,89 @@
-//! Any JSON as Python's `json.dumps(…, indent=1, sort_keys=True, ensure_ascii=False)` writes it.
+//! JSON as Python's `json.dumps(…, indent=1, sort_keys=True, ensure_ascii=False)` writes it.
 //!
-//! Numbers keep their spelling. Nothing here calls itself: depth costs memory, never the stack.
+//! Numbers keep their spelling. No function here is recursive: depth uses memory, never the stack.
 
 use std::borrow::Cow;
 
-use super::layout::string_length;
-use super::{Span, decode, encode};
+use super::layout::tokens;
+use super::{decode, encode};
 
-/// Deeper values are written on one line: Python writes none at all, and a line's indent is as long
-/// as it is deep.
+/// How many levels are indented. Deeper values are written on one line; Python does not write them at all.
 const INDENTED_LEVELS: usize = 1000;
 
-/// Returns valid JSON with the keys of each object sorted, a line for each value, and a newline at the
-/// end; of equal keys the last stays.
+/// Returns valid JSON with the keys of each object sorted, one line for each value, and a newline at the
+/// end; of duplicate keys the last stays.
 pub(in crate::notebook) fn sorted(text: &[u8]) -> Vec<u8> {
     Tree::read(text).into_bytes()
 }
 
 /// The values of a JSON text; a list or an object holds the indexes of its values.
 struct Tree<'a> {
-    text: &'a [u8],
+    length: usize,
     values: Vec<Value<'a>>,
 }
 
 enum Value<'a> {
     /// A string, number or word.
-    Plain(Span),
+    Plain(&'a [u8]),
     List(Vec<usize>),
     Object(Vec<(Cow<'a, [u8]>, usize)>),
 }
 
 impl<'a> Tree<'a> {
-    /// Reads valid JSON; the whole is value 0.
+    /// Reads valid JSON; its root is value 0.
     fn read(text: &'a [u8]) -> Self {
         let mut values: Vec<Value<'a>> = Vec::new();
         let mut open: Vec<usize> = Vec::new();
         let mut key = None;
-        let mut at = 0;
-        while let Some(byte) = text.get(at) {
-            let rest = text.get(at..).unwrap_or_default();
-            let length = match byte {
-                b'"' => string_length(rest),
-                b' ' | b'\n' | b'\r' | b'\t' | b',' | b':' => {
-                    at += 1;
-                    continue;
-                }
-                b'}' | b']' => {
-                    open.pop();
-                    at += 1;
-                    continue;
-                }
-                b'{' | b'[' => 1,
-                _ => {
-                    let end = |byte: &u8| b",:]} \n\r\t".contains(byte);
-                    rest.iter().position(end).unwrap_or(rest.len())
-                }
-            };
-            let span = Span::new(at, at + length);
-            at += length;
-            let parent = open.last().copied();
-            let in_object = matches!(parent.and_then(|at| values.get(at)), Some(Value::Object(_)));
-            if in_object && key.is_none() {
-                key = Some(decode(span.of(text)));
+        for token in tokens(text) {
+            if matches!(token, b"}" | b"]") {
+                open.pop();
                 continue;
             }
             let number = values.len();
-            match (parent.and_then(|at| values.get_mut(at)), key.take()) {
-                (Some(Value::List(inside)), _) => inside.push(number),
-                (Some(Value::Object(inside)), Some(key)) => inside.push((key, number)),
+            match open.last().and_then(|at| values.get_mut(*at)) {
+                Some(Value::List(inside)) => inside.push(number),
+                Some(Value::Object(inside)) => match key.take() {
+                    Some(key) => inside.push((key, number)),
+                    None => {
+                        key = Some(decode(token));
+                        continue;
+                    }
+                },
                 _ => {}
             }
-            values.push(match byte {
-                b'{' => Value::Object(Vec::new()),
-                b'[' => Value::List(Vec::new()),
-                _ => Value::Plain(span),
+            values.push(match token {
+                b"{" => Value::Object(Vec::new()),
+                b"[" => Value::List(Vec::new()),
+                plain => Value::Plain(plain),
             });
-            if matches!(byte, b'{' | b'[') {
+            if matches!(token, b"{" | b"[") {
                 open.push(number);
             }
         }
-        Self { text, values }
+        let length = text.len();
+        Self { length, values }
     }
 
-    /// Returns the whole, as Jupyter writes it.
+    /// Returns the root value, as Jupyter writes it.
     fn into_bytes(mut self) -> Vec<u8> {
         for value in &mut self.values {
             if let Value::Object(fields) = value {
-                // Stable: of equal keys the last counts.
+                // The sort is stable: of duplicate keys the last counts.
                 fields.sort_by(|a, b| a.0.cmp(&b.0));
                 fields.reverse();
                 fields.dedup_by(|a, b| a.0 == b.0);
                 fields.reverse();
             }
         }
-        let mut out = Vec::with_capacity(self.text.len() + self.text.len() / 4);
-        // The lists and objects that are being written, and how much of each is.
+        let mut out = Vec::with_capacity(self.length + self.length / 4);
+        // The lists and objects that are being written, and how many of their values are written.
         let mut open: Vec<(usize, usize)> = Vec::new();
         let mut next = Some(0);
         loop {
             if let Some(number) = next.take() {
                 match self.values.get(number) {
-                    Some(Value::Plain(span)) => plain(&mut out, span.of(self.text)),
+                    Some(Value::Plain(raw)) => plain(&mut out, raw),
                     Some(Value::List(inside)) if inside.is_empty() => out.extend(b"[]"),
                     Some(Value::Object(inside)) if inside.is_empty() => out.extend(b"{}"),
                     Some(value) => {
@@ -149,7 +132,7 @@ impl<'a> Tree<'a> {
     }
 }
 
-/// Begins a line with this indent, unless what stands there is too deep for lines.
+/// Begins a line with this indent, unless the depth is too large for lines.
 fn line(out: &mut Vec<u8>, indent: usize, depth: usize) {
     if depth <= INDENTED_LEVELS {
         out.push(b'\n');

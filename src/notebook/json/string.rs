@@ -1,20 +1,20 @@
-//! Strings of JSON, to characters and back.
+//! Decodes and encodes JSON strings.
 //!
-//! A JSON string may hold half of a surrogate pair, which no Rust string can. Decoded text is
-//! therefore UTF-8 in which such a half is written like any other code point (WTF-8): nothing is
-//! lost between reading and writing it, and what people see has U+FFFD in its place.
+//! A JSON string may contain half of a surrogate pair, which a Rust string cannot. Decoded text is
+//! therefore WTF-8: UTF-8 in which such a half is encoded like any other code point. Nothing is lost
+//! between reading and writing; text that people see has U+FFFD in its place.
 
 use std::borrow::Cow;
 
 use memchr::{memchr, memchr2, memmem};
 
-/// Returns the characters of a JSON string, which is given with its quotes.
+/// Returns the decoded characters of a JSON string, which is given with its quotes.
 pub(in crate::notebook) fn decode(raw: &[u8]) -> Cow<'_, [u8]> {
     unescaped(inside(raw))
 }
 
-/// Returns the characters of a JSON string, which is given with its quotes, in parts of about so many
-/// bytes: all of one of fifty megabytes need not be there twice.
+/// Returns the decoded characters of a JSON string, which is given with its quotes, in parts of about
+/// `about` bytes: a string of fifty megabytes need not be in memory twice.
 pub(in crate::notebook) fn in_parts(
     raw: &[u8],
     about: usize,
@@ -27,8 +27,8 @@ pub(in crate::notebook) fn in_parts(
     })
 }
 
-/// Returns how long a part of the inside of a string is, of about so many bytes, that ends within no
-/// escape and no character.
+/// Returns the length of a part of a string's content, of about `about` bytes, that ends within no escape
+/// and no character.
 fn whole(inner: &[u8], about: usize) -> usize {
     let (mut at, mut scratch) = (0, Vec::new());
     while at < about
@@ -60,8 +60,8 @@ fn unescaped(inner: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(out)
 }
 
-/// Appends the characters of the JSON string that a text begins with; returns its length, the quotes
-/// included.
+/// Appends the decoded characters of the JSON string at the beginning of a text; returns its length,
+/// including the quotes.
 pub(in crate::notebook) fn append(out: &mut Vec<u8>, text: &[u8]) -> usize {
     let mut at = 1;
     loop {
@@ -76,7 +76,7 @@ pub(in crate::notebook) fn append(out: &mut Vec<u8>, text: &[u8]) -> usize {
     }
 }
 
-/// Appends the character that stands after a backslash; returns how many bytes name it.
+/// Appends the character of an escape, given without its backslash; returns how many bytes the escape has.
 fn unescape(out: &mut Vec<u8>, escape: &[u8]) -> usize {
     let byte = match escape.first() {
         Some(b'b') => 8,
@@ -87,7 +87,7 @@ fn unescape(out: &mut Vec<u8>, escape: &[u8]) -> usize {
         Some(b'u') => {
             let mut used = 5;
             let mut code = unit(escape);
-            // The other half of a pair, if it follows at once.
+            // The other half of a pair, if it follows directly.
             let next = escape.get(5..).filter(|next| next.starts_with(b"\\u"));
             if let (0xd800..0xdc00, Some(next)) = (code, next)
                 && let low @ 0xdc00..0xe000 = unit(next.get(1..).unwrap_or_default())
@@ -112,21 +112,21 @@ pub(in crate::notebook) fn is(raw: &[u8], name: &str) -> bool {
     if inner.len() <= name.len() {
         return inner == name;
     }
-    // Longer, it can only be the name where something in it is escaped; most differ at once.
+    // A longer string can equal the name only if it contains escapes. Most strings differ in the first
+    // byte.
     let can_be = inner.first() == name.first() || inner.first() == Some(&b'\\');
     can_be && memchr(b'\\', inner).is_some() && *decode(raw) == *name
 }
 
-/// Returns where the first quote or backslash of a text is: there a string ends, or goes on in
-/// another way.
+/// Returns the position of the first quote or backslash: there a string ends, or an escape begins.
 #[inline]
 pub(in crate::notebook) fn quote_or_backslash(text: &[u8]) -> Option<usize> {
-    /// Most strings of a notebook end before this: until then a word at a time is faster than a
-    /// call of what is made for long ones.
+    /// Most strings of a notebook end before this length. Up to it, reading a word at a time is faster than
+    /// a call of `memchr2`, which is made for long texts.
     const SHORT: usize = 32;
     const ONES: u64 = u64::from_le_bytes([1; 8]);
     const HIGHS: u64 = u64::from_le_bytes([0x80; 8]);
-    // The lowest bit that is set is that of the first byte that is 0.
+    // The lowest set bit belongs to the first byte that is 0.
     let zeros = |word: u64| word.wrapping_sub(ONES) & !word & HIGHS;
     let mut at = 0;
     while at < SHORT {
@@ -146,7 +146,7 @@ pub(in crate::notebook) fn quote_or_backslash(text: &[u8]) -> Option<usize> {
     Some(at + memchr2(b'"', b'\\', rest)?)
 }
 
-/// Appends text as a JSON string, as Python writes it; `ascii` escapes all beyond ASCII.
+/// Appends text as a JSON string, as Python writes it; `ascii` escapes all non-ASCII characters.
 pub(in crate::notebook) fn encode(out: &mut Vec<u8>, text: &[u8], ascii: bool) {
     out.push(b'"');
     for piece in Pieces(text) {
@@ -185,7 +185,7 @@ pub(in crate::notebook) fn encode(out: &mut Vec<u8>, text: &[u8], ascii: bool) {
     out.push(b'"');
 }
 
-/// Returns decoded text as people see it.
+/// Returns decoded text for people, with U+FFFD for halves of surrogate pairs.
 pub(in crate::notebook) fn lossy(text: Cow<'_, [u8]>) -> Cow<'_, str> {
     let bytes = match text {
         Cow::Borrowed(bytes) => match std::str::from_utf8(bytes) {
@@ -219,7 +219,7 @@ fn unit(escape: &[u8]) -> u32 {
     })
 }
 
-/// Appends a code point, a surrogate among them, as UTF-8 writes three-byte ones.
+/// Appends a code point, which may be a surrogate, in UTF-8's encoding.
 fn push(out: &mut Vec<u8>, code: u32) {
     match char::from_u32(code) {
         Some(c) => out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
@@ -231,7 +231,7 @@ fn push(out: &mut Vec<u8>, code: u32) {
     }
 }
 
-/// Decoded text in parts.
+/// An iterator over the parts of decoded text.
 struct Pieces<'a>(&'a [u8]);
 
 enum Piece<'a> {
@@ -247,7 +247,7 @@ impl<'a> Iterator for Pieces<'a> {
         if self.0.is_empty() {
             return None;
         }
-        // Halves begin with 0xed and a byte over 0x9f, as nothing else in UTF-8 does.
+        // Halves begin with 0xed and a byte above 0x9f, as nothing else in UTF-8 does.
         let mut end = self.0.len();
         let mut from = 0;
         while let Some(ahead) = memchr(0xed, self.0.get(from..).unwrap_or_default()) {
@@ -272,7 +272,7 @@ impl<'a> Iterator for Pieces<'a> {
     }
 }
 
-/// Returns where `needle` stands in decoded text, left to right without overlap.
+/// Returns the positions of `needle` in decoded text, from left to right without overlaps.
 pub(in crate::notebook) fn find_all(text: &[u8], needle: &str) -> Vec<usize> {
     memmem::find_iter(text, needle).collect()
 }
@@ -297,7 +297,7 @@ mod tests {
             }
         }
         assert_eq!(in_parts(b"\"\"", 4).count(), 0);
-        // The end of what is no string.
+        // A text that is not a whole string.
         assert_eq!(in_parts(b"\"a\\\"", 1).count(), 2);
     }
 
@@ -340,7 +340,7 @@ mod tests {
                 }
             }
         }
-        // Bytes that differ from them in one bit, and beyond ASCII.
+        // Bytes that differ from the two in one bit, and non-ASCII bytes.
         assert_eq!(
             quote_or_backslash(&[0x23, 0xa2, 0x5d, 0xdc, 0, 0xff, 1, 2, 3]),
             None

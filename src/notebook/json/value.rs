@@ -1,10 +1,10 @@
-//! A JSON value with the bytes that it was written in.
+//! A JSON value with the bytes in which it was written.
 
 use std::borrow::Cow;
 
 use super::{JsonError, Object, Scanner, decode, encode, lossy};
 
-/// A JSON value, kept as it was written: big integers, `1e-05` and the order of keys stay.
+/// A JSON value that keeps its text: big integers, `1e-05` and the order of keys stay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Json(Vec<u8>);
 
@@ -12,7 +12,7 @@ impl Json {
     /// Reads one value, as Python's `json.loads(strict=False)` would.
     ///
     /// # Errors
-    /// The text is something else.
+    /// The text is not one JSON value.
     pub fn parse(text: &str) -> Result<Self, JsonError> {
         let mut scanner = Scanner::new(text.as_bytes(), 0);
         scanner.value()?;
@@ -20,11 +20,39 @@ impl Json {
         Ok(Self(text.trim().as_bytes().to_vec()))
     }
 
-    /// Returns a string.
+    /// Makes a string.
     pub fn string(text: &str) -> Self {
         let mut out = Vec::new();
         encode(&mut out, text.as_bytes(), false);
         Self(out)
+    }
+
+    /// Makes an object with these fields, in this order.
+    pub(in crate::notebook) fn object<'a>(
+        fields: impl IntoIterator<Item = (&'a str, &'a Self)>,
+    ) -> Self {
+        let mut out = b"{".to_vec();
+        for (name, value) in fields {
+            if out.len() > 1 {
+                out.push(b',');
+            }
+            encode(&mut out, name.as_bytes(), false);
+            out.push(b':');
+            out.extend_from_slice(&value.0);
+        }
+        out.push(b'}');
+        Self(out)
+    }
+
+    /// Makes a list of these values.
+    pub(in crate::notebook) fn list<'a>(values: impl IntoIterator<Item = &'a Self>) -> Self {
+        Self(super::list(values.into_iter().map(Self::bytes)))
+    }
+
+    /// Returns the values of a list; nothing if the value is something else.
+    pub(in crate::notebook) fn items(&self) -> impl Iterator<Item = Self> {
+        let items = super::items(&self.0).into_iter();
+        items.map(|item| Self::of_valid(item.of(&self.0)))
     }
 
     /// Returns the value's text.
@@ -32,18 +60,18 @@ impl Json {
         String::from_utf8_lossy(&self.0)
     }
 
-    /// Returns the characters of a string; none where the value is something else.
+    /// Returns the characters of a string; `None` if the value is something else.
     pub fn as_string(&self) -> Option<String> {
         let raw = Some(&self.0).filter(|raw| raw.starts_with(b"\""))?;
         Some(lossy(decode(raw)).into_owned())
     }
 
-    /// Returns whether it is `null`.
+    /// Says whether the value is `null`.
     pub fn is_null(&self) -> bool {
         self.0 == b"null"
     }
 
-    /// Returns a field of an object; none where there is none, or the value is something else.
+    /// Returns a field of an object; `None` if there is no such field, or the value is not an object.
     pub fn get(&self, name: &str) -> Option<Self> {
         let field = Object::read(&self.0)?.get(&self.0, name)?;
         Some(Self::of_valid(field.of(&self.0)))
@@ -61,8 +89,8 @@ impl Json {
         keys
     }
 
-    /// Sets a value within an object by its keys from the outside in; objects that are missing on
-    /// the way are made. What is no object stays as it is.
+    /// Sets a value within an object by its path of keys; missing objects on the path are created. A value
+    /// that is not an object stays as it is.
     pub fn set(&mut self, path: &[&str], value: &Self) {
         let layout = super::Layout::default();
         if let Some(new) = super::set_value_at(&self.0, path, value, &layout) {

@@ -1,4 +1,4 @@
-//! Two versions of a notebook aligned: which cells are the same cell.
+//! Aligns two versions of a notebook: finds which of their cells are the same.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -7,15 +7,16 @@ use crate::notebook::document::{Cell, Document};
 use crate::notebook::json::digest;
 
 impl Document {
-    /// Returns for each cell its place in another version of the notebook, whoever wrote that, if
-    /// it is there: by the ids, and where there are none by what the cells say and where they stand.
+    /// Returns for each cell its position in another version of the notebook, which any program may have
+    /// written; `None` if it is not there. Cells are matched by their ids, and without ids by content and
+    /// position.
     pub fn counterparts(&self, other: &Self) -> Vec<Option<usize>> {
         align(&self.cells, &other.cells, |_| false)
     }
 }
 
-/// Returns for each cell of `base` its place in a version that was made of it by edits, which keep
-/// the ids, stand-ins among them.
+/// Returns for each cell of `base` its position in a version that was made from it by edits, which keep all
+/// ids and stand-ins.
 pub(super) fn align_edited(base: &[Cell], edited: &[Cell]) -> Vec<Option<usize>> {
     let ids: HashMap<_, _> = places_by_id(edited, |_| true);
     base.iter()
@@ -23,11 +24,12 @@ pub(super) fn align_edited(base: &[Cell], edited: &[Cell]) -> Vec<Option<usize>>
         .collect()
 }
 
-/// Returns for each cell of `base` its place in `other`, whoever wrote that, if it is there.
+/// Returns for each cell of `base` its position in `other`, which any program may have written; `None` if
+/// it is not there.
 ///
-/// Cells are the same if they have the same id in the file, or in the records beside it. Where one
-/// of two has none, the same type and source tell, wherever the cell stands now; then, for what was
-/// edited too, the place beside a cell that is known. `is_new` says of a cell's id that no cell of `base` is meant.
+/// Cells are the same if they have the same id in the file, or in the ledger. If one of them has no such
+/// id, cells with equal type and source are the same, at any position. Otherwise, as for edited cells, they
+/// are the same if they are beside a pair. `is_new` says whether an id of `other` is not one of `base`.
 pub(super) fn align(
     base: &[Cell],
     other: &[Cell],
@@ -60,8 +62,9 @@ pub(super) fn align(
     if base.iter().chain(other).all(|cell| cell.recorded_id) {
         return pairs.found;
     }
-    // `nb fmt` writes the stand-ins as ids: those are the same cells, unless others came before
-    // them meanwhile; so the content must agree, or at last nothing speak for another cell.
+    // `nb fmt` writes stand-ins into the file as ids. Equal ids then mean the same cell, unless other cells
+    // were inserted before it meanwhile. So the content must agree too, or else no other cell may match
+    // better.
     let content = |cells: &[Cell]| cells.iter().map(Cell::content).collect::<Vec<_>>();
     let (base_content, other_content) = (content(base), content(other));
     let written = base
@@ -74,7 +77,7 @@ pub(super) fn align(
             pairs.join(index, at);
         }
     }
-    // Cells that nobody touched are found by all their fields, then those that ran since by content.
+    // Match unchanged cells by all their fields, then cells that ran since by their content.
     let all = |cells: &[Cell], content: &[[u8; 32]]| {
         let cells = cells.iter().zip(content);
         let all = cells.map(|(cell, content)| {
@@ -89,8 +92,8 @@ pub(super) fn align(
     for (index, cell) in base.iter().enumerate() {
         pairs.join(index, at_id(cell));
     }
-    // An edited cell still stands after, or before, the same neighbour. If stand-ins were written as
-    // ids, a cell with another id is a new one.
+    // An edited cell still follows, or precedes, the same neighbour. If stand-ins were written as ids, a
+    // cell with another id is a new one.
     for (cell, taken) in other.iter().zip(&mut pairs.taken) {
         *taken |= written && cell.has_own_id();
     }
@@ -111,7 +114,7 @@ pub(super) fn align(
     pairs.found
 }
 
-/// The cells that were found to be the same.
+/// The pairs of cells that were found to be the same.
 struct Pairs<'a> {
     base: &'a [Cell],
     other: &'a [Cell],
@@ -120,7 +123,7 @@ struct Pairs<'a> {
 }
 
 impl Pairs<'_> {
-    /// Takes equal cells for the same: the first of them for the first of them there, and so on.
+    /// Pairs equal cells in their order.
     fn join_equal<T: Eq + Hash>(&mut self, base: &[T], other: &[T]) {
         let mut places: HashMap<_, Vec<usize>> = HashMap::new();
         for (index, key) in other.iter().enumerate().rev() {
@@ -137,8 +140,8 @@ impl Pairs<'_> {
         }
     }
 
-    /// Takes two cells for the same, if they can be and neither has been found before: with ids of
-    /// one kind, of the file or of the records, they are equal, and they are of one type unless their ids are the same.
+    /// Pairs two cells, if they can be the same and neither is paired yet. If both have an id in the file,
+    /// or both in the ledger, these must be equal; otherwise ids or types must be.
     fn join(&mut self, index: usize, at: Option<usize>) -> bool {
         let Some(at) = at else { return false };
         let Some((a, b)) = self.base.get(index).zip(self.other.get(at)) else {
@@ -166,9 +169,9 @@ fn places_by_id(cells: &[Cell], which: impl Fn(&Cell) -> bool) -> HashMap<&str, 
     cells.map(|(index, cell)| (cell.id(), index)).collect()
 }
 
-/// Returns which of the places are out of order: those that are not in a longest rising sequence.
+/// Returns which of the positions are out of order: those that are not in a longest increasing subsequence.
 pub fn out_of_order(places: &[Option<usize>]) -> Vec<bool> {
-    // For each length of a rising sequence, the item that ends one lowest.
+    // For each length of an increasing subsequence, the item with the lowest last position.
     let mut ends: Vec<(usize, usize)> = Vec::new();
     let mut before: Vec<Option<usize>> = vec![None; places.len()];
     for (item, place) in places.iter().enumerate() {
@@ -194,7 +197,7 @@ pub fn out_of_order(places: &[Option<usize>]) -> Vec<bool> {
     moved
 }
 
-/// Returns the map the other way round, for `length` places.
+/// Returns the inverse of a map between positions, for `length` positions.
 pub(super) fn inverse(places: &[Option<usize>], length: usize) -> Vec<Option<usize>> {
     let mut inverse = vec![None; length];
     for (from, to) in places.iter().enumerate() {
@@ -231,14 +234,14 @@ mod tests {
         assert_eq!(aligned("x y z", "y q x"), [Some(2), Some(0), Some(1)]);
         assert_eq!(aligned("x y z", "new x Y z"), [Some(1), Some(2), Some(3)]);
         assert_eq!(aligned("x x y", "x y"), [Some(0), None, Some(1)]);
-        // Of cells with one source, outputs tell which is which.
+        // Among cells with the same source, outputs decide.
         let ran =
             |count: &str| format!(r#"{{"cell_type":"code","source":"","outputs":[{count}]}}"#);
         let [first, second] = ["1", "2"].map(ran);
         let open = |text: &str| Document::parse(format!("{{\"cells\":[{text}]}}")).unwrap();
         let (both, one) = (open(&format!("{first},{second}")), open(&second));
         assert_eq!(align(both.cells(), one.cells(), |_| false), [None, Some(0)]);
-        // An editor that knows no ids dropped them.
+        // An editor that does not know ids has dropped them.
         assert_eq!(aligned("a:x b:y", "x Y"), [Some(0), Some(1)]);
         assert_eq!(aligned("a:x", "b:x"), [None]);
     }

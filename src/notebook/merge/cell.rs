@@ -1,4 +1,4 @@
-//! Three versions of one cell made one, on the bytes of the file's.
+//! The three-way merge of one cell, which keeps the bytes of the file's cell.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::notebook::document::{Cell, CellType, Style};
 use crate::notebook::edit::Conflict;
 use crate::notebook::json::{Json, Layout, Object, Span, decode, digest, lossy};
 
-/// The fields that are merged each in its own way.
+/// The fields that have merge rules of their own.
 const KNOWN: [&str; 7] = [
     "attachments",
     "cell_type",
@@ -32,8 +32,8 @@ pub(super) enum SourceMerge {
     Kept,
 }
 
-/// Returns the file's cell with the writer's changes of `base`; without a base both inserted it.
-/// `source` says what becomes of a cell that was split or joined.
+/// Returns the file's cell with the writer's changes since `base`; without a base, both sides inserted the
+/// cell. `source` is the decision about a cell that was split or joined.
 pub(super) fn merge_cell(
     base: Option<&Cell>,
     file: &Cell,
@@ -45,7 +45,7 @@ pub(super) fn merge_cell(
 ) -> Cell {
     let mut new = file.clone();
     let layout = file.object.layout(&file.text, &style.cell);
-    // A cell of the file without an id gets the writer's, if the writer has added one.
+    // If the cell has no id in the file, it gets the id that the writer has added.
     if !file.own_id
         && writer.own_id
         && base.is_none_or(|base| !base.own_id)
@@ -81,7 +81,7 @@ pub(super) fn merge_cell(
         }
         _ => merge.execution(runs(file.id()) || runs(writer.id())),
     }
-    // The new cell may have just got the writer's id.
+    // The new cell may just have got the writer's id.
     let id = name_in_merged(base, &merge.new).to_owned();
     conflicts.extend(merge.lost.into_iter().map(|conflict| Conflict {
         cell: Some(id.clone()),
@@ -90,9 +90,8 @@ pub(super) fn merge_cell(
     merge.new
 }
 
-/// Returns what the merged notebook calls a cell of the file. Where the file has no id for it, it
-/// keeps the name that it has in the base: the stand-in that the file's position gave it may be the
-/// name of another cell.
+/// Returns the name of a cell of the file in the merged notebook. If the file has no id for it, it keeps
+/// its name from the base: the stand-in for its position in the file may be the name of another cell.
 pub(super) fn name_in_merged<'a>(base: Option<&'a Cell>, file: &'a Cell) -> &'a str {
     match base {
         Some(base) if !file.own_id => base.id(),
@@ -100,7 +99,7 @@ pub(super) fn name_in_merged<'a>(base: Option<&'a Cell>, file: &'a Cell) -> &'a 
     }
 }
 
-/// Returns a cell with another source; the same one keeps its bytes.
+/// Returns a cell with another source; an unchanged source keeps its bytes.
 pub(super) fn with_source(cell: &Cell, source: &[u8], style: &Style) -> Cell {
     let mut new = cell.clone();
     let layout = new.object.layout(&new.text, &style.cell);
@@ -112,7 +111,7 @@ struct MergeCell<'a> {
     base: Option<&'a Cell>,
     file: &'a Cell,
     writer: &'a Cell,
-    /// The file's cell with what of the writer's has gone in.
+    /// The file's cell, with the writer's changes merged so far.
     new: Cell,
     /// The layout of the cell's fields.
     layout: Layout,
@@ -129,13 +128,13 @@ impl MergeCell<'_> {
         if writer == file || base == Some(writer) {
             return;
         }
-        // Only code has outputs, and all but code has attachments.
+        // Only code cells have outputs, and only other cells have attachments.
         let would_lose = self.base.is_some_and(|base| match writer {
             CellType::Code => is_new(base, self.file, "attachments", b"{}"),
             _ => has_new_outputs(base, self.file),
         });
         if base == Some(file) && writer != CellType::Unknown && !would_lose {
-            self.new.rewrite(self.new.as_type(writer, &self.layout));
+            self.new.set_type(writer, &self.layout);
             return;
         }
         self.lose(
@@ -167,7 +166,7 @@ impl MergeCell<'_> {
         }
     }
 
-    /// Merges what are objects, by their keys.
+    /// Merges metadata and attachments by their keys.
     fn objects(&mut self) {
         for name in ["metadata", "attachments"] {
             let raw = |cell: Option<&Cell>| {
@@ -186,7 +185,7 @@ impl MergeCell<'_> {
         }
     }
 
-    /// Merges fields that no version of the format knows, each whole.
+    /// Merges fields that no version of the format has, each as a whole.
     fn others(&mut self) {
         let fields = |cell: &Cell| {
             let mut fields = cell.object.by_name(&cell.text);
@@ -224,8 +223,8 @@ impl MergeCell<'_> {
         }
     }
 
-    /// Takes the writer's outputs, count and times where they are the later ones, and reports new
-    /// outputs that are not.
+    /// Takes the writer's outputs, count and times if they are of the later execution; otherwise its new
+    /// outputs become a conflict.
     fn execution(&mut self, runs: bool) {
         let unit = |cell: &Cell| {
             let field = |name| digest(cell.raw(name).unwrap_or(b"null"));
@@ -260,7 +259,7 @@ impl MergeCell<'_> {
         self.new.set_metadata(&path, times.as_ref(), &self.layout);
     }
 
-    /// Sets a field to a value of another version of the cell, or removes it.
+    /// Sets a field to the value in another version of the cell, or removes it.
     fn set_field(&mut self, name: &str, value: Option<&[u8]>) {
         match value {
             Some(value) => self.new.set(name, &self.layout.value(value), &self.layout),
@@ -279,7 +278,7 @@ impl MergeCell<'_> {
     }
 }
 
-/// Returns whether a cell has outputs that it did not have.
+/// Says whether a cell has outputs that its old version did not have.
 pub(super) fn has_new_outputs(old: &Cell, cell: &Cell) -> bool {
     is_new(old, cell, "outputs", b"[]")
 }
@@ -296,15 +295,15 @@ pub(super) fn outputs_lost(old: &Cell, cell: &Cell) -> Option<Conflict> {
     })
 }
 
-/// Returns whether a cell has a value that is not empty, and is another one than it was.
+/// Says whether a field's value is not empty and differs from the old one.
 fn is_new(old: &Cell, cell: &Cell, name: &str, empty: &[u8]) -> bool {
     let meaning = |cell: &Cell| digest(cell.raw(name).unwrap_or(empty));
     let now = meaning(cell);
     now != digest(empty) && now != meaning(old)
 }
 
-/// Returns whether a cell's execution is later than the other's: by the times that front ends
-/// write, then by the count. Outputs beat none, as nobody knows when a cell was cleared.
+/// Says whether a cell's execution is later than the other's: by the times that front ends write, else by
+/// the count. A cell with outputs wins over one without, since the time of clearing is not known.
 fn is_later(cell: &Cell, other: &Cell) -> bool {
     match (last_time(cell), last_time(other)) {
         (Some(time), Some(other)) if time != other => time > other,
@@ -312,13 +311,13 @@ fn is_later(cell: &Cell, other: &Cell) -> bool {
     }
 }
 
-/// Returns the last of the times that were written when a cell ran.
+/// Returns the latest of the times that a front end wrote when the cell ran.
 fn last_time(cell: &Cell) -> Option<Timestamp> {
     times(cell).into_iter().max()
 }
 
 impl Cell {
-    /// Returns when the execution began whose outputs the cell shows, where that was written.
+    /// Returns when the execution began whose outputs the cell shows, if a front end wrote that.
     pub fn execution_began(&self) -> Option<Timestamp> {
         times(self).into_iter().min()
     }
@@ -336,8 +335,8 @@ fn times(cell: &Cell) -> Vec<Timestamp> {
         .collect()
 }
 
-/// Reads a time in ISO 8601: front ends write the headers' dates, which are in the kernel's zone,
-/// in UTC, or (before jupyter_client 5) without one; those are taken for UTC.
+/// Parses a time in ISO 8601. Front ends write the dates of message headers, which are in the kernel's
+/// zone, in UTC, or (before jupyter_client 5) without a zone; the latter are taken for UTC.
 fn moment(raw: &[u8]) -> Option<Timestamp> {
     let text = lossy(decode(Some(raw).filter(|raw| raw.starts_with(b"\""))?));
     let without_zone = || {
@@ -372,7 +371,7 @@ mod tests {
                 Some("2026-01-01T10:00:00.123456Z"),
             ),
             (
-                // The later moment is the smaller text.
+                // The later time is the smaller text.
                 r#""iopub.status.busy": "2026-01-01T10:00:00+02:00", "shell.execute_reply": "2026-01-01T09:00:00Z""#,
                 Some("2026-01-01T09:00:00Z"),
             ),

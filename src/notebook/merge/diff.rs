@@ -1,19 +1,18 @@
 //! The differences between two versions of a notebook, cell by cell.
 
-use std::collections::BTreeSet;
-use std::ops::Range;
-
 use serde::Serialize;
+use similar::{ChangeTag, DiffOp, group_diff_ops};
 
 use super::align::{align, align_edited, inverse, out_of_order};
-use super::fields::{MOST_LEVELS, is_object, same};
+use super::fields::{MOST_LEVELS, for_each_field, is_object, same};
 use super::lines::differences;
 use crate::notebook::document::{Cell, CellType, Document, EXECUTION_KEYS, Revision};
 use crate::notebook::edit::{CellChange, ChangeKind};
-use crate::notebook::json::{Json, Layout, digest, lossy, value_at};
+use crate::notebook::json::{Json, Layout, digest, lossy};
 
-/// One cell that is not the same in both versions.
+/// A cell that differs between two versions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct CellDiff {
     /// The cell's id, in the later version if the cell is there.
     pub cell: String,
@@ -33,10 +32,11 @@ pub struct CellDiff {
 
 /// A cell in one of the versions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct CellSide {
-    /// Where it stands, from 0.
+    /// Its position, from 0.
     pub index: usize,
-    /// What it is.
+    /// Its type.
     #[serde(rename = "type")]
     pub cell_type: CellType,
     /// Its revision.
@@ -47,6 +47,7 @@ pub struct CellSide {
 
 /// Lines that differ, with some that do not around them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct DiffHunk {
     /// The number of its first line before, from 1.
     pub before: usize,
@@ -58,6 +59,7 @@ pub struct DiffHunk {
 
 /// One line of a difference.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum DiffLine {
     /// In both.
@@ -70,26 +72,28 @@ pub enum DiffLine {
 
 /// A value of metadata that differs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct FieldDiff {
     /// Its keys: `metadata.tags`.
     pub field: String,
-    /// What it was, as JSON on one line; none where it was not.
+    /// The value before, as JSON on one line; none if it was missing.
     pub before: Option<String>,
-    /// What it is, as JSON; none where it is not.
+    /// The value after, as JSON on one line; none if it is missing.
     pub after: Option<String>,
 }
 
 /// Outputs that differ, in short; empty where there are none.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct OutputsDiff {
-    /// What they were.
+    /// The outputs before.
     pub before: String,
-    /// What they are.
+    /// The outputs after.
     pub after: String,
 }
 
-/// Returns the cells that differ, in the order of `after`; those that are gone follow the cell that
-/// they followed. With `outputs` what running left counts too.
+/// Returns the cells that differ, in the order of `after`; a removed cell comes after its former
+/// predecessor. `outputs` says whether outputs are compared too.
 pub fn diff(before: &Document, after: &Document, outputs: bool) -> Vec<CellDiff> {
     let places = align(&before.cells, &after.cells, |_| false);
     let ran = if outputs { Ran::Outputs } else { Ran::Nothing };
@@ -101,7 +105,7 @@ pub fn diff(before: &Document, after: &Document, outputs: bool) -> Vec<CellDiff>
 enum Ran {
     Nothing,
     Outputs,
-    /// The count and the times too: a cell that ran may have these and no outputs.
+    /// The count and the times too: a cell may have these after a run without outputs.
     All,
 }
 
@@ -136,14 +140,14 @@ fn compared(
     list
 }
 
-/// Returns what differs in the notebooks' own metadata.
+/// Returns the differences of the notebooks' own metadata.
 pub fn diff_metadata(before: &Document, after: &Document) -> Vec<FieldDiff> {
     let raw = |document: &Document| document.frame.raw("metadata").unwrap_or(b"{}").to_vec();
     fields("metadata", &raw(before), &raw(after), &[])
 }
 
-/// Returns the changes that make `after`, which was made of `before` by edits, as edits report
-/// theirs: at most an edit, or new outputs, and a move for one cell.
+/// Returns the changes between `before` and `after`, which was made from it by edits, in the form in which
+/// edits report them: for each cell at most an edit, or new outputs, and a move.
 pub fn changes(before: &Document, after: &Document) -> Vec<CellChange> {
     let places = align_edited(&before.cells, &after.cells);
     let mut list = Vec::new();
@@ -177,7 +181,7 @@ pub fn changes(before: &Document, after: &Document) -> Vec<CellChange> {
 }
 
 impl DiffHunk {
-    /// Returns how many lines it has of what was, and of what is.
+    /// Returns how many lines of the earlier and of the later text the hunk covers.
     pub fn lengths(&self) -> (usize, usize) {
         let count = |is: fn(&DiffLine) -> bool| self.lines.iter().filter(|line| is(line)).count();
         (
@@ -187,7 +191,7 @@ impl DiffHunk {
     }
 }
 
-/// Compares one cell's versions; none where they are the same.
+/// Compares two versions of a cell; `None` if they are equal.
 fn compare(
     before: Option<(usize, &Cell)>,
     after: Option<(usize, &Cell)>,
@@ -256,7 +260,7 @@ fn compare(
 /// The number of unchanged lines that are shown before and after a difference.
 const AROUND: usize = 3;
 
-/// Returns what differs between two texts.
+/// Returns the differences of two texts.
 fn hunks(before: &[u8], after: &[u8], in_both: bool) -> Vec<DiffHunk> {
     let split = |text: &[u8]| -> Vec<String> {
         if text.is_empty() && !in_both {
@@ -271,86 +275,70 @@ fn hunks(before: &[u8], after: &[u8], in_both: bool) -> Vec<DiffHunk> {
         return Vec::new();
     }
     let (old, new) = (split(before), split(after));
-    let mut hunks: Vec<DiffHunk> = Vec::new();
-    // Up to where the lines of `old` are in the last hunk.
-    let mut shown = 0;
-    let mut last: Option<(Range<usize>, Range<usize>)> = None;
-    let same = |lines: &[String], range: Range<usize>| -> Vec<DiffLine> {
-        let lines = lines.get(range).unwrap_or_default();
-        lines.iter().cloned().map(DiffLine::Same).collect()
-    };
+    let (mut old_index, mut new_index) = (0, 0);
+    let mut ops = Vec::new();
     for (from, to) in differences(&old, &new) {
-        let start = from.start.saturating_sub(AROUND);
-        match hunks.last_mut() {
-            Some(hunk) if last.is_some() && start <= shown + AROUND => {
-                hunk.lines.extend(same(&old, shown..from.start));
-            }
-            other => {
-                if let Some(hunk) = other {
-                    let end = (shown + AROUND).min(old.len());
-                    hunk.lines.extend(same(&old, shown..end));
-                }
-                hunks.push(DiffHunk {
-                    before: start + 1,
-                    after: to.start - (from.start - start) + 1,
-                    lines: same(&old, start..from.start),
-                });
-            }
-        }
-        if let Some(hunk) = hunks.last_mut() {
-            let gone = old.get(from.clone()).unwrap_or_default();
-            let come = new.get(to.clone()).unwrap_or_default();
-            hunk.lines
-                .extend(gone.iter().cloned().map(DiffLine::Removed));
-            hunk.lines.extend(come.iter().cloned().map(DiffLine::Added));
-        }
-        shown = from.end;
-        last = Some((from, to));
+        ops.push(DiffOp::Equal {
+            old_index,
+            new_index,
+            len: from.start - old_index,
+        });
+        ops.push(DiffOp::Replace {
+            old_index: from.start,
+            old_len: from.len(),
+            new_index: to.start,
+            new_len: to.len(),
+        });
+        (old_index, new_index) = (from.end, to.end);
     }
-    if let Some(hunk) = hunks.last_mut() {
-        let end = (shown + AROUND).min(old.len());
-        hunk.lines.extend(same(&old, shown..end));
-    }
-    hunks
+    ops.push(DiffOp::Equal {
+        old_index,
+        new_index,
+        len: old.len() - old_index,
+    });
+    let hunk = |ops: Vec<DiffOp>| {
+        let first = ops.first()?;
+        let lines = ops.iter().flat_map(|op| op.iter_slices(&old[..], &new[..]));
+        let lines = lines.flat_map(|(tag, lines)| {
+            let line = match tag {
+                ChangeTag::Equal => DiffLine::Same,
+                ChangeTag::Delete => DiffLine::Removed,
+                ChangeTag::Insert => DiffLine::Added,
+            };
+            lines.iter().cloned().map(line)
+        });
+        Some(DiffHunk {
+            before: first.old_range().start + 1,
+            after: first.new_range().start + 1,
+            lines: lines.collect(),
+        })
+    };
+    let groups = group_diff_ops(ops, AROUND);
+    groups.into_iter().filter_map(hunk).collect()
 }
 
-/// Returns the values that differ between two objects, by their keys; lists are values.
+/// Returns the values that differ between two objects, by their paths of keys; lists are compared as a
+/// whole.
 fn fields(name: &str, before: &[u8], after: &[u8], skipped: &[&str]) -> Vec<FieldDiff> {
     let mut found = Vec::new();
-    let mut rest: Vec<Vec<String>> = vec![Vec::new()];
-    while let Some(path) = rest.pop() {
-        let outer: Vec<&str> = path.iter().map(String::as_str).collect();
-        let [was, is] = [before, after].map(|object| value_at(object, &outer));
-        let keys: BTreeSet<String> = [&was, &is]
-            .into_iter()
-            .flatten()
-            .flat_map(Json::keys)
-            .collect();
-        for key in keys {
-            if path.is_empty() && skipped.contains(&key.as_str()) {
-                continue;
-            }
-            let mut inner = outer.clone();
-            inner.push(&key);
-            let [was, is] = [before, after].map(|object| value_at(object, &inner));
-            if same(&was, &is) {
-                continue;
-            }
-            if is_object(&was) && is_object(&is) && inner.len() < MOST_LEVELS {
-                rest.push(inner.into_iter().map(str::to_owned).collect());
-                continue;
-            }
-            let text = |value: Option<Json>| {
-                let line = value.map(|value| Layout::default().value(value.bytes()));
-                line.map(|line| String::from_utf8_lossy(&line).into_owned())
-            };
-            found.push(FieldDiff {
-                field: format!("{name}.{}", inner.join(".")),
-                before: text(was),
-                after: text(is),
-            });
+    for_each_field([before, after], skipped, |path, [was, is]| {
+        if same(&was, &is) {
+            return false;
         }
-    }
+        if path.len() < MOST_LEVELS && is_object(&was) && is_object(&is) {
+            return true;
+        }
+        let text = |value: Option<Json>| {
+            let line = value.map(|value| Layout::default().value(value.bytes()));
+            line.map(|line| String::from_utf8_lossy(&line).into_owned())
+        };
+        found.push(FieldDiff {
+            field: format!("{name}.{}", path.join(".")),
+            before: text(was),
+            after: text(is),
+        });
+        false
+    });
     found.sort_by(|a, b| a.field.cmp(&b.field));
     found
 }
@@ -362,7 +350,7 @@ mod tests {
     use crate::notebook::NewCell;
     use crate::notebook::tests::fixtures::cells;
 
-    /// Each cell as `id`, what happened to it, and its lines.
+    /// Returns each changed cell as text: `id`, the kinds of change, and its lines.
     fn changes_in_words(before: &str, after: &str) -> Vec<String> {
         let list = diff(&cells(before), &cells(after), true);
         let said = list.into_iter().map(|diff| {
@@ -423,7 +411,7 @@ mod tests {
             .iter()
             .map(|hunk| (hunk.before, hunk.after, hunk.lengths()))
             .collect();
-        // Lines 2 to 15: between 5 and 12 there are six, all of them surroundings.
+        // Lines 2 to 15: the six lines between 5 and 12 are all context.
         assert_eq!(places, [(2, 2, (14, 14)), (17, 17, (4, 4))]);
         let two = diff(&cells(&lines(&[])), &cells(&lines(&[5, 13])), true);
         assert_eq!(two[0].source.len(), 2);

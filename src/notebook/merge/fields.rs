@@ -1,18 +1,18 @@
-//! Objects merged by their keys, metadata above all.
+//! Merges objects by their keys, mainly metadata.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::notebook::edit::Conflict;
 use crate::notebook::json::{
     Json, Layout, Object, digest, remove_value_at, set_value_at, value_at,
 };
 
-/// Objects deeper than this are merged, and compared, whole.
+/// Objects below this depth are merged and compared as a whole.
 pub(super) const MOST_LEVELS: usize = 20;
 
-/// Returns the file's object with the writer's changes, or none where there are none to make, and
-/// what both changed differently, without saying of which cell. The three are the base's, the
-/// file's and the writer's; `skipped` are outer keys that are no part of this.
+/// Returns the file's object with the writer's changes, or `None` if there are none to make, and the
+/// conflicts, whose cell the caller sets. `three` are the base's, the file's and the writer's object; outer
+/// keys in `skipped` are ignored.
 pub(super) fn merge_objects(
     three: [&[u8]; 3],
     name: &str,
@@ -25,49 +25,62 @@ pub(super) fn merge_objects(
     if writer == base || writer == file {
         return (new, conflicts);
     }
-    let mut paths: Vec<Vec<String>> = vec![Vec::new()];
-    while let Some(path) = paths.pop() {
-        let outer: Vec<&str> = path.iter().map(String::as_str).collect();
-        let fields = three.map(|object| fields_at(object, &outer));
-        let [base, _, writer] = &fields;
-        for key in writer
-            .keys()
-            .chain(base.keys().filter(|key| !writer.contains_key(*key)))
-        {
-            if path.is_empty() && skipped.contains(&key.as_str()) {
-                continue;
-            }
-            let [base, file, writer] = [0, 1, 2].map(|side: usize| fields[side].get(key).cloned());
-            if same(&writer, &base) || same(&writer, &file) {
-                continue;
-            }
-            let mut inner = outer.clone();
-            inner.push(key);
-            if same(&file, &base) {
-                let now = new.as_deref().unwrap_or(three[1]);
-                let made = match &writer {
-                    Some(value) => set_value_at(now, &inner, value, layout),
-                    None => remove_value_at(now, &inner),
-                };
-                new = made.or(new);
-            } else if is_object(&file) && is_object(&writer) && inner.len() < MOST_LEVELS {
-                paths.push(inner.into_iter().map(str::to_owned).collect());
-            } else {
-                let text = |value: Option<Json>| value.map(|value| value.text().into_owned());
-                conflicts.push(Conflict {
-                    field: format!("{name}.{}", inner.join(".")),
-                    base: text(base),
-                    yours: text(writer),
-                    theirs: text(file),
-                    ..Conflict::default()
-                });
-            }
+    for_each_field(three, skipped, |path, [base, file, writer]| {
+        if same(&writer, &base) || same(&writer, &file) {
+            return false;
         }
-    }
+        if same(&file, &base) {
+            let now = new.as_deref().unwrap_or(three[1]);
+            let made = match &writer {
+                Some(value) => set_value_at(now, path, value, layout),
+                None => remove_value_at(now, path),
+            };
+            new = made.or_else(|| new.take());
+            return false;
+        }
+        if path.len() < MOST_LEVELS && is_object(&file) && is_object(&writer) {
+            return true;
+        }
+        let text = |value: Option<Json>| value.map(|value| value.text().into_owned());
+        conflicts.push(Conflict {
+            field: format!("{name}.{}", path.join(".")),
+            base: text(base),
+            yours: text(writer),
+            theirs: text(file),
+            ..Conflict::default()
+        });
+        false
+    });
     (new, conflicts)
 }
 
-/// Returns whether two values, of which either may be missing, mean the same.
+/// Calls `visit` with the path of each field of some objects and its values in them. If `visit` returns
+/// true, the fields of those values are visited too. Outer keys in `skipped` are not visited.
+pub(super) fn for_each_field<const N: usize>(
+    objects: [&[u8]; N],
+    skipped: &[&str],
+    mut visit: impl FnMut(&[&str], [Option<Json>; N]) -> bool,
+) {
+    let mut paths: Vec<Vec<String>> = vec![Vec::new()];
+    while let Some(path) = paths.pop() {
+        let fields = objects.map(|object| fields_at(object, &path));
+        let keys: BTreeSet<&String> = fields.iter().flat_map(BTreeMap::keys).collect();
+        for key in keys {
+            if path.is_empty() && skipped.contains(&key.as_str()) {
+                continue;
+            }
+            let inner: Vec<&str> = path.iter().chain([key]).map(String::as_str).collect();
+            if visit(
+                &inner,
+                fields.each_ref().map(|fields| fields.get(key).cloned()),
+            ) {
+                paths.push(inner.into_iter().map(str::to_owned).collect());
+            }
+        }
+    }
+}
+
+/// Says whether two values, of which either may be missing, have the same meaning.
 pub(super) fn same(a: &Option<Json>, b: &Option<Json>) -> bool {
     let meaning = |value: &Option<Json>| value.as_ref().map(|value| digest(value.bytes()));
     meaning(a) == meaning(b)
@@ -78,9 +91,10 @@ pub(super) fn is_object(value: &Option<Json>) -> bool {
     value.is_some_and(|value| value.bytes().starts_with(b"{"))
 }
 
-/// Returns the values of the object that a path leads to; none where it leads to something else.
-fn fields_at(object: &[u8], path: &[&str]) -> BTreeMap<String, Json> {
-    let object = value_at(object, path);
+/// Returns the fields of the object at a path; nothing if there is no object.
+fn fields_at(object: &[u8], path: &[String]) -> BTreeMap<String, Json> {
+    let path: Vec<&str> = path.iter().map(String::as_str).collect();
+    let object = value_at(object, &path);
     let text = object.as_ref().map_or(&b""[..], Json::bytes);
     let named = Object::read(text).unwrap_or_default().by_name(text);
     let values = named.into_iter();

@@ -1,4 +1,4 @@
-//! What holds for every merge, tried on generated notebooks and on edits of both sides.
+//! Properties of every merge, tested on generated notebooks with edits of both sides.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use crate::notebook::json::Layout;
 use crate::notebook::tests::laws::{assert_whole, meaning, notebook, open, plain, text, written};
 use crate::notebook::*;
 
-/// Edits by one side, each of a kind that the other may make too.
+/// Edits by one side, each of a kind that the other side may make too.
 type Steps = Vec<(u8, usize, usize, String)>;
 
 fn steps() -> impl Strategy<Value = Steps> {
@@ -22,7 +22,7 @@ fn steps() -> impl Strategy<Value = Steps> {
 fn edited(document: &Document, steps: &Steps, side: &str) -> Document {
     let mut new = document.clone();
     for (number, (kind, at, to, text)) in steps.iter().enumerate() {
-        // What does not fit the notebook is no edit.
+        // An edit that does not fit the notebook is skipped.
         let _ = match kind {
             0 => {
                 let id = format!("{side}-{number}");
@@ -60,7 +60,7 @@ fn edited(document: &Document, steps: &Steps, side: &str) -> Document {
     new
 }
 
-/// What a notebook says, however it is written.
+/// A notebook's meaning, without its style.
 fn in_words(document: &Document) -> Value {
     plain(meaning(document))
 }
@@ -77,20 +77,20 @@ fn by_id(document: &Document) -> Vec<String> {
     cells
 }
 
-/// A notebook as a command reads it: cells without an id in the file have one in the records.
+/// A notebook as a command reads it: cells without an id in the file get one from the ledger.
 fn read(text: &[u8]) -> Document {
     let mut document = open(text);
     document.recall_ids(&[], &|_| None);
     document
 }
 
-/// Returns the ids of the cells that a side may have joined a cell into: the side has deleted that
-/// cell, and has written lines of it into these.
+/// Returns the ids of the cells that a side may have joined a cell into: the side has deleted that cell,
+/// and has written lines of it into these.
 ///
-/// Joining two cells and then editing the result gives the same notebook as deleting one of them and
-/// then writing one of its lines into the other. Ids do not tell which it was. So the merge takes
-/// both for a join, and does not promise of such cells that an edit outlives the deletion: the edit
-/// goes into the joined cell, or a conflict has it.
+/// Joining two cells and then editing the result gives the same notebook as deleting one of them and then
+/// writing one of its lines into the other. Ids do not show which it was. So the merge treats both as a
+/// join, and does not promise that an edit of such a cell outlives the deletion: the edit goes into the
+/// joined cell, or becomes a conflict.
 fn joined_into<'a>(base: &Document, side: &'a Document, old: &Cell) -> Vec<&'a str> {
     if side.cells().iter().any(|cell| cell.id() == old.id()) {
         return Vec::new();
@@ -107,7 +107,7 @@ fn nobody(_: &str) -> bool {
     false
 }
 
-/// Merges without the short way for a side that changed nothing.
+/// Merges without the shortcut for a side that changed nothing.
 fn merged(base: &Document, file: &Document, writer: &Document) -> MergedNotebook {
     super::three_versions::ThreeVersions::of(base, file, writer).run(&nobody)
 }
@@ -128,7 +128,7 @@ proptest! {
             prop_assert_eq!(in_words(&merged.document), in_words(&new));
             assert_whole(&merged.document);
         }
-        // The file's bytes stay where the writer did nothing.
+        // If the writer did nothing, the file's bytes stay.
         prop_assert_eq!(merged(&base, &new, &base).document.to_bytes(), new.to_bytes());
     }
 
@@ -142,7 +142,7 @@ proptest! {
         assert_whole(&result.document);
         let find = |id: &str| result.document.cells().iter().find(|cell| cell.id() == id);
         let in_base = |id: &str| base.cells().iter().find(|cell| cell.id() == id);
-        // A cell that is not there may be a part of one that the other side has joined it into.
+        // A missing cell may be a part of a cell that the other side has joined it into.
         let sources = |id: &str, other: &Document| -> Vec<String> {
             let into = match (find(id), in_base(id)) {
                 (None, Some(old)) => joined_into(&base, other, old),
@@ -154,7 +154,7 @@ proptest! {
         let holds = |sources: &[String], line: &str| {
             sources.iter().any(|source| source.split('\n').any(|other| other == line))
         };
-        // Every cell that the human changed or made is there, with every line that the human wrote.
+        // Every cell that the human changed or added is there, with every line that the human wrote.
         for cell in file.cells() {
             let old = in_base(cell.id());
             if old.is_some_and(|old| old.revision() == cell.revision()) {
@@ -165,12 +165,12 @@ proptest! {
             for line in cell.source().split('\n').filter(|line| line.starts_with("human")) {
                 prop_assert!(holds(&now, line), "{line:?} of {} in {now:?}", cell.id());
             }
-            // What is not source has no place in a joined cell, so such a cell is not joined.
+            // A joined cell has no place for metadata, so a cell with changed metadata is not joined.
             if let Some(metadata) = cell.metadata(&["human"]) {
                 prop_assert_eq!(find(cell.id()).and_then(|new| new.metadata(&["human"])), Some(metadata));
             }
         }
-        // So is every cell of the agent's, or a conflict says what was not taken.
+        // The same holds for every cell of the agent, or a conflict reports what was left out.
         let reported = |cell: &Cell| result.conflicts.iter().any(|conflict| {
             let same = conflict.cell.as_deref() == Some(cell.id());
             same && conflict.yours.as_deref() == Some(&*cell.source())
@@ -189,8 +189,8 @@ proptest! {
         let changed = |side: &Document, old: &Cell| {
             side.cells().iter().any(|cell| cell.id() == old.id() && cell.revision() != old.revision())
         };
-        // What neither touched keeps its bytes. The writer's edit of a cell that the human joined
-        // into another one touches that one.
+        // Cells that neither side touched keep their bytes. The writer's edit of a cell that the human
+        // joined into another one touches that other cell.
         for cell in file.cells() {
             let (old, theirs) = (in_base(cell.id()), writer.cells().iter().find(|other| other.id() == cell.id()));
             let untouched = old.zip(theirs).is_some_and(|(old, theirs)| old.text == theirs.text);
@@ -210,13 +210,13 @@ proptest! {
             }
             let edited = changed(&file, old) || changed(&writer, old);
             match find(old.id()).is_some() {
-                // What the edit wrote is in the joined cell or reported: that is checked above.
+                // The edit's lines are in the joined cell or reported, which is checked above.
                 false if edited && !ran => {
                     let by_file = changed(&writer, old) && !joined_into(&base, &file, old).is_empty();
                     let by_writer = changed(&file, old) && !joined_into(&base, &writer, old).is_empty();
                     prop_assert!(by_file || by_writer, "{}", old.id());
                 }
-                // A join that is refused is refused whole, so what it took away stays.
+                // A join is refused as a whole, so the cells that it removed stay.
                 true if !edited && !ran => {
                     let into = joined_into(&base, &writer, old);
                     let refused = writer.cells().iter().any(|cell| into.contains(&cell.id()) && reported(cell));
@@ -225,8 +225,8 @@ proptest! {
                 stays => prop_assert_eq!(stays, edited || ran, "{}", old.id()),
             }
         }
-        // Once more with the same writer changes nothing but perhaps the order: which of two cells
-        // that changed places has moved is anybody's guess.
+        // Merging the same writer again changes nothing, except perhaps the order: of two cells that
+        // changed places, either may count as moved.
         let again = merge(&base, &result.document, &writer, &nobody);
         prop_assert_eq!(by_id(&again.document), by_id(&result.document));
     }
@@ -241,7 +241,7 @@ fn a_cell_that_the_file_joined_and_the_writer_changed_is_merged_once() {
             &[(3, 1, 0, "\n\nc"), (1, 2, 0, "")],
             &[(3, 2, 0, "\n\n ")],
         ),
-        // The line that was in the deleted cell is in another one, where the writer put it.
+        // The line of the deleted cell is in another cell, where the writer put it.
         (
             &["", "", "", "a\nb", ""],
             &[(3, 0, 0, "a"), (1, 3, 0, "")],
@@ -270,15 +270,15 @@ fn a_cell_that_the_file_joined_and_the_writer_changed_is_merged_once() {
 /// How a human's editor wrote the notebook when it saved.
 #[derive(Clone, Copy, Debug)]
 enum Saved {
-    /// What was not edited kept its bytes.
+    /// Bytes that were not edited stay.
     AsItWas,
-    /// All of it in a style of its own.
+    /// The whole file in the editor's own style.
     Anew,
-    /// And without ids, as before format 4.5.
+    /// Also without ids, as before format 4.5.
     WithoutIds,
-    /// And with ids of its own where there were none.
+    /// Also with new ids for cells that had none.
     WithIds,
-    /// And with ids of its own for every cell.
+    /// Also with new ids for every cell.
     WithOtherIds,
 }
 
@@ -329,8 +329,7 @@ fn save(document: &Document, base: &Document, how: Saved) -> Document {
     open(&written(value, &layout, "\n", false).text)
 }
 
-/// Does work that leaves a word of its own wherever it leaves anything: `human-3`, and `human-out-3`
-/// in outputs.
+/// Makes edits that leave a unique word wherever they write: `human-3`, and `human-out-3` in outputs.
 fn worked(document: &Document, steps: &[(u8, usize, usize)], side: &str) -> Document {
     let mut new = document.clone();
     for (number, (kind, at, to)) in steps.iter().enumerate() {
@@ -347,7 +346,7 @@ fn worked(document: &Document, steps: &[(u8, usize, usize)], side: &str) -> Docu
         let source = source.unwrap_or_default();
         let mut lines: Vec<_> = source.split('\n').collect();
         let line = to % lines.len();
-        // What does not fit the notebook is no edit.
+        // An edit that does not fit the notebook is skipped.
         let _ = match kind {
             0 | 1 => new.insert(*to % (cells + 1), &insert(&word)).map(drop),
             2 => new.remove(at).map(drop),
@@ -409,7 +408,7 @@ fn work() -> impl Strategy<Value = Vec<(u8, usize, usize)>> {
     proptest::collection::vec((0..18_u8, 0..7_usize, 0..7_usize), 0..7)
 }
 
-/// The words of one side that a text has.
+/// Returns the words of one side that occur in a text.
 fn words(text: &[u8], side: &str) -> BTreeSet<String> {
     let pattern = Regex::new(&format!(r"{side}-(out-)?\d+")).unwrap();
     let text = String::from_utf8_lossy(text);
@@ -435,7 +434,7 @@ proptest! {
         });
         let reported = words(said.collect::<Vec<_>>().join(" ").as_bytes(), "agent");
         for word in words(&file.to_bytes(), "human") {
-            // Of two executions the later one's outputs stay.
+            // Of two executions, only the later one's outputs stay.
             let later = is_output(&word) && taken.iter().any(is_output);
             prop_assert!(kept.contains(&word) || later, "{word} is lost");
         }

@@ -1,16 +1,16 @@
-//! Two people's changes of one text, put together by lines.
+//! Merges two changes of one text by lines.
 //!
-//! Lines are compared without their newlines: who appends a line does not change the one before.
-//! Changes of neighbouring lines go together; changes of one line, or two insertions in one place,
-//! do not. (Crates that merge texts take neighbouring changes for a conflict, and write conflict
-//! markers, which nobody wants in a cell.)
+//! Lines are compared without their newlines: appending a line does not change the line before it. Changes
+//! of neighbouring lines can be merged; changes of the same line, or two insertions at the same position,
+//! cannot. (Merge crates treat neighbouring changes as a conflict, and write conflict markers, which do not
+//! belong in a cell.)
 
-use std::collections::HashMap;
+use std::hash::Hash;
 use std::ops::Range;
 
 use similar::{Algorithm, DiffTag, capture_diff_slices};
 
-/// Texts with more differing pairs of lines than this are not compared: that takes too long.
+/// The limit on pairs of differing lines. Texts with more are not compared, since that would take too long.
 const MOST_PAIRS: usize = 50_000_000;
 
 /// Lines of the base that one side replaced.
@@ -21,7 +21,13 @@ struct Replacement {
     side: usize,
 }
 
-/// Returns `base` with the changes of both sides; none where they do not go together.
+/// Returns a text with the changes of both sides; none if they change the same lines.
+pub fn merge_texts(base: &str, first: &str, second: &str) -> Option<String> {
+    let merged = merged(base.as_bytes(), first.as_bytes(), second.as_bytes())?;
+    String::from_utf8(merged).ok()
+}
+
+/// Returns `base` with the changes of both sides; `None` if they cannot be merged.
 pub(super) fn merged(base: &[u8], first: &[u8], second: &[u8]) -> Option<Vec<u8>> {
     if first == second || base == second {
         return Some(first.to_vec());
@@ -31,22 +37,13 @@ pub(super) fn merged(base: &[u8], first: &[u8], second: &[u8]) -> Option<Vec<u8>
     }
     let [base, first, second] =
         [base, first, second].map(|text| text.split(|byte| *byte == b'\n').collect::<Vec<_>>());
-    // Lines as numbers compare fast.
-    let mut numbers = HashMap::new();
-    let [base_numbers, first_numbers, second_numbers] = [&base, &first, &second].map(|lines| {
-        let number = |line: &&[u8]| {
-            let next = numbers.len();
-            *numbers.entry(line.to_vec()).or_insert(next)
-        };
-        lines.iter().map(number).collect::<Vec<_>>()
-    });
-    let mut hunks = changes(&base_numbers, &first_numbers, 0)?;
-    hunks.extend(changes(&base_numbers, &second_numbers, 1)?);
+    let mut hunks = changes(&base, &first, 0)?;
+    hunks.extend(changes(&base, &second, 1)?);
     hunks.sort_by_key(|hunk| (hunk.base.start, hunk.base.end, hunk.side));
     let sides = [&first, &second];
     let new = |hunk: &Replacement| sides[hunk.side].get(hunk.new.clone()).unwrap_or_default();
-    // Lines that one side inserts beside a change of the other side may be part of that change already:
-    // the merge is made a second time.
+    // Lines that one side inserts beside a change of the other side may already be part of that change, if
+    // the same merge is made a second time.
     let from = |hunk: &Replacement| sides[hunk.side].get(hunk.new.start..).unwrap_or_default();
     let until = |hunk: &Replacement| sides[hunk.side].get(..hunk.new.end).unwrap_or_default();
     let is_part = |(at, hunk): (usize, &Replacement)| {
@@ -89,7 +86,7 @@ pub(super) fn merged(base: &[u8], first: &[u8], second: &[u8]) -> Option<Vec<u8>
     Some(out.join(&b'\n'))
 }
 
-/// Returns whether two changes touch the same lines, or insert at the same position.
+/// Says whether two changes touch the same lines, or insert at the same position.
 fn meet(a: &Range<usize>, b: &Range<usize>) -> bool {
     match (a.is_empty(), b.is_empty()) {
         (true, true) => a.start == b.start,
@@ -99,29 +96,21 @@ fn meet(a: &Range<usize>, b: &Range<usize>) -> bool {
     }
 }
 
-/// Returns which lines of one text became which of another: places in both, in their order.
-pub(super) fn differences<T: Eq + std::hash::Hash>(
+/// Returns the ranges of lines that differ, in both texts, in order.
+pub(super) fn differences<T: Eq + Hash>(
     before: &[T],
     after: &[T],
 ) -> Vec<(Range<usize>, Range<usize>)> {
-    let mut numbers = HashMap::new();
-    let [old, new] = [before, after].map(|lines| {
-        let number = |line| {
-            let next = numbers.len();
-            *numbers.entry(line).or_insert(next)
-        };
-        lines.iter().map(number).collect::<Vec<_>>()
-    });
-    match changes(&old, &new, 0) {
+    match changes(before, after, 0) {
         Some(hunks) => hunks
             .into_iter()
             .map(|hunk| (hunk.base, hunk.new))
             .collect(),
-        None => vec![(0..old.len(), 0..new.len())],
+        None => vec![(0..before.len(), 0..after.len())],
     }
 }
 
-fn changes(base: &[usize], other: &[usize], side: usize) -> Option<Vec<Replacement>> {
+fn changes<T: Eq + Hash>(base: &[T], other: &[T], side: usize) -> Option<Vec<Replacement>> {
     let head = base.iter().zip(other).take_while(|(a, b)| a == b).count();
     let most = base.len().min(other.len()) - head;
     let pairs = base.iter().rev().zip(other.iter().rev());
@@ -171,13 +160,13 @@ mod tests {
     fn changes_of_different_lines_go_together() {
         for (base, first, second, want) in [
             ("a\nb\nc", "A\nb\nc", "a\nb\nC", "A\nb\nC"),
-            // Neighbours, and what follows a line without a newline.
+            // Neighbouring lines, and a line after one without a newline.
             ("a\nb", "A\nb", "a\nB", "A\nB"),
             ("a", "A", "a\nb", "A\nb"),
             ("a", "A", "b\na", "b\nA"),
             ("a\nb\nc", "a\nc", "a\nb\nc\nd", "a\nc\nd"),
             ("a\nb", "a\nx\nb", "a\nx\nb", "a\nx\nb"),
-            // One has the other's insertion already.
+            // One side already has the other's insertion.
             ("a", "x\nA", "x\na", "x\nA"),
             ("a\nb", "A\nx\nb", "a\nx\nb", "A\nx\nb"),
             ("a\n\n", "x\n\nB", "x\n\na\n\n", "x\n\nB"),
@@ -227,7 +216,7 @@ mod tests {
             proptest::prop_assert_eq!(both(&base, &first, &base), Some(first.clone()));
             proptest::prop_assert_eq!(both(&base, &first, &first), Some(first.clone()));
             if let Some(text) = both(&base, &first, &second) {
-                // Every line of each side that the base lacks is there.
+                // Every line that a side added is in the result.
                 for line in first.split('\n').chain(second.split('\n')) {
                     let known = base.split('\n').any(|other| other == line);
                     proptest::prop_assert!(known || text.split('\n').any(|other| other == line));

@@ -1,4 +1,4 @@
-//! Versions of a notebook compared: aligned cell by cell, merged, told apart.
+//! Aligns, merges and compares versions of a notebook, cell by cell.
 
 mod align;
 mod cell;
@@ -17,4 +17,5 @@ pub use align::out_of_order;
 pub use diff::{
     CellDiff, CellSide, DiffHunk, DiffLine, FieldDiff, OutputsDiff, changes, diff, diff_metadata,
 };
+pub use lines::merge_texts;
 pub use three_way::{MergedNotebook, merge};

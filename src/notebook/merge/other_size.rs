@@ -1,29 +1,26 @@
-//! White space that makes a written file another size than the one before it.
+//! White space that gives a written file another size than the file before it.
 //!
-//! VS Code refuses to save over a newer file only if both its time and its size are others than those
-//! that it read (`validateWriteFile` in its file service). An edit that keeps the size, `0.1` made
-//! `0.5`, would be overwritten without a question. The space goes between two tokens of JSON, at the
-//! end of a line that the edit has changed: no reader of the notebook sees it, and a source is never
-//! touched, where a trailing space may mean something.
+//! VS Code refuses to save over a newer file only if both its time and its size differ from those that it
+//! read (`validateWriteFile` in its file service). It would overwrite an edit that keeps the size, such as
+//! `0.1` to `0.5`, without asking. The space goes between two JSON tokens, at the end of a line that the
+//! edit has changed: no reader of the notebook sees it. Sources are never touched, since a trailing space
+//! may have a meaning there.
 
 use super::align::out_of_order;
-use super::three_way::same;
 use crate::notebook::document::{Cell, Document};
-/// After so many spaces at one place they are taken out at once: a counter that goes from 1 to 2 and
-/// on, run after run, would have its line grow for ever.
+
+/// How many spaces are added at one position before all of them are removed. Without this limit, the line
+/// of a counter that goes from 1 to 2 and on, run after run, would grow for ever.
 const MOST: usize = 16;
 
 impl Document {
-    /// Returns the notebook with another size than `there`, of which it was made by edits; as it is
-    /// where that holds already, or no byte differs. `mover` is the cell that was moved, where that is
-    /// known: of two that changed places either may be it.
+    /// Returns the notebook with another size than `there`, from which it was made by edits. It stays
+    /// unchanged if the sizes differ already, or if the bytes are equal. `mover` is the id of the cell that
+    /// was moved, if known: of two cells that changed places, either may be it.
     #[must_use]
     pub fn with_other_size(mut self, there: &Self, mover: Option<&str>) -> Self {
         let length = |document: &Self| document.chunks().map(<[u8]>::len).sum::<usize>();
-        if length(&self) != length(there)
-            || same(&self, there)
-            || self.chunks().flatten().eq(there.chunks().flatten())
-        {
+        if length(&self) != length(there) || self.has_same_bytes(there) {
             return self;
         }
         let places = there.positions_by_id();
@@ -53,14 +50,14 @@ impl Document {
     }
 }
 
-/// Returns where in the new text the last change of the old one ends.
+/// Returns the end, in the new text, of the last part that differs from the old one.
 fn end_of_change(old: &[u8], new: &[u8]) -> usize {
     let pairs = old.iter().rev().zip(new.iter().rev());
     new.len() - pairs.take_while(|(a, b)| a == b).count()
 }
 
-/// Returns JSON with a space more at the end of the line on which `from` is, or of the next one that
-/// ends between two tokens; in a text of one line before the last bracket.
+/// Returns JSON with one more space at the end of the line at `from`, or of the next line that ends between
+/// two tokens; in a text of one line, before the last bracket.
 fn spaced(text: &[u8], from: usize) -> Vec<u8> {
     let at = line_end(text, from)
         .or_else(|| text.iter().rposition(|byte| *byte == b'}'))
@@ -73,7 +70,7 @@ fn spaced(text: &[u8], from: usize) -> Vec<u8> {
     }
 }
 
-/// Returns where the first line ends, from a place on, that does not end within a string.
+/// Returns the end of the first line, from a position on, that does not end within a string.
 fn line_end(text: &[u8], from: usize) -> Option<usize> {
     let (mut in_string, mut escaped) = (false, false);
     for (at, byte) in text.iter().enumerate() {
@@ -118,7 +115,7 @@ mod tests {
         let want = FILE.replace("0.1 \\\\\\n\",", "0.5 \\\\\\n\", ");
         assert_eq!(text(&after), want);
         assert_eq!(after.cells()[0].source(), "x = 0.5 \\\n'''");
-        // A move, and the notebook's own metadata.
+        // A move, and a change of the notebook's own metadata.
         let mut moved = before.clone();
         moved.move_cell(1, 0).unwrap();
         let moved = moved.with_other_size(&before, Some("b"));
@@ -131,7 +128,7 @@ mod tests {
         let named = named.with_other_size(&before, None);
         assert_eq!(text(&named), FILE.replace("\"1\"", "\"2\" "));
         assert_whole(&named);
-        // What differs in size, or not at all, stays as it is.
+        // A document whose size differs already, or that has not changed, stays as it is.
         let mut longer = before.clone();
         longer.replace(0, "0.1", "0.15", false).unwrap();
         assert_eq!(
@@ -187,7 +184,7 @@ mod tests {
             prop_assert_eq!(meaning(&spaced), meaning(&after));
             let (old, new) = (before.to_bytes(), spaced.to_bytes());
             prop_assert!(old == new || old.len() != new.len());
-            // Only bytes of cells that the edit touched are others.
+            // Only bytes of edited cells differ.
             for (cell, plain) in spaced.cells().iter().zip(after.cells()) {
                 let untouched = before.cells().iter().any(|old| old.id() == cell.id() && old.text == plain.text);
                 prop_assert!(cell.text == plain.text || !untouched || kind == 1);

@@ -1,9 +1,9 @@
-//! The ids of cells in files that hold none: found again by what is known of the cells.
+//! Takes the ids of cells in files without ids from the ledger.
 //!
-//! Formats before 4.5 have no ids, and an edit leaves a notebook in its format. What the cells are
-//! called is in the records of `nb`, a list of ids and revisions in the order of the cells. Whoever
-//! saves the file in between changes some cells, adds and moves others: here the list and the cells
-//! are aligned, so that a cell keeps its id as long as it can be told which one it is.
+//! Formats before 4.5 have no ids, and an edit does not change a notebook's format. The cells' ids are in
+//! `nb`'s ledger, a list of ids and revisions in the order of the cells. A program that saves the file in
+//! between may edit, add and move cells. This module aligns the ledger with the cells, so that a cell keeps
+//! its id as long as it can be recognised.
 
 use super::align::align;
 use super::lines::differences;
@@ -11,17 +11,16 @@ use crate::notebook::document::ids;
 use crate::notebook::document::{Cell, Document, Revision};
 use std::collections::{HashMap, HashSet, VecDeque};
 
-/// Cells of which at least this part is the same text are versions of one cell.
+/// The smallest share of equal text by which two cells are taken for versions of one cell.
 const ALIKE: f64 = 0.3;
 
-/// With more cells than this in one place, similarity is not computed.
+/// How many cells at one position are compared for similarity at most.
 const MOST: usize = 40;
 
 impl Document {
-    /// Gives cells that have no id in the file the ids that the records have for them. `known` are
-    /// the ids and revisions of the notebook's cells as they were last; `text` returns the source of
-    /// a revision, where that is kept. A cell that is not in the records gets a new id, the same one
-    /// each time it is read.
+    /// Gives cells without an id in the file the ids that the ledger has for them. `known` are the last
+    /// known ids and revisions of the notebook's cells; `text` returns the source of a revision, if it is
+    /// stored. A cell that is not in the ledger gets a new id, the same one each time the file is read.
     pub fn recall_ids(
         &mut self,
         known: &[(String, Revision)],
@@ -46,8 +45,8 @@ impl Document {
         ids::name(&mut self.cells, names, reserved);
     }
 
-    /// Gives cells that have no id in the file the ids that they have in another version of the
-    /// notebook, whoever wrote this one.
+    /// Gives cells without an id in the file the ids that they have in another version of the notebook. Any
+    /// program may have written this one.
     pub fn adopt_ids(&mut self, base: &Self) {
         if self.cells.iter().all(|cell| cell.own_id) {
             return;
@@ -70,7 +69,7 @@ impl Document {
     }
 }
 
-/// Returns for each cell its place in the records.
+/// Returns for each cell its position in the ledger.
 fn recalled(
     cells: &[Cell],
     known: &[(String, Revision)],
@@ -102,7 +101,7 @@ fn recalled(
     let old: Vec<Revision> = known.iter().map(|(_, revision)| *revision).collect();
     let new: Vec<Revision> = cells.iter().map(Cell::revision).collect();
     let hunks = differences(&old, &new);
-    // The cells between the differences are in both.
+    // The cells between the hunks are in both lists.
     let (mut at, mut index) = (0, 0);
     for (from, to) in hunks
         .iter()
@@ -116,7 +115,7 @@ fn recalled(
         }
         (at, index) = (from.end, to.end);
     }
-    // Cells that have moved.
+    // Match cells that were moved.
     let mut places: HashMap<Revision, VecDeque<usize>> = HashMap::new();
     for (at, revision) in old.iter().enumerate() {
         places.entry(*revision).or_default().push_back(at);
@@ -132,7 +131,7 @@ fn recalled(
             }
         }
     }
-    // Edited cells have kept their position.
+    // Match edited cells, which have kept their position.
     for (from, to) in hunks {
         let taken: HashSet<usize> = found.iter().flatten().copied().collect();
         let old: Vec<usize> = from.filter(|at| !taken.contains(at)).collect();
@@ -146,8 +145,7 @@ fn recalled(
     found
 }
 
-/// Returns which of some edited cells are which: one by one where there are as many as there were,
-/// else those whose text is most alike.
+/// Matches edited cells: one by one if their number is the same, else those whose text is most alike.
 fn pairs(
     old: &[usize],
     new: &[usize],
@@ -163,7 +161,7 @@ fn pairs(
         return one_by_one();
     }
     let sources: Option<Vec<String>> = old.iter().map(|at| text(known.get(*at)?.1)).collect();
-    // Nothing of them is kept.
+    // Without stored sources, compare by position.
     let Some(sources) = sources else {
         return one_by_one();
     };
@@ -189,7 +187,7 @@ fn pairs(
     pairs
 }
 
-/// Returns which part of two texts is the same at their beginning and their end, from 0 to 1.
+/// Returns the share of two texts that is equal at their beginning and end, from 0 to 1.
 fn alike(one: &str, other: &str) -> f64 {
     let (one, other) = (one.as_bytes(), other.as_bytes());
     let (short, long) = (one.len().min(other.len()), one.len().max(other.len()));
@@ -234,7 +232,7 @@ mod tests {
         document.cells().iter().map(Cell::id).collect()
     }
 
-    /// Returns, of each cell after somebody's save, which of the cells before it is.
+    /// Returns for each cell after a save which of the cells before it is.
     fn followed(before: &[&str], after: &[&str]) -> Vec<Option<usize>> {
         let (old, mut new) = (plain(before), plain(after));
         let texts = |revision| {
@@ -258,7 +256,7 @@ mod tests {
     fn a_cell_keeps_its_id_whatever_somebody_saved() {
         for (before, after, want) in [
             (&["a", "b", "c"][..], &["a", "b", "c"][..], &[0, 1, 2][..]),
-            // Something new before it, in between, and with what stood there edited.
+            // A new cell before it, in between, and beside an edited one.
             (&["a", "b"], &["new", "a", "b"], &[9, 0, 1]),
             (&["a", "b", "c"], &["a", "b2", "c"], &[0, 1, 2]),
             (
@@ -271,7 +269,7 @@ mod tests {
                 &["import os", "quite another", "total = 2", "end"],
                 &[0, 9, 1, 2],
             ),
-            // Gone, moved, and copied.
+            // Removed, moved, and copied.
             (&["a", "b", "c"], &["a", "c"], &[0, 2]),
             (&["a", "b", "c"], &["c", "a", "b"], &[2, 0, 1]),
             (&["a", "b"], &["a", "a", "b"], &[0, 9, 1]),
@@ -308,13 +306,13 @@ mod tests {
         again.recall_ids(&known(&document), &|_| None);
         assert_eq!(ids(&again), ids(&document));
         assert_eq!(ids(&again)[1], "new");
-        // A cell that was deleted leaves its id to nobody.
+        // The id of a deleted cell is not given to another one.
         let records = known(&document);
         again.remove(0).unwrap();
         let mut file = plain(&["quite", "other", "cells"]);
         file.recall_ids(&known(&again), &|_| Some(String::new()));
         assert!(!ids(&file).contains(&&*records[0].0));
-        // Only `nb fmt --write` puts the ids into the file.
+        // Only `nb fmt --write` writes the ids into the file.
         let formatted = document.formatted().unwrap();
         assert_eq!(ids(&formatted), ids(&document));
         assert_eq!(formatted.nbformat(), (4, 5));

@@ -1,33 +1,32 @@
-//! Cells that were split or joined, merged with what the other side changed in them meanwhile.
+//! Merges cells that one side split or joined with what the other side changed in them meanwhile.
 //!
-//! A split takes lines out of one cell and puts them into new ones; a join takes them out of cells
-//! that it removes. If the other side has changed one of these cells, a merge cell by cell would keep
-//! the moved lines twice or not at all. So the cells of one split or join are merged as one text, and
-//! the result is cut at the same places. Where that is not possible, the writer's change of these
-//! cells is refused.
+//! A split takes lines out of one cell and puts them into new ones; a join takes them out of cells that it
+//! removes. If the other side has changed one of these cells, a merge cell by cell would keep the moved
+//! lines twice or not at all. So the cells of one split or join are merged as one text, and the result is
+//! cut at the same positions. If that is not possible, the writer's change of these cells is refused.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
 use super::cell::{SourceMerge, has_new_outputs, name_in_merged, with_source};
 use super::lines::{differences, merged};
-use super::three_versions::ThreeVersions;
-use crate::notebook::document::Cell;
+use super::three_versions::{ThreeVersions, position};
+use crate::notebook::document::{Cell, Document};
 use crate::notebook::edit::Conflict;
 use crate::notebook::json::lossy;
 
-/// What was decided of cells that were split or joined; cells are named by their positions.
+/// The decisions about cells that were split or joined, by the cells' positions.
 #[derive(Debug, Default)]
 pub(super) struct SplitsAndJoins {
     /// The sources of cells of the file.
     pub of_file: HashMap<usize, SourceMerge>,
     /// Cells of the file that the writer's join removes.
     pub joined: HashSet<usize>,
-    /// Cells of the file that stay, as the writer's join is refused.
+    /// Cells of the file that stay because the writer's join is refused.
     pub kept: HashSet<usize>,
-    /// The sources of the writer's own cells; none for a cell that is not inserted.
+    /// The sources of the writer's own cells; `None` for a cell that is not inserted.
     pub of_writer: HashMap<usize, Option<Vec<u8>>>,
-    /// What of the writer's was refused.
+    /// The writer's changes that were refused.
     pub conflicts: Vec<Conflict>,
 }
 
@@ -35,7 +34,7 @@ impl ThreeVersions<'_> {
     /// Finds cells that one side has split or joined and the other has changed.
     pub(super) fn splits_and_joins(&self) -> SplitsAndJoins {
         let mut done = SplitsAndJoins::default();
-        // Most merges are of a few cells of many: these three compare all of them.
+        // Most merges concern a few cells of many, and these three steps compare all of them.
         if self.of_writer.contains(&None) {
             self.split_by_writer(&mut done);
         }
@@ -49,7 +48,7 @@ impl ThreeVersions<'_> {
     }
 
     fn split_by_writer(&self, done: &mut SplitsAndJoins) {
-        // Cells that both sides inserted with one id are no parts of a split.
+        // Cells that both sides inserted with the same id are not parts of a split.
         let by_both: HashSet<&usize> = self.inserted_by_both.values().collect();
         let mut used = HashSet::new();
         for (at, base) in self.base.cells.iter().enumerate() {
@@ -128,30 +127,24 @@ impl ThreeVersions<'_> {
             if came.is_empty() {
                 continue;
             }
-            // Each with its version in the base and in the file.
-            let joined: Vec<(usize, &Cell, (usize, &Cell))> = (0..)
-                .zip(&self.base.cells)
-                .filter(|(of, _)| self.writer_cell(*of).is_none())
-                .filter_map(|(of, cell)| Some((of, cell, self.file_cell(of)?)))
-                .filter(|(_, cell, _)| shares(&came, &lines_beyond(cell, None)))
-                .collect();
-            let has_changed = |(_, base, (_, file)): &(usize, &Cell, (usize, &Cell))| {
+            let joined = self.joined(&came, &self.in_writer, &self.in_file, self.file);
+            let has_changed = |JoinedCell {
+                                   base, there: file, ..
+                               }: &JoinedCell<'_>| {
                 file.revision() != base.revision() || has_new_outputs(base, file)
             };
             let source_changed = file.source_bytes() != base.source_bytes();
             if joined.is_empty() || !(source_changed || joined.iter().any(has_changed)) {
                 continue;
             }
-            // The joined cell has no place for what is not source.
-            let has_more = |(_, base, (_, file)): &(usize, &Cell, (usize, &Cell))| {
+            // The joined cell has no place for changes outside the source.
+            let has_more = |JoinedCell {
+                                base, there: file, ..
+                            }: &JoinedCell<'_>| {
                 let same = with_source(file, &base.source_bytes(), &self.file.style);
                 has_new_outputs(base, file) || same.revision() != base.revision()
             };
-            let mut all: Vec<usize> = joined.iter().map(|(of, ..)| *of).collect();
-            all.push(at);
-            all.sort_unstable();
-            let positions = all.iter().filter_map(|of| Some(self.file_cell(*of)?.0));
-            let positions: Vec<usize> = positions.collect();
+            let (all, positions) = with_joined(at, &joined, &self.in_file);
             let can_merge =
                 are_adjacent(&all) && are_adjacent(&positions) && !joined.iter().any(has_more);
             let text = can_merge
@@ -161,7 +154,7 @@ impl ThreeVersions<'_> {
                     merged(&base, &file, &writer.source_bytes())
                 })
                 .flatten();
-            let others = joined.iter().map(|(_, _, (place, _))| *place);
+            let others = joined.iter().map(|cell| cell.position);
             if let Some(text) = text {
                 done.of_file.insert(there, SourceMerge::Merged(text));
                 done.joined.extend(others);
@@ -175,7 +168,7 @@ impl ThreeVersions<'_> {
         }
     }
 
-    /// Finds cells that the file has joined, where the writer has changed one that is gone.
+    /// Finds cells that the file has joined, if the writer has changed one that the file removed.
     fn joined_by_file(&self, done: &mut SplitsAndJoins) {
         for (at, base) in self.base.cells.iter().enumerate() {
             let Some((there, file)) = self.file_cell(at) else {
@@ -184,7 +177,7 @@ impl ThreeVersions<'_> {
             if done.of_file.contains_key(&there) {
                 continue;
             }
-            // Lines that the writer has put there too do not count: an earlier merge wrote them.
+            // Ignore lines that the writer has there too: an earlier merge wrote them.
             let writers = self.writer_cell(at);
             let writers = writers.map(|(_, writer)| lines_beyond(writer, Some(base)));
             let writers = writers.unwrap_or_default();
@@ -193,24 +186,12 @@ impl ThreeVersions<'_> {
             if came.is_empty() {
                 continue;
             }
-            // Each with its version in the base and in the writer's notebook.
-            let joined: Vec<(usize, &Cell, (usize, &Cell))> = (0..)
-                .zip(&self.base.cells)
-                .filter(|(of, _)| self.file_cell(*of).is_none())
-                .filter_map(|(of, cell)| Some((of, cell, self.writer_cell(of)?)))
-                .filter(|(_, cell, _)| shares(&came, &lines_beyond(cell, None)))
-                .collect();
-            let has_changed = |(_, base, (_, writer)): &(usize, &Cell, (usize, &Cell))| {
-                writer.revision() != base.revision()
-            };
+            let joined = self.joined(&came, &self.in_file, &self.in_writer, self.writer);
+            let has_changed = |cell: &JoinedCell<'_>| cell.there.revision() != cell.base.revision();
             if !joined.iter().any(has_changed) {
                 continue;
             }
-            let mut all: Vec<usize> = joined.iter().map(|(of, ..)| *of).collect();
-            all.push(at);
-            all.sort_unstable();
-            let positions = all.iter().filter_map(|of| Some(self.writer_cell(*of)?.0));
-            let positions: Vec<usize> = positions.collect();
+            let (all, positions) = with_joined(at, &joined, &self.in_writer);
             let can_merge =
                 positions.len() == all.len() && are_adjacent(&all) && are_adjacent(&positions);
             let text = can_merge
@@ -218,14 +199,16 @@ impl ThreeVersions<'_> {
                     let base = joined_text(&self.base.cells, &all);
                     let writer = joined_text(&self.writer.cells, &positions);
                     let text = merged(&base, &file.source_bytes(), &writer)?;
-                    // The same merge may be made again, of the file that this one leaves.
+                    // The same merge may be repeated on the file that it produces, and must then change
+                    // nothing.
                     let again = merged(&base, &text, &writer)?;
                     (again == text).then_some(text)
                 })
                 .flatten();
-            for (_, old, (place, cell)) in &joined {
-                done.of_writer.insert(*place, None);
-                done.conflicts.extend(besides_source(Some(old), cell));
+            for cell in &joined {
+                done.of_writer.insert(cell.position, None);
+                let lost = besides_source(Some(cell.base), cell.there);
+                done.conflicts.extend(lost);
             }
             if let Some(text) = text {
                 done.of_file.insert(there, SourceMerge::Merged(text));
@@ -246,14 +229,63 @@ impl ThreeVersions<'_> {
     }
 }
 
-/// Returns the sources of some cells as the source of one.
+/// A cell of the base that one side has joined into another cell, and that still exists on the other side.
+struct JoinedCell<'a> {
+    at: usize,
+    base: &'a Cell,
+    /// The other side's version, and its position there.
+    there: &'a Cell,
+    position: usize,
+}
+
+impl<'a> ThreeVersions<'a> {
+    /// Returns the cells of the base that one side no longer has, the other still has, and of which a line
+    /// is among those that came into another cell.
+    fn joined(
+        &self,
+        came: &[Vec<u8>],
+        gone_from: &[Option<usize>],
+        in_other: &[Option<usize>],
+        other: &'a Document,
+    ) -> Vec<JoinedCell<'a>> {
+        let cells = self.base.cells.iter().enumerate();
+        let gone = cells.filter(|(at, _)| position(gone_from, *at).is_none());
+        let joined = gone.filter_map(|(at, base)| {
+            let position = position(in_other, at)?;
+            let there = other.cells.get(position)?;
+            shares(came, &lines_beyond(base, None)).then_some(JoinedCell {
+                at,
+                base,
+                there,
+                position,
+            })
+        });
+        joined.collect()
+    }
+}
+
+/// Returns the positions of a cell and of those joined into it, in order: in the base and in another
+/// version.
+fn with_joined(
+    at: usize,
+    joined: &[JoinedCell<'_>],
+    in_other: &[Option<usize>],
+) -> (Vec<usize>, Vec<usize>) {
+    let mut all: Vec<usize> = joined.iter().map(|cell| cell.at).chain([at]).collect();
+    all.sort_unstable();
+    let positions = all.iter().filter_map(|at| position(in_other, *at));
+    let positions = positions.collect();
+    (all, positions)
+}
+
+/// Returns the sources of some cells as one source.
 fn joined_text(cells: &[Cell], positions: &[usize]) -> Vec<u8> {
     let sources = positions.iter().filter_map(|at| cells.get(*at));
     let sources: Vec<_> = sources.map(Cell::source_bytes).collect();
     sources.join(&b"\n"[..])
 }
 
-/// Returns whether each position is the one after the position before it.
+/// Says whether the positions are consecutive.
 fn are_adjacent(positions: &[usize]) -> bool {
     positions.windows(2).all(|two| two[1] == two[0] + 1)
 }
@@ -269,7 +301,7 @@ fn refused_source(cell: &str, base: &Cell, yours: &[u8], theirs: &Cell) -> Confl
     }
 }
 
-/// Returns the conflicts for what a refused cell holds besides its source: its metadata and outputs.
+/// Returns the conflicts for the metadata and outputs of a refused cell.
 fn besides_source(old: Option<&Cell>, cell: &Cell) -> Vec<Conflict> {
     let metadata = |cell: &Cell| cell.metadata(&[]).map(|json| json.text().into_owned());
     let conflict = |field: &str, base, yours| Conflict {
@@ -318,7 +350,8 @@ fn cut(base: &[u8], file: &[u8], parts: &[Cow<'_, [u8]>]) -> Option<Vec<Vec<u8>>
     Some(texts)
 }
 
-/// Returns where a border between two lines is after changes; none where it is within one of them.
+/// Returns the position of a border between two lines after changes; `None` if the border is within a
+/// change.
 fn moved_to(
     place: usize,
     hunks: &[(std::ops::Range<usize>, std::ops::Range<usize>)],
@@ -334,7 +367,7 @@ fn moved_to(
     Some(at)
 }
 
-/// Returns the lines of a cell that another version of it does not have; blank lines do not count.
+/// Returns the lines of a cell that another version of it does not have, without blank lines.
 pub(super) fn lines_beyond(cell: &Cell, other: Option<&Cell>) -> Vec<Vec<u8>> {
     let lines = |cell: &Cell| -> Vec<Vec<u8>> {
         let source = cell.source_bytes();
@@ -379,7 +412,7 @@ mod tests {
         (in_words(&merged.document), conflicts.collect())
     }
 
-    /// What the cells were, are in the file and are the writer's; the merge, and its conflicts.
+    /// The cells in the base, in the file and in the writer's version; the merged cells, and the conflicts.
     type Case<'a> = (&'a str, &'a str, &'a str, &'a str, &'a [&'a str]);
 
     fn assert_merges(cases: &[Case<'_>]) {
@@ -393,13 +426,13 @@ mod tests {
     #[test]
     fn a_split_and_an_edit_of_the_same_cell_go_together_or_not_at_all() {
         assert_merges(&[
-            // In the first part, in the second, in both.
+            // An edit in the first part, in the second, in both.
             ("a:1|2|3", "a:1h|2|3", "a:1 n:2|3", "a:1h n:2|3", &[]),
             ("a:1|2|3", "a:1|2|3h", "a:1 n:2|3", "a:1 n:2|3h", &[]),
             ("a:1|2|3", "a:h|1|2|3h", "a:1 n:2|3", "a:h|1 n:2|3h", &[]),
-            // Edited as it was split.
+            // The writer edited while splitting.
             ("a:1|2|3", "a:h|1|2|3", "a:1 n:2|3w", "a:h|1 n:2|3w", &[]),
-            // Where it was cut, the text is another one now.
+            // The text at the cut has changed.
             (
                 "a:1|2|3|4",
                 "a:1|h|4",
@@ -407,7 +440,7 @@ mod tests {
                 "a:1|h|4",
                 &["a source 1|2w|3|4"],
             ),
-            // Both have split it, and one has joined it with the next.
+            // Both sides have split it, and one has joined the second part with the next cell.
             ("a:1|2", "a:1 m:2", "a:1 n:2", "a:1 m:2", &[]),
             ("a:1|2 b:3", "a:1|2|3", "a:1 n:2 b:3", "a:1 n:2|3", &[]),
         ]);
@@ -419,7 +452,7 @@ mod tests {
             ("a:1 b:2", "a:1 b:2|h", "a:1|2", "a:1|2|h", &[]),
             ("a:1 b:2", "a:h|1 b:2", "a:1|2", "a:h|1|2", &[]),
             ("a:1 b:2 c:3", "a:1 b:2|h c:3", "a:1|2|3", "a:1|2|h|3", &[]),
-            // The writer has changed the same line, or something stands between them now.
+            // The writer has changed the same line, or another cell is between them now.
             (
                 "a:1 b:2|x",
                 "a:1 b:2h|x",
@@ -444,7 +477,7 @@ mod tests {
                 "a:1|2h|x",
                 &["b source 2w|x"],
             ),
-            // Both have.
+            // Both sides have joined them.
             ("a:1 b:2", "a:1|2", "a:1|2", "a:1|2", &[]),
         ]);
     }
@@ -452,17 +485,17 @@ mod tests {
     #[test]
     fn a_deletion_and_a_line_of_the_deleted_cell_in_another_one_are_a_join() {
         assert_merges(&[
-            // It merges: the edit is in the other cell.
+            // The merge succeeds: the edit is in the other cell.
             ("a:b c:x", "c:b|h|x", "a:w|b c:x", "c:w|b|h|x", &[]),
-            // It does not: the edit is reported.
+            // The merge fails: the edit is reported.
             ("a:b c:", "c:h|b|", "a:w|b c:", "c:h|b|", &["a source w|b"]),
-            // The same line, written by the other side, or by nobody: an edit beats a deletion.
+            // The line was written by the other side, or existed before: an edit wins over a deletion.
             ("a:b c:x", "c:x", "a:w|b c:b|x", "a:w|b c:b|x", &[]),
             ("a:b c:b", "c:b|h", "a:w|b c:b", "a:w|b c:b|h", &[]),
         ]);
     }
 
-    /// The merge is the same for a file whose ids are in the records.
+    /// The merge is the same for a file whose ids are in the ledger.
     #[test]
     fn a_join_is_the_same_one_in_a_file_without_ids() {
         let cell = |source: &str| {

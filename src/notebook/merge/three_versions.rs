@@ -10,14 +10,14 @@ pub(super) struct ThreeVersions<'a> {
     pub(super) base: &'a Document,
     pub(super) file: &'a Document,
     pub(super) writer: &'a Document,
-    /// For each cell of the base its position in the file, and in the writer's version.
+    /// For each cell of the base, its position in the file and in the writer's version.
     pub(super) in_file: Vec<Option<usize>>,
     pub(super) in_writer: Vec<Option<usize>>,
-    /// For each cell of the file, and of the writer's version, its position in the base.
+    /// For each cell of the file and of the writer's version, its position in the base.
     pub(super) of_file: Vec<Option<usize>>,
     pub(super) of_writer: Vec<Option<usize>>,
-    /// For cells that both sides inserted with one id, as in a merge that is made again: the position
-    /// in the writer's version by that in the file.
+    /// The position in the writer's version by the position in the file, for cells that both sides inserted
+    /// with the same id, as in a merge that is repeated.
     pub(super) inserted_by_both: HashMap<usize, usize>,
 }
 
@@ -49,7 +49,7 @@ impl<'a> ThreeVersions<'a> {
         }
     }
 
-    /// Returns the cell of the base that one of the file's is, and the writer's that is the same.
+    /// Returns the positions in the base and in the writer's version of a cell of the file.
     pub(super) fn counterparts_of_file(&self, at: usize) -> (Option<usize>, Option<usize>) {
         let base = position(&self.of_file, at);
         let writer = match base {

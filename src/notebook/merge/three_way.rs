@@ -1,10 +1,9 @@
-//! Three versions of a notebook made one: what it was, what is in the file now, and what a writer
-//! made of it meanwhile.
+//! The three-way merge of a notebook: the base, the file now, and the base with a writer's edits.
 //!
 //! The result is the file's bytes with the writer's changes in them. Insertions of both sides stay, the
-//! file's first. An edit wins over a deletion, and so do new outputs in the file. Moves are kept; if
-//! both moved a cell, the file's. Sources are merged by lines; if that is not possible, the file's
-//! stays and the writer gets a conflict.
+//! file's first. An edit wins over a deletion, and so do new outputs in the file. Moves are kept; if both
+//! sides moved a cell, the file's position holds. Sources are merged by lines; if that is not possible, the
+//! file's source stays and the writer gets a conflict.
 
 use super::align::out_of_order;
 use super::cell::{has_new_outputs, merge_cell, name_in_merged, outputs_lost, with_source};
@@ -21,11 +20,11 @@ use std::collections::{HashMap, HashSet};
 pub struct MergedNotebook {
     /// The notebook to write: the file's bytes with the writer's changes.
     pub document: Document,
-    /// The writer's changes that are not in it.
+    /// The writer's changes that are not in the result.
     pub conflicts: Vec<Conflict>,
 }
 
-/// One cell of the result, and the one that follows.
+/// One cell of the result, and the index of the item after it.
 struct Item {
     from: From,
     next: Option<usize>,
@@ -35,7 +34,7 @@ struct Item {
 enum From {
     /// Before the first cell.
     Begin,
-    /// A cell of the file, perhaps with its counterpart of the writer's.
+    /// A cell of the file, which may also be in the writer's version.
     File(usize),
     /// A cell that only the writer has.
     Writer(usize),
@@ -43,10 +42,11 @@ enum From {
 
 /// Merges the writer's changes of `base` into the file.
 ///
-/// `writer` is `base` after edits of this module; `file` is what anybody wrote since.
+/// `writer` is `base` after edits by this crate; `file` is the file now, which any program may have
+/// written.
 ///
-/// `runs` says of a cell's id whether the writer is the one that is running it: then outputs,
-/// count and times are the writer's. Otherwise those of the later execution stay.
+/// `runs` says for a cell's id whether the writer runs that cell: then outputs, count and times are the
+/// writer's. Otherwise those of the later execution stay.
 pub fn merge(
     base: &Document,
     file: &Document,
@@ -57,7 +57,7 @@ pub fn merge(
         document: document.clone(),
         conflicts: Vec::new(),
     };
-    if same(base, writer) || same(file, writer) {
+    if base.has_same_bytes(writer) || file.has_same_bytes(writer) {
         return whole(file);
     }
     if file.is_read_only() {
@@ -74,26 +74,10 @@ pub fn merge(
             conflicts,
         };
     }
-    if same(base, file) {
+    if base.has_same_bytes(file) {
         return whole(writer);
     }
     ThreeVersions::of(base, file, writer).run(runs)
-}
-
-pub(super) fn same(a: &Document, b: &Document) -> bool {
-    let parts = |document: &Document| {
-        let cells = document.cells.iter();
-        let length: usize = cells.map(|cell| cell.before.len() + cell.text.len()).sum();
-        length + document.frame.text.len() + document.close.len()
-    };
-    parts(a) == parts(b)
-        && a.frame.text == b.frame.text
-        && a.close == b.close
-        && a.cells.len() == b.cells.len()
-        && a.cells
-            .iter()
-            .zip(&b.cells)
-            .all(|(a, b)| a.before == b.before && a.text == b.text)
 }
 
 impl ThreeVersions<'_> {
@@ -158,7 +142,7 @@ impl ThreeVersions<'_> {
             names.push(Some(
                 of_base.map_or_else(|| cell.id.clone(), |base| base.id.clone()),
             ));
-            // White space belongs to the place.
+            // White space belongs to the position.
             let from_first = match from {
                 From::File(at) => Some(at == 0),
                 _ => None,
@@ -180,8 +164,8 @@ impl ThreeVersions<'_> {
             _ => self.file.close.clone(),
         };
         document.cells = cells;
-        // The file's own new cells come last: what they are called until now is a guess. A cell of
-        // the base that is gone leaves its name to none of them: a conflict may speak of it.
+        // Names of the file's own new cells are assigned last, since so far they are guesses. None of them
+        // gets the name of a removed cell of the base, which a conflict may mention.
         let in_base: HashSet<&str> = self.base.cells.iter().map(Cell::id).collect();
         let cells_recorded: Vec<bool> =
             document.cells.iter().map(|cell| cell.recorded_id).collect();
@@ -205,7 +189,7 @@ impl ThreeVersions<'_> {
         ids::read(&mut document.cells);
         ids::name(&mut document.cells, names, named);
         self.merge_frame(&mut document, &mut conflicts);
-        // The writer has put the notebook into the format that has ids.
+        // The writer has raised the notebook to the format that has ids.
         if self.writer.nbformat.1 > self.file.nbformat.1.max(self.base.nbformat.1) {
             document.settle();
         }
@@ -236,7 +220,7 @@ impl ThreeVersions<'_> {
             from: From::Begin,
             next: None,
         }];
-        // The item of each of the writer's cells.
+        // For each of the writer's cells, the index of its item.
         let mut items_of_writer: Vec<Option<usize>> = vec![None; self.writer.cells.len()];
         let mut set = |writer: Option<usize>, item: usize| {
             if let Some(slot) = writer.and_then(|at| items_of_writer.get_mut(at)) {
@@ -293,7 +277,7 @@ impl ThreeVersions<'_> {
             let from = match (base, file) {
                 (_, Some(file)) => From::File(file),
                 (Some(base), None) => {
-                    // The file lost it. That stands, unless the writer has changed it.
+                    // The file removed the cell. That holds, unless the writer has changed it.
                     let old = self.base.cells.get(base);
                     if old.is_some_and(|old| old.revision() == cell.revision()) {
                         conflicts.extend(old.and_then(|old| outputs_lost(old, cell)));
@@ -303,7 +287,7 @@ impl ThreeVersions<'_> {
                 }
                 (None, None) => From::Writer(at),
             };
-            // The file's own new cells in this place come first.
+            // The file's own new cells at this position come first.
             let is_new = |item: usize| match items.get(item).map(|item| item.from) {
                 Some(From::File(at)) => {
                     self.of_file.get(at) == Some(&None) && !self.inserted_by_both.contains_key(&at)
@@ -333,7 +317,7 @@ impl ThreeVersions<'_> {
         order
     }
 
-    /// Merges the notebook's own metadata by its keys; nothing else round the cells is ever edited.
+    /// Merges the notebook's own metadata by its keys; no other part of the frame is ever edited.
     fn merge_frame(&self, document: &mut Document, conflicts: &mut Vec<Conflict>) {
         let [base, file, writer] = [&self.base.frame, &self.file.frame, &self.writer.frame];
         let layout = document.style.top.deeper();
@@ -380,7 +364,7 @@ mod tests {
                 "c:3 a:1 B:x b:2",
             ),
             ("a:1 b:2 c:3", "a:1 b:2 c:4", "c:3 a:1 b:2", "c:4 a:1 b:2"),
-            // Both moved it: the file's place holds.
+            // Both sides moved it: the file's position holds.
             (
                 "a:1 b:2 c:3 d:4",
                 "d:4 a:1 b:2 c:3",
@@ -391,7 +375,7 @@ mod tests {
             ("a:x|y", "a:X|y", "a:x|Y", "a:X|Y"),
             ("a:1 b:2", "a:1 b:2 h:h", "b:2", "b:2 h:h"),
             ("a:1", "", "a:1 w:w", "w:w"),
-            // An edit beats a deletion.
+            // An edit wins over a deletion.
             ("a:1 b:2", "a:1", "a:1 b:3", "a:1 b:3"),
         ] {
             assert_eq!(
@@ -507,7 +491,7 @@ mod tests {
             (ran(&base, 3, ""), ran(&base, 4, ""), false, 4),
             (ran(&base, 5, ""), ran(&base, 4, ""), false, 5),
             (ran(&base, 5, ""), ran(&base, 4, ""), true, 4),
-            // A restarted kernel counts from one again.
+            // A restarted kernel counts from 1 again.
             (
                 ran(&base, 50, "2026-01-01T10"),
                 ran(&base, 1, "2026-01-01T11"),
@@ -522,7 +506,7 @@ mod tests {
             ),
         ] {
             let writer_count = writer.cells()[0].execution_count().unwrap_or(count);
-            // With a source of the human's, so that the cells merge field by field.
+            // The human has edited the source, so that the cells are merged field by field.
             let mut file = file;
             file.set_source(0, "human").unwrap();
             let merged = merge(&base, &file, &writer, &|id| runs && id == "a");
@@ -571,13 +555,13 @@ mod tests {
             assert_eq!(merged.document.cells()[0].source(), "1");
             assert_eq!(fields(merged), want);
         }
-        // The other way round, what a human made of the cell holds, and the writer is told.
+        // The other way round, the human's version of the cell stays, and the writer gets a conflict.
         for file in [&removed, &text] {
             let merged = merge(&base, file, &ran, &|_| true);
             assert_eq!(in_words(&merged.document), in_words(file));
             assert_eq!(fields(merged), ["outputs"]);
         }
-        // Outputs that were there before are no reason to keep a cell.
+        // Outputs that existed before do not keep a removed cell.
         let mut cleared = ran.clone();
         cleared.clear_outputs(1).unwrap();
         let mut removed = ran.clone();
@@ -634,8 +618,8 @@ mod tests {
             .map(|cell| cell.source().into_owned())
             .collect();
         assert_eq!(sources, ["theirs", "x", "y2", "z"]);
-        // Into a file that somebody has put into a newer format meanwhile the new cell comes with
-        // its id; into one of an older format without.
+        // If somebody has raised the file's format meanwhile, the new cell is inserted with its id; in an
+        // older format without.
         let newer = plain(&["x", "y"], 5).formatted().unwrap();
         let merged = merge(&base, &newer, &writer, &|_| false).document;
         assert_eq!(merged.nbformat(), (4, 5));
@@ -673,7 +657,7 @@ mod tests {
             let cells: Vec<_> = sources.iter().map(cell).collect();
             Document::parse(format!(r#"{{"cells":[{}]}}"#, cells.join(","))).unwrap()
         };
-        // No ids, and a new cell moves the others on.
+        // Without ids, and with a new cell that shifts the others.
         let base = plain(&["x", "a", "y"]);
         let file = plain(&["new", "x", "h", "y"]);
         let mut writer = base.clone();

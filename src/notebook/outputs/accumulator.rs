@@ -1,11 +1,11 @@
-//! A cell's outputs, accumulated from a kernel's messages as a front end does it.
+//! Accumulates a cell's outputs from a kernel's messages, as front ends do.
 //!
-//! The rules are JupyterLab's and nbclient's, which agree: consecutive texts of one stream are one
-//! output, `clear_output` clears (with `wait`, when the next output comes), and what is displayed
-//! or updated under a display id replaces whatever was displayed under it, in whichever cell.
+//! The rules are JupyterLab's and nbclient's, which agree: consecutive texts of one stream are one output;
+//! `clear_output` clears (with `wait`, when the next output comes); a display or update with a display id
+//! replaces all displays with that id, in any cell.
 //!
-//! With a limit, a cell that outputs more keeps the beginning and the end, and a line between them
-//! says how much is left out: no front end opens a notebook of ten million lines.
+//! Under a limit, a cell with more output keeps its beginning and end, and a line between them says how
+//! much is left out: no front end opens a notebook of ten million lines.
 
 use std::borrow::Cow;
 
@@ -13,16 +13,16 @@ use super::limit::{OmittedOutput, OutputLimit, weight};
 use super::terminal_text::TerminalText;
 use crate::notebook::json::{Json, Object, in_parts, lossy, string_at, value_at};
 
-/// The outputs so far.
+/// The outputs of a cell so far.
 #[derive(Clone, Debug, Default)]
 pub struct OutputAccumulator {
-    /// The first outputs, once others after them were left out.
+    /// The first outputs, once outputs after them have been left out.
     head: Vec<AccumulatedOutput>,
     left_out: OmittedOutput,
-    /// Whether `head` is set: outputs were left out.
+    /// Whether outputs were left out, and `head` is set.
     is_cut: bool,
     outputs: Vec<AccumulatedOutput>,
-    /// About how many bytes those take.
+    /// About how many bytes `outputs` takes.
     size: usize,
     clear_with_next: bool,
     bound: Option<OutputLimit>,
@@ -34,60 +34,65 @@ enum AccumulatedOutput {
         name: String,
         screen: TerminalText,
     },
-    /// A result or something displayed.
+    /// An execution result or a display.
     Bundle {
-        /// What is there beside data and metadata, as fields of JSON with a comma after each.
-        head: String,
+        /// The message's type.
+        kind: String,
+        /// The execution count of a result.
+        count: Option<Json>,
         shown: MimeBundle,
         display_id: Option<String>,
     },
     Error(Json),
 }
 
-/// One thing in several forms, and what is said of them: two objects of JSON.
+/// A MIME bundle: the forms of one output, and their metadata.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MimeBundle {
     data: Json,
     metadata: Json,
-    /// About how many bytes of text it has.
+    /// About how many bytes of text it has, see [`weight`].
     size: usize,
 }
 
 /// The effect of a message on a cell's outputs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OutputChange {
-    /// None: the message is no output.
+    /// The message is not an output.
     Nothing,
-    /// The outputs changed, or how the next message changes them.
+    /// The outputs changed, or a later message will change them.
     Changed,
-    /// Something is shown under a display id, which other cells may show too: see
+    /// A bundle is shown under a display id, which other cells may show too: see
     /// [`OutputAccumulator::update`].
     Displayed {
         /// The id.
         display_id: String,
-        /// What it is now.
+        /// The bundle that is shown now.
         shown: MimeBundle,
     },
-    /// The message is an output, but its content is no JSON object.
+    /// The message is an output, but its content is not a JSON object.
     Unreadable,
 }
 
 impl OutputAccumulator {
-    /// Returns no outputs, which will keep about `most` bytes of text; `more` tells, within the
-    /// outputs, what shows the rest.
+    /// Makes an accumulator that keeps about `most` bytes of text. `more` is the command that shows the
+    /// rest, for the note among the outputs.
     pub fn bounded(most: usize, more: impl Into<String>) -> Self {
         Self {
-            bound: Some(OutputLimit::new(most, more.into())),
+            bound: Some(OutputLimit {
+                most,
+                more: more.into(),
+            }),
             ..Self::default()
         }
     }
 
-    /// Returns what the bound left out.
+    /// Returns how much the limit left out.
     pub fn left_out(&self) -> OmittedOutput {
         self.left_out
     }
 
-    /// Takes a message of iopub that belongs to the cell: its type and its content.
+    /// Adds an iopub message of the cell's request: its type and its content.
     pub fn take(&mut self, msg_type: &str, content: &[u8]) -> OutputChange {
         if !matches!(
             msg_type,
@@ -120,20 +125,18 @@ impl OutputAccumulator {
                     return OutputChange::Changed;
                 }
                 self.clear();
-                // JupyterLab forgets an earlier wait.
+                // As in JupyterLab, this cancels an earlier `wait`.
                 self.clear_with_next = false;
                 OutputChange::Changed
             }
             "error" => {
-                let traceback = value_at(content, &["traceback"])
-                    .filter(|lines| lines.bytes().starts_with(b"["))
-                    .map_or_else(
-                        || "[]".to_owned(),
-                        |lines| match &self.bound {
-                            Some(bound) => bound.traceback(&lines),
-                            None => lines.text().into_owned(),
-                        },
-                    );
+                let traceback = value_at(content, &["traceback"]);
+                let traceback = traceback.filter(|lines| lines.bytes().starts_with(b"["));
+                let traceback = traceback.unwrap_or_else(|| Json::list([]));
+                let traceback = match &self.bound {
+                    Some(bound) => bound.traceback(traceback),
+                    None => traceback,
+                };
                 let [name, value] = ["ename", "evalue"].map(|key| {
                     let text = string(content, key);
                     Json::string(&match &self.bound {
@@ -141,18 +144,19 @@ impl OutputAccumulator {
                         None => text,
                     })
                 });
-                self.add(AccumulatedOutput::Error(json(&format!(
-                    "{{\"output_type\":\"error\",\"ename\":{},\"evalue\":{},\"traceback\":{traceback}}}",
-                    name.text(),
-                    value.text(),
-                ))));
+                self.add(AccumulatedOutput::Error(Json::object([
+                    ("output_type", &Json::string("error")),
+                    ("ename", &name),
+                    ("evalue", &value),
+                    ("traceback", &traceback),
+                ])));
                 OutputChange::Changed
             }
             _ => self.bundle(msg_type, content),
         }
     }
 
-    /// Replaces what is shown under a display id, and says whether there was anything.
+    /// Replaces the bundles that are shown under a display id, and returns whether there were any.
     pub fn update(&mut self, id: &str, new: &MimeBundle) -> bool {
         let mut found = false;
         for output in self.head.iter_mut().chain(&mut self.outputs) {
@@ -171,13 +175,13 @@ impl OutputAccumulator {
         found
     }
 
-    /// Says whether something is shown under a display id.
+    /// Says whether a bundle is shown under a display id.
     pub fn shows(&self, id: &str) -> bool {
         self.displayed().1.any(|(shown, _)| shown == id)
     }
 
-    /// Returns how many outputs there are, and which of them are shown under display ids: each id with
-    /// its place among [`Self::outputs`].
+    /// Returns how many outputs there are, and which of them have display ids: each id with its position in
+    /// [`Self::outputs`].
     pub fn displayed(&self) -> (usize, impl Iterator<Item = (&str, usize)>) {
         let note = usize::from(self.more().is_some());
         let behind = self.head.len() + note;
@@ -190,7 +194,7 @@ impl OutputAccumulator {
         (behind + self.outputs.len(), shown)
     }
 
-    /// Returns what shows the rest, where the bound has left something out.
+    /// Returns the command that shows the rest, if the limit has left something out.
     fn more(&self) -> Option<&str> {
         let more = self.bound.as_ref().map_or("", |bound| bound.more.as_str());
         (!more.is_empty() && self.left_out != OmittedOutput::default()).then_some(more)
@@ -199,18 +203,16 @@ impl OutputAccumulator {
     /// Returns the outputs as nbformat 4 has them.
     pub fn outputs(&self) -> Vec<Json> {
         let note = self.more().map(|more| {
-            // On stderr it stands out, and is not taken for a line of the cell's own.
-            let mut screen = TerminalText::default();
-            screen.write(&format!("[… {} left out here; {more} …]\n", self.left_out));
-            let name = "stderr".to_owned();
-            AccumulatedOutput::Stream { name, screen }.to_json()
+            // A line on stderr is not mistaken for one of the cell's own results.
+            let note = format!("[… {} left out here; {more} …]\n", self.left_out);
+            stream_output("stderr", &note)
         });
         let head = self.head.iter().map(AccumulatedOutput::to_json);
         let outputs = self.outputs.iter().map(AccumulatedOutput::to_json);
         head.chain(note).chain(outputs).collect()
     }
 
-    /// Takes a text, as a string of JSON.
+    /// Adds a text, given as a JSON string, to a stream.
     fn stream(&mut self, name: String, text: &[u8]) {
         self.clear_if_due();
         let goes_on = self.outputs.last().is_some_and(
@@ -221,7 +223,7 @@ impl OutputAccumulator {
             self.add(AccumulatedOutput::Stream { name, screen });
         }
         for part in in_parts(text, PART) {
-            // The last output stays, whatever is left out.
+            // The last output stays, even if others are left out.
             if let Some(AccumulatedOutput::Stream { screen, .. }) = self.outputs.last_mut() {
                 let before = screen.size();
                 screen.write(&lossy(part));
@@ -232,7 +234,7 @@ impl OutputAccumulator {
     }
 
     fn bundle(&mut self, msg_type: &str, content: &[u8]) -> OutputChange {
-        // Not copied before it is known to be small enough.
+        // The data is copied only once it is known to be small enough.
         let object = |key: &str| {
             let fields = Object::read(content)?;
             let value = fields.get(content, key)?.of(content);
@@ -254,14 +256,13 @@ impl OutputAccumulator {
             self.update(id, &shown);
         }
         if msg_type != "update_display_data" {
-            let mut head = format!("\"output_type\":\"{msg_type}\",");
-            if msg_type == "execute_result" {
+            let count = (msg_type == "execute_result").then(|| {
                 let count = value_at(content, &["execution_count"]);
-                let count = count.map_or_else(|| "null".to_owned(), |it| it.text().into_owned());
-                head.push_str(&format!("\"execution_count\":{count},"));
-            }
+                count.unwrap_or_else(|| Json::of_valid(b"null"))
+            });
             self.add(AccumulatedOutput::Bundle {
-                head,
+                kind: msg_type.to_owned(),
+                count,
                 shown: shown.clone(),
                 display_id: display_id.clone(),
             });
@@ -293,24 +294,26 @@ impl OutputAccumulator {
         self.size = 0;
     }
 
-    /// Leaves out what is too much: of the middle, since how it began and how it ended say most.
+    /// Leaves out what exceeds the limit, from the middle: the beginning and the end are the most
+    /// informative.
     fn keep_within(&mut self) {
         let Some(most) = self.bound.as_ref().map(|bound| bound.most) else {
             return;
         };
         let half = most / 2;
-        // Not at each line anew: what comes off is moved.
-        let limit = if self.is_cut { half + half / 2 } else { most };
+        let limit = if self.is_cut { half } else { most };
         if self.size <= limit {
             return;
         }
         if !std::mem::replace(&mut self.is_cut, true) {
             self.set_head_apart(half);
         }
-        self.leave_out(self.size.saturating_sub(half));
+        // Leave out an eighth more than necessary: the rest has to be moved, which would take too long for
+        // each line.
+        self.leave_out(self.size.saturating_sub(half - half / 8));
     }
 
-    /// Sets the first outputs apart, which stay: of at most so many bytes.
+    /// Moves the first outputs, of at most `most` bytes, to `head`, where they stay.
     fn set_head_apart(&mut self, most: usize) {
         let mut room = most;
         let last = self.outputs.len().saturating_sub(1);
@@ -334,7 +337,7 @@ impl OutputAccumulator {
         self.size = self.outputs.iter().map(AccumulatedOutput::size).sum();
     }
 
-    /// Leaves out at least so many bytes of the first of the outputs; what was raised stays.
+    /// Leaves out at least `least` bytes from the first of the outputs; errors stay.
     fn leave_out(&mut self, least: usize) {
         let mut left = least;
         let last = self.outputs.len().saturating_sub(1);
@@ -367,35 +370,38 @@ impl OutputAccumulator {
     }
 }
 
-/// How much of a text is taken at once: what is left out need not be there whole before.
+/// How many bytes of a text are added at once, so that text to be left out is never in memory as a whole.
 const PART: usize = 64 << 10;
 
-/// What an output takes beside its text.
+/// How many bytes an output counts for in addition to its text.
 const OVERHEAD: usize = 200;
 
 impl MimeBundle {
-    /// Returns an output of a notebook with this in it, instead of what it shows; none where it is
-    /// nothing displayed, and no result.
+    /// Returns an output of a notebook with this bundle in place of its own; `None` if the output is
+    /// neither a display nor a result.
     pub(in crate::notebook) fn within(&self, output: &Json) -> Option<Json> {
         let kind = output.get("output_type")?.as_string()?;
-        let head = match kind.as_str() {
-            "display_data" => String::new(),
-            "execute_result" => {
-                let count = output.get("execution_count")?;
-                format!("\"execution_count\":{},", count.text())
-            }
+        let count = match kind.as_str() {
+            "display_data" => None,
+            "execute_result" => Some(output.get("execution_count")?),
             _ => return None,
         };
-        Some(json(&format!(
-            "{{\"output_type\":\"{kind}\",{head}\"data\":{},\"metadata\":{}}}",
-            self.data.text(),
-            self.metadata.text(),
-        )))
+        Some(self.output(&kind, count.as_ref()))
+    }
+
+    /// Returns an output of this kind with the bundle in it.
+    fn output(&self, kind: &str, count: Option<&Json>) -> Json {
+        let kind = Json::string(kind);
+        let head = [("output_type", Some(&kind)), ("execution_count", count)];
+        let head = head
+            .into_iter()
+            .filter_map(|(name, value)| Some((name, value?)));
+        Json::object(head.chain([("data", &self.data), ("metadata", &self.metadata)]))
     }
 }
 
 impl AccumulatedOutput {
-    /// Returns about how many bytes it counts for.
+    /// Returns about how many bytes the output counts for.
     fn size(&self) -> usize {
         OVERHEAD
             + match self {
@@ -407,50 +413,46 @@ impl AccumulatedOutput {
 
     fn to_json(&self) -> Json {
         match self {
-            Self::Stream { name, screen } => json(&format!(
-                "{{\"output_type\":\"stream\",\"name\":{},\"text\":{}}}",
-                Json::string(name).text(),
-                Json::string(&screen.text()).text(),
-            )),
-            Self::Bundle { head, shown, .. } => json(&format!(
-                "{{{head}\"data\":{},\"metadata\":{}}}",
-                shown.data.text(),
-                shown.metadata.text(),
-            )),
+            Self::Stream { name, screen } => stream_output(name, &screen.text()),
+            Self::Bundle {
+                kind, count, shown, ..
+            } => shown.output(kind, count.as_ref()),
             Self::Error(error) => error.clone(),
         }
     }
 }
 
-/// Returns the pages of a reply's payload, as IPython's `?` sends them, each as the content of a
+/// Returns the pages in a reply's payload, which IPython's `?` sends, each as the content of a
 /// `display_data`: JupyterLab shows them among the outputs.
 pub fn pager_pages(reply: &[u8]) -> Vec<Json> {
     let reply = decoded(reply);
     let reply = reply.as_bytes();
     let payload = value_at(reply, &["payload"]);
-    let payload = payload.as_ref().map_or(&b"[]"[..], Json::bytes);
-    let items = crate::notebook::json::items(payload).into_iter();
-    let pages = items.filter_map(|item| {
-        let item = item.of(payload);
-        let data = value_at(item, &["data"]).filter(|_| string(item, "source") == "page")?;
-        Some(json(&format!(
-            "{{\"data\":{},\"metadata\":{{}}}}",
-            data.text()
-        )))
+    let pages = payload.iter().flat_map(Json::items).filter_map(|item| {
+        let data = item
+            .get("data")
+            .filter(|_| string(item.bytes(), "source") == "page")?;
+        let metadata = Json::object([]);
+        Some(Json::object([("data", &data), ("metadata", &metadata)]))
     });
     pages.collect()
 }
 
-fn json(text: &str) -> Json {
-    Json::of_valid(text.as_bytes())
+/// Returns the output of a stream.
+pub(super) fn stream_output(name: &str, text: &str) -> Json {
+    Json::object([
+        ("output_type", &Json::string("stream")),
+        ("name", &Json::string(name)),
+        ("text", &Json::string(text)),
+    ])
 }
 
-/// Returns a string of an object; an empty one where there is none.
+/// Returns a string field of an object; an empty string if there is none.
 fn string(object: &[u8], key: &str) -> String {
     string_at(object, &[key]).unwrap_or_default()
 }
 
-/// Returns a content as text: what is not UTF-8 is replaced, as jupyter_client does.
+/// Returns a content as text; invalid UTF-8 is replaced, as in jupyter_client.
 fn decoded(content: &[u8]) -> Cow<'_, str> {
     String::from_utf8_lossy(content)
 }
@@ -521,7 +523,7 @@ mod tests {
         assert_eq!(fold(&[a, waits, b, b]), [stream("stdout", "bb")]);
         assert_eq!(fold(&[a, now]), [""; 0]);
         assert_eq!(fold(&[waits, now, a, b]), [stream("stdout", "ab")]);
-        // Whoever folds what was kept must know of it.
+        // It counts as a change, so that it is stored with the messages and has its effect in a replay.
         let waits = OutputAccumulator::default().take(waits.0, waits.1.as_bytes());
         assert_eq!(waits, OutputChange::Changed);
     }
@@ -609,7 +611,11 @@ mod tests {
         let mut folded = OutputAccumulator::bounded(10_000, "nb wait 1 shows all");
         for line in 0..100_000 {
             print(&mut folded, "stdout", &format!("line {line}\n"));
-            assert!(folded.size <= 10_100, "{}", folded.size);
+            if line % 97 == 0 {
+                let shown = printed(&folded).into_iter();
+                let shown: usize = shown.map(|(_, text)| text.len()).sum();
+                assert!(shown <= 10_100, "{shown} at line {line}");
+            }
         }
         let [head, note, tail] = &printed(&folded)[..] else {
             panic!("{:?}", printed(&folded));
@@ -631,7 +637,7 @@ mod tests {
             left_out.lines
         );
         assert_eq!((&note.0[..], &note.1[..]), ("stderr", &is[..]));
-        // A cell that begins anew has room again.
+        // After `clear_output` the whole limit is available again.
         folded.take("clear_output", b"{}");
         print(&mut folded, "stdout", "x");
         assert_eq!(folded.outputs().len(), 1);
@@ -656,7 +662,7 @@ mod tests {
             left_out.displays > 4000 && left_out.lines > 4000,
             "{left_out}"
         );
-        // What was set apart can still be updated, and nothing is said where nothing is to be.
+        // Outputs in `head` can still be updated, and an empty command adds no note.
         folded.take(
             "update_display_data",
             br#"{"data":{"text/plain":"new"},"transient":{"display_id":"d"}}"#,
@@ -732,7 +738,7 @@ mod tests {
             "{}",
             error.len()
         );
-        // Many figures are no text.
+        // Figures count less than text.
         let mut folded = OutputAccumulator::bounded(10_000, "more");
         let figure = format!(r#"{{"data":{{"image/png":"{}"}}}}"#, "A".repeat(40_000));
         for _ in 0..3 {

@@ -1,47 +1,48 @@
-//! The limit for a cell's outputs in a notebook, and the note in place of what is left out.
+//! The limit on a cell's outputs in a notebook, and the note that replaces what is left out.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
 
 use super::size::size;
 use crate::notebook::document::joined_strings;
-use crate::notebook::json::{Json, Object, items};
+use crate::notebook::json::{Json, Object};
 
 /// A limit for a cell's outputs.
 #[derive(Clone, Debug)]
 pub(in crate::notebook) struct OutputLimit {
-    /// Bytes of text, about.
+    /// About how many bytes of text are kept.
     pub(in crate::notebook) most: usize,
-    /// The command that shows the rest; if empty, the outputs have no note of it.
+    /// The command that shows the rest; if empty, the outputs get no note.
     pub(in crate::notebook) more: String,
 }
 
 /// The amount of output that a limit left out.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct OmittedOutput {
-    /// How many bytes.
+    /// The number of bytes.
     pub bytes: u64,
-    /// How many lines of streams.
+    /// The number of lines of streams.
     pub lines: u64,
-    /// How many whole displays.
+    /// The number of whole displays.
     pub displays: u64,
 }
 
 /// How many times larger than text an image or a figure may be.
 const MEDIA: usize = 16;
 
-/// How many lines of a traceback are kept of each end, where it is far too long.
+/// How many of the first and of the last frames of a long traceback are kept.
 const FRAMES: usize = 10;
 
 impl OutputLimit {
-    pub(in crate::notebook) fn new(most: usize, more: String) -> Self {
-        Self { most, more }
-    }
-
-    /// Returns the forms of something shown, those aside that are too large.
+    /// Returns the data of a MIME bundle without the forms that are too large.
     pub(in crate::notebook) fn data(&self, data: &[u8]) -> Json {
         let object = Object::read(data).filter(|_| data.len() > self.most / 2);
         let Some(object) = object else {
             return Json::of_valid(data);
         };
-        let mut kept = Json::of_valid(b"{}");
+        let mut kept = BTreeMap::new();
         let mut notes = Vec::new();
         for (mime, value) in object.by_name(data) {
             let value = value.of(data);
@@ -51,25 +52,25 @@ impl OutputLimit {
                 self.most.saturating_mul(MEDIA)
             };
             if value.len() <= most {
-                kept.set(&[&mime], &Json::of_valid(value));
+                kept.insert(mime, Json::of_valid(value));
             } else if mime == "text/plain" {
                 let text = joined_strings(value);
                 let text = middle(&String::from_utf8_lossy(&text), self.most / 2, &self.more);
-                kept.set(&[&mime], &Json::string(&text));
+                kept.insert(mime, Json::string(&text));
             } else {
                 notes.push(format!("[{mime}, {}, left out]", size(value.len() as u64)));
             }
         }
         if !notes.is_empty() {
-            let plain = kept.get("text/plain").and_then(|it| it.as_string());
+            let plain = kept.get("text/plain").and_then(Json::as_string);
             notes.splice(..0, plain);
             notes.extend((!self.more.is_empty()).then(|| format!("[{}]", self.more)));
-            kept.set(&["text/plain"], &Json::string(&notes.join("\n")));
+            kept.insert("text/plain".to_owned(), Json::string(&notes.join("\n")));
         }
-        kept
+        Json::object(kept.iter().map(|(mime, value)| (mime.as_str(), value)))
     }
 
-    /// Returns a word of what was raised, its middle left out where it is too long.
+    /// Returns the name or the message of an error; if it is too long, without its middle.
     pub(in crate::notebook) fn word(&self, text: String) -> String {
         if text.len() <= self.most / 8 {
             return text;
@@ -77,28 +78,25 @@ impl OutputLimit {
         middle(&text, self.most / 8, &self.more)
     }
 
-    /// Returns a traceback, a list of texts, as JSON.
-    pub(in crate::notebook) fn traceback(&self, lines: &Json) -> String {
-        let text = lines.bytes();
-        if text.len() <= self.most / 4 {
-            return lines.text().into_owned();
+    /// Returns a traceback, a list of texts; if it is too long, only its first and last frames.
+    pub(in crate::notebook) fn traceback(&self, lines: Json) -> Json {
+        if lines.bytes().len() <= self.most / 4 {
+            return lines;
         }
-        let all = items(text);
+        let mut all: Vec<_> = lines.items().collect();
+        let last = all.split_off(all.len().saturating_sub(FRAMES));
+        all.truncate(FRAMES);
         let each = self.most / (8 * FRAMES);
-        // The outermost frames, and what was raised.
-        let some = all.iter().enumerate();
-        let some = some.filter(|(at, _)| *at < FRAMES || at + FRAMES >= all.len());
-        let some = some.map(|(_, line)| {
-            let line = Json::of_valid(line.of(text)).as_string();
-            let line = middle(&line.unwrap_or_default(), each, &self.more);
-            Json::string(&line).text().into_owned()
+        let short = all.iter().chain(&last).map(|line| {
+            let line = line.as_string().unwrap_or_default();
+            Json::string(&middle(&line, each, &self.more))
         });
-        format!("[{}]", some.collect::<Vec<_>>().join(","))
+        Json::list(&short.collect::<Vec<_>>())
     }
 }
 
-/// Returns for how many bytes of text the forms of something shown count: images and figures are
-/// large, and few.
+/// Returns how many bytes of text the data of a MIME bundle counts for. Images and figures count less than
+/// their size: they are large, but few.
 pub(in crate::notebook) fn weight(data: &[u8]) -> usize {
     let fields = Object::read(data)
         .map(|object| object.fields)
@@ -139,7 +137,7 @@ impl std::fmt::Display for OmittedOutput {
     }
 }
 
-/// Keeps the beginning and the end of a text, of about so many bytes together.
+/// Returns the beginning and the end of a text, of about `most` bytes together.
 fn middle(text: &str, most: usize, more: &str) -> String {
     if text.len() <= most {
         return text.to_owned();

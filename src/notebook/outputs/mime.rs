@@ -1,4 +1,4 @@
-//! One form of an output's data, as a program would have it in a file.
+//! The data of one MIME type of an output, as bytes of a file.
 
 use base64::Engine as _;
 use base64::alphabet;
@@ -8,28 +8,29 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use super::size::size;
 use crate::notebook::document::joined_strings;
 
-/// The bytes of one form.
+/// The bytes of one form of an output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MimeBytes {
     /// The bytes themselves: decoded from base64, text in UTF-8, or JSON as it is written.
     pub bytes: Vec<u8>,
-    /// How a file's name ends that holds them.
+    /// The extension of a file with these bytes.
     pub ending: String,
 }
 
 /// One form of an output's data.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct MimeData {
     /// Its type: `image/png`.
     pub mime: String,
-    /// How many bytes it has, once decoded from base64 where it is that.
+    /// How many bytes it has, decoded if it is base64.
     pub bytes: usize,
     /// Width and height of a PNG or GIF, in pixels.
     pub pixels: Option<(u32, u32)>,
 }
 
 impl MimeBytes {
-    /// Reads a form as it is written in a notebook.
+    /// Reads a form from its JSON in a notebook.
     pub(super) fn of(raw: &[u8], mime: &str) -> Self {
         let is_text = raw.starts_with(b"\"") || (raw.starts_with(b"[") && !is_json(mime));
         let bytes = match (is_text, is_binary(mime)) {
@@ -45,7 +46,7 @@ impl MimeBytes {
 }
 
 impl MimeData {
-    /// Measures a form as it is written.
+    /// Measures a form by its JSON.
     pub(super) fn of(mime: String, value: &[u8]) -> Self {
         let binary = is_binary(&mime) && matches!(value.first(), Some(b'"' | b'['));
         if !binary {
@@ -62,7 +63,7 @@ impl MimeData {
         let value = joined_strings(value);
         let text = value.trim_ascii_end();
         let padding = text.iter().rev().take_while(|byte| **byte == b'=').count();
-        // The header is at the beginning, and 44 characters of base64 are 33 bytes.
+        // The header is at the beginning; 44 base64 characters are 33 bytes.
         let head = STANDARD
             .decode(text.get(..44).unwrap_or_default())
             .unwrap_or_default();
@@ -87,7 +88,7 @@ impl MimeData {
         }
     }
 
-    /// Returns whether it is something that no terminal shows: an image, a sound, a document.
+    /// Says whether no terminal can show the data: an image, a sound, a document.
     pub fn is_media(&self) -> bool {
         is_binary(&self.mime) || self.mime.starts_with("image/")
     }
@@ -103,7 +104,7 @@ impl std::fmt::Display for MimeData {
     }
 }
 
-/// Whether a notebook has it in base64.
+/// Says whether notebooks store this type as base64.
 pub(in crate::notebook) fn is_binary(mime: &str) -> bool {
     let kinds = ["image/", "audio/", "video/", "font/"];
     let others = [
@@ -115,12 +116,12 @@ pub(in crate::notebook) fn is_binary(mime: &str) -> bool {
         || others.contains(&mime)
 }
 
-/// Whether a list is a value, not lines of text.
+/// Says whether this type is JSON: a list is then a value, not lines of text.
 pub(in crate::notebook) fn is_json(mime: &str) -> bool {
     mime == "application/json" || (mime.starts_with("application/") && mime.ends_with("+json"))
 }
 
-/// Returns the type that a form had under a short name in format 3; an empty text for other fields.
+/// Returns the MIME type for a short name of format 3; an empty text for other fields.
 pub(super) fn old_mime(key: &str) -> &str {
     match key {
         "text" => "text/plain",
@@ -135,7 +136,7 @@ pub(super) fn old_mime(key: &str) -> &str {
     }
 }
 
-/// Reads base64 as leniently as browsers do; what is none stays what it is.
+/// Decodes base64 as leniently as browsers do; other text is returned unchanged.
 fn decoded(text: &[u8]) -> Vec<u8> {
     let config = GeneralPurposeConfig::new()
         .with_decode_padding_mode(DecodePaddingMode::Indifferent)
@@ -162,7 +163,7 @@ fn ending(mime: &str) -> String {
         return known.to_owned();
     }
     let kind = mime.split_once('/').map_or(mime, |(_, kind)| kind);
-    // The kinds of JSON are many, and one output may have several.
+    // There are many JSON types, and one output may have several.
     let kind = kind.replace('+', ".");
     let plain = |c: &char| c.is_ascii_alphanumeric() || ".-_".contains(*c);
     let kind: String = kind.chars().filter(plain).take(64).collect();

@@ -1,4 +1,4 @@
-//! Outputs of cells: read as people see them, and gathered from a kernel's messages.
+//! Outputs of cells: as text for readers, and accumulated from a kernel's messages.
 
 mod accumulator;
 mod limit;

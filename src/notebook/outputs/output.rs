@@ -1,4 +1,4 @@
-//! Outputs as people read them: their text, and what else they hold.
+//! Outputs as text for readers, and their other data.
 
 use anstream::adapter::strip_str;
 use memchr::memchr2;
@@ -10,32 +10,32 @@ use crate::notebook::json::{Json, Object, Scanner, decode, lossy};
 /// One output of a cell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Output {
-    /// What it is.
+    /// The kind.
     pub kind: OutputKind,
-    /// What people read of it: a stream's text, the plain text of data, the traceback of an error.
-    /// Colours are gone, and of a line that was written over with `\r` the last state is there.
+    /// The text of a stream, the plain text of data, or the traceback of an error, without colours. Of a
+    /// line that was overwritten with `\r`, only the last state is kept.
     pub text: String,
-    /// The forms of data that it has, plain text among them; none for streams and errors.
+    /// The forms of the output's data, including plain text; empty for streams and errors.
     pub data: Vec<MimeData>,
 }
 
 /// The kinds of outputs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OutputKind {
-    /// What was printed: the stream's name, `stdout` or `stderr`.
+    /// Text on a stream: its name, `stdout` or `stderr`.
     Stream(String),
     /// The value of the cell's last line.
     Result,
-    /// What was displayed.
+    /// A display.
     Display,
-    /// What was raised.
+    /// An error.
     Error {
         /// The exception's name.
         ename: String,
         /// Its message.
         evalue: String,
     },
-    /// Something that no version of the format knows.
+    /// A type that no version of the format has.
     Unknown(String),
 }
 
@@ -49,7 +49,7 @@ impl Output {
         Self::of_fields(raw, &Object::read(raw).unwrap_or_default())
     }
 
-    /// Reads the one whose fields are at these places of a text.
+    /// Reads the output whose fields are at these positions of a text.
     fn of_fields(raw: &[u8], fields: &Object) -> Self {
         let field = |name| fields.get(raw, name).map(|span| span.of(raw));
         let word = |name| field(name).map_or_else(String::new, text_of);
@@ -81,7 +81,7 @@ impl Output {
                 };
                 let (text, data) = match field("data") {
                     Some(data) => bundle(data, str::to_owned),
-                    // Format 3 had the forms beside the other fields, under short names.
+                    // In format 3 the forms were fields of the output, with short names.
                     None => bundle(fields.span.of(raw), |key| old_mime(key).to_owned()),
                 };
                 (kind, text, data)
@@ -98,14 +98,14 @@ impl Output {
         }
     }
 
-    /// Returns the bytes of one form of an output's data; none where the output, one of
-    /// [`Cell::outputs`](crate::notebook::Cell::outputs), does not have it.
+    /// Returns the bytes of one form of an output's data; `None` if the output, one of
+    /// [`Cell::outputs`](crate::notebook::Cell::outputs), does not have that form.
     pub fn form(output: &Json, mime: &str) -> Option<MimeBytes> {
         Some(MimeBytes::of(form(output.bytes(), mime)?, mime))
     }
 
-    /// Returns it on one line of at most `limit` characters: an error's name and message, an image's
-    /// type and size, otherwise the last line of a stream or the first of a value.
+    /// Returns the output as one line of at most `limit` characters: an error's name and message, an
+    /// image's type and size, else the last line of a stream or the first of a value.
     pub fn summary(&self, limit: usize) -> String {
         let mut lines = self.text.lines().filter(|line| !line.trim().is_empty());
         let line = match &self.kind {
@@ -141,7 +141,7 @@ impl Output {
 }
 
 impl Cell {
-    /// Returns the names of its attachments, each with the forms of its data.
+    /// Returns the cell's attachments: each name with the forms of its data.
     pub fn attachments(&self) -> Vec<(String, Vec<MimeData>)> {
         let raw = self.raw("attachments").unwrap_or_default();
         let fields = Object::read(raw).unwrap_or_default().fields;
@@ -152,21 +152,22 @@ impl Cell {
         named.collect()
     }
 
-    /// Returns its outputs as people read them.
+    /// Returns the cell's outputs as text for readers.
     pub fn read_outputs(&self) -> impl Iterator<Item = Output> {
         self.raw_outputs().into_iter().map(Output::of)
     }
 
-    /// Returns its outputs on one line of at most `limit` characters; an error comes first.
+    /// Returns the cell's outputs as one line of at most `limit` characters; an error has precedence.
     pub fn outputs_line(&self, limit: usize) -> String {
         self.outputs_summary(limit).text
     }
 
-    /// Returns what a list of cells says of its outputs; only the one that is shown is decoded.
+    /// Returns the summary of the cell's outputs for a list of cells. Only the output that is shown is
+    /// decoded.
     pub fn outputs_summary(&self, limit: usize) -> OutputsSummary {
         let raw = self.raw("outputs").unwrap_or_default();
         let (mut count, mut shown, mut failed) = (0, None, false);
-        // A value that is no list has no outputs; the scanner's error says nothing more.
+        // A value that is not a list has no outputs, so the scanner's error does not matter.
         let _ = Scanner::new(raw, 0).array(|scanner| {
             count += 1;
             let fields = match scanner.next() {
@@ -201,11 +202,11 @@ impl Cell {
 /// A cell's outputs as a list of cells shows them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct OutputsSummary {
-    /// How many there are.
+    /// The number of outputs.
     pub count: usize,
-    /// One of them on one line: the error, else the last.
+    /// One output as one line: the error, else the last output.
     pub text: String,
-    /// Whether there is an error among them.
+    /// Whether one of them is an error.
     pub failed: bool,
 }
 
@@ -216,9 +217,9 @@ fn is_error(raw: &[u8], fields: &Object) -> bool {
     })
 }
 
-/// Takes out terminals' escapes, and of each line what was written over.
+/// Removes terminal escapes, and the overwritten parts of each line.
 fn readable(text: String) -> String {
-    // Most has neither.
+    // Most text has neither.
     if memchr2(b'\x1b', b'\r', text.as_bytes()).is_none() {
         return text;
     }
@@ -241,7 +242,7 @@ fn text_of(raw: &[u8]) -> String {
     lossy(joined_strings(raw)).into_owned()
 }
 
-/// A traceback is a list of lines without their newlines.
+/// Joins a traceback, which is a list of lines without newlines.
 fn traceback(raw: &[u8]) -> String {
     let lines = crate::notebook::json::items(raw);
     let lines = lines.into_iter().map(|line| text_of(line.of(raw)));
@@ -266,7 +267,7 @@ fn bundle(raw: &[u8], mime: impl Fn(&str) -> String) -> (String, Vec<MimeData>) 
     (text, data)
 }
 
-/// Returns one form of an output's data as it is written.
+/// Returns the JSON of one form of an output's data.
 fn form<'a>(output: &'a [u8], mime: &str) -> Option<&'a [u8]> {
     let fields = Object::read(output)?;
     if let Some(data) = fields.get(output, "data") {

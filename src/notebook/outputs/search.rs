@@ -1,16 +1,17 @@
-//! Finding text in sources and outputs.
+//! Finds text in sources and outputs.
 
 use crate::notebook::document::{Cell, Document, one_line};
 use regex::Regex;
 
 /// A line in which a pattern was found.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct SearchMatch {
-    /// The cell's place, from 0.
+    /// The cell's position, from 0.
     pub index: usize,
     /// The cell's id.
     pub cell: String,
-    /// Which output it is, from 0; none is the source.
+    /// The output's position, from 0; none is the source.
     pub output: Option<usize>,
     /// The line within the source or the output's text, from 1.
     pub line: usize,
@@ -18,20 +19,19 @@ pub struct SearchMatch {
     pub text: String,
 }
 
-/// Where text is looked for.
+/// The text that is searched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SearchScope {
-    /// In sources.
+    /// Sources.
     Source,
-    /// In outputs, as people read them.
+    /// Outputs, as text for readers.
     Outputs,
-    /// In both.
+    /// Both.
     All,
 }
 
 impl Document {
-    /// Returns the lines in which a match begins, in order. `limit` is the most characters of a line
-    /// that are given.
+    /// Returns the lines in which a match begins, in order, each cut to `limit` characters.
     pub fn search<'a>(
         &'a self,
         pattern: &'a Regex,
@@ -59,7 +59,7 @@ fn hits(
             let between = text.get(start..found.start()).unwrap_or_default();
             line += between.matches('\n').count();
             start = found.start();
-            // One hit a line.
+            // One hit for each line.
             if line == known {
                 continue;
             }

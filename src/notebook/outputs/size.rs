@@ -1,4 +1,4 @@
-//! How large something is, in words.
+//! Sizes as text for people.
 
 /// Returns a number of bytes as people read it: `54 bytes`, `3.0 kB`, `84 MB`, `61.8 GB`.
 pub fn size(bytes: u64) -> String {

@@ -1,25 +1,21 @@
-//! Outputs of an earlier text of their cell: a line before them says so, in every front end.
+//! The note before outputs that come from an earlier source of their cell. Every front end shows it.
 
+use super::accumulator::stream_output;
 use crate::notebook::document::{Cell, joined_strings};
 use crate::notebook::json::{Json, Object};
 
 const NOTE: &str =
     "These are outputs of an earlier text of this cell, which was edited while it ran.\n";
 
-/// Returns the output that stands before outputs of another text than the cell has.
+/// Returns the note, an output that comes before outputs of an earlier source.
 pub fn stale_note() -> Json {
-    let text = Json::string(NOTE);
-    let output = format!(
-        "{{\"output_type\":\"stream\",\"name\":\"stderr\",\"text\":{}}}",
-        text.text()
-    );
-    Json::parse(&output).expect("it is JSON")
+    stream_output("stderr", NOTE)
 }
 
 impl Cell {
-    /// Returns whether the cell's outputs are marked as those of an earlier text.
+    /// Returns whether the note stands before the cell's outputs.
     pub fn has_stale_note(&self) -> bool {
-        // With the mark goes the count; most cells that have none have no outputs.
+        // Cells with the note have no count, and most cells without a count have no outputs.
         self.execution_count().is_none()
             && self.raw_outputs().first().is_some_and(|output| {
                 let fields = Object::read(output);

@@ -1,56 +1,56 @@
-//! Text as a terminal leaves it: progress bars write over themselves.
+//! A stream's text as a terminal shows it: progress bars overwrite themselves.
 
-/// The text of a stream, as far as it has come.
+/// The text of a stream so far.
 ///
-/// `\r` goes back to the beginning of the line and a backspace by one, and what follows overwrites,
-/// as JupyterLab shows it; colours (SGR escapes) belong to the characters that were written in them,
-/// the escapes that erase a line do so, and others stay where they are. A line that is over is never
-/// touched again, so that a bar that is drawn a million times takes the memory of one line.
+/// `\r` moves to the beginning of the line, a backspace by one character to the left, and following text
+/// overwrites, as in JupyterLab. Colours (SGR escapes) belong to the characters that were written in them;
+/// escapes that erase a line are applied; others stay where they are. A complete line never changes again,
+/// so that a progress bar that is drawn a million times takes the memory of one line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::notebook) struct TerminalText {
-    /// The lines that are over, and the last one as long as nothing goes back in it.
+    /// The complete lines, and the last line until something moves back in it.
     text: String,
-    /// Where the last line begins.
+    /// The position at which the last line begins.
     line_start: usize,
-    /// The last line, once something went back in it.
+    /// The last line, once something moved back in it.
     line: Option<OverwrittenLine>,
-    /// An escape or a `\r` that is not over yet.
+    /// An incomplete escape, or a `\r` that a newline may follow.
     pending: String,
 }
 
-/// A line in which something went back.
+/// A line in which the position was moved back.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct OverwrittenLine {
     cells: Vec<StyledChar>,
-    /// Escapes that are no colours, and before which place they stand.
+    /// Escapes that are not colours, each with the index of the character after it.
     marks: Vec<(usize, String)>,
     at: usize,
-    /// The colours that are on.
+    /// The active colours.
     style: String,
 }
 
-/// One place of a line.
+/// One character of a line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct StyledChar {
     style: String,
     text: char,
 }
 
-/// No escape is longer; what goes on beyond is text.
+/// The longest escape, in bytes; text beyond it is not part of the escape.
 const LONGEST_ESCAPE: usize = 256;
 
-/// What goes back in a line goes back this far at most: what is longer is no progress bar, and each
-/// of its places takes memory.
+/// How many characters at the end of a line can be overwritten. A longer line is not a progress bar, and
+/// each character takes memory.
 const LONGEST_LINE: usize = 16 << 10;
 
-/// How many bytes of colours belong to a character; more is no text for people.
+/// How many bytes of colour escapes a character may have.
 const LONGEST_STYLE: usize = 128;
 
-/// How many escapes that are no colours a line keeps.
+/// How many escapes that are not colours a line keeps.
 const MOST_MARKS: usize = 256;
 
 impl TerminalText {
-    /// Takes more of the text.
+    /// Adds text.
     pub(in crate::notebook) fn write(&mut self, more: &str) {
         let joined;
         let mut rest = if self.pending.is_empty() {
@@ -67,7 +67,7 @@ impl TerminalText {
                     self.end_line();
                     special.get(1..).unwrap_or_default()
                 }
-                // The end of a line that was written on Windows is a plain one.
+                // A Windows line end becomes a plain newline.
                 [b'\r', b'\n', ..] => special.get(1..).unwrap_or_default(),
                 [b'\r'] => {
                     self.pending = special.to_owned();
@@ -104,15 +104,15 @@ impl TerminalText {
         self.text.len() + line + self.pending.len()
     }
 
-    /// Takes the beginning off, of at most so many bytes: whole lines, where there is one.
+    /// Removes and returns the beginning, of at most `most` bytes: whole lines, if there are any.
     pub(in crate::notebook) fn take_front(&mut self, most: usize) -> String {
         let most = self.text.floor_char_boundary(most);
         let lines = self.text.get(..most).and_then(|front| front.rfind('\n'));
         self.take(lines.map_or(most, |at| at + 1))
     }
 
-    /// Takes off at least so many bytes of the beginning, up to the end of a line where there is one;
-    /// what can still change stays.
+    /// Removes and returns at least `least` bytes of the beginning, up to the end of a line if there is
+    /// one; text that can still change stays.
     pub(in crate::notebook) fn drop_front(&mut self, least: usize) -> String {
         let least = self.text.floor_char_boundary(least);
         let line = self.text.get(least..).and_then(|rest| rest.find('\n'));
@@ -149,7 +149,7 @@ impl TerminalText {
         }
     }
 
-    /// Makes text of a line that became too long to go back in.
+    /// Turns a line that became too long to be overwritten into text.
     fn close_line(&mut self) {
         if let Some(line) = self.line.take() {
             line.write_to(&mut self.text);
@@ -170,7 +170,7 @@ impl TerminalText {
         }
     }
 
-    /// Returns the last line by its places.
+    /// Returns the last line as single characters.
     fn open_line(&mut self) -> &mut OverwrittenLine {
         self.line.get_or_insert_with(|| {
             let end = self.text.len();
@@ -209,7 +209,7 @@ impl OverwrittenLine {
         let inside = escape.strip_prefix("\u{1b}[").unwrap_or_default();
         match (inside, inside.strip_suffix('m')) {
             (_, Some("" | "0")) => self.style.clear(),
-            // It begins with a reset.
+            // The escape begins with a reset.
             (_, Some(codes))
                 if codes.starts_with("0;") || self.style.len() + escape.len() > LONGEST_STYLE =>
             {
@@ -269,17 +269,17 @@ impl OverwrittenLine {
     }
 }
 
-/// Returns how long the escape is with which a text begins; none where its end has not come yet.
+/// Returns the length of the escape at the beginning of a text; `None` if its end has not come yet.
 fn escape_length(text: &str) -> Option<usize> {
     let bytes = text.as_bytes();
     let length = match bytes.get(1)? {
-        // A control sequence ends with a byte from @ on.
+        // A control sequence ends with a byte from `@` on.
         b'[' => bytes
             .iter()
             .skip(2)
             .position(|byte| (0x40..=0x7e).contains(byte))
             .map(|at| at + 3),
-        // A command for the terminal, as for links, ends with a bell or a string terminator.
+        // An operating system command, for example a link, ends with a bell or a string terminator.
         b']' => {
             let bell = bytes.iter().position(|byte| *byte == 7).map(|at| at + 1);
             let terminator = text.find("\u{1b}\\").map(|at| at + 2);
@@ -393,7 +393,7 @@ mod tests {
     }
 
     proptest! {
-        /// However a stream is cut into messages, it is one text.
+        /// The division of a stream into messages does not matter.
         #[test]
         fn where_it_is_cut_does_not_matter(
             words in proptest::collection::vec("[a-c\r\n\u{8}é]{0,4}|\u{1b}\\[[0-3]{0,2}m|\u{1b}\\[K", 0..12),

@@ -1,6 +1,6 @@
-//! The state of widgets, as notebooks keep it in `metadata.widgets`: so they show without a kernel.
+//! The state of widgets in `metadata.widgets`, by which front ends show them without a kernel.
 //!
-//! Models are what kernels tell of in comms. As nbclient does, and front ends too: while an output
+//! Kernels send the state of a model in comm messages. As in nbclient and in front ends, while an output
 //! widget has the message id of a request, the outputs of that request are the widget's.
 
 use std::collections::BTreeMap;
@@ -10,12 +10,12 @@ use base64::engine::general_purpose::STANDARD;
 
 use super::accumulator::OutputAccumulator;
 use crate::notebook::document::Document;
-use crate::notebook::json::{Json, items, string_at, value_at};
+use crate::notebook::json::{Json, string_at, value_at};
 
-/// The type of the state, which is its key in `metadata.widgets`.
+/// The MIME type of the state, which is its key in `metadata.widgets`.
 pub(in crate::notebook) const WIDGET_STATE: &str = "application/vnd.jupyter.widget-state+json";
 
-/// The widgets that a kernel told of.
+/// The widgets whose state a kernel has sent.
 #[derive(Clone, Debug, Default)]
 pub struct Widgets {
     models: BTreeMap<String, Model>,
@@ -32,7 +32,7 @@ pub(in crate::notebook) struct Model {
     buffers: BTreeMap<String, String>,
     /// The outputs that an output widget captured since the kernel set its outputs.
     taken: Option<OutputAccumulator>,
-    /// The outputs that it captured before, in other jobs.
+    /// The outputs that it captured in earlier jobs.
     before: Vec<Json>,
     /// Whether the kernel has not been sent the captured outputs yet.
     has_unsent_update: bool,
@@ -40,7 +40,7 @@ pub(in crate::notebook) struct Model {
 }
 
 impl Widgets {
-    /// Returns none, of which output widgets will keep about as much as a cell of this bound.
+    /// Makes an empty collection, whose output widgets keep as much output as this accumulator.
     pub fn bounded(empty: OutputAccumulator) -> Self {
         Self {
             empty,
@@ -48,16 +48,16 @@ impl Widgets {
         }
     }
 
-    /// Begins with another request.
+    /// Begins another request.
     pub fn begin(&mut self) {
         self.capturing.clear();
     }
 
-    /// Takes a message of iopub by its type, its content and its buffers, and says whether it was
-    /// for a widget: then it is no output of the cell.
+    /// Adds an iopub message by its type, its content and its buffers. Returns whether it was for a widget
+    /// and so is not an output of the cell.
     pub fn take(&mut self, msg_type: &str, content: &[u8], buffers: &[impl AsRef<[u8]>]) -> bool {
         if msg_type.starts_with("comm_") {
-            self.tell(content, buffers);
+            self.update(content, buffers);
             if msg_type == "comm_close"
                 && let Some(model) = comm(content).and_then(|id| self.models.get_mut(&id))
             {
@@ -82,13 +82,13 @@ impl Widgets {
         true
     }
 
-    /// Returns whether there are none.
+    /// Says whether there are no widgets.
     pub fn is_empty(&self) -> bool {
         self.shown().next().is_none()
     }
 
-    /// Returns the output widget that is about to take outputs and was made before these were told of,
-    /// if the content of a `comm_msg` says so: [`Widgets::load`] is for it.
+    /// Returns the id of the output widget that a `comm_msg` tells to capture outputs, if the widget was
+    /// created before the first message here: [`Widgets::load`] adds it.
     pub fn unknown_output_widget(&self, content: &[u8]) -> Option<String> {
         let id = comm(content).filter(|id| !self.models.contains_key(id))?;
         let request = value_at(content, &["data", "state", "msg_id"])?;
@@ -96,7 +96,7 @@ impl Widgets {
         takes.then_some(id)
     }
 
-    /// Adds an output widget that was made earlier, with its state in the notebook.
+    /// Adds an output widget that was created earlier, with its state in the notebook.
     pub fn load(&mut self, id: &str, document: Option<&Document>) {
         let path = ["widgets", WIDGET_STATE, "state", id, "state"];
         let state = document.and_then(|it| it.metadata(&path));
@@ -107,39 +107,37 @@ impl Widgets {
             }
         }
         if let Some(outputs) = model.state.get("outputs") {
-            let bytes = outputs.bytes();
-            let all = items(bytes).into_iter();
-            model.before = all.map(|it| Json::of_valid(it.of(bytes))).collect();
+            model.before = outputs.items().collect();
         }
         self.models.insert(id.to_owned(), model);
     }
 
-    /// Returns the output widgets, by their comms, that took outputs since they were asked for last,
-    /// with the content of the message that tells the kernel: a front end that comes later asks there
-    /// what they hold.
+    /// Returns the contents of the comm messages that send captured outputs to the kernel, for the output
+    /// widgets that captured some since the last call. A front end that connects later asks the kernel for
+    /// them.
     pub fn unsent_updates(&mut self) -> Vec<Json> {
         let models = self.models.iter_mut();
         let changed = models.filter(|(_, model)| !model.closed && model.has_unsent_update);
-        let told = changed.map(|(id, model)| {
+        let contents = changed.map(|(id, model)| {
             model.has_unsent_update = false;
-            let id = Json::string(id);
-            let outputs = model.outputs();
-            let outputs = outputs.as_ref().map_or_else(|| "[]".into(), Json::text);
-            let content = format!(
-                "{{\"comm_id\":{},\"data\":{{\"method\":\"update\",\"state\":{{\"outputs\":{outputs}}},\"buffer_paths\":[]}}}}",
-                id.text()
-            );
-            Json::of_valid(content.as_bytes())
+            let (no_paths, outputs) = (Json::list([]), model.outputs());
+            let state = Json::object([("outputs", outputs.as_ref().unwrap_or(&no_paths))]);
+            let data = Json::object([
+                ("method", &Json::string("update")),
+                ("state", &state),
+                ("buffer_paths", &no_paths),
+            ]);
+            Json::object([("comm_id", &Json::string(id)), ("data", &data)])
         });
-        told.collect()
+        contents.collect()
     }
 
-    fn tell(&mut self, content: &[u8], buffers: &[impl AsRef<[u8]>]) {
+    fn update(&mut self, content: &[u8], buffers: &[impl AsRef<[u8]>]) {
         let content = String::from_utf8_lossy(content);
         let content = content.as_bytes();
         let id = string_at(content, &["comm_id"]);
         let state = value_at(content, &["data", "state"]);
-        // Others' comms, and widgets' own messages, have none.
+        // Comms of other libraries, and custom messages of widgets, have no state.
         let (Some(id), Some(state)) = (id, state) else {
             return;
         };
@@ -154,12 +152,12 @@ impl Widgets {
             }
         }
         let paths = value_at(content, &["data", "buffer_paths"]);
-        let paths = paths.as_ref().map_or(&b"[]"[..], Json::bytes);
-        for (path, buffer) in items(paths).into_iter().zip(buffers) {
-            let path = Json::of_valid(path.of(paths)).text().into_owned();
+        let paths = paths.iter().flat_map(Json::items);
+        for (path, buffer) in paths.zip(buffers) {
+            let path = path.text().into_owned();
             model.buffers.insert(path, STANDARD.encode(buffer));
         }
-        // No other model has a request's id; of one that was made before, the name may not be known.
+        // Only output widgets have a `msg_id`; the model name of one created earlier may not be known.
         let name = model.text("_model_name");
         if name.as_deref().is_none_or(|name| name == "OutputModel")
             && let Some(request) = state.get("msg_id").and_then(|it| it.as_string())
@@ -174,12 +172,12 @@ impl Widgets {
     /// Returns the models, by their ids.
     pub(in crate::notebook) fn shown(&self) -> impl Iterator<Item = (&String, &Model)> {
         let models = self.models.iter();
-        // Any other comm may have a state, too.
+        // Other comms may have a state, too.
         models.filter(|(_, model)| model.state.contains_key("_model_name"))
     }
 }
 
-/// Returns which comm a message is of.
+/// Returns the comm id in a message's content.
 fn comm(content: &[u8]) -> Option<String> {
     string_at(content, &["comm_id"])
 }
@@ -189,41 +187,34 @@ impl Model {
         self.state.get(key)?.as_string()
     }
 
-    /// Returns what an output widget took; none where it took nothing.
+    /// Returns the outputs that an output widget captured; `None` if it captured nothing.
     fn outputs(&self) -> Option<Json> {
         let taken = self.taken.as_ref()?.outputs();
-        let outputs = self.before.iter().chain(&taken);
-        let outputs: Vec<_> = outputs.map(Json::text).collect();
-        Some(Json::of_valid(
-            format!("[{}]", outputs.join(",")).as_bytes(),
-        ))
+        Some(Json::list(self.before.iter().chain(&taken)))
     }
 
-    /// Returns it as the schema of widgets' state has it.
+    /// Returns the model in the schema of widget state.
     pub(in crate::notebook) fn to_json(&self) -> Json {
         let taken = self.outputs();
-        let outputs = "outputs".to_owned();
-        let state = self.state.iter();
-        let state = state.filter(|(key, _)| taken.is_none() || **key != outputs);
-        let state = state.chain(taken.iter().map(|taken| (&outputs, taken)));
-        let state: Vec<_> = state
-            .map(|(key, value)| format!("{}:{}", Json::string(key).text(), value.text()))
-            .collect();
-        let mut fields = Vec::new();
-        if !self.buffers.is_empty() {
-            let buffers = self.buffers.iter().map(|(path, data)| {
-                format!("{{\"data\":\"{data}\",\"encoding\":\"base64\",\"path\":{path}}}")
-            });
-            let buffers: Vec<_> = buffers.collect();
-            fields.push(format!("\"buffers\":[{}]", buffers.join(",")));
-        }
-        for name in ["model_module", "model_module_version", "model_name"] {
+        let state = self.state.iter().map(|(key, value)| (key.as_str(), value));
+        let state = state.filter(|(key, _)| taken.is_none() || *key != "outputs");
+        let state = Json::object(state.chain(taken.iter().map(|taken| ("outputs", taken))));
+        let buffers = self.buffers.iter().map(|(path, data)| {
+            Json::object([
+                ("data", &Json::string(data)),
+                ("encoding", &Json::string("base64")),
+                ("path", &Json::of_valid(path.as_bytes())),
+            ])
+        });
+        let buffers = Json::list(&buffers.collect::<Vec<_>>());
+        let buffers = (!self.buffers.is_empty()).then_some(("buffers", &buffers));
+        let null = Json::of_valid(b"null");
+        let names = ["model_module", "model_module_version", "model_name"];
+        let names = names.map(|name| {
             let value = self.state.get(&format!("_{name}"));
-            let value = value.map_or_else(|| "null".into(), Json::text);
-            fields.push(format!("\"{name}\":{value}"));
-        }
-        fields.push(format!("\"state\":{{{}}}", state.join(",")));
-        Json::of_valid(format!("{{{}}}", fields.join(",")).as_bytes())
+            (name, value.unwrap_or(&null))
+        });
+        Json::object(buffers.into_iter().chain(names).chain([("state", &state)]))
     }
 }
 
@@ -309,7 +300,7 @@ mod tests {
         document.put_widgets(&widgets).unwrap();
         let output = json!([{"output_type": "stream", "name": "stdout", "text": "ab"}]);
         assert_eq!(state(&document)["state"]["o"]["state"]["outputs"], output);
-        // A request that ended in the midst of it says nothing of the next one.
+        // A request that ended while capturing has no effect on the next one.
         tell(&mut widgets, "comm_msg", &request("r"), &[]);
         widgets.begin();
         assert!(!tell(&mut widgets, "stream", &says("another"), &[]));
@@ -396,7 +387,7 @@ mod tests {
         );
         assert_eq!(untold(&mut later), [json!(null); 0]);
 
-        // One that no notebook knows takes its outputs, too.
+        // An output widget that is not in the notebook captures outputs, too.
         let mut unknown = Widgets::default();
         unknown.load("o", None);
         tell(&mut unknown, "comm_msg", &request("q"), &[]);

@@ -1,4 +1,4 @@
-//! Small notebooks in a line of words, for tests: `a:1 b:x|y` has a cell `a` and a cell `b` of two lines.
+//! Small notebooks as one line of text, for tests: `a:1 b:x|y` has a cell `a` and a cell `b` of two lines.
 
 use crate::notebook::Document;
 
@@ -19,7 +19,7 @@ pub(crate) fn cells(words: &str) -> Document {
     Document::parse(text).unwrap()
 }
 
-/// Returns a notebook's cells in words.
+/// Returns a notebook's cells as such a line.
 pub(in crate::notebook) fn in_words(document: &Document) -> String {
     let cells = document.cells().iter();
     let cells = cells.map(|cell| format!("{}:{}", cell.id(), cell.source().replace('\n', "|")));

@@ -1,4 +1,4 @@
-//! What holds for every notebook and every edit, tried on generated ones.
+//! Properties of every notebook and every edit, tested on generated ones.
 
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use crate::notebook::json::Layout;
 use crate::notebook::*;
 
-/// A notebook's meaning, and a style to write it in.
+/// A notebook's meaning, and its text in some style.
 #[derive(Clone)]
 pub(in crate::notebook) struct Written {
     pub value: Value,
@@ -76,7 +76,7 @@ pub(in crate::notebook) fn notebook(ids: bool) -> impl Strategy<Value = Written>
             value["nbformat_minor"] = json!(if ids { 5 } else { 4 });
             value["cells"] = Value::Array(cells);
             if first {
-                // As Jupyter sorts; otherwise the cells come last.
+                // Jupyter sorts the keys; other writers put the cells last.
                 let mut sorted = Map::new();
                 sorted.insert("cells".into(), value["cells"].take());
                 sorted.extend(
@@ -144,7 +144,7 @@ pub(in crate::notebook) fn meaning(document: &Document) -> Value {
         .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(text)))
 }
 
-/// The same edit on values.
+/// Returns a cell's source, for the same edit on JSON values.
 fn source_of(cell: &Value) -> String {
     match &cell["source"] {
         Value::Array(lines) => lines.iter().filter_map(Value::as_str).collect(),
@@ -152,7 +152,7 @@ fn source_of(cell: &Value) -> String {
     }
 }
 
-/// Makes sources one string, so that how they are written does not count.
+/// Makes sources single strings, so that their form does not matter.
 pub(in crate::notebook) fn plain(mut notebook: Value) -> Value {
     for cell in notebook["cells"].as_array_mut().unwrap() {
         cell["source"] = json!(source_of(cell));
@@ -160,7 +160,7 @@ pub(in crate::notebook) fn plain(mut notebook: Value) -> Value {
     notebook
 }
 
-/// Checks that all is as it was but the bytes of the cells that an edit names.
+/// Checks that everything is unchanged except the bytes of the cells that an edit touched.
 fn assert_rest_is_untouched(before: &Document, after: &Document, touched: &[usize]) {
     for (index, (old, new)) in before.cells.iter().zip(&after.cells).enumerate() {
         assert_eq!(old.before, new.before);
@@ -172,7 +172,7 @@ fn assert_rest_is_untouched(before: &Document, after: &Document, touched: &[usiz
     assert_eq!(before.frame.text, after.frame.text);
 }
 
-/// A document reads back from its bytes to the same parts.
+/// Checks that a document reads back from its bytes to the same parts.
 pub(in crate::notebook) fn assert_whole(document: &Document) {
     let again = open(&document.to_bytes());
     assert_eq!(again.cells.len(), document.cells.len());

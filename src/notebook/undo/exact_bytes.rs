@@ -1,19 +1,21 @@
 //! The bytes that an operation changed, so that its undo gives the same bytes back.
 //!
-//! A cell that is restored from its content may be written in another style than before. So if a cell
-//! is still byte for byte what the operation left, its earlier bytes are put back.
+//! A cell that is restored from its content may be written in another style than before. So if a cell still
+//! has exactly the bytes that the operation wrote, its earlier bytes are restored.
 
 use std::collections::HashMap;
 
-use crate::notebook::document::Document;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
+use crate::notebook::document::{Document, ids};
+use crate::notebook::json::Object;
+
 /// The bytes of a file that an operation replaced.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExactBytes {
-    /// The file's style: the bytes of removed cells fit only into a file of the same style.
+    /// The file's style: the bytes of removed cells fit only a file of the same style.
     style: String,
     cells: Vec<ExactCell>,
     /// The bytes between the cells, if the operation changed the list of cells.
@@ -25,14 +27,14 @@ pub struct ExactBytes {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct ExactCell {
     id: String,
-    /// The cell after the operation; none if the operation removed it.
+    /// The cell after the operation; `None` if the operation removed it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     left: Option<Left>,
     /// The bytes that the operation replaced; all bytes of a removed cell.
     was: String,
 }
 
-/// A cell after an operation: its hash, and how many bytes at its beginning and its end stayed.
+/// A cell after an operation: its hash, and how many bytes at its beginning and its end did not change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Left {
     hash: String,
@@ -50,7 +52,7 @@ struct Between {
 }
 
 impl ExactBytes {
-    /// Returns what to keep of an operation's bytes; none where it changed none of a cell.
+    /// Returns the bytes that an operation replaced; `None` if it replaced none.
     pub fn of(before: &Document, after: &Document) -> Option<Self> {
         // Bytes of cells in another format do not fit the rest of the file.
         if before.nbformat != after.nbformat {
@@ -70,7 +72,7 @@ impl ExactBytes {
         let mut cells = Vec::new();
         for cell in &before.cells {
             let kept = match left.get(cell.id.as_str()) {
-                // Copies of a document share the bytes that nobody touched.
+                // Copies of a document share the bytes that were not edited.
                 Some(new) if new.as_ptr_range() == cell.text.as_ptr_range() => continue,
                 Some(new) if **new == cell.text => continue,
                 Some(new) => changed(&cell.text, new),
@@ -100,12 +102,12 @@ impl ExactBytes {
         })
     }
 
-    /// Puts the earlier bytes into a notebook in which the operation was taken back; `now` is the
-    /// notebook before that.
+    /// Restores the earlier bytes in a notebook in which the operation was undone; `now` is the notebook
+    /// before the undo.
     pub(super) fn put(&self, now: &Document, document: &mut Document) {
         let same_style = style(now) == self.style;
         for exact in &self.cells {
-            let there = now.cells.iter().find(|cell| cell.id == exact.id);
+            let there = now.cell_by_id(&exact.id);
             let text = match (&exact.left, there) {
                 (Some(left), Some(cell)) if hash(&cell.text) == left.hash => {
                     let tail = cell.text.len().checked_sub(left.tail);
@@ -117,18 +119,16 @@ impl ExactBytes {
                 (None, None) if same_style => exact.was.clone().into_bytes(),
                 _ => continue,
             };
-            // The record was not written by this program.
-            if crate::notebook::json::Object::read(&text).is_none() {
+            // Another program may have changed the stored bytes.
+            if Object::read(&text).is_none() {
                 continue;
             }
             if let Some(cell) = document.cells.iter_mut().find(|cell| cell.id == exact.id) {
                 cell.rewrite(text);
-                let mut own = [cell.clone()];
-                crate::notebook::document::ids::read(&mut own);
-                let [own] = own;
-                if own.id == cell.id {
-                    cell.own_id = own.own_id;
-                    cell.recorded_id = !own.own_id;
+                let id = ids::in_file(cell);
+                if id.is_empty() || id == cell.id {
+                    cell.own_id = !id.is_empty();
+                    cell.recorded_id = id.is_empty();
                 }
             }
         }
@@ -149,7 +149,8 @@ impl ExactBytes {
     }
 }
 
-/// Returns what an operation left of a cell, and the bytes that were in the middle.
+/// Returns the hash of a cell after an operation with the lengths of its unchanged parts, and the bytes that
+/// the operation replaced.
 fn changed<'a>(old: &'a [u8], new: &[u8]) -> Option<(Option<Left>, &'a [u8])> {
     let is_char_start = |text: &[u8], at: usize| {
         text.get(at)
@@ -173,7 +174,7 @@ fn changed<'a>(old: &'a [u8], new: &[u8]) -> Option<(Option<Left>, &'a [u8])> {
     Some((Some(left), old.get(head..old.len() - tail)?))
 }
 
-/// Returns how a file is written, as far as no cell of it matters.
+/// Returns a file's style, without that of its cells.
 fn style(document: &Document) -> String {
     let top = &document.style.top;
     format!(

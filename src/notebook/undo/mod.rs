@@ -1,4 +1,4 @@
-//! Earlier versions of cells put back, and operations undone in a notebook that was changed since.
+//! Restores earlier versions of cells, and undoes operations in a notebook that was changed since.
 
 mod exact_bytes;
 mod operation_undo;
@@ -6,5 +6,5 @@ mod restore;
 
 pub use exact_bytes::ExactBytes;
 pub use operation_undo::{
-    OperationUndo, OperationUndoError, RememberedCell, TouchedCell, UndoneNotebook, position_beside,
+    OperationUndo, OperationUndoError, RememberedCell, TouchedCell, position_beside,
 };

@@ -1,4 +1,4 @@
-//! One operation undone, in a notebook that others may have changed since.
+//! Undoes one operation in a notebook that others may have changed since.
 //!
 //! An undo is a three-way merge: the base is the notebook as the operation left it, the file is the
 //! notebook now, and the writer's version is the notebook as it was before the operation.
@@ -7,33 +7,33 @@ use std::collections::{HashMap, HashSet};
 
 use super::exact_bytes::ExactBytes;
 use crate::notebook::document::{Cell, CellType, Document, Revision};
-use crate::notebook::edit::{Conflict, EditError};
+use crate::notebook::edit::{Conflict, DocumentEditError};
 use crate::notebook::json::Json;
-use crate::notebook::merge::{merge, out_of_order};
+use crate::notebook::merge::{MergedNotebook, merge, out_of_order};
 
 /// The record of one operation that is to be undone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OperationUndo {
-    /// The cells that it changed, made or removed.
+    /// The cells that the operation changed, added or removed.
     pub cells: Vec<TouchedCell>,
-    /// The ids of all cells before it, in their order.
+    /// The ids of all cells before the operation, in their order.
     pub before: Vec<String>,
-    /// The ids of all cells after it, in their order.
+    /// The ids of all cells after the operation, in their order.
     pub after: Vec<String>,
-    /// The bytes that it changed, where they are kept.
+    /// The bytes that the operation replaced, if they are stored.
     pub exact: Option<ExactBytes>,
 }
 
-/// A cell that an operation changed, made or removed.
+/// A cell that an operation changed, added or removed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TouchedCell {
     /// The cell's id.
     pub cell: String,
-    /// The cell before the operation; none for a new cell.
+    /// The cell before the operation; `None` for an added cell.
     pub before: Option<RememberedCell>,
-    /// The cell after the operation; none for a removed cell.
+    /// The cell after the operation; `None` for a removed cell.
     pub after: Option<RememberedCell>,
-    /// Whether the operation brought back outputs that the cell did not have before.
+    /// Whether the operation restored outputs in a cell that had none before.
     pub outputs_came: bool,
 }
 
@@ -42,23 +42,14 @@ pub struct TouchedCell {
 pub struct RememberedCell {
     /// The version's revision.
     pub revision: Revision,
-    /// The cell, if it is remembered; with outputs only if they would be lost otherwise.
+    /// The cell, if it is stored; with outputs only if they would be lost otherwise.
     pub cell: Option<Json>,
 }
 
-/// A notebook with an operation undone.
-#[derive(Clone, Debug)]
-pub struct UndoneNotebook {
-    /// The notebook.
-    pub document: Document,
-    /// The parts that could not be undone, as somebody has changed them since.
-    pub conflicts: Vec<Conflict>,
-}
-
-/// Why an operation cannot be undone at all.
+/// Why an operation cannot be undone.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OperationUndoError {
-    /// A version of a cell that is needed is not remembered any more.
+    /// A version of a cell that is needed is no longer stored.
     #[error("what cell {cell} was as revision {revision} is not remembered any more")]
     Forgotten {
         /// The cell's id.
@@ -68,23 +59,23 @@ pub enum OperationUndoError {
     },
     /// The notebook cannot be edited.
     #[error(transparent)]
-    Edit(#[from] EditError),
+    Edit(#[from] DocumentEditError),
 }
 
 impl OperationUndo {
-    /// Undoes the operation in a notebook. Cells that are still as the operation left them become
-    /// what they were; changes by others since are merged by lines, or are conflicts. With `force`
-    /// changes by others of the same cells are overwritten.
+    /// Undoes the operation in a notebook. Cells that are still as the operation left them get their
+    /// earlier version; later changes by others are merged by lines, or become conflicts. With `force`,
+    /// others' changes of the same cells are overwritten.
     ///
     /// # Errors
-    /// A version that is needed is forgotten, or the format is only read.
-    pub fn undo(&self, now: &Document, force: bool) -> Result<UndoneNotebook, OperationUndoError> {
+    /// A version that is needed is no longer stored, or the format is read-only.
+    pub fn undo(&self, now: &Document, force: bool) -> Result<MergedNotebook, OperationUndoError> {
         now.check_writable()?;
         let mut conflicts = Vec::new();
         let base = self.base(now, force)?;
         let mut wanted = base.clone();
         for touched in &self.cells {
-            let at = place_of(&wanted, &touched.cell);
+            let at = wanted.position_by_id(&touched.cell);
             match (&touched.before, &touched.after, at) {
                 (Some(before), _, Some(at)) => {
                     if let Some(cell) = &before.cell {
@@ -101,9 +92,9 @@ impl OperationUndo {
                 (None, Some(_), Some(at)) => {
                     wanted.remove(at)?;
                 }
-                // Somebody removed it since.
+                // The cell was removed since.
                 (Some(before), Some(after), None) if !force => {
-                    let text = |version: &RememberedCell| version.cell.as_ref().map(source_of);
+                    let text = |version: &RememberedCell| version.cell.as_ref()?.cell_source();
                     conflicts.push(Conflict {
                         cell: Some(touched.cell.clone()),
                         field: "deleted".into(),
@@ -121,9 +112,9 @@ impl OperationUndo {
             .iter()
             .map(|touched| (touched.cell.as_str(), touched))
             .collect();
-        // A cell that is in the notebook now was brought back by somebody since.
+        // A cell that is in the notebook now was restored since.
         let there: HashSet<&str> = now.cells.iter().map(Cell::id).collect();
-        // Cells that stood together come back together, each after the one before it.
+        // Cells that were adjacent are restored together, each after the one before it.
         let mut next = None;
         for id in &self.before {
             let touched = cells.get(id.as_str());
@@ -136,7 +127,7 @@ impl OperationUndo {
             };
             let cell = before.cell.as_ref();
             let cell = cell.ok_or_else(|| touched.forgotten(before))?;
-            let at = next.unwrap_or_else(|| self.place_before(&wanted, id));
+            let at = next.unwrap_or_else(|| position_beside(&wanted, &self.before, id));
             wanted.restore_cell(at, id, cell)?;
             next = Some(at + 1);
         }
@@ -146,18 +137,19 @@ impl OperationUndo {
         if let Some(exact) = self.exact.as_ref().filter(|_| conflicts.is_empty()) {
             exact.put(now, &mut document);
         }
-        Ok(UndoneNotebook {
+        Ok(MergedNotebook {
             document,
             conflicts,
         })
     }
 
-    /// Returns the notebook as the operation left it, as far as its cells are still there; what came
-    /// since is not in it.
+    /// Returns the notebook as the operation left it, as far as its cells still exist, without cells added
+    /// later.
     fn base(&self, now: &Document, force: bool) -> Result<Document, OperationUndoError> {
         let mut base = now.clone();
         if force {
-            // The notebook now counts as what the operation left, so no change of others is kept.
+            // The present notebook counts as the one after the operation, so that others' changes are
+            // overwritten.
             return Ok(base);
         }
         let left: HashSet<&str> = self.after.iter().map(String::as_str).collect();
@@ -172,10 +164,11 @@ impl OperationUndo {
         }
         base.arrange(&self.after);
         for touched in &self.cells {
-            let (Some(after), Some(at)) = (&touched.after, place_of(&base, &touched.cell)) else {
+            let (Some(after), Some(at)) = (&touched.after, base.position_by_id(&touched.cell))
+            else {
                 continue;
             };
-            // Somebody may have undone the operation by hand already.
+            // The operation may have been undone by hand already.
             let before = touched.before.as_ref();
             if is_of(&base, at, after) || before.is_some_and(|before| is_of(&base, at, before)) {
                 continue;
@@ -189,7 +182,7 @@ impl OperationUndo {
         Ok(base)
     }
 
-    /// Moves the cells back that the operation moved, where all else stands as it stands.
+    /// Moves the cells back that the operation moved; other cells stay.
     fn order_as_before(&self, document: &mut Document) {
         let places: HashMap<&str, usize> = numbered(&self.after);
         let places: Vec<_> = self
@@ -210,27 +203,21 @@ impl OperationUndo {
         }
         let mut taken = HashMap::new();
         for id in &movers {
-            if let Some(at) = place_of(document, id) {
+            if let Some(at) = document.position_by_id(id) {
                 taken.insert(id.as_str(), document.take_cell(at));
             }
         }
         for id in movers {
             if let Some(cell) = taken.remove(id.as_str()) {
-                let at = self.place_before(document, id);
+                let at = position_beside(document, &self.before, id);
                 document.put_cell(at, cell);
             }
         }
     }
-
-    /// Returns where a cell goes that stood somewhere before the operation: after the nearest cell
-    /// before it that is there, else before the nearest one after it, else at the end.
-    fn place_before(&self, document: &Document, id: &str) -> usize {
-        position_beside(document, &self.before, id)
-    }
 }
 
-/// Returns where a cell goes that stood among others: after the nearest of those before it that is
-/// there, else before the nearest of those after it, else at the end.
+/// Returns the position for a cell of an earlier order: after the nearest cell before it that still exists,
+/// else before the nearest one after it, else at the end.
 pub fn position_beside(document: &Document, order: &[String], id: &str) -> usize {
     let there = document.positions_by_id();
     let stood = order.iter().position(|other| other == id);
@@ -251,8 +238,8 @@ impl TouchedCell {
 }
 
 impl Document {
-    /// Puts the cells in the order of a list of ids, which names all of them; what stands between
-    /// two cells belongs to the place.
+    /// Puts the cells into the order of a list of ids, which has all of them. The white space between cells
+    /// stays where it is.
     fn arrange(&mut self, order: &[String]) {
         let numbers = numbered(order);
         let number = |cell: &Cell| numbers.get(cell.id()).copied();
@@ -271,17 +258,9 @@ fn numbered(ids: &[String]) -> HashMap<&str, usize> {
     ids.iter().map(String::as_str).zip(0..).collect()
 }
 
-fn place_of(document: &Document, id: &str) -> Option<usize> {
-    document.cells.iter().position(|cell| cell.id() == id)
-}
-
 fn is_of(document: &Document, at: usize, version: &RememberedCell) -> bool {
     let cell = document.cells.get(at);
     cell.is_some_and(|cell| cell.revision() == version.revision)
-}
-
-fn source_of(cell: &Json) -> String {
-    cell.cell_source().unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -297,14 +276,14 @@ mod tests {
     use crate::notebook::tests::fixtures::{cells, in_words};
     use crate::notebook::tests::laws::{assert_whole, meaning, notebook, open};
 
-    /// What was done between two versions, with what is remembered of it.
-    fn deed(before: &Document, after: &Document) -> OperationUndo {
+    /// Returns the record of the operation between two versions.
+    fn undo_of(before: &Document, after: &Document) -> OperationUndo {
         let ids = |document: &Document| -> Vec<String> {
             let ids = document.cells().iter().map(Cell::id);
             ids.map(str::to_owned).collect()
         };
         let version = |document: &Document, id: &str, whole: bool| {
-            let cell = document.cells().get(place_of(document, id)?)?;
+            let cell = document.cells().get(document.position_by_id(id)?)?;
             let mut bare = cell.clone();
             for (name, value) in [("outputs", &b"[]"[..]), ("execution_count", b"null")] {
                 if bare.raw(name).is_some() {
@@ -320,7 +299,9 @@ mod tests {
             })
         };
         let ran = |document: &Document, id: &str| {
-            let cell = place_of(document, id).and_then(|at| document.cells().get(at));
+            let cell = document
+                .position_by_id(id)
+                .and_then(|at| document.cells().get(at));
             cell.is_some_and(Cell::has_run)
         };
         let lost = |id: &str| ran(before, id) && !ran(after, id);
@@ -342,8 +323,8 @@ mod tests {
     }
 
     fn back(before: &str, after: &str, now: &str, force: bool) -> (String, Vec<String>) {
-        let deed = deed(&cells(before), &cells(after));
-        let taken = deed.undo(&cells(now), force).unwrap();
+        let undo_of = undo_of(&cells(before), &cells(after));
+        let taken = undo_of.undo(&cells(now), force).unwrap();
         let conflicts = taken.conflicts.into_iter();
         let conflicts = conflicts.map(|it| format!("{} {}", it.cell.unwrap_or_default(), it.field));
         assert_whole(&taken.document);
@@ -354,11 +335,11 @@ mod tests {
     fn what_others_did_since_stays() {
         for (before, after, now, want) in [
             ("a:1 b:2", "a:1 b:3", "a:1 b:3", "a:1 b:2"),
-            // Beside it, in another line, and by hand already.
+            // Changes beside it, in another line, and an undo by hand.
             ("a:1 b:2", "a:1 b:3", "h:h a:9 b:3", "h:h a:9 b:2"),
             ("a:x|y", "a:x|Y", "a:X|Y", "a:X|y"),
             ("a:1", "a:2", "a:1", "a:1"),
-            // A new cell goes, a removed one comes back beside its neighbour.
+            // An added cell is removed, a removed one is restored beside its neighbour.
             ("a:1", "a:1 n:2", "a:1 n:2 h:h", "a:1 h:h"),
             ("a:1 b:2 c:3", "a:1 c:3", "a:1 h:h c:3", "a:1 h:h b:2 c:3"),
             ("a:1 b:2 c:3", "c:3", "h:h c:3", "h:h a:1 b:2 c:3"),
@@ -372,7 +353,7 @@ mod tests {
                 "a:1 h:h b:2 c:3",
             ),
             ("a:1 b:2 c:3", "b:2 c:3 a:1", "c:4 a:1", "a:1 c:4"),
-            // One made two, and two made one.
+            // A split, and a join.
             ("a:x|y", "a:x n:y", "a:x n:y h:h", "a:x|y h:h"),
             ("a:x b:y", "a:x|y", "a:X|y", "a:X b:y"),
         ] {
@@ -405,17 +386,17 @@ mod tests {
 
     #[test]
     fn what_is_forgotten_is_said_where_it_is_needed() {
-        let mut deed = deed(&cells("a:1"), &cells("a:2"));
-        deed.cells[0].after.as_mut().unwrap().cell = None;
-        // What stands there is what it left: it need not be remembered.
-        assert!(deed.undo(&cells("a:2"), false).is_ok());
-        let forgotten = deed.undo(&cells("a:3"), false).unwrap_err();
+        let mut undo_of = undo_of(&cells("a:1"), &cells("a:2"));
+        undo_of.cells[0].after.as_mut().unwrap().cell = None;
+        // The notebook still has what the operation left, so no stored version is needed.
+        assert!(undo_of.undo(&cells("a:2"), false).is_ok());
+        let forgotten = undo_of.undo(&cells("a:3"), false).unwrap_err();
         assert!(matches!(forgotten, OperationUndoError::Forgotten { .. }));
-        deed.cells[0].before.as_mut().unwrap().cell = None;
-        assert!(deed.undo(&cells("a:2"), false).is_err());
+        undo_of.cells[0].before.as_mut().unwrap().cell = None;
+        assert!(undo_of.undo(&cells("a:2"), false).is_err());
     }
 
-    /// One operation, with what the command line can do.
+    /// One operation, with the edits that the command line offers.
     fn step(document: &Document, kind: u8, at: usize, to: usize, number: usize) -> Document {
         let mut new = document.clone();
         let _ = match kind {
@@ -458,7 +439,7 @@ mod tests {
         ) {
             let first = open(&written.text);
             let mut now = first.clone();
-            let mut deeds = Vec::new();
+            let mut undos = Vec::new();
             let mut number = 0;
             for operations in &steps {
                 let before = now.clone();
@@ -466,17 +447,17 @@ mod tests {
                     number += 1;
                     now = step(&now, *kind, *at, *to, number);
                 }
-                deeds.push((deed(&before, &now), before));
+                undos.push((undo_of(&before, &now), before));
             }
             let last = now.clone();
             let mut redo = Vec::new();
-            for (deed_of, before) in deeds.iter().rev() {
-                let taken = deed_of.undo(&now, false).unwrap();
+            for (undo, before) in undos.iter().rev() {
+                let taken = undo.undo(&now, false).unwrap();
                 prop_assert_eq!(&taken.conflicts, &[]);
                 assert_whole(&taken.document);
-                // Not a byte is another than it was.
+                // Every byte is as before.
                 prop_assert_eq!(taken.document.to_bytes(), before.to_bytes());
-                redo.push(deed(&now, &taken.document));
+                redo.push(undo_of(&now, &taken.document));
                 now = taken.document;
             }
             prop_assert_eq!(now.revision(), first.revision());
@@ -486,20 +467,20 @@ mod tests {
                 let Some(cells) = cells.as_array() else { return Vec::new() };
                 let mut cells = cells.clone();
                 for (cell, own) in cells.iter_mut().zip(document.cells()) {
-                    // Ids that were missing are written by the first edit.
+                    // The first edit writes missing ids.
                     cell["id"] = own.id().into();
                     cell["source"] = own.source().into();
                     if !own.has_run() {
-                        // Times without outputs are left over from clearing them elsewhere.
+                        // Times without outputs remain if another program cleared the outputs.
                         cell["metadata"].as_object_mut().unwrap().remove("execution");
                     }
                 }
                 cells
             };
             prop_assert_eq!(meaning_of(&now), meaning_of(&first));
-            // And done again.
-            for deed_of in redo.iter().rev() {
-                let taken = deed_of.undo(&now, false).unwrap();
+            // Redo all of them.
+            for undo_of in redo.iter().rev() {
+                let taken = undo_of.undo(&now, false).unwrap();
                 prop_assert_eq!(&taken.conflicts, &[]);
                 now = taken.document;
             }
@@ -515,24 +496,24 @@ mod tests {
         ) {
             let first = open(&written.text);
             let done = step(&first, kind, at, to, 0);
-            let deed_of = deed(&first, &done);
+            let undo_of = undo_of(&first, &done);
             let mut now = done;
             for (number, (kind, at, to)) in others.iter().enumerate() {
                 now = step(&now, *kind, *at, *to, number + 100);
             }
-            let touched = |id: &str| deed_of.cells.iter().any(|cell| cell.cell == id);
-            let taken = deed_of.undo(&now, false).unwrap();
+            let touched = |id: &str| undo_of.cells.iter().any(|cell| cell.cell == id);
+            let taken = undo_of.undo(&now, false).unwrap();
             assert_whole(&taken.document);
             for cell in now.cells().iter().filter(|cell| !touched(cell.id())) {
-                let kept = place_of(&taken.document, cell.id()).and_then(|at| taken.document.cells().get(at));
+                let kept = taken.document.cell_by_id(cell.id());
                 prop_assert_eq!(kept.map(|kept| &kept.text), Some(&cell.text));
             }
-            // Nobody touched it since: it is what it was.
-            for cell in &deed_of.cells {
+            // If nobody touched the cell since, it is as before the operation.
+            for cell in &undo_of.cells {
                 let left = cell.after.as_ref().map(|after| after.revision);
-                let now_at = place_of(&now, &cell.cell).and_then(|at| now.cells().get(at));
+                let now_at = now.cell_by_id(&cell.cell);
                 if now_at.map(Cell::revision) == left {
-                    let is = place_of(&taken.document, &cell.cell).and_then(|at| taken.document.cells().get(at));
+                    let is = taken.document.cell_by_id(&cell.cell);
                     prop_assert_eq!(is.map(Cell::revision), cell.before.as_ref().map(|it| it.revision));
                 }
             }
@@ -556,13 +537,13 @@ mod tests {
         after.clear_outputs(1).unwrap();
         let mut now = after.clone();
         now.set_execution(1, &ran(7)).unwrap();
-        let taken = deed(&before, &after).undo(&now, false).unwrap();
+        let taken = undo_of(&before, &after).undo(&now, false).unwrap();
         let counts = taken.document.cells().iter().map(Cell::execution_count);
         assert_eq!(counts.collect::<Vec<_>>(), [Some(1), Some(7)]);
-        // So they do with a cell that was removed.
+        // The same for a cell that was removed.
         let mut after = before.clone();
         after.remove(0).unwrap();
-        let taken = deed(&before, &after).undo(&after, false).unwrap();
+        let taken = undo_of(&before, &after).undo(&after, false).unwrap();
         assert_eq!(taken.document.to_bytes(), before.to_bytes());
     }
 }

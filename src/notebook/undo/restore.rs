@@ -1,21 +1,21 @@
-//! Removed cells put back, and cells set to an earlier version.
+//! Restores removed cells, and earlier versions of cells.
 
 use bytes::Bytes;
 
 use crate::notebook::document::{
     Cell, CellType, Document, EXECUTION_KEYS, metadata_digest, record_id, write_id,
 };
-use crate::notebook::edit::{CellChange, ChangeKind, EditError};
+use crate::notebook::edit::{CellChange, ChangeKind, DocumentEditError};
 use crate::notebook::json::{Json, Layout, Object, digest, remove_value_at, set_value_at};
 
 impl Document {
-    /// Makes a notebook of these cells with these ids, for reading; it is never written to a file.
+    /// Makes a notebook of these cells with these ids, for reading only; it is never written to a file.
     ///
     /// # Errors
-    /// One of them is no cell.
+    /// A value is not a cell.
     pub fn of_cells<'a>(
         cells: impl IntoIterator<Item = (&'a str, &'a Json)>,
-    ) -> Result<Self, EditError> {
+    ) -> Result<Self, DocumentEditError> {
         let empty = r#"{"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}"#;
         let mut document = Self::parse(empty).expect("this is a notebook");
         for (id, cell) in cells {
@@ -27,62 +27,42 @@ impl Document {
         Ok(document)
     }
 
-    /// Puts a cell back so that it stands at `index`, with everything that it had, in this file's
-    /// style.
+    /// Restores a removed cell at `index`, with all its fields, in this file's style.
     ///
     /// # Errors
-    /// The index is beyond the end, the id not allowed or taken, the value no cell.
+    /// The index is beyond the end, the id is not allowed or taken, or the value is not a cell.
     pub fn restore_cell(
         &mut self,
         index: usize,
         id: &str,
         cell: &Json,
-    ) -> Result<CellChange, EditError> {
-        self.check_writable()?;
+    ) -> Result<CellChange, DocumentEditError> {
+        // An id that Jupyter would not make is kept if the file had it.
+        self.check_new(index, id, !id.is_empty())?;
         let mut cell = read(cell)?;
-        if index > self.cells.len() {
-            let cells = self.cells.len();
-            return Err(EditError::OutOfRange { index, cells });
-        }
-        // An id that Jupyter would not make stays if the file had it.
-        if id.is_empty() {
-            return Err(EditError::BadId(id.to_owned()));
-        }
-        if self.cells.iter().any(|other| other.id == id) {
-            return Err(EditError::TakenId(id.to_owned()));
-        }
         let layout = self.item_layout();
         cell.rewrite(layout.value(&cell.text));
         match self.holds_ids() {
             true => write_id(&mut cell, id, &layout.deeper()),
             false => record_id(&mut cell, id),
         }
-        let after = Some(cell.revision());
-        self.put_cell(index, cell);
-        Ok(CellChange {
-            cell: id.to_owned(),
-            index,
-            what: ChangeKind::Inserted,
-            before: None,
-            after,
-        })
+        Ok(self.put_new(index, cell))
     }
 
-    /// Sets a cell's type, source, metadata and attachments to those of an earlier version. Its
-    /// outputs stay; only where it has none, and was not run, those of the version come back.
+    /// Sets a cell's type, source, metadata and attachments to those of an earlier version. Its outputs
+    /// stay; if it was not run and has none, it gets those of the version.
     ///
     /// # Errors
-    /// There is no cell at the index, or the value is none.
+    /// There is no cell at the index, or the value is not a cell.
     pub fn restore_version(
         &mut self,
         index: usize,
         version: &Json,
-    ) -> Result<CellChange, EditError> {
+    ) -> Result<CellChange, DocumentEditError> {
         let version = read(version)?;
         let lists = self.style.lists;
         let mut changed = self.change(index, ChangeKind::Edited, |cell, layout| {
-            let new = as_it_was(cell, &version, layout, lists);
-            (new.text != cell.text).then(|| new.text.to_vec())
+            set_version(cell, &version, layout, lists);
         })?;
         if changed.what == ChangeKind::Edited && changed.before == changed.after {
             changed.what = ChangeKind::Outputs;
@@ -92,61 +72,59 @@ impl Document {
 }
 
 impl Cell {
-    /// Returns whether running it left something: outputs, or a count.
+    /// Says whether the cell has results of an execution: outputs, or a count.
     pub fn has_run(&self) -> bool {
         self.execution_count().is_some() || !self.raw_outputs().is_empty()
     }
 }
 
-/// Reads a cell that stood in some notebook.
-fn read(cell: &Json) -> Result<Cell, EditError> {
+/// Reads a cell of another notebook.
+fn read(cell: &Json) -> Result<Cell, DocumentEditError> {
     let text = Bytes::copy_from_slice(cell.bytes());
-    let object = Object::read(&text).ok_or(EditError::NotACell)?;
+    let object = Object::read(&text).ok_or(DocumentEditError::NotACell)?;
     Ok(Cell::new(Bytes::new(), text, object))
 }
 
-fn as_it_was(cell: &Cell, version: &Cell, layout: &Layout, lists: bool) -> Cell {
-    let mut new = cell.clone();
+fn set_version(cell: &mut Cell, version: &Cell, layout: &Layout, lists: bool) {
     match version.cell_type() {
         same if same == cell.cell_type() => {}
-        // No version of the format knows it, but the file had it.
+        // The file had this type, although no version of the format has it.
         CellType::Unknown => {
             if let Some(word) = version.raw("cell_type") {
-                new.set("cell_type", word, layout);
+                cell.set("cell_type", word, layout);
             }
         }
-        other => new.rewrite(new.as_type(other, layout)),
+        other => cell.set_type(other, layout),
     }
-    new.set_source(&version.source_bytes(), layout, lists);
-    if let Some(metadata) = metadata_as_it_was(&new, version, layout) {
-        new.set("metadata", &metadata, layout);
+    cell.set_source(&version.source_bytes(), layout, lists);
+    if let Some(metadata) = metadata_as_it_was(cell, version, layout) {
+        cell.set("metadata", &metadata, layout);
     }
     let attachments = |cell: &Cell| {
         let raw = cell.raw("attachments").filter(|raw| *raw != b"{}");
         raw.map(<[u8]>::to_vec)
     };
     match attachments(version) {
-        had if had.as_deref().map(digest) == attachments(&new).as_deref().map(digest) => {}
-        Some(had) => new.set("attachments", &layout.value(&had), layout),
-        None => new.unset("attachments"),
+        had if had.as_deref().map(digest) == attachments(cell).as_deref().map(digest) => {}
+        Some(had) => cell.set("attachments", &layout.value(&had), layout),
+        None => cell.unset("attachments"),
     }
-    if new.cell_type() == CellType::Code && !new.has_run() && version.has_run() {
+    if cell.cell_type() == CellType::Code && !cell.has_run() && version.has_run() {
         for name in ["outputs", "execution_count"] {
             if let Some(value) = version.raw(name) {
-                new.set(name, &layout.value(value), layout);
+                cell.set(name, &layout.value(value), layout);
             }
         }
         for key in EXECUTION_KEYS {
             if let Some(times) = version.metadata(&[key]) {
-                new.set_metadata(&[key], Some(&times), layout);
+                cell.set_metadata(&[key], Some(&times), layout);
             }
         }
     }
-    new
 }
 
-/// Returns a version's metadata with what running the cell as it is wrote into it; none where it
-/// has that already.
+/// Returns a version's metadata, with the fields that running the present cell has written; `None` if the
+/// cell has that metadata already.
 fn metadata_as_it_was(cell: &Cell, version: &Cell, layout: &Layout) -> Option<Vec<u8>> {
     let raw = |cell: &Cell| cell.raw("metadata").unwrap_or(b"{}").to_vec();
     let (now, had) = (raw(cell), raw(version));
@@ -239,19 +217,19 @@ mod tests {
             );
             assert_eq!(text(&document), FILE);
             let taken = document.restore_cell(0, &id, &cell);
-            assert_eq!(taken, Err(EditError::TakenId(id)));
+            assert_eq!(taken, Err(DocumentEditError::TakenId(id)));
         }
         let mut document = open(FILE);
         assert_eq!(
             document.restore_cell(0, "c", &Json::from(1)),
-            Err(EditError::NotACell)
+            Err(DocumentEditError::NotACell)
         );
         let cell = json(&document, 0);
         assert!(matches!(
             document.restore_cell(3, "c", &cell),
-            Err(EditError::OutOfRange { .. })
+            Err(DocumentEditError::OutOfRange { .. })
         ));
-        // A cell of a file without ids has none of its own; and the style is this file's.
+        // A cell of a file without ids has no id of its own; the style is that of this file.
         let plain = Json::parse(r#"{"cell_type":"raw","metadata":{},"source":"x"}"#).unwrap();
         document.restore_cell(2, "c", &plain).unwrap();
         let new = ",\n  {\n   \"cell_type\": \"raw\",\n   \"id\": \"c\",\n   \"metadata\": {},\n   \"source\": \"x\"\n  }\n ],";
@@ -291,11 +269,11 @@ mod tests {
         let changed = document.restore_version(0, &whole).unwrap();
         assert_eq!(changed.what, ChangeKind::Outputs);
         assert_eq!(text(&document), FILE);
-        // Text has no outputs; with the type they come back.
+        // A text cell has no outputs; restoring the type restores them.
         document.set_type(0, CellType::Markdown).unwrap();
         document.restore_version(0, &whole).unwrap();
         assert_eq!(text(&document), FILE);
-        // What was run since is the later execution.
+        // Outputs of a run since then are the later ones.
         document.clear_outputs(0).unwrap();
         let execution = crate::notebook::CellExecution {
             execution_count: Some(9),

@@ -1,4 +1,4 @@
-//! What became of a notebook's cells by one edit or one save.
+//! The changes of a notebook's cells by one edit or one save.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -7,13 +7,15 @@ use crate::notebook::{ChangeKind, Revision};
 
 /// A change of a notebook's cells.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct NotebookChange {
-    /// The name of the edit, for `nb undo`; none for what somebody else saved.
+    /// The name of the edit, for `nb undo`; none for what another program saved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub op: Option<String>,
-    /// The kind of command.
+    /// The command that made the edit: `edit`, `insert`, `rm`, `move`, `clear`, `split`, `join`, `apply`,
+    /// `undo`, `restore` or `fmt`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub deed: Option<String>,
+    pub command: Option<String>,
     /// The notebook's revision before.
     pub before: Revision,
     /// The notebook's revision after.
@@ -37,8 +39,27 @@ pub struct NotebookChange {
     pub overwritten: Vec<OverwrittenEdit>,
 }
 
+impl NotebookChange {
+    /// Returns a change with these cells and no further details.
+    pub fn of(before: Revision, after: Revision, changes: Vec<CellStep>) -> Self {
+        Self {
+            op: None,
+            command: None,
+            before,
+            after,
+            changes,
+            forced: false,
+            undoes: None,
+            conflicts: 0,
+            exact: None,
+            overwritten: Vec::new(),
+        }
+    }
+}
+
 /// The change of one cell; a cell that was edited and moved has two.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct CellStep {
     /// The cell's id.
     pub cell: String,
@@ -63,8 +84,25 @@ pub struct CellStep {
     pub came: bool,
 }
 
-/// An edit that a save of somebody else's wiped out.
+impl CellStep {
+    /// Returns a step with no further details.
+    pub fn new(cell: &str, what: ChangeKind, index: usize) -> Self {
+        Self {
+            cell: cell.to_owned(),
+            what,
+            index,
+            from: None,
+            before: None,
+            after: None,
+            kept: None,
+            came: false,
+        }
+    }
+}
+
+/// An edit that another program's save wiped out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct OverwrittenEdit {
     /// The cell's id.
     pub cell: String,

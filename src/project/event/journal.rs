@@ -1,8 +1,8 @@
 //! The writer of the journal: a current file and one or two earlier ones.
 //!
-//! `.nb/journal.jsonl` grows by one write under its lock. At `LIMIT` it is renamed, under the lock, to
-//! `.nb/journal/<number>.jsonl`, where the numbers go up by one, and the next writer makes a new one. No
-//! file is ever rewritten, so that a [`super::Position`] stays true.
+//! `.nb/journal.jsonl` grows by one write at a time, under its lock. At `LIMIT` it is renamed, under the
+//! lock, to `.nb/journal/<number>.jsonl` with increasing numbers, and the next writer makes a new file.
+//! No file is ever rewritten, so each [`super::Position`] stays valid.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -14,7 +14,7 @@ use super::Event;
 use crate::project::folder::{EARLIER_JOURNALS, JOURNAL, Project};
 use crate::project::{beneath, lock};
 
-/// From how many bytes on the current file becomes an earlier one.
+/// The size in bytes at which the current file becomes an earlier one.
 const LIMIT: u64 = 32 << 20;
 
 /// How many earlier files are kept.
@@ -27,15 +27,15 @@ pub struct Journal {
     /// The folder of the earlier files.
     folder: PathBuf,
     file: File,
-    limit: u64,
-    /// Whether the user wants code kept.
+    pub(super) limit: u64,
+    /// Whether the user's settings say that code is stored.
     keeps_code: bool,
 }
 
 impl Project {
     /// Opens the journal for appending.
     ///
-    /// Code is left out where `journal.code = false` says so, and where the settings cannot be read.
+    /// Code is omitted if `journal.code = false` says so, or if the settings cannot be read.
     pub fn journal(&self) -> io::Result<Journal> {
         let path = self.journal_file();
         Ok(Journal {
@@ -47,8 +47,8 @@ impl Project {
         })
     }
 
-    /// Appends events to the journal, in order. A failure goes to the log and stops nothing: the events
-    /// have happened.
+    /// Appends events to the journal, in order. A failure is logged and not returned: the events have
+    /// happened.
     pub fn record(&self, events: &[Event]) {
         let written = self.journal();
         if let Err(error) = written.and_then(|mut journal| journal.append_all(events)) {
@@ -58,12 +58,12 @@ impl Project {
 }
 
 impl Journal {
-    /// Appends one event: one write under the file's lock.
+    /// Appends one event, with one write under the file's lock.
     pub fn append(&mut self, event: &Event) -> io::Result<()> {
         self.append_all(std::slice::from_ref(event))
     }
 
-    /// Appends events, in order, by one write under the file's lock.
+    /// Appends events, in order, with one write under the file's lock.
     ///
     /// # Errors
     /// The file cannot be written, or another process holds the lock all the time.
@@ -75,7 +75,7 @@ impl Journal {
         Err(self.held(patience))
     }
 
-    /// Returns the error for a lock that another process has held for so long.
+    /// Returns the error that another process has held the lock for `waited`.
     pub fn held(&self, waited: Duration) -> io::Error {
         lock::held(&self.path, waited)
     }
@@ -96,16 +96,15 @@ impl Journal {
         written.map(|()| true)
     }
 
-    /// Waits for the lock on the current file: another process may have renamed the one that is open.
+    /// Takes the lock on the current file. Opens the file again if another process has renamed the
+    /// open one.
     fn lock(&mut self, within: Duration) -> io::Result<bool> {
         let deadline = Instant::now() + within;
         loop {
             if !lock::take(&self.file, deadline)? {
                 return Ok(false);
             }
-            let of = |found: std::fs::Metadata| (found.dev(), found.ino());
-            let there = beneath::metadata(&self.path).map(of).ok();
-            if there == Some(of(self.file.metadata()?)) {
+            if is_in_place(&self.file, &self.path)? {
                 return Ok(true);
             }
             self.file = beneath::read_append(&self.path)?;
@@ -120,7 +119,7 @@ impl Journal {
         self.file.write_all(lines)
     }
 
-    /// Returns whether a crash tore the last line.
+    /// Returns whether the last line has no end, as after a crash.
     fn ends_torn(&mut self) -> io::Result<bool> {
         if self.file.seek(SeekFrom::End(0))? == 0 {
             return Ok(false);
@@ -131,7 +130,8 @@ impl Journal {
         Ok(last != *b"\n")
     }
 
-    /// Makes a file that is long enough an earlier one, and removes those that are too many.
+    /// Renames a file that has reached the limit to an earlier one, and removes the oldest earlier
+    /// files.
     fn rotate(&mut self) -> io::Result<()> {
         if self.file.metadata()?.len() < self.limit {
             return Ok(());
@@ -148,7 +148,7 @@ impl Journal {
     }
 }
 
-/// Returns the journal's files in a `.nb`, the oldest first.
+/// Returns the journal's files in a `.nb`, oldest first.
 pub fn files(dir: &Path) -> Vec<PathBuf> {
     let folder = dir.join(EARLIER_JOURNALS);
     let earlier = numbers(&folder).into_iter();
@@ -156,7 +156,7 @@ pub fn files(dir: &Path) -> Vec<PathBuf> {
     earlier.chain([dir.join(JOURNAL)]).collect()
 }
 
-/// Returns the numbers of the earlier files, in order.
+/// Returns the numbers of the earlier files, in ascending order.
 pub(super) fn numbers(folder: &Path) -> Vec<u64> {
     let names = beneath::list(folder).into_iter().flatten().flatten();
     let numbers = names.filter_map(|entry| {
@@ -166,6 +166,25 @@ pub(super) fn numbers(folder: &Path) -> Vec<u64> {
     let mut numbers: Vec<u64> = numbers.collect();
     numbers.sort_unstable();
     numbers
+}
+
+/// Returns whether an open file is still the one at a path.
+pub(super) fn is_in_place(file: &File, path: &Path) -> io::Result<bool> {
+    let of = |found: std::fs::Metadata| (found.dev(), found.ino());
+    let there = beneath::metadata(path).map(of).ok();
+    Ok(there == Some(of(file.metadata()?)))
+}
+
+/// Returns the numbers of the earlier files in `folder`, and the current file, if there is one.
+pub(super) fn open_current(journal: &Path, folder: &Path) -> (Vec<u64>, Option<File>) {
+    loop {
+        let earlier = numbers(folder);
+        let file = beneath::open(journal).ok();
+        // The current file may have become an earlier one between the two calls.
+        if numbers(folder) == earlier {
+            return (earlier, file);
+        }
+    }
 }
 
 /// Returns the path of an earlier file.
@@ -178,14 +197,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::project::event::fixtures::event;
+    use crate::project::event::fixtures::{event, project};
     use crate::project::event::{EventKind, Position};
-
-    fn project() -> (tempfile::TempDir, Project) {
-        let temp = tempfile::tempdir().unwrap();
-        let project = Project::for_notebook(&temp.path().join("a.ipynb")).unwrap();
-        (temp, project)
-    }
 
     #[test]
     fn a_torn_line_and_one_of_an_unknown_kind_cost_only_themselves() {
@@ -229,7 +242,7 @@ mod tests {
         let mut positions: Vec<(u32, Position)> = Vec::new();
         for number in 0..300 {
             let asked = event(json!({"event": "asked", "msg_id": number.to_string()}));
-            // Another process has the file open since before it was rotated.
+            // The second writer has opened the file before it was rotated.
             let journal = if number % 3 == 0 {
                 &mut other
             } else {
@@ -251,7 +264,7 @@ mod tests {
         let mut events = project.events("a.ipynb");
         while let Some(event) = events.next() {
             let number: u32 = event.msg_id().unwrap().parse().unwrap();
-            // A position stays true when its file becomes an earlier one.
+            // A position stays valid when its file becomes an earlier one.
             assert_eq!(positions[number as usize], (number, events.position()));
             found.push(number);
         }

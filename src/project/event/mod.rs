@@ -1,18 +1,21 @@
 //! The journal: who did what, as typed events, one line of JSON each.
 //!
-//! An execution is known by its kernel's generation and its request's `msg_id`. Whoever sends it writes
-//! [`EventKind::Asked`] and [`EventKind::Done`]; whoever only observes it on iopub writes
-//! [`EventKind::Seen`] and a `done` with [`Outcome::Seen`]. Several may write about one execution, and
-//! readers take the sender's word over an observer's.
+//! An execution is identified by its kernel's generation and its request's `msg_id`. Its sender writes
+//! [`EventKind::Asked`] and [`EventKind::Done`]; an observer of iopub writes [`EventKind::Seen`] and a `done`
+//! with [`Outcome::Seen`]. If several processes write about one execution, the sender's events take
+//! precedence over an observer's.
 //!
-//! [`Journal`] appends to a row of files, [`Events`] reads them from the end. A line that is torn, or of a
-//! kind that this version does not know, is passed over.
+//! [`Journal`] appends to a series of files, [`Events`] reads them backwards from the end, [`EventFollower`]
+//! reads from a position on and follows new events. Torn lines and lines of kinds that this version does not
+//! know are skipped.
 
 mod change;
+mod follower;
 pub mod journal;
 mod present;
 mod reader;
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -21,28 +24,30 @@ use serde::de::value::{Error, StrDeserializer};
 use serde::{Deserialize, Serialize};
 
 pub use change::{CellStep, NotebookChange, OverwrittenEdit};
+pub use follower::EventFollower;
 pub use journal::Journal;
-pub use present::{Present, RunningCell};
+pub use present::{Present, RunningExecution};
 pub use reader::{Events, Position};
 
 /// One event of a session's kernel or of its notebook.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Event {
     /// When it happened.
     pub at: Timestamp,
-    /// The session's key, see [`super::Project::key`]. An edit has the key of the edited notebook, also
-    /// where its kernel belongs to another's session.
+    /// The session's key: its notebook's path in the project. An edit has the key of the edited notebook, even if
+    /// its kernel belongs to another session.
     pub session: String,
-    /// Which of the session's kernels it concerns.
+    /// The generation of the session's kernel that it concerns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generation: Option<u64>,
-    /// Who did it.
+    /// The actor's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
-    /// Which of an agent's sessions it was: people read one name, and two sessions are two actors.
+    /// The agent's session. People see only the name, but two sessions are two actors.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by_session: Option<String>,
-    /// The notebook whose cell was run, where that is not the session's own.
+    /// The notebook whose cell was run, if it is not the session's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub notebook: Option<String>,
     /// What happened.
@@ -52,17 +57,18 @@ pub struct Event {
 
 /// The kinds of event, each with its own fields.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum EventKind {
     /// A client of `nb` or of a proxy sent an execute request.
     Asked(ExecutionStart),
-    /// The kernel began to run what a client straight on it had sent.
+    /// The kernel began to run a request of a client that is connected to it directly.
     Seen(ExecutionStart),
     /// An execution ended.
     Done(ExecutionEnd),
-    /// `nb` looked into the kernel with code that leaves no trace in its history.
+    /// `nb` inspected the kernel with code that does not appear in its history.
     Peeked {
-        /// The code; left out where the user does not want it kept.
+        /// The code; omitted if the user's settings say that no code is stored.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         code: Option<String>,
     },
@@ -74,7 +80,7 @@ pub enum EventKind {
     Stopped,
     /// The kernel exited unexpectedly.
     Died {
-        /// How, in words for a reader.
+        /// The reason, in words for a reader.
         reason: String,
         /// The cell that was running.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -82,19 +88,20 @@ pub enum EventKind {
     },
     /// The running cell was interrupted.
     Interrupted,
-    /// A front end's interrupt took back its own cells that waited for the kernel.
+    /// A front end's interrupt removed its own cells that waited for the kernel.
     Withdrew {
         /// How many.
         cells: usize,
     },
     /// A command of `nb` changed the notebook.
     Edited(NotebookChange),
-    /// Somebody else saved the notebook with other cells than it had.
+    /// Another program saved the notebook with changed cells.
     Saved(NotebookChange),
 }
 
 /// An execute request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ExecutionStart {
     /// The request's id.
     pub msg_id: String,
@@ -104,19 +111,20 @@ pub struct ExecutionStart {
     /// The job that it belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<String>,
-    /// The code; left out where the user does not want it kept.
+    /// The code; omitted if the user's settings say that no code is stored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
     /// False for code that a front end runs for itself.
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
     pub store_history: bool,
-    /// Whether the kernel was idle when it was sent: all earlier executions have ended.
+    /// Whether the kernel was idle when the request was sent: all earlier executions had ended.
     #[serde(default, skip_serializing_if = "is_no")]
     pub alone: bool,
 }
 
 /// The end of an execution.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ExecutionEnd {
     /// The request's id.
     pub msg_id: String,
@@ -132,6 +140,7 @@ pub struct ExecutionEnd {
 
 /// How an execution ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
     /// The code ran to its end.
@@ -154,7 +163,7 @@ pub enum Outcome {
     Seen,
     /// An observer saw its end, and an error among its outputs.
     SeenError,
-    /// The kernel was found idle: nobody saw the end.
+    /// The kernel was found idle: no client saw the end.
     Unseen,
     /// The word of another version, or of a kernel's own.
     #[serde(other)]
@@ -162,7 +171,7 @@ pub enum Outcome {
 }
 
 impl Event {
-    /// Returns an event of this moment.
+    /// Returns an event that happens now.
     pub fn now(session: &str, kind: EventKind) -> Self {
         Self {
             at: Timestamp::now(),
@@ -184,7 +193,7 @@ impl Event {
         }
     }
 
-    /// Returns the request, where its sender tells of it.
+    /// Returns the request, if its sender wrote the event.
     pub fn asked(&self) -> Option<&ExecutionStart> {
         match &self.kind {
             EventKind::Asked(start) => Some(start),
@@ -192,7 +201,7 @@ impl Event {
         }
     }
 
-    /// Returns the request, whether its sender or an observer tells of it.
+    /// Returns the request, if its sender or an observer wrote the event.
     pub fn start(&self) -> Option<&ExecutionStart> {
         match &self.kind {
             EventKind::Asked(start) | EventKind::Seen(start) => Some(start),
@@ -208,7 +217,7 @@ impl Event {
         }
     }
 
-    /// Returns the change of a notebook, whoever made it.
+    /// Returns the change of a notebook, by `nb` or by another program.
     pub fn change(&self) -> Option<&NotebookChange> {
         match &self.kind {
             EventKind::Edited(change) | EventKind::Saved(change) => Some(change),
@@ -216,7 +225,7 @@ impl Event {
         }
     }
 
-    /// Returns the change of a notebook, whoever made it.
+    /// Like [`Event::change`], by value.
     pub fn into_change(self) -> Option<NotebookChange> {
         match self.kind {
             EventKind::Edited(change) | EventKind::Saved(change) => Some(change),
@@ -229,14 +238,14 @@ impl Event {
         self.notebook.as_ref().unwrap_or(&self.session)
     }
 
-    /// Returns the id of the actor who did it; see [`split_actor`].
+    /// Returns the id of the actor; see [`split_actor`].
     pub fn actor(&self) -> Option<String> {
         let by = self.by.as_deref()?;
         Some(actor_id(by, self.by_session.as_deref()))
     }
 
-    /// Returns the event as it is written: name and session of its actor apart, without the code that was run
-    /// where that is not kept.
+    /// Returns the event as it is written: with the actor's name and session in separate fields, and without
+    /// code if no code is stored.
     fn to_write(&self, keeps_code: bool) -> Self {
         let mut event = self.clone();
         if let Some((name, Some(session))) = self.by.as_deref().map(split_actor) {
@@ -252,8 +261,8 @@ impl Event {
     }
 }
 
-/// Returns the name of an actor, and which of its sessions it is where that is known: an actor's id is
-/// `claude` or `claude#1a2b3c4d`.
+/// Splits an actor's id into the name and, if it has one, the session: an id is `claude` or
+/// `claude#1a2b3c4d`.
 pub fn split_actor(id: &str) -> (&str, Option<&str>) {
     let is_hex = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
     match id.rsplit_once('#') {
@@ -264,7 +273,7 @@ pub fn split_actor(id: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// Returns the id of an actor; see [`split_actor`].
+/// Returns the id of an actor; the reverse of [`split_actor`].
 pub fn actor_id(name: &str, session: Option<&str>) -> String {
     match session {
         Some(session) => format!("{name}#{session}"),
@@ -273,7 +282,7 @@ pub fn actor_id(name: &str, session: Option<&str>) -> String {
 }
 
 impl ExecutionStart {
-    /// Returns a request of which nothing but the id is known.
+    /// Returns a request with its id only.
     pub fn new(msg_id: &str) -> Self {
         Self {
             msg_id: msg_id.to_owned(),
@@ -300,18 +309,25 @@ impl ExecutionEnd {
 }
 
 impl Outcome {
-    /// Returns the outcome for the word of a reply or of a job's cell.
+    /// Parses an outcome from the status of a reply or of a job's cell.
     pub fn of_word(word: &str) -> Self {
         let word: StrDeserializer<'_, Error> = word.into_deserializer();
         Self::deserialize(word).unwrap_or(Self::Unknown)
     }
 
-    /// Returns whether the sender or a recorder of the request has told it, who know more than an observer.
+    /// Returns the outcome's word; the reverse of [`Outcome::of_word`].
+    pub fn word(self) -> String {
+        let word = serde_json::to_value(self).unwrap_or_default();
+        word.as_str().unwrap_or_default().to_owned()
+    }
+
+    /// Returns whether the request's sender or recorder reported it, who know more than an
+    /// observer.
     pub fn is_certain(self) -> bool {
         !matches!(self, Self::Seen | Self::SeenError | Self::Unseen)
     }
 
-    /// Returns the outcome as it is shown: what an observer saw of an end is taken for it.
+    /// Returns the outcome to show: an observer's report counts as the outcome.
     pub fn shown(self) -> Self {
         match self {
             Self::Seen => Self::Ok,
@@ -333,12 +349,29 @@ fn is_no(it: &bool) -> bool {
     !*it
 }
 
+/// Returns the execute requests among events that come newest first. Leaves out front ends' own code,
+/// and requests that were aborted or withdrawn before the kernel began to run them.
+pub fn requests(events: impl Iterator<Item = Event>) -> impl Iterator<Item = Event> {
+    let mut aborted = HashSet::new();
+    events.filter(move |event| match &event.kind {
+        EventKind::Done(end) => {
+            if matches!(end.status, Outcome::Aborted | Outcome::Withdrawn) {
+                aborted.insert(end.msg_id.clone());
+            }
+            false
+        }
+        EventKind::Asked(start) => start.store_history && !aborted.contains(&start.msg_id),
+        _ => false,
+    })
+}
+
 /// Events for tests.
 #[cfg(test)]
 pub(crate) mod fixtures {
     use super::Event;
+    use crate::project::Project;
 
-    /// Returns the event of these fields; without any other it is of this moment and of `a.ipynb`.
+    /// Returns an event with these fields; by default it happens now and belongs to `a.ipynb`.
     pub(crate) fn event(mut fields: serde_json::Value) -> Event {
         let all = fields.as_object_mut().unwrap();
         all.entry("at")
@@ -346,6 +379,13 @@ pub(crate) mod fixtures {
         all.entry("session").or_insert_with(|| "a.ipynb".into());
         all.retain(|_, value| !value.is_null());
         serde_json::from_value(fields).unwrap()
+    }
+
+    /// Returns a project in a folder that is removed when the first value is dropped.
+    pub(crate) fn project() -> (tempfile::TempDir, Project) {
+        let temp = tempfile::tempdir().unwrap();
+        let project = Project::for_notebook(&temp.path().join("a.ipynb")).unwrap();
+        (temp, project)
     }
 }
 

@@ -1,121 +1,150 @@
-//! What the journal tells of a kernel as it is now: what it runs, who has run code on it, since when
-//! nothing has happened.
+//! The present state of a kernel according to the journal: what it runs, who has run code on it, and
+//! when something last happened.
 
 use std::collections::HashSet;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
-use super::{Event, EventKind, Outcome};
+use super::{Event, EventKind, Outcome, requests};
 use crate::project::folder::Project;
 
-/// An execution whose end nobody has told.
+/// An execution whose end is not in the journal.
 #[derive(Clone, Debug, PartialEq)]
-pub struct RunningCell {
+pub struct RunningExecution {
     /// The request's id.
     pub msg_id: String,
-    /// Who asked for it, where that is known.
+    /// The actor who asked for it, if known.
     pub by: Option<String>,
     /// The notebook cell that its client named.
     pub cell: Option<String>,
-    /// Its source, where that is kept.
+    /// Its source, if code is stored.
     pub code: Option<String>,
-    /// When it was asked for, or seen to begin.
+    /// The job that it belongs to.
+    pub job: Option<String>,
+    /// When it was requested, or when an observer saw it begin.
     pub since: Timestamp,
 }
 
-/// What the journal tells of a session's kernel as it is now.
+/// The present state of a session's kernel according to the journal.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Present {
-    /// The execution whose end nobody has told. It runs only where the kernel is busy: whoever would have
-    /// told its end may have been killed.
-    pub running: Option<RunningCell>,
-    /// When something happened last.
+    /// The execution whose end is not in the journal. It runs only if the kernel is busy: the process that
+    /// should have written the end may have been killed.
+    pub running: Option<RunningExecution>,
+    /// The requests queued behind it, oldest first, without code that front ends run for
+    /// themselves.
+    pub queued: Vec<RunningExecution>,
+    /// When something last happened.
     pub last: Option<Timestamp>,
 }
 
 impl Project {
-    /// Returns what the journal tells of this generation of a session's kernel.
+    /// Returns the present state of this generation of a session's kernel.
     pub fn present(&self, session: &str, generation: u64) -> Present {
         present(self.events(session), generation)
     }
 
-    /// Returns who has run code in this generation, front ends' own code aside; each name once.
+    /// Returns the names of those who have run code in this generation, without front ends' own
+    /// code.
     pub fn authors(&self, session: &str, generation: u64) -> Vec<String> {
         authors(self.events(session), generation)
     }
 }
 
-/// Returns whether a session had no event of this generation before this one.
+/// Returns whether no event of this generation can be older than this one.
 fn begins(event: &Event, generation: u64) -> bool {
     let of = event.generation.unwrap_or(generation);
     match event.kind {
         EventKind::Opened | EventKind::Restarted => of <= generation,
-        // Ends of an earlier kernel's cells may be told late.
+        // The ends of an earlier kernel's cells may be written later than this kernel's start.
         EventKind::Asked(_) => of < generation,
         _ => false,
     }
 }
 
-/// `events` come newest first.
+/// How much earlier the `asked` event of a request can be than that of a request which ran before it. The
+/// times differ when two recorders see an idle kernel and send at the same moment.
+const RACE: SignedDuration = SignedDuration::from_secs(1);
+
+/// Returns the present state from events that come newest first.
+///
+/// A kernel runs one request after the other, and the journal has them nearly in that order: a sender
+/// writes at once, but an observer writes when it reads the kernel's messages, perhaps after the end.
 fn present(events: impl Iterator<Item = Event>, generation: u64) -> Present {
     let mut present = Present::default();
-    let mut ended = HashSet::new();
-    let mut aborted = HashSet::new();
+    let (mut ended, mut aborted) = (HashSet::new(), HashSet::new());
+    // Whether an observer saw the running request begin; without that it may still be in the queue.
+    let mut has_begun = false;
+    let mut any_ended = false;
+    // Requests from before this time have ended.
+    let mut from: Option<Timestamp> = None;
     for event in events {
         if present.last.is_none() && is_activity(&event) {
             present.last = Some(event.at);
         }
-        if begins(&event, generation) {
+        if begins(&event, generation) || from.is_some_and(|from| event.at < from) {
             break;
         }
         if event.generation.is_some_and(|of| of != generation) {
             continue;
         }
         if let Some(end) = event.end() {
-            // A request that was thrown out of the queue says nothing about those before it.
+            // The end of a request that never ran says nothing about the requests before it.
             let list = match end.status {
-                Outcome::Aborted => &mut aborted,
+                Outcome::Aborted | Outcome::Withdrawn => &mut aborted,
                 _ => &mut ended,
             };
             list.insert(end.msg_id.clone());
         }
-        let Some(start) = event.start() else { continue };
-        if ended.contains(&start.msg_id) {
-            // A kernel runs one after the other: what was asked before has ended.
-            break;
+        let (start, is_asked) = match event.kind {
+            EventKind::Asked(start) => (start, true),
+            EventKind::Seen(start) => (start, false),
+            _ => continue,
+        };
+        let has_ended = ended.contains(&start.msg_id);
+        if start.alone || (is_asked && has_ended) {
+            from = from.max(event.at.checked_sub(RACE).ok());
         }
-        let alone = start.alone;
-        if !aborted.contains(&start.msg_id) {
-            // The oldest is the one that runs; those after it are in the queue.
-            take(&mut present.running, event);
+        any_ended |= has_ended;
+        if has_ended || aborted.contains(&start.msg_id) {
+            continue;
         }
-        if alone {
-            break;
-        }
-    }
-    present
-}
-
-/// Takes this execution for the one that runs. Its sender knows more of it than an observer.
-fn take(running: &mut Option<RunningCell>, event: Event) {
-    let (start, is_asked) = match event.kind {
-        EventKind::Asked(start) => (start, true),
-        EventKind::Seen(start) => (start, false),
-        _ => return,
-    };
-    let is_known = matches!(running, Some(known) if known.msg_id == start.msg_id);
-    if is_asked || !is_known {
-        *running = Some(RunningCell {
+        let known = present.running.as_ref();
+        let is_known = known.is_some_and(|known| known.msg_id == start.msg_id);
+        let is_taken = match is_asked {
+            // If none was seen to begin, the oldest request runs.
+            true => is_known || !has_begun,
+            // A request that began before another which has ended has ended too.
+            false if has_begun || any_ended => false,
+            // If the sender's event is known, it has more details than an observer's.
+            false => {
+                has_begun = true;
+                !is_known
+            }
+        };
+        let cell = RunningExecution {
             msg_id: start.msg_id,
             by: event.by,
             cell: start.cell,
             code: start.code,
+            job: start.job,
             since: event.at,
-        });
+        };
+        if is_asked && start.store_history {
+            present.queued.push(cell.clone());
+        }
+        if is_taken {
+            present.running = Some(cell);
+        }
     }
+    if let Some(running) = &present.running {
+        present.queued.retain(|cell| cell.msg_id != running.msg_id);
+    }
+    present.queued.reverse();
+    present
 }
 
-/// Returns whether an event is a sign of somebody's work on the kernel.
+/// Returns whether an event counts as use of the kernel.
 fn is_activity(event: &Event) -> bool {
     match event.kind {
         EventKind::Asked(_) | EventKind::Seen(_) | EventKind::Done(_) => true,
@@ -126,29 +155,14 @@ fn is_activity(event: &Event) -> bool {
     }
 }
 
-/// `events` come newest first.
+/// Returns the authors, from events that come newest first.
 fn authors(events: impl Iterator<Item = Event>, generation: u64) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
-    let mut aborted = HashSet::new();
-    for event in events {
-        if begins(&event, generation) {
-            break;
-        }
-        if event.generation.is_some_and(|of| of != generation) {
-            continue;
-        }
-        match (event.kind, event.by) {
-            (EventKind::Done(end), _) if end.status == Outcome::Aborted => {
-                aborted.insert(end.msg_id);
-            }
-            (EventKind::Asked(start), Some(by))
-                if start.store_history
-                    && !aborted.contains(&start.msg_id)
-                    && !found.contains(&by) =>
-            {
-                found.push(by);
-            }
-            _ => {}
+    let events = events.take_while(|event| !begins(event, generation));
+    let events = events.filter(|event| event.generation.is_none_or(|of| of == generation));
+    for by in requests(events).filter_map(|event| event.by) {
+        if !found.contains(&by) {
+            found.push(by);
         }
     }
     found
@@ -179,6 +193,12 @@ mod tests {
         present.running.map(|cell| (cell.msg_id, cell.by))
     }
 
+    fn queued(events: &[Event]) -> Vec<String> {
+        let present = present(events.iter().rev().cloned(), 2);
+        let queued = present.queued.into_iter();
+        queued.map(|cell| cell.msg_id).collect()
+    }
+
     fn is(id: &str, by: &str) -> Option<(String, Option<String>)> {
         Some((id.to_owned(), Some(by.to_owned())))
     }
@@ -188,12 +208,12 @@ mod tests {
         assert_eq!(running(&[]), None);
         let mut told = vec![event("restarted", "", "ada"), event("asked", "1", "ada")];
         assert_eq!(running(&told), is("1", "ada"));
-        // Behind it in the queue.
+        // This one is behind it in the queue.
         told.push(event("asked", "2", "bob"));
         assert_eq!(running(&told), is("1", "ada"));
         told.push(done("1", "error"));
         assert_eq!(running(&told), is("2", "bob"));
-        // Its client's name for itself is not the name of who asked.
+        // A client's username is not the name of the actor.
         told.push(event("seen", "2", "username"));
         assert_eq!(running(&told), is("2", "bob"));
         told.push(done("2", "ok"));
@@ -201,26 +221,103 @@ mod tests {
     }
 
     #[test]
+    fn what_was_asked_behind_the_running_one_is_queued() {
+        let startup = json!({
+            "event": "asked", "generation": 2, "msg_id": "3", "by": "human (VS Code)",
+            "store_history": false,
+        });
+        let mut told = vec![
+            event("asked", "1", "ada"),
+            event("asked", "2", "bob"),
+            fixtures::event(startup),
+            event("asked", "4", "eve"),
+            event("seen", "1", "username"),
+        ];
+        assert_eq!(running(&told), is("1", "ada"));
+        assert_eq!(queued(&told), ["2", "4"]);
+        told.push(done("4", "withdrawn"));
+        told.push(event("asked", "5", "eve"));
+        told.push(done("5", "aborted"));
+        assert_eq!(queued(&told), ["2"]);
+    }
+
+    #[test]
     fn an_end_that_nobody_told_is_known_from_what_came_after() {
-        // Seen by a proxy; whoever asked writes no journal.
+        // A proxy saw it begin; the client that sent it writes no journal.
         let mut told = vec![event("seen", "1", "console")];
         assert_eq!(running(&told), is("1", "console"));
         told.push(event("asked", "2", "bob"));
         told.push(done("2", "ok"));
         assert_eq!(running(&told), None);
-        // Its asker was killed; the next one saw an idle kernel before it asked.
+        // Its sender was killed; the next sender saw an idle kernel before it sent, some time
+        // later.
         let alone = json!({
             "event": "asked", "generation": 2, "msg_id": "2", "by": "bob", "alone": true,
         });
-        let told = vec![event("asked", "1", "ada"), fixtures::event(alone)];
+        let mut killed = event("asked", "1", "ada");
+        killed.at -= RACE * 2;
+        let told = vec![killed, fixtures::event(alone)];
         assert_eq!(running(&told), is("2", "bob"));
-        // Thrown out of the queue: it did not run, so that the first may still run.
+        // The second was removed from the queue and did not run, so the first may still run.
         let told = [
             event("asked", "1", "ada"),
             event("asked", "2", "bob"),
             done("2", "aborted"),
         ];
         assert_eq!(running(&told), is("1", "ada"));
+    }
+
+    /// Returns a request that was sent while the kernel was idle.
+    fn alone(id: &str, by: &str) -> Event {
+        fixtures::event(json!({
+            "event": "asked", "generation": 2, "msg_id": id, "by": by, "alone": true,
+        }))
+    }
+
+    #[test]
+    fn an_end_that_an_observer_writes_late_hides_no_cell_that_was_asked_for_meanwhile() {
+        // The queued job's recorder joined in the middle of the cell, and read the cell's end after it
+        // had sent.
+        let told = [
+            event("asked", "1", "human (VS Code)"),
+            alone("2", "claude"),
+            event("seen", "1", "username"),
+            done("1", "seen"),
+        ];
+        assert_eq!(running(&told), is("2", "claude"));
+        let more = [&told[..], &[done("1", "ok")]].concat();
+        assert_eq!(running(&more), is("2", "claude"));
+        let ended = [&more[..], &[done("2", "ok")]].concat();
+        assert_eq!(running(&ended), None);
+        // A person's cell in the kernel's queue.
+        let mut queued = told;
+        queued[1] = event("asked", "2", "human (VS Code)");
+        assert_eq!(running(&queued), is("2", "human (VS Code)"));
+    }
+
+    #[test]
+    fn of_two_that_saw_the_kernel_idle_at_once_each_runs_in_its_turn() {
+        for order in [["1", "2"], ["2", "1"]] {
+            let asked = order.map(|id| alone(id, if id == "1" { "ada" } else { "bob" }));
+            // The recorder of the second one sees the first one begin.
+            let first = [&asked[..], &[event("seen", "1", "ada")]].concat();
+            assert_eq!(running(&first), is("1", "ada"), "{order:?}");
+            let second = [&first[..], &[done("1", "ok")]].concat();
+            assert_eq!(running(&second), is("2", "bob"), "{order:?}");
+            let none = [&second[..], &[done("2", "ok")]].concat();
+            assert_eq!(running(&none), None, "{order:?}");
+        }
+    }
+
+    #[test]
+    fn a_request_that_was_taken_back_says_nothing_about_the_one_that_runs() {
+        let told = [
+            event("asked", "1", "human (VS Code)"),
+            event("asked", "2", "bob"),
+            done("2", "withdrawn"),
+        ];
+        assert_eq!(running(&told), is("1", "human (VS Code)"));
+        assert_eq!(authors(told.iter().rev().cloned(), 2), ["human (VS Code)"]);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The reader of the journal: from its end, no further back than is asked for.
+//! The reader of the journal, from its end backwards and no further than needed.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -8,42 +8,43 @@ use memchr::memmem;
 use serde::{Deserialize, Serialize};
 
 use super::Event;
-use super::journal::{file_of, numbers};
+use super::journal::{file_of, open_current};
 use crate::project::beneath;
 use crate::project::folder::Project;
 
-/// How many bytes are read at once. A line that is longer doubles them.
+/// How many bytes are read at once. The number doubles for a longer line.
 const CHUNK: u64 = 32 << 10;
 
-/// How many bytes are read at most: what is older nobody asks for.
+/// How many bytes are read at most: no caller needs older events.
 const FAR: u64 = 32 << 20;
 
-/// A place in the journal. A later place is a greater one, also in another file.
+/// A position in the journal. Later positions are greater, across files too.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 pub struct Position {
     /// The number of the file, or the number that it gets when it becomes an earlier one.
     pub file: u64,
-    /// The place in the file, in bytes.
+    /// The offset in the file, in bytes.
     pub offset: u64,
 }
 
 /// The events of one session, or of several, newest first.
 #[derive(Debug)]
 pub struct Events {
-    /// The sessions, and their keys as they stand in a line. Most lines of others' need not be parsed.
+    /// The sessions, with their keys as they appear in a line: lines without such a key need not be
+    /// parsed.
     sessions: Vec<(String, Vec<u8>)>,
     /// The earlier files that were not opened yet, in order, and their folder.
     earlier: Vec<u64>,
     folder: PathBuf,
-    /// The file that is read; none where there is no journal, or it cannot be read any further.
+    /// The open file; `None` if there is no journal, or the file cannot be read any further.
     file: Option<File>,
     number: u64,
-    /// Where in the file the bytes begin that are in memory.
+    /// The offset of the bytes in memory.
     from: u64,
     bytes: Vec<u8>,
-    /// How many bytes more may be read.
+    /// How many more bytes may be read.
     left: u64,
     end: Position,
     position: Position,
@@ -69,19 +70,12 @@ impl Project {
 }
 
 impl Events {
-    /// Begins at the end; no sessions means all of them.
+    /// Opens the journal at its end; an empty list means all sessions.
     fn open(project: &Project, sessions: &[&str]) -> Self {
         let folder = project.earlier_journals();
-        let (earlier, file) = loop {
-            let earlier = numbers(&folder);
-            let file = beneath::open(&project.journal_file()).ok();
-            // In between the current file may have become an earlier one.
-            if numbers(&folder) == earlier {
-                break (earlier, file);
-            }
-        };
+        let (earlier, file) = open_current(&project.journal_file(), &folder);
         let sessions = sessions.iter().map(|session| {
-            // As the writer writes it, without the quotes around it.
+            // As the writer encodes it, without the quotes around it.
             let mark = serde_json::to_string(session).unwrap_or_default();
             ((*session).to_owned(), mark.trim_matches('"').into())
         });
@@ -104,18 +98,19 @@ impl Events {
         events
     }
 
-    /// Reads no more than so many bytes.
+    /// Limits how many bytes are read.
     pub fn within(mut self, bytes: u64) -> Self {
         self.left = self.left.min(bytes);
         self
     }
 
-    /// Returns where the next event will be written: an event that is just being written begins there.
+    /// Returns the position of the next event to be written; a line that is still incomplete begins
+    /// there.
     pub fn end(&self) -> Position {
         self.end
     }
 
-    /// Returns the place of the event that was returned last.
+    /// Returns the position of the event that was returned last.
     pub fn position(&self) -> Position {
         self.position
     }
@@ -127,14 +122,14 @@ impl Events {
         }
     }
 
-    /// Begins with a file, at its end.
+    /// Starts to read a file at its end.
     fn begin(&mut self, file: Option<File>) {
         let length = file.as_ref().and_then(|file| file.metadata().ok());
         self.from = length.map_or(0, |found| found.len());
         self.file = file;
     }
 
-    /// Begins with the next earlier file. Returns false where there is none.
+    /// Starts to read the next earlier file. Returns false if there is none.
     fn begin_earlier(&mut self) -> bool {
         let Some(number) = self.earlier.pop() else {
             return false;
@@ -145,15 +140,14 @@ impl Events {
         self.file.is_some()
     }
 
-    /// Leaves out a last line without its end: it is half written, or a crash tore it.
+    /// Drops an incomplete last line, which is still being written or was torn by a crash.
     fn leave_out_the_torn_end(&mut self) {
         while !self.bytes.contains(&b'\n') && self.read_back() {}
         let whole = self.bytes.iter().rposition(|byte| *byte == b'\n');
         self.bytes.truncate(whole.map_or(0, |at| at + 1));
     }
 
-    /// Reads what lies before the bytes in memory. Returns false where there is nothing, or no more is to be
-    /// read.
+    /// Reads the bytes before those in memory. Returns false if there are none, or the limit is reached.
     fn read_back(&mut self) -> bool {
         let size = CHUNK
             .max(self.bytes.len() as u64)
@@ -177,7 +171,7 @@ impl Events {
         true
     }
 
-    /// Takes the last line of the bytes in memory.
+    /// Removes the last line from the bytes in memory and returns it.
     fn line(&mut self) -> Option<Vec<u8>> {
         loop {
             if self.bytes.last() == Some(&b'\n') {
@@ -191,7 +185,7 @@ impl Events {
                 continue;
             }
             if self.from > 0 {
-                // The rest of a line of which no more is to be read.
+                // An incomplete line, since the limit was reached.
                 return None;
             }
             let first = std::mem::take(&mut self.bytes);
@@ -271,7 +265,7 @@ mod tests {
         let length = project.journal_file().metadata().unwrap().len();
         assert_eq!(events.end().offset, length);
         assert!(events.from > length - 2 * CHUNK, "it read too much");
-        // Half a line begins where the next reader looks.
+        // The next reader's end is before an incomplete line.
         let mut raw = beneath::append(&project.journal_file()).unwrap();
         raw.write_all(br#"{"at":"2026-01-02T03"#).unwrap();
         let events = project.events("a.ipynb");

@@ -1,21 +1,21 @@
-//! Series that have ended, stored until somebody has read their end.
+//! Series that have ended, stored until a subscriber has read their end.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use super::series::{Series, Stage};
+use super::series::{Series, SeriesStage};
 use crate::route::ClientId;
 use crate::socket::DeliveryProgress;
 
-/// How long a subscriber that has read the end of a series has to stay for the series to be dropped.
+/// How long a subscriber must stay connected after it has read the end of a series before the series is
+/// dropped.
 const STAYS: Duration = Duration::from_secs(1);
 
-/// How many series are stored at most, and how many bytes of theirs in memory. The oldest are dropped first.
+/// How many series, and how many of their bytes in memory, are stored at most. The oldest are dropped first.
 const MOST: usize = 4096;
 const MOST_BYTES: usize = 32 << 20;
 
-/// How many of them have folders at most, while their subscribers have not read them: each has an open
-/// file. The others stay in memory.
+/// How many of the unread series may have folders: each holds an open file. The others stay in memory.
 pub(super) const FOLDERS: usize = 8;
 
 /// Series that have ended, in the order of their ends.
@@ -23,54 +23,55 @@ pub(super) const FOLDERS: usize = 8;
 pub(super) struct EndedSeries {
     all: VecDeque<Ended>,
     release_at: Option<Instant>,
-    /// Some may be urgent: there may be thousands, and that is asked for each message.
+    /// Whether some may be urgent. Cached, since each message asks for it and there may be thousands of
+    /// series.
     has_urgent: bool,
 }
 
-/// What was published so far.
+/// The count of published messages.
 #[derive(Clone, Copy)]
 pub(in crate::proxy) struct Published {
     /// How many messages were sent to all subscribers.
     pub(in crate::proxy) messages: u64,
     /// Whether there is a subscriber.
-    pub(in crate::proxy) is_heard: bool,
+    pub(in crate::proxy) has_subscriber: bool,
 }
 
 struct Ended {
     series: Series,
-    /// Their end is among the first so many messages that were published.
+    /// The end of the series is among the first `number` published messages.
     number: u64,
-    /// When it is looked next whether somebody has read it.
+    /// When to check next whether a subscriber has read it.
     due: Instant,
-    /// Whether there was a subscriber when it came.
-    was_heard: bool,
+    /// Whether there was a subscriber when the series ended.
+    had_subscriber: bool,
 }
 
-/// Why it is looked whether the ends of cells were read.
+/// Why the proxy checks whether the ends of cells were read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(in crate::proxy) enum ReleaseReason {
-    /// The time has come for some of them.
+    /// The time for the check of some of them has come.
     Due,
-    /// The front end ends this proxy. Whoever was there when a cell ended has got its outputs, also
-    /// where it closed its connections before it ended the proxy, as batch clients do.
+    /// The front end ends this proxy. A subscriber that was connected when a cell ended has got its outputs,
+    /// even if it closed its connections before it ended the proxy, as batch clients do.
     Stopped,
-    /// The front end is gone, and this proxy ends.
+    /// The front end was killed, and this proxy ends.
     Orphaned,
 }
 
-/// The series that are not stored here any more.
+/// The series that are no longer stored here.
 #[derive(Default)]
 pub(super) struct Released {
-    /// Somebody has got their outputs, or does without.
+    /// A client has got their outputs, or does not want them.
     pub(super) read: Vec<Series>,
-    /// Nobody has got their outputs.
+    /// No client has got their outputs.
     pub(super) unseen: Vec<Series>,
-    /// Whether one that stays is to be written now.
+    /// Whether a series that is still stored must be written now.
     pub(super) any_urgent: bool,
 }
 
 impl EndedSeries {
-    /// Takes a series that has ended; returns those that are dropped for it.
+    /// Adds a series that has ended; returns the series that are dropped to make room.
     pub(super) fn push(&mut self, series: Series, published: Published) -> Vec<Series> {
         let due = Instant::now() + STAYS;
         self.release_at = self.release_at.or(Some(due));
@@ -79,7 +80,7 @@ impl EndedSeries {
             series,
             number: published.messages + 1,
             due,
-            was_heard: published.is_heard,
+            had_subscriber: published.has_subscriber,
         });
         let mut dropped = Vec::new();
         let mut bytes: usize = self.all.iter().map(|it| it.series.bytes).sum();
@@ -92,12 +93,13 @@ impl EndedSeries {
         dropped
     }
 
-    /// Returns when [`EndedSeries::release`] wants to be called.
+    /// Returns when [`EndedSeries::release`] must be called.
     pub(super) fn release_at(&self) -> Option<Instant> {
         self.release_at
     }
 
-    /// Takes the series out whose end was read by a subscriber that is still connected, or by nobody.
+    /// Removes and returns the series whose end was read by a subscriber that is still connected, and those
+    /// that no subscriber can read any more.
     pub(super) fn release(
         &mut self,
         reach: impl Fn(u64) -> DeliveryProgress,
@@ -111,7 +113,7 @@ impl EndedSeries {
             return released;
         }
         let is_due = |it: &Ended| at_last || it.due <= now;
-        // Whoever has read the last one has read those before it.
+        // A subscriber that has read the last end has read all earlier ones.
         let last = self.all.iter().rev().find(|it| is_due(it));
         let all_read = last.is_some_and(|it| reach(it.number) == DeliveryProgress::Read);
         let has_folder = |it: &&Ended| it.series.has_folder();
@@ -137,15 +139,17 @@ impl EndedSeries {
                     self.all.push_back(it);
                 }
                 DeliveryProgress::Read | DeliveryProgress::Waits => released.read.push(it.series),
-                // It does without outputs, or was told that it has missed some.
-                DeliveryProgress::Nobody if it.series.client.as_ref().is_some_and(&is_joined) => {
+                // The client has not subscribed, or it has got a notice that it missed messages.
+                DeliveryProgress::NoReader if it.series.client.as_ref().is_some_and(&is_joined) => {
                     released.read.push(it.series);
                 }
-                DeliveryProgress::Nobody if reason == ReleaseReason::Stopped && it.was_heard => {
+                DeliveryProgress::NoReader
+                    if reason == ReleaseReason::Stopped && it.had_subscriber =>
+                {
                     released.read.push(it.series);
                 }
-                DeliveryProgress::Nobody => {
-                    it.series.stage = Stage::Unseen;
+                DeliveryProgress::NoReader => {
+                    it.series.stage = SeriesStage::Unseen;
                     released.unseen.push(it.series);
                 }
             }
@@ -155,13 +159,13 @@ impl EndedSeries {
         released
     }
 
-    /// Returns when the first of them is to be written.
+    /// Returns when the first of them must be written.
     pub(super) fn due(&self) -> Option<Instant> {
         let all = self.has_urgent.then(|| self.all());
         all.into_iter().flatten().filter_map(Series::due).min()
     }
 
-    /// Looks whether any is still to be written.
+    /// Checks whether any series must still be written.
     pub(super) fn look_for_urgent(&mut self) {
         self.has_urgent = self.all.iter().any(|it| it.series.urgent);
     }

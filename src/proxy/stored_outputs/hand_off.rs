@@ -1,28 +1,28 @@
-//! Handing series off to recorders.
+//! The hand-off of series to recorders.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 
-use super::series::{Folder, Stage};
+use super::series::{Folder, SeriesStage};
 use super::{HandOffScope, StoredOutputs};
 use crate::execution::lost;
-use crate::project::jobs::{FrontEnd, JobFolder, JobState};
+use crate::project::jobs::{JobFolder, JobFrontEnd, JobState};
 use crate::project::questions::Question;
 use crate::proxy::storage::FileWork;
 use crate::proxy::target::Target;
 use crate::route::ClientId;
 
-/// How long a recorder may take until it receives what the kernel publishes. A Jupyter server kills what has not
-/// ended 2.5 s after it was asked to.
+/// How long a recorder may take until it receives the kernel's messages. A Jupyter server kills processes
+/// that have not ended within 2.5 s of its request.
 const PATIENCE: Duration = Duration::from_millis(1500);
 
-/// How often that is looked at.
+/// How often the recorder's file is read until then.
 const POLL: Duration = Duration::from_millis(2);
 
 impl StoredOutputs {
-    /// Passes a question on to the recorder of a job; returns whether it sees to the answer.
+    /// Passes a prompt on to the recorder of a job; returns whether the recorder will answer it.
     pub(in crate::proxy) async fn pass_on(
         &self,
         client: &ClientId,
@@ -45,14 +45,14 @@ impl StoredOutputs {
                 false
             }
             Err(error) => {
-                tracing::warn!("a question could not be passed on: {error}");
+                tracing::warn!("a prompt could not be passed on: {error}");
                 false
             }
         }
     }
 
-    /// Hands the chosen series off, each to a recorder. Returns when
-    /// nothing more depends on this process: the clients whose questions the recorders have now.
+    /// Hands each of the chosen series over to a recorder. Returns the clients whose prompts the recorders
+    /// have taken, when nothing more depends on this process.
     pub(in crate::proxy) async fn hand_off(
         &self,
         target: &Target,
@@ -78,11 +78,11 @@ impl StoredOutputs {
         asked
     }
 
-    /// Marks the series that are handed off; returns their numbers.
+    /// Marks the series that are handed over; returns their numbers.
     fn choose(&self, scope: HandOffScope<'_>) -> Vec<u64> {
         let mut numbers = Vec::new();
         for series in self.running.borrow_mut().iter_mut() {
-            let has_ended = matches!(series.stage, Stage::Unseen);
+            let has_ended = matches!(series.stage, SeriesStage::Unseen);
             let may_be_chosen = has_ended || series.stage.is_running();
             let runs = series.any_cell_runs();
             let is_chosen = match scope {
@@ -91,7 +91,7 @@ impl StoredOutputs {
                 HandOffScope::All => has_ended || runs,
             };
             if may_be_chosen && is_chosen {
-                series.stage = Stage::HandedOff {
+                series.stage = SeriesStage::HandedOff {
                     has_ended,
                     received: HashSet::new(),
                 };
@@ -112,12 +112,12 @@ impl StoredOutputs {
         self.write(number, target).await;
         let folder = self.adopt(target, number, leaves).await?;
         lost::resume(&target.project, folder.id()).await?;
-        // The recorder of cells that have ended receives nothing.
+        // A recorder for cells that have ended receives no messages.
         let has_ended = self.with(number, |series| series.stage.has_ended());
         let is_whole = has_ended.unwrap_or(true) || self.receives(number, &folder, deadline).await;
         tracing::info!(
             job = folder.id(),
-            "a recorder goes on with the cells of {}{}",
+            "a recorder takes over the cells of {}{}",
             self.front_end,
             if is_whole {
                 ""
@@ -127,7 +127,7 @@ impl StoredOutputs {
         );
         self.with(number, |series| series.set_whole(is_whole));
         self.write(number, target).await;
-        // Until here the client might have answered.
+        // The client might have answered until now.
         let question = self
             .with(number, |series| series.question.clone())
             .flatten();
@@ -137,7 +137,7 @@ impl StoredOutputs {
         let turn = self.work.turn().await;
         let passed_on = turn.run(move || folder.pass_on(&question)).await.flatten();
         let passed_on = passed_on
-            .inspect_err(|error| tracing::warn!("a question could not be passed on: {error}"));
+            .inspect_err(|error| tracing::warn!("a prompt could not be passed on: {error}"));
         Ok(passed_on.ok().map(|()| client))
     }
 
@@ -148,7 +148,7 @@ impl StoredOutputs {
         let Some(mut stored) = stored.flatten() else {
             anyhow::bail!("it cannot be written down");
         };
-        stored.job.front_end = Some(FrontEnd {
+        stored.job.front_end = Some(JobFrontEnd {
             name: self.front_end.clone(),
             handed_at: Some(Timestamp::now()),
             whole: false,
@@ -166,9 +166,9 @@ impl StoredOutputs {
         Ok(folder)
     }
 
-    /// Waits until a recorder receives what the kernel publishes; returns whether no message was missed.
+    /// Waits until a recorder receives the kernel's messages; returns whether no message was missed.
     async fn receives(&self, number: u64, folder: &JobFolder, deadline: Instant) -> bool {
-        // Its own: no other file work waits for it.
+        // A separate instance, so that no other file work waits for it.
         let work = FileWork::default();
         let turn = work.turn().await;
         let mut first = None;

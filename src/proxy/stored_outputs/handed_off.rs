@@ -1,26 +1,26 @@
-//! Series that recorders go on with, while this process still passes the kernel's questions on.
+//! Series that recorders have taken over, while this process still passes on the kernel's prompts.
 
 use super::series::Series;
 use crate::project::jobs::JobFolder;
 use crate::route::ClientId;
 
-/// The jobs of all series that were handed off while this process stays.
+/// The jobs of all series that were handed over while this process goes on.
 #[derive(Default)]
 pub(super) struct HandedOff(Vec<HandedOffSeries>);
 
 struct HandedOffSeries {
     msg_ids: Vec<String>,
     folder: JobFolder,
-    /// Whom the kernel asks something that the recorder answers.
+    /// The client whose open prompt the recorder answers.
     asked: Option<ClientId>,
 }
 
 impl HandedOff {
-    /// Takes a series whose recorder is at work.
+    /// Adds a series that a recorder has taken over.
     pub(super) fn add(&mut self, series: Series) {
         let asked = series.question.as_ref().map(|(client, _)| client.clone());
         let msg_ids = series.msg_ids();
-        // Nothing is added to the folder any more: its locks are released here.
+        // Nothing is added to the folder any more, so its locks are released here.
         if let Some(stored) = series.folder.into_stored() {
             self.0.push(HandedOffSeries {
                 msg_ids,
@@ -36,7 +36,7 @@ impl HandedOff {
         self.0.iter().find(is_of).map(|it| it.folder.clone())
     }
 
-    /// Takes that a job's recorder sees to the answer of a client.
+    /// Records that a job's recorder answers a client's prompt.
     pub(super) fn set_asked(&mut self, job: &str, client: &ClientId) {
         let one = self.0.iter_mut().find(|it| it.folder.id() == job);
         if let Some(one) = one {
@@ -44,12 +44,12 @@ impl HandedOff {
         }
     }
 
-    /// Takes that a job has no recorder any more.
+    /// Removes a job that has no recorder any more.
     pub(super) fn remove(&mut self, job: &str) {
         self.0.retain(|it| it.folder.id() != job);
     }
 
-    /// Takes that a client has answered; returns the jobs whose question that was.
+    /// Records that a client has answered; returns the jobs to which the prompt belonged.
     pub(super) fn answered(&mut self, client: &ClientId) -> Vec<JobFolder> {
         let was_asked = |it: &mut HandedOffSeries| {
             let asked = it.asked.take_if(|asked| asked == client);

@@ -1,19 +1,19 @@
-//! The outputs of this front end's cells, stored for the case that it goes before they end.
+//! Stores the outputs of this front end's cells, in case it disconnects before they end.
 //!
-//! The outputs of cells that end soon stay in memory. Those of cells that run for longer, or print much, go into a
-//! folder of their own (`.nb/kept/`), so that memory stays bounded and a proxy that is killed leaves them behind. A
-//! proxy that ends, or whose client has gone, makes a job of them and has a recorder go on: it stores on
-//! until the recorder has said which message is the first that it receives.
+//! Outputs of short cells stay in memory. Outputs of cells that run for longer, or print much, go into a
+//! folder for each series (`.nb/kept/`), so that memory stays bounded and a killed proxy leaves them behind.
+//! When a proxy ends, or a client disconnects, the proxy makes a job of them for a recorder; it goes on
+//! storing until the recorder has reported the first message that it receives itself.
 //!
-//! The outputs of cells that have ended are stored until a subscriber that has read their end is still connected a
-//! moment later. An editor that was killed before its cell ended, or that stands still, has not got them:
-//! where it goes without having read them, a recorder writes them into the notebook.
+//! Outputs of ended cells are stored until a subscriber that has read the end is still connected a moment
+//! later. An editor that was killed before its cell ended, or that hangs, has not got them: if it disconnects
+//! without having read them, a recorder writes them into the notebook.
 //!
-//! | file | idea |
+//! | file | content |
 //! |---|---|
 //! | `series` | the cells of one client, their outputs, and the folder that these go into |
-//! | `ended` | series that have ended, until somebody has read their end |
-//! | `handed_off`, `hand_off` | series that recorders go on with; how these take over |
+//! | `ended` | series that have ended, until a subscriber has read their end |
+//! | `handed_off`, `hand_off` | series that recorders have taken over; how they do so |
 
 mod ended;
 mod hand_off;
@@ -32,38 +32,38 @@ use tokio::sync::Notify;
 use self::ended::EndedSeries;
 pub(super) use self::ended::{Published, ReleaseReason};
 use self::handed_off::HandedOff;
-use self::series::{Line, Series, Stage, Stored};
+use self::series::{Line, Series, SeriesStage, Stored};
 use super::storage::FileWork;
 use super::target::Target;
 use super::trouble::Trouble;
 use crate::project::jobs::{JobFolder, JobPrompt};
 use crate::project::questions::Question;
-use crate::route::{ClientId, Execution, Phase};
+use crate::route::{ClientId, ExecutionProgress, Phase};
 use crate::socket::DeliveryProgress;
 use crate::wire::Verified;
 
-/// How many bytes of one series wait at most while another thread writes. Above that iopub is not routed, and
-/// after [`FULL_FOR`] they are dropped: the disk does not answer.
+/// How many bytes of one series may wait while another thread writes. Above that iopub is not routed, and
+/// after [`FULL_FOR`] they are dropped, since the disk does not answer.
 const FULL: usize = 8 << 20;
 const FULL_FOR: Duration = Duration::from_secs(1);
 
-/// The cells of one front end that the kernel has, and those that have ended without proof that somebody
-/// has got their outputs, with these outputs.
+/// The series of one front end whose cells the kernel has, and ended ones whose outputs have not provably
+/// reached a client.
 pub(super) struct StoredOutputs {
     /// The actor in whose name the cells run.
     by: String,
     front_end: String,
     running: RefCell<Vec<Series>>,
     ended: RefCell<EndedSeries>,
-    /// The kernel goes on asking this process for input.
+    /// Series that recorders have taken over; the kernel still sends their prompts to this process.
     handed_off: RefCell<HandedOff>,
     number: Cell<u64>,
     work: FileWork,
-    /// [`StoredOutputs::store`] is at work.
+    /// Whether [`StoredOutputs::store`] runs.
     is_storing: Cell<bool>,
-    /// Since when more waits than may wait.
+    /// Since when more bytes wait than allowed.
     full: Cell<Option<Instant>>,
-    /// Files that are to be removed.
+    /// Files that must be removed.
     unneeded: RefCell<Vec<Unneeded>>,
     /// Notified when [`StoredOutputs::due`] may have become sooner.
     rearm: Rc<Notify>,
@@ -72,20 +72,20 @@ pub(super) struct StoredOutputs {
 
 /// A file that nothing needs any more.
 enum Unneeded {
-    /// The folder of cells whose outputs a client has got. Its lock is held until it is removed.
+    /// The folder of cells whose outputs a client has got. Its lock is held until the folder is removed.
     Folder(Box<Stored>),
-    /// The question of a job that was answered.
+    /// The file of a prompt that was answered.
     Question(JobFolder),
 }
 
 /// Which series are handed off.
 #[derive(Clone, Copy)]
 pub(super) enum HandOffScope<'a> {
-    /// Those of the clients with these sessions that have not ended.
+    /// Running series of the clients with these sessions.
     Sessions(&'a [String]),
-    /// Those that have ended, and whose end nobody has read who is still connected.
+    /// Ended series whose end no connected client has read.
     Unseen,
-    /// Both, of all clients: this proxy ends.
+    /// All series of all clients: this proxy ends.
     All,
 }
 
@@ -108,10 +108,15 @@ impl StoredOutputs {
         }
     }
 
-    // ---- what the kernel does
+    // ---- messages of the kernel
 
-    /// Takes a step of an execution; `kernel` is the session whose kernel it is, and its generation.
-    pub(super) fn take(&self, execution: &Execution, kernel: (&str, u64), published: Published) {
+    /// Takes a step of an execution; `kernel` is the session that owns the kernel, and the generation.
+    pub(super) fn take(
+        &self,
+        execution: &ExecutionProgress,
+        kernel: (&str, u64),
+        published: Published,
+    ) {
         match &execution.phase {
             Phase::Asked if execution.store_history => self.begin(execution, kernel),
             Phase::Done(status) => {
@@ -124,7 +129,7 @@ impl StoredOutputs {
         }
     }
 
-    fn begin(&self, execution: &Execution, kernel: (&str, u64)) {
+    fn begin(&self, execution: &ExecutionProgress, kernel: (&str, u64)) {
         let mut running = self.running.borrow_mut();
         let at = running.iter().position(|series| {
             let of = (&*series.owner, series.generation);
@@ -140,7 +145,7 @@ impl StoredOutputs {
         }
     }
 
-    /// Takes that a cell has ended whose `idle` the kernel has dropped; one is published in its place next.
+    /// Takes the end of a cell whose `idle` the kernel has dropped; the bridge publishes a replacement next.
     pub(super) fn idle_lost(&self, msg_id: &str, published: Published) {
         for series in self.running.borrow_mut().iter_mut() {
             series.set_idle(msg_id, Timestamp::now());
@@ -158,7 +163,7 @@ impl StoredOutputs {
             return;
         };
         for series in running.iter_mut() {
-            if let Stage::HandedOff { received, .. } = &mut series.stage {
+            if let SeriesStage::HandedOff { received, .. } = &mut series.stage {
                 received.insert(header.msg_id.clone().into_owned());
             }
             let Some((at, cell)) = series.cell(&parent.msg_id) else {
@@ -166,14 +171,15 @@ impl StoredOutputs {
             };
             let now = Timestamp::now();
             match &*header.msg_type {
-                "status" => match state(message.content()).as_deref() {
+                "status" => match message.execution_state().as_deref() {
                     Some("busy") => cell.begun_at = cell.begun_at.or(Some(now)),
                     Some("idle") => series.set_idle(&parent.msg_id, now),
                     _ => {}
                 },
                 "execute_input" => {
+                    let input: Option<Input> = message.read_content();
                     cell.input_at = Some(now);
-                    cell.execution_count = count(message.content());
+                    cell.execution_count = input.and_then(|input| input.execution_count);
                 }
                 msg_type => {
                     let line = Line {
@@ -195,7 +201,7 @@ impl StoredOutputs {
         self.take_out_ended(published);
     }
 
-    /// Takes the end of the kernel, and with it that of all cells.
+    /// Ends all cells, since the kernel has ended.
     pub(super) fn kernel_ended(&self, published: Published) {
         let mut running = self.running.borrow_mut();
         for series in running.extract_if(.., |series| series.stage.is_running()) {
@@ -203,7 +209,7 @@ impl StoredOutputs {
         }
     }
 
-    /// Takes series out that have ended; those that are handed off are removed after that.
+    /// Removes series that have ended; those being handed over are removed afterwards.
     fn take_out_ended(&self, published: Published) {
         let mut running = self.running.borrow_mut();
         let has_ended = |series: &mut Series| series.stage.is_running() && series.all_cells_ended();
@@ -214,7 +220,7 @@ impl StoredOutputs {
 
     fn end(&self, mut series: Series, published: Published) {
         series.end();
-        if series.has_folder() && published.is_heard {
+        if series.has_folder() && published.has_subscriber {
             series.write_end();
             self.rearm.notify_one();
         }
@@ -224,10 +230,10 @@ impl StoredOutputs {
             .for_each(|series| self.drop_series(series));
     }
 
-    // ---- what the kernel asks clients
+    // ---- prompts
 
-    /// Takes what the kernel asks a client. Returns what [`StoredOutputs::pass_on`] takes, where a recorder may
-    /// see to the answer.
+    /// Takes a prompt for a client. Returns the arguments of [`StoredOutputs::pass_on`] if a recorder may
+    /// answer it.
     pub(super) fn asked_input(
         &self,
         client: &ClientId,
@@ -245,7 +251,7 @@ impl StoredOutputs {
         Some((folder, question))
     }
 
-    /// Takes that a client has answered.
+    /// Records that a client has answered its prompt.
     pub(super) fn answered(&self, client: &ClientId) {
         for series in self.running.borrow_mut().iter_mut() {
             series.question.take_if(|(asked, _)| asked == client);
@@ -257,9 +263,9 @@ impl StoredOutputs {
 
     // ---- cells that have ended
 
-    /// Drops the cells whose end a subscriber has read that is still connected; `reach` says of the
-    /// number of a message how far it has come, `is_joined` of a client whether it is connected. Returns
-    /// whether there are cells to be handed off, whose outputs nobody has got.
+    /// Drops the cells whose end was read by a subscriber that is still connected. `reach` returns how far
+    /// the message with a number has been delivered, `is_joined` whether a client is connected. Returns
+    /// whether there are cells whose outputs no client has got, to be handed over.
     pub(super) fn release(
         &self,
         reach: impl Fn(u64) -> DeliveryProgress,
@@ -277,13 +283,13 @@ impl StoredOutputs {
         is_any_unseen
     }
 
-    /// Returns when [`StoredOutputs::release`] wants to be called.
+    /// Returns when [`StoredOutputs::release`] must be called.
     pub(super) fn release_at(&self) -> Option<Instant> {
         self.ended.borrow().release_at()
     }
 
     fn drop_series(&self, series: Series) {
-        // One that is just being written is removed when that is done.
+        // A folder that is just being written is removed after the write.
         if let Some(stored) = series.folder.into_stored() {
             self.remove_soon(Unneeded::Folder(stored));
         }
@@ -291,7 +297,7 @@ impl StoredOutputs {
 
     // ---- writing
 
-    /// Returns when [`StoredOutputs::store_soon`] wants to be called; never while it is at work.
+    /// Returns when [`StoredOutputs::store_soon`] must be called; `None` while a write is under way.
     pub(super) fn due(&self) -> Option<Instant> {
         if let Some(full) = self.full.get() {
             return Some(full + FULL_FOR);
@@ -307,13 +313,13 @@ impl StoredOutputs {
         running.into_iter().chain(self.ended.borrow().due()).min()
     }
 
-    /// Returns whether more waits to be written than may wait.
+    /// Returns whether more bytes wait to be written than allowed.
     pub(super) fn is_full(&self) -> bool {
         self.full.get().is_some()
     }
 
-    /// Begins to write what is due, and to remove what nothing needs any more. Returns when it wants to be
-    /// called next.
+    /// Starts to write the series that are due, and to remove unneeded files. Returns when it must be called
+    /// next.
     pub(super) fn store_soon(self: &Rc<Self>, target: &Target) -> Option<Instant> {
         let due = self.due();
         if due.is_none_or(|due| due > Instant::now()) {
@@ -328,7 +334,7 @@ impl StoredOutputs {
             let (me, target) = (Rc::clone(self), target.clone());
             tokio::task::spawn_local(async move { me.store(&target).await });
         }
-        // It notifies `rearm` itself when it is done.
+        // The write notifies `rearm` when it is done.
         None
     }
 
@@ -348,7 +354,7 @@ impl StoredOutputs {
         self.ended.borrow_mut().look_for_urgent();
     }
 
-    /// Removes what nothing needs any more.
+    /// Removes unneeded files.
     pub(super) async fn tidy(&self) {
         let turn = self.work.turn().await;
         let unneeded = self.unneeded.take();
@@ -371,14 +377,14 @@ impl StoredOutputs {
         self.rearm.notify_one();
     }
 
-    /// Writes what is not in the folder of a series yet.
+    /// Writes those messages of a series that are not in its folder yet.
     async fn write(&self, number: u64, target: &Target) {
         let turn = self.work.turn().await;
         let write = self.with(number, |series| {
             series.begin_write(target, &self.by, &self.front_end)
         });
         let Some(write) = write else { return };
-        let written = match turn.run(move || write.run()).await {
+        let written = match turn.run(write).await {
             Ok(written) => written,
             Err(error) => {
                 self.with(number, Series::lose_folder);
@@ -395,7 +401,7 @@ impl StoredOutputs {
         match ended.flatten() {
             Some(Ok(())) => self.trouble.is_over("outputs are stored again"),
             Some(Err(error)) => self.not_stored(&error),
-            // It was dropped during the write.
+            // The series was dropped during the write.
             None => {
                 if let Some(stored) = written.and_then(|it| it.stored) {
                     self.remove_soon(Unneeded::Folder(stored));
@@ -418,7 +424,7 @@ impl StoredOutputs {
     }
 }
 
-/// [`StoredOutputs::store`] at work, also where it panics.
+/// Resets `StoredOutputs::is_storing` when it is dropped, also after a panic.
 struct Storing<'a>(&'a StoredOutputs);
 
 impl Drop for Storing<'_> {
@@ -428,7 +434,7 @@ impl Drop for Storing<'_> {
     }
 }
 
-/// Reads what the kernel asks.
+/// Reads a prompt of the kernel.
 fn question(message: &Verified) -> Option<Question> {
     #[derive(Deserialize)]
     struct Asked {
@@ -442,7 +448,7 @@ fn question(message: &Verified) -> Option<Question> {
     if header.msg_type != "input_request" {
         return None;
     }
-    let Asked { prompt, password } = serde_json::from_slice(message.content()).ok()?;
+    let Asked { prompt, password } = message.read_content()?;
     Some(Question {
         msg_id: parent.msg_id.clone().into_owned(),
         header: serde_json::from_slice(message.header_bytes()).ok()?,
@@ -450,23 +456,10 @@ fn question(message: &Verified) -> Option<Question> {
     })
 }
 
-fn state(content: &[u8]) -> Option<String> {
-    #[derive(Deserialize)]
-    struct Status {
-        execution_state: String,
-    }
-    let status = serde_json::from_slice::<Status>(content).ok()?;
-    Some(status.execution_state)
-}
-
-fn count(content: &[u8]) -> Option<u64> {
-    #[derive(Deserialize)]
-    struct Input {
-        execution_count: Option<u64>,
-    }
-    serde_json::from_slice::<Input>(content)
-        .ok()?
-        .execution_count
+/// The content of an `execute_input`.
+#[derive(Deserialize)]
+struct Input {
+    execution_count: Option<u64>,
 }
 
 #[cfg(test)]
@@ -476,11 +469,11 @@ mod tests {
 
     const PUBLISHED: Published = Published {
         messages: 7,
-        is_heard: true,
+        has_subscriber: true,
     };
 
     fn take(outputs: &StoredOutputs, msg_id: &str, phase: Phase) {
-        let execution = Execution {
+        let execution = ExecutionProgress {
             phase,
             generation: 1,
             msg_id: msg_id.to_owned(),
@@ -544,7 +537,7 @@ mod tests {
             |_| true,
             ReleaseReason::Stopped,
         );
-        // Until they are removed, no other command takes them for what a killed proxy has left.
+        // Until the folders are removed, no other command must treat them as those of a killed proxy.
         let mut folders = target.project.kept_jobs().into_iter();
         assert!(folders.all(|folder| matches!(folder.try_lock(), Ok(None))));
         outputs.tidy().await;

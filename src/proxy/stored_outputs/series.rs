@@ -1,4 +1,4 @@
-//! The cells of one client, their outputs, and the folder that these are written into.
+//! Series: the cells of one client, their outputs, and the folder into which these are written.
 
 use std::collections::HashSet;
 use std::io;
@@ -7,75 +7,75 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use jiff::Timestamp;
 
-use crate::project::jobs::{FrontEnd, Job, JobCell, JobFolder, JobState};
+use crate::project::jobs::{Job, JobCell, JobFolder, JobFrontEnd, JobState};
 use crate::project::questions::Question;
 use crate::project::{Lock, Project};
 use crate::proxy::target::Target;
-use crate::route::{ClientId, Execution};
+use crate::route::{ClientId, ExecutionProgress};
 
-/// How long a cell runs before its outputs go into a file.
+/// How long a cell runs before its outputs are written into a file.
 const LONG: Duration = Duration::from_secs(2);
 
-/// How often they are written.
+/// How often outputs are written.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// How many bytes wait in memory at most.
+/// How many bytes of outputs may wait in memory.
 const WAITING: usize = 256 << 10;
 
-/// The same where they cannot be written. Above that they are dropped.
+/// How many bytes may wait if they cannot be written; more are dropped.
 const UNWRITTEN: usize = 32 << 20;
 
-/// The cells of one client from the first to the last that it sent while one was under way.
+/// The cells of one client, from the first to the last that it sent while one of its cells was outstanding.
 pub(super) struct Series {
     pub(super) number: u64,
     pub(super) client: Option<ClientId>,
-    /// The client's, in its messages.
+    /// The `header.session` of the client's messages.
     pub(super) session: String,
-    /// The session whose kernel it is, and which of its kernels.
+    /// The session that owns the kernel, and the kernel's generation.
     pub(super) owner: String,
     pub(super) generation: u64,
     begun: Instant,
     cells: Vec<SeriesCell>,
-    /// What the kernel asks, and whom.
+    /// The open prompt of the kernel, and its client.
     pub(super) question: Option<(ClientId, Question)>,
-    pub(super) stage: Stage,
+    pub(super) stage: SeriesStage,
     pub(super) folder: Folder,
-    /// What the folder says of it.
+    /// The state of the job in the folder.
     pub(super) state: JobState,
-    /// Messages that are not in the folder yet, and their bytes.
+    /// Messages that are not in the folder yet, and the number of their bytes.
     waiting: Vec<Line>,
     pub(super) bytes: usize,
-    /// Something changed that is not in the folder.
+    /// Whether something has changed that is not in the folder yet.
     pub(super) changed: bool,
-    /// It is written as soon as that is possible, although it has ended.
+    /// Whether it must be written as soon as possible, although it has ended.
     pub(super) urgent: bool,
-    /// When it was written last, or that was tried.
+    /// When it was last written, or could not be.
     written_at: Option<Instant>,
-    /// The last write failed.
+    /// Whether the last write failed.
     failed: bool,
-    /// Some messages were dropped.
+    /// Whether some messages were dropped.
     lost: bool,
 }
 
-/// How far a series has come.
+/// The stage of a series.
 #[derive(Debug)]
-pub(super) enum Stage {
-    /// A cell of it runs or waits for the kernel.
+pub(super) enum SeriesStage {
+    /// One of its cells runs or waits for the kernel.
     Runs,
-    /// All have ended, and it is not known whether a subscriber has read that.
+    /// All cells have ended, and it is not known whether a subscriber has read the end.
     Ended,
-    /// All have ended, and the client that asked has gone without the outputs.
+    /// All cells have ended, and their client has disconnected without the outputs.
     Unseen,
-    /// A recorder takes over.
+    /// A recorder takes over the series.
     HandedOff {
-        /// It was [`Stage::Unseen`].
+        /// Whether it was [`SeriesStage::Unseen`].
         has_ended: bool,
-        /// The ids of the messages that came since.
+        /// The ids of the messages that have arrived since.
         received: HashSet<String>,
     },
 }
 
-impl Stage {
+impl SeriesStage {
     pub(super) fn is_running(&self) -> bool {
         matches!(self, Self::Runs)
     }
@@ -92,7 +92,7 @@ impl Stage {
         )
     }
 
-    /// Returns whether a message came since the series was handed off.
+    /// Returns whether a message has arrived since the series was handed over.
     pub(super) fn has_received(&self, msg_id: &str) -> bool {
         matches!(self, Self::HandedOff { received, .. } if received.contains(msg_id))
     }
@@ -102,7 +102,7 @@ impl Stage {
 pub(super) enum Folder {
     None,
     Made(Box<Stored>),
-    /// Another thread writes it.
+    /// Another thread is writing to it.
     Busy,
 }
 
@@ -111,7 +111,7 @@ impl Folder {
         matches!(self, Self::Busy)
     }
 
-    /// Takes the folder out for another thread.
+    /// Moves the folder out, for another thread.
     pub(super) fn take(&mut self) -> Option<Box<Stored>> {
         std::mem::replace(self, Self::Busy).into_stored()
     }
@@ -141,14 +141,14 @@ pub(super) struct Line {
     pub(super) content: Bytes,
 }
 
-/// A folder on disk, with its job.
+/// A folder on disk, with its job and its locks.
 pub(super) struct Stored {
     pub(super) folder: JobFolder,
     pub(super) job: Job,
-    /// Held until a recorder takes the job over. No other file is open between two writes: clients may
-    /// have many cells under way.
+    /// Held until a recorder takes over the job. No other file stays open between two writes, because clients
+    /// may have many cells outstanding.
     lock: Option<Lock>,
-    /// Held while this proxy adds to the events of a job that a recorder has taken over.
+    /// Held while this proxy adds events to a job that a recorder has taken over.
     feed: Option<Lock>,
 }
 
@@ -172,12 +172,12 @@ impl Series {
             lost: false,
             state: JobState::Running,
             folder: Folder::None,
-            stage: Stage::Runs,
+            stage: SeriesStage::Runs,
         }
     }
 
-    /// Takes a cell that is sent to the kernel.
-    pub(super) fn begin(&mut self, execution: &Execution) {
+    /// Adds a cell that is sent to the kernel.
+    pub(super) fn begin(&mut self, execution: &ExecutionProgress) {
         let code = execution.code.clone().unwrap_or_default();
         let mut cell = JobCell::new(execution.cell.clone(), code);
         cell.msg_id = Some(execution.msg_id.clone());
@@ -196,7 +196,7 @@ impl Series {
         cells.find(|(_, it)| it.cell.msg_id.as_deref() == Some(msg_id))
     }
 
-    /// Returns a cell and its place.
+    /// Returns a cell and its index.
     pub(super) fn cell(&mut self, msg_id: &str) -> Option<(usize, &mut JobCell)> {
         self.find(msg_id).map(|(at, it)| (at, &mut it.cell))
     }
@@ -206,7 +206,7 @@ impl Series {
         ids.flatten().collect()
     }
 
-    /// Takes a cell's `idle`.
+    /// Records a cell's `idle`.
     pub(super) fn set_idle(&mut self, msg_id: &str, at: Timestamp) {
         if let Some((_, it)) = self.find(msg_id) {
             it.idle = true;
@@ -215,7 +215,7 @@ impl Series {
         }
     }
 
-    /// Takes a cell's reply.
+    /// Records a cell's reply.
     pub(super) fn set_done(&mut self, msg_id: &str, status: &str) {
         if let Some((_, it)) = self.find(msg_id) {
             it.done = Some(status.to_owned());
@@ -228,29 +228,30 @@ impl Series {
         self.cells.iter().all(|it| it.idle && it.done.is_some())
     }
 
-    /// Returns whether a cell has no `idle`.
+    /// Returns whether a cell has no `idle` yet.
     pub(super) fn any_cell_runs(&self) -> bool {
         self.cells.iter().any(|it| !it.idle)
     }
 
-    /// Takes the end of all cells; those without an `idle` have died with the kernel.
+    /// Ends all cells; those without an `idle` died with the kernel.
     pub(super) fn end(&mut self) {
         for it in &mut self.cells {
             if !std::mem::replace(&mut it.idle, true) {
                 it.done.get_or_insert_with(|| "kernel_died".to_owned());
             }
         }
-        self.stage = Stage::Ended;
+        self.stage = SeriesStage::Ended;
         self.copy_lines();
     }
 
-    /// Has the end written soon: should this process be killed then, no recorder has to go on with it.
+    /// Requests a write of the end soon: if this process is killed after it, no recorder has to take over the
+    /// series.
     pub(super) fn write_end(&mut self) {
         self.state = JobState::Done;
         self.urgent = true;
     }
 
-    /// Takes whether the recorder has missed no message.
+    /// Sets whether the recorder has missed no message.
     pub(super) fn set_whole(&mut self, is_whole: bool) {
         let whole = is_whole && !self.lost;
         if let Folder::Made(stored) = &mut self.folder
@@ -266,14 +267,14 @@ impl Series {
             cell.raised |= line.msg_type == "error";
         }
         if self.folder.is_busy() && self.lost {
-            // The disk does not answer.
+            // The messages were dropped because the disk does not answer.
             return;
         }
         self.bytes += line.content.len();
         self.waiting.push(line);
     }
 
-    /// Drops what waits, where another thread is not done with what it writes.
+    /// Drops the waiting messages, if another thread is still writing earlier ones.
     pub(super) fn give_up(&mut self) {
         if self.folder.is_busy() {
             self.drop_lines();
@@ -286,7 +287,7 @@ impl Series {
         self.lost = true;
     }
 
-    /// Copies what waits in memory: slices would keep the whole buffers that they came in.
+    /// Copies the waiting messages: slices would keep their whole receive buffers in memory.
     fn copy_lines(&mut self) {
         for line in &mut self.waiting {
             line.content = Bytes::copy_from_slice(&line.content);
@@ -298,14 +299,14 @@ impl Series {
         !matches!(self.folder, Folder::None) || self.urgent
     }
 
-    /// Returns when it is to be written.
+    /// Returns when it must be written.
     pub(super) fn due(&self) -> Option<Instant> {
         let is_due = match self.stage {
             _ if self.folder.is_busy() => false,
-            Stage::Runs => self.changed,
-            Stage::Ended => self.urgent,
-            // The hand-off writes it.
-            Stage::Unseen | Stage::HandedOff { .. } => false,
+            SeriesStage::Runs => self.changed,
+            SeriesStage::Ended => self.urgent,
+            // The hand-off writes the series.
+            SeriesStage::Unseen | SeriesStage::HandedOff { .. } => false,
         };
         let at_once = !self.failed && (self.urgent || self.bytes > WAITING);
         let due = match self.written_at {
@@ -316,26 +317,44 @@ impl Series {
         is_due.then_some(due)
     }
 
-    /// Begins to write what is not in the folder yet; the folder is made where there is none.
-    pub(super) fn begin_write(&mut self, target: &Target, by: &str, front_end: &str) -> Write {
+    /// Takes the data that is not in the folder yet; makes the folder if there is none. Returns the work that
+    /// writes it.
+    pub(super) fn begin_write(
+        &mut self,
+        target: &Target,
+        by: &str,
+        front_end: &str,
+    ) -> impl FnOnce() -> Written + Send + use<> {
         self.changed = false;
         self.urgent = false;
-        let into = match self.folder.take() {
-            Some(stored) => Destination::Made(stored),
-            None => Destination::New(
-                target.project.clone(),
-                Box::new(self.job(target, by, front_end)),
-            ),
+        let folder = match self.folder.take() {
+            Some(stored) => Ok(stored),
+            None => Err((target.project.clone(), self.job(target, by, front_end))),
         };
-        Write {
-            into,
-            state: self.state,
-            cells: self.cells.iter().map(SeriesCell::job_cell).collect(),
-            lines: std::mem::take(&mut self.waiting),
+        let state = self.state;
+        let cells: Vec<_> = self.cells.iter().map(SeriesCell::job_cell).collect();
+        let mut lines = std::mem::take(&mut self.waiting);
+        move || {
+            let made = folder.or_else(|(project, job)| Stored::make(&project, job).map(Box::new));
+            let (stored, done) = match made {
+                Ok(mut stored) => {
+                    let done = stored.add(state, cells, &lines);
+                    (Some(stored), done)
+                }
+                Err(error) => (None, Err(error)),
+            };
+            if done.is_ok() {
+                lines.clear();
+            }
+            Written {
+                stored,
+                lines,
+                done,
+            }
         }
     }
 
-    /// Takes what came of a write; returns why it failed.
+    /// Takes the result of a write; returns why it failed.
     pub(super) fn end_write(&mut self, written: Written) -> io::Result<()> {
         self.written_at = Some(Instant::now());
         self.failed = written.done.is_err();
@@ -346,7 +365,7 @@ impl Series {
         self.bytes = self.waiting.iter().map(|line| line.content.len()).sum();
         if self.failed {
             self.changed = true;
-            self.urgent = matches!(self.stage, Stage::Ended);
+            self.urgent = matches!(self.stage, SeriesStage::Ended);
             if self.bytes > UNWRITTEN {
                 self.drop_lines();
             }
@@ -354,7 +373,7 @@ impl Series {
         written.done
     }
 
-    /// Takes that a write has panicked, and the folder with it.
+    /// Records that a write has panicked, which loses the folder.
     pub(super) fn lose_folder(&mut self) {
         self.folder = Folder::None;
         self.lost = true;
@@ -365,7 +384,8 @@ impl Series {
             state: JobState::Running,
             generation: Some(self.generation),
             max_output: Some(crate::execution::exec::MAX_OUTPUT),
-            front_end: Some(FrontEnd {
+            cells: self.cells.iter().map(|it| without_end(&it.cell)).collect(),
+            front_end: Some(JobFrontEnd {
                 name: front_end.to_owned(),
                 handed_at: None,
                 whole: false,
@@ -377,8 +397,8 @@ impl Series {
 }
 
 impl SeriesCell {
-    /// Returns the cell as the job has it. One that is idle has ended, although its reply may be on
-    /// the way.
+    /// Returns the cell for the job's record. A cell that is idle has ended, although its reply may not have
+    /// arrived.
     fn job_cell(&self) -> JobCell {
         let mut cell = self.cell.clone();
         if self.idle {
@@ -390,6 +410,16 @@ impl SeriesCell {
             }
         }
         cell
+    }
+}
+
+/// Returns a cell as it is recorded before its outputs are written.
+fn without_end(cell: &JobCell) -> JobCell {
+    JobCell {
+        status: None,
+        idle_at: None,
+        took_ms: None,
+        ..cell.clone()
     }
 }
 
@@ -405,6 +435,15 @@ impl Stored {
     }
 
     fn add(&mut self, state: JobState, cells: Vec<JobCell>, lines: &[Line]) -> io::Result<()> {
+        // A line names its cell by its index in the record. If this process is killed between the two writes,
+        // a line without its cell would be useless.
+        if let Some(new) = cells
+            .get(self.job.cells.len()..)
+            .filter(|it| !it.is_empty())
+        {
+            self.job.cells.extend(new.iter().map(without_end));
+            self.folder.write(&self.job)?;
+        }
         if !lines.is_empty() {
             let mut events = self.folder.events()?;
             for line in lines {
@@ -417,7 +456,7 @@ impl Stored {
         self.folder.write(&self.job)
     }
 
-    /// Makes a job of it that a recorder takes over.
+    /// Turns the folder into a job that a recorder takes over.
     pub(super) fn adopt(&mut self, project: &Project) -> io::Result<()> {
         self.folder.write(&self.job)?;
         self.feed = self.folder.lock_feed()?;
@@ -427,56 +466,49 @@ impl Stored {
     }
 }
 
-/// What is to be written of a series.
-pub(super) struct Write {
-    into: Destination,
-    state: JobState,
-    cells: Vec<JobCell>,
-    lines: Vec<Line>,
-}
-
-/// The folder that a series is written into.
-enum Destination {
-    Made(Box<Stored>),
-    /// It is made in a project, with this job.
-    New(Project, Box<Job>),
-}
-
-/// What came of that.
+/// The result of a write.
 pub(super) struct Written {
     pub(super) stored: Option<Box<Stored>>,
-    /// What is not written.
+    /// The lines that were not written.
     lines: Vec<Line>,
     done: io::Result<()>,
 }
 
-impl Write {
-    /// Writes it.
-    pub(super) fn run(self) -> Written {
-        let Self {
-            into,
-            state,
-            cells,
-            mut lines,
-        } = self;
-        let made = match into {
-            Destination::Made(stored) => Ok(stored),
-            Destination::New(project, job) => Stored::make(&project, *job).map(Box::new),
-        };
-        let (stored, done) = match made {
-            Ok(mut stored) => {
-                let done = stored.add(state, cells, &lines);
-                (Some(stored), done)
-            }
-            Err(error) => (None, Err(error)),
-        };
-        if done.is_ok() {
-            lines.clear();
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cell(code: &str) -> JobCell {
+        JobCell {
+            status: Some("ok".to_owned()),
+            ..JobCell::new(None, code.to_owned())
         }
-        Written {
-            stored,
-            lines,
-            done,
-        }
+    }
+
+    #[test]
+    fn a_proxy_that_is_killed_while_it_writes_outputs_has_recorded_their_cells() {
+        let temp = tempfile::tempdir().unwrap();
+        let project = Project::for_notebook(&temp.path().join("t.ipynb")).unwrap();
+        let first = Job {
+            state: JobState::Running,
+            cells: vec![without_end(&cell("1"))],
+            ..Job::new(&project, "t.ipynb", "t.ipynb".to_owned(), "human (VS Code)")
+        };
+        let mut stored = Stored::make(&project, first).unwrap();
+        // A folder in place of the file cannot be opened for writing, so the write fails before the outputs.
+        std::fs::create_dir(stored.folder.path().join("events.jsonl")).unwrap();
+        let line = Line {
+            cell: 1,
+            msg_type: "stream".to_owned(),
+            id: None,
+            content: Bytes::from_static(b"{}"),
+        };
+        let cells = vec![cell("1"), cell("2")];
+        stored.add(JobState::Done, cells, &[line]).unwrap_err();
+        let recorded = stored.folder.read().unwrap();
+        let code: Vec<_> = recorded.cells.iter().map(|it| it.code.as_str()).collect();
+        assert_eq!(code, ["1", "2"]);
+        assert!(recorded.cells.iter().all(|it| it.status.is_none()));
+        assert_eq!(recorded.state, JobState::Running);
     }
 }

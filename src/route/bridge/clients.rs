@@ -19,21 +19,23 @@ impl Bridge {
         self.open_links(id, channel);
     }
 
-    /// Takes the end of a client's connection, but not of one that another has replaced.
+    /// Takes the end of a client's connection. The end of a connection that another one has replaced changes
+    /// nothing.
     pub fn client_left(&mut self, now: Now, channel: Channel, id: &ClientId) {
+        self.set_now(now);
         if self.clients.leave(id, channel) {
             let grace = if id.is_anonymous() {
                 Duration::ZERO
             } else {
                 GONE
             };
-            let mut start = |after: Duration, timer| self.timers.start(now.instant + after, timer);
-            start(grace, Timer::Gone(id.clone()));
-            start(RETURNS.min(grace), Timer::HandOver(id.clone()));
+            self.timers.start(grace, Timer::Gone(id.clone()));
+            self.timers
+                .start(RETURNS.min(grace), Timer::HandOver(id.clone()));
         }
     }
 
-    /// A client has not come back to its cells: a recorder takes their outputs.
+    /// Hands the running cells of a client that has not come back to a recorder, which takes their outputs.
     pub(super) fn hand_over(&mut self, id: &ClientId) {
         if !self.clients.contains(id) || self.clients.is_joined(id) {
             return;
@@ -55,17 +57,15 @@ impl Bridge {
     }
 
     /// Forgets a client that has been away for long enough.
-    pub(super) fn forget(&mut self, now: Now, id: &ClientId) {
+    pub(super) fn forget(&mut self, id: &ClientId) {
         if !self.clients.contains(id) || self.clients.is_joined(id) {
             return;
         }
-        self.clients.answer_prompt(now, &mut self.out, id);
+        self.clients.answer_prompt(&mut self.out, id);
         let binds = |request: &Request| request.client == *id && request.binds_its_client();
         if !self.clients.may_be_forgotten(id) || !self.requests.keys(binds).is_empty() {
-            // Its cell still runs, or its interrupt is about to go: tried again later.
-            return self
-                .timers
-                .start(now.instant + GONE, Timer::Gone(id.clone()));
+            // Its cell still runs, or an interrupt of it is about to be sent: check again later.
+            return self.timers.start(GONE, Timer::Gone(id.clone()));
         }
         for key in self.requests.keys(|request| request.client == *id) {
             self.requests.forget(&key);
@@ -75,14 +75,15 @@ impl Bridge {
 
     // ---- prompts
 
-    /// Answers all prompts of the kernel: all clients go.
+    /// Answers all prompts of the kernel: all clients are leaving.
     pub fn end_prompts(&mut self, now: Now) {
+        self.set_now(now);
         for id in self.clients.ids() {
-            self.clients.answer_prompt(now, &mut self.out, &id);
+            self.clients.answer_prompt(&mut self.out, &id);
         }
     }
 
-    /// Takes that somebody else answers the prompt of a client that has gone.
+    /// Records that a recorder answers the prompt of a client that has disconnected.
     pub fn prompt_handed_over(&mut self, id: &ClientId) {
         self.clients.set_prompt(id, None);
     }
@@ -90,7 +91,7 @@ impl Bridge {
     // ---- sockets to the kernel
 
     pub(super) fn open_links(&mut self, id: &ClientId, channel: Channel) {
-        if self.kernel.is_live() {
+        if self.kernel().is_live() {
             self.clients.open_links(&mut self.out, id, channel);
         }
     }
@@ -104,18 +105,20 @@ impl Bridge {
 
     /// Takes a socket to the kernel that has become usable.
     pub fn link_up(&mut self, now: Now, id: &ClientId, channel: Channel) {
+        self.set_now(now);
         self.clients.link_up(id, channel);
         if id == self.kernel.own() && channel == Channel::Shell && self.kernel.shell_is_back() {
-            self.ask_on_shell(now);
+            self.ask_on_shell();
         }
-        self.release(now, id);
+        self.release(id);
     }
 
-    /// Takes a socket to the kernel that was lost, and what was not wholly written to it.
+    /// Takes the loss of a socket to the kernel. `unsent` are the messages that were not wholly written to
+    /// it.
     ///
-    /// What of the actions that wait is for this socket comes after that.
+    /// Messages for this socket in actions that the caller has not polled yet follow `unsent` in the queue.
     ///
-    /// The caller goes on dialling; [`Bridge::kernel_is`] says whether the kernel has ended.
+    /// The caller dials the socket again; [`Bridge::kernel_is`] reports it if the kernel has ended.
     pub fn link_down(&mut self, id: &ClientId, channel: Channel, unsent: Vec<Verified>) {
         if id == self.kernel.own() && channel == Channel::Shell {
             self.kernel.shell_lost(&mut self.timers);
@@ -123,7 +126,7 @@ impl Bridge {
         if self.clients.link_down(id, channel) {
             let unsent = unsent.into_iter();
             let unsent = unsent.map(|message| (id.clone(), channel, message));
-            // The next ones must not overtake what came back.
+            // Later messages must not overtake those that came back.
             let not_left = self
                 .kernel
                 .take_unsent(&mut self.out, |client, on| client == id && on == channel);
@@ -131,15 +134,17 @@ impl Bridge {
         }
     }
 
-    /// Takes that a stdin socket could not be connected for long: cells run without it.
+    /// Records that a stdin socket could not be connected for long: cells run without it.
     pub fn stdin_absent(&mut self, now: Now, id: &ClientId) {
+        self.set_now(now);
         if self.clients.stdin_absent(id) {
-            self.out.log(Note::NoStdin { client: id.clone() });
-            self.release(now, id);
+            self.out.log(Note::NoStdin(id.clone()));
+            self.release(id);
         }
     }
 
-    /// Closes the sockets of clients that are away and are owed nothing: others need the descriptors.
+    /// Closes the sockets of clients that are away and wait for no answer: other connections need the
+    /// descriptors.
     ///
     /// The clients are remembered as before, and one that comes back gets new sockets.
     pub fn close_idle_links(&mut self) {
@@ -165,20 +170,22 @@ impl Bridge {
 
     // ---- subscribers
 
-    /// Takes that a subscriber was cut because it does not read.
+    /// Records that a subscriber was cut because it does not read.
     ///
-    /// `since` is the first message that it did not get, of all that were published: the first of
-    /// all is 1.
+    /// `since` is the number of the first published message that it did not get; the first message ever
+    /// published has number 1.
     pub fn subscriber_cut(&mut self, now: Now, since: u64) {
-        self.out.subscriber_cut(now, since);
+        self.set_now(now);
+        self.out.subscriber_cut(since);
     }
 
-    /// Takes a new subscription; returns what its subscriber alone is to read first.
+    /// Takes a new subscription; returns the messages that only this subscriber reads, before all others.
     ///
-    /// A subscriber of some topics only does not get what was missed.
+    /// A client that subscribes to some topics only gets no notice of missed messages.
     #[must_use]
     pub fn subscribed(&mut self, now: Now, topic: &[u8]) -> Vec<Verified> {
-        let welcome = self.out.welcome_now_or_later(now, topic);
+        self.set_now(now);
+        let welcome = self.out.welcome_now_or_later(topic);
         let mut first: Vec<Verified> = welcome.into_iter().collect();
         if topic.is_empty() {
             let keys = self.requests.keys(Request::is_under_way).into_iter();
@@ -186,7 +193,7 @@ impl Bridge {
                 .filter_map(|key| Some(self.requests.get(&key)?.header.clone()))
                 .collect();
             let running = self.queue.running_header();
-            first.extend(self.out.missed_by_subscriber(now, &under_way, running));
+            first.extend(self.out.missed_by_subscriber(&under_way, running));
         }
         first
     }

@@ -1,17 +1,17 @@
-//! What a connecting client asks, answered while the kernel cannot: nobody waits for an agent's cell to end in order
-//! to connect.
+//! Answers to the requests of a connecting client while the kernel is busy: no person waits for an agent's
+//! cell to end in order to connect.
 //!
-//! jupyter_client's `wait_for_ready`, nbclient and JupyterLab wait for kernel_info on shell, which
-//! a kernel answers between two cells only; VS Code runs code of its own there before it lets a
-//! person in. What the kernel has not answered for a moment is answered here, from what it answered
-//! when it was started, and its late answer is dropped.
+//! jupyter_client's `wait_for_ready`, nbclient and JupyterLab wait for a kernel_info_reply on shell, which a
+//! kernel sends between two cells only; VS Code runs code of its own there before it lets a person in. When
+//! the kernel has not answered such a request in time, the bridge answers it from the kernel_info_reply that
+//! the kernel gave at its start, and drops the kernel's late answer.
 
 use serde_json::{Value, json};
 
 use super::Bridge;
 use crate::route::request::{Answer, Key, Role};
 use crate::route::startup::{self, Startup};
-use crate::route::timer::{Now, STALE, STILL_BUSY, Timer};
+use crate::route::timer::{STALE, Timer};
 use crate::route::{ClientId, Kernel, Note};
 use crate::wire::{Channel, Header, Verified};
 
@@ -19,28 +19,25 @@ impl Bridge {
     /// Takes a kernel_info_request on shell or control.
     pub(super) fn kernel_info(
         &mut self,
-        now: Now,
         channel: Channel,
         id: &ClientId,
         message: &Verified,
         header: &Header<'_>,
     ) {
         let Some(key) = self.track(channel, id, message, header) else {
-            return self.forward(now, channel, id, None, message.clone());
+            return self.forward(channel, id, None, message.clone());
         };
-        // Where the kernel died, whoever connects anew is let in: the next cell brings another.
+        // After the kernel has died, a client may still connect: its next cell starts another kernel.
         if matches!(self.kernel(), Kernel::Unresolved { .. } | Kernel::Died(_)) {
-            return self.answer_info(now, &key);
+            return self.answer_info(&key);
         }
-        self.timers
-            .start(now.instant + STALE, Timer::Stale(key.clone()));
-        self.forward(now, channel, id, Some(key), message.clone());
+        self.timers.start(STALE, Timer::Stale(key.clone()));
+        self.forward(channel, id, Some(key), message.clone());
     }
 
-    /// Takes code that a front end runs for itself, if it is recognised: returns whether that was all.
+    /// Answers code that a front end runs for itself, if it is recognised; returns whether it was answered.
     pub(super) fn answer_start_up(
         &mut self,
-        now: Now,
         id: &ClientId,
         message: &Verified,
         header: &Header<'_>,
@@ -50,7 +47,7 @@ impl Bridge {
             return false;
         }
         let Some(startup) = startup::recognise(code, &self.policies.startup_known) else {
-            // Much of it is a tool's code, which is not hashed once more.
+            // Most code that is not recognised here is a tool's, and is not hashed a second time.
             if startup::bears_the_marks(code) {
                 if let Some(notebook) = startup::notebook_named(code) {
                     self.resolution
@@ -68,13 +65,13 @@ impl Bridge {
                         .name(&mut self.out, &mut self.timers, notebook);
                 }
                 if let Some(key) = self.track(Channel::Shell, id, message, header) {
-                    self.answer_execute(now, &key, None);
+                    self.answer_execute(&key, None);
                 }
-                self.out.log(Note::StartupAnswered { client: id.clone() });
+                self.out.log(Note::StartupAnswered(id.clone()));
                 if jedi_off {
                     self.stored.set_jedi_off(id.clone());
                     if self.kernel.is_usable() {
-                        self.turn_jedi_off(now);
+                        self.turn_jedi_off();
                     }
                 }
             }
@@ -83,28 +80,28 @@ impl Bridge {
                     return false;
                 };
                 self.requests.set_role(&key, Role::WidgetProbe);
-                if self.kernel.ending().is_some() {
-                    self.answer_widget_probe(now, &key);
+                if self.kernel().ending().is_some() {
+                    self.answer_widget_probe(&key);
                     return true;
                 }
-                // Sent in any case: an answer that comes too late is remembered for the next time.
-                self.forward(now, Channel::Shell, id, Some(key.clone()), message.clone());
-                if !self.queue.is_idle() || self.kernel.is_unresolved() {
-                    self.answer_widget_probe(now, &key);
+                // Forwarded in any case: a version that arrives too late is stored for the next probe.
+                self.forward(Channel::Shell, id, Some(key.clone()), message.clone());
+                if !self.queue.is_idle() || self.kernel().is_unresolved() {
+                    self.answer_widget_probe(&key);
                 } else {
-                    self.timers.start(now.instant + STALE, Timer::Stale(key));
+                    self.timers.start(STALE, Timer::Stale(key));
                 }
             }
         }
         true
     }
 
-    /// Turns Jedi off in the kernel, as the start-up code wants it that the bridge has answered.
+    /// Turns Jedi off in the kernel, as the start-up code would have done that the bridge has answered.
     ///
-    /// It is the one effect of that code which is missed: the first completion with Jedi takes
-    /// seconds, VS Code asks for one by itself when it has joined, and the cells wait behind it.
-    /// Nobody awaits the answer, and nothing of it is shown or journalled.
-    pub(super) fn turn_jedi_off(&mut self, now: Now) {
+    /// Without this effect of the start-up code, the first completion (with Jedi) takes seconds; VS Code asks
+    /// for one by itself after it has connected, and cells wait behind it. No client awaits the reply, and
+    /// nothing of the request is shown or written to the journal.
+    pub(super) fn turn_jedi_off(&mut self) {
         let Some(id) = self.stored.jedi_off().cloned() else {
             return;
         };
@@ -116,20 +113,20 @@ impl Bridge {
             "allow_stdin": false,
             "stop_on_error": false,
         });
-        let message = self.out.new_request(now, "execute_request", &content);
+        let message = self.out.synthetic.request("execute_request", &content);
         let Ok(header) = message.header() else {
             return;
         };
         if let Some(key) = self.track(Channel::Shell, &id, &message, &header) {
             self.requests.set_answer(&key, Answer::Given);
-            // Nobody waits for it.
-            self.settle(now, &id);
-            self.forward(now, Channel::Shell, &id, Some(key), message.clone());
+            // No client waits for it.
+            self.settle(&id);
+            self.forward(Channel::Shell, &id, Some(key), message.clone());
         }
     }
 
-    /// The kernel has not answered in time what a connecting client waits for.
-    pub(super) fn answer_stale(&mut self, now: Now, key: &Key) {
+    /// Answers a request of a connecting client that the kernel has not answered in time.
+    pub(super) fn answer_stale(&mut self, key: &Key) {
         let Some(request) = self.requests.get(key) else {
             return;
         };
@@ -137,40 +134,41 @@ impl Bridge {
         if request.replied {
             return;
         }
-        // A server keeps one such request for all its windows: where the one that sent it is
-        // closed before the answer, the others wait a minute. So no such request waits for a restart.
-        let waits = !self.kernel.is_live() && !self.kernel.is_unresolved();
+        // A Jupyter server sends one such request for all its windows: if the window that sent it is closed
+        // before the answer, the others wait a minute. So no such request waits for a restart.
+        let waits = !self.kernel().is_live() && !self.kernel().is_unresolved();
         if waits && (!self.stored.has_info() || is_probe) {
             let timer = Timer::Stale(key.clone());
-            return self.timers.start(now.instant + STALE, timer);
+            return self.timers.start(STALE, timer);
         }
         if is_probe {
-            self.answer_widget_probe(now, key);
+            self.answer_widget_probe(key);
         } else if self.stored.has_info() {
-            self.answer_info(now, key);
+            self.answer_info(key);
         }
     }
 
-    /// Answers a kernel_info_request from what is known.
-    fn answer_info(&mut self, now: Now, key: &Key) {
+    /// Answers a kernel_info_request from the stored kernel_info_reply.
+    fn answer_info(&mut self, key: &Key) {
         let content = self.stored.info();
-        self.answer_here(now, key, &content, None);
+        self.answer_here(key, &content, None);
     }
 
-    /// Answers the probe for ipywidgets from what is known.
-    pub(super) fn answer_widget_probe(&mut self, now: Now, key: &Key) {
+    /// Answers the probe for ipywidgets from the stored version.
+    pub(super) fn answer_widget_probe(&mut self, key: &Key) {
         let stdout = self.stored.widget_probe();
-        self.answer_execute(now, key, Some(stdout));
+        self.answer_execute(key, Some(stdout));
     }
 
-    /// Answers an execute_request that is not to reach the kernel.
-    fn answer_execute(&mut self, now: Now, key: &Key, stdout: Option<String>) {
+    /// Answers an execute_request in the kernel's stead.
+    fn answer_execute(&mut self, key: &Key, stdout: Option<String>) {
         let content = self.stored.execute_reply();
-        self.answer_here(now, key, &content, stdout);
+        self.answer_here(key, &content, stdout);
     }
 
-    /// Answers a request in the kernel's stead, also one that the kernel has: busy, stdout, reply, idle.
-    fn answer_here(&mut self, now: Now, key: &Key, content: &Value, stdout: Option<String>) {
+    /// Answers a request in the kernel's stead, even if it was sent to the kernel already: busy, stdout,
+    /// reply, idle.
+    fn answer_here(&mut self, key: &Key, content: &Value, stdout: Option<String>) {
         let Some(request) = self.requests.get(key) else {
             return;
         };
@@ -178,26 +176,26 @@ impl Bridge {
         let reply_type = request.reply_type().unwrap_or_default();
         let (channel, sent, role) = (request.channel, request.sent, request.role);
         if !request.busy {
-            self.out.publish_busy(now, parent.clone());
+            self.out.publish_busy(parent.clone());
         }
         if let Some(text) = stdout {
             let stream = json!({ "name": "stdout", "text": text });
-            self.out.publish_new(now, "stream", parent.clone(), &stream);
+            self.out.publish_new("stream", parent.clone(), &stream);
         }
         let reply = self
             .out
-            .new_reply(now, &reply_type, parent.clone(), content);
+            .synthetic
+            .kernel_message(&reply_type, parent.clone(), content);
         self.clients.deliver(&mut self.out, &client, channel, reply);
-        self.out.publish_idle(now, parent);
-        if sent || role == Role::WidgetProbe && self.kernel.ending().is_none() {
+        self.out.publish_idle(parent);
+        if sent || role == Role::WidgetProbe && self.kernel().ending().is_none() {
             self.requests.set_answer(key, Answer::Given);
         } else {
             self.take_held(key);
             self.requests.remove(key);
         }
         self.timers.stop(&Timer::Stale(key.clone()));
-        self.timers
-            .start(now.instant + STILL_BUSY, Timer::StillBusy);
-        self.settle(now, &client);
+        self.expect_still_busy();
+        self.settle(&client);
     }
 }

@@ -1,26 +1,29 @@
-//! Messages of the kernel, and what they mean for the requests without an answer.
+//! Messages of the kernel, and what they change about outstanding requests.
+
+use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::json;
 
 use super::Bridge;
 use crate::route::clients::Prompt;
-use crate::route::execution::Execution;
+use crate::route::execution::ExecutionProgress;
 use crate::route::request::{Answer, Key, Request, Role};
 use crate::route::timer::{Now, Timer};
 use crate::route::{Action, ClientId, Ending, Note, Phase};
 use crate::wire::{Channel, Header, Verified};
 
 impl Bridge {
-    /// Takes the iopub subscription that has become usable: now it must be proven.
+    /// Takes an iopub subscription that is connected; the bridge now proves that messages arrive on it.
     pub fn iopub_up(&mut self, now: Now) {
+        self.set_now(now);
         self.kernel.iopub_up();
-        self.probe_iopub(now);
+        self.probe_iopub();
     }
 
-    /// Takes the loss of the iopub subscription: requests wait until it is proven anew.
+    /// Takes the loss of the iopub subscription: requests wait until the next subscription is proven.
     ///
-    /// What the kernel publishes meanwhile reaches nobody.
+    /// Messages that the kernel publishes until then are lost.
     pub fn iopub_down(&mut self) {
         self.kernel.iopub_down();
         self.requests.iopub_lost();
@@ -34,10 +37,11 @@ impl Bridge {
         channel: Channel,
         mut message: Verified,
     ) {
+        self.set_now(now);
         if id == self.kernel.own() {
             let key = parent_key(&message);
             if channel == Channel::Shell && self.kernel.asked_on_shell() == key.as_ref() {
-                self.shell_answers(now);
+                self.shell_answers();
             }
             return;
         }
@@ -60,7 +64,7 @@ impl Bridge {
             && let Some(key) = parent_key(&message)
         {
             let answered_here = self.requests.is_answered_here(&key);
-            self.replied(now, &key, &header, &message);
+            self.replied(&key, &header, &message);
             if answered_here || self.requests.take_late_reply(&key) {
                 return;
             }
@@ -71,16 +75,17 @@ impl Bridge {
 
     /// Takes a message of the kernel on iopub.
     pub fn iopub_message(&mut self, now: Now, message: Verified) {
-        self.take_iopub(now, message);
-        // Afterwards: the first thing to come may be that somebody's cell runs.
+        self.set_now(now);
+        self.take_iopub(message);
+        // After `take_iopub`, because the first message may say that a cell runs.
         if self.kernel.prove_iopub() {
             self.timers.stop(&Timer::Probe);
-            self.turn_jedi_off(now);
-            self.release_all(now);
+            self.turn_jedi_off();
+            self.release_all();
         }
     }
 
-    fn take_iopub(&mut self, now: Now, mut message: Verified) {
+    fn take_iopub(&mut self, mut message: Verified) {
         let Ok(header) = message.header() else {
             self.out.log(Note::UnreadableHeader {
                 from: "kernel",
@@ -90,17 +95,19 @@ impl Bridge {
         };
         let session = self.out.session_for_clients(&header.session);
         let status = match &*header.msg_type {
-            "status" => execution_state(message.content()),
+            "status" => message.execution_state(),
             _ => None,
         };
         let is_idle = status.as_deref() == Some("idle");
         self.dropped.see(&header, is_idle);
         match &*header.msg_type {
-            // VS Code's client hangs for good after `restarting`; the bridge says itself which kernel follows.
+            // VS Code's client hangs for good after `restarting`; the bridge itself announces the next
+            // kernel.
             "status" if matches!(status.as_deref(), Some("restarting" | "dead")) => return,
-            // ipykernel broadcasts it, and consoles exit on it.
+            // ipykernel broadcasts it on iopub, and consoles exit when they see it.
             "shutdown_reply" => return,
-            // It is for the proxy's own subscription; those of clients get their own.
+            // This one answers the proxy's own subscription; the bridge sends each client's subscription its
+            // own welcome.
             "iopub_welcome" => return,
             "execute_input" => self.see_input(&message),
             "error" => self.queue.raise_outside(parent_key(&message).as_ref()),
@@ -114,8 +121,8 @@ impl Bridge {
         {
             let answered_here = self.requests.is_answered_here(&key);
             if let Some(state) = status {
-                // A command of nb that inspects the kernel: front ends take any status for that of
-                // the main shell, which runs a cell meanwhile.
+                // A command of nb inspects the kernel in a subshell: front ends would take its status for
+                // that of the main shell, which may be running a cell.
                 if parent.subshell_id.is_some() && !self.requests.contains(&key) {
                     return;
                 }
@@ -128,7 +135,11 @@ impl Bridge {
                 if state == "idle" && !answered_here && self.requests.contains(&key) {
                     self.out.expect_end(message.parent_bytes());
                 }
-                self.take_status(now, &key, &parent, &state);
+                self.take_status(&key, &parent, &state);
+                // Of a request on control or a subshell; front ends show the last status of any request.
+                if state == "idle" && !self.queue.is_idle() {
+                    self.expect_still_busy();
+                }
             }
             if answered_here || self.requests.is_late(&key) {
                 return;
@@ -138,12 +149,13 @@ impl Bridge {
         self.out.publish(message);
     }
 
-    /// Takes that a message of the kernel was too long to be received.
+    /// Records that a message of the kernel was too long to be received.
     ///
-    /// `parent` is its unverified parent header: it only chooses among the requests that are known.
-    /// On iopub the client reads what is missing, as a stderr stream; a reply that is missing is
+    /// `parent` is its unverified parent header; it is only used to choose among the known requests. For a
+    /// message on iopub, the client gets a stderr stream that says what is missing; a missing reply is
     /// replaced by an error.
     pub fn oversized(&mut self, now: Now, channel: Channel, parent: &[u8], bytes: u64) {
+        self.set_now(now);
         let parent = Header::parse(parent).ok();
         let Some(key) = parent.and_then(|header| Key::of(&header)) else {
             return;
@@ -157,74 +169,70 @@ impl Bridge {
         if channel == Channel::Iopub {
             let parent = request.header.clone();
             let content = json!({ "name": "stderr", "text": format!("[nb-proxy] {text}\n") });
-            self.out.publish_new(now, "stream", parent, &content);
+            self.out.publish_new("stream", parent, &content);
         } else {
-            let ending = Ending {
-                name: "MessageTooLong",
-                text,
-            };
-            self.fail_one(now, &ending, &key);
+            let ending = Ending::new("MessageTooLong", text);
+            self.fail_one(&ending, &key);
         }
     }
 
-    fn replied(&mut self, now: Now, key: &Key, header: &Header<'_>, message: &Verified) {
-        let Some(replied) = self.requests.reply(key, &header.msg_type) else {
+    fn replied(&mut self, key: &Key, header: &Header<'_>, message: &Verified) {
+        let Some((request, is_journalled)) = self.requests.reply(key, &header.msg_type) else {
             return;
         };
-        let request = replied.request;
-        if replied.journalled {
+        if is_journalled {
             let generation = self.kernel.generation();
-            let status = reply_status(message.content());
-            let done = Execution::done(generation, key, request, status);
+            let status = reply_status(message);
+            let done = ExecutionProgress::done(generation, key, request, status);
             self.out.push(Action::Journal(done));
         }
-        // A cell that has its reply asks nothing any more.
+        // A cell that has its reply has no open prompt any more.
         if request.msg_type == "execute_request" {
             self.clients.end_prompt_of(&request.client, key);
         }
         let is_doubtful = request.lacks_doubtful_idle();
         let lacks_idle = request.lacks_idle();
-        self.finish(now, key);
+        self.finish(key);
         if is_doubtful {
-            self.ask_on_shell(now);
+            self.ask_on_shell();
         } else if lacks_idle {
-            self.await_idle(now);
+            self.await_idle();
         }
     }
 
-    fn take_status(&mut self, now: Now, key: &Key, parent: &Header<'_>, state: &str) {
+    fn take_status(&mut self, key: &Key, parent: &Header<'_>, state: &str) {
         self.requests.set_status(key, state);
-        // What a subshell runs holds up no cell.
+        // A request in a subshell delays no cell.
         match state {
             _ if parent.subshell_id.is_some() => {}
-            "busy" => self.begins(now, key, parent),
-            "idle" => self.ends(now, key, parent),
+            "busy" => self.begins(key, parent),
+            "idle" => self.ends(key, parent),
             _ => {}
         }
-        self.finish(now, key);
+        self.finish(key);
     }
 
     /// Forgets a request whose answer is complete.
-    pub(super) fn finish(&mut self, now: Now, key: &Key) {
+    pub(super) fn finish(&mut self, key: &Key) {
         let request = self.requests.get(key);
         if request.is_some_and(Request::is_done)
             && let Some(request) = self.requests.remove(key)
         {
             self.timers.stop(&Timer::Stale(key.clone()));
             if request.answer == Answer::FromKernel {
-                self.settle(now, &request.client);
+                self.settle(&request.client);
             }
         }
     }
 
-    /// A client has got the answer to one of its requests.
-    pub(super) fn settle(&mut self, now: Now, id: &ClientId) {
+    /// Records that a client has got the answer to one of its requests.
+    pub(super) fn settle(&mut self, id: &ClientId) {
         if self.clients.end_request(id) && id.is_anonymous() {
-            self.timers.start(now.instant, Timer::Gone(id.clone()));
+            self.timers.start(Duration::ZERO, Timer::Gone(id.clone()));
         }
     }
 
-    /// Adds what a client outside this front end runs to the journal.
+    /// Adds a cell that a client outside this front end runs to the journal.
     fn see_input(&mut self, message: &Verified) {
         #[derive(Deserialize)]
         struct Input {
@@ -234,7 +242,7 @@ impl Bridge {
         }
         let Ok(parent) = message.parent() else { return };
         let Some(key) = Key::of(&parent) else { return };
-        let Ok(input) = serde_json::from_slice::<Input>(message.content()) else {
+        let Some(input) = message.read_content::<Input>() else {
             return;
         };
         self.stored.set_execution_count(input.execution_count);
@@ -243,21 +251,21 @@ impl Bridge {
         }
         self.queue.begin_outside(key);
         let (generation, code) = (self.kernel.generation(), Some(input.code));
-        let seen = Execution::of_outside(Phase::Seen, generation, &parent, code);
+        let seen = ExecutionProgress::of_outside(Phase::Seen, generation, &parent, code);
         self.out.push(Action::Journal(seen));
     }
 
-    /// Remembers what the kernel printed for a widget probe.
+    /// Stores the ipywidgets version that the kernel printed for a widget probe.
     fn see_widgets(&mut self, message: &Verified) {
         let role = parent_key(message).and_then(|key| self.requests.role(&key));
         if role == Some(Role::WidgetProbe)
-            && let Some(version) = self.stored.take_widget_probe(message.content())
+            && let Some(version) = self.stored.take_widget_probe(message)
         {
             self.out.push(Action::WidgetsVersion { version });
         }
     }
 
-    /// Remembers whose request led to a comm of the kernel's.
+    /// Remembers the client whose request made the kernel open a comm.
     fn see_comm(&mut self, message: &Verified) {
         let request = parent_key(message).and_then(|key| self.requests.get(&key));
         let client = request.map(|request| request.client.clone());
@@ -270,7 +278,7 @@ fn parent_key(message: &Verified) -> Option<Key> {
     message.parent().ok().and_then(|parent| Key::of(&parent))
 }
 
-/// Gives a message the one session that clients know.
+/// Replaces a message's session by the one that clients know.
 fn set_session(message: &mut Verified, session: Option<&str>) {
     if let Some(session) = session {
         message
@@ -279,21 +287,12 @@ fn set_session(message: &mut Verified, session: Option<&str>) {
     }
 }
 
-/// Returns the `execution_state` of a status message.
-fn execution_state(content: &[u8]) -> Option<String> {
-    #[derive(Deserialize)]
-    struct Status {
-        execution_state: String,
-    }
-    let status = serde_json::from_slice::<Status>(content).ok();
-    status.map(|status| status.execution_state)
-}
-
 /// Returns the `status` of a reply.
-fn reply_status(content: &[u8]) -> String {
+fn reply_status(message: &Verified) -> String {
     #[derive(Deserialize)]
     struct Reply {
         status: String,
     }
-    serde_json::from_slice::<Reply>(content).map_or_else(|_| "unknown".into(), |reply| reply.status)
+    let reply: Option<Reply> = message.read_content();
+    reply.map_or_else(|| "unknown".into(), |reply| reply.status)
 }

@@ -1,23 +1,24 @@
-//! What begins and ends on the kernel's shell, and requests whose `idle` the kernel's iopub queue has dropped.
+//! When cells begin and end on the kernel's shell, and requests whose `idle` the kernel's iopub queue has
+//! dropped.
 //!
-//! iopub keeps its order, so the `idle` of a request that has its reply is lost for certain once something arrives on
-//! iopub that the kernel's shell has done later: another request's `busy`, or the `idle` of the proxy's own
-//! request.
+//! iopub keeps its order. So the `idle` of a request that has its reply is certainly lost once iopub carries
+//! a message about something that the kernel's shell did later: another request's `busy`, or the `idle` of
+//! the proxy's own request.
 
 use serde_json::json;
 
 use super::Bridge;
 use crate::route::dropped;
-use crate::route::execution::Execution;
+use crate::route::execution::ExecutionProgress;
 use crate::route::execution_queue::Running;
 use crate::route::request::{Answer, Key, Request, Role};
-use crate::route::timer::{IDLE_LOST, LATE_IDLE, Now, Timer};
+use crate::route::timer::{LATE_IDLE, STILL_BUSY, Timer};
 use crate::route::{Action, Ending, Interrupt, Kernel, Phase};
 use crate::wire::{Channel, Header};
 
 impl Bridge {
-    /// The kernel has begun a request.
-    pub(super) fn begins(&mut self, now: Now, key: &Key, parent: &Header<'_>) {
+    /// Records that the kernel has begun a request.
+    pub(super) fn begins(&mut self, key: &Key, parent: &Header<'_>) {
         if parent.msg_type != "execute_request" {
             return;
         }
@@ -25,117 +26,121 @@ impl Bridge {
         let was_withdrawn = request.is_some_and(|it| it.answer == Answer::Withdrawn);
         let client = request.map(|request| request.client.clone());
         self.queue.begin(key, client);
-        self.end_before(now, key);
+        self.end_before(key);
         if was_withdrawn {
-            // Its user withdrew it while it was in the kernel's queue, from where nothing can be taken out.
-            self.interrupt_kernel(now);
+            // Its user withdrew it while it was in the kernel's own queue, from which a request cannot be
+            // removed.
+            self.interrupt_kernel();
         }
     }
 
-    /// The kernel has ended a request.
-    pub(super) fn ends(&mut self, now: Now, key: &Key, parent: &Header<'_>) {
+    /// Records that the kernel has ended a request.
+    pub(super) fn ends(&mut self, key: &Key, parent: &Header<'_>) {
         let is_over = self.queue.is_ended_by(key, parent);
         if is_over && let Some(raised) = self.queue.end_outside(key) {
             let phase = Phase::Over { raised };
             let generation = self.kernel.generation();
-            let over = Execution::of_outside(phase, generation, parent, None);
+            let over = ExecutionProgress::of_outside(phase, generation, parent, None);
             self.out.push(Action::Journal(over));
         }
         for lost in self.requests.proven_by(key) {
-            self.replace_idle(now, &lost);
+            self.replace_idle(&lost);
         }
-        // Where it is the proxy's own request, nothing else runs at this place in the order of iopub.
+        // The `idle` of the proxy's own request shows that no cell runs at this point of iopub's order.
         if is_over || self.kernel.asked_on_shell() == Some(key) {
-            self.is_idle(now);
+            self.is_idle();
         }
     }
 
-    /// The kernel's shell has nothing to do: cells that wait may go.
-    pub(super) fn is_idle(&mut self, now: Now) {
+    /// Records that the kernel's shell is idle, and sends cells that wait.
+    pub(super) fn is_idle(&mut self) {
         self.queue.clear();
-        self.release_all(now);
+        self.release_all();
     }
 
     // ---- the proxy's own requests
 
-    pub(super) fn probe_iopub(&mut self, now: Now) {
-        if self
-            .kernel
-            .probe_iopub(now, &mut self.out, &mut self.timers)
-        {
-            self.ask_on_shell(now);
+    pub(super) fn probe_iopub(&mut self) {
+        if self.kernel.probe_iopub(&mut self.out, &mut self.timers) {
+            self.ask_on_shell();
         }
     }
 
-    /// Asks the kernel on shell, unless it is asked already.
-    pub(super) fn ask_on_shell(&mut self, now: Now) {
-        let asked = self
-            .kernel
-            .ask_on_shell(now, &mut self.out, &mut self.timers);
+    /// Sends a request of the proxy's own on shell, unless one is outstanding.
+    pub(super) fn ask_on_shell(&mut self) {
+        let asked = self.kernel.ask_on_shell(&mut self.out, &mut self.timers);
         if let Some(asked) = asked {
             self.requests.await_proof(asked);
         }
     }
 
-    /// The kernel has answered the proxy's own request on shell.
-    pub(super) fn shell_answers(&mut self, now: Now) {
+    /// Records that the kernel has answered the proxy's own request on shell.
+    pub(super) fn shell_answers(&mut self) {
         self.kernel.shell_answered(&mut self.timers);
         if !self.requests.keys(Request::lacks_proof).is_empty() {
-            self.ask_on_shell(now);
+            self.ask_on_shell();
         }
         match self.queue.running() {
             Running::Nothing => {}
-            Running::Something => self.is_idle(now),
-            // Its `idle` is still on the way, or lost.
+            Running::Something => self.is_idle(),
+            // The cell's `idle` is still under way, or lost.
             running @ Running::Cell { .. } => {
-                let at = now.instant + IDLE_LOST;
-                self.kernel.doubt_running(running, at, &mut self.timers);
+                self.kernel.doubt_running(running, &mut self.timers);
             }
         }
     }
 
-    /// The kernel has not answered on shell for a while.
+    /// Records that something runs, because the kernel has not answered on shell for a while.
     pub(super) fn assume_busy(&mut self) {
         if self.kernel.asked_on_shell().is_some() {
             self.queue.assume_busy();
         }
     }
 
-    /// The kernel was idle a while ago, and what ran then still seems to run.
-    pub(super) fn end_doubted(&mut self, now: Now) {
+    /// Ends the cell that still seems to run although the kernel was idle a while ago.
+    pub(super) fn end_doubted(&mut self) {
         if self.kernel.doubted(self.queue.running()) {
-            self.is_idle(now);
+            self.is_idle();
         }
     }
 
-    /// Clients that were let in by a synthetic `idle` learn that something runs.
-    pub(super) fn publish_still_busy(&mut self, now: Now) {
-        if let Some(running) = self.queue.running_header() {
-            self.out.publish_busy(now, running);
+    /// Starts the timer of [`Self::publish_still_busy`]: an `idle` was published although a cell may run.
+    pub(super) fn expect_still_busy(&mut self) {
+        if self.queue.note_other_idle() || !self.timers.runs(&Timer::StillBusy) {
+            self.timers.start(STILL_BUSY, Timer::StillBusy);
+        }
+    }
+
+    /// Publishes `busy` for the running cell: clients show the last status, which may be the `idle` of another
+    /// request.
+    pub(super) fn publish_still_busy(&mut self) {
+        if let Some(running) = self.queue.hidden_header() {
+            self.out.publish_busy(running);
         }
     }
 
     // ---- an `idle` that is missing
 
-    /// A reply has come before its request's `idle`, as usual: whether the `idle` is lost is looked at later.
-    pub(super) fn await_idle(&mut self, now: Now) {
+    /// Starts the timer for an `idle` that comes later than its reply, as usual; when it fires, the bridge
+    /// checks whether the `idle` is lost.
+    pub(super) fn await_idle(&mut self) {
         if !self.timers.runs(&Timer::LateIdle) {
-            self.timers.start(now.instant + LATE_IDLE, Timer::LateIdle);
+            self.timers.start(LATE_IDLE, Timer::LateIdle);
         }
     }
 
-    /// The `idle` of some requests may be late, or lost: the kernel's shell is asked now.
-    pub(super) fn doubt_idles(&mut self, now: Now) {
-        if self.kernel.is_live() && self.requests.doubt_idles(self.kernel.asked_on_shell()) {
-            self.ask_on_shell(now);
-            self.timers.start(now.instant + LATE_IDLE, Timer::LateIdle);
+    /// Asks the kernel's shell whether the `idle`s that are overdue are lost.
+    pub(super) fn doubt_idles(&mut self) {
+        if self.kernel().is_live() && self.requests.doubt_idles(self.kernel.asked_on_shell()) {
+            self.ask_on_shell();
+            self.timers.start(LATE_IDLE, Timer::LateIdle);
         }
     }
 
-    /// The kernel's main shell has begun a request: what it had begun and replied to before is over.
+    /// Ends all requests on the main shell that the kernel had begun and replied to before it began this one.
     ///
-    /// A reply alone says nothing of the order, since iopub may be behind the shell's socket.
-    fn end_before(&mut self, now: Now, begun: &Key) {
+    /// A reply alone does not show the order, since iopub may lag behind the shell's socket.
+    fn end_before(&mut self, begun: &Key) {
         let was_begun = |request: &Request| {
             let on_main_shell = || {
                 let header = Header::parse(&request.header);
@@ -148,46 +153,46 @@ impl Bridge {
         };
         for key in self.requests.keys(was_begun) {
             if key != *begun {
-                self.replace_idle(now, &key);
+                self.replace_idle(&key);
             }
         }
     }
 
-    /// Publishes that a request is over whose `idle` was lost, and how much was lost with it.
-    fn replace_idle(&mut self, now: Now, key: &Key) {
+    /// Publishes the `idle` of a request whose own was lost, and how many messages were lost with it.
+    fn replace_idle(&mut self, key: &Key) {
         let Some((request, dropped)) = self.requests.lose_idle(key, self.dropped.count()) else {
             return;
         };
         if request.answer == Answer::FromKernel {
             let parent = request.header.clone();
-            // One is the `idle` itself.
+            // One of the dropped messages is the `idle` itself.
             if request.msg_type == "execute_request" && dropped > 1 {
                 let notice = dropped::notice(dropped);
-                self.out.publish_notice(now, parent.clone(), &notice);
+                self.out.publish_notice(parent.clone(), &notice);
             }
             self.out.push(Action::IdleLost {
                 msg_id: key.msg_id().to_owned(),
             });
-            self.out.publish_idle(now, parent);
+            self.out.publish_idle(parent);
         }
         if self.queue.runs(key) {
-            self.is_idle(now);
+            self.is_idle();
         }
-        self.finish(now, key);
+        self.finish(key);
     }
 
     // ---- interrupts
 
-    /// Withdraws the cells of this front end that have not begun, where something else runs.
-    /// Returns how many.
+    /// Withdraws the cells of this front end that have not begun, where something else runs. Returns how many
+    /// there were.
     ///
-    /// Of all its clients: a Jupyter server sends its interrupts as another client than the
-    /// window whose cells they are for.
-    pub(super) fn withdraw(&mut self, now: Now) -> usize {
-        let ending = Ending {
-            name: "KeyboardInterrupt",
-            text: "stopped while it waited for another's cell: it did not run".into(),
-        };
+    /// These are the cells of all its clients: a Jupyter server sends interrupts as another client than the
+    /// window whose cells they are meant for.
+    pub(super) fn withdraw(&mut self) -> usize {
+        let ending = Ending::new(
+            "KeyboardInterrupt",
+            "stopped while it waited for another's cell: it did not run",
+        );
         let waiting = self.withdrawable();
         if waiting.is_empty() {
             return 0;
@@ -196,28 +201,28 @@ impl Bridge {
             let Some(request) = self.requests.get(key) else {
                 continue;
             };
-            // VS Code leaves what the cell showed before above the error that follows.
+            // VS Code would leave the cell's earlier outputs above the error that follows.
             let (sent, parent) = (request.sent, request.header.clone());
-            self.out.publish_busy(now, parent.clone());
+            self.out.publish_busy(parent.clone());
             let clear = json!({ "wait": false });
-            self.out.publish_new(now, "clear_output", parent, &clear);
+            self.out.publish_new("clear_output", parent, &clear);
             self.requests.set_busy(key, true);
             if sent {
-                self.fail_early(now, &ending, key);
-                // The kernel has not begun with it.
+                self.fail_early(&ending, key);
+                // The kernel has not begun the cell.
                 self.requests.set_busy(key, false);
             } else {
                 self.take_held(key);
-                self.fail_one(now, &ending, key);
+                self.fail_one(&ending, key);
             }
         }
-        self.release_all(now);
+        self.release_all();
         waiting.len()
     }
 
     /// Returns the cells of this front end that have not begun, where something else runs.
     pub(super) fn withdrawable(&self) -> Vec<Key> {
-        if self.kernel.is_live() && !self.queue.runs_from_outside() {
+        if self.kernel().is_live() && !self.queue.runs_from_outside() {
             return Vec::new();
         }
         self.requests.keys(|request| {
@@ -227,8 +232,8 @@ impl Bridge {
         })
     }
 
-    /// Interrupts the kernel in its own way, on the proxy's own account.
-    pub(super) fn interrupt_kernel(&mut self, now: Now) {
+    /// Interrupts the kernel by the method of its kernelspec, without a client's request.
+    pub(super) fn interrupt_kernel(&mut self) {
         match self.kernel() {
             Kernel::Live {
                 interrupt: Interrupt::Signal,
@@ -236,8 +241,7 @@ impl Bridge {
             } => self.out.push(Action::SignalKernel),
             Kernel::Live { .. } => {
                 let channel = Channel::Control;
-                self.kernel
-                    .ask(now, &mut self.out, channel, "interrupt_request");
+                self.kernel.ask(&mut self.out, channel, "interrupt_request");
             }
             _ => {}
         }

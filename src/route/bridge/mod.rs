@@ -3,8 +3,8 @@
 //! | file | inputs |
 //! |---|---|
 //! | `clients` | connections of clients that come and go; sockets to the kernel; subscribers |
-//! | `to_kernel`, `control`, `connecting` | messages of clients: sent, held, answered in the kernel's stead |
-//! | `from_kernel`, `idle` | messages of the kernel; what they say of the cell that runs |
+//! | `to_kernel`, `control`, `connecting` | messages of clients: sent, held, or answered in the kernel's stead |
+//! | `from_kernel`, `idle` | messages of the kernel, and what they show about the running cell |
 //! | `failures` | requests that no kernel will answer |
 
 mod clients;
@@ -35,7 +35,7 @@ use super::timer::{AWAITED, IDLE_LOST, Now, Timer, Timers};
 use super::{Action, ClientId, HeldMessages, Note};
 use crate::wire::{Channel, Verified};
 
-/// The bridge of one front end: takes verified messages and the time, gives back actions.
+/// The bridge of one front end: takes verified messages and the time, returns actions.
 #[derive(Debug)]
 pub struct Bridge {
     front_end: FrontEnd,
@@ -57,9 +57,9 @@ pub struct Bridge {
 /// The lines that the next cell's client reads before its outputs.
 #[derive(Debug, Default)]
 struct Notices {
-    /// Another kernel runs than the one whose variables the client knows.
+    /// Says that the kernel is not the one whose variables the client knows.
     replaced: Option<String>,
-    /// How the kernel was chosen.
+    /// Says how the kernel was chosen.
     choice: Option<String>,
 }
 
@@ -70,11 +70,11 @@ impl Notices {
 }
 
 impl Bridge {
-    /// Makes a bridge whose kernel is still awaited.
+    /// Makes a bridge that waits for its kernel.
     pub fn new(settings: Settings, now: Now) -> Self {
         let own = ClientId::new(Bytes::from(settings.id.clone()));
-        let mut timers = Timers::default();
-        timers.start(now.instant + AWAITED, Timer::Awaited);
+        let mut timers = Timers::new(now.instant);
+        timers.start(AWAITED, Timer::Awaited);
         Self {
             front_end: settings.front_end,
             policies: Policies::default(),
@@ -89,8 +89,13 @@ impl Bridge {
             comms: Comms::default(),
             dropped: DroppedMessages::default(),
             timers,
-            out: Output::new(settings.id),
+            out: Output::new(settings.id, now),
         }
+    }
+
+    fn set_now(&mut self, now: Now) {
+        self.timers.set_now(now.instant);
+        self.out.set_now(now);
     }
 
     /// Returns the next thing to do.
@@ -98,7 +103,7 @@ impl Bridge {
         self.out.poll()
     }
 
-    /// Returns when [`Bridge::handle_timeout`] wants to be called.
+    /// Returns when [`Bridge::handle_timeout`] must be called.
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.timers.next()
     }
@@ -109,24 +114,24 @@ impl Bridge {
         self.policies = policies;
     }
 
-    /// Takes what the client of the next cell reads before its outputs: that another kernel has
-    /// taken the place of the one whose variables it knows, and why.
+    /// Sets a notice that the client of the next cell reads before its outputs: another kernel has replaced
+    /// the one whose variables it knows, and why.
     pub fn set_notice(&mut self, text: String) {
         self.notices.replaced = Some(text);
     }
 
-    /// Takes what the client of the next cell reads before its outputs of how the kernel was chosen.
+    /// Sets a notice that the client of the next cell reads before its outputs: how the kernel was chosen.
     pub fn set_choice(&mut self, text: String) {
         self.notices.choice = Some(text);
     }
 
-    /// Takes the content of a `kernel_info_reply` that the session's kernel has given before: it
-    /// lets clients connect while the kernel is restarted.
+    /// Sets the content of a `kernel_info_reply` that the session's kernel gave earlier: with it clients can
+    /// connect while the kernel is restarted.
     pub fn set_info(&mut self, info: Option<Bytes>) {
         self.stored.set_info(info);
     }
 
-    /// Takes the version of ipywidgets that the kernel has, as far as that is known before a probe.
+    /// Sets the kernel's version of ipywidgets, if it is known before a probe.
     pub fn set_widgets(&mut self, version: Option<String>) {
         self.stored.set_widgets(version);
     }
@@ -146,13 +151,13 @@ impl Bridge {
         self.clients.outstanding()
     }
 
-    /// Returns what waits of every client, for the kernel or in the execution queue.
+    /// Returns how much of each client waits, for the kernel or in the execution queue.
     pub fn held(&self) -> impl Iterator<Item = (&ClientId, HeldMessages)> {
         let own = self.kernel.own();
         self.clients.held().filter(move |(id, _)| *id != own)
     }
 
-    /// Returns what is known of the kernel.
+    /// Returns the state of the kernel.
     pub fn kernel(&self) -> &Kernel {
         self.kernel.kernel()
     }
@@ -162,11 +167,11 @@ impl Bridge {
         self.front_end == FrontEnd::Other && self.attendance == Attendance::Unattended
     }
 
-    /// Takes a change of the kernel.
+    /// Takes a change of the kernel's state.
     ///
-    /// `ending` says what became of the generation before, where there was one: clients read it whose requests
-    /// were under way. `unsent` are the messages that were not wholly written to it, in order: they are kept
-    /// for the next one.
+    /// `ending` says how the previous generation ended, if there was one; clients whose requests were under
+    /// way get it as an error. `unsent` are the messages that were not wholly written to that generation, in
+    /// order: they wait for the next one.
     pub fn kernel_is(
         &mut self,
         now: Now,
@@ -174,6 +179,7 @@ impl Bridge {
         ending: &Ending,
         unsent: impl IntoIterator<Item = (ClientId, Channel, Verified)>,
     ) {
+        self.set_now(now);
         if kernel == *self.kernel() || self.attendance == Attendance::Over {
             return;
         }
@@ -183,11 +189,11 @@ impl Bridge {
         if self.kernel().is_same_generation(&kernel) {
             return self.kernel.set_kernel(kernel);
         }
-        if self.kernel.is_live() && self.is_batch() {
-            return self.end_with_kernel(now, ending);
+        if self.kernel().is_live() && self.is_batch() {
+            return self.end_with_kernel(ending);
         }
-        if self.kernel.is_live() {
-            self.end_generation(now, ending, unsent);
+        if self.kernel().is_live() {
+            self.end_generation(ending, unsent);
         }
         self.kernel.replace_kernel(kernel);
         self.queue.clear();
@@ -203,83 +209,84 @@ impl Bridge {
             self.timers.stop(&timer);
         }
         match self.kernel().clone() {
-            Kernel::Awaited => self.timers.start(now.instant + AWAITED, Timer::Awaited),
+            Kernel::Awaited => self.timers.start(AWAITED, Timer::Awaited),
             Kernel::Live { .. } => {
                 self.stored.set_execution_count(0);
                 self.kernel.open_links(&mut self.out);
                 self.clients.open_all_links(&mut self.out);
             }
-            Kernel::Died(ending) | Kernel::Ended(ending) => self.refuse_held(now, &ending),
+            Kernel::Died(ending) | Kernel::Ended(ending) => self.refuse_held(&ending),
             Kernel::Unresolved { .. } => {
                 self.resolution.begin();
-                self.take_held_anew(now);
+                self.take_held_anew();
             }
         }
     }
 
-    /// Takes the end of a generation: what was sent to it fails, what it never got waits for the next one.
+    /// Ends a generation: requests that were sent to it fail; those that it never got wait for the next one.
     fn end_generation(
         &mut self,
-        now: Now,
         ending: &Ending,
         unsent: impl IntoIterator<Item = (ClientId, Channel, Verified)>,
     ) {
-        // The change may come while actions wait.
+        // The caller may report the change before it has polled all actions.
         let not_left = self.kernel.take_unsent(&mut self.out, |_, _| true);
         self.close_all_links();
-        // An answer to the old kernel's prompt is none to the next one's.
+        // An answer to the old kernel's prompt is no answer to the next kernel.
         let unsent = unsent.into_iter().chain(not_left);
         self.put_back(unsent.filter(|(_, channel, _)| *channel != Channel::Stdin));
         self.clients.drop_input(&mut self.out);
-        self.fail(now, ending, |request| request.sent);
+        self.fail(ending, |request| request.sent);
         self.requests.end_late_replies();
     }
 
-    /// Takes a SIGINT to the proxy: Jupyter asks for an interrupt.
+    /// Takes a SIGINT to the proxy, by which Jupyter asks for an interrupt.
     pub fn interrupt(&mut self, now: Now) {
+        self.set_now(now);
         let own = self.kernel.own().clone();
-        self.stop(now, &own, None);
+        self.stop(&own, None);
     }
 
-    /// Takes whether messages of iopub were read that are still to be taken.
+    /// Sets whether iopub messages were read from the socket that the bridge has not been given yet.
     pub fn set_iopub_behind(&mut self, is_behind: bool) {
         self.kernel.set_iopub_behind(is_behind);
     }
 
-    /// Does what is due.
+    /// Handles the timers that are due.
     pub fn handle_timeout(&mut self, now: Now) {
-        while let Some(timer) = self.timers.due(now.instant) {
+        self.set_now(now);
+        while let Some(timer) = self.timers.due() {
             match timer {
-                Timer::Probe => self.probe_iopub(now),
-                Timer::Awaited => self.kernel_is_late(now),
-                Timer::Gone(id) => self.forget(now, &id),
+                Timer::Probe => self.probe_iopub(),
+                Timer::Awaited => self.kernel_is_late(),
+                Timer::Gone(id) => self.forget(&id),
                 Timer::HandOver(id) => self.hand_over(&id),
-                Timer::Interrupt(id) => self.release_interrupt(now, &id),
-                Timer::Stale(key) => self.answer_stale(now, &key),
-                Timer::StillBusy => self.publish_still_busy(now),
+                Timer::Interrupt(id) => self.release_interrupt(&id),
+                Timer::Stale(key) => self.answer_stale(&key),
+                Timer::StillBusy => self.publish_still_busy(),
                 Timer::Nameless => self.resolution.assume_default(&mut self.out),
                 Timer::Busy => self.assume_busy(),
-                // An `idle` that was read and is not taken yet is not lost.
+                // The `idle` may be among the iopub messages that were read and not handled yet.
                 Timer::IdleLost if self.kernel.is_iopub_behind() => {
-                    self.timers.start(now.instant + IDLE_LOST, Timer::IdleLost);
+                    self.timers.start(IDLE_LOST, Timer::IdleLost);
                 }
-                Timer::IdleLost => self.end_doubted(now),
-                Timer::LateIdle => self.doubt_idles(now),
+                Timer::IdleLost => self.end_doubted(),
+                Timer::LateIdle => self.doubt_idles(),
             }
         }
     }
 
-    /// The kernel has not come in time: what waits for it fails.
-    fn kernel_is_late(&mut self, now: Now) {
+    /// Fails the requests that wait for a kernel which has not come in time.
+    fn kernel_is_late(&mut self) {
         let seconds = AWAITED.as_secs();
         self.out.log(Note::KernelSlow { seconds });
-        let ending = Ending {
-            name: "KernelNotReady",
-            text: format!(
+        let ending = Ending::new(
+            "KernelNotReady",
+            format!(
                 "the kernel was not there after {seconds} s. `nb status` tells its state, `nb open` starts it."
             ),
-        };
-        self.refuse_held(now, &ending);
+        );
+        self.refuse_held(&ending);
         self.kernel.set_kernel(Kernel::Ended(ending));
     }
 }
@@ -294,7 +301,7 @@ impl Bridge {
         self.kernel.asked_on_shell()
     }
 
-    /// Returns the parts whose books tests compare with their world.
+    /// Returns the parts of the bridge that tests compare with the simulated world.
     pub(super) fn books(&self) -> (&Clients, &Requests, &ExecutionQueue, &Timers) {
         (&self.clients, &self.requests, &self.queue, &self.timers)
     }

@@ -2,7 +2,7 @@
 
 use super::Bridge;
 use crate::route::attendance::Attendance;
-use crate::route::execution::{ExecuteContent, Execution};
+use crate::route::execution::{ExecuteContent, ExecutionProgress};
 use crate::route::request::{Answer, Key, OUTSTANDING_MAX, Request, Role};
 use crate::route::timer::{AWAITED, Now, Timer};
 use crate::route::{Action, ClientId, Kernel, Note};
@@ -11,6 +11,11 @@ use crate::wire::{Channel, Header, Verified};
 impl Bridge {
     /// Takes a message of a client on shell, control or stdin.
     pub fn client_message(&mut self, now: Now, channel: Channel, id: &ClientId, message: Verified) {
+        self.set_now(now);
+        self.take_message(channel, id, message);
+    }
+
+    fn take_message(&mut self, channel: Channel, id: &ClientId, message: Verified) {
         if self.attendance == Attendance::Over {
             return;
         }
@@ -22,25 +27,25 @@ impl Bridge {
                 from: "client",
                 channel,
             });
-            return self.forward(now, channel, id, None, message);
+            return self.forward(channel, id, None, message);
         };
         self.resolution.see_session(&mut self.out, &header.session);
         match channel {
             Channel::Stdin => self.clients.take_input(&mut self.out, id, channel, message),
-            Channel::Control => self.control_message(now, id, &message, &header),
+            Channel::Control => self.control_message(id, &message, &header),
             _ => match &*header.msg_type {
-                "shutdown_request" => self.answer_shutdown(now, channel, id, &message),
-                "kernel_info_request" => self.kernel_info(now, channel, id, &message, &header),
-                "execute_request" => self.execute(now, id, &message, &header),
+                "shutdown_request" => self.answer_shutdown(channel, id, &message),
+                "kernel_info_request" => self.kernel_info(channel, id, &message, &header),
+                "execute_request" => self.execute(id, &message, &header),
                 "comm_close" if !self.may_close(id, &message) => {
-                    self.out.log(Note::CommCloseDropped { client: id.clone() });
+                    self.out.log(Note::CommCloseDropped(id.clone()));
                 }
                 msg_type => {
                     if msg_type == "comm_open" {
                         self.comms.opened(message.content(), Some(id.clone()));
                     }
                     let key = self.track(channel, id, &message, &header);
-                    self.forward(now, channel, id, key, message);
+                    self.forward(channel, id, key, message);
                 }
             },
         }
@@ -61,7 +66,7 @@ impl Bridge {
     ) -> Option<Key> {
         let key = Key::of(header)?;
         if self.requests.contains(&key) {
-            // The kernel, too, tells requests apart by nothing else.
+            // Like the kernel, the bridge tells requests apart by session and id only.
             return None;
         }
         if self.clients.outstanding_of(id)? >= OUTSTANDING_MAX {
@@ -82,17 +87,16 @@ impl Bridge {
                 self.clients.end_request(id);
             }
         }
-        self.out
-            .log(Note::TooManyOutstanding { client: id.clone() });
+        self.out.log(Note::TooManyOutstanding(id.clone()));
     }
 
-    /// Takes a cell, or code that a front end runs for itself.
-    fn execute(&mut self, now: Now, id: &ClientId, message: &Verified, header: &Header<'_>) {
-        let execute = ExecuteContent::read(message.content());
+    /// Takes an execute_request: a cell, or code that a front end runs for itself.
+    fn execute(&mut self, id: &ClientId, message: &Verified, header: &Header<'_>) {
+        let execute: Option<ExecuteContent> = message.read_content();
         let is_cell = execute.as_ref().is_some_and(ExecuteContent::is_cell);
         if let Some(execute) = &execute
             && !is_cell
-            && self.answer_start_up(now, id, message, header, &execute.code)
+            && self.answer_start_up(id, message, header, &execute.code)
         {
             return;
         }
@@ -105,26 +109,26 @@ impl Bridge {
             self.requests.set_role(key, Role::Cell);
             if matches!(self.kernel(), Kernel::Died(_)) {
                 self.kernel.set_kernel(Kernel::Awaited);
-                self.timers.start(now.instant + AWAITED, Timer::Awaited);
-                self.out.log(Note::KernelStartedAnew { client: id.clone() });
+                self.timers.start(AWAITED, Timer::Awaited);
+                self.out.log(Note::KernelStartedAnew(id.clone()));
                 self.out.push(Action::Revive { client: id.clone() });
             }
         }
-        self.forward(now, Channel::Shell, id, key, message.clone());
+        self.forward(Channel::Shell, id, key, message.clone());
     }
 
-    /// Sends a message to the kernel, holds it for the kernel, or answers that there is none.
+    /// Sends a message to the kernel, holds it until the kernel can take it, or answers that there is no
+    /// kernel.
     pub(super) fn forward(
         &mut self,
-        now: Now,
         channel: Channel,
         id: &ClientId,
         key: Option<Key>,
         message: Verified,
     ) {
-        if let Some(ending) = self.kernel.ending().cloned() {
+        if let Some(ending) = self.kernel().ending().cloned() {
             return match key {
-                Some(key) => self.fail_one(now, &ending, &key),
+                Some(key) => self.fail_one(&ending, &key),
                 None => self.out.log(Note::NoKernel {
                     client: id.clone(),
                     channel,
@@ -138,7 +142,7 @@ impl Bridge {
             return;
         };
         if can_send && !must_wait && self.kernel.is_usable() {
-            return self.send(now, channel, id, key.as_ref(), message);
+            return self.send(channel, id, key.as_ref(), message);
         }
         self.clients
             .hold(&mut self.out, id, channel, key.clone(), message);
@@ -147,25 +151,18 @@ impl Bridge {
                 client: id.clone(),
                 msg_id: key.msg_id().to_owned(),
             });
-            // An `idle` that was lost must not hold the cell for ever: the kernel answers on shell when it is
-            // through with what it has.
-            self.ask_on_shell(now);
+            // A lost `idle` must not hold the cell for ever: the kernel answers on shell when it has finished
+            // its earlier requests.
+            self.ask_on_shell();
         }
-        if self.kernel.is_unresolved() {
-            self.resolution.set_deadline(now, &mut self.timers);
+        if self.kernel().is_unresolved() {
+            self.resolution.set_deadline(&mut self.timers);
         }
-        // A client that went before this kernel came has no socket yet.
+        // A client that disconnected before this kernel started has no socket to it yet.
         self.open_links(id, channel);
     }
 
-    fn send(
-        &mut self,
-        now: Now,
-        channel: Channel,
-        id: &ClientId,
-        key: Option<&Key>,
-        message: Verified,
-    ) {
+    fn send(&mut self, channel: Channel, id: &ClientId, key: Option<&Key>, message: Verified) {
         let dropped = self.dropped.count();
         if let Some(key) = key
             && let Some(request) = self.requests.send(key, dropped)
@@ -173,13 +170,13 @@ impl Bridge {
             if request.role == Role::Cell {
                 for notice in self.notices.take() {
                     let parent = request.header.clone();
-                    self.out.publish_notice(now, parent, &notice);
+                    self.out.publish_notice(parent, &notice);
                 }
             }
             let generation = self.kernel.generation();
             if request.msg_type == "execute_request"
                 && !request.journalled
-                && let Some(asked) = Execution::asked(generation, key, request, &message)
+                && let Some(asked) = ExecutionProgress::asked(generation, key, request, &message)
             {
                 self.requests.set_journalled(key);
                 self.out.push(Action::Journal(asked));
@@ -188,18 +185,18 @@ impl Bridge {
         self.out.send(id, channel, message);
     }
 
-    /// Sends what all clients have waiting; whose cell has waited longest goes first.
-    pub(super) fn release_all(&mut self, now: Now) {
+    /// Sends the waiting messages of all clients; the client whose cell has waited longest is first.
+    pub(super) fn release_all(&mut self) {
         let mut ids = self.clients.ids();
         ids.sort_by_key(|id| {
             let first = self.clients.first_held(id);
             first.and_then(|key| self.requests.number(key))
         });
-        ids.iter().for_each(|id| self.release(now, id));
+        ids.iter().for_each(|id| self.release(id));
     }
 
-    /// Sends what a client has waiting, on every channel that is ready, up to a cell that must wait.
-    pub(super) fn release(&mut self, now: Now, id: &ClientId) {
+    /// Sends a client's waiting messages on every ready channel, up to a cell that must wait.
+    pub(super) fn release(&mut self, id: &ClientId) {
         if !self.kernel.is_usable() {
             return;
         }
@@ -211,13 +208,13 @@ impl Bridge {
                 let Some((key, message)) = self.clients.pop_held(id, channel, may_go) else {
                     break;
                 };
-                self.send(now, channel, id, key.as_ref(), message);
+                self.send(channel, id, key.as_ref(), message);
             }
         }
         self.clients.resume(&mut self.out, id);
     }
 
-    /// Puts messages that a kernel never got back to the front of the queues, in order.
+    /// Puts messages that a kernel never received back at the front of the queues, in order.
     pub(super) fn put_back(
         &mut self,
         unsent: impl IntoIterator<Item = (ClientId, Channel, Verified)>,
@@ -231,7 +228,7 @@ impl Bridge {
             let key = key.filter(|key| self.requests.contains(key));
             if let Some(key) = &key {
                 if self.requests.is_answered_here(key) {
-                    // Its client has its answer: the next kernel need not get it.
+                    // Its client has its answer: the next kernel does not need the request.
                     self.requests.remove(key);
                     continue;
                 }
@@ -249,9 +246,9 @@ impl Bridge {
         Some((id, channel, message))
     }
 
-    /// Takes the requests anew that were held while not even the notebook was asked for: some of them are answered
-    /// now, and some may name the notebook.
-    pub(super) fn take_held_anew(&mut self, now: Now) {
+    /// Handles again the requests that were held before the bridge asked for the notebook: it can answer some
+    /// of them now, and some may name the notebook.
+    pub(super) fn take_held_anew(&mut self) {
         for key in self.requests.keys(|request| !request.sent) {
             let Some((id, channel, message)) = self.take_held(&key) else {
                 continue;
@@ -259,7 +256,7 @@ impl Bridge {
             self.requests.remove(&key);
             self.timers.stop(&Timer::Stale(key));
             self.clients.end_request(&id);
-            self.client_message(now, channel, &id, message);
+            self.take_message(channel, &id, message);
         }
         self.resolution
             .use_early_name(&mut self.out, &mut self.timers);

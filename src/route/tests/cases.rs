@@ -1,4 +1,4 @@
-//! One rule a test.
+//! One test for each rule of the bridge.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Connecting while the kernel is busy or not even known.
+//! Clients that connect while the kernel is busy or not known yet.
 
 use super::desk::Desk;
 use super::*;
@@ -20,16 +20,39 @@ fn a_busy_kernel_keeps_nobody_from_connecting() {
     assert!(desk.told().is_empty(), "the kernel itself goes first");
     desk.wait(MS);
     assert_eq!(desk.told(), INFO);
-    // A client that took that idle for the last word learns better.
+    // The client may show the kernel as idle now: it gets the true status later.
     desk.wait(Duration::from_secs(3));
     assert_eq!(desk.told(), ["iopub busy"]);
-    // Its late answer goes no further.
+    // The kernel's late answer is not passed on.
     let parent = ("c", "1", "kernel_info_request");
     desk.tells(parent, "status", &json!({ "execution_state": "busy" }));
     desk.reply("c", "1", "kernel_info_request");
     desk.tells(parent, "status", &json!({ "execution_state": "idle" }));
     assert!(desk.told().is_empty());
     assert_eq!(desk.bridge.outstanding(), 0);
+}
+
+#[test]
+fn what_the_kernel_answers_beside_a_cell_does_not_make_it_look_idle() {
+    let mut desk = Desk::live(FrontEnd::Other, &["c"]);
+    desk.state("agent", "a1", "busy");
+    // JupyterLab's debugger asks each kernel of a notebook that is opened.
+    desk.ask("c", Channel::Control, "debug_request", "1", &json!({}));
+    let parent = ("c", "1", "debug_request");
+    desk.tells(parent, "status", &json!({ "execution_state": "busy" }));
+    desk.tells(parent, "status", &json!({ "execution_state": "idle" }));
+    desk.told();
+    desk.wait(Duration::from_secs(3));
+    assert_eq!(desk.told(), ["iopub busy"]);
+    desk.wait(Duration::from_secs(60));
+    assert!(desk.told().is_empty());
+    // The next cell's own `busy` comes after such an `idle`.
+    desk.tells(parent, "status", &json!({ "execution_state": "idle" }));
+    desk.state("agent", "a1", "idle");
+    desk.state("agent", "a2", "busy");
+    desk.told();
+    desk.wait(Duration::from_secs(60));
+    assert!(desk.told().is_empty());
 }
 
 #[test]
@@ -52,7 +75,8 @@ fn a_kernel_that_answers_in_time_is_heard() {
 
 #[test]
 fn a_kernel_whose_iopub_is_not_proven_yet_keeps_nobody_either() {
-    // It answers kernel_info on an idle shell only, so that nothing comes while a cell runs.
+    // This kernel answers kernel_info only while its shell is idle, so nothing arrives on iopub while a cell
+    // runs.
     let mut desk = Desk::new(FrontEnd::Other);
     desk.is_there(1);
     desk.bridge.iopub_down();
@@ -99,7 +123,7 @@ fn while_a_kernel_is_started_everybody_waits_for_it() {
     );
 }
 
-/// VS Code's bridge before anything names the notebook.
+/// Returns a bridge for VS Code before anything names the notebook.
 fn unnamed() -> Desk {
     let mut desk = Desk::new(FrontEnd::VsCode);
     desk.bridge
@@ -206,7 +230,7 @@ fn what_came_before_the_kernel_was_known_to_be_unnamed_is_looked_at_again() {
     assert_eq!(desk.bridge.outstanding(), 1, "the cell waits");
 }
 
-/// Lets a text of this test's count as VS Code's probe for ipywidgets.
+/// Makes a text of this test count as VS Code's probe for ipywidgets.
 fn knows_probe(desk: &mut Desk) -> Value {
     let code = format!("{} = 'the version'", super::super::startup::PROBES);
     desk.bridge.set_policies(Policies {
@@ -216,7 +240,7 @@ fn knows_probe(desk: &mut Desk) -> Value {
     json!({ "code": code, "store_history": false })
 }
 
-/// What is printed for the clients, and what passes.
+/// Returns the text that is printed for the clients, and the other actions.
 fn printed(desk: &mut Desk) -> (Option<String>, Vec<String>) {
     let mut text = None;
     let mut others = VecDeque::new();
@@ -331,7 +355,7 @@ fn the_probe_for_widgets_is_never_answered_without_a_version() {
     probe(&mut desk, "2");
     answered(&mut desk, "8.", "the kernel has died");
 
-    // What one kernel has told is likelier of the next one than the default.
+    // The version of the session's last kernel is likelier to fit than the default.
     let mut desk = Desk::live(FrontEnd::VsCode, &["c"]);
     desk.bridge.set_widgets(Some("7.8.5".into()));
     desk.lives(2);
@@ -365,7 +389,7 @@ fn the_cell_that_names_another_notebook_than_was_assumed_runs_on_that_ones_kerne
     let client = ClientId::new("c".into());
     desk.bridge
         .client_message(desk.now, Channel::Shell, &client, cell);
-    // The shell hears the name first and lets go of the assumed kernel, before it sends anything.
+    // The caller gets the name first and leaves the assumed kernel, before it sends anything.
     let bind = desk.bridge.poll_action();
     assert!(matches!(
         bind,

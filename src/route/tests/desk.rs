@@ -1,15 +1,15 @@
-//! A bridge on the desk: a kernel and clients whose every word is put into its mouth.
+//! A test's bridge without a simulated world: the test writes each message of the kernel and the clients.
 
 use super::*;
 
-/// A bridge, the time, and short words for what happens.
+/// A bridge, the time, and short methods for what happens to it.
 pub(super) struct Desk {
     pub(super) bridge: Bridge,
     pub(super) now: Now,
 }
 
 impl Desk {
-    /// A front end's bridge whose kernel is still awaited.
+    /// Makes the bridge of a front end whose kernel has not started yet.
     pub(super) fn new(front_end: FrontEnd) -> Self {
         let now = Now {
             instant: Instant::now(),
@@ -27,7 +27,7 @@ impl Desk {
         }
     }
 
-    /// One whose kernel lives, has its iopub proven, and whose clients are connected.
+    /// Makes a bridge with a live kernel whose iopub is proven, and with connected clients.
     pub(super) fn live(front_end: FrontEnd, clients: &[&str]) -> Self {
         let mut desk = Self::new(front_end);
         desk.lives(1);
@@ -38,13 +38,13 @@ impl Desk {
         desk
     }
 
-    /// A kernel is there, idle, with a stored kernel_info.
+    /// A kernel has started, is idle and has a stored kernel_info_reply.
     pub(super) fn lives(&mut self, generation: u64) {
         self.is_there(generation);
         self.own_answer();
     }
 
-    /// A kernel is there and says nothing on shell: something runs.
+    /// A kernel has started and does not answer on shell: something runs.
     pub(super) fn is_there(&mut self, generation: u64) {
         let info = json!({ "status": "ok", "implementation": "stored", "language_info": {} });
         let kernel = Kernel::Live {
@@ -58,7 +58,7 @@ impl Desk {
         self.bridge.iopub_message(self.now, welcome);
     }
 
-    /// The kernel answers what the proxy itself asked on shell last.
+    /// The kernel answers the last request that the proxy itself sent on shell.
     pub(super) fn own_answer(&mut self) {
         let mut asked = None;
         let mut others = Vec::new();
@@ -81,7 +81,7 @@ impl Desk {
             .kernel_message(self.now, &own, Channel::Shell, reply);
     }
 
-    /// The kernel answers a question of the proxy's own.
+    /// The kernel answers a request of the proxy's own.
     pub(super) fn own_reply(&mut self, key: &super::super::request::Key) {
         let parent = message(
             "kernel_info_request",
@@ -97,14 +97,14 @@ impl Desk {
             .kernel_message(self.now, &own, Channel::Shell, reply);
     }
 
-    /// The kernel's state changes over such a question.
+    /// The kernel's status changes for a request of the proxy's own.
     pub(super) fn own_state(&mut self, key: &super::super::request::Key, state: &str) {
         let content = json!({ "execution_state": state });
         let parent = ("own", key.msg_id(), "kernel_info_request");
         self.tells(parent, "status", &content);
     }
 
-    /// A client sends a cell that may ask nobody, as nbclient does.
+    /// A client sends a cell that does not allow stdin, as nbclient does.
     pub(super) fn batch_cell(&mut self, client: &str, id: &str) {
         let content = json!({ "code": "1+1", "store_history": true, "allow_stdin": false });
         self.ask(client, Channel::Shell, "execute_request", id, &content);
@@ -118,7 +118,7 @@ impl Desk {
         }
     }
 
-    /// A client sends something.
+    /// A client sends a message.
     pub(super) fn ask(
         &mut self,
         client: &str,
@@ -149,7 +149,7 @@ impl Desk {
         );
     }
 
-    /// The kernel tells on iopub of a request.
+    /// The kernel publishes a message for a request on iopub.
     pub(super) fn tells(&mut self, parent: (&str, &str, &str), msg_type: &str, content: &Value) {
         let (session, id, parent_type) = parent;
         let parent = message(parent_type, id, session, "{}".into(), &json!({}));
@@ -157,7 +157,7 @@ impl Desk {
         self.bridge.iopub_message(self.now, told);
     }
 
-    /// The kernel's state changes over a cell.
+    /// The kernel's status changes for a cell.
     pub(super) fn state(&mut self, session: &str, id: &str, state: &str) {
         let content = json!({ "execution_state": state });
         self.tells((session, id, "execute_request"), "status", &content);
@@ -184,7 +184,7 @@ impl Desk {
         self.now.instant = end;
     }
 
-    /// What the bridge wants done.
+    /// Returns the actions of the bridge, as short texts.
     pub(super) fn told(&mut self) -> Vec<String> {
         actions(&mut self.bridge)
     }

@@ -1,4 +1,4 @@
-//! What once went wrong when something broke off at the wrong moment.
+//! Regression tests for faults at unfavourable moments.
 
 use super::desk::Desk;
 use super::*;
@@ -15,7 +15,7 @@ fn leaves(desk: &mut Desk, client: &str) {
     }
 }
 
-/// The kernel asks a client something, for one of its cells.
+/// The kernel prompts a client, for one of its cells.
 fn prompts(desk: &mut Desk, client: &str, cell: &str) {
     let parent = message("execute_request", cell, client, "{}".into(), &json!({}));
     let parent = parent.header_bytes().clone();
@@ -29,7 +29,7 @@ fn answers(desk: &mut Desk, client: &str) {
     desk.ask(client, Channel::Stdin, "input_reply", "i", &content);
 }
 
-/// What goes to the kernel, without the proxy's own questions.
+/// Returns the actions that send something of a client to the kernel.
 fn to_kernel(desk: &mut Desk) -> Vec<String> {
     let told = desk.told().into_iter();
     told.filter(|told| told.starts_with("kernel c")).collect()
@@ -54,7 +54,7 @@ fn what_comes_back_from_a_full_socket_is_not_overtaken_by_what_follows() {
     for number in ["1", "2", "3"] {
         desk.cell("c", number);
     }
-    // The first does not fit; the shell says so before it takes the next.
+    // The first message does not fit; the caller reports that before it takes the next action.
     let first = std::iter::from_fn(|| desk.bridge.poll_action()).find_map(|action| match action {
         Action::ToKernel { message, .. } => Some(message),
         _ => None,
@@ -131,7 +131,7 @@ fn a_question_of_the_proxys_own_that_is_lost_with_its_socket_is_asked_again() {
     desk.told();
     let own = id("own");
     desk.bridge.link_down(&own, Channel::Shell, Vec::new());
-    // Its silence is no sign that something runs.
+    // The kernel's silence on the lost socket is no sign that something runs.
     desk.wait(Duration::from_secs(1));
     desk.cell("c", "1");
     assert_eq!(to_kernel(&mut desk), ["kernel c shell execute_request"]);

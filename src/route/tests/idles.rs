@@ -1,11 +1,11 @@
-//! Ends of requests that the kernel's own queue for iopub has dropped.
+//! Tests for `idle`s that the kernel's own iopub queue has dropped.
 
 use super::desk::Desk;
 use super::*;
 
 const CELL: &str = "execute_request";
 
-/// What the kernel says on iopub of a request of a session, with a number as ipykernel gives it.
+/// The kernel publishes a message for a request of a session, with a message number as ipykernel's.
 fn says(
     desk: &mut Desk,
     number: u64,
@@ -29,7 +29,7 @@ fn state(desk: &mut Desk, number: u64, of: (&str, &str), state: &str) {
     );
 }
 
-/// What is published, with the text of streams.
+/// Returns the published messages, with the text of streams.
 fn published(desk: &mut Desk) -> Vec<String> {
     let mut published = Vec::new();
     while let Some(action) = desk.bridge.poll_action() {
@@ -45,7 +45,7 @@ fn published(desk: &mut Desk) -> Vec<String> {
     published
 }
 
-/// A cell that prints; its reply is here, and neither its last prints nor its end.
+/// A cell that prints; its reply has arrived, but neither its last prints nor its `idle`.
 fn flood(desk: &mut Desk, id: &str) {
     desk.cell("c", id);
     state(desk, 10, ("c", id), "busy");
@@ -59,14 +59,14 @@ fn flood(desk: &mut Desk, id: &str) {
 fn the_next_cells_begin_proves_that_the_end_before_it_was_lost() {
     let mut desk = Desk::live(FrontEnd::VsCode, &["c"]);
     flood(&mut desk, "1");
-    // 12 to 24 are prints, 25 is the reply, 26 the end.
+    // 12 to 24 are prints, 25 is the reply, 26 the `idle`.
     state(&mut desk, 27, ("agent", "a"), "busy");
     let text = "[nb] 14 messages of the kernel are missing here: its own queue was full, and it dropped \
         them. The end of this cell was among them. To see its whole output, run it again.\n";
     let expected = [format!("1 {text}"), "1 idle".into(), "a busy".into()];
     assert_eq!(published(&mut desk), expected);
     assert_eq!(desk.bridge.outstanding(), 0);
-    // The agent's goes on: whoever comes now waits for it.
+    // The agent's cell goes on: later cells wait for it.
     desk.cell("c", "2");
     assert!(
         desk.told()
@@ -146,7 +146,7 @@ fn an_end_that_is_only_late_is_told_once() {
 #[test]
 fn a_reply_that_is_ahead_of_iopub_ends_nothing() {
     let mut desk = Desk::live(FrontEnd::Other, &["c"]);
-    // The kernel ran the agent's cell first, and this one after it.
+    // The kernel has run the agent's cell first, and this one after it.
     desk.cell("c", "1");
     desk.reply("c", "1", CELL);
     published(&mut desk);

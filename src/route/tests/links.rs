@@ -1,4 +1,4 @@
-//! Clients that have gone, where the room that their sockets take is needed.
+//! Tests for the sockets of disconnected clients when descriptors are scarce.
 
 use super::desk::Desk;
 use super::*;
@@ -12,7 +12,7 @@ fn leaves(desk: &mut Desk, client: &str) {
     }
 }
 
-/// Returns what the bridge wants done when there is no room left.
+/// Returns the bridge's actions when no descriptors are left.
 fn made_room(desk: &mut Desk) -> Vec<String> {
     desk.told();
     desk.bridge.close_idle_links();
@@ -30,7 +30,7 @@ fn the_sockets_of_those_who_went_and_are_owed_nothing_are_closed_until_they_retu
     desk.reply("waits", "1", "execute_request");
     desk.state("waits", "1", "idle");
     assert_eq!(made_room(&mut desk), ["close waits"]);
-    // The reply is kept all the same, and who returns is served as before.
+    // The reply is stored all the same, and a client that returns is served as before.
     let id = ClientId::new("waits".into());
     desk.bridge.client_joined(Channel::Shell, &id);
     assert_eq!(

@@ -1,9 +1,9 @@
-//! What a subscriber that was cut is told when it is back.
+//! What a subscriber that was cut gets when it subscribes again.
 
 use super::desk::Desk;
 use super::*;
 
-/// What a new subscriber reads first: the request that each message is of, and what it says.
+/// Returns what a new subscriber reads first: for each message its request and its text.
 fn told(desk: &mut Desk) -> Vec<(String, String)> {
     let mut told = desk.bridge.subscribed(desk.now, b"");
     let welcome = told.remove(0);
@@ -21,7 +21,7 @@ fn told(desk: &mut Desk) -> Vec<(String, String)> {
     said.collect()
 }
 
-/// As [`told`], with the first words of what is said.
+/// As [`told`], with only the first words of each text.
 fn briefly(desk: &mut Desk) -> Vec<(String, String)> {
     let told = told(desk).into_iter();
     told.map(|(of, said)| (of, said.split(" of ").next().unwrap_or_default().to_owned()))
@@ -32,7 +32,7 @@ fn of(id: &str, said: &str) -> (String, String) {
     (id.to_owned(), said.to_owned())
 }
 
-/// A cell of a client runs from its request to its end; returns how many messages were published.
+/// Runs a cell of a client from its request to its end; returns how many messages were published.
 fn runs(desk: &mut Desk, id: &str) -> u64 {
     begins(desk, id);
     desk.reply("c", id, "execute_request");
@@ -64,7 +64,7 @@ fn desk() -> (Desk, u64) {
     (desk, before)
 }
 
-/// The welcome that a subscription to a topic is answered with: its frames' text, and its session.
+/// Returns the welcomes for a subscription to a topic: identity frames, content and session of each.
 fn welcomed(desk: &mut Desk, topic: &str) -> Vec<(Vec<String>, String, String)> {
     let told = desk.bridge.subscribed(desk.now, topic.as_bytes());
     let welcomes = told.iter().map(|message| {
@@ -102,7 +102,7 @@ fn a_welcome_waits_until_the_kernel_has_said_which_session_it_has() {
     assert_eq!(welcomed(&mut desk, ""), []);
     assert_eq!(welcomed(&mut desk, ""), []);
     desk.is_there(1);
-    // The kernel's own is the proxy's.
+    // The kernel's own iopub_welcome is for the proxy; only the bridge's welcome is published.
     let told = desk.told();
     let published: Vec<_> = told
         .iter()
@@ -207,7 +207,7 @@ fn those_that_were_cut_together_are_told_together_and_nobody_long_after() {
     assert_eq!(briefly(&mut desk).len(), 2, "another of the same process");
     desk.wait(Duration::from_secs(1));
     assert_eq!(briefly(&mut desk), []);
-    // Of what was told nothing is told again.
+    // Messages that were reported once are not reported again.
     let before = desk.bridge.published();
     runs(&mut desk, "2");
     desk.bridge.subscriber_cut(desk.now, before + 3);

@@ -1,4 +1,4 @@
-//! The bridge's rules, each by itself and all of them in a simulated world.
+//! Tests of the bridge: its rules one by one, and all of them in a simulated world.
 
 mod cases;
 mod chaos;
@@ -47,7 +47,7 @@ fn ending() -> Ending {
     }
 }
 
-/// A bridge with a live kernel and one client that is linked.
+/// Makes a bridge with a live kernel and one client whose sockets are up.
 fn linked(interrupt: Interrupt) -> (Bridge, ClientId, Now) {
     let now = Now {
         instant: Instant::now(),
@@ -87,7 +87,7 @@ fn linked(interrupt: Interrupt) -> (Bridge, ClientId, Now) {
     (bridge, client, now)
 }
 
-/// Takes all actions, as short texts without the log's.
+/// Takes all actions, as short texts, without log lines.
 fn actions(bridge: &mut Bridge) -> Vec<String> {
     let name = |message: &Verified| {
         let header = message.header().expect("readable");

@@ -1,4 +1,4 @@
-//! Whose turn it is.
+//! Tests of the execution queue.
 
 use super::desk::Desk;
 use super::*;
@@ -8,10 +8,10 @@ const RUNS: [&str; 2] = [
     "kernel c shell execute_request",
 ];
 
-/// What the journal reads when the agent's cell has ended.
+/// The journal entry when the agent's cell has ended.
 const OVER: &str = "journal Over { raised: false } None";
 
-/// A desk on which a cell of somebody outside runs.
+/// Makes a desk on which a cell from outside the front end runs.
 fn behind_an_agent(clients: &[&str]) -> Desk {
     let mut desk = Desk::live(FrontEnd::Other, clients);
     desk.state("agent", "a1", "busy");
@@ -25,7 +25,7 @@ fn behind_an_agent(clients: &[&str]) -> Desk {
 fn a_cell_waits_for_anothers_and_goes_when_that_has_ended() {
     let mut desk = behind_an_agent(&["c"]);
     desk.cell("c", "1");
-    // To learn of an idle that is lost.
+    // The proxy asks, in order to notice an `idle` that is lost.
     assert_eq!(desk.told(), ["kernel own shell kernel_info_request"]);
     desk.ask("c", Channel::Shell, "complete_request", "2", &json!({}));
     assert!(
@@ -140,7 +140,7 @@ fn a_cell_is_released_although_the_idle_before_it_was_lost() {
     let reply = message("kernel_info_reply", "r", "k", parent, &json!({}));
     desk.bridge
         .kernel_message(desk.now, &own, Channel::Shell, reply);
-    // What was read and is not taken yet may hold it.
+    // The `idle` may be among the messages that were read and not handled yet.
     desk.bridge.set_iopub_behind(true);
     desk.wait(Duration::from_secs(5));
     assert!(desk.told().is_empty());
@@ -168,11 +168,11 @@ fn stop_takes_back_a_waiting_cell_and_only_the_next_one_interrupts() {
     desk.cell("c", "1");
     desk.cell("c", "2");
     desk.told();
-    // A Jupyter server's interrupt comes as another client than the window's.
+    // A Jupyter server's interrupt comes from another client than the window.
     desk.stop("manager", "i1");
     let failed = [
         "iopub busy",
-        // What it showed before is not what follows.
+        // The cell's earlier outputs are cleared.
         "iopub clear_output",
         "iopub error",
         "client shell execute_reply",
@@ -218,7 +218,7 @@ fn stop_over_ones_own_cell_interrupts_it_at_once() {
 #[test]
 fn a_cell_in_the_kernels_queue_is_taken_back_too() {
     let mut desk = Desk::live(FrontEnd::Other, &["c"]);
-    // Both were sent in the same moment, and the agent's came first.
+    // Both were sent at the same moment, and the agent's cell arrived first.
     desk.cell("c", "1");
     desk.state("agent", "a1", "busy");
     desk.told();
@@ -231,7 +231,7 @@ fn a_cell_in_the_kernels_queue_is_taken_back_too() {
     );
     desk.state("agent", "a1", "idle");
     desk.told();
-    // Nothing comes back out of a kernel's queue: as soon as it begins, it is interrupted.
+    // A request cannot be removed from a kernel's queue: the kernel is interrupted when it begins the cell.
     desk.state("c", "1", "busy");
     assert_eq!(desk.told(), ["kernel own control interrupt_request"]);
     let content = json!({ "name": "stdout", "text": "x" });
@@ -322,14 +322,14 @@ fn cells_of_a_client_that_does_not_come_back_are_handed_over() {
     desk.state("c", "1", "busy");
     leaves(&mut desk);
     desk.wait(Duration::from_secs(9));
-    // It was away for a moment.
+    // The client was disconnected for a moment.
     desk.joins("c");
     desk.wait(Duration::from_secs(9));
     assert!(!desk.told().contains(&hand_over));
     leaves(&mut desk);
     desk.wait(Duration::from_secs(11));
     assert!(desk.told().contains(&hand_over));
-    // One that has ended is nobody's to take.
+    // A cell that has ended is not handed over.
     let mut desk = Desk::live(FrontEnd::Other, &["c"]);
     desk.cell("c", "1");
     desk.state("c", "1", "busy");

@@ -1,4 +1,4 @@
-//! Interrupts beside shutdowns, and what a kernel that died is brought back by.
+//! Tests for interrupts beside shutdowns, and for the restart of a kernel that died.
 
 use super::desk::Desk;
 use super::*;
@@ -162,7 +162,7 @@ fn a_batch_client_ends_with_its_kernel() {
         desk.bridge
             .kernel_is(desk.now, after.clone(), &ending(), []);
         let told = desk.told();
-        // The notebook reads why; no reply lets it go on with the next cell.
+        // The notebook shows the reason; no reply lets the front end go on with the next cell.
         assert_eq!(
             told.iter().filter(|it| *it == "iopub error").count(),
             2,
@@ -175,7 +175,7 @@ fn a_batch_client_ends_with_its_kernel() {
             "{told:?}"
         );
         assert_eq!(told.last().map(String::as_str), Some("die KernelDied"));
-        // Another kernel has none of its variables.
+        // Another kernel has none of the variables.
         desk.batch_cell("c", "3");
         desk.bridge.kernel_is(
             desk.now,
@@ -246,7 +246,7 @@ fn the_next_cell_brings_back_a_kernel_that_died_and_says_what_is_gone() {
         told.contains(&"client shell execute_reply".to_owned()),
         "{told:?}"
     );
-    // Whoever connects anew is let in.
+    // A client that connects now gets its answer.
     desk.ask("c", Channel::Shell, "kernel_info_request", "3", &json!({}));
     assert_eq!(
         desk.told(),

@@ -1,5 +1,5 @@
-//! The bridge in a simulated world: several clients, several lives of the kernel, its own clock,
-//! delays, connections that break and messages on different sockets that overtake each other.
+//! The bridge in a simulated world: several clients, several generations of the kernel, its own clock,
+//! delays, connections that break, and messages on different sockets that overtake each other.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// A small generator whose seed is printed when a world goes wrong.
+/// A small generator of random numbers; a failing test prints its seed.
 pub(super) struct Rng(u64);
 
 impl Rng {
@@ -29,7 +29,7 @@ impl Rng {
     }
 }
 
-/// What happens at some time.
+/// Something that happens at a certain time.
 enum Event {
     /// A client's message arrives at the proxy.
     Asked {
@@ -58,7 +58,7 @@ enum Event {
     IopubUp {
         life: u64,
     },
-    /// Somebody outside this front end runs a cell on the kernel.
+    /// A client outside this front end runs a cell on the kernel.
     AgentRuns {
         took: Duration,
     },
@@ -82,12 +82,12 @@ struct World {
     bridge: Bridge,
     events: BTreeMap<(Duration, u64), Event>,
     count: u64,
-    /// The time of the last event on each connection: what is sent on one stays in order.
+    /// The time of the last event on each connection: messages on one connection stay in order.
     last: HashMap<String, Duration>,
     life: u64,
     live: bool,
     subscribed: bool,
-    /// Written by the bridge, not yet on the wire.
+    /// Sent by the bridge, not yet written to the connection.
     outboxes: HashMap<(ClientId, Channel), VecDeque<Verified>>,
     links: HashSet<(ClientId, Channel)>,
     ready: HashSet<(ClientId, Channel)>,
@@ -97,13 +97,13 @@ struct World {
     replies: HashMap<String, Vec<String>>,
     errors: HashSet<String>,
     idle: HashMap<String, usize>,
-    /// When the kernel's shell is through with what it has.
+    /// When the kernel's shell has finished its requests.
     shell_free: Duration,
-    /// Whether the bridge has been told that a cell of somebody outside runs.
+    /// Whether the bridge knows that a cell from outside the front end runs.
     agent_runs: bool,
-    /// What the bridge may answer in the kernel's stead.
+    /// The requests that the bridge may answer in the kernel's stead.
     answerable: HashSet<String>,
-    /// With each message's parent.
+    /// Each message's parent and content.
     iopub_sent: Vec<(String, Bytes)>,
     iopub_seen: Vec<(String, Bytes)>,
     sessions: HashSet<String>,
@@ -163,7 +163,7 @@ impl World {
         }
     }
 
-    /// Lets something happen after a random delay, in order with what else its connection carries.
+    /// Lets an event happen after a random delay, in order with the other events on its connection.
     fn after(&mut self, connection: &str, limit: Duration, event: Event) {
         self.after_from(self.clock, connection, limit, event);
     }
@@ -346,7 +346,7 @@ impl World {
                 self.bridge.kernel_is(now, kernel, &ending(), []);
                 self.after("iopub", 30 * MS, Event::IopubUp { life: self.life });
             }
-            _ => {} // of a life that is over
+            _ => {} // from an earlier generation
         }
     }
 
@@ -387,7 +387,7 @@ impl World {
         );
     }
 
-    /// The simulated kernel: answers every request, and tells on iopub.
+    /// Acts as the kernel: answers every request, and publishes its status.
     fn kernel(&mut self, client: &ClientId, channel: Channel, request: &Verified) {
         let header = request.header().expect("ours are readable");
         let (msg_id, msg_type) = (
@@ -441,14 +441,14 @@ impl World {
         self.after_from(ended, &connection, 8 * MS, event);
     }
 
-    /// The kernel's shell takes one thing after the other: returns when this one begins and ends.
+    /// Runs requests on the kernel's shell one after the other; returns when this one begins and ends.
     fn shell(&mut self, took: Duration) -> (Duration, Duration) {
         let began = self.shell_free.max(self.clock);
         self.shell_free = began + took;
         (began, self.shell_free)
     }
 
-    /// The kernel tells everybody who listens.
+    /// Publishes a message to the subscribers.
     fn tell(&mut self, at: Duration, parent: &Verified, msg_type: &str, content: &Value) {
         if !self.subscribed {
             return;
@@ -575,7 +575,7 @@ impl World {
         }
     }
 
-    /// Everything that must hold once nothing more happens.
+    /// Checks everything that must hold once nothing more happens.
     fn settle(&mut self) {
         let seed = self.seed;
         assert_eq!(self.bridge.outstanding(), 0, "seed {seed}");
@@ -590,7 +590,7 @@ impl World {
                 assert_eq!(replies, ["error"], "seed {seed}: {id} reached no kernel");
             }
         }
-        // What was answered early, or taken back, the kernel tells of to no effect.
+        // The kernel's messages for requests that were answered early or withdrawn are dropped.
         let early = |id: &str| {
             let failed = self
                 .replies

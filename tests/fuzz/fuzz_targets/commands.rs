@@ -4,7 +4,7 @@
 
 use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
-use nb::zmtp::{Connection, Error, Limits};
+use nb::zmtp::{Connection, Error, FrameLimits};
 use nb_fuzz::peers::{GREETING, PAIRS, heard, opening};
 
 const NAMES: [&[u8]; 8] = [
@@ -40,7 +40,7 @@ fuzz_target!(|input: (u8, bool, u16, Vec<(u8, Vec<u8>)>)| {
         stream.extend_from_slice(name);
         stream.extend_from_slice(body);
     }
-    let limits = Limits::default();
+    let limits = FrameLimits::default();
     let mut whole = Connection::new(role, Bytes::new(), limits);
     let mut split = Connection::new(role, Bytes::new(), limits);
     let one = heard(&mut whole, &stream, stream.len());

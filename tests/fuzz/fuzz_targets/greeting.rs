@@ -4,13 +4,13 @@
 
 use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
-use nb::zmtp::{Connection, Error, Limits, Role};
+use nb::zmtp::{Connection, Error, FrameLimits, Role};
 use nb_fuzz::peers::{PAIRS, heard};
 
 fuzz_target!(|input: (u8, u16, &[u8])| {
     let (which, step, bytes) = input;
     let (role, theirs) = PAIRS[usize::from(which) % PAIRS.len()];
-    let limits = Limits::default();
+    let limits = FrameLimits::default();
     let mut whole = Connection::new(role, Bytes::new(), limits);
     let mut split = Connection::new(role, Bytes::new(), limits);
     let (one, other) = (

@@ -4,16 +4,16 @@
 
 use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
-use nb::zmtp::{Connection, Error, Event, Limits, Role};
+use nb::zmtp::{Connection, ConnectionEvent, Error, FrameLimits, Role};
 
 /// Small ones, so that the fuzzer reaches them.
-const LIMITS: Limits = Limits {
+const LIMITS: FrameLimits = FrameLimits {
     message_bytes: 70_000,
     message_frames: 5,
     drained_bytes: 200_000,
 };
 
-fn events(role: Role, mut bytes: &[u8], step: usize) -> (Vec<Event>, Option<Error>) {
+fn events(role: Role, mut bytes: &[u8], step: usize) -> (Vec<ConnectionEvent>, Option<Error>) {
     let mut connection = Connection::new(role, Bytes::new(), LIMITS);
     let mut events = Vec::new();
     while !bytes.is_empty() {

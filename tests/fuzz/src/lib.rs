@@ -165,8 +165,8 @@ impl Step<'_> {
     /// Returns the operation.
     pub fn operation(&self) -> Operation {
         let select = |number: u8| match number {
-            0..128 => CellSelector::index(i64::from(number % 12) - 2),
-            128..192 => CellSelector::id(format!("cell-{}", number % 16)),
+            0..128 => CellSelector::Index(i64::from(number % 12) - 2),
+            128..192 => CellSelector::Id(format!("cell-{}", number % 16)),
             192..224 => CellSelector::Count(u64::from(number % 16)),
             _ => CellSelector::Range {
                 start: Some(i64::from(number % 4) - 1),

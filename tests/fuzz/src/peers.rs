@@ -1,7 +1,7 @@
 //! Connections of peers, as the socket layer reads and answers them.
 
 use bytes::Bytes;
-use nb::zmtp::{Connection, Error, Event, Role};
+use nb::zmtp::{Connection, ConnectionEvent, Error, Role};
 
 /// Our part, and one that may talk with it.
 pub const PAIRS: [(Role, Role); 5] = [
@@ -25,7 +25,7 @@ pub const GREETING: [u8; 64] = {
 
 /// What a connection made of some bytes.
 pub struct Heard {
-    pub events: Vec<Event>,
+    pub events: Vec<ConnectionEvent>,
     pub error: Option<Error>,
     /// What it says to the peer.
     pub said: Vec<u8>,
@@ -61,7 +61,7 @@ pub fn heard(connection: &mut Connection, mut bytes: &[u8], step: usize) -> Hear
 
 /// What a peer sends before traffic.
 pub fn opening(role: Role) -> Vec<u8> {
-    let mut peer = Connection::new(role, Bytes::new(), nb::zmtp::Limits::default());
+    let mut peer = Connection::new(role, Bytes::new(), nb::zmtp::FrameLimits::default());
     let mut bytes = peer.poll_transmit().unwrap_or_default().to_vec();
     heard(&mut peer, &GREETING, 64)
         .said

@@ -1,4 +1,4 @@
-//! The proxy as the home of a front end's notebooks: the right kernel, restarts, deaths, goodbyes.
+//! The proxy behind a front end's notebooks: the right kernel, restarts, deaths, leaving.
 
 mod batch;
 mod naming;

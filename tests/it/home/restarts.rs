@@ -1,4 +1,4 @@
-//! A front end's Restart is one of the shared kernel, and nothing else is.
+//! A front end's Restart restarts the shared kernel, and nothing else does.
 
 use super::SHARED;
 use crate::world::{World, succeed};

@@ -1,4 +1,4 @@
-//! Kernels that go under a front end.
+//! Kernels that end while a front end is joined.
 
 use super::SHARED;
 use crate::world::{World, succeed};

@@ -1,13 +1,13 @@
-//! Peers that misbehave, and more of them than there is room for.
+//! Peers that misbehave, and more peers than allowed.
 
 use super::*;
 
 #[test]
 fn bad_peers_are_refused_with_a_reason_and_others_are_not_disturbed() {
     run(async {
-        let (router, mut events) = router(Limits {
+        let (router, mut events) = router(SocketLimits {
             handshake: Duration::from_millis(300),
-            ..Limits::default()
+            ..SocketLimits::default()
         });
         let mut zmq = Libzmq::start().await;
         let at = router.local_endpoint();
@@ -56,7 +56,7 @@ fn bad_peers_are_refused_with_a_reason_and_others_are_not_disturbed() {
 #[test]
 fn pings_of_libzmq_are_answered() {
     run(async {
-        let (router, mut events) = router(Limits::default());
+        let (router, mut events) = router(SocketLimits::default());
         let mut zmq = Libzmq::start().await;
         let beat = json!({"HEARTBEAT_IVL": 50, "HEARTBEAT_TIMEOUT": 200});
         zmq.connect("good", "DEALER", router.local_endpoint(), beat.clone())
@@ -66,7 +66,7 @@ fn pings_of_libzmq_are_answered() {
         let (dialer, mut dialed) = dialer(at, DialRole::Dealer, &[]);
         dialed.up().await;
 
-        // The measure of time: a peer that does not answer is dropped by libzmq meanwhile.
+        // The measure of time: libzmq drops a peer that does not answer.
         let mute = tokio::net::TcpListener::bind("127.0.0.1:0")
             .await
             .expect("bind");
@@ -96,9 +96,9 @@ fn pings_of_libzmq_are_answered() {
 #[test]
 fn there_are_at_most_as_many_peers_as_allowed() {
     run(async {
-        let (router, mut events) = router(Limits {
+        let (router, mut events) = router(SocketLimits {
             max_peers: 2,
-            ..Limits::default()
+            ..SocketLimits::default()
         });
         let mut zmq = Libzmq::start().await;
         for name in ["a", "b"] {
@@ -114,7 +114,7 @@ fn there_are_at_most_as_many_peers_as_allowed() {
         loop {
             match events.next().await {
                 Told::Message(_, came) => break assert_eq!(came, message(&[b"here"])),
-                // It tries again.
+                // libzmq retries.
                 Told::Refused(_) => {}
                 other => panic!("{other:?}"),
             }
@@ -149,9 +149,9 @@ fn without_file_descriptors_accepting_rests_and_goes_on() {
 fn out_of_files() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     run(async {
-        let (router, mut events) = router(Limits::default());
+        let (router, mut events) = router(SocketLimits::default());
         let at = address(router.local_endpoint());
-        // The clients' ends belong to this process, too: they are there before the limit is.
+        // The clients' sockets belong to this process, too, and are made before the limit is set.
         let mut clients: Vec<_> = (0..20)
             .map(|_| tokio::net::TcpSocket::new_v4().expect("make a socket"))
             .collect();
@@ -170,7 +170,7 @@ fn out_of_files() {
         }
         let mut joined = 0;
         let mut failed = 0;
-        // It rests instead of spinning: ten failures take their time.
+        // Accepting pauses instead of spinning: ten failures take some time.
         while failed < 10 {
             match events.next().await {
                 Told::Joined(..) => joined += 1,

@@ -1,4 +1,4 @@
-//! Addresses: taken, stale, free again.
+//! Addresses that are in use, stale, and free again.
 
 use super::*;
 
@@ -10,15 +10,15 @@ fn unix_sockets_are_served_replaced_when_stale_and_removed() {
         let path = folder.path().join("socket");
         let bind = || {
             let (teller, events) = Teller::new();
-            Router::bind(&at, Limits::default(), teller).map(|router| (router, events))
+            Router::bind(&at, SocketLimits::default(), teller).map(|router| (router, events))
         };
-        // One that nobody listens on any more.
+        // A stale socket file, on which nobody listens.
         drop(std::os::unix::net::UnixListener::bind(&path).expect("bind"));
         assert!(path.exists());
         let (router, mut events) = bind().expect("a stale file is replaced");
         let error = bind().err().expect("it is alive").to_string();
         assert!(error.contains("cannot listen on ipc://"), "{error}");
-        // It was asked whether it is alive.
+        // The failed bind has connected to it, to see whether it is alive.
         events.refused().await;
 
         let mut zmq = Libzmq::start().await;
@@ -28,15 +28,15 @@ fn unix_sockets_are_served_replaced_when_stale_and_removed() {
         assert_eq!(zmq.recv("dealer").await, hex(&[b"hi"]));
         drop(router);
         assert!(!path.exists());
-        // The address is free at once.
+        // The address is free immediately.
         let (router, _events) = bind().expect("the address is free");
-        // A successor's file is not ours to remove.
+        // Dropping must not remove a successor's file.
         std::fs::remove_file(&path).expect("remove the file");
         let successor = std::os::unix::net::UnixListener::bind(&path).expect("bind");
         drop(router);
         assert!(path.exists());
         drop(successor);
-        // And what is no socket is left alone.
+        // A file that is not a socket is left alone.
         std::fs::remove_file(&path).expect("remove the file");
         std::fs::write(&path, "mine").expect("write a file");
         assert!(bind().is_err());
@@ -47,10 +47,10 @@ fn unix_sockets_are_served_replaced_when_stale_and_removed() {
 #[test]
 fn a_port_in_use_is_an_error_at_once_and_free_again_after_drop() {
     run(async {
-        let (first, _events) = publisher(Limits::default());
+        let (first, _events) = publisher(SocketLimits::default());
         let at = first.local_endpoint().clone();
         let (teller, _events) = Teller::new();
-        let again = Publisher::bind(&at, Limits::default(), None, teller.clone());
+        let again = Publisher::bind(&at, SocketLimits::default(), None, teller.clone());
         let error = again.unwrap_err();
         assert_eq!(error.kind(), std::io::ErrorKind::AddrInUse);
         assert!(
@@ -59,6 +59,6 @@ fn a_port_in_use_is_an_error_at_once_and_free_again_after_drop() {
                 .starts_with(&format!("cannot listen on {at}: "))
         );
         drop(first);
-        Publisher::bind(&at, Limits::default(), None, teller).expect("the port is free");
+        Publisher::bind(&at, SocketLimits::default(), None, teller).expect("the port is free");
     });
 }

@@ -1,4 +1,4 @@
-//! What is queued when a socket closes.
+//! Messages that are queued when a socket closes.
 
 use super::*;
 
@@ -12,7 +12,7 @@ fn closing_writes_what_is_queued() {
     run(async {
         let mut zmq = Libzmq::start().await;
         for len in [1000, 5000] {
-            let (router, mut events) = router(Limits::default());
+            let (router, mut events) = router(SocketLimits::default());
             zmq.connect("dealer", "DEALER", router.local_endpoint(), json!({}))
                 .await;
             let (peer, _) = events.joined().await;
@@ -22,7 +22,7 @@ fn closing_writes_what_is_queued() {
             assert_eq!(router.close(in_a_minute()).await, 0);
             assert_eq!(zmq.ask(count("dealer")).await, 10_000);
 
-            let (publisher, mut events) = publisher(Limits::default());
+            let (publisher, mut events) = publisher(SocketLimits::default());
             let all = json!({"SUBSCRIBE": ""});
             zmq.connect("sub", "SUB", publisher.local_endpoint(), all)
                 .await;
@@ -52,7 +52,7 @@ fn closing_writes_what_is_queued() {
 #[test]
 fn closing_keeps_its_deadline_and_says_what_is_left() {
     run(async {
-        let (router, mut events) = router(Limits::default());
+        let (router, mut events) = router(SocketLimits::default());
         let mut streams = Vec::new();
         for _ in 0..2 {
             streams.push(stalled(router.local_endpoint(), "DEALER", "").await);
@@ -78,13 +78,13 @@ fn closing_keeps_its_deadline_and_says_what_is_left() {
 #[test]
 fn closing_without_anything_queued_is_quick_even_when_a_peer_is_stopped() {
     run(async {
-        let (router, mut events) = router(Limits::default());
+        let (router, mut events) = router(SocketLimits::default());
         let _half = raw(router.local_endpoint(), &greeting("DEALER")[..30]).await;
         let _stopped = stalled(router.local_endpoint(), "DEALER", "").await;
         events.joined().await;
         let begin = Instant::now();
         assert_eq!(router.close(in_a_minute()).await, 0);
-        // Not even for as long as a handshake may take.
-        assert!(begin.elapsed() < Limits::default().handshake);
+        // Closing does not wait even as long as a handshake may take.
+        assert!(begin.elapsed() < SocketLimits::default().handshake);
     });
 }

@@ -1,4 +1,4 @@
-//! Our sockets that dial, and what they find.
+//! Our dialling sockets, with various peers.
 
 use super::*;
 
@@ -10,7 +10,7 @@ fn a_dialer_talks_with_a_router_of_libzmq() {
         for at in [any_port(), unix_endpoint(&folder)] {
             let at = bind(&mut zmq, "router", "ROUTER", &at, json!({})).await;
             let (dialer, mut events) = dialer(at, DialRole::Dealer, &[]);
-            // Queued while it is not connected.
+            // This is queued while the dialer is not connected.
             dialer
                 .send(message(&[b"", b"first"]))
                 .expect("there is room");
@@ -97,9 +97,9 @@ fn what_waits_for_a_connection_can_be_taken_back() {
             identity: Bytes::new(),
             subscribe: Vec::new(),
         };
-        let limits = Limits {
+        let limits = SocketLimits {
             outbox_bytes: 1000,
-            ..Limits::default()
+            ..SocketLimits::default()
         };
         let dialer = Dialer::connect(at, as_, limits, teller);
         let part = message(&[&[0; 300]]);
@@ -122,9 +122,9 @@ fn an_oversized_message_is_thrown_away_and_the_connection_stays() {
             identity: Bytes::new(),
             subscribe: vec![Bytes::new()],
         };
-        let limits = Limits {
+        let limits = SocketLimits {
             max_message: 1000,
-            ..Limits::default()
+            ..SocketLimits::default()
         };
         let _dialer = Dialer::connect(at, as_, limits, teller);
         events.up().await;
@@ -132,7 +132,7 @@ fn an_oversized_message_is_thrown_away_and_the_connection_stays() {
         for frames in [
             json!(["aa", [30_000, 7], "bb", [20_000, 8]]),
             json!(["cc"]),
-            // Beyond what is worth reading.
+            // More than the socket reads of an oversized message.
             json!([[100_000, 9]]),
         ] {
             zmq.ask(json!({"do": "send", "name": "pub", "frames": frames}))
@@ -163,9 +163,9 @@ fn a_peer_that_never_greets_is_dialled_again() {
             identity: Bytes::new(),
             subscribe: vec![Bytes::new()],
         };
-        let limits = Limits {
+        let limits = SocketLimits {
             handshake: Duration::from_millis(50),
-            ..Limits::default()
+            ..SocketLimits::default()
         };
         let _dialer = Dialer::connect(at, as_, limits, teller);
         let (_mute, _) = soon("a dial", listener.accept()).await.expect("accept");
@@ -213,9 +213,9 @@ fn whoever_was_stopped_by_a_full_outbox_is_told_when_there_is_room() {
             identity: Bytes::new(),
             subscribe: Vec::new(),
         };
-        let limits = Limits {
+        let limits = SocketLimits {
             outbox_bytes: 1 << 20,
-            ..Limits::default()
+            ..SocketLimits::default()
         };
         let dialer = Dialer::connect(at, as_, limits, teller);
         let (mut stream, _) = soon("a dial", listener.accept()).await.expect("accept");
@@ -244,8 +244,8 @@ fn whoever_was_stopped_by_a_full_outbox_is_told_when_there_is_room() {
 fn an_identity_that_dials_again_reaches_a_busy_router_that_hands_over() {
     run(async {
         let mut zmq = Libzmq::start().await;
-        // As ipykernel does. Without it libzmq completes the handshake and then ignores the second
-        // connection for good, until the first one's messages have been received.
+        // As ipykernel does. Without it libzmq completes the handshake but ignores the second connection
+        // until all messages of the first one have been received.
         let handover = json!({"ROUTER_HANDOVER": 1});
         let at = bind(&mut zmq, "busy", "ROUTER", &any_port(), handover).await;
         for word in [b"one", b"two"] {

@@ -1,4 +1,4 @@
-//! `socket` against libzmq, through pyzmq in a process of its own.
+//! `socket` against libzmq, through pyzmq in a separate process.
 
 mod bad_peers;
 mod binding;
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use nb::socket::{
-    DialAs, DialRole, Dialer, Limits, Message, PeerId, Publisher, Router, UnsentReason,
+    DialAs, DialRole, Dialer, Message, PeerId, Publisher, Router, SocketLimits, UnsentReason,
 };
 use nb::wire::Endpoint;
 use serde_json::{Value, json};
@@ -27,7 +27,7 @@ use crate::socket_events::{
     spilling_publisher,
 };
 
-/// A process with libzmq sockets that does what it is told, one thing after the other.
+/// A process with libzmq sockets that executes commands one after the other.
 struct Libzmq {
     child: Child,
     stdin: ChildStdin,
@@ -61,12 +61,12 @@ impl Libzmq {
         peer
     }
 
-    /// Starts a command without waiting for its end.
+    /// Sends a command without waiting for its answer.
     fn tell(&mut self, command: &Value) {
         writeln!(self.stdin, "{command}").expect("write to python");
     }
 
-    /// Returns the answer to the oldest command that has none yet.
+    /// Returns the answer to the oldest command without one.
     async fn answer(&mut self) -> Value {
         let line = soon("an answer from python", self.answers.recv()).await;
         let mut answer: Value =
@@ -104,7 +104,7 @@ fn hex(frames: &[&[u8]]) -> Value {
     frames.iter().map(hex::encode).collect()
 }
 
-/// Returns a long frame as python answers it.
+/// Returns a long frame in the form in which Python answers it.
 fn digest(frame: &[u8]) -> Value {
     json!([frame.len(), hex::encode(Sha256::digest(frame))])
 }
@@ -140,7 +140,7 @@ fn address(endpoint: &Endpoint) -> std::net::SocketAddr {
     }
 }
 
-/// Our own greeting as a peer would send it, and a READY.
+/// Returns a peer's greeting and READY, in our own encoding.
 fn greeting(socket_type: &str) -> Vec<u8> {
     greeting_of(socket_type, "")
 }
@@ -172,16 +172,16 @@ async fn raw(endpoint: &Endpoint, bytes: &[u8]) -> tokio::net::TcpStream {
 
 async fn is_closed(mut stream: tokio::net::TcpStream) {
     let mut rest = Vec::new();
-    // It may be reset, too.
+    // The connection may also be reset.
     let _ = soon("the end", stream.read_to_end(&mut rest)).await;
 }
 
-/// A peer that says who it is and then never reads.
+/// Connects a peer that sends its greeting and then never reads.
 async fn stalled(endpoint: &Endpoint, socket_type: &str, identity: &str) -> tokio::net::TcpStream {
     raw(endpoint, &greeting_of(socket_type, identity)).await
 }
 
-/// Messages that `count` in the Python script can check, and the one that ends them.
+/// Returns messages that `count` in the Python script can check, and the one that ends them.
 fn counting(times: usize, len: usize) -> impl Iterator<Item = Message> {
     (0..times)
         .map(move |number| {

@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn subscribers_get_what_they_asked_for() {
     run(async {
-        let (publisher, mut events) = publisher(Limits::default());
+        let (publisher, mut events) = publisher(SocketLimits::default());
         let mut zmq = Libzmq::start().await;
         let topics = [&b"stream"[..], b"status"];
         zmq.connect("sub", "SUB", publisher.local_endpoint(), json!({}))
@@ -61,9 +61,9 @@ fn subscribers_get_what_they_asked_for() {
 #[test]
 fn a_subscriber_that_stalls_is_cut_alone_at_its_budget() {
     run(async {
-        let (publisher, mut events) = publisher(Limits {
+        let (publisher, mut events) = publisher(SocketLimits {
             outbox_bytes: 4 << 20,
-            ..Limits::default()
+            ..SocketLimits::default()
         });
         let mut zmq = Libzmq::start().await;
         let stalled = stalled(publisher.local_endpoint(), "SUB", "").await;
@@ -91,7 +91,7 @@ fn a_subscriber_that_stalls_is_cut_alone_at_its_budget() {
         let (gone, why) = events.left().await;
         assert_eq!(gone, idle);
         assert!(why.contains("does not read"), "{why}");
-        // Of those that were sent so many, some had been given to the system.
+        // Some of the sent messages had already been given to the system.
         let unread = why.split(' ').find_map(|word| word.parse::<usize>().ok());
         let unread = unread.expect("it says how many messages");
         assert!((2..=sent / part.len() + 1).contains(&unread), "{why}");
@@ -101,13 +101,13 @@ fn a_subscriber_that_stalls_is_cut_alone_at_its_budget() {
     });
 }
 
-/// A subscriber that does not read, and the messages' contents that it has not read.
+/// A subscriber that does not read, and the contents of its unread messages.
 struct Behind {
     stream: tokio::net::TcpStream,
     sent: Vec<Bytes>,
 }
 
-/// Sends to one that does not read until its memory is used up, and `more` after that.
+/// Sends to a subscriber that does not read, until its memory is used up and `more` after that.
 async fn behind(publisher: &Publisher, events: &mut Events, more: usize) -> Behind {
     let mut stream = stalled(publisher.local_endpoint(), "SUB", "").await;
     events.joined().await;
@@ -116,7 +116,7 @@ async fn behind(publisher: &Publisher, events: &mut Events, more: usize) -> Behi
         .await
         .expect("subscribe to all");
     events.message().await;
-    // A PING of TTL 0 and context "here": its answer comes between whole messages.
+    // A PING with TTL 0 and context "here": its answer comes between whole messages.
     stream
         .write_all(b"\x04\x0b\x04PING\x00\x00here")
         .await
@@ -134,7 +134,7 @@ async fn behind(publisher: &Publisher, events: &mut Events, more: usize) -> Behi
 }
 
 impl Behind {
-    /// Reads the next frame: whether it is a command, and its body.
+    /// Reads the next frame; returns whether it is a command, and its body.
     async fn frame(&mut self) -> (bool, Vec<u8>) {
         let flags = self.stream.read_u8().await.expect("flags");
         let len = match flags & 2 {
@@ -166,7 +166,7 @@ fn what_a_stalled_subscriber_has_not_read_waits_on_disk_and_comes_in_order() {
         assert!(got == behind.sent, "lost, doubled or out of order");
         assert_eq!(commands.len(), 2, "READY and one PONG");
         assert_eq!(commands[1], b"\x04PONGhere");
-        // And from here on it is as any other.
+        // From here on it is like any other subscriber.
         assert_eq!(publisher.send(&message(&[b"on"])), 1);
         assert_eq!(behind.frame().await, (false, b"on".to_vec()));
     });

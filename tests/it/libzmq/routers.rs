@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn dealers_with_and_without_an_identity_talk_with_a_router() {
     run(async {
-        let (router, mut events) = router(Limits::default());
+        let (router, mut events) = router(SocketLimits::default());
         let mut zmq = Libzmq::start().await;
         let named = json!({"ROUTING_ID": hex::encode("anna")});
         zmq.connect("anna", "DEALER", router.local_endpoint(), named)
@@ -41,7 +41,7 @@ fn dealers_with_and_without_an_identity_talk_with_a_router() {
 #[test]
 fn frames_of_50_megabytes_pass_both_ways() {
     run(async {
-        let (router, mut events) = router(Limits::default());
+        let (router, mut events) = router(SocketLimits::default());
         let mut zmq = Libzmq::start().await;
         zmq.connect("big", "DEALER", router.local_endpoint(), json!({}))
             .await;
@@ -62,7 +62,7 @@ fn frames_of_50_megabytes_pass_both_ways() {
 #[test]
 fn an_identity_that_connects_again_takes_over() {
     run(async {
-        let (router, mut events) = router(Limits::default());
+        let (router, mut events) = router(SocketLimits::default());
         let mut zmq = Libzmq::start().await;
         let named = json!({"ROUTING_ID": hex::encode("anna")});
         zmq.connect("old", "DEALER", router.local_endpoint(), named.clone())
@@ -77,7 +77,7 @@ fn an_identity_that_connects_again_takes_over() {
             .send(&anna, message(&[b"to the new one"]))
             .expect("it is there");
         assert_eq!(zmq.recv("new").await, hex(&[b"to the new one"]));
-        // The old one's end is silent; the next that is heard is the new one's message and end.
+        // The old connection's end is not reported; the next events are the new one's message and end.
         zmq.ask(json!({"do": "close", "name": "old"})).await;
         zmq.ask(json!({"do": "send", "name": "new", "frames": hex(&[b"still here"])}))
             .await;
@@ -90,7 +90,7 @@ fn an_identity_that_connects_again_takes_over() {
 #[test]
 fn req_asks_a_router() {
     run(async {
-        let (router, mut events) = router(Limits::default());
+        let (router, mut events) = router(SocketLimits::default());
         let mut zmq = Libzmq::start().await;
         zmq.connect("req", "REQ", router.local_endpoint(), json!({}))
             .await;
@@ -110,9 +110,9 @@ fn req_asks_a_router() {
 #[test]
 fn a_router_says_when_a_peer_is_full() {
     run(async {
-        let (router, mut events) = router(Limits {
+        let (router, mut events) = router(SocketLimits {
             outbox_bytes: 1 << 20,
-            ..Limits::default()
+            ..SocketLimits::default()
         });
         let stream = stalled(router.local_endpoint(), "DEALER", "").await;
         let (peer, _) = events.joined().await;
@@ -137,16 +137,16 @@ fn a_router_says_when_a_peer_is_full() {
 #[test]
 fn a_paused_peer_has_to_wait_and_others_do_not() {
     run(async {
-        let (router, mut events) = router(Limits::default());
+        let (router, mut events) = router(SocketLimits::default());
         let mut paused_stream = stalled(router.local_endpoint(), "DEALER", "").await;
         let (paused, _) = events.joined().await;
-        router.pause(&paused);
+        router.set_paused(&paused, true);
         let mut zmq = Libzmq::start().await;
         zmq.connect("other", "DEALER", router.local_endpoint(), json!({}))
             .await;
         let (other, _) = events.joined().await;
 
-        // More than what the system buffers.
+        // More than the system buffers.
         let writing = tokio::task::spawn_local(async move {
             let part = [&b"\x02\0\0\0\0\0\x0f\x42\x40"[..], &[1; 1_000_000]].concat();
             for _ in 0..100 {
@@ -163,7 +163,7 @@ fn a_paused_peer_has_to_wait_and_others_do_not() {
             assert_eq!(zmq.recv("other").await, hex(&[b"hi"]));
         }
         assert!(!writing.is_finished());
-        router.resume(&paused);
+        router.set_paused(&paused, false);
         for _ in 0..100 {
             let (from, came) = events.message().await;
             assert_eq!((from, came[0].len()), (paused.clone(), 1_000_000));
@@ -175,7 +175,7 @@ fn a_paused_peer_has_to_wait_and_others_do_not() {
 #[test]
 fn what_is_queued_is_handed_over_with_the_identity() {
     run(async {
-        let (router, mut events) = router(Limits::default());
+        let (router, mut events) = router(SocketLimits::default());
         let _old = stalled(router.local_endpoint(), "DEALER", "anna").await;
         let (anna, _) = events.joined().await;
         let times = 300;
@@ -188,7 +188,7 @@ fn what_is_queued_is_handed_over_with_the_identity() {
         zmq.connect("new", "DEALER", router.local_endpoint(), named)
             .await;
         assert_eq!(events.joined().await.0, anna);
-        // The first is the one that the old connection had not got wholly.
+        // The first message is the one that the old connection had not received completely.
         let first = zmq.ask(json!({"do": "first_number", "name": "new"})).await;
         let first = first.as_u64().expect("a number");
         assert!(first > 0 && first < times as u64, "{first}");
@@ -203,10 +203,10 @@ fn what_is_queued_is_handed_over_with_the_identity() {
 #[test]
 fn what_a_peer_said_before_it_broke_off_is_heard() {
     run(async {
-        let (router, mut events) = router(Limits::default());
+        let (router, mut events) = router(SocketLimits::default());
         let stream = stalled(router.local_endpoint(), "DEALER", "").await;
         let (peer, _) = events.joined().await;
-        // Bytes that it never reads make its end a reset.
+        // Because of unread bytes, closing resets the connection.
         router
             .send(&peer, message(&[b"unread"]))
             .expect("it is there");
@@ -223,7 +223,7 @@ fn what_a_peer_said_before_it_broke_off_is_heard() {
             }
         })
         .await;
-        // All of this happens before the router has its turn again.
+        // All of this happens before the router runs again.
         let last_words = b"\x00\x04last".repeat(1000);
         (&stream).write_all(&last_words).expect("write");
         drop(stream);

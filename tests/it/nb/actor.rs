@@ -6,7 +6,7 @@ use super::{Said, nb, open, say};
 use crate::python;
 use crate::world::World;
 
-/// Runs `nb` on a terminal of its own; what it prints there is its stdout.
+/// Runs `nb` on a pseudo-terminal; stdout is what it prints there.
 fn on_a_terminal(world: &World, mark: Option<&str>, words: &[&str]) -> Said {
     let nb = world.nb();
     let mut command = Command::new(python::interpreter());
@@ -28,7 +28,7 @@ fn on_a_terminal(world: &World, mark: Option<&str>, words: &[&str]) -> Said {
     say(&mut command)
 }
 
-/// What a line at the bottom of a terminal that moves is drawn with.
+/// The characters of the progress line's spinner.
 const SPINNER: [char; 4] = ['⠁', '⠙', '⠚', '⠤'];
 
 #[test]

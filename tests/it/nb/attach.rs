@@ -46,13 +46,13 @@ fn what_is_no_running_kernel_is_not_attached() {
     let its = a["connection_file"].as_str().expect("a path");
     attach(its).ended(5).with("--kernel-of ");
     assert!(!world.project().join("b.ipynb").exists());
-    // One that another project knows is a stranger's here.
+    // A kernel that was opened in another project counts as another program's here.
     std::fs::write(&file, &good).expect("write it");
     attach("k.json").ended(0).with("attached");
     nb(&world, ["run", "-n", "b.ipynb", "print(6 * 7)"])
         .ended(0)
         .with("42");
-    // With another key a kernel answers nothing.
+    // A kernel does not answer requests that are signed with another key.
     let key = serde_json::from_str::<serde_json::Value>(&good).expect("JSON")["key"].clone();
     let key = key.as_str().expect("a key");
     std::fs::write(&file, good.replace(key, "another")).expect("write it");

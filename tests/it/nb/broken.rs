@@ -1,4 +1,4 @@
-//! Damage and what is not there: named, with what mends it, and never made worse.
+//! Damaged and missing files: the message names them and the fix, and nothing is made worse.
 
 use std::process::Command;
 
@@ -31,7 +31,7 @@ fn a_damaged_state_is_named_and_left_alone() {
         }
         nb(&world, ["run", "1"]).ended(1).with(why);
     }
-    // What cannot be read at all: root may read everything, but no folder as a file.
+    // An unreadable file: root may read everything, but cannot read a folder as a file.
     std::fs::remove_file(&state).expect("remove it");
     std::fs::create_dir(&state).expect("make a folder");
     nb(&world, ["status"])
@@ -42,7 +42,7 @@ fn a_damaged_state_is_named_and_left_alone() {
     std::fs::write(&state, good).expect("put it back");
     nb(&world, ["run", "1"]).ended(0);
 
-    // The remedy leaves the kernel without a record: it is told of, not ended.
+    // After the fix the kernel has no record: it is reported, not ended.
     std::fs::remove_file(&state).expect("move it away");
     let second = open(&world, "t.ipynb");
     assert_ne!(pid(&second), pid(&first));
@@ -79,7 +79,7 @@ fn a_damaged_connection_file_is_named_and_a_restart_mends_it() {
             said.with("hint: nb restart");
             assert_eq!(std::fs::read(&file).ok().as_deref(), damaged);
         }
-        // The process is known without it.
+        // The process is known without the file.
         nb(&world, ["status", "t.ipynb"]).ended(0).with("live");
         nb(&world, ["interrupt"]).ended(0);
     }
@@ -88,7 +88,7 @@ fn a_damaged_connection_file_is_named_and_a_restart_mends_it() {
     assert_ne!(pid(&mended), pid(&first));
     assert_eq!(sockets(&file), first_sockets);
     nb(&world, ["run", "1"]).ended(0);
-    // Also where nothing tells of the sockets any more, they go.
+    // The sockets are removed even if no file lists them any more.
     std::fs::remove_file(&file).expect("remove it");
     nb(&world, ["shutdown"]).ended(0);
     assert!(first_sockets.iter().all(|socket| !socket.exists()));
@@ -120,7 +120,7 @@ fn a_kernel_that_cannot_be_started_says_why() {
     let python = bare.join("bin/python");
     let said = say(world
         .nb()
-        // A uv that is on PATH would be the way to install it.
+        // A uv on PATH would be used to install it.
         .env("PATH", "/usr/bin:/bin")
         .args(["open", "t.ipynb", "--python"])
         .arg(&python))
@@ -169,7 +169,7 @@ fn a_kernel_that_cannot_be_started_says_why() {
     assert!(!world.processes().is_empty());
     nb(&world, ["shutdown"]).ended(0);
     assert_eq!(world.processes(), []);
-    // A broken choice is no trap: another one can be made.
+    // A broken choice can be replaced by another one.
     assert_eq!(
         say(&mut opening(&world, "t.ipynb")).ended(0).json()["how"],
         "started"
@@ -193,7 +193,7 @@ fn a_kernel_that_another_program_recorded_is_used_and_never_ended() {
     there(&["run", "print(6 * 7)"]).ended(0).with("42");
     let status = there(&["status", "--json"]).ended(0).json();
     assert_eq!(status["sessions"][0]["owned"], false);
-    // A machine under load makes an idle kernel look busy.
+    // On a machine under load an idle kernel may look busy.
     let state = &status["sessions"][0]["state"];
     assert!(state == "idle" || state == "busy", "{state}");
     assert_eq!(
@@ -207,11 +207,11 @@ fn a_kernel_that_another_program_recorded_is_used_and_never_ended() {
         }
     }
     let attached = there(&["open", "x.ipynb", "--json"]);
-    // The notebook is made, and the kernel that is recorded for it is the one.
+    // The notebook is created, and uses the kernel that is recorded for it.
     assert_eq!(attached.ended(0).json()["kernel_pid"], opened["kernel_pid"]);
 }
 
-/// What version 1 wrote of the session that this version has written.
+/// Returns the session of a state file as version 1 wrote it.
 fn of_version_1(state: &serde_json::Value) -> serde_json::Value {
     let session = &state["sessions"]["t.ipynb"];
     let (process, host) = (&session["backend"]["process"], &session["backend"]["host"]);

@@ -1,4 +1,4 @@
-//! Others at the same kernel: what they did is told, and their work is not ended unasked.
+//! Others at the same kernel: what they did is reported, and their work is not ended without consent.
 
 use std::process::Stdio;
 
@@ -15,7 +15,7 @@ fn as_(world: &World, name: &str, words: &[&str]) -> Said {
 fn what_others_did_is_told_once_to_each_name() {
     let world = World::new();
     open(&world, "t.ipynb");
-    // Nothing on the first command.
+    // The first command reports nothing.
     let first = as_(&world, "ada", &["run", "x = 1"]).ended(0);
     assert_eq!(first.err, "");
     let first = as_(&world, "bob", &["run", "x = 2", "--json"]).ended(0);
@@ -34,7 +34,7 @@ fn what_others_did_is_told_once_to_each_name() {
         line.contains(" · bob ran \"1/0\": it failed, ran 1 more, restarted the kernel "),
         "{line}"
     );
-    // Told, and nothing since.
+    // Each thing is reported once.
     assert_eq!(as_(&world, "ada", &["run", "y = 1"]).ended(0).err, "");
 
     let told = as_(&world, "bob", &["interrupt", "--json"]).ended(0).json();
@@ -42,7 +42,7 @@ fn what_others_did_is_told_once_to_each_name() {
     assert_eq!(told["since"][0]["variables_gone"], false);
     assert_eq!(told["kernel_generation"], 2);
 
-    // A command that fails tells it too.
+    // A command that fails reports it too.
     as_(&world, "bob", &["shutdown"]).ended(0);
     let told = as_(&world, "ada", &["run", "y", "--json"]).ended(6).json();
     assert_eq!(told["error"]["kind"], "no-kernel");
@@ -108,6 +108,20 @@ fn a_death_is_told_with_the_cell_that_it_happened_in() {
 }
 
 #[test]
+fn what_a_person_has_queued_behind_an_agents_cell_is_not_thrown_out_unasked() {
+    let world = World::new();
+    open(&world, "t.ipynb");
+    let endless = "import time\nwhile True: time.sleep(0.01)";
+    as_(&world, "bob", &["run", "--detach", endless]).ended(0);
+    as_(&world, "human", &["run", "--detach", "x = 1"]).ended(0);
+    for action in ["restart", "shutdown"] {
+        let refused = as_(&world, "bob", &[action]).ended(5);
+        refused.with("human's code \"x = 1\", which waits for the kernel");
+    }
+    as_(&world, "bob", &["shutdown", "--force"]).ended(0);
+}
+
+#[test]
 fn others_cells_are_not_ended_unasked() {
     let world = World::new();
     open(&world, "t.ipynb");
@@ -133,7 +147,7 @@ fn others_cells_are_not_ended_unasked() {
     as_(&world, "bob", &["shutdown", "--idle", "0s"])
         .ended(0)
         .with("t.ipynb: goes on: busy: ada's code");
-    // One's own needs no word of others.
+    // An actor's own work can be ended without consent.
     as_(&world, "ada", &["interrupt"]).ended(0);
     let ended = running.wait().expect("it ends");
     assert!(matches!(ended.code(), Some(3 | 130)), "{ended}");
@@ -156,7 +170,7 @@ fn the_end_of_a_cell_that_nobody_saw_counts_from_when_it_was_noticed() {
     let idle_since: jiff::Timestamp = idle_since.parse().expect("a moment");
     let after = idle_since.duration_since(began);
     assert!(after.as_secs() >= 6, "{after}");
-    // So that it is not taken for one that nobody has used since it was asked for.
+    // So the kernel does not count as unused since the cell was submitted.
     let kept = nb(&world, ["shutdown", "--idle", "6s", "--json"]).ended(0);
     assert_eq!(kept.json()["kernels"][0]["done"], "kept");
 }
@@ -173,7 +187,7 @@ fn an_edit_waits_for_a_persons_running_cell() {
     succeed(&mut world.script("manners.py", "nb-shared"));
 }
 
-/// Makes a folder beside the project and opens a notebook in it.
+/// Creates a folder beside the project and opens a notebook in it.
 fn elsewhere(world: &World, folder: &str, notebook: &str) -> (std::path::PathBuf, Value) {
     let folder = world.project().parent().expect("it has one").join(folder);
     std::fs::create_dir_all(folder.join(".nb")).expect("make a folder");
@@ -191,7 +205,7 @@ fn kernels_of_all_projects_are_listed_and_ended_when_nobody_uses_them() {
     let (other, c) = elsewhere(&world, "other", "c.ipynb");
     let (gone, d) = elsewhere(&world, "gone", "d.ipynb");
     eprintln!("opened after {:?}", began.elapsed());
-    // From anywhere.
+    // The list is the same in any folder.
     let all = |words: &[&str]| say(world.nb().current_dir("/").args(words));
     let listed = all(&["status", "--all", "--json"]).ended(0).json();
     let kernels = listed["kernels"].as_array().expect("a list");
@@ -214,7 +228,7 @@ fn kernels_of_all_projects_are_listed_and_ended_when_nobody_uses_them() {
     assert!(text.out.contains("4 kernels, "), "{text:#?}");
     assert!(text.out.contains(&other.display().to_string()), "{text:#?}");
 
-    // This project's alone, and only those that are old enough.
+    // Only this project's kernels, and only those that are old enough.
     let dry = nb(&world, ["shutdown", "--idle", "0s", "--dry-run"]).ended(0);
     assert_eq!(dry.out.matches("would be ended").count(), 2, "{dry:#?}");
     let young = all(&["shutdown", "--idle", "1h", "--all", "--json"]);
@@ -226,7 +240,7 @@ fn kernels_of_all_projects_are_listed_and_ended_when_nobody_uses_them() {
         "{young}"
     );
 
-    // A project that was deleted: its kernel cannot be asked any more, but is found.
+    // In a project that was deleted, the kernel cannot be asked any more, but is found.
     std::fs::remove_dir_all(&gone).expect("delete the project");
     let left = all(&["status", "--all", "--json"]).ended(0).json();
     assert_eq!(left["left"][0]["kernel_pid"], pid(&d));
@@ -240,7 +254,7 @@ fn kernels_of_all_projects_are_listed_and_ended_when_nobody_uses_them() {
     let ended = all(&["shutdown", "--idle", "0s", "--all", "--force"]).ended(0);
     assert_eq!(ended.out.matches(": ended (").count(), 1, "{ended:#?}");
     for pid in [pid(&c), pid(&d)] {
-        // Whoever adopted it may not have asked yet how it ended.
+        // The parent that adopted the process may not have reaped it yet.
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         assert!(stat.is_empty() || stat.contains(") Z "), "{stat}");
     }

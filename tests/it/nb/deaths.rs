@@ -1,11 +1,12 @@
-//! Kernels that go by themselves: of what, in whose cell and for whom, until the next one.
+//! Kernels that exited unexpectedly: why, in whose cell, and to whom it is reported until the next kernel
+//! starts.
 
 use super::exec::{cell, notebook};
 use super::{Said, kill, nb, open, pid, until};
 use crate::world::World;
 
 fn noticed(world: &World) -> serde_json::Value {
-    // Nobody asks the kernel: its supervisor has told.
+    // No command asks the kernel: its supervisor records the end.
     let state = world.project().join(".nb/state.json");
     until("its end is written down", || {
         let text = std::fs::read(&state).ok()?;
@@ -67,7 +68,7 @@ fn an_end_is_noticed_at_once_and_told_by_every_command_until_the_next_start() {
     assert!(!said.err.contains("killed"), "{said:?}");
 }
 
-/// Ends its kernel the first time.
+/// Kills its kernel the first time that it runs.
 const ONCE: &str = "\
 import os, signal
 print('before', flush=True)
@@ -111,7 +112,7 @@ fn crashes_and_exits_are_told_apart() {
     let world = World::new();
     for (code, how) in [
         (
-            // Past ipykernel, which reads what is written to the usual place.
+            // Bypasses ipykernel, which captures writes to the usual descriptor.
             "import os, sys\n\
              os.write(sys.stderr._original_stdstream_copy, b'last words\\n')\n\
              os.abort()",

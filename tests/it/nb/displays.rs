@@ -1,4 +1,4 @@
-//! What is shown under a display id is one thing, whichever execution shows it and wherever it stands.
+//! All outputs with the same display id change together, in any cell and from any execution.
 
 use serde_json::Value;
 
@@ -13,7 +13,7 @@ fn update(text: &str) -> String {
     format!("update_display({text:?}, display_id='d')")
 }
 
-/// The plain text of a cell's first output in the file.
+/// Returns the plain text of a cell's first output in the file.
 fn shown(world: &World, index: usize) -> String {
     let output = cell(world, index)["outputs"][0].clone();
     assert_eq!(output["output_type"], "display_data", "{output}");
@@ -34,12 +34,12 @@ fn a_later_job_updates_what_an_earlier_ones_cells_show() {
     let times = cell(&world, 0)["metadata"].clone();
     nb(&world, ["exec", "a.ipynb", "1"]).ended(0);
     assert_eq!(shown(&world, 0), "'second'");
-    // Nothing else of it, and of no other cell.
+    // Nothing else of the cell changed, and no other cell.
     assert_eq!(cell(&world, 0)["metadata"], times);
     assert_eq!(cell(&world, 0)["execution_count"], 1);
     assert_eq!(shown(&world, 2), "'other'");
     assert_eq!(cell(&world, 1)["outputs"].as_array().map(Vec::len), Some(0));
-    // Code that is no cell's does so as well, and one id stands in several cells.
+    // Code outside cells updates it too, and one display id may be in several cells.
     nb(&world, ["insert", "a.ipynb", "-s", again, "-x"]).ended(0);
     assert_eq!(shown(&world, 0), "'again'");
     nb(&world, ["run", "-n", "a.ipynb", &update("third")]).ended(0);
@@ -47,7 +47,7 @@ fn a_later_job_updates_what_an_earlier_ones_cells_show() {
     let both = cell(&world, 3)["outputs"].clone();
     assert_eq!(both[0]["name"], "stdout", "{both}");
     assert_eq!(both[1]["data"]["text/plain"][0], "'third'", "{both}");
-    // What is not to be saved changes no file.
+    // With `--no-save` no file changes.
     nb(&world, ["exec", "a.ipynb", "1", "--no-save"]).ended(0);
     assert_eq!(shown(&world, 0), "'third'");
 }
@@ -70,7 +70,7 @@ fn a_cell_that_was_changed_since_is_not_touched() {
     assert_eq!(cell(&world, 1), edited);
     assert_eq!(shown(&world, 2), "'first'");
     assert_eq!(shown(&world, 3), "'new'");
-    // Another kernel knows none of the ids.
+    // Another kernel does not know the display ids.
     nb(&world, ["restart", "a.ipynb"]).ended(0);
     let code = format!(
         "from IPython.display import update_display; {}",
@@ -82,7 +82,7 @@ fn a_cell_that_was_changed_since_is_not_touched() {
 
 #[test]
 fn what_a_recorder_still_holds_is_updated_too() {
-    // Its first cell's outputs are written at the end or after seconds; the second waits.
+    // The job's outputs are written when it ends or after seconds; meanwhile the second job waits.
     let world = notebook(&[SHOW, GATE, &update("last")]);
     let first = begin(&world, &["0..2"]);
     super::exec::said(&world, &first, "before");

@@ -1,4 +1,4 @@
-//! `nb doctor` finds what stands in the way, names what mends it, and that does mend it.
+//! `nb doctor` finds what is wrong and prints a fix, and the fix works.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -10,13 +10,13 @@ use super::{Said, home, nb, say};
 use crate::python;
 use crate::world::{World, succeed};
 
-/// The folder of the `nb` under test.
+/// Returns the folder of the `nb` under test.
 fn own_folder() -> &'static Path {
     let program = Path::new(env!("CARGO_BIN_EXE_nb"));
     program.parent().expect("it is in a folder")
 }
 
-/// Runs it in a shell that has the tests' Python active and this `nb` first on PATH.
+/// Runs `nb doctor` in a shell with the tests' Python active and this `nb` first on PATH.
 fn doctor(world: &World, before: &str, words: &[&str]) -> Said {
     let mut command = world.nb();
     let prefix = python::interpreter().parent().and_then(Path::parent);
@@ -31,7 +31,7 @@ fn doctor(world: &World, before: &str, words: &[&str]) -> Said {
     say(&mut command)
 }
 
-/// What a check says, by what it is about.
+/// Returns the texts and fixes of the checks about something with this verdict.
 fn told<'a>(said: &'a Value, about: &str, verdict: &str) -> Vec<(&'a str, &'a str)> {
     let checks = said["checks"].as_array().expect("a list").iter();
     let wanted = checks.filter(|it| it["about"] == about && it["verdict"] == verdict);
@@ -85,7 +85,7 @@ fn what_would_not_work_is_told_with_what_mends_it() {
         format!("export PATH={}:\"$PATH\"", own_folder().display())
     );
 
-    // What git has would not run elsewhere; the mend is run as it is told.
+    // The files in git would not work on another machine; the fix is run as printed.
     let git = |words: &[&str]| {
         succeed(world.command(Path::new("git")).args(words));
     };
@@ -127,7 +127,7 @@ fn what_would_not_work_is_told_with_what_mends_it() {
     let said = doctor(&world, "", &["--json"]).ended(1).json();
     assert_eq!(told(&said, "kernelspec", "bad")[0].1, "nb serve");
     nb(&world, ["serve"]).ended(0);
-    // Not to be run any more; root may run what has one bit of it.
+    // The program is not executable; root may execute a file if any execute bit is set.
     let program = home(&world).join(".local/share/nb/bin/nb-proxy");
     let mode = std::fs::Permissions::from_mode(0o644);
     std::fs::set_permissions(&program, mode).expect("take the right away");

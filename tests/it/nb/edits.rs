@@ -1,4 +1,4 @@
-//! The commands that write cells: what they are told, what they do, what they say.
+//! The commands that write cells: their arguments, their effects, their output.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{Said, nb, say, shell};
 use crate::world::World;
 
-/// Four cells, of which the last two begin alike and the third has been run.
+/// Four cells: the ids of the last two have a common prefix, and the third has been run.
 const NOTEBOOK: &str = r##"{
  "cells": [
   {"cell_type": "markdown", "id": "aaaa1111", "metadata": {}, "source": ["# Title"]},
@@ -21,7 +21,7 @@ const NOTEBOOK: &str = r##"{
 }
 "##;
 
-/// A world with the notebook, all of which the tests' agent has seen.
+/// Makes a world with the notebook, of which the tests' agent has seen everything.
 fn world() -> World {
     let world = World::new();
     write(&world, NOTEBOOK);
@@ -29,9 +29,9 @@ fn world() -> World {
     world
 }
 
-/// What is refused because the agent has not seen it is shown with that.
+/// Lets the agent see all cells.
 fn see_all(world: &World, notebook: &str) {
-    nb(world, ["rm", notebook, "0.."]).ended(5);
+    nb(world, ["cell", notebook, "0.."]).ended(0);
 }
 
 fn write(world: &World, text: &str) {
@@ -48,7 +48,7 @@ fn source(cell: &Value) -> String {
     lines.map(|line| line.as_str().expect("a line")).collect()
 }
 
-/// The ids and texts of the cells.
+/// Returns the ids and texts of the cells.
 fn cells(world: &World) -> Vec<(String, String)> {
     let notebook = read(world);
     let cells = notebook["cells"].as_array().expect("cells").iter();
@@ -66,7 +66,7 @@ fn text_of(world: &World, id: &str) -> String {
     found.next().expect("there is the cell").1
 }
 
-/// Runs a command of the agent's on the notebook.
+/// Runs a command of the agent on the notebook.
 fn on(world: &World, words: &[&str]) -> Said {
     let (command, rest) = words.split_first().expect("a command");
     nb(world, [&[*command, "t.ipynb"], rest].concat())
@@ -78,7 +78,7 @@ fn run(world: &World, script: &str) -> Said {
     say(&mut shell(world, &script))
 }
 
-/// Stdout, with names of edits that are made anew each time replaced.
+/// Returns stdout, with the ids of operations, which differ in each run, replaced.
 fn out(said: &Said) -> String {
     let mut words = Vec::new();
     let mut after_undo = false;
@@ -184,7 +184,7 @@ fn an_answer_has_all_of_it() {
         assert_eq!(done[field], json!([]), "{field}");
     }
     assert_eq!(done["kernel_generation"], Value::Null);
-    // What changes no byte is no edit.
+    // An edit that changes no byte is not recorded as one.
     let before = std::fs::metadata(world.project().join("t.ipynb")).expect("it is there");
     let again = on(&world, &["edit", "bbbb2", "print(2)", "--json"]);
     let again = again.ended(0).json();
@@ -209,7 +209,7 @@ fn a_text_is_taken_as_it_is() {
     assert_eq!(text_of(&world, "bbbb2222"), "--json");
     on(&world, &["edit", "bbbb2222", ""]).ended(0);
     assert_eq!(text_of(&world, "bbbb2222"), "");
-    // Of stdin and of a file the last newline is not the cell's.
+    // The last newline of stdin and of a file is not part of the cell.
     let heredoc = "nb edit t.ipynb bbbb2222 - <<'EOF'\nfor x in \"\\n\":\n    print(x)\n\nEOF\n";
     run(&world, heredoc).ended(0);
     assert_eq!(
@@ -224,7 +224,7 @@ fn a_text_is_taken_as_it_is() {
     run(&world, "printf 'last' | nb insert t.ipynb 0 -").ended(0);
     assert_eq!(cells(&world)[0].1, "last");
     assert_eq!(cells(&world)[5].1, "a = 1\r\nb = 2");
-    // What is no text is no source.
+    // A file that is not text cannot be a source.
     std::fs::write(&file, b"a = 1\nb = '\xff'\n").expect("write a file");
     on(&world, &["insert", "--file", "cell.py"])
         .ended(1)
@@ -263,7 +263,7 @@ fn cells_are_named_by_index_id_count_and_range() {
     }
     on(&world, &["edit", "In[12]", "--meta-rm", "seen"]).ended(0);
     assert_eq!(read(&world)["cells"][2]["metadata"], json!({"tags": ["a"]}));
-    // Several are all named as they stand before any is gone.
+    // Selectors refer to the cells as they are before any is removed.
     on(&world, &["rm", "0", "2..=2", "-c", "123", "-i", "2"]).ended(0);
     assert_eq!(ids(&world), ["bbbb3333"]);
 }
@@ -438,7 +438,7 @@ fn a_revision_that_is_no_more_shows_what_is_there() {
     write(&world, &NOTEBOOK.replace("lr = 0.1", "lr = 0.5"));
     let edit = ["edit", "1", "lr = 0.2", "--if-rev", seen];
     let refused = on(&world, &edit).ended(5);
-    // What is told of others after it has a time.
+    // The report about others' edits after this contains a time.
     let (said, _) = refused
         .err
         .split_once("since ")
@@ -504,7 +504,7 @@ fn a_list_of_operations_is_done_whole_or_not_at_all() {
         {"op": "remove", "cell": ["bbbb3333"]},
         {"op": "clear"}
     ]"##;
-    // 1234 is an index of four digits, and none of this notebook's.
+    // 1234 is an index of four digits, which this notebook does not have.
     let refused = apply(list).ended(1);
     insta::assert_snapshot!(refused.err, @r#"
     nb: operation 1: there is no cell 1234: the notebook has 5, from 0
@@ -559,7 +559,7 @@ fn a_list_of_operations_is_done_whole_or_not_at_all() {
     assert_eq!(cells(&world).len(), 4);
 }
 
-/// The examples of the help are what an agent copies.
+/// The examples in the help are what agents copy.
 #[test]
 fn the_examples_of_the_help_work() {
     let ids = [
@@ -577,7 +577,7 @@ fn the_examples_of_the_help_work() {
         while let Some(line) = lines.next() {
             let mut example = line.to_owned();
             if line.contains("<<'EOF'") {
-                // What follows the words in the line tells what they do.
+                // The text after the words explains the example.
                 let (words, _) = line.split_once("<<'EOF'").expect("it has it");
                 example = format!("{words} <<'EOF'\n");
                 for line in lines.by_ref() {
@@ -605,7 +605,7 @@ fn the_examples_of_the_help_work() {
             let revision = listed["cells"][0]["revision"].as_str().expect("a revision");
             let example = example.replace("9f8e7d6c5b", revision);
             let script = format!("export NB_NOTEBOOK=analysis.ipynb\n{example}");
-            // To run what was written takes a kernel, which this notebook has not.
+            // Running the written cells takes a kernel, which this notebook does not have.
             let runs = example.contains(" -x ");
             run(&world, &script).ended(if runs { 6 } else { 0 });
             examples += 1;
@@ -682,7 +682,7 @@ fn a_link_stays_a_link_and_a_notebook_may_lie_anywhere() {
     on(&world, &["insert", "x", "--id", "new1"]).ended(0);
     assert!(link.is_symlink());
     assert_eq!(ids(&world).last().map(String::as_str), Some("new1"));
-    // The project is the notebook's, not the working directory's.
+    // The project is that of the notebook's folder, not of the working directory.
     assert!(away.path().join(".nb").is_dir());
     assert!(!world.project().join(".nb").exists());
     let there = there.to_str().expect("a path");
@@ -710,7 +710,7 @@ fn a_notebook_that_may_not_be_written_is_refused() {
         let permissions = std::os::unix::fs::PermissionsExt::from_mode(mode);
         std::fs::set_permissions(path, permissions).expect("set the mode");
     };
-    // For root nothing is read-only, unless it gives that up.
+    // Root can write read-only files, unless it drops that capability.
     let insert = match rustix::process::geteuid().is_root() {
         true => {
             "setpriv --bounding-set=-dac_override,-dac_read_search -- \"$NB_TEST_BINARY\" insert t.ipynb x"
@@ -785,7 +785,7 @@ fn an_edit_of_an_older_notebook_changes_its_cell_alone() {
         cells.iter().map(id).collect()
     };
     let first = ids();
-    // DEL is in the answer as it is in the cell.
+    // The answer has DEL as it is in the cell.
     let shown = on(&world, &["cell", "1", "--json"]).ended(0).json();
     assert_eq!(shown["cells"][0]["source"], "# T\u{7f}");
     on(&world, &["cell", "0.."]).ended(0);
@@ -803,7 +803,7 @@ fn an_edit_of_an_older_notebook_changes_its_cell_alone() {
     }
     assert_eq!(text(), old);
     assert_eq!(ids(), first);
-    // Only this writes the ids, and the format that has them.
+    // Only this command writes the ids, and raises the format to the one that has them.
     on(&world, &["fmt", "--write"]).ended(0);
     assert!(text().contains("\"nbformat_minor\": 5"));
     assert!(
@@ -823,7 +823,7 @@ fn a_notebook_that_nb_made_or_ran_first_says_what_its_language_needs() {
     assert_eq!(language["nbconvert_exporter"], "python");
     let keys: Vec<_> = language.as_object().expect("an object").keys().collect();
     assert!(keys.is_sorted() && keys.len() >= 7, "{keys:?}");
-    // Somebody else's notebook without it: no read and no edit adds it, the first run does.
+    // In another person's notebook without the field, no read and no edit adds it, but the first run does.
     let mut foreign = made;
     let metadata = foreign["metadata"].as_object_mut().expect("an object");
     metadata.remove("language_info");

@@ -1,4 +1,4 @@
-//! Cells run from the command line: their outputs are in the notebook, whoever is killed.
+//! Cells run from the command line: their outputs are in the notebook, whichever process is killed.
 
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -8,11 +8,11 @@ use serde_json::{Value, json};
 use super::{Said, kill, nb, open, until};
 use crate::world::World;
 
-/// Code that goes on once there is a file `go` beside the notebook.
+/// Code that waits until there is a file `go` beside the notebook.
 pub(super) const GATE: &str = "import os, time\nprint('before', flush=True)\n\
     while not os.path.exists('go'): time.sleep(0.01)\nprint('after')";
 
-/// A world with an open notebook of these cells.
+/// Makes a world with an open notebook of these cells.
 pub(super) fn notebook(cells: &[&str]) -> World {
     let world = World::new();
     open(&world, "a.ipynb");
@@ -26,14 +26,14 @@ pub(super) fn file(world: &World) -> PathBuf {
     world.project().join("a.ipynb")
 }
 
-/// The cell as it stands in the file.
+/// Returns a cell as it is in the file.
 pub(super) fn cell(world: &World, index: usize) -> Value {
     let text = std::fs::read(file(world)).expect("read the notebook");
     let notebook: Value = serde_json::from_slice(&text).expect("JSON");
     notebook["cells"][index].clone()
 }
 
-/// The text of a cell's first output in the file.
+/// Returns the text of a cell's first output in the file.
 pub(super) fn text(world: &World, index: usize) -> String {
     let text = &cell(world, index)["outputs"][0]["text"];
     let lines = text.as_array().into_iter().flatten();
@@ -61,7 +61,7 @@ pub(super) fn is(world: &World, job: &str, state: &str) {
     });
 }
 
-/// Waits until a job keeps this text.
+/// Waits until a job has recorded this text.
 pub(super) fn said(world: &World, job: &str, text: &str) {
     let file = world
         .project()
@@ -98,7 +98,7 @@ fn outputs_are_printed_and_in_the_notebook() {
     let statuses: Vec<_> = (0..3).map(|at| cells[at]["status"].clone()).collect();
     assert_eq!(statuses, ["ok", "error", "ok"]);
     assert_eq!(cell(&world, 2)["outputs"][0]["execution_count"], 5);
-    // Only what shows an error.
+    // Only the cells that show an error.
     let said = nb(&world, ["exec", "--failed", "--json"]).ended(3);
     assert_eq!(said.json()["cells"].as_array().map(Vec::len), Some(1));
     nb(&world, ["exec"]).ended(2).with("nb exec --all");
@@ -119,7 +119,7 @@ fn a_restart_before_cells_runs_what_is_in_the_file_after_it() {
         let state: Value = serde_json::from_slice(&std::fs::read(&state).ok()?).ok()?;
         (state["sessions"]["a.ipynb"]["status"] == "restarting").then_some(())
     });
-    // An editor saves meanwhile.
+    // An editor saves while the cell runs.
     let text = std::fs::read_to_string(file(&world)).expect("read the notebook");
     let saved = text.replace("old text", "what was saved meanwhile");
     std::fs::write(file(&world), saved).expect("save the notebook");
@@ -154,7 +154,7 @@ fn a_command_that_is_killed_loses_nothing() {
         .with(&format!("next: nb wait {id}"));
     nb(&world, ["jobs"]).ended(0).with("running");
     std::fs::write(world.project().join("go"), "").expect("open the gate");
-    // What was not shown yet, and then all.
+    // First what was not shown yet, then everything.
     let said = nb(&world, ["wait", &id[..4]]).ended(0);
     assert_eq!(said.out, "after\n");
     nb(&world, ["wait", &id])
@@ -194,7 +194,7 @@ fn a_question_is_answered_from_another_command() {
         cell(&world, 1)["outputs"][0]["data"]["text/plain"],
         json!(["7"])
     );
-    // Nothing of the project holds it.
+    // No file of the project contains it.
     let mut search = super::shell(&world, "grep -rl hunter2 . && exit 1 || exit 0");
     super::say(&mut search).ended(0);
     nb(&world, ["reply", &id, "again"])
@@ -240,7 +240,7 @@ fn what_runs_is_interrupted_and_the_cells_after_it_are_not_run() {
     assert_eq!(said["cells"][0]["status"], "interrupted");
     assert_eq!(said["cells"][1]["status"], "not_run");
     assert_eq!(text(&world, 0), "before\n");
-    // A cell that runs too long ends by itself.
+    // A cell that runs too long is interrupted.
     let said = nb(
         &world,
         ["exec", "a.ipynb", "0", "--max-time", "0.5", "--json"],
@@ -267,7 +267,7 @@ fn outputs_of_a_cell_that_was_edited_meanwhile_say_so() {
     nb(&world, ["exec", "a.ipynb", "0"]).ended(0);
     let cells = nb(&world, ["cells", "--json"]).ended(0).json();
     assert_eq!(cells["cells"][0]["state"], Value::Null, "{cells}");
-    // It is edited after it ran; what it says now has shown nothing.
+    // The cell was edited after it ran; its present source has no outputs yet.
     nb(&world, ["edit", "a.ipynb", "0", "-s", "1 / 0"]).ended(0);
     let cells = nb(&world, ["cells", "--json"]).ended(0).json();
     assert_eq!(cells["cells"][0]["state"], "stale", "{cells}");
@@ -302,7 +302,7 @@ fn what_is_written_is_run_in_the_same_call() {
     assert_eq!(said["cells"][0]["status"], "error");
     assert_eq!(said["changes"][0]["what"], "edited");
     assert_eq!(cell(&world, 1)["outputs"][0]["ename"], "ZeroDivisionError");
-    // Text is written, and that is all.
+    // A text cell is written, and nothing runs.
     nb(
         &world,
         ["insert", "a.ipynb", "-x", "-t", "markdown", "# Title"],
@@ -341,7 +341,7 @@ fn what_changed_is_run_and_a_new_kernel_runs_it_all() {
 
 #[test]
 fn what_the_reply_alone_tells_is_among_the_outputs() {
-    // Some kernels send no error but in the reply.
+    // Some kernels report an error only in the reply.
     let silent = "shell = get_ipython()\n\
         shell._showtraceback = lambda kind, value, lines: setattr(shell, '_last_traceback', lines)\n\
         1 / 0";
@@ -379,14 +379,14 @@ fn tags_leave_cells_out_and_let_them_raise() {
     nb(&world, ["exec", "--all"]).ended(0).with("'after'");
     assert_eq!(cell(&world, 0)["outputs"], json!([]));
     assert_eq!(cell(&world, 1)["outputs"][0]["ename"], "ZeroDivisionError");
-    // Whoever names it means it.
+    // A cell that is named explicitly is not skipped.
     nb(&world, ["exec", "skipped"]).ended(0).with("skipped\n");
 }
 
 #[test]
 fn outputs_find_their_notebook_where_the_projects_folder_is_elsewhere() {
     let world = World::new();
-    // A home folder is never a project's root: its state is kept elsewhere.
+    // A home folder is never a project's root: its state is stored in another folder.
     let home = super::home(&world);
     std::fs::create_dir_all(&home).expect("make the home");
     let inside = |words: &[&str]| super::say(world.nb().current_dir(&home).args(words));
@@ -403,7 +403,7 @@ fn outputs_find_their_notebook_where_the_projects_folder_is_elsewhere() {
 
 #[test]
 fn what_the_kernels_own_queue_drops_is_told() {
-    // As if it had sent so many that nobody received.
+    // As if the kernel had sent so many messages that nobody received.
     let skip = |count: u32| {
         format!("get_ipython().kernel.session.message_count += {count}\nprint('after', flush=True)")
     };
@@ -419,7 +419,7 @@ fn what_the_kernels_own_queue_drops_is_told() {
     assert_eq!(outputs[0]["text"], json!(["after\n"]));
     let told = outputs[1]["text"][0].as_str().expect("a text");
     assert!(told.starts_with(&format!("[nb] {lost}")), "{told}");
-    // So few may be replies to others.
+    // So few missing messages may be replies to other clients.
     nb(&world, ["exec", "a.ipynb", "1"]).ended(0);
     assert_eq!(cell(&world, 1)["outputs"].as_array().map(Vec::len), Some(1));
 }
@@ -438,7 +438,7 @@ fn a_bar_is_shown_as_it_is_in_the_end() {
         let shown = shown[0]["text"].as_str().expect("a text").trim_end();
         assert_eq!(shown, *last);
         assert_eq!(text(&world, index).trim_end(), *last);
-        // What the job keeps comes to the same.
+        // The job's recorded outputs give the same text.
         let waited = nb(&world, ["wait", &job(&said), "--all"]).ended(0);
         assert_eq!(waited.out.trim_end(), *last);
     }

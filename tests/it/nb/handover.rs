@@ -1,11 +1,11 @@
-//! A front end that goes in mid-cell: its proxy hands the cell over, and nothing of it is lost.
+//! A front end that leaves while a cell runs: its proxy hands the cell over, and no output is lost.
 
 use serde_json::{Value, json};
 
 use super::{nb, open, until};
 use crate::world::{World, succeed};
 
-/// A world with an open notebook whose cells `c0`, `c1`… say this.
+/// Makes a world with an open notebook whose cells `c0`, `c1`… have these sources.
 fn desk(cells: &[&str]) -> World {
     let world = World::new();
     let cell = |(at, source): (usize, &&str)| {
@@ -23,7 +23,7 @@ fn desk(cells: &[&str]) -> World {
     world
 }
 
-/// Has a front end run the cells, and go.
+/// Lets a front end run the cells, and leave.
 fn goes(world: &World, how: &str, seed: u64, cells: &[&str]) {
     let code: Vec<_> = cells.iter().map(|it| it.replace('\n', "\\n")).collect();
     let mut script = world.script("handover.py", "nb-shared");
@@ -32,7 +32,7 @@ fn goes(world: &World, how: &str, seed: u64, cells: &[&str]) {
     succeed(&mut script);
 }
 
-/// The job that the cells have become.
+/// Returns the job that records the cells.
 fn job(world: &World) -> String {
     let jobs = world.project().join(".nb/jobs");
     until("a job", || {
@@ -41,13 +41,13 @@ fn job(world: &World) -> String {
     })
 }
 
-/// Everything that a cell of the file shows as text.
+/// Returns all text that a cell of the file shows.
 fn text(world: &World, index: usize) -> String {
     let text = std::fs::read(world.project().join("t.ipynb")).expect("read the notebook");
     let notebook: Value = serde_json::from_slice(&text).expect("JSON");
     let outputs = notebook["cells"][index]["outputs"].clone();
     let outputs = outputs.as_array().expect("outputs").clone();
-    // This file has no lists of lines.
+    // In this file a text is one string, not a list of lines.
     let texts = outputs.iter().filter_map(|output| output["text"].as_str());
     texts.collect()
 }
@@ -55,7 +55,7 @@ fn text(world: &World, index: usize) -> String {
 const COUNTS: &str =
     "import time\nfor n in range(300):\n    print(n, flush=True)\n    time.sleep(0.01)";
 
-/// Goes on once there is a file `go`.
+/// Code that waits until there is a file `go`.
 const GATE: &str = "import os\nwhile not os.path.exists('go'): time.sleep(0.01)";
 
 fn counted() -> String {
@@ -75,7 +75,7 @@ fn a_proxy_that_is_ended_in_mid_cell_hands_it_over_and_no_line_is_lost() {
         let told = nb(&world, ["jobs", &id, "--json"]).ended(0).json();
         assert_eq!(told["cells"][0]["status"], "ok", "{told}");
         assert_eq!(told["front_end"]["whole"], true, "{told}");
-        // Its end is in the journal: nobody waits for it.
+        // The end is in the journal, so nobody waits for the cell any more.
         let log = nb(&world, ["log", "--json"]).ended(0);
         assert!(log.out.contains("\"status\":\"ok\""), "{log:?}");
     }
@@ -109,7 +109,7 @@ fn a_client_that_does_not_come_back_to_its_cell_leaves_it_to_a_recorder() {
     assert_eq!(text(&world, 0), format!("{}end\n", counted()));
 }
 
-/// A cell of an editor that is killed, or is stopped and killed later, and that ends only then.
+/// Tests a cell of an editor that is killed, or is stopped and killed later; the cell ends after that.
 fn an_editor_goes_before_its_cell_ends(how: &str) {
     let code = format!("{COUNTS}\n{GATE}\nprint('end')\nopen('ended', 'w').close()");
     let world = desk(&[&code]);
@@ -229,7 +229,7 @@ fn what_is_asked_once_the_proxy_has_gone_is_answered_unseen() {
         .ended(0)
         .with("goes to the window that is closed");
     std::fs::write(world.project().join("go"), "").expect("open the gate");
-    // What is said before the kernel listens it throws away.
+    // The kernel discards answers that come before it waits for input.
     until("its end", || {
         nb(&world, ["reply", &id, "Ada", "--force"]);
         let ended = nb(&world, ["wait", &id, "--timeout", "1"]);
@@ -242,7 +242,7 @@ fn what_is_asked_once_the_proxy_has_gone_is_answered_unseen() {
 fn outputs_of_a_text_that_two_cells_have_stay_in_the_job() {
     let world = desk(&[COUNTS, COUNTS]);
     let notebook = world.project().join("t.ipynb");
-    // As VS Code names cells: by an address.
+    // As in VS Code, which names cells by an address.
     let text_of = std::fs::read_to_string(&notebook)
         .expect("read")
         .replace("\"c0\"", "\"d0\"");

@@ -1,4 +1,4 @@
-//! What was: differences, edits taken back, versions brought back, who did what.
+//! The past of a notebook: differences, edits undone, versions restored, and who did what.
 
 use std::path::Path;
 use std::process::Command;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{Said, nb, say};
 use crate::world::World;
 
-/// Four cells, the third of which was run.
+/// Four cells, of which the third was run.
 const NOTEBOOK: &str = r##"{
  "cells": [
   {"cell_type": "markdown", "id": "aaaa1111", "metadata": {}, "source": ["# Title"]},
@@ -22,7 +22,7 @@ const NOTEBOOK: &str = r##"{
 }
 "##;
 
-/// A world with the notebook, of which the tests' agent has seen every cell.
+/// Makes a world with the notebook, of which the tests' agent has seen every cell.
 fn world() -> World {
     let world = World::new();
     std::fs::write(world.project().join("t.ipynb"), NOTEBOOK).expect("write the notebook");
@@ -30,7 +30,7 @@ fn world() -> World {
     world
 }
 
-/// Runs a command of the agent's on the notebook.
+/// Runs a command of the agent on the notebook.
 fn on(world: &World, words: &[&str]) -> Said {
     let (command, rest) = words.split_first().expect("a command");
     nb(world, [&[*command, "t.ipynb"], rest].concat())
@@ -41,7 +41,7 @@ fn read(world: &World) -> Value {
     serde_json::from_slice(&text).expect("it is JSON")
 }
 
-/// Saves the notebook as an editor does, which replaces a text by another.
+/// Saves the notebook as an editor does, with one text replaced by another.
 fn save(world: &World, old: &str, new: &str) {
     let path = world.project().join("t.ipynb");
     let text = std::fs::read_to_string(&path).expect("read the notebook");
@@ -49,7 +49,7 @@ fn save(world: &World, old: &str, new: &str) {
     std::fs::write(path, text.replace(old, new)).expect("write the notebook");
 }
 
-/// The ids and texts of the cells, in one line.
+/// Returns the ids and texts of the cells, in one line.
 fn cells(world: &World) -> String {
     let notebook = read(world);
     let cells = notebook["cells"].as_array().expect("cells").iter();
@@ -64,20 +64,20 @@ fn cells(world: &World) -> String {
 
 const CELLS: &str = "aaaa:# Title bbbb:lr = 0.1|n = 3|steps = 7 cccc:print(1) dddd:last";
 
-/// The name of the edit that a command has made.
+/// Returns the operation that a command has made.
 fn op(said: &Said) -> String {
     let op = said.json()["op"].as_str().expect("an op").to_owned();
     assert_eq!(op.len(), 8, "{op}");
     op
 }
 
-/// The notebook's revision.
+/// Returns the notebook's revision.
 fn revision(world: &World) -> String {
     let said = on(world, &["cells", "--json"]).ended(0).json();
     said["revision"].as_str().expect("a revision").to_owned()
 }
 
-/// Stdout, in which what is made anew each time stands for itself: times, names of edits.
+/// Returns stdout, with what differs in each run replaced: times and operations.
 fn out(said: &Said) -> String {
     let is_op = |word: &str| word.len() == 8 && word.chars().all(|c| c.is_ascii_hexdigit());
     let is_time = |word: &str| word.len() == 8 && word.matches(':').count() == 2;
@@ -134,7 +134,7 @@ cccc3333 (cell 3) · 9c8b5a5b5b → 9c8b5a5b5b · print(1)
   metadata.tags: [\"a\"] → [\"b\"]
 "
     );
-    // The revisions of cells are those that the commands printed; their length is enough here.
+    // The revisions of cells are those that the commands printed; here only their length is compared.
     let plain = |text: &str| {
         let words = text.split_inclusive([' ', '\n']).map(|word| {
             let is_revision = word.trim_end().len() == 10
@@ -148,7 +148,7 @@ cccc3333 (cell 3) · 9c8b5a5b5b → 9c8b5a5b5b · print(1)
         words.collect::<String>()
     };
     assert_eq!(plain(&said.out), plain(&want), "{}", said.out);
-    // A beginning is enough, and a program reads the same.
+    // A prefix is enough, and JSON has the same.
     let json = on(&world, &["diff", &first[..6], "--json"]).ended(0).json();
     assert_eq!(
         (&json["revision"], &json["before"]["revision"]),
@@ -179,7 +179,7 @@ cccc3333 (cell 3) · 9c8b5a5b5b → 9c8b5a5b5b · print(1)
 #[test]
 fn git_is_asked_and_says_what_is_missing() {
     let world = world();
-    // The folder above the project may be a repository of somebody else's.
+    // A folder above the project may be somebody else's repository.
     on(&world, &["diff", "--git"])
         .ended(1)
         .with("is in no git repository");
@@ -253,13 +253,13 @@ fn without_a_word_it_is_what_was_seen_last() {
     assert!(!said.out.contains("dddd4444"), "{said:?}");
     said.with("-n = 3\n+n = 33\n")
         .with("eeee (cell 4) · new · new");
-    // Now it is seen: it may be edited.
+    // The diff has shown the cells, so they may be edited.
     on(&world, &["diff"]).ended(0).with("no cell differs");
     on(&world, &["edit", "bbbb", "x"]).ended(0);
     on(&world, &["edit", "eeee", "y"]).ended(0);
     save(&world, "print(1)", "print(3)");
     on(&world, &["edit", "cccc", "z"]).ended(5);
-    // Another name has seen nothing, and there is no git.
+    // Another actor has seen nothing, and there is no git.
     let said = nb(&world, ["--as", "other", "diff", "t.ipynb"]).ended(1);
     said.with("is in no git repository")
         .with("nb diff t.ipynb REVISION");
@@ -289,7 +289,7 @@ fn edits_are_taken_back_one_after_the_other_and_done_again() {
         "dddd:last aaaa:# Title new1:new new2:x bbbb:one|two"
     );
     let mut redo = Vec::new();
-    // What was cleared had no outputs: that was no edit.
+    // The cleared cell had no outputs, so clearing was not an edit.
     for _ in 0..6 {
         redo.push(op(&on(&world, &["undo", "--json"]).ended(0)));
     }
@@ -334,7 +334,7 @@ fn outputs_that_were_cleared_come_back_and_go_again() {
         .ended(0)
         .with("cleared cccc3333");
     assert_eq!(read(&world), cleared);
-    // A cell that was run since keeps what that left.
+    // A cell that was run since keeps its new outputs.
     save(
         &world,
         "\"execution_count\": null, \"id\": \"cccc3333\"",
@@ -369,7 +369,7 @@ fn what_others_did_since_stays() {
         cells(&world),
         "aaaa:# Title bbbb:lr = 0.2|n = 3|steps = 7 cccc:print(1) dddd:human"
     );
-    // It was shown, so it may be edited.
+    // The cell was shown, so it may be edited.
     on(&world, &["edit", "bbbb", "--replace", "n = 3", "n = 5"]).ended(0);
     save(&world, "n = 5", "n = 6");
     let before = std::fs::read(world.project().join("t.ipynb")).expect("read it");
@@ -399,7 +399,7 @@ fn what_is_not_there_any_more_is_named_before_anything_else_is_touched() {
     let earlier = op(&on(&world, &["edit", "dddd", "first", "--json"]).ended(0));
     let first = std::fs::read(world.project().join("t.ipynb")).expect("read it");
     let second = op(&on(&world, &["edit", "dddd", "second", "--json"]).ended(0));
-    // A person has taken it back by hand.
+    // A person has undone it by hand.
     std::fs::write(world.project().join("t.ipynb"), &first).expect("write it");
     on(&world, &["undo"])
         .ended(5)
@@ -417,7 +417,7 @@ fn what_is_not_there_any_more_is_named_before_anything_else_is_touched() {
         std::fs::read(world.project().join("t.ipynb")).expect("read it"),
         before
     );
-    // A cell that somebody removed comes back by force alone.
+    // A cell that somebody removed is restored only with `--force`.
     let edit = op(&on(&world, &["edit", "bbbb", "x", "--json"]).ended(0));
     nb(&world, ["--as", "ada", "rm", "t.ipynb", "bbbb", "--force"]).ended(0);
     on(&world, &["undo", &edit])
@@ -455,7 +455,7 @@ fn a_list_of_operations_is_taken_back_as_one() {
         cells(&world),
         "half:n = 3|steps = 7 bbbb:lr = 0.1 cccc:print(1)|last"
     );
-    // The outputs were those of what is one cell again.
+    // The outputs were those of the cell before it was split.
     assert_eq!(read(&world)["cells"][2]["outputs"], json!([]));
 }
 
@@ -508,7 +508,7 @@ fn everybody_takes_back_what_was_his() {
     nb(&world, ["--as", "ada", "undo", "t.ipynb"])
         .ended(0)
         .with("removed ada1");
-    // By its name anybody's.
+    // Any actor can undo an operation by its id.
     nb(&world, ["--as", "ada", "undo", "t.ipynb", &bob])
         .ended(0)
         .with("removed bob1");
@@ -521,7 +521,7 @@ fn an_edit_that_a_save_wiped_out_can_be_restored() {
     let before = std::fs::read(world.project().join("t.ipynb")).expect("read it");
     on(&world, &["edit", "dddd", "agent"]).ended(0);
     on(&world, &["insert", "new", "--id", "new1"]).ended(0);
-    // An editor's Overwrite: it never read what was written since.
+    // The Overwrite of an editor that has not read the last edits.
     std::fs::write(world.project().join("t.ipynb"), before).expect("write it");
     on(&world, &["restore", "dddd"])
         .ended(0)
@@ -574,7 +574,7 @@ fn versions_of_a_cell_come_back_whoever_made_them() {
     on(&world, &["restore", "aaaa"])
         .ended(1)
         .with("cell aaaa1111 is as it has always been, as far as nb knows");
-    // It would change what a person wrote, unseen.
+    // That would overwrite text of a person that the agent has not seen.
     save(&world, "\"last\"", "\"unseen\"");
     on(&world, &["restore", "dddd@fff"]).ended(1);
     on(&world, &["restore", "dddd"]).ended(5).with("unseen");
@@ -605,7 +605,7 @@ fn deleted_cells_come_back_to_their_place_with_their_outputs() {
         .with("deleted cell cccc3333 is back");
     on(&world, &["restore", "bbbb2222"]).ended(0);
     assert_eq!(read(&world), first);
-    // What a person deletes comes back without outputs: the file had them, and it is gone.
+    // A cell that a person deletes is restored without outputs: they were only in the file.
     let path = world.project().join("t.ipynb");
     let text = std::fs::read_to_string(&path).expect("read it");
     let line = text.lines().find(|line| line.contains("\"dddd4444\""));
@@ -629,7 +629,7 @@ fn a_deleted_cells_whole_id_means_it_also_where_others_begin_so() {
             .ended(0)
             .with("cell bbbb2222 was deleted")
             .with("removed");
-        // Now one that begins so is deleted too.
+        // Then a cell with the same prefix is deleted too.
         let left = "bbbb22223";
         if cells(&world).matches("bbbb").count() == 2 {
             on(&world, &["rm", left]).ended(0);
@@ -667,7 +667,7 @@ fn the_log_tells_who_did_what() {
     assert_eq!(count(&["log", "--by", "ada"]), 2);
     assert_eq!(count(&["log", "--by", "ada", "--lines", "1"]), 1);
     assert_eq!(count(&["log", "--since", "1h"]), 4);
-    // The agent has looked just now.
+    // The agent has just read the log.
     assert_eq!(count(&["log", "--since", "last"]), 0);
     on(&world, &["log", "--since", "soon"])
         .ended(2)
@@ -681,7 +681,7 @@ fn the_log_tells_who_did_what() {
         .collect();
     assert_eq!(events, ["edited", "edited", "saved", "edited"]);
     assert_eq!(json["revision"], revision(&world));
-    assert_eq!(json["log"][3]["deed"], "undo");
+    assert_eq!(json["log"][3]["command"], "undo");
     on(&world, &["log", "-f"])
         .ended(2)
         .with("--proxy or --kernel");
@@ -693,7 +693,7 @@ fn what_is_not_kept_is_said() {
     std::fs::write(world.project().join("t.ipynb"), NOTEBOOK).expect("write the notebook");
     let folder = world.project().join(".nb");
     std::fs::create_dir(&folder).expect("make .nb");
-    // Settings count in a folder that is nb's: the first command makes an empty one so.
+    // Settings apply only in a folder that `nb` has made; the first command takes over an empty one.
     let _ = nb(&world, ["log"]);
     std::fs::write(folder.join("config.toml"), "journal.code = false").expect("write the settings");
     on(&world, &["cell", "0.."]).ended(0);
@@ -707,7 +707,7 @@ fn what_is_not_kept_is_said() {
         .with("is not remembered any more")
         .with("journal.code = false");
     on(&world, &["insert", "new", "--id", "new1"]).ended(0);
-    // For this nothing need be remembered.
+    // This undo needs no stored version.
     on(&world, &["undo"]).ended(0).with("removed new1");
     assert!(Path::new(&folder).exists());
 }

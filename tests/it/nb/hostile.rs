@@ -1,6 +1,6 @@
-//! A folder from a stranger: each kind of file that nb keeps, as a link, a FIFO, a socket, ten
-//! gigabytes and hostile content, with every command. Nothing outside is read, written, deleted, run
-//! or waited for.
+//! A folder from a stranger: each kind of file that `nb` stores is a link, a FIFO, a socket, ten gigabytes
+//! or hostile content, for every command. Nothing outside the folder is read, written, deleted, run or
+//! waited for.
 
 use std::collections::BTreeMap;
 use std::fs::Permissions;
@@ -15,16 +15,16 @@ use super::{Said, nb, say};
 use crate::python;
 use crate::world::World;
 
-/// Longer than any of these commands takes on a busy machine; one that waits has no end.
+/// Longer than any of these commands takes on a busy machine; a command that blocks would never end.
 const SECONDS: &str = "60";
 
 const NOTEBOOK: &str = r##"{"cells": [{"cell_type": "code", "id": "aaaa", "metadata": {}, "outputs": [],
  "execution_count": null, "source": ["1"]}], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}"##;
 
-/// What stands in the files outside: no command may say it.
+/// The content of the files outside: no command may print it.
 const SECRET: &str = "the-secret-outside";
 
-/// What nb keeps in a `.nb`, by the names that it gives for `t.ipynb`.
+/// The files that `nb` stores in a `.nb`, with their names for `t.ipynb`.
 const FILES: [&str; 31] = [
     "state.json",
     "state.lock",
@@ -59,7 +59,7 @@ const FILES: [&str; 31] = [
     "locks/t-da7ef036.lock",
 ];
 
-/// The folders in it.
+/// The folders in a `.nb`.
 const FOLDERS: [&str; 18] = [
     "kernels",
     "connections",
@@ -81,7 +81,7 @@ const FOLDERS: [&str; 18] = [
     "unfinished",
 ];
 
-/// How a file is hostile.
+/// The ways in which a file is hostile.
 #[derive(Clone, Copy, Debug)]
 enum Hostility {
     Link,
@@ -105,7 +105,7 @@ const HOSTILITIES: [Hostility; 8] = [
     Hostility::Garbage,
 ];
 
-/// Every command that ends by itself; one that would start a kernel finds none to start.
+/// Every command that ends by itself; those that would start a kernel find none to start.
 const COMMANDS: [&[&str]; 36] = [
     &["status"],
     &["status", "--json"],
@@ -145,7 +145,7 @@ const COMMANDS: [&[&str]; 36] = [
     &["shutdown", "t.ipynb"],
 ];
 
-/// A world, what lies outside its project, and a process that is nobody's kernel.
+/// A world, the files outside its project, and a process that is not a kernel.
 struct Place {
     world: World,
     outside: PathBuf,
@@ -184,7 +184,7 @@ impl Place {
         }
     }
 
-    /// Runs a program, which ends in time and has no more than some gigabytes.
+    /// Runs a program, which must end in time and use only a few gigabytes.
     fn bounded(&self, program: &Path, words: &[&str]) -> Said {
         let mut command = self.world.command(Path::new("timeout"));
         command
@@ -240,8 +240,8 @@ impl Place {
         assert_eq!(picture(&self.outside), self.before, "{what}: {said:#?}");
         let ended = self.innocent.try_wait().expect("look at it");
         assert_eq!(ended, None, "{what} ended somebody's process");
-        // A process that was made ahead for a kernel ends just after the command that did not need it;
-        // one that is ending has no command line any more.
+        // A process that was preforked for a kernel ends just after the command that did not need it; a
+        // process that is ending no longer has a command line.
         let mut left = Vec::new();
         super::until(what, || {
             left = self.world.processes();
@@ -251,7 +251,7 @@ impl Place {
         assert_eq!(left, [], "{what}");
     }
 
-    /// Puts something in the place of a file.
+    /// Puts a hostile file at this path.
     fn put(&self, path: &Path, hostility: Hostility) {
         std::fs::create_dir_all(path.parent().expect("it has one")).expect("make a folder");
         remove(path);
@@ -299,7 +299,7 @@ fn remove(path: &Path) {
     }
 }
 
-/// All that can be told of a folder without changing it.
+/// Returns everything that can be observed of a folder without changing it.
 fn picture(folder: &Path) -> BTreeMap<PathBuf, String> {
     let entries = walkdir::WalkDir::new(folder).into_iter();
     let told = entries.map(|entry| {
@@ -321,8 +321,7 @@ fn picture(folder: &Path) -> BTreeMap<PathBuf, String> {
     told.collect()
 }
 
-/// A `state.json` that names what it should not: as of a session that is open, and of one that was
-/// shut down.
+/// Returns a `state.json` with paths and processes that must not be used, for a session with this status.
 fn made_up(place: &Place, status: &str) -> String {
     let outside = &place.outside;
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", place.innocent.id()));
@@ -377,7 +376,7 @@ fn a_strangers_folder_of_any_kind_is_left_alone_by_every_command() {
     }
 }
 
-/// The names and kinds of what is in a folder.
+/// Returns the names and kinds of the entries of a folder.
 fn picture_of_names(folder: &Path) -> Vec<String> {
     let entries = walkdir::WalkDir::new(folder)
         .sort_by_file_name()
@@ -426,7 +425,7 @@ fn what_a_strangers_state_names_is_not_run_signalled_read_or_deleted() {
         }
         place.proxy(&format!("a made-up session, {status}"));
     }
-    // A kernel of the user's own choice runs beside it, and is remembered elsewhere.
+    // A kernel of the user's own choice runs beside it, and is recorded in another folder.
     let python = python::interpreter();
     let python = python.to_str().expect("a path");
     let opened = nb(
@@ -452,7 +451,7 @@ fn what_a_strangers_state_names_is_not_run_signalled_read_or_deleted() {
     assert_eq!(picture(&place.outside), place.before);
 }
 
-/// Commands that between them open every kind of file.
+/// Commands that together open every kind of file.
 const OPENING: [&[&str]; 15] = [
     &["status"],
     &["cells", "t.ipynb"],
@@ -473,7 +472,7 @@ const OPENING: [&[&str]; 15] = [
 
 #[test]
 fn hostile_files_in_the_users_own_folder_lead_nowhere() {
-    // As a pull may bring them: what is ignored is overwritten without a word.
+    // As `git pull` may bring them: it overwrites ignored files without a message.
     let mut place = Place::new();
     place.run(&["insert", "t.ipynb", "x"], "nothing");
     let dir = place.world.project().join(".nb");
@@ -496,7 +495,7 @@ fn hostile_files_in_the_users_own_folder_lead_nowhere() {
                 std::fs::write(&path, kept).expect("put it back");
             }
         }
-        // Folders that are made for a hostile file stay; only the file was taken away.
+        // Folders that were made for a hostile file stay; only the file is removed.
         let _ = std::fs::remove_dir_all(dir.join("jobs"));
         let _ = std::fs::remove_dir_all(dir.join("kept"));
     }

@@ -1,4 +1,4 @@
-//! Which kernels there are, in whose environment, and which one a notebook gets.
+//! The list of kernels, their environments, and the kernel that a notebook gets.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use crate::made;
 use crate::python;
 use crate::world::{World, succeed};
 
-/// The site-packages of the tests' own Python, which has ipykernel.
+/// Returns the site-packages of the tests' own Python, which has ipykernel.
 fn site_packages() -> PathBuf {
     let prefix = python::interpreter().parent().and_then(Path::parent);
     let lib = prefix.expect("it is in an environment").join("lib");
@@ -20,7 +20,7 @@ fn site_packages() -> PathBuf {
     folders.find(|it| it.is_dir()).expect("it has packages")
 }
 
-/// Makes an environment of venv, with the tests' ipykernel or without any; returns its Python.
+/// Makes a venv environment, with the tests' ipykernel or without any; returns its Python.
 fn venv(prefix: &Path, ipykernel: bool) -> PathBuf {
     made::run(
         Command::new(python::interpreter())
@@ -39,7 +39,7 @@ fn venv(prefix: &Path, ipykernel: bool) -> PathBuf {
     prefix.join("bin/python")
 }
 
-/// The variables of a shell in which nothing but the system's programs is on PATH.
+/// The PATH of a shell with only the system's programs.
 const PATH: &str = "/usr/bin:/bin";
 
 #[test]
@@ -53,7 +53,7 @@ fn what_jupyter_lists_is_what_nb_lists() {
         std::fs::create_dir_all(&folder).expect("make a spec's folder");
         std::fs::write(folder.join("kernel.json"), text.to_string()).expect("write a spec");
     };
-    // One name in every place: the first place wins.
+    // The same name in every folder: the first folder wins.
     let places = [
         "extra",
         "data",
@@ -84,7 +84,7 @@ fn what_jupyter_lists_is_what_nb_lists() {
         let core = jupyter_core(version);
         for (data, extra, prefer, platform) in settings {
             let is_old = version.starts_with('4');
-            // Version 4 knew no platform folders and never preferred an environment by itself.
+            // Version 4 had no platform folders and never preferred an environment by default.
             if is_old && (platform.is_some() || prefer.is_none()) {
                 continue;
             }
@@ -126,7 +126,7 @@ fn what_jupyter_lists_is_what_nb_lists() {
     }
 }
 
-/// A release of jupyter_core, beside the packages that it needs.
+/// Installs a release of jupyter_core, with its dependencies; returns the folder.
 fn jupyter_core(version: &str) -> PathBuf {
     let wanted = format!("jupyter_core=={version}");
     made::once(
@@ -170,7 +170,7 @@ fn the_environment_at_hand_is_chosen_listed_and_started() {
         ]),
         json!([".venv", "environment", "venv", true])
     );
-    // The nearer one has no ipykernel: the next one is taken, with a word.
+    // The nearer one has no ipykernel: the next one is chosen, with a note.
     let deep = list("deep/t.ipynb");
     assert_eq!(path(&deep["chosen"]["argv"][0]), own);
     assert_eq!(deep["kernels"][0]["ready"], false);
@@ -271,7 +271,7 @@ fn commands_that_look_or_end_run_nothing_of_the_folder() {
             assert!(ran.is_empty(), "{words:?}, active: {active}: {ran:?}");
         }
     }
-    // The traps work.
+    // The canary works: `nb open` runs the Python of the folder.
     let mut open = world.nb();
     say(open
         .args(["open", "t.ipynb", "--no-serve"])
@@ -339,7 +339,8 @@ fn without_ipykernel_the_command_is_told_and_run_on_demand() {
         ))
         .with("hint: nb open t.ipynb --install runs that");
     assert!(!project.join("t.ipynb").exists());
-    // A project that is locked gets it as a dependency: uv removes what it does not know.
+    // In a locked project ipykernel is added as a dependency: uv removes packages that the project does not
+    // list.
     std::fs::write(
         project.join("pyproject.toml"),
         "[project]\nname = \"p\"\nversion = \"0\"\nrequires-python = \">=3.9\"\n",
@@ -376,7 +377,7 @@ fn a_conda_environment_is_started_activated() {
     for folder in ["condabin", "conda-meta"] {
         std::fs::create_dir_all(root.join(folder)).expect("make conda's own folders");
     }
-    // As in an agent's shell: base is active, whatever is worked on.
+    // As in an agent's shell: base is active in every folder.
     let path_of_base = format!("{}/bin:{PATH}", root.display());
     let shell = |mut command: Command| {
         command
@@ -386,7 +387,7 @@ fn a_conda_environment_is_started_activated() {
             .env("CONDA_SHLVL", "1");
         command
     };
-    // base itself is nobody's choice: without the project's word the list is told.
+    // An active base is not a choice: if the project names no environment, the candidates are listed.
     let mut open = shell(world.nb());
     let asked = say(open.args(["open", "other.ipynb", "--no-serve"])).ended(2);
     asked
@@ -407,7 +408,7 @@ fn a_conda_environment_is_started_activated() {
         .map(|kernel| kernel["name"].as_str().expect("a name"))
         .collect();
     assert_eq!(names, ["ml", "base"]);
-    // The project's word.
+    // The project names its environment.
     std::fs::write(world.project().join("environment.yml"), "name: ml\n").expect("write it");
     let mut open = shell(world.nb());
     say(open.args(["open", "t.ipynb"])).ended(0);
@@ -417,7 +418,7 @@ fn a_conda_environment_is_started_activated() {
     let data = prefix.join("share/data").display().to_string();
     assert_eq!(inside["NB_TEST_DATA"], *data);
     assert_eq!(inside["CONDA_DEFAULT_ENV"], "ml");
-    // What rattler's own activation leaves is the same, PATH below it included.
+    // Rattler's own activation sets the same variables, including the PATH below.
     let script = format!("{}\n/usr/bin/env -0", script.replace(":${PATH}\"", "\""));
     let mut bash = Command::new("bash");
     bash.args(["--norc", "-c", &script]).env_clear();
@@ -474,7 +475,7 @@ fn a_real_micromamba_environment_is_started_activated() {
     make.arg(python::script("conda_channel.py")).arg(&channel);
     succeed(make.arg(python::interpreter()).arg(site_packages()));
     let channel = format!("file://{}", channel.display());
-    // No settings, and a root that only the variables of an interactive shell name.
+    // There are no settings, and only the variables of an interactive shell name the root.
     let root = home(&world).join("roots/m");
     let prefix = root.join("envs/ml");
     let shell = |script: &str| {
@@ -492,7 +493,7 @@ fn a_real_micromamba_environment_is_started_activated() {
     let create = format!("micromamba create --yes --name ml --channel {channel}");
     succeed(&mut shell(&format!("{create} python nb-test-data")));
     std::fs::write(world.project().join("environment.yml"), "name: ml\n").expect("write it");
-    // An agent's shell has neither the function nor the variables of micromamba.
+    // An agent's shell has neither micromamba's function nor its variables.
     let open = |more: &[&str]| {
         let mut command = world.nb();
         command.args(["open", "t.ipynb"]).args(more);
@@ -516,7 +517,7 @@ fn a_real_micromamba_environment_is_started_activated() {
         own["NB_TEST_DATA"],
         *prefix.join("share/data").to_string_lossy()
     );
-    // What micromamba's own activation sets is the same.
+    // micromamba's own activation sets the same variables.
     let told = |script: &str| {
         let told = succeed(&mut shell(&format!("{script} /usr/bin/env -0")));
         let pairs = told.split('\0').filter_map(|pair| pair.split_once('='));
@@ -534,7 +535,7 @@ fn a_real_micromamba_environment_is_started_activated() {
     for name in ["CONDA_PREFIX", "CONDA_DEFAULT_ENV", "PATH", "NB_TEST_LAST"] {
         assert!(activated.contains_key(name), "{name}");
     }
-    // In a shell that has it active nothing else is asked for; base is nobody's choice.
+    // In a shell in which it is active, nothing else is asked for; an active base is not a choice.
     std::fs::remove_file(world.project().join("environment.yml")).expect("remove it");
     let script =
         "micromamba activate ml && \"$NB\" kernels active.ipynb && \"$NB\" open active.ipynb";
@@ -546,7 +547,7 @@ fn a_real_micromamba_environment_is_started_activated() {
         let value = active[name].as_str().map(|it| it.replace(&condabin, ""));
         assert_eq!(value.as_deref(), own[name].as_str(), "{name}");
     }
-    // Its neighbours' kernel is the project's choice: asked for in another one.
+    // The kernel of the neighbouring notebooks is this project's choice; another project has to ask.
     let base = create.replace("create --yes --name ml", "install --yes --name base");
     let open = "mkdir ../other && cd ../other && \"$NB\" open other.ipynb --no-serve";
     let script = format!("{base} python ipykernel && micromamba activate && {open}");

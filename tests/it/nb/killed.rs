@@ -1,4 +1,4 @@
-//! A crash of whoever opens leaves nothing that the next `nb open` does not put right.
+//! If a command that opens a notebook is killed at any moment, the next `nb open` repairs what it left.
 
 use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::{descendants, home, kill, nb, open, opening, path, pid, shell, sockets, until};
 use crate::world::World;
 
-/// How often each is killed: few times in every run of the tests, `NB_TEST_ROUNDS` times by hand.
+/// How often each command is killed: a few times by default; `NB_TEST_ROUNDS` sets another number.
 fn rounds() -> usize {
     let given = std::env::var("NB_TEST_ROUNDS").ok();
     given.and_then(|it| it.parse().ok()).unwrap_or(8)
@@ -51,7 +51,7 @@ fn restarts_and_shutdowns_that_are_killed_are_put_right() {
     let world = World::new();
     for round in 0..rounds() {
         open(&world, "t.ipynb");
-        // About as long as each takes.
+        // About as long as each command takes.
         let (command, whole) = [("restart", 1.0), ("shutdown", 0.3)][round % 2];
         let after = Duration::from_secs_f64(random.part() * whole);
         eprintln!("round {round}: {command} killed after {after:?}");
@@ -60,8 +60,8 @@ fn restarts_and_shutdowns_that_are_killed_are_put_right() {
         kill(child.id());
         child.wait().expect("it was killed");
         if !ended {
-            // The process that does the restart, which whoever asked for it need not outlive; it may
-            // only be about to become that.
+            // The process that does the restart can outlive the command that requested it, and may not have
+            // become that process yet.
             until("nobody restarts it any more", || {
                 let tasks = ["nb:detach", "nb:become", "nb:task"];
                 let mut jobs = world.processes();
@@ -107,7 +107,7 @@ fn what_is_killed_leaves_nothing_behind_once_it_is_cleared_up() {
     let status = nb(&world, ["status", "--json"]).ended(0).json();
     let state = status["sessions"][0]["state"].as_str().expect("a word");
     if matches!(state, "idle" | "busy" | "live") {
-        // It is ready: only its user may end it.
+        // The kernel is ready: only its user may end it.
         nb(&world, ["shutdown"]).ended(0);
     }
     until("all is cleared up", || {
@@ -120,7 +120,7 @@ fn what_is_killed_leaves_nothing_behind_once_it_is_cleared_up() {
     });
 }
 
-/// Opens, uses and shuts down; then nothing is left.
+/// Opens, uses and shuts down the kernel; then nothing is left.
 fn assert_put_right(world: &World) {
     let mut sockets_then = all_sockets(world);
     if world.project().join(".nb").exists() {
@@ -173,7 +173,7 @@ pub(super) fn ends_within(child: &mut Child, time: Duration) -> bool {
     false
 }
 
-/// The sockets of every connection file of the project.
+/// Returns the sockets of every connection file of the project.
 fn all_sockets(world: &World) -> Vec<PathBuf> {
     files_in(&world.project().join(".nb/connections"))
         .iter()
@@ -186,11 +186,11 @@ fn files_in(folder: &Path) -> Vec<PathBuf> {
     entries.map(|entry| entry.path()).collect()
 }
 
-/// Marsaglia's xorshift64.
+/// Marsaglia's xorshift64 generator.
 pub(super) struct Random(u64);
 
 impl Random {
-    /// Begins with a new seed, or with the one that is to be tried again, and tells it.
+    /// Begins with a new seed, or with the given one to repeat a run, and prints it.
     pub(super) fn seeded() -> Self {
         let given = std::env::var("NB_TEST_SEED").ok();
         let seed = given.and_then(|seed| seed.parse().ok());

@@ -1,6 +1,7 @@
-//! Whoever has a cell run is killed at any moment: what the kernel ran is in the notebook, whole.
+//! Processes of a running `nb exec` are killed at any moment: the notebook still gets all outputs of the
+//! cell.
 //!
-//! `NB_TEST_ROUNDS` says how often, `NB_TEST_SEED` at which moments.
+//! `NB_TEST_ROUNDS` sets the number of rounds, `NB_TEST_SEED` the moments.
 
 use std::process::{Child, Stdio};
 use std::time::Instant;
@@ -14,10 +15,10 @@ use super::recorder::all_text;
 use super::{descendants, kill, nb, session_of, shell, until};
 use crate::world::World;
 
-/// How often it is tried where nobody says.
+/// The default number of rounds.
 const ROUNDS: usize = 8;
 
-/// Says which round it is in each line, and leaves a mark for which nobody is needed.
+/// Prints the round in each line, and leaves a mark in a file that needs no recorder.
 const CELL: &str = "\
 import time
 with open('round') as it: told = it.read()
@@ -28,7 +29,7 @@ display({'text/plain': told + ' shown'}, raw=True)
 with open('ran', 'a') as it: print(told, file=it)
 told + ' is its value'";
 
-/// Who is killed.
+/// The processes that are killed.
 #[derive(Clone, Copy, Debug)]
 enum Victim {
     Command,
@@ -57,7 +58,7 @@ fn cells_whose_command_is_killed_at_any_moment_are_whole_in_the_notebook() {
     let (mut killed, mut ran) = (0, 0);
     for round in 0..rounds {
         let victim = VICTIMS[round % VICTIMS.len()];
-        // Most of what can go wrong is at the beginning.
+        // Most failures are possible at the beginning.
         let after = whole.mul_f64(random.part().powi(2) * 1.1);
         eprintln!("round {round}: {victim:?} killed after {after:?}");
         let told = format!("round-{round}");
@@ -71,7 +72,7 @@ fn cells_whose_command_is_killed_at_any_moment_are_whole_in_the_notebook() {
         }
         child.wait().expect("it was killed");
         let new = until("the end of all jobs", || {
-            // Any command notices what is nobody's.
+            // Any command finds jobs without a recorder.
             nb(&world, ["jobs"]).ended(0);
             let mut jobs = jobs(&world);
             let is_over = jobs.iter().all(|job| job["state"] == "done");
@@ -102,7 +103,7 @@ fn has_run(world: &World, told: &str) -> bool {
     ran.expect("it ran once").lines().any(|line| line == told)
 }
 
-/// The records of all jobs.
+/// Returns the records of all jobs.
 fn jobs(world: &World) -> Vec<Value> {
     let folders = std::fs::read_dir(world.project().join(".nb/jobs"));
     let records = folders.into_iter().flatten().flatten();
@@ -124,7 +125,7 @@ fn assert_whole(world: &World, told: &str) {
     );
 }
 
-/// A harness's shell, with the command as a session of its own.
+/// Starts an agent's shell, with the command in its own session.
 fn spawn(world: &World) -> Child {
     let script = "setsid --wait \"$NB_TEST_BINARY\" exec a.ipynb 0; true";
     let mut command = shell(world, script);
@@ -134,27 +135,48 @@ fn spawn(world: &World) -> Child {
 
 impl Victim {
     fn dies(self, shell: u32) {
+        // A stopped shell starts nothing after the list of its descendants was made.
+        stop(shell);
         let family = descendants(shell);
-        // The shell may not have come to it.
+        // The shell may not have started the command yet.
         let command = family.get(1).copied();
+        let family = family.into_iter();
         match (self, command) {
             (Victim::Command, Some(command)) => kill(command),
             (Victim::Group, Some(command)) => {
                 let group = i32::try_from(command).ok().and_then(Pid::from_raw);
                 let _ = rustix::process::kill_process_group(group.expect("a pid"), Signal::KILL);
-                // Before it led a group there was only itself.
+                // Before the command led a group, it was the only process.
                 kill(command);
             }
             (Victim::Session, Some(command)) => {
                 of_session(command).into_iter().for_each(kill);
                 kill(command);
             }
-            (Victim::Descendants, _) | (_, None) => family.into_iter().for_each(kill),
+            (Victim::Descendants, _) | (_, None) => family.for_each(kill),
         }
+        signal(shell, Signal::CONT);
     }
 }
 
-/// The processes of the session that this one leads.
+/// Stops a process, and waits until it has stopped or ended.
+fn stop(pid: u32) {
+    signal(pid, Signal::STOP);
+    until("a stopped process", || {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok();
+        let state = stat.as_deref().and_then(|it| it.rsplit(')').next());
+        state
+            .is_none_or(|it| it.starts_with(" T") || it.starts_with(" Z"))
+            .then_some(())
+    });
+}
+
+fn signal(pid: u32, signal: Signal) {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    let _ = rustix::process::kill_process(pid.expect("a pid"), signal);
+}
+
+/// Returns the processes of the session that this process leads.
 fn of_session(leader: u32) -> Vec<u32> {
     let entries = std::fs::read_dir("/proc")
         .expect("there is /proc")

@@ -1,5 +1,5 @@
-//! Kernels of other languages and makers, through `nb` and through `nb-proxy`. What each of them
-//! can do is the table below; whoever changes it changes the table in the documentation.
+//! Kernels of other languages and makers, through `nb` and through `nb-proxy`. The table below says what
+//! each of them can do; a change of it also belongs in the table of the documentation.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,38 +10,39 @@ use super::{home, nb};
 use crate::python;
 use crate::world::{World, succeed};
 
-/// A kernel, and what it says to what.
+/// A kernel, and its answers to some code.
 struct Kernel {
-    /// The name of its spec.
+    /// The name of its kernelspec.
     name: &'static str,
-    /// Its command without the connection file, `{python}` being the environment's Python.
+    /// Its command without the connection file; `{python}` is the environment's Python.
     argv: &'static [&'static str],
     language: &'static str,
-    /// Prints 42, or has it as its value.
+    /// Code that prints 42, or has it as its value.
     hello: &'static str,
-    /// Fails.
+    /// Code that fails.
     error: &'static str,
-    /// Whether it says in its reply that this failed.
+    /// Whether the kernel's reply reports that `error` failed.
     tells_errors: bool,
-    /// Prints something and goes on for long, where it can be interrupted. Where the kernel tells of
-    /// outputs at the end only, it makes the file `{sign}` instead.
+    /// Code that prints something and then runs for long, if the kernel can be interrupted. For a kernel
+    /// that sends outputs only at the end, the code makes the file `{sign}` instead.
     endless: Option<&'static str>,
-    /// What its replies to the endless code are when it is interrupted.
+    /// The status of the reply to the endless code when it is interrupted.
     interrupted: &'static str,
-    /// How it is interrupted.
+    /// The way in which the kernel is interrupted.
     by: &'static str,
-    /// Whether its spec has to say so.
+    /// Whether the kernelspec has to set that way.
     says: bool,
-    /// The beginning of a word, and what completes it.
+    /// The beginning of a word, and its completion.
     complete: (&'static str, &'static str),
-    /// Asks `name?` and tells the answer, where it can ask.
+    /// Code that asks `name?` and prints the answer, if the kernel can ask.
     input: Option<&'static str>,
-    /// Variables that name folders it needs, and where these are in the user's home otherwise.
+    /// Variables that name folders which the kernel needs, and the folders' default paths in the user's
+    /// home.
     folders: &'static [(&'static str, &'static str)],
 }
 
 impl Kernel {
-    /// Runs it in a world of its own through everything.
+    /// Tests the kernel in a separate world.
     fn works(&self, interpreter: &Path) {
         let world = World::new();
         self.install(&world, interpreter);
@@ -50,7 +51,7 @@ impl Kernel {
             .endless
             .map(|code| code.replace("{sign}", &sign.to_string_lossy()));
         let notebook = &*format!("{}.ipynb", self.name);
-        // evcxr takes its time to start.
+        // evcxr takes long to start.
         let patient = ["--timeout", "240"];
         let open = [["open", notebook], ["--kernel", self.name], patient];
         nb(&world, open.as_flattened()).ended(0);
@@ -79,7 +80,7 @@ impl Kernel {
         );
         let is_hello = |said: &Value| {
             assert_eq!(said[0], "ok");
-            // deno colours what it prints.
+            // deno colours its output.
             let text = said[1].as_str();
             assert!(text.is_some_and(|text| text.contains("42")), "{said}");
         };
@@ -127,7 +128,7 @@ impl Kernel {
         std::fs::write(folder.join("kernel.json"), spec.to_string()).expect("write the spec");
     }
 
-    /// A question of running code, asked and answered by two commands.
+    /// Tests a question of running code, asked and answered by two commands.
     fn asks(&self, world: &World, notebook: &str, input: &str) {
         nb(world, ["insert", "-n", notebook, input]).ended(0);
         let asked = nb(world, ["exec", "-n", notebook, "0", "--json"]);
@@ -159,7 +160,7 @@ impl Kernel {
     }
 }
 
-/// The Python of the environment with bash_kernel, deno and xeus-python.
+/// Returns the Python of the environment with bash_kernel, deno and xeus-python.
 fn languages() -> PathBuf {
     python::with_languages().to_owned()
 }
@@ -190,7 +191,7 @@ fn xeus_python() {
     let kernel = Kernel {
         name: "xpython",
         argv: &["{python}", "-m", "xpython_launcher", "-f"],
-        // SIGINT ends it, and it answers the message without heeding it.
+        // SIGINT ends the kernel, and it replies to `interrupt_request` without interrupting.
         endless: None,
         ..PYTHON
     };
@@ -237,7 +238,7 @@ fn deno() {
     kernel.works(&languages());
 }
 
-/// The Python with kernels that no test installs, where `NB_TEST_LANGUAGES` or `PATH` has one with
+/// Returns a Python with kernels that no test installs, if the one of `NB_TEST_LANGUAGES` or on `PATH` has
 /// this module.
 fn by_hand(module: &str) -> Option<PathBuf> {
     let named = std::env::var_os("NB_TEST_LANGUAGES");
@@ -338,7 +339,7 @@ fn gnuplot() {
         name: "gnuplot",
         argv: &["{python}", "-m", "gnuplot_kernel", "-f"],
         language: "gnuplot",
-        // As it is set up first, it looks after each cell for an image.
+        // By default the kernel looks for an image after each cell.
         hello: "%gnuplot dumb\nprint 6*7",
         error: "show nonsense",
         tells_errors: true,

@@ -1,4 +1,4 @@
-//! A kernel's whole life, as `nb` tells of it.
+//! A kernel's whole life, as `nb` reports it.
 
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
@@ -13,7 +13,7 @@ use crate::world::World;
 fn a_kernel_is_ended_also_where_nothing_can_be_written() {
     let world = World::new();
     let opened = open(&world, "t.ipynb");
-    // As on a full disk: no file may grow. What is printed goes into a pipe.
+    // As on a full disk: no file may grow. The output goes into a pipe.
     let script =
         "(trap '' XFSZ; ulimit -f 0; exec \"$NB_TEST_BINARY\" shutdown t.ipynb 2>&1) | cat";
     say(&mut shell(&world, script))
@@ -54,7 +54,7 @@ fn a_kernel_is_opened_used_restarted_killed_and_shut_down() {
     let first_sockets = sockets(&file);
     assert_eq!(first_sockets.len(), 5);
 
-    // A cell that somebody else runs is interrupted.
+    // A cell that another actor runs is interrupted.
     let mut running = world
         .nb()
         .args(["run", "--stream"])

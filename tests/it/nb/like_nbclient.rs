@@ -1,4 +1,4 @@
-//! What `nb exec --all` writes into notebooks is what nbclient writes.
+//! `nb exec --all` writes the same into notebooks as nbclient does.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -7,15 +7,15 @@ use super::say;
 use crate::world::{World, succeed};
 use crate::{notebooks, python};
 
-/// A script's command over folders.
+/// Runs the script with these words on folders; returns its output.
 fn script(world: &World, interpreter: &Path, words: &[&str], folders: &[&Path]) -> String {
     let mut command = world.command(interpreter);
     let script = python::script("like_nbclient.py");
     succeed(command.arg(script).args(words).args(folders))
 }
 
-/// Runs all notebooks of the folder `ours` of the project with `nb`, the same ones in `theirs` with
-/// nbclient, and compares what is in them then.
+/// Runs all notebooks of the project's folder `ours` with `nb`, the same ones in `theirs` with nbclient,
+/// and compares the results.
 fn assert_alike(world: &World, interpreter: &Path) -> String {
     let [ours, theirs] = ["ours", "theirs"].map(|name| world.project().join(name));
     let names: Vec<_> = notebooks::notebooks(&ours)
@@ -74,7 +74,7 @@ fn what_is_drawn_by_lot_is_folded_as_nbclient_does() {
 }
 
 /// Notebooks of Jupyter's own that need no library and take about a second each: those with the most
-/// outputs, and one of each kind that is special.
+/// outputs, and one of each special kind.
 const QUICK: [&str; 14] = [
     "nbclient-0.11.0__tests__files__Clear Output.ipynb",
     "nbclient-0.11.0__tests__files__Inline Image.ipynb",

@@ -1,4 +1,4 @@
-//! The command line as its users meet it: through the binary, on real kernels, in an empty home.
+//! The command line as its users use it: through the binary, on real kernels, in an empty home.
 
 mod actor;
 mod attach;
@@ -47,7 +47,7 @@ use serde_json::Value;
 use crate::python;
 use crate::world::{World, finish};
 
-/// What a command said and how it ended.
+/// The output of a command, and how it ended.
 #[derive(Debug)]
 struct Said {
     code: Option<i32>,
@@ -73,13 +73,13 @@ fn nb<S: AsRef<OsStr>>(world: &World, words: impl IntoIterator<Item = S>) -> Sai
 }
 
 impl Said {
-    /// Requires this exit code.
+    /// Checks the exit code.
     fn ended(self, code: i32) -> Said {
         assert_eq!(self.code, Some(code), "{self:#?}");
         self
     }
 
-    /// Requires a text, on stdout or stderr.
+    /// Checks for a text, on stdout or stderr.
     fn with(self, text: &str) -> Said {
         assert!(
             self.out.contains(text) || self.err.contains(text),
@@ -88,7 +88,7 @@ impl Said {
         self
     }
 
-    /// Returns stdout, which is one JSON object in one line.
+    /// Returns stdout, which must be one JSON object on one line.
     fn json(&self) -> Value {
         assert_eq!(self.out.lines().count(), 1, "{self:#?}");
         let value: Value = serde_json::from_str(&self.out).expect("stdout is JSON");
@@ -97,7 +97,7 @@ impl Said {
     }
 }
 
-/// Opens a notebook with the tests' Python and returns what `--json` tells.
+/// Opens a notebook with the tests' Python and returns the answer in JSON.
 fn open(world: &World, notebook: impl AsRef<OsStr>) -> Value {
     say(&mut opening(world, notebook)).ended(0).json()
 }
@@ -112,7 +112,7 @@ fn opening(world: &World, notebook: impl AsRef<OsStr>) -> Command {
     command
 }
 
-/// A shell in the world's project, with the variables of the `nb` under test.
+/// Returns a shell in the world's project, with the variables of the `nb` under test.
 fn shell(world: &World, script: &str) -> Command {
     let nb = world.nb();
     let mut command = Command::new("bash");
@@ -130,7 +130,7 @@ fn home(world: &World) -> PathBuf {
     world.project().parent().expect("it has one").join("home")
 }
 
-/// The sockets that a connection file names.
+/// Returns the sockets that a connection file names.
 fn sockets(connection_file: &Path) -> Vec<PathBuf> {
     let Ok(text) = std::fs::read(connection_file) else {
         return Vec::new();
@@ -167,7 +167,7 @@ fn kill(pid: u32) {
     let _ = rustix::process::kill_process(pid.expect("a pid"), rustix::process::Signal::KILL);
 }
 
-/// Everything that parent pids lead to, the process itself included.
+/// Returns a process and all its descendants, by their parent pids.
 fn descendants(root: u32) -> Vec<u32> {
     let mut found = vec![root];
     let mut at = 0;
@@ -196,7 +196,7 @@ fn session_of(pid: u32) -> Option<u32> {
     stat(pid, 3)
 }
 
-/// Whether a process has given back all that it had: its memory goes before its locks.
+/// Says whether a process has released all its resources: its memory goes before its locks.
 ///
 /// The first thread of a killed process can end before the others, which still hold its locks.
 fn has_ended(pid: u32) -> bool {
@@ -205,7 +205,7 @@ fn has_ended(pid: u32) -> bool {
     state.is_none_or(|state| matches!(state, 'Z' | 'X') && threads <= 1)
 }
 
-/// A field of what is known of a process, from its state on.
+/// Returns a field of `/proc/PID/stat`, counted from the state on.
 fn stat<T: std::str::FromStr>(pid: u32, field: usize) -> Option<T> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     stat.rsplit_once(')')?
@@ -216,7 +216,7 @@ fn stat<T: std::str::FromStr>(pid: u32, field: usize) -> Option<T> {
         .ok()
 }
 
-/// Looks again and again until there is an answer.
+/// Repeats `look` until it returns something.
 fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + Duration::from_secs(60);
     loop {
@@ -224,7 +224,7 @@ fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
             return found;
         }
         assert!(Instant::now() < deadline, "never: {what}");
-        // What is waited for needs the processor too.
+        // The awaited process needs the processor too.
         std::thread::sleep(Duration::from_millis(2));
     }
 }

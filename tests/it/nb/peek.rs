@@ -1,9 +1,9 @@
-//! Code beside a running cell, and without a trace.
+//! Code beside a running cell, which leaves no trace.
 
 use std::process::Stdio;
 use std::time::Duration;
 
-use nb::client::{Client, Event, Execute};
+use nb::client::{Client, Execute, ExecutionEvent};
 use nb::kernel::process::connection;
 use nb::wire::Channel;
 use rustix::process::{Pid, Signal, kill_process};
@@ -29,7 +29,7 @@ fn a_running_cell_is_not_disturbed() {
         while not os.path.exists('go'): pass\n\
         print(seen, len(get_ipython().payload_manager._payload), get_ipython().kernel._allow_stdin)";
     let mut request = Execute::new(code);
-    // As nbclient asks.
+    // As in nbclient's requests.
     request.allow_stdin = false;
     let info = connection::read(&path(&opened["connection_file"])).expect("a connection file");
     let cell = std::thread::spawn(move || {
@@ -37,7 +37,7 @@ fn a_running_cell_is_not_disturbed() {
             let mut client = Client::connect(&info, "tests").await.expect("it is up");
             let mut printed = String::new();
             let done = client.execute(&request, |event| {
-                if let Event::Iopub(told) = event {
+                if let ExecutionEvent::Iopub(told) = event {
                     printed.push_str(&String::from_utf8_lossy(&told.content));
                 }
                 None
@@ -132,7 +132,7 @@ fn a_kernel_without_subshells_says_whose_cell_it_runs() {
     peek(&world, "1").ended(0).with("1");
 }
 
-/// The subshells of a kernel.
+/// Returns the subshells of a kernel.
 fn subshells(opened: &serde_json::Value) -> serde_json::Value {
     let info = connection::read(&path(&opened["connection_file"])).expect("a connection file");
     block_on(async move {
@@ -155,7 +155,8 @@ fn subshells(opened: &serde_json::Value) -> serde_json::Value {
 fn a_look_that_is_interrupted_leaves_nothing_in_the_kernel() {
     let world = World::new();
     let opened = open(&world, "a.ipynb");
-    // Both rest: two threads of a kernel that only compute hardly let a third one stop them.
+    // The code sleeps in its loop: two threads of a kernel that only compute hardly let a third one
+    // interrupt them.
     let endless = "import time\nopen('looks', 'w').close()\nwhile True: time.sleep(0.01)";
     let interrupted = || {
         let mut command = world.nb();
@@ -172,7 +173,7 @@ fn a_look_that_is_interrupted_leaves_nothing_in_the_kernel() {
         let told = String::from_utf8_lossy(&said.stderr).into_owned();
         assert!(told.contains("interrupted"), "{told}");
     };
-    // On an idle kernel, and beside a cell.
+    // On an idle kernel, and beside a running cell.
     interrupted();
     nb(&world, ["run", "6 * 7"]).ended(0).with("42");
     let code = "open('in', 'w').close()\nimport os, time\nwhile not os.path.exists('go'): time.sleep(0.01)";

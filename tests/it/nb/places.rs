@@ -1,4 +1,4 @@
-//! Notebooks wherever people keep them.
+//! Notebooks in the various folders in which people keep them.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -67,7 +67,7 @@ fn a_folder_that_cannot_be_written_has_its_project_elsewhere() {
     let notebook = folder.join("t.ipynb");
     let text = r#"{"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}"#;
     std::fs::write(&notebook, text).expect("make a notebook");
-    // Root may write everywhere; a file in the way stops root too.
+    // Root can write everywhere, but a file in the way stops root too.
     std::fs::write(folder.join(".nb"), "").expect("make a file");
     let mode = std::fs::Permissions::from_mode;
     std::fs::set_permissions(&folder, mode(0o555)).expect("make it read-only");
@@ -140,7 +140,7 @@ fn over_tcp_it_works_the_same() {
     works(&world, &world.project().join("t.ipynb"));
 }
 
-/// `nb` in a shell that a filter keeps from making sockets, as agents' sandboxes do.
+/// Runs `nb` in a shell in which a filter forbids sockets, as agents' sandboxes do.
 fn in_a_sandbox(world: &World, kind: &str, words: &[&str]) -> super::Said {
     let nb = world.nb();
     let mut command = Command::new(python::interpreter());
@@ -237,7 +237,7 @@ fn another_container_or_host_is_told_where_the_kernel_is() {
     assert_eq!(after["sessions"], there["sessions"]);
     assert!(path(&opened["connection_file"]).exists());
 
-    // What was ended there is in nobody's way here.
+    // A session that was ended on the other host does not block this one.
     there["sessions"]["t.ipynb"]["status"] = "stopped".into();
     std::fs::write(&state, there.to_string()).expect("write it");
     let here = open(&world, "t.ipynb");
@@ -253,7 +253,7 @@ fn a_sandbox_with_pids_of_its_own_starts_nothing_and_judges_nothing() {
     let world = World::new();
     let opened = open(&world, "t.ipynb");
     nb(&world, ["run", "x = 42"]).ended(0);
-    // Its first process is what a sandbox's is called.
+    // The first process has the name of a sandbox's.
     let first = world.project().join("bwrap");
     std::fs::copy("/bin/bash", &first).expect("copy a shell");
     let there = |words: &str| {
@@ -275,7 +275,7 @@ fn a_sandbox_with_pids_of_its_own_starts_nothing_and_judges_nothing() {
         there(words).ended(5).with("process 1 is bwrap");
     }
     there("status t.ipynb").ended(0).with("elsewhere");
-    // A kernel that only its files tell of is not collected from there.
+    // A kernel that is recorded only in its files is not collected from there.
     let state = world.project().join(".nb/state.json");
     let text = std::fs::read(&state).expect("it is there");
     std::fs::remove_file(&state).expect("move it away");

@@ -46,7 +46,7 @@ fn notebook() -> Value {
     })
 }
 
-/// A world with `t.ipynb`, of which no kernel was ever started.
+/// Makes a world with `t.ipynb`, for which no kernel was ever started.
 fn world() -> World {
     let world = World::new();
     write(&world, "t.ipynb", &notebook());
@@ -103,7 +103,7 @@ fn cells_are_a_line_each() {
 fn a_cell_shows_its_source_and_its_outputs() {
     let world = world();
     let shown = ask(&world, "cell t.ipynb 3f2c In[12] --limit 120").ended(0);
-    // What a source holds is not for this terminal.
+    // Escape sequences in a source must not reach the terminal.
     insta::assert_snapshot!(shown.out.replace('\u{1b}', "␛"), @r#"
     === cell 1 · 3f2c9a1e · code · In[1] · revision 540241fcae · t.ipynb
     --- metadata {"tags":["load"]}
@@ -174,7 +174,7 @@ fn what_no_text_shows_is_in_private_files() {
     );
     assert_eq!(cell["outputs"][2].get("files"), None);
 
-    // Without a limit all is in the answer, as the file has it.
+    // Without a limit the whole is in the answer, as in the file.
     let whole = ask(&world, "cell t.ipynb 1 --json --limit 0")
         .ended(0)
         .json();
@@ -183,7 +183,7 @@ fn what_no_text_shows_is_in_private_files() {
         notebook()["cells"][1]["outputs"]
     );
 
-    // A cell that is run anew writes over its files.
+    // A cell that is run again overwrites its files.
     let mut changed = notebook();
     changed["cells"][1]["outputs"][1]["data"]["image/png"] = json!("aGk=");
     write(&world, "t.ipynb", &changed);
@@ -296,7 +296,7 @@ fn who_means_no_cell_is_helped() {
         assert!(said.err.contains(says), "{words}: {said:#?}");
         said.ended(code);
     }
-    // An id that looks like an index is one where it is said to be.
+    // An id that looks like an index is selected with `-c`.
     ask(&world, "cell t.ipynb -c 12345678")
         .ended(0)
         .with("cell 3 · 12345678");
@@ -420,7 +420,7 @@ fn search_finds_lines_of_sources_and_outputs() {
     ask(&world, "search x deep/bad.ipynb")
         .ended(1)
         .with("it is not a notebook");
-    // Nothing is made where one only looks.
+    // Reading creates no project.
     assert!(!world.project().join("deep/.nb").exists());
 }
 
@@ -462,8 +462,12 @@ fn what_has_changed_since_a_revision_is_listed() {
 fn only_what_was_shown_whole_counts_as_seen() {
     let world = world();
     let edit = |cell: &str| nb(&world, ["edit", "t.ipynb", cell, "x = 1", "--as", "claude"]);
+    for cell in ["0", "1"] {
+        let others = ["edit", "t.ipynb", cell, "a\nb\nc", "--as", "codex"];
+        nb(&world, others).ended(0);
+    }
     ask(&world, "cells t.ipynb --as claude").ended(0);
-    // Of three lines the list shows one, of no line all.
+    // The list shows one of three lines, which is not the whole cell; of an empty cell it shows the whole.
     edit("1").ended(5);
     edit("3").ended(0);
     ask(&world, "cell t.ipynb 0 --as claude").ended(0);
@@ -504,7 +508,7 @@ fn fmt_lists_and_writes_what_jupyter_would_write_otherwise() {
         (&json!(1), &json!(0))
     );
 
-    // One that cannot be read keeps no other from its style.
+    // A notebook that cannot be read does not stop the others.
     std::fs::write(world.project().join("bad.ipynb"), "[]").expect("write it");
     let said = ask(&world, "fmt --write .").ended(1);
     assert_eq!(said.out, "t.ipynb\n");
@@ -537,7 +541,7 @@ fn fmt_puts_the_real_kernelspec_back_and_adds_ids() {
     assert_eq!(after["nbformat_minor"], 5);
     assert_eq!(after["cells"][0]["id"].as_str().map(str::len), Some(8));
     assert_eq!(after["cells"][0]["metadata"], json!({}));
-    // Where nobody knows the real one, it is told and left.
+    // If nobody knows the real kernelspec, this is reported and it is left.
     write(&world, "u.ipynb", &shared);
     ask(&world, "fmt --write u.ipynb")
         .ended(0)

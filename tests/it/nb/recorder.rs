@@ -1,4 +1,4 @@
-//! What a cell printed is kept, whatever becomes of the notebook and of whoever records it.
+//! A cell's outputs are recorded, whatever happens to the notebook and to the recorder.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use super::exec::{GATE, begin, cell, file, is, notebook, said, text};
 use super::{has_ended, kill, nb, pid, until};
 use crate::world::World;
 
-/// What is known of a job, once something holds of it.
+/// Returns the record of a job, once `holds` is true of it.
 fn record(world: &World, job: &str, what: &str, holds: impl Fn(&Value) -> bool) -> Value {
     let file = world.project().join(".nb/jobs").join(job).join("job.json");
     until(what, || {
@@ -46,7 +46,7 @@ fn a_notebook_that_could_not_be_written_for_a_while_has_it_all_at_the_end() {
     is(&world, &id, "done");
 }
 
-/// The process that records a job.
+/// Returns the process that records a job.
 fn recorder(job: &str) -> u32 {
     until("the recorder", || {
         let found = std::fs::read_dir("/proc").ok()?.flatten();
@@ -58,7 +58,7 @@ fn recorder(job: &str) -> u32 {
     })
 }
 
-/// Kills the recorder of a job that runs and has printed, with no chance to write anything.
+/// Kills the recorder of a job that runs and has printed, before it can write anything.
 fn kill_recorder(world: &World, job: &str) {
     said(world, job, "before");
     let pid = recorder(job);
@@ -66,7 +66,7 @@ fn kill_recorder(world: &World, job: &str) {
     until("its end", || has_ended(pid).then_some(()));
 }
 
-/// All text of a cell's outputs in the file.
+/// Returns all text of a cell's outputs in the file.
 pub(super) fn all_text(world: &World, index: usize) -> String {
     let outputs = cell(world, index)["outputs"].clone();
     let outputs = outputs.as_array().expect("outputs").clone();
@@ -82,7 +82,7 @@ fn a_recorder_that_is_killed_is_noticed_by_the_next_command_and_another_goes_on(
     let world = notebook(&[GATE, "'after it'"]);
     let id = begin(&world, &["0..2"]);
     kill_recorder(&world, &id);
-    // Whichever command it is, and each name once.
+    // Any command reports it, once to each actor.
     nb(&world, ["cells", "a.ipynb", "--as", "ada"])
         .ended(0)
         .with(&format!("the recorder of job {id} was killed"))
@@ -92,7 +92,7 @@ fn a_recorder_that_is_killed_is_noticed_by_the_next_command_and_another_goes_on(
     assert!(!again.err.contains("killed"), "{again:?}");
     let told = nb(&world, ["cells", "a.ipynb", "--as", "bob", "--json"]).ended(0);
     assert_eq!(told.json()["lost"][0]["job"], json!(id));
-    // The cell runs, and nothing says otherwise.
+    // The cell still runs, and nothing says otherwise.
     nb(&world, ["wait", &id, "--timeout", "0.1"])
         .ended(4)
         .with("before");
@@ -105,7 +105,7 @@ fn a_recorder_that_is_killed_is_noticed_by_the_next_command_and_another_goes_on(
     assert!(text.contains("may be missing here"), "{text}");
     assert!(text.ends_with("after\n"), "{text}");
     assert_eq!(cell(&world, 1)["outputs"], json!([]));
-    // Nobody waits for a cell that has ended.
+    // The next cell does not wait for one that has ended.
     nb(&world, ["exec", "a.ipynb", "1"])
         .ended(0)
         .with("after it");
@@ -113,7 +113,7 @@ fn a_recorder_that_is_killed_is_noticed_by_the_next_command_and_another_goes_on(
 
 #[test]
 fn a_running_cell_is_in_the_notebook_before_it_says_anything() {
-    // It says nothing the second time.
+    // In the second run the cell prints nothing at its start.
     let code = format!("{GATE}\nos.remove('go')").replace("print('before', flush=True)", "");
     let code = format!("import os\n{code}");
     let world = notebook(&[&code]);
@@ -196,7 +196,7 @@ fn outputs_that_could_not_be_written_stay_in_the_job_and_are_written_when_asked(
     assert_eq!(cell(&world, 0)["execution_count"], 1);
     let shown = nb(&world, ["jobs", &id]).ended(0);
     assert!(!shown.out.contains("not in the notebook"), "{shown:?}");
-    // What ran later stays.
+    // Outputs of a later run stay.
     nb(&world, ["exec", "a.ipynb", "0"]).ended(0);
     nb(&world, ["jobs", &id, "--write"])
         .ended(5)
@@ -232,7 +232,8 @@ fn a_notebook_that_goes_elsewhere_in_mid_run_gets_its_outputs_there() {
 
 #[test]
 fn a_kernel_that_never_answers_keeps_nobody() {
-    // No thread of the kernel can run meanwhile, so the one that says that the cell runs has to before.
+    // No thread of the kernel can run while this holds the GIL, so the thread that reports the cell's start
+    // has to run before.
     let holds = "import ctypes, sys\nsys.stdout.flush()\nctypes.PyDLL(None).usleep(300_000_000)";
     let world = notebook(&[holds, "'never'"]);
     let first = begin(&world, &["0"]);
@@ -267,7 +268,7 @@ fn a_save_of_the_running_cell_in_between_does_not_take_its_outputs_away() {
     until("outputs in the file", || {
         (cell(&world, 0)["outputs"] != json!([])).then_some(())
     });
-    // An editor that has not seen them.
+    // An editor that has not seen the outputs saves.
     std::fs::write(file(&world), old).expect("save");
     open_the_gate(&world);
     nb(&world, ["wait", &id]).ended(0);
@@ -279,7 +280,7 @@ fn what_a_recorder_holds_is_written_when_the_notebook_is_saved() {
     let world = notebook(&[GATE]);
     let id = begin(&world, &["0"]);
     said(&world, &id, "before");
-    // By itself it would not have written yet.
+    // Without the save, the recorder would not have written yet.
     let saved = nb(&world, ["save", "a.ipynb", "--json"]).ended(0).json();
     assert_eq!(text(&world, 0), "before\n");
     assert_eq!(saved["flushed"][0]["job"], json!(id), "{saved}");
@@ -293,7 +294,7 @@ fn what_a_recorder_holds_is_written_when_the_notebook_is_saved() {
     let told = record(&world, &id, "its end", |job| job["state"] == "done");
     assert!(told["cells"][0]["unwritten"].is_string(), "{told}");
     set_mode(&file(&world), 0o644);
-    // No recorder holds them any more.
+    // No recorder holds outputs any more.
     let saved = nb(&world, ["save", "a.ipynb", "--json"]).ended(0).json();
     assert_eq!(saved["flushed"], json!([]), "{saved}");
 }
@@ -314,7 +315,7 @@ fn of_two_executions_of_one_cell_the_later_stays_and_nothing_is_lost() {
     nb(&world, ["wait", &second, "--timeout", "0.5"])
         .ended(4)
         .with("ada");
-    // The earlier one cannot write until the later one runs.
+    // The earlier job cannot write until the later one runs.
     set_mode(&file(&world), 0o444);
     std::fs::write(world.project().join("go1"), "").expect("open the gate");
     nb(&world, ["wait", &first])
@@ -327,7 +328,7 @@ fn of_two_executions_of_one_cell_the_later_stays_and_nothing_is_lost() {
     nb(&world, ["wait", &second]).ended(0).with("end 2");
     assert_eq!(text(&world, 0), "begin 2\nend 2\n");
     assert_eq!(cell(&world, 0)["execution_count"], 2);
-    // The earlier is told, and keeps its own.
+    // The command for the earlier job reports that, and the job's outputs stay recorded.
     nb(&world, ["jobs", &first, "--write"])
         .ended(5)
         .with("run again since");
@@ -349,7 +350,7 @@ fn on_a_full_disk_outputs_stay_in_the_job_until_there_is_room() {
         return;
     }
     let world = World::new();
-    // What is remembered is elsewhere, and has room.
+    // The project's `.nb` is on another file system, which has room.
     for folder in [".nb", "small"] {
         std::fs::create_dir(world.project().join(folder)).expect("make a folder");
     }
@@ -379,7 +380,7 @@ fn on_a_full_disk_outputs_stay_in_the_job_until_there_is_room() {
     assert_eq!(ran.code, Some(0));
     let (_, full) = ran.out.split_once("--- full\n").expect("it was full");
     let (full, room) = full.split_once("--- room\n").expect("there was room");
-    // It ran, and says what mends it.
+    // The job ran, and its message says how to fix it.
     assert!(
         full.contains("its outputs are not in the notebook"),
         "{full}"
@@ -390,7 +391,7 @@ fn on_a_full_disk_outputs_stay_in_the_job_until_there_is_room() {
     );
     assert!(ran.err.contains("--write"), "{}", ran.err);
     assert!(room.contains("are in ") && room.contains("\n1\n"), "{room}");
-    // Nothing half written stays behind.
+    // No partial file is left behind.
     assert!(room.ends_with("d.ipynb\n"), "{room}");
 }
 

@@ -1,4 +1,4 @@
-//! `nb exec --replay`: what ran in the kernel before this one, again.
+//! `nb exec --replay`: runs again what ran in the previous kernel.
 
 use serde_json::{Value, json};
 
@@ -100,7 +100,7 @@ fn a_restart_and_what_had_run_is_one_command() {
         (&replay["generation"], &replay["ended"]["how"]),
         (&json!(1), &json!("restarted"))
     );
-    // Kernels in which nothing ran are no past.
+    // Kernels in which nothing ran are skipped.
     nb(&world, ["restart"]).ended(0);
     nb(&world, ["shutdown", "t.ipynb"]).ended(0);
     assert!(!path(&opened["connection_file"]).exists());

@@ -1,4 +1,4 @@
-//! Scratch code from the command line: a job like those of cells, outside the notebook.
+//! Scratch code from the command line: a job like those of cells, but outside the notebook.
 
 use std::process::{Command, Stdio};
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{kill, nb, open, say, shell, until};
 use crate::world::World;
 
-/// Code that goes on once there is a file `go` beside the notebook.
+/// Code that waits until there is a file `go` beside the notebook.
 const GATE: &str = "import os, time\nprint('before', flush=True)\n\
     while not os.path.exists('go'): time.sleep(0.01)\nprint('after')";
 
@@ -21,7 +21,7 @@ fn lets_go(world: &World) {
     std::fs::write(world.project().join("go"), "").expect("open the gate");
 }
 
-/// The job that was asked for last.
+/// Returns the job that was submitted last.
 fn last_job(world: &World) -> Value {
     let jobs = nb(world, ["jobs", "--json"]).ended(0).json()["jobs"].clone();
     jobs.as_array()
@@ -35,7 +35,7 @@ fn detached(world: &World, code: &str) -> String {
     said["job"].as_str().expect("a job").to_owned()
 }
 
-/// Waits until a job has kept this text.
+/// Waits until a job has recorded this text.
 fn has_said(world: &World, job: &str, text: &str) {
     let events = world
         .project()
@@ -67,7 +67,7 @@ fn code_is_a_job_and_stays_out_of_the_notebook() {
     let said = nb(&world, ["wait", &id[..4]]).ended(0);
     assert_eq!(said.out, "after\n");
     assert_eq!(std::fs::read(&file).expect("read the notebook"), before);
-    // Of code that is read from stdin the questions are for nb reply.
+    // Stdin holds the code, so questions are left to `nb reply`.
     let mut piped = shell(
         &world,
         "echo 'input(\"name? \")' | \"$NB_TEST_BINARY\" run -",
@@ -76,6 +76,30 @@ fn code_is_a_job_and_stays_out_of_the_notebook() {
     let id = last_job(&world)["id"].as_str().expect("an id").to_owned();
     nb(&world, ["reply", &id, "Ada"]).ended(0);
     nb(&world, ["wait"]).ended(0).with("'Ada'");
+}
+
+#[test]
+fn nobody_waits_behind_a_question_unaware() {
+    let world = world();
+    let asks = "print('who are you?')\nname = input('name? ')";
+    let mut bobs = world.nb();
+    bobs.args(["run", "--detach", "--json", "--as", "bob", asks]);
+    let first = say(&mut bobs).ended(0).json();
+    let first = first["job"].as_str().expect("an id");
+    until("a question", || {
+        (last_job(&world)["state"] == "waiting_input").then_some(())
+    });
+    // For ever, if it waited.
+    let said = nb(&world, ["run", "--timeout", "0", "name + '!'"]).ended(4);
+    let said = said
+        .with(&format!("'s code \"print('who are you?')\" (job {first})"))
+        .with("(last: \"who are you?\")")
+        .with(&format!("job {first} asks: name? "))
+        .with(&format!("nb reply {first} TEXT"));
+    assert_eq!(said.out, "");
+    nb(&world, ["reply", first, "Ada"]).ended(0);
+    // One's own job is meant, whoever else has one.
+    nb(&world, ["wait"]).ended(0).with("'Ada!'");
 }
 
 #[test]
@@ -124,7 +148,7 @@ fn a_line_is_waited_for() {
     lets_go(&world);
     let said = nb(&world, ["wait", "--until", r"epoch (?<n>\d): ok"]).ended(0);
     assert!(said.out.starts_with("after\n"), "{said:?}");
-    // What comes behind the line is for the next one; without a match its own end is told.
+    // The next command shows what follows the matched line; without a match it reports the job's own end.
     let said = nb(&world, ["wait", "--until", "epoch", "--json"])
         .ended(3)
         .json();
@@ -158,7 +182,7 @@ fn what_happens_is_told_as_it_happens() {
     let end = &kinds[kinds.len() - 4..];
     assert_eq!(end, ["output", "output", "cell", "end"], "{said:#?}");
     assert_eq!(kinds[0], "state");
-    // How it stands is told before what it says.
+    // The job's state comes before its outputs.
     assert!(kinds[..kinds.len() - 4].iter().all(|kind| *kind == "state"));
     let outputs: Vec<_> = events
         .iter()
@@ -195,7 +219,7 @@ fn code_that_runs_too_long_ends() {
     nb(&world, ["run", "--timeout=-1", "1"]).ended(2);
 }
 
-/// What is left of a cell in the file.
+/// Returns a cell's outputs in the file.
 fn outputs(world: &World, cell: usize) -> Vec<Value> {
     let text = std::fs::read(world.project().join("a.ipynb")).expect("read the notebook");
     let notebook: Value = serde_json::from_slice(&text).expect("JSON");
@@ -259,7 +283,7 @@ fn of_endless_output_the_notebook_has_both_ends_and_the_job_all() {
 #[test]
 fn what_is_no_text_is_kept() {
     let world = world();
-    // The kernel sends the last as a byte that is not UTF-8.
+    // The kernel sends the last character as a byte that is not UTF-8.
     let code = "import os, time\nprint(os.urandom(300_000).decode('latin-1'))\n\
         print('\\x00\\x1b[31m end \\udcff')";
     let said = nb(&world, ["run", "--json", code]).ended(0).json();

@@ -1,8 +1,8 @@
-//! Kernels in a sandbox: what does not get out, as root and as an ordinary user, by bubblewrap and
-//! by Landlock; what works inside all the same; and what is refused.
+//! Kernels in a sandbox: what cannot get out, as root and as an ordinary user, with bubblewrap and with
+//! Landlock; what still works inside; and what is refused.
 //!
-//! Each attempt to get out has a name in `tests/python/escapes.py`. What it aims at is set up here
-//! and really there: listening sockets, readable files, living processes.
+//! Each attempt to get out has a name in `tests/python/escapes.py`. Its targets are set up here and exist:
+//! listening sockets, readable files, running processes.
 
 use std::net::{TcpListener, UdpSocket};
 use std::os::linux::net::SocketAddrExt;
@@ -20,10 +20,10 @@ use crate::made::run;
 const ESCAPES: &str = include_str!("../../python/escapes.py");
 const LIBRARIES: &str = include_str!("../../python/libraries.txt");
 
-/// An ordinary user, of whom no system knows more than the number.
+/// The uid of an ordinary user, who has no entry on any system.
 const ORDINARY: u32 = 54321;
 
-/// A Python with libraries where every user may run it; `target/` may lie in root's home.
+/// Returns a Python with libraries where every user may run it; `target/` may be in root's home.
 fn python() -> &'static Path {
     static PYTHON: OnceLock<PathBuf> = OnceLock::new();
     PYTHON.get_or_init(|| {
@@ -52,19 +52,19 @@ fn python() -> &'static Path {
     })
 }
 
-/// A user's home and project, and `nb` where that user may run it.
+/// A user's home and project, and an `nb` that this user may run.
 struct Person {
     root: tempfile::TempDir,
     uid: u32,
 }
 
 impl Person {
-    /// The one who runs the tests.
+    /// Returns the user who runs the tests.
     fn own() -> Self {
         Self::new(rustix::process::geteuid().as_raw())
     }
 
-    /// An ordinary user: the tests' own where that is not root.
+    /// Returns an ordinary user: the one who runs the tests, unless that is root.
     fn ordinary() -> Self {
         match rustix::process::geteuid().as_raw() {
             0 => Self::new(ORDINARY),
@@ -80,8 +80,8 @@ impl Person {
         std::fs::set_permissions(root.path(), std::fs::Permissions::from_mode(0o755))
             .expect("open it to the user");
         let person = Self { root, uid };
-        // A link where that can be: a copy cannot be run while a child that another test forks
-        // meanwhile still has it open for writing.
+        // A hard link if possible: a copy cannot be run while a child that another test forks still has it
+        // open for writing.
         let built = env!("CARGO_BIN_EXE_nb");
         if std::fs::hard_link(built, person.program()).is_err() {
             std::fs::copy(built, person.program()).expect("copy nb");
@@ -121,7 +121,7 @@ impl Person {
         self.root.path().join("project")
     }
 
-    /// A program run by this person, with a secret in the environment.
+    /// Returns a command that this user runs, with a secret in the environment.
     fn command(&self, program: &Path) -> Command {
         let mut command = if rustix::process::geteuid().as_raw() == self.uid {
             Command::new(program)
@@ -202,14 +202,14 @@ fn walkdir(folder: &Path) -> Vec<PathBuf> {
     entries.map(|entry| entry.path()).collect()
 }
 
-/// What is outside, for the inside to fail at.
+/// The targets outside of the sandbox, which the code inside must not reach.
 struct Outside {
     tcp: TcpListener,
     udp: UdpSocket,
     datagrams: UnixDatagram,
     _listeners: [UnixListener; 2],
     bystander: Child,
-    /// What `ipcrm` removes.
+    /// The System V objects, as arguments for `ipcrm`.
     shared: Vec<[String; 2]>,
     folder: tempfile::TempDir,
     marks: Value,
@@ -243,7 +243,7 @@ impl Outside {
         tcp.set_nonblocking(true).expect("do not wait");
         udp.set_nonblocking(true).expect("do not wait");
         datagrams.set_nonblocking(true).expect("do not wait");
-        // Of the same user: nobody but the sandbox forbids to signal it.
+        // A process of the same user: only the sandbox forbids signals to it.
         let bystander = person
             .command(Path::new("/bin/sleep"))
             .arg("1000")
@@ -297,7 +297,7 @@ impl Outside {
         }
     }
 
-    /// Requires that nothing came, and that nothing was changed.
+    /// Checks that nothing arrived outside and nothing was changed.
     fn is_untouched(&mut self, person: &Person) {
         assert!(self.tcp.accept().is_err(), "a connection arrived");
         assert!(self.udp.recv(&mut [0]).is_err(), "a datagram arrived");
@@ -329,7 +329,7 @@ fn nothing_gets_out(person: &Person) {
     let mut outside = Outside::new(person);
     let source = serde_json::to_string(ESCAPES).expect("JSON");
     let marks = outside.marks.to_string();
-    // JSON of these is Python too: there is no true, false or null in it.
+    // This JSON is also valid Python: it has no true, false or null.
     let code = format!(
         r#"
 import json, subprocess, sys
@@ -351,6 +351,7 @@ print("of a child,", len(found), "tried; got out:", sorted(name for name in foun
         .and_then(|it| it.parse::<usize>().ok());
     assert!(tried.is_some_and(|tried| tried >= 300), "{said}");
     let tried = tried.unwrap_or_default();
+    eprintln!("{said}");
     assert_eq!(
         said,
         format!("{tried} tried; got out: []\nof a child, {tried} tried; got out: []\n")
@@ -358,7 +359,7 @@ print("of a child,", len(found), "tried; got out:", sorted(name for name in foun
     outside.is_untouched(person);
 }
 
-/// What a kernel in a sandbox can do like any other.
+/// Tests what a kernel in a sandbox can do like any other.
 fn work_goes_on(person: &Person) {
     let said = person.run(
         r#"
@@ -378,7 +379,7 @@ print(open("victim").read(), "/nb/scratch/" in os.environ["HOME"], os.path.expan
         std::fs::read_to_string(written).expect("it was written"),
         ",a\n0,1\n1,2\n"
     );
-    // Bounded, and told so.
+    // Memory and processors are limited, and the answer says so.
     let said = person.run("try: bytearray(2 * 10**9)\nexcept MemoryError: print('too much')");
     assert_eq!(said, "too much\n");
     let said = person.run("import os; print(len(os.sched_getaffinity(0)))");
@@ -396,7 +397,7 @@ fn holds(person: &Person, mechanism: &str) {
     nothing_gets_out(person);
     work_goes_on(person);
 
-    // The time of a cell is bounded, by an interrupt. That can be said while it runs.
+    // The time of a cell is limited, by an interrupt. The limit can be set while the kernel runs.
     let again = person.open(&[&room[..], &["--max-time", "2"]].concat());
     assert_eq!(again["how"], "attached");
     assert_eq!(again["sandbox"]["max_time_s"], 2.0);
@@ -404,11 +405,11 @@ fn holds(person: &Person, mechanism: &str) {
         .nb(&["run", "t.ipynb", "import time\nwhile True: time.sleep(1)"])
         .ended(130)
         .with("KeyboardInterrupt");
-    // So that what comes next has its time on a machine with much to do.
+    // Without the limit, so that the rest has enough time on a busy machine.
     person.open(&room);
     person.run("print('alive')");
 
-    // A restart stays inside.
+    // A restart stays inside the sandbox.
     person.nb(&["restart", "t.ipynb"]).ended(0);
     nothing_gets_out(person);
     let status = person.nb(&["status", "t.ipynb"]).ended(0);
@@ -416,7 +417,7 @@ fn holds(person: &Person, mechanism: &str) {
         "sandbox: {mechanism}, tried from inside: no network"
     ));
 
-    // Opened again without a word, it is the same; with other rules it is refused.
+    // Opening without options keeps the sandbox; opening with other rules is refused.
     let again = person.open(&[]);
     assert_eq!(again["how"], "attached");
     person
@@ -425,8 +426,8 @@ fn holds(person: &Person, mechanism: &str) {
         .with("its sandbox has other rules")
         .with("nb shutdown");
 
-    // Its death is noticed, and what it left behind is gone with it.
-    // Other tests run at the same time, perhaps as the same user.
+    // The kernel's death is noticed, and processes that it left behind are ended with it. The number is
+    // unique, since other tests run at the same time, perhaps as the same user.
     let seconds = 100_000 + std::process::id() % 10_000 * 10 + u32::from(mechanism == "landlock");
     person.run(&format!(
         "import subprocess; subprocess.Popen(['sleep', '{seconds}'], start_new_session=True).pid"
@@ -474,7 +475,7 @@ fn landlock_holds_root() {
     holds(&Person::own(), "landlock");
 }
 
-/// What a kernel does to its folders, so that the next start mounts or allows something else.
+/// Changes by a kernel to its folders, so that the next start would mount or allow something else.
 const TRAPS: &str = r#"
 import os
 home, secret = os.environ["HOME"], SECRET
@@ -508,7 +509,7 @@ for folder in [home, os.environ["TMPDIR"], sockets]:
 os.chmod(home, 0)
 "#;
 
-/// At the next start nothing that the last kernel left leads out, and nothing of it is left.
+/// At the next start, nothing that the last kernel left leads out of the sandbox, and none of it is left.
 fn traps_are_no_way_out(person: &Person, mechanism: &str) {
     let sandbox = format!("--sandbox={mechanism}");
     let secret = person.home().join("secret");
@@ -585,7 +586,7 @@ fn a_kernel_whose_bubblewrap_was_killed_is_still_ended_for_good() {
     let outside = super::parent_of(wrap).expect("who waits for it");
     kill(outside);
     kill(wrap);
-    // Longer than its supervisor waits for what ends together.
+    // Longer than the supervisor waits for processes that end together.
     assert_eq!(
         person.run("import time; time.sleep(2.5); print('alive')"),
         "alive\n"
@@ -630,7 +631,8 @@ fn nothing_of_a_folder_runs_outside_its_sandbox() {
     let project = person.project();
     let canary = person.root.path().join("canary");
     std::fs::create_dir(&canary).expect("make a folder");
-    // Each notes that it ran: outside by a file there, inside by one in the kernel's home.
+    // Each interpreter leaves a note that it ran: outside as a file in this folder, inside as one in the
+    // kernel's home.
     let notes = |name: &str| {
         format!(
             "touch '{0}/{name}' \"$HOME/{name}\" 2>/dev/null\n",
@@ -689,14 +691,14 @@ fn nothing_of_a_folder_runs_outside_its_sandbox() {
             inside();
             person.nb(&["restart", "t.ipynb"]).ended(0);
             inside();
-            // Opened again without a word, it is in the same sandbox.
+            // Opening without options keeps the sandbox.
             person.nb(&["shutdown", "t.ipynb"]).ended(0);
             person.nb(&["open", "t.ipynb", "--no-serve"]).ended(0);
             inside();
             person.nb(&["shutdown", "t.ipynb"]).ended(0);
         }
-        // What is refused runs nothing either: one without ipykernel, as its files tell, and one that
-        // cannot be confined as it was asked for.
+        // A refused start runs nothing either: of a Python without ipykernel, according to its files, and
+        // of one that cannot be confined as requested.
         script(
             &project.join(".venv/bin/python"),
             &interpreter("venv_python"),
@@ -748,7 +750,7 @@ fn a_linked_environment_is_refused_with_the_command_that_names_it() {
     }
 }
 
-/// Every command line of this machine, as any of its users reads them.
+/// Returns every command line of this machine, as any of its users can read them.
 fn command_lines() -> String {
     let entries = std::fs::read_dir("/proc").expect("list the processes");
     let all = entries.flatten().map(|entry| entry.path().join("cmdline"));
@@ -770,7 +772,7 @@ fn variables_of_a_kernel_stand_in_no_command_line() {
             .env("NB_KERNEL_ENV", &variable);
         say(&mut open).ended(0);
         let told = command_lines();
-        // As it is, and as a list of its bytes.
+        // The secret as text, and as a list of its bytes.
         let bytes = serde_json::to_string(secret.as_bytes()).expect("JSON");
         for form in [&secret, &bytes] {
             assert!(!told.contains(form), "{mechanism}");
@@ -790,12 +792,13 @@ fn what_cannot_be_promised_is_refused_or_taken_on_by_the_user() {
         all.extend(words);
         person.nb(&all)
     };
-    // With the network Landlock cannot keep other programs' sockets away: to connect is one call.
+    // With the network allowed, Landlock cannot forbid other programs' sockets: connecting is a single
+    // call.
     open(&["--sandbox=landlock", "--allow-net"])
         .ended(5)
         .with("no sockets of other programs: Unix sockets outside are reached by their path")
         .with("--sandbox=best-effort");
-    // Nothing was left behind by that.
+    // The refused start has left nothing behind.
     let connections = person.project().join(".nb/connections");
     assert_eq!(walkdir(&connections), Vec::<PathBuf>::new());
     for (words, code, said) in [
@@ -828,7 +831,7 @@ fn what_cannot_be_promised_is_refused_or_taken_on_by_the_user() {
     ] {
         open(&words).ended(code).with(said);
     }
-    // A machine without bubblewrap.
+    // As on a machine without bubblewrap.
     let bin = person.root.path().join("bin");
     std::fs::create_dir(&bin).expect("make a folder");
     let without = |words: &[&str]| {
@@ -848,7 +851,7 @@ fn what_cannot_be_promised_is_refused_or_taken_on_by_the_user() {
         .nb(&["status", "t.ipynb"])
         .ended(0)
         .with("landlock, best effort");
-    // One that runs is not taken for one that is held.
+    // A kernel in a best-effort sandbox does not count as one with all guarantees.
     open(&["--sandbox"]).ended(5).with("other rules");
     person.nb(&["shutdown", "t.ipynb"]).ended(0);
     open(&["--no-sandbox"]).ended(0);
@@ -870,7 +873,7 @@ fn a_notebook_that_a_kernel_made_a_link_reaches_no_other_kernel() {
         std::fs::create_dir_all(person.project().join(folder)).expect("make a folder");
     }
     person.open(&["--sandbox=bubblewrap", "--allow-write", "."]);
-    // Nor does it write what git and editors run.
+    // The kernel cannot write what git and editors run, either.
     let said = person.run(&format!(
         "import os\n\
          def tried(name, deed, *words):\n\
@@ -931,7 +934,8 @@ fn the_whole_workspace_may_be_written_but_not_what_nb_trusts() {
         .ended(0)
         .with("its scratch folder was kept");
     assert!(scratch.join("home/kept").exists());
-    // Nor does clearing up take it, whatever becomes of the session; what nobody keeps goes.
+    // `nb gc` does not remove it either, even if the session is lost; a folder that was not kept is
+    // removed.
     let left = scratch.with_file_name("left-12345678");
     std::fs::create_dir_all(left.join("home")).expect("make a folder");
     std::fs::copy(scratch.join("owner.json"), left.join("owner.json")).expect("whose it is");

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{nb, open, until};
 use crate::world::World;
 
-/// Code that goes on once there is a file `go` beside the notebook.
+/// Code that waits until there is a file `go` beside the notebook.
 const GATE: &str = "import os, time\nprint('before', flush=True)\n\
     while not os.path.exists('go'): time.sleep(0.01)\nprint('after')";
 
@@ -14,8 +14,8 @@ fn read(world: &World) -> Value {
     serde_json::from_slice(&text).expect("JSON")
 }
 
-/// Begins the cell, waits until its first output is in the file, lets a person save, and waits for the
-/// job; returns what that tells beside the outputs.
+/// Starts the cell, waits until its first output is in the file, lets a person save, and waits for the job;
+/// returns the job's notes beside the outputs.
 fn saved(world: &World, person: impl FnOnce(&mut Value)) -> String {
     open(world, "t.ipynb");
     for source in [GATE, "x = 1"] {
@@ -29,7 +29,7 @@ fn saved(world: &World, person: impl FnOnce(&mut Value)) -> String {
         let outputs = read(world)["cells"][0]["outputs"].to_string();
         outputs.contains("before").then_some(())
     });
-    // An editor saves what it has read, where there were no outputs yet.
+    // An editor saves what it had read before there were outputs.
     let mut saved = opened;
     person(&mut saved);
     let path = world.project().join("t.ipynb");

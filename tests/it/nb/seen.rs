@@ -1,4 +1,4 @@
-//! What is remembered of a notebook between commands: what a name has seen, what others saved.
+//! What `nb` remembers of a notebook between commands: what each actor has seen, and what others saved.
 
 use serde_json::{Value, json};
 
@@ -21,7 +21,7 @@ fn text(world: &World) -> String {
     std::fs::read_to_string(path).expect("read the notebook")
 }
 
-/// Saves as an editor does that knows nothing of `nb`.
+/// Saves as an editor does that does not know `nb`.
 fn save(world: &World, text: &str) {
     std::fs::write(world.project().join("t.ipynb"), text).expect("write the notebook");
 }
@@ -63,16 +63,16 @@ fn a_humans_save_is_not_edited_unseen() {
     let since = refused["since"][0]["text"].as_str().expect("a text");
     assert!(since.ends_with(" · somebody edited 3f2c"), "{since}");
 
-    // Another name has not seen it, and neither is the other cell touched by what is asked of one.
+    // Another actor has not seen the cell. The command names one cell, and leaves the other alone.
     let other = as_(&world, "codex", &["rm", "3f2c"]).ended(5);
     other.with("lr = 0.001  # mine");
     assert_eq!(text(&world), saved);
-    // It was shown: now the agent knows what it changes.
+    // The refusal has shown the cell to the agent, which now knows what it changes.
     as_(&world, "claude", &edit).ended(0);
     as_(&world, "claude", &["edit", "77de", "train(lr, 3)"]).ended(0);
     as_(&world, "claude", &["edit", "77de", "train(lr, 4)"]).ended(0);
     assert!(text(&world).contains("lr = 0.5") && text(&world).contains("train(lr, 4)"));
-    // Force asks for nothing, and the journal says so.
+    // `--force` writes without a check, and the journal records it.
     as_(&world, "codex", &["rm", "77de", "--force"]).ended(0);
     let last = journal(&world).pop().expect("an entry");
     assert_eq!(
@@ -80,7 +80,7 @@ fn a_humans_save_is_not_edited_unseen() {
         (&json!("edited"), &json!("codex"))
     );
     assert_eq!(
-        (&last["deed"], &last["forced"]),
+        (&last["command"], &last["forced"]),
         (&json!("rm"), &json!(true))
     );
     assert_eq!(journal(&world)[0]["event"], "saved");
@@ -101,7 +101,7 @@ fn what_an_editors_overwrite_wiped_out_is_told_once() {
     let done = done.json();
     assert_eq!(done["overwritten"], json!([]));
     as_(&world, "claude", &["insert", "print(lr)", "--json"]).ended(0);
-    // The editor had it open from before, and its user has typed in the other cell.
+    // The editor had the notebook open from before, and its user has typed in the other cell.
     save(&world, &opened.replace("lr = 0.1", "lr = 0.2"));
 
     let told = as_(&world, "codex", &["cells", "--json"]).ended(0).json();
@@ -123,7 +123,7 @@ fn what_an_editors_overwrite_wiped_out_is_told_once() {
     let told = as_(&world, "claude", &["cells"]).ended(0);
     assert!(!told.err.contains("overwrote"), "{told:?}");
 
-    // In words, and with a command that works.
+    // The text output has it too, with a command that works.
     as_(&world, "claude", &["edit", "77de", "train(lr, 5)"]).ended(0);
     save(&world, &opened);
     let told = as_(&world, "claude", &["cell", "77de"]).ended(0);
@@ -166,7 +166,7 @@ fn processes_at_once_keep_the_ledger_right() {
     let journal = journal(&world);
     assert_eq!(journal.len(), 4 * EACH, "what nb wrote is nobody's save");
     assert!(journal.iter().all(|entry| entry["event"] == "edited"));
-    // Each goes on where the one before ended: the order of the journal is that of the writes.
+    // Each entry begins where the one before ended: the journal is in the order of the writes.
     assert!(
         journal
             .windows(2)

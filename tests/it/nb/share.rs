@@ -21,7 +21,7 @@ fn a_notebook_shares_anothers_kernel_until_it_lets_go() {
     nb(&world, ["run", "-n", "b.ipynb", "x + 1"])
         .ended(0)
         .with("42");
-    // Both mean the same kernel, so none needs to be named.
+    // Both notebooks use the same kernel, so none needs to be named.
     nb(&world, ["run", "x"]).ended(0).with("41");
     nb(&world, ["open", "a.ipynb", "--kernel-of", "b.ipynb"])
         .ended(5)
@@ -58,7 +58,7 @@ fn a_notebook_shares_anothers_kernel_until_it_lets_go() {
     again
         .with("shares the kernel of a.ipynb")
         .with("nb open b.ipynb --own");
-    // The kernel's end is both's, and opening one starts it for both.
+    // The kernel's end is that of both notebooks, and opening one starts it for both.
     kill(pid(&a));
     until("both have died", || {
         let status = nb(&world, ["status", "b.ipynb"]);

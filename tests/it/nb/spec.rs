@@ -1,4 +1,4 @@
-//! The kernelspec that front ends list: installed once, mended when it would not work.
+//! The kernelspec that front ends list: installed once, and repaired when it would not work.
 
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
@@ -42,7 +42,7 @@ fn the_spec_is_installed_mended_and_removed() {
         .mode();
     assert_eq!(mode & 0o111, 0o111);
 
-    // Gone, of another version, or no longer to be run.
+    // Missing, of another version, or not executable.
     std::fs::remove_file(&program).expect("remove it");
     assert_eq!(health(), "stale");
     nb(&world, ["status"])
@@ -123,7 +123,7 @@ fn a_project_can_have_the_spec_and_vscode_is_told_where() {
         .ended(0)
         .with(&data.to_string_lossy());
     nb(&world, ["serve"]).ended(0);
-    // The user's program is the project's too.
+    // The project's kernelspec uses the user's program, too.
     nb(&world, ["unserve"])
         .ended(0)
         .with("the program stays for the specs in");
@@ -132,11 +132,11 @@ fn a_project_can_have_the_spec_and_vscode_is_told_where() {
         .ended(0)
         .with(&format!("has the line {line}"));
     assert!(!path(&served["program"]).exists());
-    // The file is its user's.
+    // The `.env` file belongs to the user, so it is not changed.
     assert_eq!(std::fs::read_to_string(&env).expect("it is there"), "A=1");
 }
 
-/// A kernel that says it speaks R; it is ipykernel.
+/// Installs a kernelspec for R whose kernel is ipykernel.
 fn install_r(world: &World) {
     let folder = home(world).join("jupyter/kernels/ir");
     std::fs::create_dir_all(&folder).expect("make a folder");
@@ -170,7 +170,7 @@ fn another_language_has_a_spec_of_its_own() {
     nb(&world, ["serve", "--language", "Julia"])
         .ended(0)
         .with("no kernel for Julia");
-    // A front end's choice for a new notebook starts a kernel of that language.
+    // A new notebook from a front end starts a kernel of the chosen language.
     succeed(&mut world.script("language.py", "nb-shared-r"));
     nb(&world, ["open", "x.ipynb", "--kernel", "nb-shared-r"])
         .ended(1)
@@ -199,7 +199,7 @@ fn a_notebook_names_its_real_kernel_again_when_nb_is_done_with_it() {
         .with("note: t.ipynb names its own kernelspec python3 again");
     assert_eq!(read(), real);
 
-    // A front end that saves it names the shared one, in its own style.
+    // A front end that saves the notebook names the shared kernelspec, in its own style.
     let one_line = r#"{"cells":[],"metadata":{"kernelspec":{"name":"nb-shared","display_name":"x"},"k":1.0},"nbformat":4,"nbformat_minor":5}"#;
     std::fs::write(&notebook, one_line).expect("save it");
     open(&world, "t.ipynb");

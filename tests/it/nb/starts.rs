@@ -1,4 +1,4 @@
-//! Kernels that do not start as they should: each says why, and nothing of it stays behind.
+//! Kernels that fail to start: each reports why, and leaves nothing behind.
 
 use std::os::unix::process::CommandExt;
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use super::{Said, home, nb, open, pid, say, shell, sockets, until};
 use crate::python;
 use crate::world::World;
 
-/// Installs a kernelspec whose kernel is this command; the connection file follows.
+/// Installs a kernelspec with this command for its kernel; the connection file is appended.
 fn spec(world: &World, name: &str, argv: &[&str]) {
     let folder = home(world).join("jupyter/kernels").join(name);
     std::fs::create_dir_all(&folder).expect("make a folder");
@@ -58,7 +58,7 @@ fn one_that_prints_megabytes_is_not_waited_for() {
     let last = lines.as_array().and_then(|lines| lines.last());
     assert_eq!(last, Some(&json!("the end")));
     nothing_is_left(&world);
-    // One that does so and works is a kernel like any other.
+    // A kernel that prints as much but works is a kernel like any other.
     let python = python::interpreter().display();
     let chatty =
         format!("head -c 30000000 /dev/zero; exec '{python}' -m ipykernel_launcher -f \"$0\"");
@@ -178,7 +178,7 @@ fn a_kernel_that_nobody_uses_is_ended() {
     let sleep = "import time; time.sleep(3)";
     let began = Instant::now();
     nb(&world, ["run", "-d", sleep]).ended(0);
-    // The one that runs hears of it.
+    // The new limit applies to the running kernel.
     idle("1s").ended(0).with("attached");
     until("it is ended", || {
         let said = nb(&world, ["status", "t.ipynb", "--json"]).json();
@@ -201,7 +201,7 @@ fn a_kernel_that_nobody_uses_is_ended() {
 fn what_is_left_of_a_killed_start_is_cleared_up() {
     let world = World::new();
     spec(&world, "mute", &["/bin/sh", "-c", "exec sleep 1000"]);
-    // Its starter gives up, which is as if it were killed: the kernel is never ready.
+    // The command that starts it gives up, as if it were killed: the kernel is never ready.
     let words = ["open", "mute.ipynb", "--kernel", "mute", "--timeout", "1"];
     nb(&world, words).ended(4);
     let kept = open(&world, "kept.ipynb");
@@ -250,7 +250,7 @@ fn what_is_left_of_a_killed_start_is_cleared_up() {
 fn a_shell_that_ends_takes_no_supervisor_with_it() {
     let world = World::new();
     let script = "\"$NB_TEST_BINARY\" open t.ipynb --json --python \"$NB_TEST_PYTHON\"; kill -9 0";
-    // A group of its own, or the tests would be killed with it.
+    // The script gets its own process group, or the tests would be killed with it.
     say(shell(&world, script).process_group(0));
     let supervisor = |world: &World| {
         let all = world.processes().into_iter();
@@ -263,7 +263,7 @@ fn a_shell_that_ends_takes_no_supervisor_with_it() {
     assert_eq!(world.processes(), []);
 }
 
-/// A stand-in for podman, which runs the kernel without a container and writes down what is removed.
+/// A stand-in for podman, which runs the kernel without a container and records what is removed.
 const PODMAN: &str = r#"#!/bin/sh
 case "$1" in
 image)
@@ -319,7 +319,7 @@ fn a_kernel_in_a_container_is_one_like_any_other_and_leaves_no_container() {
     assert_eq!(opened["container"]["image"], "made");
     assert_eq!(names("ran").len(), 1);
     with(&["run", "print(6 * 7)"]).ended(0).with("42");
-    // What it reads in the project are no secrets of nb's: it has a copy of its own file.
+    // Inside, the project does not show `nb`'s secrets: the kernel reads a copy of its connection file.
     let file = world
         .project()
         .join(".nb")
@@ -334,7 +334,7 @@ fn a_kernel_in_a_container_is_one_like_any_other_and_leaves_no_container() {
     with(&["restart"]).ended(0);
     with(&["run", "print(6 * 7)"]).ended(0).with("42");
 
-    // Its death is noticed, and the next one is in a container too.
+    // The kernel's death is noticed, and the next kernel runs in a container too.
     let said = with(&["status", "t.ipynb", "--json"]).ended(0).json();
     super::kill(pid(&said["sessions"][0]));
     until("it is noticed", || {

@@ -61,14 +61,14 @@ fn a_notebook_is_named_by_position_by_option_by_variable_or_is_the_only_one() {
     assert_eq!(one["sessions"][0]["kernel_pid"], b);
     assert_eq!(one["sessions"][0]["kernel_generation"], 1);
 
-    // From another folder a path names the project too.
+    // In another folder, the notebook's path selects the project too.
     let mut elsewhere = world.nb();
     elsewhere.current_dir("/").arg("interrupt").arg(&a_path);
     say(&mut elsewhere).ended(0);
-    // With one of two left, nothing needs to be named.
+    // If one of the two is still open, nothing needs to be named.
     nb(&world, ["shutdown", "a.ipynb"]).ended(0);
     assert_eq!(meant(&["open"], None), b);
-    // With none, all that were open are named.
+    // If none is open, the message lists all that were.
     nb(&world, ["shutdown"]).ended(0);
     nb(&world, ["restart"])
         .ended(2)
@@ -85,7 +85,7 @@ fn a_notebook_is_named_by_position_by_option_by_variable_or_is_the_only_one() {
 #[test]
 fn hints_name_the_notebook_as_it_was_typed() {
     let world = World::new();
-    // Its project is the folder below.
+    // The project is the notebook's folder.
     std::fs::create_dir_all(world.project().join("k")).expect("make a folder");
     let mut opening = world.nb();
     opening.args(["open", "k/my file.ipynb", "--python"]);
@@ -97,7 +97,7 @@ fn hints_name_the_notebook_as_it_was_typed() {
     nb(&world, ["cell", "k/my file.ipynb"])
         .ended(2)
         .with("hint: nb cells 'k/my file.ipynb' lists them");
-    // The job is in the notebook's project, which the working directory is not in.
+    // The job is in the notebook's project, and the working directory is outside of it.
     let words = ["run", "k/my file.ipynb", "--timeout", "0.1", "input()"];
     let asks = nb(&world, ["run", "k/my file.ipynb", "input()"]).ended(7);
     let next = asks

@@ -1,4 +1,4 @@
-//! Text that a person typed in VS Code and did not save, kept as VS Code keeps it.
+//! Text that a person typed in VS Code and did not save, in a backup like VS Code's.
 
 use std::path::PathBuf;
 use std::time::UNIX_EPOCH;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{Said, home, nb};
 use crate::world::World;
 
-/// A notebook with the cells `aaaa` and `bbbb`, seen by who edits it.
+/// Writes a notebook with the cells `aaaa` and `bbbb`, which the editing actor has seen.
 fn notebook(world: &World) -> PathBuf {
     let path = world.project().join("t.ipynb");
     let cell = |id: &str| json!({"cell_type": "code", "execution_count": null, "id": id, "metadata": {}, "outputs": [], "source": format!("{id} = 1")});
@@ -22,8 +22,8 @@ fn write(path: &PathBuf, cells: &[Value]) {
     std::fs::write(path, text.to_string()).expect("write the notebook");
 }
 
-/// Keeps the notebook as it is in the file, with other text in one cell, as VS Code does: an
-/// address and what it knew of the file, then what a save would write.
+/// Writes a backup of the notebook with other text in one cell, as VS Code does: an address and what VS
+/// Code knew of the file, then what a save would write.
 fn type_in(world: &World, product: &str, cell: &str, text: &str) -> PathBuf {
     let path = world.project().join("t.ipynb");
     let found = std::fs::metadata(&path).expect("there is a notebook");
@@ -79,7 +79,7 @@ fn a_cell_in_which_somebody_types_is_not_edited() {
     nb(&world, ["rm", "t.ipynb", "aaaa"]).ended(5);
     let after = std::fs::read(world.project().join("t.ipynb")).expect("there is a notebook");
     assert_eq!(before, after, "it was refused and written all the same");
-    // Who insists writes; who waits until it is saved or reverted writes too.
+    // With `--force` the edit is written, and also after the text was saved or reverted.
     edit(&world, "aaaa", "edited = 1", &["--force"]).ended(0);
     assert_eq!(source(&world, 0), "edited = 1");
     std::fs::remove_file(backup).expect("VS Code removes it");
@@ -98,7 +98,7 @@ fn an_edit_of_another_cell_goes_in_with_a_warning() {
         "{said:?}"
     );
     assert_eq!(source(&world, 0), "edited = 1");
-    // VS Code keeps its text of the cell that was edited, in which nobody has typed.
+    // VS Code's backup still has the old text of the edited cell, in which nobody has typed.
     let said = edit(&world, "aaaa", "edited = 2", &["--json"]).ended(0);
     let notes = said.json()["notes"].to_string();
     assert!(notes.contains("unsaved changes in cell bbbb:"), "{notes}");

@@ -1,4 +1,5 @@
-//! Files and folders that may not be written, or only so far: said as it is, and nothing is lost.
+//! Files and folders that cannot be written, or only up to a size: the message says so, and nothing is
+//! lost.
 
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::Path;
@@ -7,7 +8,7 @@ use std::process::Command;
 use super::{nb, say};
 use crate::world::World;
 
-/// A user that is not this one.
+/// A uid other than this user's.
 const OTHER: u32 = 65534;
 
 fn text(source: &str) -> String {
@@ -16,7 +17,7 @@ fn text(source: &str) -> String {
     )
 }
 
-/// A world with a notebook.
+/// Makes a world with a notebook.
 fn world(source: &str) -> World {
     let world = World::new();
     std::fs::write(world.project().join("t.ipynb"), text(source)).expect("write the notebook");
@@ -34,7 +35,7 @@ fn a_limit_of_the_size_of_files_is_told_and_ends_nothing() {
     let mut command = world.command("bash".as_ref());
     let limited = "ulimit -f 64; exec \"$0\" edit t.ipynb aaaa new --force";
     command.args(["-c", limited]).arg(world.nb().get_program());
-    // The base of a merge is beside it as large as the notebook.
+    // The base for a merge would be as large as the old notebook; that it cannot be stored is no error.
     say(&mut command).ended(0);
     assert_ne!(read(&world), before, "what is small enough is written");
     std::fs::write(world.project().join("t.ipynb"), &before).expect("write the notebook");
@@ -58,7 +59,7 @@ fn an_immutable_notebook_or_folder_is_told_as_such() {
         done.is_ok_and(|done| done.status.success())
     };
     let edit = || nb(&world, ["edit", "t.ipynb", "aaaa", "new", "--force"]);
-    // The project's folder is made before.
+    // This creates the project's folder first.
     nb(&world, ["cells", "t.ipynb"]).ended(0);
     let project = world.project();
     // Hints name the notebook as it was typed.
@@ -96,7 +97,7 @@ fn a_sticky_folder_is_told_as_such() {
         eprintln!("only root can make another's notebook");
         return;
     }
-    // A user who owns neither; their home is the sticky folder's neighbour.
+    // A user who owns neither; its home is beside the sticky folder.
     let home = tempfile::tempdir().expect("make a home");
     chown(home.path(), Some(OTHER), None).expect("give it away");
     let mut command = Command::new("setpriv");
@@ -114,7 +115,7 @@ fn a_sticky_folder_is_told_as_such() {
         return;
     }
     said.ended(1)
-        .with("in which nobody replaces others' files")
+        .with("in which users cannot replace others' files")
         .with("hint: work on a copy");
     let now = std::fs::read_to_string(&notebook).expect("read it");
     assert_eq!(now, text("old"));
@@ -164,7 +165,7 @@ fn what_is_no_file_is_refused_and_not_waited_for() {
 #[test]
 fn reading_needs_no_place_to_write() {
     let world = world("1");
-    // Root may write everywhere; a file in the way stops root too.
+    // Root can write everywhere, but a file in the way stops root too.
     std::fs::write(world.project().join(".nb"), "").expect("make a file");
     for words in [
         ["cells", "t.ipynb"].as_slice(),

@@ -1,4 +1,4 @@
-//! What the kernel holds, seen without a trace.
+//! Reading the kernel's variables, which leaves no trace.
 
 use std::collections::BTreeMap;
 use std::process::Stdio;
@@ -111,7 +111,7 @@ fn variables_are_shown_without_a_trace() {
     nb(&world, ["vars", "WORD"]).ended(1).with("nb vars word");
     nb(&world, ["vars", "a", "b"]).ended(2);
     assert_eq!(journal(), written, "a look is no execution");
-    // IPython counts before it runs: the third is at four.
+    // IPython increments the count before it runs code, so the third execution sees four.
     let trace = "(_, In[-2], get_ipython().execution_count, calls, \
                  sorted({'look', 'guard', 'preview', 'Text', 'g', 'b', 'nb'} & {*locals()}))";
     let said = nb(&world, ["run", trace]).ended(0);
@@ -141,7 +141,7 @@ fn a_running_cell_is_looked_into_and_not_disturbed() {
     }
     std::fs::write(world.project().join("go"), "").expect("let it go on");
     let out = run.wait_with_output().expect("it ends").stdout;
-    // Its question can be answered, and the kernel knows it still.
+    // The cell may still ask questions, as its request allowed.
     assert_eq!(String::from_utf8_lossy(&out), "seen [] 1 True\n");
     let threads =
         "import threading; sum('subshell' in t.name.lower() for t in threading.enumerate())";
@@ -152,7 +152,7 @@ fn a_running_cell_is_looked_into_and_not_disturbed() {
 #[test]
 fn a_busy_kernel_without_subshells_says_whose_cell_it_is() {
     let world = world();
-    // As a kernel tells that has none.
+    // With a state file that records a kernel without subshells.
     let state = world.project().join(".nb/state.json");
     let text = std::fs::read_to_string(&state).expect("read the state");
     assert!(text.contains("kernel subshells"), "{text}");

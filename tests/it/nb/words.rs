@@ -1,4 +1,4 @@
-//! What is printed where nobody reads, and the help.
+//! Output whose reader has gone, and the help.
 
 use std::process::Stdio;
 

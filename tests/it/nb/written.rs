@@ -1,7 +1,7 @@
-//! What a hostile kernel in a sandbox leaves where it may write: nothing of it is run outside.
+//! What a hostile kernel in a sandbox leaves where it may write: none of it is run outside.
 //!
-//! Everything that it leaves would make a file in the user's home, which the kernel itself cannot
-//! write. None is there after all that chooses, lists, examines and starts kernels.
+//! Everything that it leaves would make a file in the user's home, where the kernel itself cannot write. No
+//! such file exists after all commands that choose, list, examine and start kernels.
 
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::made::run;
 use crate::python;
 use crate::world::World;
 
-/// Replaces and adds whatever somebody might run: `@HOME@` is the user's home.
+/// Replaces or adds everything that somebody might run; `@HOME@` is the user's home.
 const HOSTILE: &str = r##"
 import json, os, pathlib, stat, sys
 home, venv = pathlib.Path("@HOME@"), pathlib.Path(".venv")
@@ -52,7 +52,7 @@ pathlib.Path("inner/a.ipynb").write_text(open("b.ipynb").read())
 print("done")
 "##;
 
-/// The state of a project that a kernel has made up: what ran before would run again.
+/// A project's state that a kernel has made up, which would have a command of its own run again.
 const MADE_UP: &str = r#"{"sessions": {"a.ipynb": {"notebook": "@NOTEBOOK@", "connection_file": "@NOTEBOOK@.json",
   "backend": {"kind": "local", "host": {}}, "status": "stopped", "kernelspec": {"name": "x", "display_name": "x", "language": "python",
   "argv": ["/bin/sh", "-c", "touch @HOME@/ran-state", "{connection_file}"]}}}}"#;
@@ -65,7 +65,7 @@ fn marks(home: &Path) -> Vec<String> {
     names.filter(|name| name.starts_with("ran-")).collect()
 }
 
-/// An environment of the project's that takes its packages from the tests' own.
+/// Makes an environment of the project that uses the packages of the tests' own.
 fn environment(folder: &Path) {
     run(Command::new(python::interpreter())
         .args(["-m", "venv", "--without-pip"])
@@ -92,7 +92,7 @@ fn nothing_that_a_sandboxed_kernel_left_is_run_outside() {
     environment(&project);
     let nb = |words: &[&str]| -> Said {
         let mut command = world.nb();
-        // A shell that has the environment activated.
+        // A shell with the environment activated.
         let bin = project.join(".venv/bin");
         let path = std::env::var("PATH").expect("a path");
         command.env("PATH", format!("{}:{path}", bin.display()));
@@ -105,7 +105,7 @@ fn nothing_that_a_sandboxed_kernel_left_is_run_outside() {
     let inner = project.join("inner/a.ipynb");
     let made_up = made_up.replace("@NOTEBOOK@", &inner.display().to_string());
     std::fs::write(project.join("state-of-inner"), made_up).expect("write");
-    // Where the project's folder could be exchanged, its memory could.
+    // If the folder above the project is writable, the project and its records could be exchanged.
     nb(&[
         "open",
         "t.ipynb",
@@ -133,7 +133,7 @@ fn nothing_that_a_sandboxed_kernel_left_is_run_outside() {
             .with("nb open b.ipynb --sandbox")
             .with("--trust");
     };
-    // Its Python is still there, with all that it would run by itself.
+    // The environment's Python is still listed, with everything that it would run by itself.
     nb(&["kernels", "b.ipynb"])
         .ended(0)
         .with("evil/kernel.json");
@@ -145,13 +145,14 @@ fn nothing_that_a_sandboxed_kernel_left_is_run_outside() {
         &["open", "b.ipynb", "--python", ".venv/bin/python"],
         ".venv/bin/python",
     );
-    // Nor is another Python's kernel that would work beside what it left.
+    // A kernel of another Python is refused too, as it would run in the folder that the hostile kernel can
+    // write.
     let other = python::interpreter().to_str().expect("a path");
     refused(&["open", "b.ipynb", "--python", other], "working directory");
     nb(&["open", "b.ipynb", "--kernel", "evil"])
         .ended(1)
         .with("evil/kernel.json is not used");
-    // A `.nb` that it made is nobody's, and what it left is not run for that either.
+    // A `.nb` that the hostile kernel made is ignored, and nothing in it is run.
     nb(&["open", "inner/a.ipynb"])
         .ended(5)
         .with("inner/.nb was not made by your nb on this machine")
@@ -160,7 +161,8 @@ fn nothing_that_a_sandboxed_kernel_left_is_run_outside() {
     nb(&["diff", "b.ipynb"]);
     assert_eq!(marks(&home), Vec::<String>::new());
 
-    // Also where its Python was replaced, or leads elsewhere, and where the next one starts.
+    // The same if its Python was replaced or links to another file, and at the next start of the sandboxed
+    // kernel.
     for name in ["python", "python3"] {
         let file = project.join(".venv/bin").join(name);
         std::fs::remove_file(&file).expect("remove it");
@@ -181,7 +183,7 @@ fn nothing_that_a_sandboxed_kernel_left_is_run_outside() {
     assert_eq!(marks(&home), Vec::<String>::new());
     nb(&["shutdown", "b.ipynb"]);
 
-    // The user looks after it, and says so.
+    // The user inspects the folder, and says so.
     nb(&["open", "b.ipynb", "--trust", "nowhere"])
         .ended(5)
         .with("--trust /");
@@ -225,7 +227,7 @@ fn an_environment_that_was_written_shows_the_next_sandbox_nothing_more() {
         secret.display()
     );
     assert_eq!(nb(&["run", "t.ipynb", &read]).ended(0).out, "not seen\n");
-    // Its base Python is said to be where the keys are; the real one is found all the same.
+    // Its base Python is set to a folder with keys; the real one is still found.
     let bin = keys.join("bin");
     let name = format!("home = {}", bin.display());
     let code = format!(

@@ -1,4 +1,4 @@
-//! A save that fails, or is killed, at each of its system calls in turn.
+//! Saves of which each system call in turn fails, or is the one at which the process is killed.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -13,8 +13,8 @@ const EDIT: [&str; 7] = [
     "edit", "t.ipynb", "aaaa", "newer", "--force", "--as", "writer",
 ];
 
-/// Memory, threads, time, signals and whose a process is: an error there is none of a disk's. And the standard library
-/// takes a failing `close` of a folder for a bug of its own.
+/// Calls about memory, threads, time, signals and users, whose errors are not a disk's. Also `close`, as
+/// the standard library treats a failing `close` of a folder as its own bug.
 const NO_FILE: [&str; 16] = [
     "close",
     "brk",
@@ -41,7 +41,7 @@ struct Save<'a> {
     new: String,
 }
 
-/// A system call: its name, and which of that name it is.
+/// A system call: its name, and its number among the calls with that name.
 type Call = (String, usize);
 
 impl<'a> Save<'a> {
@@ -57,7 +57,7 @@ impl<'a> Save<'a> {
             new: notebook(&[("aaaa", "newer"), ("bbbb", "other")]),
         };
         save.begin();
-        // The first command makes the project's folder, which others have made already.
+        // The first command creates the project's folder, which then exists for the others.
         look(world);
         save
     }
@@ -68,13 +68,13 @@ impl<'a> Save<'a> {
 
     fn begin(&self) {
         std::fs::write(self.path(), &self.old).expect("write the notebook");
-        // A save just before would have each edit wait half a second, to touch the file once more.
+        // After a recent save each edit would wait half a second, to touch the file once more.
         let file = std::fs::File::open(self.path()).expect("open the notebook");
         let earlier = SystemTime::now() - Duration::from_secs(60);
         file.set_modified(earlier).expect("set its time");
     }
 
-    /// Returns the calls from the lock to the end; with the look through /proc only its first.
+    /// Returns the calls from taking the lock to the end; of the search through /proc only the first.
     fn calls(&self) -> Vec<Call> {
         self.begin();
         let run = self.strace.trace(&EDIT);
@@ -88,7 +88,7 @@ impl<'a> Save<'a> {
             .calls
             .iter()
             .rposition(|call| call.contains("/.nb/unfinished\""));
-        // It opens the folder, then removes the base in it.
+        // The process opens the folder, then removes the base in it.
         let ends = ends.expect("it removes the base") + 1;
         let mut count: HashMap<&str, usize> = HashMap::new();
         let mut calls = Vec::new();
@@ -105,7 +105,7 @@ impl<'a> Save<'a> {
                 calls.push((name.to_owned(), *nth));
             }
         }
-        // The new text takes the notebook's place among them.
+        // Among them is the call that moves the new text into the notebook's place.
         assert!(
             calls
                 .iter()
@@ -115,7 +115,7 @@ impl<'a> Save<'a> {
         calls
     }
 
-    /// Disturbs one call; returns whether that was reached, and what came of the command.
+    /// Disturbs one call; returns whether the call was reached, and the run of the command.
     fn disturb(&self, (name, nth): &Call, what: &str) -> (bool, Run) {
         self.begin();
         let run = self
@@ -140,7 +140,7 @@ impl<'a> Save<'a> {
             Some(_) => assert_eq!(text, self.old, "{told}"),
             None => {}
         }
-        // The next command finds the same text and clears away what was left.
+        // The next command finds the same text and removes what was left.
         look(self.world);
         assert_eq!(self.text(), text, "{told}");
         let left = left(Path::new(&self.world.project()));
@@ -152,8 +152,8 @@ impl<'a> Save<'a> {
         std::fs::read_to_string(self.path()).expect("the notebook is there")
     }
 
-    /// Disturbs every call that is not left out; requires that nearly all are reached. Returns what
-    /// the commands told.
+    /// Disturbs every call that is not left out, and checks that nearly all are reached. Returns the
+    /// messages of the commands.
     fn all(&self, what: &str, leaves_out: &[&str]) -> Vec<String> {
         let calls = self.calls();
         let calls = calls
@@ -168,7 +168,7 @@ impl<'a> Save<'a> {
         }
         let reached = told.len();
         eprintln!("{what}: {reached} calls, not reached {missed:?}");
-        // Which calls there are varies a little with what else runs on the machine.
+        // The calls vary a little with what else runs on the machine.
         assert!(
             reached >= 40 && missed.len() * 10 <= reached,
             "{reached}, not {missed:?}"
@@ -190,7 +190,7 @@ fn a_save_without_an_exchange_that_is_killed_or_fails_leaves_the_old_text_or_the
     let world = World::new();
     if let Some(strace) = Strace::find(&world) {
         let save = Save::under(&world, strace.without_exchange());
-        // The last of two injections counts.
+        // Of two injections for a call, strace uses the last.
         let renameat2 = [&NO_FILE[..], &["renameat2"]].concat();
         save.all("signal=SIGKILL", &["renameat2"]);
         save.all("error=EIO", &renameat2);
@@ -212,7 +212,7 @@ fn a_full_disk_is_told_with_its_space() {
         return;
     };
     let mut told = save.all("error=ENOSPC", &NO_FILE);
-    // The same of a user's share of it.
+    // The same for a user's quota.
     for (name, nth) in save.calls() {
         if name == "write" {
             told.push(save.disturb(&(name, nth), "error=EDQUOT").1.err);
@@ -220,7 +220,7 @@ fn a_full_disk_is_told_with_its_space() {
     }
     let words = "cannot write t.ipynb: it needs 287 bytes beside it and ";
     let full: Vec<_> = told.iter().filter(|said| said.contains(words)).collect();
-    // At the making of the file, its writing, and when it goes to the disk.
+    // When the file is created, when it is written, and when it is synced.
     assert!(full.len() >= 4, "{told:#?}");
     for said in full {
         assert!(said.contains("B are free on its file system"), "{said}");

@@ -1,4 +1,5 @@
-//! Writing a notebook that others write too: at the same moments, through crashes, under watchers.
+//! Writing a notebook that others write too: at the same moments, through crashes, and observed by
+//! watchers.
 
 #[cfg(target_os = "linux")]
 mod faults;
@@ -14,7 +15,7 @@ use std::path::Path;
 
 use crate::world::World;
 
-/// A notebook with one cell of each writer and one that they share.
+/// Returns a notebook with one cell for each writer and one that they share.
 fn notebook(cells: &[(&str, &str)]) -> String {
     let cells = cells.iter().map(|(id, source)| {
         serde_json::json!({"cell_type": "raw", "id": id, "metadata": {}, "source": source})
@@ -26,7 +27,7 @@ fn notebook(cells: &[(&str, &str)]) -> String {
     serde_json::to_string_pretty(&whole).expect("it is JSON")
 }
 
-/// What a save has left beside the notebook or in the project's folder.
+/// Returns the files that a save has left beside the notebook or in the project's folder.
 fn left(project: &Path) -> Vec<String> {
     let names = |folder: &Path| -> Vec<String> {
         let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
@@ -40,7 +41,7 @@ fn left(project: &Path) -> Vec<String> {
         .collect()
 }
 
-/// Reads a notebook and lets `nb` finish what was left.
+/// Reads a notebook, and lets `nb` finish what was left.
 fn look(world: &World) {
     crate::world::succeed(world.nb().args(["cells", "t.ipynb", "--as", "reader"]));
 }

@@ -1,5 +1,5 @@
-//! Saves by moving a file into the notebook's place, at the worst moment of a write by `nb` on a
-//! file system that cannot exchange two files.
+//! Saves that move a file into the notebook's place, at the worst moment of a write by `nb`, on a file
+//! system that cannot exchange two files.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -14,11 +14,11 @@ use crate::world::World;
 /// How often both write at the same moment.
 const TIMES: usize = 8;
 
-/// How long the link to what is replaced takes, in microseconds: the other saves meanwhile.
+/// How long making the link to the replaced file takes, in microseconds: the other program saves meanwhile.
 const SLOW: &str = "delay_enter=200000";
 
-/// Waits until a draft is moved for the second time: the exchange has failed, and it is to replace
-/// the notebook.
+/// Waits until a draft is moved for the second time: the exchange has failed, and the draft is about to
+/// replace the notebook.
 fn wait_for_replacement(watch: &std::os::fd::OwnedFd) {
     let mut buffer = [std::mem::MaybeUninit::uninit(); 4096];
     let mut reader = Reader::new(watch, &mut buffer);
@@ -35,7 +35,7 @@ fn wait_for_replacement(watch: &std::os::fd::OwnedFd) {
     }
 }
 
-/// Adds a line to the other's own cell, as a program that saves by moving.
+/// Adds a line to the other program's own cell, and saves by moving.
 fn save(project: &Path, line: &str) {
     let path = project.join("t.ipynb");
     let text = std::fs::read_to_string(&path).expect("read the notebook");
@@ -80,7 +80,7 @@ fn no_save_by_moving_is_lost_without_an_exchange() {
                 save(&project, &theirs);
             });
             let run = strace.inject(&words, "linkat", SLOW);
-            // One that waits in vain still is let go.
+            // Releases a thread that still waits in vain.
             let end = project.join("end.tmp");
             std::fs::write(project.join("end"), "").expect("write a file");
             std::fs::rename(project.join("end"), end).expect("move it");

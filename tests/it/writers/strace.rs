@@ -1,24 +1,24 @@
-//! `nb` under strace, which lets chosen system calls fail or end it.
+//! Runs `nb` under strace, which makes chosen system calls fail or kills the process at them.
 
 use std::path::PathBuf;
 use std::process::Command;
 
 use crate::world::{World, finish};
 
-/// The variable that leaves out the tests that need strace.
+/// The variable that disables the tests that need strace.
 const WITHOUT: &str = "NB_TEST_WITHOUT_STRACE";
 
 pub struct Strace<'a> {
     world: &'a World,
     log: PathBuf,
-    /// Whether the file system is to seem to have no exchange of two files.
+    /// Whether the file system is to seem unable to exchange two files.
     without_exchange: bool,
 }
 
 /// A run of `nb` under strace.
 #[derive(Debug)]
 pub struct Run {
-    /// None if it was killed.
+    /// The exit code; `None` if the process was killed.
     pub code: Option<i32>,
     pub err: String,
     /// The system calls of its main thread, in order.
@@ -26,10 +26,10 @@ pub struct Run {
 }
 
 impl<'a> Strace<'a> {
-    /// Returns it; nothing where the tests are told to do without.
+    /// Returns strace; `None` if the tests are to do without it.
     ///
     /// # Panics
-    /// It is not installed, or may trace nothing, as in some containers.
+    /// Strace is not installed, or may not trace, as in some containers.
     pub fn find(world: &'a World) -> Option<Self> {
         if std::env::var_os(WITHOUT).is_some() {
             eprintln!("{WITHOUT} is set: saves are not tested under faults");
@@ -55,7 +55,7 @@ impl<'a> Strace<'a> {
         })
     }
 
-    /// The same on a file system that cannot exchange two files.
+    /// Returns the same for a file system that cannot exchange two files.
     pub fn without_exchange(self) -> Self {
         let without_exchange = true;
         Self {
@@ -64,19 +64,19 @@ impl<'a> Strace<'a> {
         }
     }
 
-    /// Runs `nb` and notes its system calls.
+    /// Runs `nb` and records its system calls.
     pub fn trace(&self, words: &[&str]) -> Run {
         self.run(words, &[])
     }
 
-    /// Runs `nb`; a system call has an injection, as strace says it: `error=EIO:when=2`.
+    /// Runs `nb` with an injection into a system call, in strace's notation: `error=EIO:when=2`.
     pub fn inject(&self, words: &[&str], call: &str, what: &str) -> Run {
         let (trace, inject) = (
             format!("trace={call},renameat2"),
             format!("inject={call}:{what}"),
         );
         let mut options = vec!["-e", &trace, "-e", &inject];
-        // Quicker, as the other calls do not stop; but then no signal is sent.
+        // This is faster, as other calls do not stop the process, but it cannot send signals.
         if what.starts_with("error") {
             options.push("--seccomp-bpf");
         }

@@ -1,4 +1,4 @@
-//! Four `nb` and an editor that writes in place, at once on one notebook, some of them killed.
+//! Four `nb` and an editor that writes in place, all at once on one notebook; some of them are killed.
 
 use std::collections::HashSet;
 use std::process::{Command, Stdio};
@@ -10,16 +10,16 @@ use super::{left, look, notebook};
 use crate::python;
 use crate::world::World;
 
-/// How many edits each makes; `NB_TEST_EDITS=1000` is the long run, and `NB_TEST_SEED` another one.
+/// How many edits each writer makes; `NB_TEST_EDITS=1000` is the long run, and `NB_TEST_SEED` varies it.
 const EDITS: u64 = 12;
 
-/// How long a command runs, roughly: within twice that some are killed.
+/// How long a command takes, roughly; some are killed within twice that time.
 const USUAL: Duration = Duration::from_millis(60);
 
-/// Writers that cannot have the notebook's lock, as in an agent's sandbox.
+/// Writers that cannot take the notebook's lock, as in an agent's sandbox.
 const SANDBOXED: [&str; 1] = ["four"];
 
-/// An edit that its command called done.
+/// An edit that its command reported as done.
 #[derive(Debug)]
 struct Edit {
     token: String,
@@ -34,7 +34,7 @@ struct Sum {
     failed: Vec<String>,
 }
 
-/// A small generator: the run of a seed is the same on every machine, but for its timing.
+/// A small random generator: a seed's run is the same on every machine, except for its timing.
 struct Chance(u64);
 
 impl Chance {
@@ -51,7 +51,7 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// Makes a state folder that knows the user's projects, and in which no lock can be had.
+/// Makes a state folder that has the user's projects, but in which no lock can be taken.
 fn without_locks(world: &World) -> std::path::PathBuf {
     let root = world.project().join("..");
     let folders = root.join("home/.local/state/nb/folders");
@@ -63,12 +63,12 @@ fn without_locks(world: &World) -> std::path::PathBuf {
     state_home
 }
 
-/// Makes edits under a name, one command each.
+/// Makes edits as one actor, one command for each.
 fn edits(world: &World, name: &str, count: u64, mut chance: Chance) -> Sum {
     let mut sum = Sum::default();
     let sandboxed = SANDBOXED.contains(&name).then(|| without_locks(world));
     for number in 0..count {
-        // One word, which nothing else has and no other token begins with.
+        // A single word, which occurs nowhere else and is not a prefix of another token.
         let token = format!("tok_{name}_{number}_");
         let mut command = world.nb();
         command.env("NB_AS", name);
@@ -92,7 +92,7 @@ fn edits(world: &World, name: &str, count: u64, mut chance: Chance) -> Sum {
                 let op = answer["op"].as_str().unwrap_or_default().to_owned();
                 sum.done.push(Edit { token, op });
             }
-            // The shared cell was edited by another meanwhile, or the same line.
+            // Another writer edited the shared cell meanwhile, or the same line.
             Some((5, _)) => sum.refused += 1,
             Some((code, answer)) => sum.failed.push(format!("{code}: {answer}")),
         }
@@ -100,7 +100,7 @@ fn edits(world: &World, name: &str, count: u64, mut chance: Chance) -> Sum {
     sum
 }
 
-/// Runs a command to its end, or kills it; returns its exit code and what it said.
+/// Runs a command to its end, or kills it; returns its exit code and its answer.
 fn run(command: &mut Command, dies_after: Option<Duration>) -> Option<(i32, Value)> {
     let out = tempfile::tempfile().expect("make a file");
     let shared = out.try_clone().expect("share it");
@@ -200,7 +200,7 @@ fn nothing_is_lost_of_four_writers_and_an_editor_that_writes_in_place() {
     assert!(lost.is_empty(), "{lost:#?}");
 }
 
-/// Returns the edits that a save wiped out, as the journal tells.
+/// Returns the edits that a save overwrote, according to the journal.
 fn overwritten(project: &std::path::Path) -> HashSet<String> {
     let journal = std::fs::read_to_string(project.join(".nb/journal.jsonl")).unwrap_or_default();
     let entries = journal

@@ -1,4 +1,4 @@
-//! What a file watcher sees of a write.
+//! The events that a file watcher receives for a write.
 
 use std::ffi::CString;
 use std::path::Path;
@@ -12,9 +12,10 @@ use crate::world::{World, succeed};
 /// Runs `edit` and returns the events of the notebook itself, in order.
 fn events(project: &Path, edit: impl FnOnce()) -> Vec<ReadFlags> {
     let watcher = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).expect("watch");
+    // Without CLOSE_WRITE: a process that another test starts has this test's files open until it runs its
+    // program, so that a file is closed later than its test closes it.
     let all = WatchFlags::CREATE
         | WatchFlags::MODIFY
-        | WatchFlags::CLOSE_WRITE
         | WatchFlags::ATTRIB
         | WatchFlags::DELETE
         | WatchFlags::MOVE;
@@ -32,7 +33,7 @@ fn events(project: &Path, edit: impl FnOnce()) -> Vec<ReadFlags> {
     events
 }
 
-/// Has the notebook be saved long ago: a write just after a save is seen twice.
+/// Sets the notebook's time far back: a write just after a save causes a second event.
 fn age(project: &Path) {
     let mut options = std::fs::File::options();
     let file = options.append(true).open(project.join("t.ipynb"));
@@ -53,7 +54,7 @@ fn a_write_just_after_a_save_is_seen_once_more() {
     let seen = events(&project, || edit("2"));
     let moved = [ReadFlags::MOVED_FROM, ReadFlags::MOVED_TO];
     assert_eq!(seen, [&moved[..], &[ReadFlags::MODIFY]].concat());
-    // Long after a save, and after `nb`'s own write, nobody needs that.
+    // Long after a save, and after `nb`'s own write, the second event is not needed.
     age(&project);
     for source in ["3", "4"] {
         assert_eq!(events(&project, || edit(source)), moved);
@@ -72,10 +73,10 @@ fn the_last_event_of_a_write_is_the_notebook_that_moves_in() {
     };
     let seen = events(&project, || edit("2"));
     assert_eq!(seen, [ReadFlags::MOVED_FROM, ReadFlags::MOVED_TO]);
-    // Nothing to write: nothing is seen.
+    // If there is nothing to write, there are no events.
     assert_eq!(events(&project, || edit("2")), []);
 
-    // Where the file system has no exchange.
+    // On a file system without exchange.
     let Some(strace) = Strace::find(&world) else {
         return;
     };

@@ -1,5 +1,5 @@
-//! The smallest proxy on libzmq: a thread and two sockets for each channel, every message verified with one
-//! key and signed with the other.
+//! The smallest proxy on libzmq: one thread and two sockets for each channel. Every message is verified
+//! with one key and signed with the other.
 //!
 //! `libzmq-proxy FRONT KERNEL` serves the connection file FRONT with the kernel of KERNEL until it is killed.
 
@@ -10,7 +10,7 @@ use zmq::{Context, SocketType};
 
 const DELIMITER: &[u8] = b"<IDS|MSG>";
 
-/// A whole read of a socket is at most so many messages, then the other has its turn.
+/// At most so many messages are read from one socket before the other is read.
 const TURN: usize = 64;
 
 struct Side {
@@ -62,14 +62,14 @@ fn run(context: &Context, channel: &str, front: &Side, kernel: &Side) {
     let clients = context.socket(kinds.0).expect("a socket");
     let own = context.socket(kinds.1).expect("a socket");
     for socket in [&clients, &own] {
-        // The default drops messages in silence.
+        // By default libzmq drops messages silently.
         socket.set_sndhwm(0).expect("no mark");
         socket.set_rcvhwm(0).expect("no mark");
     }
     if channel == "iopub" {
         own.set_subscribe(b"").expect("subscribe");
     } else {
-        // A kernel asks on stdin whom it knows from shell.
+        // A kernel sends stdin requests only to identities that it knows from shell.
         own.set_identity(b"proxy").expect("an identity");
     }
     clients.bind(&front.address(channel)).expect("bind");
@@ -89,7 +89,7 @@ fn run(context: &Context, channel: &str, front: &Side, kernel: &Side) {
         }
     };
     loop {
-        // A PUB has nothing to read.
+        // A PUB socket has nothing to read.
         let watched = if channel == "iopub" { 1 } else { 2 };
         let mut items = [
             own.as_poll_item(zmq::POLLIN),

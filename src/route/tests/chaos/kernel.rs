@@ -1,21 +1,21 @@
-//! A kernel that does one thing at a time, when it is told to.
+//! A simulated kernel that does one thing at a time, when a test calls for it.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use super::super::*;
 
-/// A kernel in one of its lives.
+/// One generation of a kernel.
 pub(super) struct FakeKernel {
     pub(super) life: u64,
-    /// It is stopped: it answers nothing, and its sockets take what is written.
+    /// Whether it is stopped (SIGSTOP): it answers nothing, and its sockets still accept messages.
     pub(super) frozen: bool,
     pub(super) interrupt: Interrupt,
-    /// Whether somebody subscribes: what is told to nobody is gone.
+    /// Whether iopub has a subscriber: without one, messages on it are lost.
     pub(super) subscribed: bool,
     shell: VecDeque<(ClientId, Verified)>,
     control: VecDeque<(ClientId, Verified)>,
     running: Option<Running>,
-    /// What is on its way back, for each socket.
+    /// The messages on their way to the proxy, for each socket.
     pub(super) replies: BTreeMap<(ClientId, Channel), VecDeque<Verified>>,
     pub(super) iopub: VecDeque<Verified>,
     count: u64,
@@ -24,7 +24,7 @@ pub(super) struct FakeKernel {
 struct Running {
     client: ClientId,
     request: Verified,
-    /// It has asked its client and waits for the answer.
+    /// Whether it has sent an `input_request` and waits for the answer.
     asks: bool,
 }
 
@@ -44,17 +44,17 @@ impl FakeKernel {
             running: None,
             replies: BTreeMap::new(),
             iopub: VecDeque::new(),
-            // Numbers rise over all lives.
+            // Message numbers rise over all generations.
             count: life * 1_000_000,
         }
     }
 
-    /// Takes what was written to one of its sockets.
+    /// Takes a message that was written to one of its sockets.
     pub(super) fn receive(&mut self, client: ClientId, channel: Channel, message: Verified) {
         match channel {
             Channel::Shell => self.shell.push_back((client, message)),
             Channel::Control => self.control.push_back((client, message)),
-            // It listens to the one whom it asks, and throws away what came before.
+            // On stdin it reads only from the client that it prompts, and drops earlier replies.
             _ => {
                 if let Some(running) = &mut self.running
                     && running.client == client
@@ -74,7 +74,7 @@ impl FakeKernel {
         !self.frozen && !self.control.is_empty()
     }
 
-    /// Its shell begins or ends one thing.
+    /// The shell begins or ends one request.
     pub(super) fn work(&mut self) {
         if let Some(Running {
             client, request, ..
@@ -112,7 +112,7 @@ impl FakeKernel {
         });
     }
 
-    /// Its control thread answers one request.
+    /// The control thread answers one request.
     pub(super) fn answer_control(&mut self) {
         let Some((client, request)) = self.control.pop_front() else {
             return;
@@ -128,14 +128,14 @@ impl FakeKernel {
         self.tell(&request, "status", &json!({ "execution_state": "idle" }));
     }
 
-    /// What runs ends where it waits.
+    /// Ends the prompt of the running cell.
     pub(super) fn interrupted(&mut self) {
         if let Some(running) = &mut self.running {
             running.asks = false;
         }
     }
 
-    /// Somebody outside this front end sends a cell.
+    /// Takes a cell of a client outside this front end.
     pub(super) fn agent(&mut self, number: u64) {
         let id = format!("a{number}");
         let cell = message("execute_request", &id, "agent", "{}".into(), &json!({}));

@@ -1,10 +1,10 @@
-//! Whatever happens, in whatever order: clients that come, go, reconnect, share identities and
-//! flood; a kernel that is killed, stopped, restarted; sockets that drop, fill and come back;
-//! clocks that jump. After each step the bridge's books must agree with the world, and once
-//! everything is quiet everybody must have had one answer, and nothing be kept.
+//! Random faults in random order: clients that connect, leave, reconnect, share identities and flood; a
+//! kernel that is killed, stopped, restarted; sockets that drop, fill and come back; clocks that jump. After
+//! each step the bridge's tables must agree with the simulated world. Once everything is quiet, each request
+//! must have had one answer, and the bridge must hold nothing.
 //!
-//! `NB_CHAOS_SEED=N` runs one seed and tells its steps, `NB_CHAOS_SEEDS=N` so many. A seed that
-//! fails prints itself and the fewest steps that still fail.
+//! `NB_CHAOS_SEED=N` runs one seed and prints its steps, `NB_CHAOS_SEEDS=N` runs that many seeds. A seed that
+//! fails prints its number and the fewest steps that still fail.
 
 mod kernel;
 mod place;
@@ -20,7 +20,7 @@ use step::Step;
 
 use super::world::Rng;
 
-/// How many worlds `cargo test` looks at, in some seconds; CI looks at 10,000.
+/// How many worlds `cargo test` runs, in some seconds; CI runs 10,000.
 const SEEDS: u64 = 2_500;
 
 fn number(name: &str) -> Option<u64> {
@@ -31,7 +31,7 @@ fn drawn(seed: u64) -> Vec<Step> {
     step::steps(&mut Rng::of(seed))
 }
 
-/// Returns what went wrong, if something did.
+/// Returns what went wrong, or `None`.
 fn failure(seed: u64, steps: &[Step]) -> Option<String> {
     let ran = catch_unwind(AssertUnwindSafe(|| {
         let mut place = Place::new(seed);
@@ -46,7 +46,7 @@ fn failure(seed: u64, steps: &[Step]) -> Option<String> {
     Some(text.unwrap_or_else(|| "a panic without words".into()))
 }
 
-/// Leaves away whatever is not needed to fail.
+/// Removes the steps that are not needed for the failure.
 fn shrunk(seed: u64, mut steps: Vec<Step>) -> Vec<Step> {
     let mut width = steps.len() / 2;
     while width > 0 {

@@ -1,4 +1,4 @@
-//! The bridge in the middle, the front end's connections on one side, a kernel on the other.
+//! The simulated world: the bridge, the front end's connections to it, and a kernel.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
@@ -12,7 +12,7 @@ use super::kernel::FakeKernel;
 use super::slow::Slow;
 use super::step::{Ask, LINES, Step};
 
-/// What may wait for the kernel, and for a client that is away. A few messages.
+/// How many bytes may wait for the kernel, and for a client that is disconnected: a few messages.
 const HELD_BYTES: usize = 3_000;
 const UNDELIVERED_BYTES: usize = 3_000;
 
@@ -23,26 +23,26 @@ pub(super) struct Place {
     start: Instant,
     clock: Duration,
     lines: Vec<Line>,
-    /// What the kernel asks of whom: a window that reconnects still shows it.
+    /// The prompts of the kernel, by client: a window that reconnects still shows its prompt.
     prompts: HashMap<ClientId, VecDeque<Bytes>>,
-    /// Which line has the connection that the front sockets know.
+    /// The line that holds the front sockets' connection for a client and channel.
     seats: HashMap<Way, usize>,
-    /// The connections that are not read.
+    /// The connections that are not being read.
     paused: HashSet<Way>,
     ways: BTreeMap<Way, Socket>,
     kernel: Option<FakeKernel>,
     lives: u64,
     agents: u64,
-    /// Something is to start a kernel.
+    /// Whether the kernel is being started.
     starts: bool,
     asked: Vec<Asked>,
-    /// The last that reached a kernel from each socket.
+    /// The number of the last request that reached a kernel, by socket.
     reached: HashMap<Way, usize>,
-    /// The last of the kernel's own that clients saw.
+    /// The number of the kernel's last message that was published to clients.
     published: u64,
     delivered: HashMap<Way, u64>,
     session: Option<String>,
-    /// Replies that the log says were dropped, per client.
+    /// How many replies were dropped according to the log, by client.
     dropped: HashMap<ClientId, usize>,
     anonymous: u64,
     slow: Slow,
@@ -54,11 +54,11 @@ struct Line {
     session: String,
 }
 
-/// A socket to the kernel, as the shell keeps it.
+/// A socket to the kernel, as `nb-proxy` has it.
 #[derive(Default)]
 struct Socket {
     connected: bool,
-    /// Whether the bridge takes it for usable.
+    /// Whether the bridge was told that the socket is usable.
     up: bool,
     full: bool,
     outbox: VecDeque<Verified>,
@@ -73,9 +73,9 @@ struct Asked {
     idles: usize,
     errors: usize,
     reached: bool,
-    /// What was told of it while nobody listened is gone.
+    /// Whether messages about it may be lost, because nothing was subscribed to iopub.
     unheard: bool,
-    /// Who asked was let go before it ended.
+    /// Whether its client was forgotten before it ended.
     forgotten: bool,
 }
 
@@ -267,7 +267,7 @@ impl Place {
     fn join(&mut self, line: usize) {
         let anonymous = self.lines[line].id.is_anonymous();
         if anonymous {
-            // Nobody replaces it, and it cannot come back.
+            // An anonymous connection is never replaced, and cannot come back.
             OWN_CHANNELS.iter().for_each(|on| self.leave(line, *on));
             self.act();
             self.anonymous += 1;
@@ -285,7 +285,7 @@ impl Place {
 
     fn leave(&mut self, line: usize, channel: Channel) {
         let way = (self.lines[line].id.clone(), channel);
-        // The late close of a connection that was replaced is nobody's departure.
+        // The late close of a connection that was replaced is not the end of the client's connection.
         if self.seats.get(&way) == Some(&line) {
             self.seats.remove(&way);
             self.paused.remove(&way);
@@ -352,7 +352,7 @@ impl Place {
         self.bridge.client_message(now, channel, &way.0, request);
     }
 
-    /// Answers the oldest question, as a person does.
+    /// Answers the oldest prompt, as a person does.
     fn answer(&mut self, line: usize) {
         let way = (self.lines[line].id.clone(), Channel::Stdin);
         if self.seats.get(&way) != Some(&line) || self.paused.contains(&way) {
@@ -393,7 +393,7 @@ impl Place {
         self.bridge.kernel_is(now, after, &ending(), unsent);
     }
 
-    /// Takes from all sockets what was not written, and closes them.
+    /// Removes and returns the unwritten messages of all sockets, and closes the sockets.
     fn unsent(&mut self) -> Vec<(ClientId, Channel, Verified)> {
         let mut unsent = Vec::new();
         for ((client, channel), socket) in std::mem::take(&mut self.ways) {
@@ -416,13 +416,13 @@ impl Place {
         }
     }
 
-    /// The end of a request that is replied to does not come on iopub.
+    /// Drops the `idle` of a request with a reply from iopub.
     fn idle_drops(&mut self, which: u64) {
         let Some(kernel) = &mut self.kernel else {
             return;
         };
-        // What is made up for is the end of a request on the main shell, for which cells wait. Of a
-        // request on control the reply is enough, and its place on iopub proves nothing.
+        // The bridge replaces the `idle` of requests on the main shell, for which cells wait. For a request
+        // on control the reply is enough, and the order of its `idle` on iopub proves nothing.
         let asked = &self.asked;
         let is_end = |message: &Verified| {
             let content: Value = serde_json::from_slice(message.content()).expect("JSON");
@@ -442,7 +442,7 @@ impl Place {
         }
     }
 
-    /// One of the things that are under way goes on; returns whether there was one.
+    /// Lets one pending event happen; returns whether there was one.
     fn moves_on(&mut self, rng: &mut Rng) -> bool {
         let mut moves = Vec::new();
         if self.starts {
@@ -605,7 +605,7 @@ impl Place {
                     channel: Channel::Shell | Channel::Control,
                     count,
                 }) => *self.dropped.entry(client).or_default() += count,
-                Action::Log(Note::ClientGone { client }) => {
+                Action::Log(Note::ClientGone(client)) => {
                     let asked = self.asked.iter_mut().filter(|it| it.client == client);
                     asked.for_each(|it| it.forgotten |= it.idles == 0);
                 }
@@ -701,7 +701,7 @@ impl Place {
 
     // ---- what must hold
 
-    /// The bridge's books agree with the world.
+    /// Checks that the bridge's tables agree with the simulated world.
     fn check(&self) {
         let live = matches!(self.bridge.kernel(), Kernel::Live { .. });
         let (clients, requests, _, timers) = self.bridge.books();
@@ -800,7 +800,7 @@ impl Place {
         }
     }
 
-    /// Lets everything come to its end, then asks what has become of it.
+    /// Lets everything end, then checks what has become of each request.
     pub(super) fn settle(&mut self) {
         if let Some(kernel) = &mut self.kernel {
             kernel.frozen = false;
@@ -809,7 +809,7 @@ impl Place {
             self.act();
         }
         for line in 0..LINES {
-            // One that has lost only some of its sockets dials them again.
+            // A client that has lost only some of its sockets dials them again.
             let id = &self.lines[line].id;
             let here = self.seats.keys().any(|(seated, _)| seated == id);
             if here || self.asked.len() % 5 > line {
@@ -830,8 +830,8 @@ impl Place {
             );
             while self.moves_on(&mut rng) {}
             self.check();
-            // What nobody is there to answer is the bridge's to end.
-            // One that is not read until a kernel comes cannot answer before.
+            // The bridge itself must answer the prompts of absent clients. A connection that is not read
+            // until a kernel starts cannot answer before that.
             let there = |id: &ClientId| {
                 let way = (id.clone(), Channel::Stdin);
                 self.seats.contains_key(&way) && !self.paused.contains(&way)
@@ -860,7 +860,7 @@ impl Place {
 
     fn is_settled(&mut self) {
         let kernel = self.bridge.kernel().clone();
-        // One that has lost only this socket may dial it again.
+        // A client that has lost only this socket may dial it again.
         for message in self.bridge.books().0.all_undelivered() {
             let number = parents_number(message).expect("an answer to a client's request");
             self.asked[number].replies += 1;
@@ -872,7 +872,7 @@ impl Place {
                 let dropped = self.dropped.get(&asked.client).copied().unwrap_or(0);
                 assert!(dropped > 0, "m{number} has no answer with {kernel:?}");
             }
-            // Nobody is told of a message without a reply that no kernel took.
+            // No client gets status for a message without a reply that no kernel received.
             let told = asked.has_reply || asked.reached;
             assert!(
                 asked.idles > 0 || !told,
@@ -888,7 +888,7 @@ impl Place {
             assert!(missing <= dropped, "{client:?} misses {missing} replies");
         }
         assert_eq!(self.bridge.outstanding(), 0, "somebody waits");
-        // What nobody waits for may wait until its client dials that socket again.
+        // An answered request that the kernel still has may wait until its client dials that socket again.
         let owed = |request: &Request| request.answer == Answer::FromKernel;
         let (clients, requests, queue, _) = self.bridge.books();
         assert_eq!(requests.keys(owed), []);
@@ -905,7 +905,7 @@ impl Place {
     }
 }
 
-/// So often everybody answers and time passes before it is clear that this leads nowhere.
+/// The number of rounds in which all clients answer and time passes, before the test gives up.
 const ROUNDS: usize = 10_000;
 
 fn chosen(ways: &[Way], which: u64) -> Option<&Way> {
@@ -931,7 +931,7 @@ fn kernels_number(msg_id: &str) -> Option<u64> {
     msg_id.strip_prefix('k')?.parse().ok()
 }
 
-/// A signed message whose header cannot be read.
+/// Makes a signed message whose header cannot be read.
 fn nonsense() -> Verified {
     let frames: [&[u8]; 6] = [crate::wire::DELIMITER, b"", b"[1]", b"{}", b"{}", b"{}"];
     let frames = frames.map(Bytes::copy_from_slice).to_vec();
@@ -940,7 +940,7 @@ fn nonsense() -> Verified {
     key.verify(message).expect("no key")
 }
 
-/// A text of VS Code's that turns Jedi off.
+/// Returns code in the form of VS Code's start-up code that turns Jedi off.
 fn setup() -> String {
     format!("{} = 1\n{}", startup::INJECTS, startup::JEDI_OFF)
 }

@@ -1,29 +1,29 @@
-//! A subscriber that reads seldom, is cut for that, and comes back.
+//! A subscriber that reads seldom, is cut for that, and subscribes again.
 
 use std::collections::HashSet;
 
 use super::super::*;
 use super::place::parents_number;
 
-/// So many messages may wait for it.
+/// How many messages may wait for it.
 const BUDGET: usize = 12;
 
-/// After so long nobody waits for one that was cut.
+/// How long after the cut a new subscriber still gets the notice.
 const AWAY: Duration = Duration::from_secs(3600);
 
 #[derive(Default)]
 pub(super) struct Slow {
     sent: u64,
     unread: Vec<Verified>,
-    /// Since when it has been cut.
+    /// When it was cut.
     cut: Option<Instant>,
-    /// The requests of which it knows that they are over.
+    /// The requests of which it has got the `idle`.
     ended: HashSet<usize>,
     stayed_away: bool,
 }
 
 impl Slow {
-    /// A message for all.
+    /// Takes a published message.
     pub(super) fn gets(&mut self, bridge: &mut Bridge, now: Now, message: &Verified) {
         self.sent += 1;
         if self.cut.is_some() {
@@ -50,7 +50,7 @@ impl Slow {
         }
     }
 
-    /// Dials again, if it was cut; returns what it is told.
+    /// Subscribes again, if it was cut; returns the messages that the bridge sends it first.
     pub(super) fn returns(&mut self, bridge: &mut Bridge, now: Now) -> Vec<Verified> {
         let Some(cut) = self.cut.take() else {
             return Vec::new();

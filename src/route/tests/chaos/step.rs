@@ -1,12 +1,12 @@
-//! What may happen next, drawn from a seed.
+//! The steps of a chaos test, drawn from a seed.
 
 use super::super::world::Rng;
 
-/// One thing that happens. What it is about is chosen among what is there when it happens, so that
-/// a sequence stays a sequence when some of its steps are left away.
+/// One step. It chooses its subject among what exists when it runs, so that a sequence stays valid when some
+/// of its steps are removed.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Step {
-    /// What is under way goes on by so many moves, in an order that a number chooses.
+    /// `moves` pending events happen, in an order that a number chooses.
     Flow {
         moves: u64,
         order: u64,
@@ -15,19 +15,19 @@ pub(super) enum Step {
     Pass {
         ms: u64,
     },
-    /// The machine wakes up: all timers of this time are due at once.
+    /// The machine wakes up: all timers of this period are due at once.
     Wakes {
         ms: u64,
     },
-    /// A connection is made; one that is there is replaced by another of the same identity.
+    /// A connection is made; it replaces one with the same identity.
     Join {
         line: usize,
     },
-    /// A connection ends, which may have been replaced long ago.
+    /// A connection ends; it may have been replaced long ago.
     Leave {
         line: usize,
     },
-    /// One of its sockets ends, the others stay.
+    /// One of a line's sockets ends, the others stay.
     LeaveOne {
         line: usize,
         which: u64,
@@ -45,7 +45,7 @@ pub(super) enum Step {
     Answers {
         line: usize,
     },
-    /// Somebody outside this front end runs a cell.
+    /// A client outside this front end runs a cell.
     Agent,
     /// SIGSTOP and SIGCONT.
     Freezes,
@@ -58,12 +58,12 @@ pub(super) enum Step {
     LinkDrops {
         which: u64,
     },
-    /// The kernel does not read: no more fits.
+    /// The kernel does not read: the socket is full.
     LinkFills {
         which: u64,
     },
     IopubDrops,
-    /// The kernel's own queue for iopub was full: the end of a request was not put into it.
+    /// The kernel's own iopub queue was full: it has dropped the `idle` of a request.
     IdleDrops {
         which: u64,
     },
@@ -73,15 +73,15 @@ pub(super) enum Step {
     },
     /// SIGINT to the proxy.
     Interrupts,
-    /// There are no descriptors left.
+    /// No descriptors are left.
     MakesRoom,
-    /// The subscriber that is behind reads what waits for it.
+    /// The slow subscriber reads what waits for it.
     SlowReads,
-    /// It was cut, and dials again.
+    /// The slow subscriber, if it was cut, subscribes again.
     SlowReturns,
 }
 
-/// What a client asks.
+/// The kinds of messages that a client sends.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Ask {
     Cell,
@@ -103,10 +103,10 @@ pub(super) enum Ask {
     Nonsense,
 }
 
-/// How many connections there are: two of one identity, two of others, one that announces none.
+/// How many connections there are: two with the same identity, two with others, one anonymous.
 pub(super) const LINES: usize = 5;
 
-/// Draws what happens in a world.
+/// Draws the steps of one world.
 pub(super) fn steps(rng: &mut Rng) -> Vec<Step> {
     let count = 15 + rng.below(40);
     (0..count).map(|_| step(rng)).collect()

@@ -1,7 +1,7 @@
-//! When a notebook may be written while an editor has it open.
+//! When `nb` may write a notebook that an editor has open.
 //!
 //! While a front end runs a cell, the cell's outputs make its editor's copy differ from the file. If
-//! the file changes then, VS Code neither takes the change nor saves over it: the tab stays in
+//! the file changes then, VS Code neither reads the change nor saves over it: the tab stays in
 //! conflict until the person decides. So writes wait until the front end's cell has ended.
 
 use std::thread::sleep;
@@ -10,36 +10,36 @@ use std::time::{Duration, Instant, SystemTime};
 use jiff::Timestamp;
 
 use super::notebook_file::NotebookFile;
-use crate::activity::company::whose;
+use crate::activity::labels::whose;
 use crate::activity::participants;
 use crate::project::Status;
-use crate::project::event::{Event, RunningCell};
+use crate::project::event::{Event, RunningExecution};
 use crate::project::joined::Joined;
 
 /// How long a write waits at most.
 const WAIT: Duration = Duration::from_secs(60);
 
-/// How long after a cell's end VS Code may take to save by itself: its `files.autoSaveDelay` is a
+/// How long after a cell's end VS Code may take to save automatically: its `files.autoSaveDelay` is a
 /// second.
 const AUTO_SAVE: Duration = Duration::from_secs(2);
 
 /// The time between two checks whether the cell has ended.
-const LOOK: Duration = Duration::from_millis(100);
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// Returns whether a write has to wait: a front end runs a cell of this notebook, or VS Code may be
 /// about to save the outputs of one.
 ///
-/// Costs a listing of a folder where no front end is joined to the notebook.
-pub fn must_wait(page: &NotebookFile) -> bool {
-    held(page).is_some()
+/// If no front end is joined to the notebook, this only lists a folder.
+pub fn must_wait(notebook: &NotebookFile) -> bool {
+    held(notebook).is_some()
 }
 
 /// Waits until the notebook may be written, and returns how long that took. `tell` is called once
 /// with the cell that the write waits for.
-pub fn wait_for_front_end(page: &NotebookFile, tell: &dyn Fn(&str)) -> Duration {
+pub fn wait_for_front_end(notebook: &NotebookFile, tell: &dyn Fn(&str)) -> Duration {
     let begun = Instant::now();
-    let mut told = false;
-    while let Some(held) = held(page) {
+    let mut is_announced = false;
+    while let Some(held) = held(notebook) {
         let what = match &held {
             EditorActivity::By(cell) => format!("{} to end", whose(cell)),
             EditorActivity::MaySave => "VS Code to save".to_owned(),
@@ -49,13 +49,13 @@ pub fn wait_for_front_end(page: &NotebookFile, tell: &dyn Fn(&str)) -> Duration 
             tell(&format!("not waiting any longer than {most} s for {what}"));
             break;
         }
-        if !told && matches!(held, EditorActivity::By(_)) {
+        if !is_announced && matches!(held, EditorActivity::By(_)) {
             tell(&format!(
                 "waiting for {what} before writing, {most} s at most (--now does not)"
             ));
-            told = true;
+            is_announced = true;
         }
-        sleep(LOOK);
+        sleep(PAUSE);
     }
     begun.elapsed()
 }
@@ -63,44 +63,45 @@ pub fn wait_for_front_end(page: &NotebookFile, tell: &dyn Fn(&str)) -> Duration 
 /// Why a notebook may not be written now.
 enum EditorActivity {
     /// A front end's cell runs.
-    By(RunningCell),
+    By(RunningExecution),
     /// A front end's cell has just ended, and VS Code may be about to save.
     MaySave,
 }
 
-fn held(page: &NotebookFile) -> Option<EditorActivity> {
-    let joined = joined(page);
-    // Whoever works alone reads no journal for it.
+fn held(notebook: &NotebookFile) -> Option<EditorActivity> {
+    let joined = joined(notebook);
+    // Without a front end there is no need to read the journal.
     if joined.is_empty() {
         return None;
     }
-    let state = page.project.state().ok()?;
-    let owner = state.owner_key(&page.key);
+    let state = notebook.project.state().ok()?;
+    let owner = state.owner_key(&notebook.key);
     let session = state.session(&owner)?;
     if session.status != Status::Live {
         return None;
     }
-    let running = page.project.present(&owner, session.generation).running;
+    let running = notebook.project.present(&owner, session.generation).running;
     if let Some(cell) = running.filter(|cell| is_of(&joined, cell.by.as_deref(), cell.since)) {
         return Some(EditorActivity::By(cell));
     }
     let now = Timestamp::now();
-    let events = page.project.events(&owner);
+    let events = notebook.project.events(&owner);
     let mut lately = events.take_while(|event| is_young(event.at, now));
     let ended = lately.find(|event| event.end().is_some_and(|end| end.store_history))?;
-    (may_save(&joined, &ended) && !saved_since(page, ended.at)).then_some(EditorActivity::MaySave)
+    (may_save(&joined, &ended) && !saved_since(notebook, ended.at))
+        .then_some(EditorActivity::MaySave)
 }
 
-/// The front ends that have this notebook open.
-pub(super) fn joined(page: &NotebookFile) -> Vec<Joined> {
-    let of_this = |joined: &Joined| joined.session.as_ref() == Some(&page.key);
-    let mut joined = participants::joined(&page.project);
+/// Returns the front ends that have this notebook open.
+pub(super) fn joined(notebook: &NotebookFile) -> Vec<Joined> {
+    let of_this = |joined: &Joined| joined.session.as_ref() == Some(&notebook.key);
+    let mut joined = participants::joined(&notebook.project);
     joined.retain(of_this);
     joined
 }
 
-/// Whether one of them asked for it. What an earlier front end of the same name asked for ended
-/// with it, or was handed on: nobody waits for the dead.
+/// Returns whether one of these front ends sent a request. A request from before the front end joined is
+/// not its own: it ended with an earlier front end of the same name, or a recorder took it over.
 fn is_of(joined: &[Joined], by: Option<&str>, since: Timestamp) -> bool {
     joined
         .iter()
@@ -112,32 +113,33 @@ fn may_save(joined: &[Joined], ended: &Event) -> bool {
     vs_code.any(|joined| ended.by == Some(joined.by()))
 }
 
-/// Whether this front end is VS Code, or made of it.
+/// Returns whether this front end is VS Code or an editor based on it.
 pub(super) fn is_vs_code(joined: &Joined) -> bool {
     joined.front_end == "VS Code"
 }
 
-/// Whether the file was saved after a moment.
-fn saved_since(page: &NotebookFile, moment: Timestamp) -> bool {
-    let modified = std::fs::metadata(&page.real).and_then(|found| found.modified());
+/// Returns whether the file was saved after a moment.
+fn saved_since(notebook: &NotebookFile, moment: Timestamp) -> bool {
+    let modified = std::fs::metadata(&notebook.real).and_then(|found| found.modified());
     modified.is_ok_and(|modified| modified > SystemTime::from(moment))
 }
 
-/// What seems to come from the future tells of a clock that was set back.
+/// Returns whether a moment is less than [`AUTO_SAVE`] ago; false for the future, to which a clock that was
+/// set back leads.
 fn is_young(at: Timestamp, now: Timestamp) -> bool {
     Duration::try_from(now.duration_since(at)).is_ok_and(|age| age < AUTO_SAVE)
 }
 
-/// Returns the record of a front end at the notebook, whose proxy is this process.
+/// Returns the record of a front end at the notebook, with this process as its proxy.
 #[cfg(test)]
-pub(super) fn joined_here(page: &NotebookFile, front_end: &str, since: Timestamp) -> Joined {
+pub(super) fn joined_here(notebook: &NotebookFile, front_end: &str, since: Timestamp) -> Joined {
     let process = crate::kernel::process::Process::current();
     Joined {
         pid: process.pid,
         start_time: process.start_time,
         boot_id: process.boot_id,
         pid_namespace: String::new(),
-        session: Some(page.key.clone()),
+        session: Some(notebook.key.clone()),
         front_end: front_end.to_owned(),
         since,
         clients: 1,
@@ -157,7 +159,7 @@ mod tests {
     /// A notebook with a kernel, and a VS Code that joined a while ago.
     struct Desk {
         _home: tempfile::TempDir,
-        page: NotebookFile,
+        notebook: NotebookFile,
     }
 
     impl Desk {
@@ -165,34 +167,37 @@ mod tests {
             let home = tempfile::tempdir().unwrap();
             let path = home.path().join("a.ipynb");
             std::fs::write(&path, NOTEBOOK).unwrap();
-            let page = NotebookFile::of(&path).unwrap();
-            let desk = Self { _home: home, page };
+            let notebook = NotebookFile::of(&path).unwrap();
+            let desk = Self {
+                _home: home,
+                notebook,
+            };
             desk.saved(60);
-            let mut session = Session::local(desk.page.path.clone());
+            let mut session = Session::local(desk.notebook.path.clone());
             session.status = Status::Live;
             session.generation = 1;
-            let key = desk.page.key.clone();
-            let project = &desk.page.project;
+            let key = desk.notebook.key.clone();
+            let project = &desk.notebook.project;
             project
                 .update(|state| state.sessions.insert(key.clone(), session))
                 .unwrap();
-            let joined = joined_here(&desk.page, "VS Code", ago(30));
+            let joined = joined_here(&desk.notebook, "VS Code", ago(30));
             project.write_joined(&joined).unwrap();
             desk
         }
 
-        /// Has the file be so many seconds old.
+        /// Makes the file so many seconds old.
         fn saved(&self, seconds: u64) {
             let file = std::fs::File::options()
                 .append(true)
-                .open(&self.page.real)
+                .open(&self.notebook.real)
                 .unwrap();
             let then = SystemTime::now() - Duration::from_secs(seconds);
             file.set_modified(then).unwrap();
         }
 
         fn happened(&self, kind: &str, by: &str, seconds: i64) {
-            self.page.project.record(&[event(serde_json::json!({
+            self.notebook.project.record(&[event(serde_json::json!({
                 "at": ago(seconds).to_string(), "event": kind, "generation": 1, "msg_id": "1",
                 "by": by, "status": "ok",
             }))]);
@@ -209,9 +214,9 @@ mod tests {
     fn only_a_cell_of_a_front_end_that_is_still_there_is_waited_for() {
         for (by, seconds, waits) in [(PERSON, 10, true), (PERSON, 40, false), ("ada", 10, false)] {
             let desk = Desk::new();
-            assert!(held(&desk.page).is_none());
+            assert!(held(&desk.notebook).is_none());
             desk.happened("asked", by, seconds);
-            let held = held(&desk.page);
+            let held = held(&desk.notebook);
             assert_eq!(
                 matches!(held, Some(EditorActivity::By(_))),
                 waits,
@@ -220,8 +225,11 @@ mod tests {
         }
         let desk = Desk::new();
         desk.happened("asked", PERSON, 10);
-        desk.page.project.remove_joined(std::process::id()).unwrap();
-        assert!(held(&desk.page).is_none());
+        desk.notebook
+            .project
+            .remove_joined(std::process::id())
+            .unwrap();
+        assert!(held(&desk.notebook).is_none());
     }
 
     #[test]
@@ -229,18 +237,21 @@ mod tests {
         let desk = Desk::new();
         desk.happened("asked", PERSON, 10);
         desk.happened("done", PERSON, 0);
-        assert!(matches!(held(&desk.page), Some(EditorActivity::MaySave)));
+        assert!(matches!(
+            held(&desk.notebook),
+            Some(EditorActivity::MaySave)
+        ));
         desk.saved(0);
-        assert!(held(&desk.page).is_none(), "it has saved");
+        assert!(held(&desk.notebook).is_none(), "it has saved");
         let begun = Instant::now();
         let told = |what: &str| panic!("told of {what}");
-        wait_for_front_end(&desk.page, &told);
+        wait_for_front_end(&desk.notebook, &told);
         assert!(begun.elapsed() < AUTO_SAVE);
         for (by, seconds) in [(PERSON, 3), ("ada", 0), (PERSON, -3600)] {
             let desk = Desk::new();
             desk.happened("asked", by, 10);
             desk.happened("done", by, seconds);
-            assert!(held(&desk.page).is_none(), "{by} {seconds}");
+            assert!(held(&desk.notebook).is_none(), "{by} {seconds}");
         }
     }
 }

@@ -1,108 +1,78 @@
-//! Kernels that are started for a front end, while its messages wait.
+//! Starts kernels for a front end, while its messages wait.
 //!
-//! They are started as `nb open` starts them: nobody's descendants, so that they survive the front
-//! end. Whoever starts one may be killed at any moment; the next call finishes what it began.
+//! Kernels are started as by `nb open`, as descendants of no process, so that they survive the front end.
+//! This process may be killed at any moment; the next start then finishes what it has begun.
 
 use std::rc::Rc;
 use std::time::Duration;
 
 use anyhow::Context;
 
-use super::attachment::Attachment;
-use super::messages;
-use super::shell::Shell;
-use super::target::{Found, Target};
+use super::Shell;
 use crate::kernel::environment::probe;
 use crate::kernel::shell::quote;
 use crate::lifecycle::open::{OpenOptions, Opened, ensure_kernel};
 use crate::lifecycle::open_error::OpenError;
+use crate::proxy::attachment::{Attachment, Pending};
+use crate::proxy::messages;
+use crate::proxy::snapshot::KernelState;
+use crate::proxy::target::Target;
 use crate::route::Kernel;
-
-/// What this proxy is doing to the kernel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Pending {
-    /// It only follows.
-    Nothing,
-    /// A kernel is being started.
-    Start,
-    /// The kernel is being restarted: generations up to this one are the old ones.
-    Restart(u64),
-}
-
-impl Pending {
-    /// Returns whether a state is new, and not the one from before the start or restart.
-    pub(super) fn admits(self, found: &Found) -> bool {
-        match (self, found) {
-            (Self::Nothing, _)
-            | (Self::Start, Found::Live(_))
-            | (Self::Start | Self::Restart(_), Found::Awaited) => true,
-            (Self::Restart(past), Found::Live(kernel)) => kernel.generation > past,
-            (Self::Start | Self::Restart(_), Found::Died(_) | Found::None(_)) => false,
-        }
-    }
-}
 
 /// How long a start or restart may take; requests wait no longer.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How many of the last lines of a kernel that cannot start are shown.
-const SAID: usize = 2;
+const LAST_LINES: usize = 2;
 
 impl Shell {
-    /// Returns whether a kernel may be started for a notebook, by its user's wish too.
-    pub(super) fn may_start(&self, target: &Target) -> bool {
-        self.settings.borrow().autostart && target.may_start()
+    /// Returns whether the user's settings and the last snapshot allow to start a kernel for the session.
+    pub(super) fn may_start(&self, attachment: &Attachment) -> bool {
+        self.settings.borrow().autostart && attachment.may_start()
     }
 
-    /// As [`Shell::may_start`], as far as was seen last.
-    pub(super) fn may_start_again(&self, attachment: &Attachment) -> bool {
-        self.settings.borrow().autostart && attachment.may_start.get()
-    }
-
-    /// Follows the kernel, for a launch that has just learnt which it is; starts one where none
-    /// lives, so that choosing "nb shared kernel" always works.
+    /// Follows the kernel of a session that has just become known; starts one if none lives, so that choosing
+    /// "nb shared kernel" always works.
     pub(super) fn arrive(&self) {
         let Some(attachment) = self.attachment() else {
             return;
         };
         match self.wants_a_start(&attachment) {
             Ok(None) => self.start(&attachment),
-            Ok(Some(found)) => self.adopt(found),
+            Ok(Some(kernel)) => self.adopt(kernel),
             Err(error) => {
                 tracing::error!("{error:#}");
-                self.adopt(Found::None(messages::not_started(
-                    &attachment.target,
-                    &error,
-                )));
+                let ending = messages::not_started(&attachment.target, &error);
+                self.adopt(KernelState::None(ending));
             }
         }
     }
 
-    /// As [`Shell::arrive`], for a launch that ends where no kernel can be had.
+    /// Like [`Shell::arrive`], but fails if no kernel can be started.
     pub(super) async fn arrive_now(&self) -> anyhow::Result<()> {
         let Some(attachment) = self.attachment() else {
             return Ok(());
         };
-        if let Some(found) = self.wants_a_start(&attachment)? {
-            self.adopt(found);
+        if let Some(kernel) = self.wants_a_start(&attachment)? {
+            self.adopt(kernel);
             return Ok(());
         }
         attachment.pending.set(Pending::Start);
         let opened = tokio::select! {
             opened = self.open(&attachment.target) => opened,
-            () = self.is_to_stop() => return Ok(()),
+            () = self.exit.is_decided() => return Ok(()),
         };
         attachment.pending.set(Pending::Nothing);
         match opened {
             Ok(opened) => self.note_start(&opened),
             Err(error) => {
-                let error = why(error, &attachment.target);
+                let error = with_hints(error, &attachment.target);
                 tracing::error!("{error:#}");
                 return Err(error).with_context(|| {
                     format!(
                         "cannot start a kernel for {}\nTry: {}",
                         attachment.target.key,
-                        attachment.target.mend()
+                        attachment.target.open_command()
                     )
                 });
             }
@@ -111,28 +81,28 @@ impl Shell {
         Ok(())
     }
 
-    /// Looks at the kernel; returns nothing where one is to be started.
-    fn wants_a_start(&self, attachment: &Attachment) -> anyhow::Result<Option<Found>> {
+    /// Reads the state of the kernel; returns `None` if one must be started.
+    fn wants_a_start(&self, attachment: &Attachment) -> anyhow::Result<Option<KernelState>> {
         let target = &attachment.target;
-        let look = target.look_closely()?;
-        attachment.note(&look);
-        let found = look.found;
-        let text = match &found {
-            Found::Live(_) => return Ok(Some(found)),
-            Found::Awaited if !target.is_abandoned() => return Ok(Some(found)),
-            Found::Awaited => "the process that was starting the kernel is gone".to_owned(),
-            Found::Died(ended) => {
-                // Its front end's user may have made the variables that went with it.
+        let snapshot = target.snapshot()?;
+        self.note(attachment, &snapshot);
+        let kernel = snapshot.kernel;
+        let text = match &kernel {
+            KernelState::Live(_) => return Ok(Some(kernel)),
+            KernelState::Awaited if !target.is_abandoned() => return Ok(Some(kernel)),
+            KernelState::Awaited => "the process that was starting the kernel is gone".to_owned(),
+            KernelState::Died(ended) => {
+                // The front end's user may have variables in the kernel that died.
                 attachment.missed.set(true);
                 messages::died(target, ended.as_ref()).text
             }
-            Found::None(ending) => ending.text.clone(),
+            KernelState::None(ending) => ending.text.clone(),
         };
-        if !self.may_start(target) {
-            return Ok(Some(found));
+        if !self.may_start(attachment) {
+            return Ok(Some(kernel));
         }
         tracing::info!("{text}");
-        if !target.is_recorded()
+        if !snapshot.is_recorded
             && let Some(other) = target.neighbour()
         {
             tracing::info!("{}", messages::could_share(target, &other));
@@ -140,20 +110,20 @@ impl Shell {
         Ok(None)
     }
 
-    /// Starts another kernel for one that exited unexpectedly.
+    /// Starts another kernel after one has exited unexpectedly.
     pub(super) fn revive(&self) {
         let Some(attachment) = self.attachment() else {
             return;
         };
-        if self.may_start_again(&attachment) {
+        if self.may_start(&attachment) {
             return self.start(&attachment);
         }
         self.spawn(async move |shell| {
             shell.refresh().await;
-            // None is started, even where the state says that one is.
+            // This proxy has started no kernel, even if the state says that one is being started.
             if shell.is_awaited() {
                 let ending = messages::died(&attachment.target, None);
-                shell.adopt(Found::None(ending));
+                shell.adopt(KernelState::None(ending));
             }
         });
     }
@@ -170,21 +140,21 @@ impl Shell {
         self.spawn(async move |shell| {
             let opened = shell.open(&attachment.target).await;
             attachment.pending.set(Pending::Nothing);
-            let is_served = shell
-                .attachment()
-                .is_some_and(|now| Rc::ptr_eq(&now, &attachment));
+            let is_served = shell.serves(&attachment);
             match opened {
                 Ok(opened) => shell.note_start(&opened),
                 Err(error) => {
-                    let mended = may_succeed_later(&error);
-                    let ending =
-                        messages::not_started(&attachment.target, &why(error, &attachment.target));
+                    let may_succeed = may_succeed_later(&error);
+                    let ending = messages::not_started(
+                        &attachment.target,
+                        &with_hints(error, &attachment.target),
+                    );
                     *attachment.failure.borrow_mut() = Some(ending.clone());
                     if is_served {
-                        shell.adopt(if mended {
-                            Found::Died(None)
+                        shell.adopt(if may_succeed {
+                            KernelState::Died(None)
                         } else {
-                            Found::None(ending)
+                            KernelState::None(ending)
                         });
                     }
                     return;
@@ -208,8 +178,8 @@ impl Shell {
         ensure_kernel(&target.project, &target.notebook(), &options).await
     }
 
-    /// Logs the result of a start. The client of the first cell reads how the kernel was chosen: nothing else says
-    /// to the person that their own environment was not used.
+    /// Logs the result of a start. The client of the first cell gets a notice of how the kernel was chosen:
+    /// nothing else tells the person that their own environment was not used.
     fn note_start(&self, opened: &Opened) {
         for note in &opened.notes {
             tracing::info!("{note}");
@@ -222,15 +192,15 @@ impl Shell {
         tracing::info!(
             generation = opened.session.generation,
             took_ms = opened.took.as_millis(),
-            "the kernel of {} is there: {:?}",
+            "the kernel of {} is running: {:?}",
             opened.key,
             opened.how
         );
     }
 }
 
-/// Returns the error with what mends it, or with what the kernel said last.
-fn why(error: OpenError, target: &Target) -> anyhow::Error {
+/// Returns the error with hints, or with the last lines that the kernel printed.
+fn with_hints(error: OpenError, target: &Target) -> anyhow::Error {
     let notebook = quote(&target.notebook());
     let more = match &error {
         OpenError::Choose(choice) => {
@@ -239,7 +209,7 @@ fn why(error: OpenError, target: &Target) -> anyhow::Error {
                 .map(|hint| hint.replace("NOTEBOOK", &notebook))
                 .collect()
         }
-        OpenError::Died { lines, .. } => lines[lines.len().saturating_sub(SAID)..].to_vec(),
+        OpenError::Died { lines, .. } => lines[lines.len().saturating_sub(LAST_LINES)..].to_vec(),
         _ => Vec::new(),
     };
     let error = anyhow::Error::from(error);
@@ -249,8 +219,8 @@ fn why(error: OpenError, target: &Target) -> anyhow::Error {
     anyhow::anyhow!("{error:#} ({})", more.join("; "))
 }
 
-/// Returns whether the next cell may try again. What the record or this process's place forbids,
-/// it forbids again.
+/// Returns whether the next cell may try again. An error whose cause is in the record or in where this
+/// process runs would only be repeated.
 fn may_succeed_later(error: &OpenError) -> bool {
     !matches!(
         error,

@@ -1,34 +1,32 @@
-//! A front end's Restart: recognised or asked for by a message, carried out, and waited for.
+//! A front end's Restart: how it is recognised or requested, carried out, and waited for.
 //!
-//! The restart is done by a process of its own, since this one is about to be killed by whoever has
-//! asked for it; the proxy that comes next holds its client's messages until the kernel is there.
+//! A detached process does the restart, since the front end that requests it is about to kill this proxy; the
+//! next proxy holds its client's messages until the kernel has started.
 
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
 
-use super::attachment::open_log;
-use super::exit::ExitReason;
-use super::shell::Shell;
-use super::start::{PATIENCE, Pending};
-use super::target::Target;
-use super::vscode_restart::{self, Launched, OwnRecord, Record};
+use super::Shell;
+use super::start::PATIENCE;
 use crate::lifecycle::open_error::OpenError;
 use crate::lifecycle::restart::{TaskReport, begin_restart};
 use crate::project::{OnRestart, Project, Status};
+use crate::proxy::attachment::Pending;
+use crate::proxy::exit::ExitReason;
+use crate::proxy::messages;
+use crate::proxy::target::Target;
+use crate::proxy::vscode_restart::{self, Launched, OwnRecord, POLL, Record, RestartMatch};
 use crate::route::FrontEnd;
 
-/// How long a front end that has asked for a restart waits until the restart has begun.
+/// How long a front end that has requested a restart is delayed until the restart has begun.
 /// JupyterLab's server sends SIGTERM 2.5 s after its request.
 const BEGINNING: Duration = Duration::from_secs(2);
 
-/// How often the state is read meanwhile.
-const LOOK: Duration = Duration::from_millis(10);
-
 impl Shell {
-    // ---- by the same session that comes back, as VS Code does it
+    // ---- VS Code: the same session comes back
 
-    /// Writes down what makes the next launch recognisable as a restart.
+    /// Writes the record by which the next launch is recognised as a restart.
     pub(super) fn leave_traces(&self) {
         if self.launch.front_end.kind != FrontEnd::VsCode {
             return;
@@ -55,7 +53,7 @@ impl Shell {
         })
     }
 
-    /// Looks whether this launch is the second half of a restart; waits for the end of a proxy
+    /// Returns the record by which this launch is the second half of a restart; waits for the end of a proxy
     /// that serves the same session.
     pub(super) async fn relaunched(&self, project: &Project) -> Option<Record> {
         if !self.restarts(project) {
@@ -63,29 +61,25 @@ impl Shell {
         }
         let launched = self.launched()?;
         let deadline = Instant::now() + vscode_restart::PATIENCE;
-        let mut waited = false;
+        let mut waits = false;
         loop {
-            match vscode_restart::look(project, &launched) {
-                vscode_restart::Found::Restart(record) => return Some(*record),
-                // Whose end was awaited has just written it: one more look finds it.
-                vscode_restart::Found::Nothing(_) if std::mem::take(&mut waited) => {
-                    tokio::time::sleep(vscode_restart::LOOK).await;
-                }
-                vscode_restart::Found::Nothing(rejected) => {
+            match vscode_restart::find_restart(project, &launched) {
+                RestartMatch::Restart(record) => return Some(*record),
+                RestartMatch::Nothing(rejected) if !waits => {
                     for (key, why) in rejected {
                         tracing::info!("no restart of the kernel of {key}: {why}");
                     }
                     return None;
                 }
-                vscode_restart::Found::Wait if Instant::now() > deadline => {
-                    tracing::info!("no restart: the proxy before serves on");
+                // The proxy that has just ended has written its record by now: the next attempt finds it.
+                RestartMatch::Nothing(_) => waits = false,
+                RestartMatch::Wait if Instant::now() > deadline => {
+                    tracing::info!("no restart: the previous proxy is still serving");
                     return None;
                 }
-                vscode_restart::Found::Wait => {
-                    waited = true;
-                    tokio::time::sleep(vscode_restart::LOOK).await;
-                }
+                RestartMatch::Wait => waits = true,
             }
+            tokio::time::sleep(POLL).await;
         }
     }
 
@@ -94,37 +88,36 @@ impl Shell {
         settings.map_or(true, |settings| settings.on_restart == OnRestart::Restart)
     }
 
-    /// Restarts the kernel for the front end whose launch this is; its messages wait meanwhile.
+    /// Restarts the kernel for the front end that launched this proxy; its messages wait until that is done.
     pub(super) async fn resume(&self, project: Project, record: &Record) {
         let target = Target {
             project,
             key: record.key.clone(),
         };
-        self.obey(Some(&target.project));
-        open_log(&target.project, &self.settings.borrow());
+        self.enter(&target.project);
         tracing::info!(
-            "the front end restarts the kernel of {}: its session came back",
+            "the front end restarts the kernel of {}: its session has come back",
             target.key
         );
         self.attach(target);
         self.restart(record.generation).await;
     }
 
-    /// Writes down that the front end has ended this process, at once: the next is perhaps launched
-    /// already.
+    /// Records that the front end has ended this process. It does so at once, because the next proxy may
+    /// already be launched.
     pub(super) fn leave_record(&self) {
         let Some(own) = self.record.take() else {
             return;
         };
-        let links = self.links.borrow();
-        let generation = links.as_ref().map_or(0, |links| links.kernel().generation);
+        let links = self.links();
+        let generation = links.map_or(0, |links| links.kernel().generation);
         if let Err(error) = own.leave(generation, self.shutdown_requested.get()) {
             tracing::warn!("a restart will not be recognised: {error}");
         }
     }
 
-    /// Restarts the kernel for the front end and holds its messages until that is done. `known`
-    /// is the generation of the kernel that it knew.
+    /// Restarts the kernel for the front end and holds its messages until that is done. `known` is the
+    /// generation of the kernel that the front end used.
     async fn restart(&self, known: u64) {
         let Some(attachment) = self.attachment() else {
             return;
@@ -148,7 +141,7 @@ impl Shell {
                 tracing::error!("the kernel was not restarted: {message}");
                 self.refresh().await;
             }
-            // As at any launch: whoever has none gets one.
+            // As at any launch, a notebook without a kernel gets one.
             Err(OpenError::NoKernel { .. }) => self.arrive(),
             Err(error) => {
                 let text = format!("The kernel was not restarted: {error}");
@@ -159,10 +152,10 @@ impl Shell {
         }
     }
 
-    // ---- by a shutdown_request, as Jupyter servers do it
+    // ---- Jupyter servers: a shutdown_request asks for it
 
-    /// Begins a restart for a front end that has asked for it, and ends this process: it launches
-    /// the next proxy, which waits for the new kernel.
+    /// Starts a restart that the front end has requested, and ends this process: the front end launches the
+    /// next proxy, which waits for the new kernel.
     pub(super) fn restart_and_leave(&self) {
         self.spawn(async |shell| {
             let begun = tokio::time::timeout(BEGINNING, shell.begin_to_restart()).await;
@@ -171,7 +164,7 @@ impl Shell {
                 Ok(Err(error)) => shell.leave_note(&error),
                 Err(_) => tracing::warn!("the restart has not begun after {BEGINNING:?}"),
             }
-            shell.leave(ExitReason::Restart);
+            shell.exit.decide(ExitReason::Restart);
         });
     }
 
@@ -193,7 +186,7 @@ impl Shell {
                 if now != before || matches!(now, Some((Status::Restarting, _))) {
                     return Ok(());
                 }
-                tokio::time::sleep(LOOK).await;
+                tokio::time::sleep(POLL).await;
             }
         };
         tokio::select! {
@@ -205,10 +198,22 @@ impl Shell {
         }
     }
 
-    // ---- a restart that is refused
+    // ---- a restart that is refused, or not recognised
 
-    /// Leaves word for the proxy that the front end launches next: it looks as if the kernel had
-    /// been restarted.
+    /// Logs why the end of this proxy restarts nothing, if the front end may have meant a restart: jupyverse
+    /// restarts by SIGTERM and another launch, which is how others end a kernel.
+    pub(super) fn log_no_restart(&self) {
+        let sends_shutdown_requests = self.launch.front_end.kind != FrontEnd::Other;
+        if sends_shutdown_requests || self.shutdown_requested.get() {
+            return;
+        }
+        if let Some(attachment) = self.attachment() {
+            tracing::info!("{}", messages::not_restarted(&attachment.target));
+        }
+    }
+
+    /// Leaves a note for the proxy that the front end launches next: its user would otherwise believe that
+    /// the kernel was restarted.
     fn leave_note(&self, error: &anyhow::Error) {
         let text = format!("The kernel was not restarted: {error:#}");
         tracing::warn!("{text}");
@@ -219,12 +224,12 @@ impl Shell {
                 &text,
             );
             if let Err(error) = left {
-                tracing::warn!("the next launch cannot say so: {error}");
+                tracing::warn!("the note for the next launch was not written: {error}");
             }
         }
     }
 
-    /// Reads what the proxy before has left for this one.
+    /// Reads the note that the last proxy has left for this one.
     pub(super) fn read_note(&self) {
         if let Some(attachment) = self.attachment()
             && let Some(text) =

@@ -1,0 +1,28 @@
+//! What happens in a project, as it happens.
+
+use super::caller::{Caller, blocking};
+use super::problem::Problem;
+pub use crate::project::event::{EventFollower, Position};
+
+/// Which events are wanted.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct EventsRequest {
+    /// From which place on, as [`EventFollower::position`] returned it; none is from now on.
+    pub from: Option<Position>,
+}
+
+/// Returns what happens in the caller's project, of all its notebooks and kernels, oldest first.
+///
+/// # Errors
+/// There is no project.
+pub async fn events(caller: &Caller, request: EventsRequest) -> Result<EventFollower, Problem> {
+    let project = caller.project()?;
+    let from = match request.from {
+        Some(from) => from,
+        None => {
+            let project = project.clone();
+            blocking(caller, move |_| Ok(project.events_of(&[]).end())).await?
+        }
+    };
+    Ok(project.follow_events(from))
+}

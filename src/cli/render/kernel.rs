@@ -1,0 +1,126 @@
+//! A kernel's status as people read it.
+
+use std::path::Path;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use crate::api::KernelStatus;
+use crate::cli::render::print;
+use crate::cli::render::sandbox as sandboxing;
+use crate::kernel::process::limits::{self, MemoryBound};
+use crate::kernel::shell::quote;
+use crate::lifecycle::death;
+use crate::lifecycle::idle::span;
+use crate::lifecycle::liveness::Liveness;
+use crate::lifecycle::open_error::OpenError;
+use crate::notebook::size;
+use crate::project;
+
+/// Returns the lines about a kernel, without those about who has joined it.
+pub(crate) fn kernel_text(kernel: &KernelStatus) -> String {
+    let status = &kernel.known;
+    let session = &status.session;
+    if let Some(owner) = &status.kernel_of {
+        let state = kernel.state;
+        return format!("{}: shares the kernel of {owner} ({state})", status.key);
+    }
+    let mut parts = vec![lasting(kernel)];
+    if let Some(spec) = &session.kernelspec {
+        parts.push(spec.display_name.clone());
+    }
+    if matches!(status.liveness, Liveness::Own(_) | Liveness::Foreign) {
+        parts.extend(kernel.kernel_pid.map(|pid| format!("pid {pid}")));
+        parts.extend(status.memory_bytes.map(size));
+        parts.extend(bound(kernel));
+        let idle = session.settings.idle_timeout.map(Duration::from_secs);
+        parts.extend(idle.map(|idle| format!("ends after {} without use", span(idle))));
+        // Until a kernel is ready, the record describes the kernel before it.
+        if session.status == project::Status::Live {
+            parts.push(format!("generation {}", session.generation));
+            let since = session.started_at;
+            parts.extend(since.map(|at| format!("since {}", print::moment(at))));
+        }
+    }
+    if session.is_attached() {
+        parts.push("started by another program".to_owned());
+    }
+    let mut lines = vec![format!("{}: {}", status.key, parts.join(" · "))];
+    if let Some(ended) = &session.ended {
+        let next = quote(&session.notebook);
+        match kernel.state {
+            "died" => {
+                let told = death::words(&status.key, ended);
+                let mend = death::mend(&session.notebook);
+                lines.push(format!("  {told} next: {mend}"));
+                lines.extend(ended.lines.iter().map(|line| format!("  | {line}")));
+            }
+            "stopped" => {
+                let by = ended.by.as_ref().map(|by| format!(" by {by}"));
+                let why = ended.other.get("because").and_then(Value::as_str);
+                let why = why.map(|why| format!(", since {why},"));
+                lines.push(format!(
+                    "  {}{}{} at {}; next: nb open {next}",
+                    ended.reason,
+                    by.unwrap_or_default(),
+                    why.unwrap_or_default(),
+                    print::moment(ended.at),
+                ));
+            }
+            _ => {}
+        }
+    }
+    if kernel.file_gone {
+        let old = quote(&session.notebook);
+        lines.push(format!(
+            "  its file is gone, and its kernel runs on; if it was moved: nb open NEW.ipynb --kernel-of {old}; else: nb shutdown {old}"
+        ));
+    }
+    if status.abandoned {
+        lines.push(format!(
+            "  whoever started it was ended before it was ready; next: nb open {}",
+            quote(&session.notebook)
+        ));
+    }
+    if matches!(kernel.state, "elsewhere" | "unchecked") {
+        let why = OpenError::out_of_reach(session);
+        lines.push(format!("  {why}"));
+    }
+    if let Some(sandbox) = session.sandbox() {
+        lines.push(format!("  {}", sandboxing::text(sandbox, Path::new(""))));
+    }
+    if !status.shared_by.is_empty() {
+        lines.push(format!("  shared by: {}", status.shared_by.join(", ")));
+    }
+    lines.join("\n")
+}
+
+/// Describes the kernel's memory limit, if it has one.
+fn bound(kernel: &KernelStatus) -> Option<String> {
+    let wanted = kernel.limits.memory_bytes?;
+    let bound = kernel.kernel_pid.and_then(limits::bound_of);
+    Some(match bound {
+        Some(MemoryBound::Group(bytes)) => format!("at most {}", size(bytes)),
+        Some(MemoryBound::AddressSpace(bytes)) => {
+            format!("at most {} of address space", size(bytes))
+        }
+        None => format!("the limit of {} does not hold", size(wanted)),
+    })
+}
+
+/// Describes the kernel's state and how long it has lasted.
+fn lasting(kernel: &KernelStatus) -> String {
+    match (kernel.state, &kernel.running, kernel.idle_since) {
+        ("busy", Some(cell), _) => {
+            format!("busy: {} for {}", cell.text, print::age(cell.since))
+        }
+        ("idle", _, Some(since)) if !just_now(since) => format!("idle for {}", print::age(since)),
+        _ => kernel.state.to_owned(),
+    }
+}
+
+/// Says whether a moment is too recent for its age to be of interest.
+fn just_now(since: Timestamp) -> bool {
+    Timestamp::now().as_second() - since.as_second() < 2
+}

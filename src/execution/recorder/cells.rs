@@ -1,0 +1,123 @@
+//! Runs a job's cells, one after the other.
+
+use jiff::Timestamp;
+use serde_json::value::RawValue;
+
+use super::state::Recorder;
+use crate::execution::run::{Ran, RunError, RunOptions, Runner};
+use crate::lifecycle::target::recorded;
+use crate::project::event::Outcome;
+use crate::project::jobs::JobState;
+use crate::task::causes::with_causes;
+
+impl Recorder<'_> {
+    /// Runs the cells; returns the runner if one was connected, for the caller to disconnect.
+    pub(super) async fn run_all(&self) -> Option<Runner> {
+        let cells = self.job.borrow().cells.len();
+        let mut runner = None;
+        let mut goes_on = true;
+        for at in 0..cells {
+            self.at.set(at);
+            if !goes_on {
+                self.job(|job| job.cells[at].status = Some("not_run".to_owned()));
+                continue;
+            }
+            let (status, notes) = match self.run_one(at, &mut runner).await {
+                Ok(ran) => (self.ended(at, &ran), ran.notes),
+                Err(error) => (error.word().to_owned(), vec![with_causes(&error)]),
+            };
+            goes_on = {
+                let job = self.job.borrow();
+                let may_raise = job.allow_errors || job.cells[at].may_raise;
+                status == "ok" || (status == "error" && may_raise)
+            };
+            self.job_soon(|job| {
+                job.cells[at].status = Some(status);
+                job.notes.extend(notes);
+            });
+        }
+        runner
+    }
+
+    async fn run_one(&self, at: usize, runner: &mut Option<Runner>) -> Result<Ran, RunError> {
+        self.interrupted.set(false);
+        self.ends_after.set(None);
+        let options = {
+            let job = self.job.borrow();
+            RunOptions {
+                code: job.cells[at].code.clone(),
+                cell: job.cells[at].cell.clone(),
+                goes_on: at + 1 < job.cells.len(),
+            }
+        };
+        let joined = match runner {
+            Some(joined) => joined,
+            None => {
+                let (key, by) = {
+                    let job = self.job.borrow();
+                    (job.session.clone(), job.actor())
+                };
+                let session = recorded(&self.project.state()?, self.project, &key);
+                let session = session.ok_or_else(|| RunError::ended(&key, None))?;
+                let mut joined = Runner::join(self.project, &key, &session, &by, None).await?;
+                self.job(|job| job.generation = Some(joined.generation()));
+                joined.is_of(&self.job.borrow());
+                runner.insert(joined)
+            }
+        };
+        let ran = joined.run(&options, self).await;
+        // If no front end fills output widgets, the recorder does, like nbclient: a front end that
+        // joins later asks the kernel for their content.
+        for content in self.outputs.borrow_mut().widgets.unsent_updates() {
+            if let Ok(content) = RawValue::from_string(content.text().into_owned()) {
+                joined.tell_comm(&content);
+            }
+        }
+        ran
+    }
+
+    /// Records the end of a cell, and returns its status.
+    fn ended(&self, at: usize, ran: &Ran) -> String {
+        let has_begun = self.job.borrow().cells[at].begun_at.is_some();
+        if has_begun {
+            self.has_changed(at);
+        }
+        self.job_soon(|job| {
+            let cell = &mut job.cells[at];
+            cell.idle_at = has_begun.then(Timestamp::now);
+            cell.execution_count = ran.execution_count;
+            cell.took_ms = u64::try_from(ran.took.as_millis()).ok();
+        });
+        match ran.status {
+            // The kernel never began to run it.
+            Outcome::Interrupted if !has_begun => "withdrawn".to_owned(),
+            status => status.word(),
+        }
+    }
+
+    /// Writes the remaining outputs, and closes the job.
+    pub(super) async fn finish(&self) {
+        if self.may_write_at_last().await {
+            self.write_all().await;
+            self.show_elsewhere_at_last().await;
+        }
+        let config = self.project.config();
+        let keeps_code = config.is_ok_and(|config| config.journal.code);
+        self.job(|job| {
+            job.state = JobState::Done;
+            job.ended_at = Some(Timestamp::now());
+            job.behind = None;
+            job.behind_since = None;
+            job.behind_job = None;
+            job.prompt = None;
+            // Outputs that could not be written are matched by the code later, so the code is kept.
+            let in_notebook = job.cells.iter().all(|cell| cell.unwritten.is_none());
+            if in_notebook && !keeps_code {
+                job.cells.iter_mut().for_each(|cell| cell.code.clear());
+            }
+        });
+        self.folder.tell_over();
+        self.project.close_job(self.folder);
+        self.project.sweep_jobs_after(self.folder);
+    }
+}
