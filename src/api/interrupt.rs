@@ -1,13 +1,25 @@
 //! `interrupt`: interrupts what a kernel runs.
 
+use std::time::{Duration, Instant};
+
 use serde::Serialize;
 
 use super::caller::Caller;
 use super::envelope::Answer;
 use super::problem::Problem;
+use super::status::RunningCell;
 use crate::lifecycle;
 use crate::lifecycle::consent::KernelAction;
+use crate::lifecycle::status::busy;
 use crate::project::InterruptMode;
+use crate::project::event::RunningExecution;
+
+/// How long what was interrupted may take to end before the answer says that it goes on: code may catch
+/// the interrupt.
+pub(super) const ENDS: Duration = Duration::from_secs(2);
+
+/// The pause between two looks at whether it has ended.
+const PAUSE: Duration = Duration::from_millis(10);
 
 /// Which kernel is interrupted.
 #[derive(Clone, Debug, Default)]
@@ -28,6 +40,12 @@ pub struct InterruptAnswer {
     pub mode: &'static str,
     /// Which of the session's kernels it was.
     pub kernel_generation: u64,
+    /// The cell that ended by it.
+    pub stopped: Option<RunningCell>,
+    /// The cell that runs now.
+    pub running: Option<RunningCell>,
+    /// Whether that is the one that was to be interrupted: it has not ended within two seconds.
+    pub goes_on: bool,
 }
 
 impl Answer for InterruptAnswer {
@@ -48,9 +66,19 @@ pub async fn interrupt(
     caller
         .consent(KernelAction::Interrupt, &target, request.force)
         .await?;
-    let mode =
-        lifecycle::interrupt::interrupt(&target.project, &target.key, &target.session, caller.by())
-            .await?;
+    let (project, session) = (&target.project, &target.session);
+    let running = || project.present(&target.key, session.generation).running;
+    let before = running();
+    let mode = lifecycle::interrupt::interrupt(project, &target.key, session, caller.by()).await?;
+    let is_another = |now: &RunningExecution| {
+        let before = before.as_ref().map(|cell| &cell.msg_id);
+        before != Some(&now.msg_id)
+    };
+    let has_ended = || running().is_none_or(|now| is_another(&now));
+    let ended = before.is_some() && until(ENDS, has_ended).await;
+    // Nobody may have recorded the end of a cell whose recorder was killed.
+    let goes_on = before.is_some() && !ended && busy(session).await == Some(true);
+    let now = running().filter(|now| goes_on || is_another(now));
     Ok(InterruptAnswer {
         notebook: target.notebook_key,
         interrupted: true,
@@ -58,6 +86,21 @@ pub async fn interrupt(
             InterruptMode::Signal => "signal",
             InterruptMode::Message => "message",
         },
-        kernel_generation: target.session.generation,
+        kernel_generation: session.generation,
+        stopped: before.filter(|_| ended).as_ref().map(RunningCell::of),
+        running: now.as_ref().map(RunningCell::of),
+        goes_on,
     })
+}
+
+/// Waits until `is_so`, and says whether it is so before the limit.
+pub(super) async fn until(limit: Duration, is_so: impl Fn() -> bool) -> bool {
+    let begun = Instant::now();
+    while !is_so() {
+        if begun.elapsed() >= limit {
+            return false;
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+    true
 }

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::caller::{Caller, blocking};
 use super::envelope::Answer;
+use super::interrupt::{ENDS, until};
 use super::job::{FollowOptions, JobAnswer, JobObserver, describe, follow_job};
 use super::problem::{Problem, ProblemKind};
 use crate::activity::actor::Actor;
@@ -374,6 +375,8 @@ pub struct InterruptJobAnswer {
     pub job: String,
     /// Always true.
     pub interrupted: bool,
+    /// Whether it is over. A job that is not has code that went on for two seconds.
+    pub over: bool,
 }
 
 impl Answer for InterruptJobAnswer {}
@@ -403,9 +406,11 @@ pub async fn interrupt_job(
     let asked = folder.ask(&Ask::Interrupt { by });
     asked.map_err(|error| Problem::failed("ask the recorder to interrupt", &error))?;
     taken(&folder).await;
+    let is_over = || folder.read().is_ok_and(|job| job.state == JobState::Done);
     Ok(InterruptJobAnswer {
         job: job.id,
         interrupted: true,
+        over: until(ENDS, is_over).await,
     })
 }
 

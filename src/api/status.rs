@@ -16,6 +16,7 @@ use crate::lifecycle::everywhere::{self, UnreachableKernel};
 use crate::lifecycle::liveness::{Liveness, sandboxed};
 use crate::lifecycle::serve::{self, Health, Level};
 use crate::lifecycle::status::{SessionStatus, status as status_of};
+use crate::project::event::RunningExecution;
 use crate::project::joined::Joined;
 use crate::project::{Ended, ResourceLimits, Status};
 use crate::wire::Transport;
@@ -105,12 +106,7 @@ impl KernelStatus {
             file_gone: is_gone(&status),
             state: state(&status),
             recorded: session.status.as_str().to_owned(),
-            running: running.map(|cell| RunningCell {
-                by: Actor::parse(cell.by.as_deref()).name(),
-                cell: cell.cell.clone(),
-                since: cell.since,
-                text: whose(cell),
-            }),
+            running: running.map(RunningCell::of),
             idle_since: status.idle_since,
             kernel_of: status.kernel_of.clone(),
             shared_by: status.shared_by.clone(),
@@ -148,10 +144,24 @@ pub struct RunningCell {
     pub by: String,
     /// Its id; none where it is no cell.
     pub cell: Option<String>,
+    /// The job that it belongs to; none where a front end runs it.
+    pub job: Option<String>,
     /// Since when.
     pub since: Timestamp,
     /// Whose it is, in words.
     pub text: String,
+}
+
+impl RunningCell {
+    pub(super) fn of(cell: &RunningExecution) -> Self {
+        Self {
+            by: Actor::parse(cell.by.as_deref()).name(),
+            cell: cell.cell.clone(),
+            job: cell.job.clone(),
+            since: cell.since,
+            text: whose(cell),
+        }
+    }
 }
 
 /// All kernels of the user that run.

@@ -26,6 +26,10 @@ const LONGEST: Duration = Duration::from_millis(50);
 /// need the processors. The end of the job is noticed at once.
 const REST: Duration = Duration::from_millis(15);
 
+/// How long a question must stand before those behind it stop waiting: it may have just been answered
+/// or interrupted.
+const STANDS: Duration = Duration::from_secs(2);
+
 /// How long a recorder may take to start.
 const BEGINS: Duration = Duration::from_secs(10);
 
@@ -89,6 +93,7 @@ pub async fn follow(
     let begun = Instant::now();
     let mut watch = None;
     let mut is_reported = false;
+    let mut behind_question: Option<Instant> = None;
     loop {
         // Whether it has a recorder is checked first, so that everything that an ended recorder wrote is
         // read below. There is a recorder if it has just written something.
@@ -112,10 +117,12 @@ pub async fn follow(
             }
         }
         follower.sees(&job);
+        behind_question = (job.state == JobState::Queued && is_behind_a_question(folder, &job))
+            .then(|| behind_question.unwrap_or_else(Instant::now));
         let left = match job.state {
             JobState::Done => Some(FollowEnd::Over),
             JobState::WaitingInput => Some(FollowEnd::Asks),
-            JobState::Queued if is_behind_a_question(folder, &job) => {
+            _ if behind_question.is_some_and(|since| since.elapsed() >= STANDS) => {
                 Some(FollowEnd::BehindQuestion)
             }
             _ if !is_recorded && is_old(&job) => Some(FollowEnd::Lost),

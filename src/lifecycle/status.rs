@@ -162,7 +162,7 @@ fn note_end(project: &Project, key: &str, session: &Session, cell: &RunningExecu
 
 /// Sends a request on shell, which waits behind a running cell; `None` if the kernel cannot be
 /// reached.
-pub(super) async fn busy(session: &Session) -> Option<bool> {
+pub async fn busy(session: &Session) -> Option<bool> {
     let info = connection::read(&session.connection_file).ok()?;
     let mut client = Client::connect(&info, "nb").await.ok()?;
     Some(

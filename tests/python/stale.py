@@ -7,8 +7,9 @@ import signal
 import subprocess
 
 import psutil
-from launch import SECONDS, arguments, nb, say, state
+from launch import SECONDS, arguments, nb, say, state, until
 from raw import Client, argv, connection_file, process, stdout
+from window import journal
 
 STATE = pathlib.Path(".nb/state.json")
 
@@ -59,6 +60,8 @@ def reused(kernel, innocent):
     with process(kernel, path), Client(path) as client:
         client.get_ready()
         assert client.run("print(6 * 7)") == "42\n"
+        # The proxy is killed here: what it has not written by then is not known later.
+        until("the end of the cell in the journal", lambda: journal()[-1]["event"] == "done")
     unharmed(innocent, "nb open")
     nb("shutdown", "t.ipynb")
     say("a reused pid: told apart, never signalled")

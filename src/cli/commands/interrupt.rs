@@ -39,7 +39,13 @@ impl Command for Interrupt {
                 force: self.force,
             };
             let answer = api::interrupt_job(&context.caller, request).await?;
-            let told = format!("job {0}: asked to end · nb wait {0}", answer.job);
+            let told = match answer.over {
+                true => format!("job {0}: ended · nb wait {0}", answer.job),
+                false => format!(
+                    "job {0}: interrupted, and still runs · next: nb wait {0} | nb restart",
+                    answer.job
+                ),
+            };
             let told = context.commands().complete(&told);
             return context.print(&answer, |_| print::line(&told));
         }
@@ -48,7 +54,18 @@ impl Command for Interrupt {
         let answer = context.insist(self.force, request).await?;
         context.print(&answer, |answer| {
             let (notebook, mode) = (&answer.notebook, answer.mode);
-            print::line(&format!("{notebook}: interrupted (by {mode})"))
+            let mut told = format!("{notebook}: interrupted (by {mode})");
+            if let Some(stopped) = &answer.stopped {
+                told += &format!(" · {} ended", stopped.text);
+            }
+            match &answer.running {
+                Some(it) if answer.goes_on => {
+                    told += &format!(" · {} still runs · next: nb restart", it.text);
+                }
+                Some(it) => told += &format!(" · {} runs now", it.text),
+                None => {}
+            }
+            print::line(&told)
         })
     }
 }

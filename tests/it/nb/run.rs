@@ -103,6 +103,49 @@ fn nobody_waits_behind_a_question_unaware() {
 }
 
 #[test]
+fn a_question_that_was_just_interrupted_holds_up_nobody() {
+    let world = world();
+    for round in 0..4 {
+        nb(&world, ["run", "input('name? ')"]).ended(7);
+        let said = nb(&world, ["interrupt"]).ended(0);
+        said.with("interrupted (by signal) · ")
+            .with("'s code \"input('name? ')\" ended");
+        let said = nb(&world, ["run", &format!("{round} + 1")]).ended(0);
+        assert_eq!(said.out, format!("{}\n", round + 1));
+    }
+}
+
+#[test]
+fn an_interrupt_says_what_it_ended_and_what_runs_now() {
+    let world = world();
+    let caught = "import time\nfor _ in range(2):\n    try:\n        print('in', flush=True)\n        \
+                  while True: time.sleep(0.01)\n    except KeyboardInterrupt: time.sleep(3)";
+    let first = detached(&world, caught);
+    has_said(&world, &first, "in");
+    let second = detached(&world, GATE);
+    let said = nb(&world, ["interrupt", "--json"]).ended(0).json();
+    assert_eq!(said["goes_on"], true);
+    assert_eq!(said["stopped"], Value::Null);
+    assert_eq!(said["running"]["job"], *first);
+    until("the second round", || {
+        let said = nb(&world, ["wait", &first, "--all", "--timeout", "0.1"]).out;
+        (said.matches("in").count() == 2).then_some(())
+    });
+    nb(&world, ["interrupt", &first])
+        .ended(0)
+        .with("still runs · next: nb wait");
+    nb(&world, ["wait", &first]);
+    has_said(&world, &second, "before");
+    let said = nb(&world, ["interrupt", "--json"]).ended(0).json();
+    assert_eq!(said["goes_on"], false);
+    assert_eq!(said["stopped"]["job"], *second);
+    assert_eq!(said["running"], Value::Null);
+    nb(&world, ["interrupt"])
+        .ended(0)
+        .with("interrupted (by signal)\n");
+}
+
+#[test]
 fn whoever_asked_may_go() {
     let world = world();
     for (signal, round) in [("HUP", 1), ("KILL", 2)] {
