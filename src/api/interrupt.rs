@@ -11,12 +11,16 @@ use super::status::RunningCell;
 use crate::lifecycle;
 use crate::lifecycle::consent::KernelAction;
 use crate::lifecycle::status::busy;
-use crate::project::InterruptMode;
 use crate::project::event::RunningExecution;
+use crate::project::jobs::{Job, JobState};
+use crate::project::{InterruptMode, Project};
 
 /// How long what was interrupted may take to end before the answer says that it goes on: code may catch
 /// the interrupt.
 pub(super) const ENDS: Duration = Duration::from_secs(2);
+
+/// How long the next job may take to begin.
+const BEGINS: Duration = Duration::from_millis(500);
 
 /// The pause between two looks at whether it has ended.
 const PAUSE: Duration = Duration::from_millis(10);
@@ -78,6 +82,12 @@ pub async fn interrupt(
     let ended = before.is_some() && until(ENDS, has_ended).await;
     // Nobody may have recorded the end of a cell whose recorder was killed.
     let goes_on = before.is_some() && !ended && busy(session).await == Some(true);
+    if ended {
+        let stopped = before.as_ref().and_then(|cell| cell.job.as_deref());
+        let is_next = |job: &Job| job.session == target.key && Some(&*job.id) != stopped;
+        let waits = || has_open_job(project, is_next);
+        until(BEGINS, || running().is_some() || !waits()).await;
+    }
     let now = running().filter(|now| goes_on || is_another(now));
     Ok(InterruptAnswer {
         notebook: target.notebook_key,
@@ -91,6 +101,12 @@ pub async fn interrupt(
         running: now.as_ref().map(RunningCell::of),
         goes_on,
     })
+}
+
+fn has_open_job(project: &Project, is_wanted: impl Fn(&Job) -> bool) -> bool {
+    let jobs = project.open_jobs().into_iter();
+    let mut jobs = jobs.filter_map(|folder| folder.read().ok());
+    jobs.any(|job| job.state != JobState::Done && is_wanted(&job))
 }
 
 /// Waits until `is_so`, and says whether it is so before the limit.

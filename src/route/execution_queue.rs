@@ -21,8 +21,8 @@ pub(super) struct ExecutionQueue {
     header: Bytes,
     /// A running cell of a client outside this front end whose beginning is in the journal.
     outside: Option<OutsideCell>,
-    /// What ran when front ends last got the `idle` of another request.
-    at_other_idle: Running,
+    /// Whether the last status that front ends got is the `busy` of the running cell.
+    busy_is_last: bool,
 }
 
 /// What runs on the kernel's shell, as iopub and the answers to the proxy's own requests show it.
@@ -56,7 +56,7 @@ impl Default for ExecutionQueue {
             running: Running::Nothing,
             header: Bytes::from_static(b"{}"),
             outside: None,
-            at_other_idle: Running::Nothing,
+            busy_is_last: false,
         }
     }
 }
@@ -80,19 +80,17 @@ impl ExecutionQueue {
         (!self.is_idle()).then(|| self.header.clone())
     }
 
-    /// Notes that front ends get the `idle` of another request now. Returns whether something else runs than at
-    /// the last one.
+    /// Notes that front ends get the `idle` of another request now. Returns whether the last status until now
+    /// was the `busy` of a cell.
     pub(super) fn note_other_idle(&mut self) -> bool {
-        let before = std::mem::replace(&mut self.at_other_idle, self.running.clone());
-        before != self.running
+        std::mem::take(&mut self.busy_is_last)
     }
 
-    /// Returns the header of the running cell as [`Self::running_header`] does, but `None` if the cell began after
-    /// the last `idle` of another request: front ends got the cell's own `busy` after that.
-    pub(super) fn hidden_header(&self) -> Option<Bytes> {
-        let has_begun_later = self.at_other_idle != self.running
-            && matches!(self.at_other_idle, Running::Cell { .. });
-        self.running_header().filter(|_| !has_begun_later)
+    /// Returns the header of the running cell as [`Self::running_header`] does, but `None` if front ends got the
+    /// `busy` of the cell after the last `idle` of another request. From now on they have it.
+    pub(super) fn take_hidden_header(&mut self) -> Option<Bytes> {
+        let is_hidden = !std::mem::replace(&mut self.busy_is_last, true);
+        self.running_header().filter(|_| is_hidden)
     }
 
     /// Returns whether the running cell came from outside this front end.
@@ -123,9 +121,10 @@ impl ExecutionQueue {
         };
     }
 
-    /// Sets the header of the running cell.
-    pub(super) fn set_header(&mut self, header: &Bytes) {
+    /// Records that front ends get the kernel's `busy` of a cell, with this header as its parent.
+    pub(super) fn publishes_busy(&mut self, header: &Bytes) {
         self.header = header.clone();
+        self.busy_is_last = true;
     }
 
     /// Returns whether this is the running cell.

@@ -130,7 +130,7 @@ impl Bridge {
                     && parent.subshell_id.is_none()
                     && parent.msg_type == "execute_request"
                 {
-                    self.queue.set_header(message.parent_bytes());
+                    self.queue.publishes_busy(message.parent_bytes());
                 }
                 if state == "idle" && !answered_here && self.requests.contains(&key) {
                     self.out.expect_end(message.parent_bytes());

@@ -114,7 +114,7 @@ impl Bridge {
     /// Publishes `busy` for the running cell: clients show the last status, which may be the `idle` of another
     /// request.
     pub(super) fn publish_still_busy(&mut self) {
-        if let Some(running) = self.queue.hidden_header() {
+        if let Some(running) = self.queue.take_hidden_header() {
             self.out.publish_busy(running);
         }
     }

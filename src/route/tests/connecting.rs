@@ -56,6 +56,19 @@ fn what_the_kernel_answers_beside_a_cell_does_not_make_it_look_idle() {
 }
 
 #[test]
+fn a_cell_that_begins_after_an_answer_of_the_proxy_is_busy_once() {
+    let mut desk = Desk::live(FrontEnd::Other, &["c"]);
+    ask_info(&mut desk, "1");
+    // The kernel does not answer in time, so the proxy does.
+    desk.wait(Duration::from_secs(1));
+    desk.ask("c", Channel::Shell, "execute_request", "2", &json!({}));
+    desk.state("c", "2", "busy");
+    assert!(desk.told().contains(&"iopub busy".to_owned()));
+    desk.wait(Duration::from_secs(60));
+    assert!(!desk.told().contains(&"iopub busy".to_owned()));
+}
+
+#[test]
 fn a_kernel_that_answers_in_time_is_heard() {
     let mut desk = Desk::live(FrontEnd::Other, &["c"]);
     ask_info(&mut desk, "1");
