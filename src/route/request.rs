@@ -1,10 +1,12 @@
 //! Requests without a complete answer.
 
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
 use super::ClientId;
+use super::timer::LATE_IDLE;
 use crate::wire::{Channel, Header, Verified};
 
 /// The key of a request: the session and the message id that a reply's parent header names.
@@ -52,7 +54,8 @@ pub(super) struct Request {
     pub(super) journalled: bool,
     pub(super) busy: bool,
     pub(super) idle: bool,
-    pub(super) replied: bool,
+    /// When its reply arrived.
+    pub(super) replied: Option<Instant>,
     /// How many messages the kernel's iopub had dropped when this request was sent.
     dropped_before: u64,
     /// Whether its `idle` may have been sent while iopub was not connected.
@@ -107,7 +110,7 @@ impl Request {
             journalled: false,
             busy: false,
             idle: false,
-            replied: false,
+            replied: None,
             dropped_before: 0,
             idle_doubtful: false,
             proof: None,
@@ -122,7 +125,7 @@ impl Request {
     }
 
     fn has_reply(&self) -> bool {
-        self.replied || self.reply_type().is_none()
+        self.replied.is_some() || self.reply_type().is_none()
     }
 
     /// Returns whether the kernel sends nothing more for it.
@@ -145,7 +148,7 @@ impl Request {
     /// requests.
     pub(super) fn lacks_idle(&self) -> bool {
         let has_status = self.channel == Channel::Shell || self.busy;
-        has_status && self.sent && self.replied && !self.idle
+        has_status && self.sent && self.replied.is_some() && !self.idle
     }
 
     /// Returns whether the kernel works on it, and the client still waits for the kernel's answer.
@@ -159,12 +162,14 @@ impl Request {
     pub(super) fn is_answered(&self) -> bool {
         self.is_done()
             || self.answer != Answer::FromKernel
-            || (self.channel == Channel::Control && self.replied)
+            || (self.channel == Channel::Control && self.replied.is_some())
     }
 
     /// Returns whether it is a probe for ipywidgets that has no answer.
     pub(super) fn asks_for_widgets(&self) -> bool {
-        self.role == Role::WidgetProbe && !self.replied && self.answer == Answer::FromKernel
+        self.role == Role::WidgetProbe
+            && self.replied.is_none()
+            && self.answer == Answer::FromKernel
     }
 
     /// Returns whether its client must not be forgotten yet.
@@ -251,13 +256,18 @@ impl Requests {
 
     /// Takes a reply. Returns the request, and whether the journal still needs its end; `None` where the type
     /// of the reply does not fit.
-    pub(super) fn reply(&mut self, key: &Key, msg_type: &str) -> Option<(&Request, bool)> {
+    pub(super) fn reply(
+        &mut self,
+        key: &Key,
+        msg_type: &str,
+        now: Instant,
+    ) -> Option<(&Request, bool)> {
         let request = self.get_mut(key)?;
         let name = request.msg_type.strip_suffix("_request")?;
         if msg_type.strip_suffix("_reply") != Some(name) {
             return None;
         }
-        request.replied = true;
+        request.replied = Some(now);
         let is_journalled = std::mem::take(&mut request.journalled);
         Some((request, is_journalled))
     }
@@ -285,7 +295,7 @@ impl Requests {
         request.idle = true;
         // Its reply has a number, too, and arrived on another socket.
         let dropped = dropped.saturating_sub(request.dropped_before);
-        let dropped = dropped.saturating_sub(u64::from(request.replied));
+        let dropped = dropped.saturating_sub(u64::from(request.replied.is_some()));
         Some((request, dropped))
     }
 
@@ -299,19 +309,33 @@ impl Requests {
         }
     }
 
-    /// Marks each `idle` that is later than its reply as doubtful; returns whether there are any. `asked` is
-    /// the proxy's own outstanding request: an earlier one, whose own `idle` was lost, proves nothing any
-    /// more.
-    pub(super) fn doubt_idles(&mut self, asked: Option<&Key>) -> bool {
-        let mut any = false;
+    /// Marks each `idle` that is overdue as doubtful. Returns whether there are any, and else how long the next
+    /// one has left.
+    ///
+    /// `asked` is the proxy's own outstanding request: an earlier one, whose own `idle` was lost, proves
+    /// nothing any more.
+    pub(super) fn doubt_idles(
+        &mut self,
+        now: Instant,
+        asked: Option<&Key>,
+    ) -> (bool, Option<Duration>) {
+        let (mut any, mut next) = (false, None);
         for Numbered { request, .. } in self.by_key.values_mut() {
-            if request.lacks_idle() {
-                any = true;
-                request.idle_doubtful = true;
-                request.proof.take_if(|proof| Some(&*proof) != asked);
+            let replied = request.replied.filter(|_| request.lacks_idle());
+            let left = replied.map(|at| (at + LATE_IDLE).saturating_duration_since(now));
+            match left {
+                Some(left) if !left.is_zero() => {
+                    next = Some(next.map_or(left, |next: Duration| next.min(left)));
+                }
+                Some(_) => {
+                    any = true;
+                    request.idle_doubtful = true;
+                    request.proof.take_if(|proof| Some(&*proof) != asked);
+                }
+                None => {}
             }
         }
-        any
+        (any, next)
     }
 
     /// Records that the proxy sends a request now: if its `idle` arrives, every `idle` that is doubtful now
@@ -355,7 +379,7 @@ impl Requests {
     /// send.
     pub(super) fn forget(&mut self, key: &Key) {
         let awaited = self.remove(key).is_some_and(|request| {
-            request.sent && !request.replied && request.answer != Answer::FromKernel
+            request.sent && request.replied.is_none() && request.answer != Answer::FromKernel
         });
         if awaited && self.late.keys.insert(key.clone()) {
             self.late.order.push_back(key.clone());

@@ -92,6 +92,11 @@ impl Timers {
         self.now = now;
     }
 
+    /// Returns the time of the last input.
+    pub(super) fn now(&self) -> Instant {
+        self.now
+    }
+
     /// Starts a timer, or restarts it.
     pub(super) fn start(&mut self, after: Duration, timer: Timer) {
         self.stop(&timer);

@@ -1,5 +1,6 @@
 """An environment without ipykernel that was not chosen is named in the first cell, and only there."""
 
+import itertools
 import os
 import subprocess
 
@@ -31,8 +32,9 @@ def main():
 def cell(client):
     reply, iopub = client.finish(client.execute("print(6 * 7)"))
     assert reply.content["status"] == "ok", reply
-    streams = [m.content for m in iopub if m.type == "stream"]
-    return [(s["name"], s["text"]) for s in streams]
+    # The kernel may send a line in several messages.
+    streams = itertools.groupby((m.content for m in iopub if m.type == "stream"), lambda s: s["name"])
+    return [(name, "".join(s["text"] for s in parts)) for name, parts in streams]
 
 
 main()

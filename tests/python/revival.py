@@ -9,7 +9,7 @@ import subprocess
 import time
 
 import psutil
-from launch import SECONDS, arguments, nb, say, state
+from launch import SECONDS, arguments, nb, say, state, until
 from raw import Client, argv, connection_file
 from window import Window, journal, session_of
 
@@ -134,6 +134,8 @@ def agents(kernel):
             with contextlib.suppress(ProcessLookupError):
                 agent.kill()
             agent.wait(SECONDS)
+        # A cell that was sent before is refused: it would have run on the old kernel.
+        until("the proxy knows", lambda: "died at" in pathlib.Path(".nb/proxy.log").read_text())
         noticed(window, "1", "died at", "ada", "(job ", "--replay")
         window.close()
 

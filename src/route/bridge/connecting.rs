@@ -131,7 +131,7 @@ impl Bridge {
             return;
         };
         let is_probe = request.role == Role::WidgetProbe;
-        if request.replied {
+        if request.replied.is_some() {
             return;
         }
         // A Jupyter server sends one such request for all its windows: if the window that sent it is closed

@@ -51,7 +51,7 @@ impl Bridge {
         if !request.busy {
             self.out.publish_busy(parent.clone());
         }
-        if !request.replied {
+        if request.replied.is_none() {
             if request.msg_type == "execute_request" {
                 let error = synthetic::error(ending);
                 self.out.publish_new("error", parent.clone(), &error);
@@ -90,7 +90,7 @@ impl Bridge {
         let under_way = |request: &Request| {
             request.role == Role::Cell
                 && request.sent
-                && !request.replied
+                && request.replied.is_none()
                 && request.answer == Answer::FromKernel
         };
         for key in self.requests.keys(under_way) {

@@ -177,7 +177,8 @@ impl Bridge {
     }
 
     fn replied(&mut self, key: &Key, header: &Header<'_>, message: &Verified) {
-        let Some((request, is_journalled)) = self.requests.reply(key, &header.msg_type) else {
+        let now = self.timers.now();
+        let Some((request, is_journalled)) = self.requests.reply(key, &header.msg_type, now) else {
             return;
         };
         if is_journalled {

@@ -131,9 +131,18 @@ impl Bridge {
 
     /// Asks the kernel's shell whether the `idle`s that are overdue are lost.
     pub(super) fn doubt_idles(&mut self) {
-        if self.kernel().is_live() && self.requests.doubt_idles(self.kernel.asked_on_shell()) {
-            self.ask_on_shell();
-            self.timers.start(LATE_IDLE, Timer::LateIdle);
+        if !self.kernel().is_live() {
+            return;
+        }
+        let now = self.timers.now();
+        let asked = self.kernel.asked_on_shell();
+        match self.requests.doubt_idles(now, asked) {
+            (true, _) => {
+                self.ask_on_shell();
+                self.timers.start(LATE_IDLE, Timer::LateIdle);
+            }
+            (false, Some(left)) => self.timers.start(left, Timer::LateIdle),
+            (false, None) => {}
         }
     }
 
@@ -227,7 +236,7 @@ impl Bridge {
         }
         self.requests.keys(|request| {
             request.role == Role::Cell
-                && !(request.busy || request.replied)
+                && !(request.busy || request.replied.is_some())
                 && request.answer == Answer::FromKernel
         })
     }

@@ -106,6 +106,24 @@ fn where_nobody_runs_anything_else_the_proxys_own_question_proves_it() {
 }
 
 #[test]
+fn an_idle_is_overdue_a_second_after_its_own_reply() {
+    let mut desk = Desk::live(FrontEnd::Other, &["c"]);
+    for request in ["1", "2"] {
+        desk.cell("c", request);
+        desk.state("c", request, "busy");
+        desk.reply("c", request, "execute_request");
+        desk.wait(999 * MS);
+        if request == "1" {
+            desk.state("c", request, "idle");
+        }
+    }
+    // The reply of the second cell came 999 ms ago.
+    desk.told();
+    desk.wait(MS);
+    assert_eq!(desk.told(), ["kernel own shell kernel_info_request"]);
+}
+
+#[test]
 fn a_question_whose_own_end_is_lost_is_asked_again() {
     let mut desk = Desk::live(FrontEnd::Other, &["c"]);
     flood(&mut desk, "1");
