@@ -84,14 +84,8 @@ impl Answer for EditAnswer {}
 impl EditAnswer {
     pub(crate) fn of(page: &NotebookFile, done: Done) -> Self {
         let error = (!done.conflicts.is_empty()).then(|| {
-            let these = match done.conflicts.len() {
-                1 => "this is",
-                _ => "these are",
-            };
-            let message = format!(
-                "somebody saved the same lines meanwhile, which stay; {these} not in the notebook:"
-            );
-            Problem::new(ProblemKind::Conflict, message).with_conflicts(&done.conflicts, false)
+            let message = "another program saved the same lines during this edit, and they stay";
+            Problem::new(ProblemKind::Conflict, message).with_lost(&done.conflicts)
         });
         Self {
             notebook: page.key.clone(),

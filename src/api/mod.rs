@@ -32,6 +32,7 @@ mod open;
 pub mod outputs;
 pub mod preview;
 pub mod problem;
+mod replace;
 mod restart;
 mod restore;
 mod run;
@@ -79,6 +80,7 @@ pub use self::open::{
     CreatedNotebook, Idle, OpenAnswer, OpenOutcome, OpenRequest, OpenedNotebook,
     RequestedConfinement, SpecChange, open,
 };
+pub use self::replace::{ReplaceAnswer, ReplaceRequest, replace};
 pub use self::restart::{RestartAnswer, RestartRequest, restart};
 pub use self::restore::{RestoreAnswer, RestoreRequest, restore};
 pub use self::run::{PeekAnswer, PeekRequest, PeekStatus, RunRequest, peek, run};

@@ -1,5 +1,6 @@
 //! `search`: finds text in the cells of one notebook or many.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use regex::{Regex, RegexBuilder};
@@ -9,6 +10,8 @@ use super::caller::{Caller, blocking};
 use super::envelope::Answer;
 use super::problem::{Problem, ProblemKind, causes};
 use crate::editing::gather::{FoundNotebook, gather};
+use crate::editing::notebook_file::NotebookFile;
+use crate::editing::view;
 use crate::kernel::shell::quote;
 pub use crate::notebook::SearchScope;
 use crate::notebook::{Document, SearchMatch};
@@ -70,7 +73,12 @@ pub struct NotebookMatch {
 /// # Errors
 /// The pattern is not a regular expression, or the only named notebook cannot be read.
 pub async fn search(caller: &Caller, request: SearchRequest) -> Result<SearchAnswer, Problem> {
-    let pattern = pattern(&request)?;
+    let SearchRequest {
+        is_text,
+        ignores_case,
+        ..
+    } = request;
+    let pattern = pattern(&request.pattern, is_text, ignores_case, false)?;
     let mut found = Matches {
         pattern,
         within: request.within,
@@ -80,8 +88,8 @@ pub async fn search(caller: &Caller, request: SearchRequest) -> Result<SearchAns
     };
     if request.paths.is_empty() {
         let page = caller.page().await?;
-        return blocking(caller, move |_| {
-            found.look(&page.key, &page.read()?);
+        return blocking(caller, move |caller| {
+            found.view(caller, &page, &page.key)?;
             Ok(found.answer(1, Vec::new()))
         })
         .await;
@@ -94,6 +102,12 @@ pub async fn search(caller: &Caller, request: SearchRequest) -> Result<SearchAns
             && let Some(project) = Project::find(&only.path)
         {
             caller.concerns(&project, &project.key(&only.path));
+            if only.is_named
+                && let Ok(page) = NotebookFile::of(&only.path)
+            {
+                found.view(caller, &page, &only.path.display().to_string())?;
+                return Ok(found.answer(1, faults));
+            }
         }
         let searched = gathered.notebooks.len();
         for FoundNotebook { path, is_named } in gathered.notebooks {
@@ -110,14 +124,22 @@ pub async fn search(caller: &Caller, request: SearchRequest) -> Result<SearchAns
     .await
 }
 
-fn pattern(request: &SearchRequest) -> Result<Regex, Problem> {
-    let given = &request.pattern;
-    let text = match request.is_text {
+/// Makes a regular expression of what the caller typed.
+pub(super) fn pattern(
+    given: &str,
+    is_text: bool,
+    ignores_case: bool,
+    is_word: bool,
+) -> Result<Regex, Problem> {
+    let mut text = match is_text {
         true => regex::escape(given),
-        false => given.clone(),
+        false => given.to_owned(),
     };
+    if is_word {
+        text = format!(r"\b(?:{text})\b");
+    }
     let pattern = RegexBuilder::new(&text)
-        .case_insensitive(request.ignores_case)
+        .case_insensitive(ignores_case)
         .multi_line(true)
         .build();
     pattern.map_err(|error| {
@@ -143,6 +165,24 @@ struct Matches {
 }
 
 impl Matches {
+    /// Searches the notebook of a project. A cell of which each line matches counts as seen.
+    fn view(&mut self, caller: &Caller, page: &NotebookFile, name: &str) -> Result<(), Problem> {
+        let view = view::open(page, caller.by())?;
+        self.look(name, &view.document);
+        let hits = self.matches.iter().map(|it| &it.hit);
+        let hits = hits.filter(|hit| hit.output.is_none());
+        let shown: HashSet<_> = hits.map(|hit| (hit.index, hit.line, &*hit.text)).collect();
+        for (index, cell) in view.document.cells().iter().enumerate() {
+            let source = cell.source();
+            let mut lines = source.split('\n').zip(1..);
+            if lines.all(|(text, line)| shown.contains(&(index, line, text))) {
+                view.shown(cell);
+            }
+        }
+        caller.has_shown(view);
+        Ok(())
+    }
+
     fn look(&mut self, notebook: &str, document: &Document) {
         let hits: Vec<_> = document.search(&self.pattern, self.within, LINE).collect();
         if hits.is_empty() {

@@ -45,6 +45,7 @@ fn schemas() -> Vec<(&'static str, String)> {
         ("log-file", schema::<LogFileAnswer>()),
         ("open", schema::<OpenAnswer>()),
         ("problem", schema::<Problem>()),
+        ("replace", schema::<ReplaceAnswer>()),
         ("reply", schema::<ReplyAnswer>()),
         ("restart", schema::<RestartAnswer>()),
         ("restore", schema::<RestoreAnswer>()),

@@ -1,7 +1,8 @@
 //! Edits of a notebook's cells by one actor. Each edit is made as a whole or not at all.
 
+use super::conflict_summary::{ConflictSide, summaries};
 use super::editor_back_off;
-use super::history::{EditCommand, Recording};
+use super::history::{self, EditCommand, Recording};
 use super::named_kernelspec;
 use super::notebook_file::{NotebookFile, NotebookFileError};
 use super::seen::Seen;
@@ -11,8 +12,8 @@ use super::unseen::{EditBasis, PendingEdit, TextBasis, UnseenEdits};
 use super::view::{PendingCells, ShownCells};
 use crate::activity::notification::PendingNotices;
 use crate::notebook::{
-    Cell, CellChange, ChangeKind, Conflict, Document, Operation, OperationError, OperationFailure,
-    Revision,
+    Cell, CellChange, CellSelector, ChangeKind, Conflict, Document, Operation, OperationError,
+    OperationFailure, Replacement, Revision,
 };
 use crate::project;
 
@@ -99,6 +100,7 @@ pub fn apply(
     let quotes = |operation: &Operation| match operation {
         Operation::Insert { .. }
         | Operation::Replace { .. }
+        | Operation::Append { .. }
         | Operation::Move { .. }
         | Operation::Clear { .. } => true,
         Operation::Edit { source, .. } => source.is_none(),
@@ -119,6 +121,36 @@ pub fn apply(
     change(notebook, editor, &command, &basis, |document| {
         Ok(document.applied(operations, &mut project::fresh_id)?)
     })
+}
+
+/// Replaces a pattern in the sources of cells, in all of them or in none. Returns how many matches there were.
+///
+/// # Errors
+/// A cell was not found, an editor has unsaved text in a changed cell, or the file cannot be written.
+pub fn replace(
+    notebook: &NotebookFile,
+    cells: &[CellSelector],
+    replacement: &Replacement,
+    editor: &Editor,
+) -> Result<(Done, usize), EditError> {
+    let command = EditCommand {
+        name: "replace".to_owned(),
+        forced: editor.force,
+        undoes: None,
+    };
+    let basis = EditBasis {
+        revisions: Vec::new(),
+        text: TextBasis::Quoted,
+    };
+    let mut count = 0;
+    let done = change(notebook, editor, &command, &basis, |document| {
+        let replaced = document.replaced(cells, replacement);
+        let (after, changes, found) =
+            replaced.map_err(|source| OperationFailure { number: 0, source })?;
+        count = found;
+        Ok((after, changes))
+    })?;
+    Ok((done, count))
 }
 
 /// Returns a notebook as it is and as the operations would change it. Nothing is written.
@@ -149,7 +181,7 @@ pub fn change(
 ) -> Result<Done, EditError> {
     if !editor.now && editor_back_off::must_wait(notebook) {
         // An edit that cannot be made fails before it waits.
-        make(&notebook.read()?)?;
+        make(&notebook.read()?).map_err(|error| explain_stale(error, notebook, editor))?;
         editor_back_off::wait_for_front_end(notebook, &editor.tell);
     }
     let unsaved = unsaved::look(notebook);
@@ -160,7 +192,7 @@ pub fn change(
     let written = transaction::write(notebook, editor.force, |document| {
         recording.touch(document);
         let (mut after, changed) =
-            make(document).inspect_err(|error| show_stale(error, notebook, editor))?;
+            make(document).map_err(|error| explain_stale(error, notebook, editor))?;
         if !editor.force {
             check_unsaved(notebook, document, &after, &unsaved, editor)?;
         }
@@ -243,22 +275,30 @@ fn check_unsaved(
     Err(EditError::Unsaved { conflicts, age })
 }
 
-/// Shows the actor a cell whose revision was not the given one: the error has its text.
-fn show_stale(error: &EditError, notebook: &NotebookFile, editor: &Editor) {
+/// Adds what has changed to the error about a cell whose revision is not the given one.
+fn explain_stale(mut error: EditError, notebook: &NotebookFile, editor: &Editor) -> EditError {
     if let EditError::Operation(OperationFailure {
-        source: OperationError::Stale { cell, actual, .. },
+        source: OperationError::Stale {
+            expected, conflict, ..
+        },
         ..
-    }) = error
+    }) = &mut error
     {
-        editor.shows(notebook, vec![(cell.clone(), *actual)]);
+        conflict.base = history::version_source(notebook, *expected);
+        editor.shows_conflicts(notebook, std::slice::from_ref(conflict));
     }
+    error
 }
 
 impl Editor {
     /// Shows the actor the cells of conflicts, as they are in the file.
     pub(super) fn shows_conflicts(&self, notebook: &NotebookFile, conflicts: &[Conflict]) {
-        let cells = conflicts.iter();
-        let cells = cells.filter_map(|it| Some((it.cell.clone()?, it.revision?)));
+        // Only what is shown whole has been seen.
+        let shown = conflicts
+            .iter()
+            .zip(summaries(conflicts, ConflictSide::Theirs));
+        let shown = shown.filter(|(_, summary)| summary.left_out == 0);
+        let cells = shown.filter_map(|(it, _)| Some((it.cell.clone()?, it.revision?)));
         self.shows(notebook, cells.collect());
     }
 
@@ -298,10 +338,12 @@ fn see_own(
 
 /// Shows the actor the cells whose source stays as another program saved it.
 fn show_merged(notebook: &NotebookFile, written: &TransactionResult, editor: &Editor) {
-    let cells = written.conflicts.iter().filter_map(|conflict| {
+    let shown = summaries(&written.conflicts, ConflictSide::Theirs);
+    let cells = written.conflicts.iter().zip(shown);
+    let cells = cells.filter_map(|(conflict, summary)| {
         let cell = written.after.cell_by_id(conflict.cell.as_deref()?)?;
         let is_whole = conflict.theirs.as_deref() == Some(&*cell.source());
-        is_whole.then(|| (cell.id().to_owned(), cell.revision()))
+        (is_whole && summary.left_out == 0).then(|| (cell.id().to_owned(), cell.revision()))
     });
     editor.shows(notebook, cells.collect());
 }
@@ -310,7 +352,7 @@ fn show_merged(notebook: &NotebookFile, written: &TransactionResult, editor: &Ed
 fn name(operations: &[Operation]) -> &'static str {
     let mut names = operations.iter().map(|operation| match operation {
         Operation::Insert { .. } => "insert",
-        Operation::Edit { .. } | Operation::Replace { .. } => "edit",
+        Operation::Edit { .. } | Operation::Replace { .. } | Operation::Append { .. } => "edit",
         Operation::Remove { .. } => "rm",
         Operation::Move { .. } => "move",
         Operation::Clear { .. } => "clear",
@@ -329,6 +371,7 @@ fn if_rev(operation: &Operation) -> Option<Revision> {
     match operation {
         Operation::Edit { if_rev, .. }
         | Operation::Replace { if_rev, .. }
+        | Operation::Append { if_rev, .. }
         | Operation::Remove { if_rev, .. }
         | Operation::Split { if_rev, .. } => *if_rev,
         _ => None,

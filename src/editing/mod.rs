@@ -6,9 +6,11 @@
 //! | `edit`, `format`, `named_kernelspec`, `language` | change cells, style, the notebook's metadata |
 //! | `transaction` | writes a notebook; no other code does |
 //! | `history` | records what cells were, restores them, undoes operations |
-//! | `seen`, `unsaved` | keep an edit from overwriting what others wrote |
+//! | `seen`, `unseen`, `unsaved` | keep an edit from overwriting what others wrote |
+//! | `conflict_summary` | what a refused edit shows of others' changes |
 //! | `editor_back_off` | makes an edit wait while a front end is about to save |
 
+pub mod conflict_summary;
 mod content;
 pub mod earlier_notebook;
 pub mod edit;

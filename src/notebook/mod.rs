@@ -28,12 +28,12 @@ pub use document::{
 };
 pub use edit::{
     CellChange, CellExecution, ChangeKind, Conflict, DocumentEditError, NewCell, Operation,
-    OperationError, OperationFailure, OperationListError,
+    OperationError, OperationFailure, OperationListError, Replacement,
 };
 pub use json::{Json, JsonError};
 pub use merge::{
-    CellDiff, CellSide, DiffHunk, DiffLine, FieldDiff, MergedNotebook, OutputsDiff, changes, diff,
-    diff_metadata, merge, merge_texts, out_of_order,
+    CellDiff, CellSide, DiffHunk, DiffLine, FieldDiff, MergedNotebook, OutputsDiff, changed_lines,
+    changes, diff, diff_metadata, merge, merge_texts, out_of_order,
 };
 pub use outputs::{
     MimeBundle, MimeBytes, MimeData, OmittedOutput, Output, OutputAccumulator, OutputChange,

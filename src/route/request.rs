@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 
 use super::ClientId;
-use super::timer::LATE_IDLE;
 use crate::wire::{Channel, Header, Verified};
 
 /// The key of a request: the session and the message id that a reply's parent header names.
@@ -64,6 +63,9 @@ pub(super) struct Request {
     /// request becomes idle, this one is idle, too.
     proof: Option<Key>,
 }
+
+/// How long an `idle` may arrive after its reply before the kernel is asked whether it is lost.
+pub(super) const LATE_IDLE: Duration = Duration::from_secs(1);
 
 /// How the bridge treats a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

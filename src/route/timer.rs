@@ -48,8 +48,6 @@ pub(super) const AWAITED: Duration = Duration::from_secs(60);
 pub(super) const GONE: Duration = Duration::from_secs(30);
 /// How long a client without connections has to come back before a recorder takes its running cells.
 pub(super) const RETURNS: Duration = Duration::from_secs(10);
-/// How long an `idle` may arrive after its reply before the kernel is asked whether it is lost.
-pub(super) const LATE_IDLE: Duration = Duration::from_secs(1);
 /// The first wait for a message on iopub; doubled each time, up to [`PROBE_MAX`].
 pub(super) const PROBE: Duration = Duration::from_millis(5);
 /// The longest wait; VS Code, too, asks again every 500 ms.

@@ -9,6 +9,7 @@ use std::error::Error;
 
 use serde::Serialize;
 
+use crate::editing::conflict_summary::{ConflictSide, ConflictSummary, summaries};
 use crate::notebook::Conflict;
 pub(crate) use crate::task::causes::with_causes as causes;
 
@@ -57,6 +58,11 @@ pub struct RefusedEdit {
     /// Whether `theirs` is text in an editor that is not saved yet.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub unsaved: bool,
+    /// The lines that others changed.
+    pub changed: ConflictSummary,
+    /// The lines of the writer that are not in the notebook, if the rest of the edit was written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lost: Option<ConflictSummary>,
 }
 
 /// Whose fault a problem was. It picks the exit code, the HTTP status, and the like.
@@ -123,9 +129,26 @@ impl Problem {
 
     /// Sets the conflicts; `unsaved` says that the other side is not saved in a file yet.
     pub(crate) fn with_conflicts(mut self, conflicts: &[Conflict], unsaved: bool) -> Self {
-        let refused = conflicts.iter().cloned();
-        let refused = refused.map(|conflict| RefusedEdit { conflict, unsaved });
+        let refused = conflicts
+            .iter()
+            .zip(summaries(conflicts, ConflictSide::Theirs));
+        let refused = refused.map(|(conflict, changed)| RefusedEdit {
+            conflict: conflict.clone(),
+            unsaved,
+            changed,
+            lost: None,
+        });
         self.conflicts = refused.collect();
         self
+    }
+
+    /// Sets the conflicts of an edit that was written without these parts.
+    pub(crate) fn with_lost(self, conflicts: &[Conflict]) -> Self {
+        let mut problem = self.with_conflicts(conflicts, false);
+        let lost = summaries(conflicts, ConflictSide::Yours).into_iter();
+        for (refused, lost) in problem.conflicts.iter_mut().zip(lost) {
+            refused.lost = Some(lost);
+        }
+        problem
     }
 }

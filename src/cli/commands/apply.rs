@@ -44,6 +44,7 @@ Operations, and what each may have (* must):
   insert   source, type (code, markdown, raw), id, metadata {…}; one of after, before, at
   edit     cell*, source, type, metadata {"key": value, or null to remove it}, if_rev
   replace  cell*, old*, new*, all (true: wherever it is), if_rev
+  append   cell*, source* (lines to add at the end), if_rev
   remove   cell* (one, a range, or a list of them), if_rev
   move     cell*; one of after, before, to (its index in the end, -1 is the last)
   clear    cell (one, a range, or a list of them; without it all): outputs and counts go

@@ -34,6 +34,9 @@ pub(crate) struct Edit {
     which: CellNames,
     #[command(flatten)]
     source: Source,
+    /// Add the text at the end of the cell, as lines of its own
+    #[arg(long, conflicts_with_all = ["replace", "cell_type"])]
+    append: bool,
     /// Replace a part of the text, which must be there exactly once
     #[arg(
         long,
@@ -71,6 +74,7 @@ Examples:
       print(x)
   EOF
   nb edit 4 --replace 'lr = 0.1' 'lr = 0.01'     a part that is there exactly once
+  nb edit 3f2c --append 'df.head()'
   nb edit -1 --type markdown
   nb edit 3f2c --meta tags='[\"draft\"]' --meta jupyter.source_hidden=true
   nb edit 3f2c --if-rev 9f8e7d6c5b --file cell.py";
@@ -106,11 +110,19 @@ impl Edit {
                 ));
             }
         };
-        let source = self.source.read(word)?;
+        let mut source = self.source.read(word)?;
         let metadata = self.metadata.values()?;
+        let appends_nothing = self.append && source.is_none();
         let mut operations = Vec::new();
         // The revision is that from before all operations, so only the first one checks it.
         let mut if_rev = self.if_rev;
+        if let Some(source) = source.take_if(|_| self.append) {
+            operations.push(Operation::Append {
+                cell: cell.clone(),
+                if_rev: if_rev.take(),
+                source,
+            });
+        }
         if source.is_some() || self.cell_type.is_some() || !metadata.is_empty() {
             operations.push(Operation::Edit {
                 cell: cell.clone(),
@@ -130,7 +142,7 @@ impl Edit {
                 all: self.all,
             });
         }
-        if operations.is_empty() {
+        if operations.is_empty() || appends_nothing {
             return Err(
                 Problem::new(ProblemKind::Usage, "there is nothing to change")
                     .hint(

@@ -24,6 +24,7 @@ mod kernels;
 mod log;
 mod move_cell;
 mod open;
+mod replace;
 mod restart;
 mod restore;
 mod rm;
@@ -32,6 +33,7 @@ mod save;
 mod search;
 mod serve;
 mod shutdown;
+mod split_join;
 mod status;
 mod status_watch;
 mod undo;
@@ -82,14 +84,19 @@ pub(crate) enum Group {
 use Group::{Kernel, Notebook, Rest, Running};
 
 /// All commands, as the help lists them.
-pub(crate) const COMMANDS: [Entry; 35] = [
-    Entry::of::<open::Open>("open", Kernel).first(),
+pub(crate) const COMMANDS: [Entry; 38] = [
+    Entry::of::<open::Open>("open", Kernel)
+        .first()
+        .aliases(&["new", "start"]),
     Entry::of::<status::Status>("status", Kernel)
         .first()
+        .aliases(&["ps"])
         .json("Print one JSON object; with --watch one for each look"),
-    Entry::of::<interrupt::Interrupt>("interrupt", Kernel),
+    Entry::of::<interrupt::Interrupt>("interrupt", Kernel).aliases(&["stop"]),
     Entry::of::<restart::Restart>("restart", Kernel),
-    Entry::of::<shutdown::Shutdown>("shutdown", Kernel).first(),
+    Entry::of::<shutdown::Shutdown>("shutdown", Kernel)
+        .first()
+        .aliases(&["close", "kill", "quit"]),
     Entry::of::<kernels::Kernels>("kernels", Kernel),
     Entry::of::<doctor::Doctor>("doctor", Kernel),
     Entry::of::<gc::Gc>("gc", Kernel),
@@ -102,6 +109,7 @@ pub(crate) const COMMANDS: [Entry; 35] = [
     Entry::of::<cell::Cell>("cell", Notebook)
         .first()
         .words("CELL")
+        .aliases(&["show", "read", "cat"])
         .json("Print one JSON object; with --limit 0 the outputs are as the file has them"),
     Entry::of::<insert::Insert>("insert", Notebook)
         .first()
@@ -113,6 +121,11 @@ pub(crate) const COMMANDS: [Entry; 35] = [
         .first()
         .aliases(&["remove", "delete"]),
     Entry::of::<move_cell::MoveCell>("move", Notebook).aliases(&["mv"]),
+    Entry::of::<replace::Replace>("replace", Notebook)
+        .words("OLD NEW")
+        .aliases(&["rename", "sed"]),
+    Entry::of::<split_join::Split>("split", Notebook),
+    Entry::of::<split_join::Join>("join", Notebook).aliases(&["merge"]),
     Entry::of::<clear::Clear>("clear", Notebook),
     Entry::of::<search::Search>("search", Notebook)
         .first()
@@ -120,7 +133,9 @@ pub(crate) const COMMANDS: [Entry; 35] = [
         .aliases(&["grep", "find"]),
     Entry::of::<diff::Diff>("diff", Notebook),
     Entry::of::<apply::Apply>("apply", Notebook).words("-"),
-    Entry::of::<undo::Undo>("undo", Notebook).first(),
+    Entry::of::<undo::Undo>("undo", Notebook)
+        .first()
+        .aliases(&["revert"]),
     Entry::of::<restore::Restore>("restore", Notebook),
     Entry::of::<save::Save>("save", Notebook),
     Entry::of::<fmt::Fmt>("fmt", Notebook),
@@ -129,11 +144,11 @@ pub(crate) const COMMANDS: [Entry; 35] = [
         .words("CELL")
         .aliases(&["execute"]),
     Entry::of::<run::Run>("run", Running).first().words("CODE"),
-    Entry::of::<vars::Vars>("vars", Running),
+    Entry::of::<vars::Vars>("vars", Running).aliases(&["variables"]),
     Entry::of::<jobs::Wait>("wait", Running).first(),
     Entry::of::<jobs::Jobs>("jobs", Running),
     Entry::of::<jobs::Reply>("reply", Running),
-    Entry::of::<log::Log>("log", Running),
+    Entry::of::<log::Log>("log", Running).aliases(&["history"]),
     Entry::of::<demo::Demo>("demo", Rest).json(""),
     Entry::of::<completions::Completions>("completions", Rest).json(""),
     Entry::of::<help::Help>("help", Rest).first().json(""),

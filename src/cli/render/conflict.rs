@@ -3,40 +3,66 @@
 use std::path::Path;
 
 use crate::api::problem::{Problem, RefusedEdit};
+use crate::editing::conflict_summary::ConflictSummary;
 use crate::kernel::shell::quote;
+use crate::notebook::DiffLine;
 
 /// The longest command that a hint repeats, in characters.
-const LONG_COMMAND: usize = 300;
+const LONG_COMMAND: usize = 120;
 
-/// Returns a conflict as lines: each side as a block.
-pub(crate) fn blocks(refused: &RefusedEdit) -> Vec<String> {
-    let RefusedEdit { conflict, unsaved } = refused;
-    let mut lines = Vec::new();
-    let what = match &conflict.cell {
-        Some(cell) => format!("cell {cell}"),
-        None => "the notebook".to_owned(),
-    };
+/// How many conflicts are listed.
+const MOST: usize = 3;
+
+/// Returns the conflicts of a refusal as lines: of each cell what others changed.
+pub(crate) fn lines(conflicts: &[RefusedEdit]) -> Vec<String> {
+    let shown = conflicts.iter().take(MOST).flat_map(block);
+    let mut lines: Vec<_> = shown.collect();
+    match conflicts.len().saturating_sub(MOST) {
+        0 => {}
+        1 => lines.push("and one more cell".to_owned()),
+        more => lines.push(format!("and {more} more cells")),
+    }
+    lines
+}
+
+fn block(refused: &RefusedEdit) -> Vec<String> {
+    let conflict = &refused.conflict;
+    let cell = conflict.cell.as_deref();
+    let what = cell.map_or_else(|| "the notebook".to_owned(), |cell| format!("cell {cell}"));
     let revision = conflict.revision.map(|it| format!(" · revision {it}"));
-    let field = &conflict.field;
-    lines.push(format!("{what} · {field}{}", revision.unwrap_or_default()));
-    let theirs = match unsaved {
-        true => "theirs (not saved yet)",
-        false => "theirs (in the file)",
+    let unsaved = if refused.unsaved {
+        " · not saved yet"
+    } else {
+        ""
     };
-    let deleted = field == "deleted";
-    for (name, side) in [
-        ("base", &conflict.base),
-        ("yours", &conflict.yours),
-        (theirs, &conflict.theirs),
-    ] {
-        match side {
-            Some(text) => {
-                lines.push(format!("  {name}:"));
-                lines.extend(indented(text));
-            }
-            None if deleted && name != "base" => lines.push(format!("  {name}: removed")),
-            None => {}
-        }
+    let (field, revision) = (&conflict.field, revision.unwrap_or_default());
+    let mut lines = vec![format!("{what} · {field}{revision}{unsaved}")];
+    if conflict.theirs.is_none() {
+        lines.push("  removed".to_owned());
+    }
+    lines.extend(changed(&refused.changed, cell));
+    if let Some(lost) = &refused.lost {
+        lines.push("  not in the notebook:".to_owned());
+        lines.extend(changed(lost, None));
+    }
+    lines
+}
+
+/// Returns changed lines, and how to look at those that are left out.
+fn changed(summary: &ConflictSummary, cell: Option<&str>) -> Vec<String> {
+    let lines = summary.lines.iter().map(|line| match line {
+        DiffLine::Same(text) => format!("    {text}"),
+        DiffLine::Removed(text) => format!("  - {text}"),
+        DiffLine::Added(text) => format!("  + {text}"),
+    });
+    let mut lines: Vec<_> = lines.collect();
+    if summary.left_out > 0 {
+        let s = if summary.left_out == 1 { "" } else { "s" };
+        let look = cell.map_or_else(String::new, |cell| format!(": nb cell {cell}"));
+        lines.push(format!(
+            "  … {} more changed line{s}{look}",
+            summary.left_out
+        ));
     }
     lines
 }

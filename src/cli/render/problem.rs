@@ -34,7 +34,7 @@ pub(crate) fn report(problem: &Problem, json: bool) -> ExitCode {
         print::note(&format!("nb: {}", problem.message));
         let lines = problem.lines.iter();
         lines.for_each(|line| print::note(&format!("  | {line}")));
-        let conflicts = problem.conflicts.iter().flat_map(conflict::blocks);
+        let conflicts = conflict::lines(&problem.conflicts).into_iter();
         conflicts.for_each(|line| print::note(&line));
         let hints = problem.hints.iter();
         hints.for_each(|hint| print::note(&format!("hint: {hint}")));

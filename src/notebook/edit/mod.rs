@@ -7,6 +7,7 @@ mod execution;
 mod format;
 mod jupyter_style;
 mod operation;
+mod replace;
 mod split_join;
 mod widget_state;
 
@@ -15,3 +16,4 @@ pub use conflict::Conflict;
 pub use error::DocumentEditError;
 pub use execution::CellExecution;
 pub use operation::{Operation, OperationError, OperationFailure, OperationListError};
+pub use replace::Replacement;

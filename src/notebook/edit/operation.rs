@@ -63,6 +63,15 @@ pub enum Operation {
         #[serde(default)]
         all: bool,
     },
+    /// Add lines at the end of the source.
+    Append {
+        /// The cell.
+        cell: CellSelector,
+        /// The cell's required revision.
+        if_rev: Option<Revision>,
+        /// The lines to add.
+        source: String,
+    },
     /// Remove cells.
     #[serde(alias = "rm")]
     Remove {
@@ -314,6 +323,19 @@ impl Document {
                 let at = self.expected(cell, *if_rev, None)?;
                 Ok(vec![self.replace(at, old, new, *all)?])
             }
+            Operation::Append {
+                cell,
+                if_rev,
+                source,
+            } => {
+                let at = self.expected(cell, *if_rev, None)?;
+                let mut text = self.check(at)?.source_bytes().into_owned();
+                if !text.is_empty() {
+                    text.push(b'\n');
+                }
+                text.extend_from_slice(source.as_bytes());
+                Ok(vec![self.set_source_bytes(at, &text)?])
+            }
             Operation::Remove { cells, if_rev } => {
                 match (cells.as_slice(), if_rev) {
                     ([cell], Some(_)) => drop(self.expected(cell, *if_rev, None)?),
@@ -414,7 +436,7 @@ impl Document {
     }
 
     /// Returns the positions of all selected cells, each once, in order.
-    fn places(&self, cells: &[CellSelector]) -> Result<BTreeSet<usize>, SelectError> {
+    pub(super) fn places(&self, cells: &[CellSelector]) -> Result<BTreeSet<usize>, SelectError> {
         let mut places = BTreeSet::new();
         for cell in cells {
             places.extend(self.select(cell)?);

@@ -180,6 +180,21 @@ pub fn changes(before: &Document, after: &Document) -> Vec<CellChange> {
     list
 }
 
+impl DiffLine {
+    /// Returns the line's text.
+    pub fn text(&self) -> &str {
+        match self {
+            Self::Same(text) | Self::Removed(text) | Self::Added(text) => text,
+        }
+    }
+}
+
+/// Returns the lines that differ between two texts, without the lines around them.
+pub fn changed_lines(before: &str, after: &str) -> Vec<DiffLine> {
+    let hunks = hunks(before.as_bytes(), after.as_bytes(), true, 0).into_iter();
+    hunks.flat_map(|hunk| hunk.lines).collect()
+}
+
 impl DiffHunk {
     /// Returns how many lines of the earlier and of the later text the hunk covers.
     pub fn lengths(&self) -> (usize, usize) {
@@ -245,7 +260,7 @@ fn compare(
         before: before.map(side),
         after: after.map(side),
         moved,
-        source: hunks(&text(before), &text(after), in_both),
+        source: hunks(&text(before), &text(after), in_both, AROUND),
         metadata,
         outputs: (ran != Ran::Nothing && had(before) != had(after)).then(|| OutputsDiff {
             before: short(before),
@@ -260,8 +275,8 @@ fn compare(
 /// The number of unchanged lines that are shown before and after a difference.
 const AROUND: usize = 3;
 
-/// Returns the differences of two texts.
-fn hunks(before: &[u8], after: &[u8], in_both: bool) -> Vec<DiffHunk> {
+/// Returns the differences of two texts, with `around` unchanged lines before and after each.
+fn hunks(before: &[u8], after: &[u8], in_both: bool, around: usize) -> Vec<DiffHunk> {
     let split = |text: &[u8]| -> Vec<String> {
         if text.is_empty() && !in_both {
             return Vec::new();
@@ -313,7 +328,7 @@ fn hunks(before: &[u8], after: &[u8], in_both: bool) -> Vec<DiffHunk> {
             lines: lines.collect(),
         })
     };
-    let groups = group_diff_ops(ops, AROUND);
+    let groups = group_diff_ops(ops, around);
     groups.into_iter().filter_map(hunk).collect()
 }
 

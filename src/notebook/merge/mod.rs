@@ -15,7 +15,8 @@ mod three_way;
 
 pub use align::out_of_order;
 pub use diff::{
-    CellDiff, CellSide, DiffHunk, DiffLine, FieldDiff, OutputsDiff, changes, diff, diff_metadata,
+    CellDiff, CellSide, DiffHunk, DiffLine, FieldDiff, OutputsDiff, changed_lines, changes, diff,
+    diff_metadata,
 };
 pub use lines::merge_texts;
 pub use three_way::{MergedNotebook, merge};

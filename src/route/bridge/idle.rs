@@ -11,8 +11,8 @@ use super::Bridge;
 use crate::route::dropped;
 use crate::route::execution::ExecutionProgress;
 use crate::route::execution_queue::Running;
-use crate::route::request::{Answer, Key, Request, Role};
-use crate::route::timer::{LATE_IDLE, STILL_BUSY, Timer};
+use crate::route::request::{Answer, Key, LATE_IDLE, Request, Role};
+use crate::route::timer::{STILL_BUSY, Timer};
 use crate::route::{Action, Ending, Interrupt, Kernel, Phase};
 use crate::wire::{Channel, Header};
 

@@ -446,11 +446,8 @@ fn a_revision_that_is_no_more_shows_what_is_there() {
     insta::assert_snapshot!(said, @r"
     nb: cell 12345678 has changed: its revision is 8f6be0085b, not 4d29d5e34c
     cell 12345678 · source · revision 8f6be0085b
-      yours:
-        | lr = 0.2
-      theirs (in the file):
-        | lr = 0.5
-        | n = 3
+      - lr = 0.1
+      + lr = 0.5
     hint: if it still holds, repeat it: nb edit --if-rev 8f6be0085b t.ipynb 1 'lr = 0.2'
     hint: --force writes without a check
     ");
@@ -833,4 +830,51 @@ fn a_notebook_that_nb_made_or_ran_first_says_what_its_language_needs() {
     assert!(read(&world)["metadata"]["language_info"].is_null());
     on(&world, &["exec", "0"]).ended(0).with("2");
     assert_eq!(read(&world)["metadata"]["language_info"], language);
+}
+
+#[test]
+fn a_text_is_replaced_in_all_cells_at_once_and_taken_back_at_once() {
+    let world = world();
+    let text = || std::fs::read_to_string(world.project().join("t.ipynb")).expect("read it");
+    let before = text();
+    let said = on(&world, &["replace", "n", "number", "--word"]).ended(0);
+    said.with("replaced 1 occurrence\nedited 12345678 (cell 1)");
+    assert!(text().contains("number = 3"));
+    on(&world, &["undo"]).ended(0);
+    assert_eq!(text(), before);
+    on(&world, &["replace", "nowhere", "x"])
+        .ended(1)
+        .with("no cell has \"nowhere\"");
+    on(&world, &["replace", "n", "x", "0"])
+        .ended(1)
+        .with("these cells do not have \"n\"");
+    on(
+        &world,
+        &["replace", "--regex", r"lr = ([\d.]+)", "rate = $1 * 2"],
+    )
+    .ended(0);
+    assert!(text().contains("rate = 0.1 * 2"));
+    on(&world, &["replace", "("])
+        .ended(2)
+        .with("nb replace OLD NEW");
+}
+
+#[test]
+fn cells_are_split_joined_and_added_to() {
+    let world = world();
+    on(&world, &["edit", "1", "--append", "m = 4"]).ended(0);
+    on(&world, &["edit", "1", "--append"]).ended(2);
+    on(&world, &["split", "1", "3"]).ended(0);
+    let sources = |world: &World| -> Vec<String> {
+        let listed = on(world, &["cell", "1..3", "--json"]).ended(0).json();
+        let cells = listed["cells"].as_array().expect("cells");
+        let source = |cell: &Value| cell["source"].as_str().expect("a text").to_owned();
+        cells.iter().map(source).collect()
+    };
+    assert_eq!(sources(&world), ["lr = 0.1\nn = 3", "m = 4"]);
+    on(&world, &["join", "1..3"]).ended(0);
+    assert_eq!(sources(&world)[0], "lr = 0.1\nn = 3\nm = 4");
+    for line in ["1", "0", "x"] {
+        on(&world, &["split", "1", line]).ended(2);
+    }
 }

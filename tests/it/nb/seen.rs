@@ -87,6 +87,56 @@ fn a_humans_save_is_not_edited_unseen() {
 }
 
 #[test]
+fn a_cell_that_a_search_has_printed_whole_is_seen() {
+    let world = World::new();
+    let long = "x = 1\ny = 2";
+    save(&world, &notebook(&[CELLS[0], ("aaaa0003", long)]));
+    as_(&world, "claude", &["cells"]).ended(0);
+    as_(&world, "claude", &["cell", "aaaa"]).ended(0);
+    let saved = text(&world).replace("lr = 0.1", "lr = 0.2");
+    save(&world, &saved.replace("x = 1", "x = 3"));
+    let search = |pattern: &str| nb(&world, ["search", pattern, "t.ipynb", "--as", "claude"]);
+    search("lr|x").ended(0).with("lr = 0.2").with("x = 3");
+    as_(&world, "claude", &["edit", "3f2c", "lr = 0.5"]).ended(0);
+    // One of two lines is not the cell.
+    as_(&world, "claude", &["edit", "aaaa", "x = 4\ny = 2"]).ended(5);
+}
+
+#[test]
+fn a_refusal_is_short_and_what_it_does_not_show_is_not_seen() {
+    let world = World::new();
+    let lines = |first: usize| -> String {
+        let line = |at: usize| format!("feature_{at} = table['column_{at}'].fillna({first})\n");
+        (0..60).map(line).collect()
+    };
+    let (one, other) = (lines(0), lines(1));
+    save(&world, &notebook(&[("aaaa0001", &one), ("bbbb0002", &one)]));
+    as_(&world, "claude", &["cell", "0..2"]).ended(0);
+    save(
+        &world,
+        &notebook(&[
+            ("aaaa0001", &other),
+            ("bbbb0002", &one.replacen("(0)", "(9)", 1)),
+        ]),
+    );
+    let new = one.replace("fillna(0)", "dropna()");
+    let refused = |cell: &str| {
+        let said = as_(&world, "claude", &["edit", cell, &new]).ended(5);
+        assert!(said.err.len() <= 600 && said.out.is_empty(), "{said:?}");
+        said
+    };
+    refused("aaaa").with("more changed lines: nb cell aaaa0001");
+    refused("bbbb")
+        .with("  - feature_0 = table['column_0'].fillna(0)\n")
+        .with("  + feature_0 = table['column_0'].fillna(9)\n");
+    // The second refusal showed all of it.
+    as_(&world, "claude", &["edit", "bbbb", &new]).ended(0);
+    as_(&world, "claude", &["edit", "aaaa", &new]).ended(5);
+    as_(&world, "claude", &["cell", "aaaa"]).ended(0);
+    as_(&world, "claude", &["edit", "aaaa", &new]).ended(0);
+}
+
+#[test]
 fn what_an_editors_overwrite_wiped_out_is_told_once() {
     let world = World::new();
     save(&world, &notebook(&CELLS));

@@ -68,8 +68,8 @@ fn a_cell_in_which_somebody_types_is_not_edited() {
     edit(&world, "aaaa", "edited = 1", &[])
         .ended(5)
         .with("VS Code has unsaved text of the cell (since ")
-        .with("theirs (not saved yet)")
-        .with("typed = 1");
+        .with(" · not saved yet\n")
+        .with("  + typed = 1\n");
     let said = edit(&world, "aaaa", "edited = 1", &["--json"]).ended(5);
     let conflict = said.json()["error"]["conflicts"][0].clone();
     assert_eq!(conflict["unsaved"], true, "{conflict}");
