@@ -29,6 +29,8 @@ pub struct CellRequest {
 /// The form of a cell's outputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutputForm {
+    /// Left out.
+    Omitted,
     /// As the file has them.
     Raw,
     /// As previews: images and other data that is not text are written to files. About so many characters
@@ -99,6 +101,8 @@ pub struct Attachment {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(untagged)]
 pub enum ShownOutputs {
+    /// Left out: `null`.
+    Omitted,
     /// As the file has them.
     Raw(Vec<Value>),
     /// As previews.
@@ -146,6 +150,7 @@ pub async fn cell(caller: &Caller, request: CellRequest) -> Result<CellAnswer, P
             let cell = document.cells().get(*index)?;
             view.shown(cell);
             let outputs = match request.outputs {
+                OutputForm::Omitted => ShownOutputs::Omitted,
                 OutputForm::Raw => {
                     ShownOutputs::Raw(cell.outputs().map(|output| parsed(&output)).collect())
                 }

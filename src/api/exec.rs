@@ -7,6 +7,7 @@ use super::cells::places;
 use super::edit::EditAnswer;
 use super::envelope::Answer;
 use super::job::{CellResult, FollowOptions, JobObserver, RunAnswer};
+use super::open::open_if_closed;
 use super::problem::editing::{LIST, no_cell};
 use super::problem::{Problem, ProblemKind};
 use super::restart::{RestartRequest, restart};
@@ -155,6 +156,9 @@ pub async fn exec(
             _ => meant.places(&document)?,
         };
     }
+    if !request.restart && !meant.replay {
+        open_if_closed(caller, &page.project, &page.key).await?;
+    }
     let replay = match meant.replay {
         true => Some(to_replay(&page, &document).await?),
         false => None,
@@ -236,6 +240,7 @@ pub async fn exec_edited(
         ..ExecOptions::default()
     };
     let (project, key) = (&concerned.project, &concerned.key);
+    open_if_closed(caller, project, key).await?;
     let folder = exec::begin(project, key, caller.by(), wanted).await?;
     let job = begun(caller, folder, Some(follow), observer).await?;
     Ok(Some(ExecAnswer::Job {

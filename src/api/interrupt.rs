@@ -12,7 +12,7 @@ use crate::lifecycle;
 use crate::lifecycle::consent::KernelAction;
 use crate::lifecycle::status::busy;
 use crate::project::event::RunningExecution;
-use crate::project::jobs::{Job, JobState};
+use crate::project::jobs::{Job, JobFolder, JobState};
 use crate::project::{InterruptMode, Project};
 
 /// How long what was interrupted may take to end before the answer says that it goes on: code may catch
@@ -20,7 +20,7 @@ use crate::project::{InterruptMode, Project};
 pub(super) const ENDS: Duration = Duration::from_secs(2);
 
 /// How long the next job may take to begin.
-const BEGINS: Duration = Duration::from_millis(500);
+const BEGINS: Duration = Duration::from_secs(2);
 
 /// The pause between two looks at whether it has ended.
 const PAUSE: Duration = Duration::from_millis(10);
@@ -103,9 +103,11 @@ pub async fn interrupt(
     })
 }
 
+/// Says whether a job that a recorder works on is not over.
 fn has_open_job(project: &Project, is_wanted: impl Fn(&Job) -> bool) -> bool {
     let jobs = project.open_jobs().into_iter();
-    let mut jobs = jobs.filter_map(|folder| folder.read().ok());
+    let recorded = jobs.filter(JobFolder::has_recorder);
+    let mut jobs = recorded.filter_map(|folder| folder.read().ok());
     jobs.any(|job| job.state != JobState::Done && is_wanted(&job))
 }
 

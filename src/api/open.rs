@@ -27,7 +27,9 @@ use crate::lifecycle::open_error::OpenError;
 use crate::lifecycle::sandbox::checked;
 use crate::lifecycle::serve::{self, Health, Level};
 use crate::lifecycle::trust_again::trust_again;
-use crate::project::{Confinement, Container, Ended, Project, ResourceLimits, Sandbox, Session};
+use crate::project::{
+    Confinement, Container, Ended, Project, ResourceLimits, Sandbox, Session, Status,
+};
 use crate::wire::Transport;
 
 /// The notebook's kernel, and how it is started and reached.
@@ -196,6 +198,51 @@ pub async fn open(caller: &Caller, request: OpenRequest) -> Result<OpenAnswer, P
         Some(notebook) => notebook,
         None => caller.target().await?.session.notebook,
     };
+    open_notebook(caller, notebook, request).await
+}
+
+/// Starts a kernel for a notebook that never had one, or whose kernel was shut down. A kernel that died is not
+/// replaced: the caller decides which cells run again.
+///
+/// # Errors
+/// As those of [`open`].
+pub(super) async fn open_if_closed(
+    caller: &Caller,
+    project: &Project,
+    key: &str,
+) -> Result<(), Problem> {
+    let state = blocking(caller, {
+        let project = project.clone();
+        move |_| Ok(project.state().ok())
+    });
+    // A state that cannot be read is reported by what needs the kernel.
+    let Some(state) = state.await? else {
+        return Ok(());
+    };
+    let session = state.session(key);
+    if session.is_some_and(|it| it.status != Status::Stopped) {
+        return Ok(());
+    }
+    let request = OpenRequest::default();
+    let opened = open_notebook(caller, project.notebook(key), request).await;
+    let opened = opened.map_err(|problem| Problem {
+        kind: ProblemKind::NoKernel,
+        ..problem
+    })?;
+    if let OpenAnswer::Opened(opened) = opened {
+        let kernel = opened.session.kernelspec.as_ref();
+        let kernel = kernel.map_or("its kernel", |spec| &spec.display_name);
+        (caller.tell)(&format!("{key}: no kernel ran; started {kernel}"));
+        opened.notes.iter().for_each(|note| (caller.tell)(note));
+    }
+    Ok(())
+}
+
+async fn open_notebook(
+    caller: &Caller,
+    notebook: PathBuf,
+    request: OpenRequest,
+) -> Result<OpenAnswer, Problem> {
     check_name(&notebook)?;
     let mut options = options(caller, &request, &notebook).await?;
     if request.no_kernel {

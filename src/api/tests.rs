@@ -37,6 +37,7 @@ fn schemas() -> Vec<(&'static str, String)> {
         ("job-event", schema::<JobEvent<'_>>()),
         ("event", schema::<Event>()),
         ("job-write", schema::<WriteJobAnswer>()),
+        ("export", schema::<ExportAnswer>()),
         ("jobs", schema::<JobsAnswer>()),
         ("kernels", schema::<KernelsAnswer>()),
         ("log", schema::<LogAnswer>()),

@@ -36,6 +36,12 @@ pub fn output(said: &Said) -> Option<OutputMessage> {
     OutputMessage::read(&said.msg_type, said.content.get().as_bytes())
 }
 
+/// Returns the last line of a printed text that is not empty.
+pub fn last_line(text: &str) -> Option<&str> {
+    let mut lines = text.rsplit(['\n', '\r']);
+    lines.find(|line| !line.trim().is_empty())
+}
+
 /// An output as a notebook file has it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]

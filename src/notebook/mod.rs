@@ -23,8 +23,8 @@ pub(crate) mod tests;
 
 pub use document::{
     Cell, CellCandidate, CellSelector, CellType, Document, KernelspecMetadata, NamedKernel,
-    NotANotebook, Revision, RevisionParseError, SelectError, UnknownCellType, first_line,
-    new_notebook,
+    NotANotebook, PlainCell, PlainTextError, Revision, RevisionParseError, SelectError,
+    UnknownCellType, first_line, new_notebook, read_percent, write_percent,
 };
 pub use edit::{
     CellChange, CellExecution, ChangeKind, Conflict, DocumentEditError, NewCell, Operation,

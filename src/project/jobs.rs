@@ -199,7 +199,7 @@ impl JobCell {
 }
 
 /// What the code asks.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct JobPrompt {
     /// What it asks; may be empty.

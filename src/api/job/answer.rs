@@ -9,8 +9,9 @@ use super::options::{FollowOptions, OutputsAs};
 use super::until::Until;
 use crate::api::envelope::Answer;
 use crate::api::outputs::{self, Cut, OutputText};
-use crate::execution::fold::{NotebookOutput, read_all};
+use crate::execution::fold::{NotebookOutput, last_line, output, read_all};
 use crate::execution::follow::{FollowEnd, Followed};
+use crate::execution::run::OutputMessage;
 use crate::notebook::OmittedOutput;
 use crate::project::cursor::Cursor;
 use crate::project::jobs::{Job, JobCell, JobFolder, JobPrompt, JobState};
@@ -85,20 +86,14 @@ impl BlockingJob {
         let folder = folder.other(id)?;
         let job = folder.read().ok()?;
         let said = folder.last_said(LAST_BYTES).unwrap_or_default();
-        let texts = said.iter().rev().filter_map(|said| {
-            let content: serde_json::Value = serde_json::from_str(said.content.get()).ok()?;
-            (said.msg_type == "stream").then(|| content["text"].as_str().map(str::to_owned))?
-        });
-        let last = |text: String| {
-            let mut lines = text.rsplit(['\n', '\r']);
-            lines
-                .find(|line| !line.trim().is_empty())
-                .map(str::to_owned)
+        let last = |said| match output(said)? {
+            OutputMessage::Stream(stream) => last_line(&stream.text).map(str::to_owned),
+            _ => None,
         };
         Some(Self {
             job: job.id,
             by: job.by,
-            last_line: texts.filter_map(last).next(),
+            last_line: said.iter().rev().find_map(last),
             prompt: job.prompt,
         })
     }

@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 use super::observer::{CellEvent, JobEvent, JobObserver, OutputEvent, StateEvent};
 use super::options::{FollowOptions, OutputsAs};
 use super::until::Until;
+use crate::execution::fold::last_line;
 use crate::execution::follow::Follower;
 use crate::execution::run::OutputMessage;
 use crate::notebook::{OutputAccumulator, OutputChange};
@@ -134,8 +135,7 @@ impl<O: JobObserver> Follower for Listener<'_, O> {
             match event.output() {
                 Some(OutputMessage::Stream(stream)) => {
                     cell.lines += stream.text.matches('\n').count();
-                    let mut lines = stream.text.rsplit(['\n', '\r']);
-                    if let Some(line) = lines.find(|line| !line.trim().is_empty()) {
+                    if let Some(line) = last_line(&stream.text) {
                         line.clone_into(&mut cell.last_line);
                     }
                 }

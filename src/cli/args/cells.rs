@@ -26,7 +26,8 @@ pub(crate) struct CellNames {
 impl CellNames {
     /// Returns the selectors given as words, as ids and as indices, in this order.
     pub(crate) fn selectors(&self, words: &[String]) -> Result<Vec<CellSelector>, Problem> {
-        let words = words.iter().map(|word| Ok(word.parse()?));
+        let words = words.iter().flat_map(|word| word.split(','));
+        let words = words.map(|word| Ok(word.parse()?));
         let ids = self.ids.iter().map(|id| Ok(CellSelector::Id(id.clone())));
         let indexes = self
             .indexes

@@ -45,6 +45,7 @@ const GLOBAL: &str = "Options of every command";
 
 const EXIT_CODES: &str = "\
 nb help all lists all commands, nb help COMMAND tells more of one, with examples.
+nb help agent tells an AI agent how to work with nb.
 
 Exit codes: 0 done · 1 nb failed · 2 usage · 3 the code raised · 4 still running (no failure) ·
 5 conflict or refused · 6 no kernel, or it died · 7 the code asks (no failure) · 130 interrupted

@@ -35,6 +35,9 @@ pub(crate) struct Cell {
     /// Print at most this many characters of a cell's outputs; 0 is no limit
     #[arg(long, value_name = "CHARACTERS", default_value_t = LIMIT)]
     limit: usize,
+    /// Leave the outputs out
+    #[arg(long, conflicts_with = "output")]
+    no_outputs: bool,
     /// Print the source and nothing else: exactly its characters, and a newline where the last is none
     #[arg(long, conflicts_with_all = ["json", "output"])]
     source_only: bool,
@@ -50,6 +53,7 @@ const EXAMPLES: &str = "\
 Examples:
   nb cell train.ipynb 3f2c
   nb cell 2..5 --limit 500
+  nb cell 0,3..5,77de --no-outputs
   nb cell 3f2c --source-only > cell.py
   nb cell -1 --output 0 > plot.png";
 
@@ -75,6 +79,7 @@ impl Command for Cell {
         let request = CellRequest {
             cells,
             outputs: match is_raw {
+                _ if self.no_outputs => OutputForm::Omitted,
                 true => OutputForm::Raw,
                 false => OutputForm::Previews(limit),
             },

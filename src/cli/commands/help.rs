@@ -9,13 +9,16 @@ use crate::cli::args;
 use crate::cli::commands::{COMMANDS, Command, Group};
 use crate::cli::render::{print, problem};
 
-/// Show the help of a command; `nb help all` lists all of them
+/// Show help: of a command, of `all` commands, or for an `agent`
 #[derive(Args, Debug)]
-#[command(override_usage = "nb help [all | COMMAND]")]
+#[command(override_usage = "nb help [all | agent | COMMAND]")]
 pub(crate) struct Help {
-    /// A command, or `all`
+    /// A command, `all` or `agent`
     word: Option<String>,
 }
+
+/// How an agent works with `nb`.
+const AGENT: &str = include_str!("../../../docs/agent.md");
 
 impl Command for Help {
     fn alone(&self) -> Option<ExitCode> {
@@ -23,6 +26,7 @@ impl Command for Help {
         let text = match self.word.as_deref() {
             None => parser.render_long_help().ansi().to_string(),
             Some("all") => all(&parser),
+            Some("agent") => AGENT.to_owned(),
             Some(word) => {
                 parser.build();
                 let Some(command) = parser.find_subcommand_mut(word) else {
@@ -72,6 +76,31 @@ mod tests {
         for entry in &COMMANDS {
             let line = format!("  {:<11}  ", entry.name);
             assert_eq!(text.matches(&line).count(), 1, "{}", entry.name);
+        }
+    }
+
+    #[test]
+    fn the_page_for_agents_names_commands_and_options_that_exist() {
+        let parser = args::parser();
+        let lines: Vec<_> = AGENT.lines().collect();
+        assert!(lines.len() <= 50, "{} lines", lines.len());
+        let commands = AGENT.split([' ', '`']).filter(|word| *word == "nb").count();
+        assert!(commands > 20, "{commands}");
+        let text = AGENT.replace("ipynb ", "");
+        let commands = text.split("nb ").skip(1);
+        for words in commands.map(|rest| rest.split(['\n', ';', '`']).next().unwrap_or_default()) {
+            let mut words = words.split_whitespace();
+            let name = words.next().unwrap_or_default();
+            let command = parser.find_subcommand(name);
+            let command = command.unwrap_or_else(|| panic!("nb {name}"));
+            let options = words.filter_map(|word| word.trim_end_matches(',').strip_prefix("--"));
+            for option in options {
+                let mut known = command.get_arguments();
+                assert!(
+                    known.any(|it| it.get_long() == Some(option)),
+                    "nb {name} --{option}"
+                );
+            }
         }
     }
 

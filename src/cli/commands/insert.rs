@@ -14,7 +14,7 @@ use crate::cli::args::take_notebook;
 use crate::cli::commands::Command;
 use crate::cli::commands::change::WriteOptions;
 use crate::cli::commands::exec::Then;
-use crate::notebook::{CellType, Operation};
+use crate::notebook::{CellType, Operation, read_percent};
 
 /// Insert a cell: at the end, or where you say
 ///
@@ -46,6 +46,9 @@ pub(crate) struct Insert {
     /// Its id; without it, eight random digits as Jupyter makes them
     #[arg(long)]
     id: Option<String>,
+    /// The text has several cells: `# %%` begins a code cell, `# %% [markdown]` a text cell
+    #[arg(long, conflicts_with_all = ["id", "cell_type"])]
+    cells: bool,
     #[command(flatten)]
     metadata: Metadata,
     #[command(flatten)]
@@ -63,6 +66,12 @@ Examples:
       print(x)
   EOF
   nb insert --before 3f2c --file cell.py
+  nb insert -x --cells - <<'EOF'                 several cells
+  # %% [markdown]
+  # # Title
+  # %%
+  x = 1
+  EOF
   nb insert -x 'df.head()'                       and run it
   nb insert -s '-x'                              a text that begins with -";
 
@@ -72,8 +81,11 @@ impl Command for Insert {
     }
 
     async fn run(self, context: &Context) -> Result<ExitCode, Problem> {
-        let operation = self.meant()?;
-        let request = self.writing.request(vec![operation]);
+        let operations = match (self.meant()?, self.cells) {
+            (operation, false) => vec![operation],
+            (operation, true) => several(operation)?,
+        };
+        let request = self.writing.request(operations);
         self.then.edit(context, request, "insert").await
     }
 }
@@ -118,6 +130,48 @@ impl Insert {
             metadata: self.metadata.object()?,
         })
     }
+}
+
+/// Makes an operation of each cell in the text of one.
+fn several(operation: Operation) -> Result<Vec<Operation>, Problem> {
+    let Operation::Insert {
+        after,
+        before,
+        at,
+        source,
+        metadata: common,
+        ..
+    } = operation
+    else {
+        return Ok(vec![operation]);
+    };
+    let cells = read_percent(&source).map_err(|error| {
+        Problem::new(ProblemKind::Usage, error.to_string())
+            .hint("# %% [markdown] id=\"3f2c\" tags=[\"draft\"] begins a text cell")
+    })?;
+    if cells.is_empty() {
+        return Err(Problem::new(
+            ProblemKind::Usage,
+            "there is no cell in the text",
+        ));
+    }
+    let cells = cells.into_iter().zip(0..);
+    let operations = cells.map(|(cell, nth)| Operation::Insert {
+        after: after.clone(),
+        before: before.clone(),
+        // From the end, each comes before the same cell.
+        at: at.map(|at| if at < 0 { at } else { at + nth }),
+        id: cell.id,
+        cell_type: Some(cell.cell_type),
+        source: cell.source,
+        metadata: cell.metadata.or_else(|| common.clone()),
+    });
+    let mut operations: Vec<_> = operations.collect();
+    if after.is_some() {
+        // Each comes directly after the same cell.
+        operations.reverse();
+    }
+    Ok(operations)
 }
 
 /// Parses a cell type.

@@ -13,6 +13,7 @@ mod diff;
 mod doctor;
 mod edit;
 mod exec;
+mod export;
 mod fmt;
 mod follow;
 mod gc;
@@ -84,7 +85,7 @@ pub(crate) enum Group {
 use Group::{Kernel, Notebook, Rest, Running};
 
 /// All commands, as the help lists them.
-pub(crate) const COMMANDS: [Entry; 38] = [
+pub(crate) const COMMANDS: [Entry; 39] = [
     Entry::of::<open::Open>("open", Kernel)
         .first()
         .aliases(&["new", "start"]),
@@ -133,6 +134,7 @@ pub(crate) const COMMANDS: [Entry; 38] = [
         .aliases(&["grep", "find"]),
     Entry::of::<diff::Diff>("diff", Notebook),
     Entry::of::<apply::Apply>("apply", Notebook).words("-"),
+    Entry::of::<export::Export>("export", Notebook),
     Entry::of::<undo::Undo>("undo", Notebook)
         .first()
         .aliases(&["revert"]),

@@ -11,7 +11,7 @@ use crate::cli::render::print;
 use crate::execution::follow::FollowEnd;
 use crate::kernel::shell::quote;
 use crate::lifecycle::death;
-use crate::project::jobs::{Job, JobCell, JobState};
+use crate::project::jobs::{Job, JobCell, JobPrompt, JobState};
 
 /// The answer of a job, as a person or an agent reads it.
 pub(crate) struct Report<'a> {
@@ -102,6 +102,14 @@ impl Report<'_> {
             FollowEnd::Over if !said_something && answer.seen.at > 0 => self.note(&format!(
                 "job {id} is over, and said nothing since you looked; nb wait {id} --all shows all"
             )),
+            FollowEnd::Over if !said_something => {
+                if let [cell] = job.cells.as_slice()
+                    && cell.status.as_deref() == Some("ok")
+                {
+                    let took = Duration::from_millis(cell.took_ms.unwrap_or_default());
+                    self.note(&format!("ok, no output, {}", print::took(took)));
+                }
+            }
             FollowEnd::Over | FollowEnd::Enough => {}
             FollowEnd::StillRunning => {
                 self.note(&format!("{}. Nothing is lost.", self.still_running()));
@@ -120,20 +128,15 @@ impl Report<'_> {
                 }) = &answer.behind_job
                 {
                     self.note(&format!("job {other} asks: {}", prompt.prompt));
-                    let text = if prompt.password { "- < FILE" } else { "TEXT" };
-                    self.note(&format!("next: nb reply {other} {text} | nb wait {id}"));
+                    let reply = reply(other, prompt);
+                    self.note(&format!("next: {reply} | nb wait {id}"));
                 }
             }
             FollowEnd::Asks => {
-                let prompt = job.prompt.as_ref();
-                let asks = prompt.map_or("", |it| it.prompt.as_str());
-                self.note(&format!("the code asks: {asks}"));
-                let answer = if prompt.is_some_and(|it| it.password) {
-                    "- < FILE"
-                } else {
-                    "TEXT"
-                };
-                self.note(&format!("next: nb reply {id} {answer} | nb interrupt {id}"));
+                let prompt = job.prompt.clone().unwrap_or_default();
+                self.note(&format!("the code asks: {}", prompt.prompt));
+                let reply = reply(id, &prompt);
+                self.note(&format!("next: {reply} | nb interrupt {id}"));
             }
             FollowEnd::Lost => self.note(&format!(
                 "the recorder of job {id} was killed: what the code said after that is not kept \
@@ -176,6 +179,12 @@ impl Report<'_> {
         }
         text
     }
+}
+
+/// Returns the command that answers a job's question.
+fn reply(job: &str, prompt: &JobPrompt) -> String {
+    let text = if prompt.password { "- < FILE" } else { "TEXT" };
+    format!("nb reply {job} {text}")
 }
 
 /// Returns the exit code of a job.

@@ -12,6 +12,7 @@ mod lossless;
 mod new;
 mod not_a_notebook;
 mod one_line;
+mod percent;
 mod revision;
 mod selector;
 mod short_ids;
@@ -23,6 +24,7 @@ pub use lossless::Document;
 pub use new::new_notebook;
 pub use not_a_notebook::NotANotebook;
 pub use one_line::first_line;
+pub use percent::{PlainCell, PlainTextError, read_percent, write_percent};
 pub use revision::{Revision, RevisionParseError};
 pub use selector::{CellCandidate, CellSelector, SelectError};
 

@@ -16,7 +16,7 @@ fn what_others_did_is_told_once_to_each_name() {
     let world = World::new();
     open(&world, "t.ipynb");
     // The first command reports nothing.
-    let first = as_(&world, "ada", &["run", "x = 1"]).ended(0);
+    let first = as_(&world, "ada", &["run", "x = 1; x"]).ended(0);
     assert_eq!(first.err, "");
     let first = as_(&world, "bob", &["run", "x = 2", "--json"]).ended(0);
     assert_eq!(first.json()["since"], serde_json::json!([]));
@@ -35,7 +35,7 @@ fn what_others_did_is_told_once_to_each_name() {
         "{line}"
     );
     // Each thing is reported once.
-    assert_eq!(as_(&world, "ada", &["run", "y = 1"]).ended(0).err, "");
+    assert_eq!(as_(&world, "ada", &["run", "y = 1; y"]).ended(0).err, "");
 
     let told = as_(&world, "bob", &["interrupt", "--json"]).ended(0).json();
     assert_eq!(told["since"][0]["by"], "ada");
@@ -60,14 +60,17 @@ fn two_sessions_of_one_agent_are_told_of_each_other_by_one_name() {
         nb.args(["run", code]).env("CLAUDECODE", "1");
         say(nb.env("CLAUDE_CODE_SESSION_ID", id)).ended(0)
     };
-    assert_eq!(in_session("1", "x = 1").err, "");
-    assert_eq!(in_session("2", "x = 2").err, "");
+    assert_eq!(in_session("1", "x = 1; x").err, "");
+    assert_eq!(in_session("2", "x = 2; x").err, "");
     let told = in_session("1", "x");
-    assert!(told.err.contains(" · claude ran \"x = 2\" ok"), "{told:#?}");
+    assert!(
+        told.err.contains(" · claude ran \"x = 2; x\" ok"),
+        "{told:#?}"
+    );
     assert_eq!(in_session("1", "x").err, "");
     nb(&world, ["log"])
         .ended(0)
-        .with(" claude ran \"x = 2\" ok");
+        .with(" claude ran \"x = 2; x\" ok");
 }
 
 #[test]

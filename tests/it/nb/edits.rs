@@ -878,3 +878,53 @@ fn cells_are_split_joined_and_added_to() {
         on(&world, &["split", "1", line]).ended(2);
     }
 }
+
+#[test]
+fn several_cells_are_inserted_and_exported_as_plain_text() {
+    let world = world();
+    let plain = "# %% [markdown]\n# ## New\n# %% id=\"fresh001\" tags=[\"a\"]\nx = 1\ny = 2\n";
+    let put = |options: &[&str]| {
+        on(
+            &world,
+            &[&["insert", "--cells", "-s", plain], options].concat(),
+        )
+    };
+    let said = put(&["--after", "aaaa"]).ended(0);
+    said.with("(cell 1)").with("inserted fresh001 (cell 2)");
+    let sources: Vec<_> = cells(&world).into_iter().map(|(_, text)| text).collect();
+    assert_eq!(sources[..3], ["# Title", "## New", "x = 1\ny = 2"]);
+    let exported = on(&world, &["export", "1..3"]).ended(0).out;
+    let (_, rest) = exported.split_once('\n').expect("lines");
+    assert_eq!(
+        rest,
+        "# ## New\n\n# %% id=\"fresh001\" tags=[\"a\"]\nx = 1\ny = 2\n"
+    );
+    on(&world, &["undo"]).ended(0);
+    assert_eq!(cells(&world).len(), 4);
+    for (place, at) in [
+        (["--at", "1"], 1),
+        (["--at", "-1"], 3),
+        (["--before", "aaaa"], 0),
+    ] {
+        put(&place).ended(0);
+        assert_eq!(ids(&world)[at + 1], "fresh001", "{place:?}");
+        on(&world, &["undo"]).ended(0);
+    }
+    put(&[]).ended(0);
+    assert_eq!(ids(&world).last().map(String::as_str), Some("fresh001"));
+    let broken = ["insert", "--cells", "-s", "# %%\n1\n# %% [markdwon]\n# x"];
+    on(&world, &broken)
+        .ended(2)
+        .with("line 3: [markdwon] is no type");
+    on(&world, &["insert", "--cells", "-s", ""])
+        .ended(2)
+        .with("no cell");
+    // In one call, and run.
+    super::open(&world, "t.ipynb");
+    let said = on(
+        &world,
+        &["insert", "-x", "--cells", "-s", "# %%\na = 6\n# %%\na * 7"],
+    )
+    .ended(0);
+    said.with("42\n").with("2 cells ok");
+}

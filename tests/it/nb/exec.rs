@@ -308,10 +308,37 @@ fn what_is_written_is_run_in_the_same_call() {
         ["insert", "a.ipynb", "-x", "-t", "markdown", "# Title"],
     )
     .ended(0);
+}
+
+#[test]
+fn cells_run_on_a_new_kernel_where_the_last_one_was_shut_down_and_not_where_it_died() {
+    let world = notebook(&["6 * 7"]);
     nb(&world, ["shutdown"]).ended(0);
-    nb(&world, ["insert", "a.ipynb", "-x", "1"])
+    let said = nb(&world, ["exec", "a.ipynb", "0"]).ended(0);
+    said.with("a.ipynb: no kernel ran; started Python 3 (ipykernel)")
+        .with("42\n");
+    nb(&world, ["shutdown"]).ended(0);
+    let said = nb(&world, ["insert", "a.ipynb", "-x", "1 + 1"]).ended(0);
+    said.with("inserted")
+        .with("no kernel ran; started")
+        .with("2\n");
+    std::fs::write(
+        world.project().join("b.ipynb"),
+        std::fs::read(world.project().join("a.ipynb")).expect("read it"),
+    )
+    .expect("copy it");
+    nb(&world, ["exec", "b.ipynb", "-1"])
+        .ended(0)
+        .with("b.ipynb: no kernel ran; started");
+
+    nb(
+        &world,
+        ["run", "-n", "a.ipynb", "import os; os.kill(os.getpid(), 9)"],
+    )
+    .ended(6);
+    nb(&world, ["exec", "a.ipynb", "0"])
         .ended(6)
-        .with("inserted")
+        .with("was killed at")
         .with("nb open a.ipynb");
 }
 

@@ -118,8 +118,12 @@ fn a_question_that_was_just_interrupted_holds_up_nobody() {
 #[test]
 fn an_interrupt_says_what_it_ended_and_what_runs_now() {
     let world = world();
-    let caught = "import time\nfor _ in range(2):\n    try:\n        print('in', flush=True)\n        \
-                  while True: time.sleep(0.01)\n    except KeyboardInterrupt: time.sleep(3)";
+    let caught = "import os, time\nfor n in range(2):\n    try:\n        print('in', flush=True)\n        \
+                  while True: time.sleep(0.01)\n    except KeyboardInterrupt:\n        \
+                  while not os.path.exists(f'on{n}'): time.sleep(0.01)";
+    let goes_on = |file: &str| {
+        std::fs::write(world.project().join(file), "").expect("let it go on");
+    };
     let first = detached(&world, caught);
     has_said(&world, &first, "in");
     let second = detached(&world, GATE);
@@ -127,6 +131,7 @@ fn an_interrupt_says_what_it_ended_and_what_runs_now() {
     assert_eq!(said["goes_on"], true);
     assert_eq!(said["stopped"], Value::Null);
     assert_eq!(said["running"]["job"], *first);
+    goes_on("on0");
     until("the second round", || {
         let said = nb(&world, ["wait", &first, "--all", "--timeout", "0.1"]).out;
         (said.matches("in").count() == 2).then_some(())
@@ -134,7 +139,8 @@ fn an_interrupt_says_what_it_ended_and_what_runs_now() {
     nb(&world, ["interrupt", &first])
         .ended(0)
         .with("still runs · next: nb wait");
-    nb(&world, ["wait", &first]);
+    goes_on("on1");
+    nb(&world, ["wait", &first]).ended(0);
     has_said(&world, &second, "before");
     let said = nb(&world, ["interrupt", "--json"]).ended(0).json();
     assert_eq!(said["goes_on"], false);

@@ -71,7 +71,7 @@ fn the_help_is_one_screen() {
       exec      Run cells in the notebook's kernel, their outputs in the notebook
       run       Run code on the notebook's kernel, outside the notebook
       wait      Follow a job to its end, and print what it says
-      help      Show the help of a command; `nb help all` lists all of them
+      help      Show help: of a command, of `all` commands, or for an `agent`
 
     Options:
       -h, --help
@@ -88,6 +88,7 @@ fn the_help_is_one_screen() {
               Act under this name [env: NB_AS]
 
     nb help all lists all commands, nb help COMMAND tells more of one, with examples.
+    nb help agent tells an AI agent how to work with nb.
 
     Exit codes: 0 done · 1 nb failed · 2 usage · 3 the code raised · 4 still running (no failure) ·
     5 conflict or refused · 6 no kernel, or it died · 7 the code asks (no failure) · 130 interrupted
