@@ -9,13 +9,16 @@ pub(crate) mod metadata;
 pub(crate) mod sandbox;
 pub(crate) mod source;
 pub(crate) mod time;
+mod unknown;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use clap::error::{ContextKind, ContextValue};
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser};
 
 use crate::cli::commands::{AnyCommand, COMMANDS, Entry};
+use crate::cli::render::problem;
 
 /// People and AI agents on one live Jupyter kernel and one notebook
 ///
@@ -53,6 +56,9 @@ Exit codes: 0 done · 1 nb failed · 2 usage · 3 the code raised · 4 still run
 A command means the notebook that is named first, else -n, else NB_NOTEBOOK, else the only one
 that is open in the project at or above the working directory.";
 
+/// The exit code for a command line that makes no sense.
+const USAGE: i32 = 2;
+
 /// A command line.
 #[derive(Debug)]
 pub(crate) struct CommandLine {
@@ -70,7 +76,14 @@ pub(crate) fn read(arguments: Vec<OsString>) -> CommandLine {
         return read;
     }
     let mut parser = parser();
-    let matches = parser.clone().get_matches_from(arguments);
+    let matches = parser.clone().try_get_matches_from(arguments);
+    let matches = matches.unwrap_or_else(|error| {
+        if let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) {
+            problem::report(&unknown::unknown(word), false);
+            std::process::exit(USAGE);
+        }
+        error.exit()
+    });
     read_matches(&matches).unwrap_or_else(|error| error.format(&mut parser).exit())
 }
 

@@ -87,70 +87,75 @@ use Group::{Kernel, Notebook, Rest, Running};
 /// All commands, as the help lists them.
 pub(crate) const COMMANDS: [Entry; 39] = [
     Entry::of::<open::Open>("open", Kernel)
-        .first()
-        .aliases(&["new", "start"]),
+        .aliases("new start create")
+        .first(),
     Entry::of::<status::Status>("status", Kernel)
+        .aliases("ps info")
         .first()
-        .aliases(&["ps"])
         .json("Print one JSON object; with --watch one for each look"),
-    Entry::of::<interrupt::Interrupt>("interrupt", Kernel).aliases(&["stop"]),
-    Entry::of::<restart::Restart>("restart", Kernel),
+    Entry::of::<interrupt::Interrupt>("interrupt", Kernel).aliases("stop cancel abort"),
+    Entry::of::<restart::Restart>("restart", Kernel).aliases("restart-kernel"),
     Entry::of::<shutdown::Shutdown>("shutdown", Kernel)
-        .first()
-        .aliases(&["close", "kill", "quit"]),
-    Entry::of::<kernels::Kernels>("kernels", Kernel),
+        .aliases("close kill")
+        .first(),
+    Entry::of::<kernels::Kernels>("kernels", Kernel).aliases("kernelspecs list-kernels"),
     Entry::of::<doctor::Doctor>("doctor", Kernel),
     Entry::of::<gc::Gc>("gc", Kernel),
     Entry::of::<adopt::Adopt>("adopt", Kernel),
     Entry::of::<serve::Serve>("serve", Kernel),
     Entry::of::<serve::Unserve>("unserve", Kernel),
     Entry::of::<cells::Cells>("cells", Notebook)
-        .first()
-        .aliases(&["list", "ls"]),
+        .aliases("list ls list-cells")
+        .first(),
     Entry::of::<cell::Cell>("cell", Notebook)
+        .aliases("show read cat view read-cell output outputs")
         .first()
         .words("CELL")
-        .aliases(&["show", "read", "cat"])
         .json("Print one JSON object; with --limit 0 the outputs are as the file has them"),
     Entry::of::<insert::Insert>("insert", Notebook)
-        .first()
-        .aliases(&["add"]),
+        .aliases("add insert-cell add-cell create-cell")
+        .first(),
     Entry::of::<edit::Edit>("edit", Notebook)
-        .first()
-        .aliases(&["update"]),
+        .aliases("update edit-cell update-cell")
+        .first(),
     Entry::of::<rm::Rm>("rm", Notebook)
-        .first()
-        .aliases(&["remove", "delete"]),
-    Entry::of::<move_cell::MoveCell>("move", Notebook).aliases(&["mv"]),
+        .aliases("remove delete remove-cell delete-cell")
+        .first(),
+    Entry::of::<move_cell::MoveCell>("move", Notebook).aliases("mv move-cell"),
     Entry::of::<replace::Replace>("replace", Notebook)
-        .words("OLD NEW")
-        .aliases(&["rename", "sed"]),
-    Entry::of::<split_join::Split>("split", Notebook),
-    Entry::of::<split_join::Join>("join", Notebook).aliases(&["merge"]),
-    Entry::of::<clear::Clear>("clear", Notebook),
+        .aliases("sed find-replace")
+        .words("OLD NEW"),
+    Entry::of::<split_join::Split>("split", Notebook).aliases("split-cell"),
+    Entry::of::<split_join::Join>("join", Notebook).aliases("merge merge-cells"),
+    Entry::of::<clear::Clear>("clear", Notebook).aliases("clear-output clear-outputs"),
     Entry::of::<search::Search>("search", Notebook)
+        .aliases("grep find")
         .first()
-        .words("PATTERN")
-        .aliases(&["grep", "find"]),
+        .words("PATTERN"),
     Entry::of::<diff::Diff>("diff", Notebook),
     Entry::of::<apply::Apply>("apply", Notebook).words("-"),
-    Entry::of::<export::Export>("export", Notebook),
+    Entry::of::<export::Export>("export", Notebook).aliases("dump"),
     Entry::of::<undo::Undo>("undo", Notebook)
-        .first()
-        .aliases(&["revert"]),
+        .aliases("revert")
+        .first(),
     Entry::of::<restore::Restore>("restore", Notebook),
     Entry::of::<save::Save>("save", Notebook),
-    Entry::of::<fmt::Fmt>("fmt", Notebook),
+    Entry::of::<fmt::Fmt>("fmt", Notebook).aliases("format"),
     Entry::of::<exec::Exec>("exec", Running)
+        .aliases("execute run-cell execute-cell rerun")
         .first()
-        .words("CELL")
-        .aliases(&["execute"]),
-    Entry::of::<run::Run>("run", Running).first().words("CODE"),
-    Entry::of::<vars::Vars>("vars", Running).aliases(&["variables"]),
-    Entry::of::<jobs::Wait>("wait", Running).first(),
-    Entry::of::<jobs::Jobs>("jobs", Running),
-    Entry::of::<jobs::Reply>("reply", Running),
-    Entry::of::<log::Log>("log", Running).aliases(&["history"]),
+        .words("CELL"),
+    Entry::of::<run::Run>("run", Running)
+        .aliases("eval")
+        .first()
+        .words("CODE"),
+    Entry::of::<vars::Vars>("vars", Running).aliases("variables whos"),
+    Entry::of::<jobs::Wait>("wait", Running)
+        .aliases("follow tail")
+        .first(),
+    Entry::of::<jobs::Jobs>("jobs", Running).aliases("queue tasks"),
+    Entry::of::<jobs::Reply>("reply", Running).aliases("answer"),
+    Entry::of::<log::Log>("log", Running).aliases("history logs"),
     Entry::of::<demo::Demo>("demo", Rest).json(""),
     Entry::of::<completions::Completions>("completions", Rest).json(""),
     Entry::of::<help::Help>("help", Rest).first().json(""),
@@ -162,8 +167,8 @@ pub(crate) struct Entry {
     pub(crate) group: Group,
     pub(crate) read: fn(&ArgMatches) -> Result<Box<dyn AnyCommand>, clap::Error>,
     augment: fn(clap::Command) -> clap::Command,
-    /// Other names: those of nb-cli and of the shell.
-    aliases: &'static [&'static str],
+    /// Other names, separated by spaces.
+    pub(crate) aliases: &'static str,
     /// Whether the first screen of the help lists the command, for beginners.
     is_first: bool,
     /// The words that hints show for the command if the typed ones are too long to be repeated.
@@ -179,7 +184,7 @@ impl Entry {
             group,
             read: |matches| Ok(Box::new(C::from_arg_matches(matches)?)),
             augment: C::augment_args,
-            aliases: &[],
+            aliases: "",
             is_first: false,
             words: "",
             json: "Print one JSON object",
@@ -191,7 +196,7 @@ impl Entry {
         self
     }
 
-    const fn aliases(mut self, aliases: &'static [&'static str]) -> Self {
+    const fn aliases(mut self, aliases: &'static str) -> Self {
         self.aliases = aliases;
         self
     }
@@ -225,7 +230,8 @@ impl Entry {
 
     /// Returns the parser of the command's arguments, with its aliases.
     pub(crate) fn parser(&self) -> clap::Command {
-        let command = self.arguments().aliases(self.aliases);
+        let command = self.arguments();
+        let command = command.aliases(self.aliases.split_whitespace());
         command.hide(!self.is_first)
     }
 

@@ -1,6 +1,6 @@
 //! `nb run`: runs scratch code on the shared kernel.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
@@ -13,6 +13,7 @@ use crate::cli::commands::Command;
 use crate::cli::commands::follow::{Form, Patience};
 use crate::cli::render::print;
 use crate::cli::terminal::CtrlC;
+use crate::kernel::shell::quote;
 
 /// Run code on the notebook's kernel, outside the notebook
 ///
@@ -111,6 +112,11 @@ impl Run {
             let text = "one piece of code is wanted; put it in quotes";
             return Err(Problem::new(ProblemKind::Usage, text));
         };
+        if code.ends_with(".ipynb") && Path::new(code).is_file() {
+            let text = format!("{code} is a notebook, and there is no code to run");
+            let hint = format!("its cells: nb exec {} --all", quote(Path::new(code)));
+            return Err(Problem::new(ProblemKind::Usage, text).hint(hint));
+        }
         if code != "-" {
             return Ok(code.clone());
         }

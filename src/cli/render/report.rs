@@ -13,6 +13,9 @@ use crate::kernel::shell::quote;
 use crate::lifecycle::death;
 use crate::project::jobs::{Job, JobCell, JobPrompt, JobState};
 
+/// The time of a silent cell is printed from here on.
+const SHORT: Duration = Duration::from_millis(50);
+
 /// The answer of a job, as a person or an agent reads it.
 pub(crate) struct Report<'a> {
     pub(crate) answer: &'a JobAnswer,
@@ -107,7 +110,11 @@ impl Report<'_> {
                     && cell.status.as_deref() == Some("ok")
                 {
                     let took = Duration::from_millis(cell.took_ms.unwrap_or_default());
-                    self.note(&format!("ok, no output, {}", print::took(took)));
+                    let took = match took < SHORT {
+                        true => String::new(),
+                        false => format!(", {}", print::took(took)),
+                    };
+                    self.note(&format!("ok, no output{took}"));
                 }
             }
             FollowEnd::Over | FollowEnd::Enough => {}
