@@ -101,7 +101,14 @@ pub async fn facts(project: &Project, key: &str, session: &Session, actor: &str)
     if !is_up {
         return Facts::default();
     }
+    // Before the journal: a recorder records a request there, then notes in its job that it is
+    // sent.
+    let mut unsent = unsent(project, key);
     let present = project.present(key, session.generation);
+    unsent.retain(|cell| {
+        let mut sent = present.running.iter().chain(&present.queued);
+        sent.all(|it| it.job != cell.job)
+    });
     let actor = Actor::from(actor);
     let is_own = |cell: &RunningExecution| actor.is_same(&Actor::parse(cell.by.as_deref()));
     let runs_own = present.running.as_ref().is_some_and(is_own);
@@ -131,7 +138,7 @@ pub async fn facts(project: &Project, key: &str, session: &Session, actor: &str)
         (None, _) => None,
     };
     queued.retain(|cell| is_busy == Some(true) || is_on_its_way(cell));
-    queued.extend(unsent(project, key));
+    queued.extend(unsent);
     let queued = queued.iter().map(|cell| QueuedRequest {
         by: Actor::parse(cell.by.as_deref()).name(),
         what: whose(cell),
@@ -200,7 +207,7 @@ mod tests {
     #[tokio::test]
     async fn a_request_of_a_person_that_has_only_just_been_queued_is_others_work() {
         use crate::kernel::process::Process;
-        use crate::project::event::{Event, EventKind, ExecutionStart};
+        use crate::project::event::{Event, EventKind, ExecutionEnd, ExecutionStart, Outcome};
         use crate::project::jobs::JobCell;
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("a.ipynb");
@@ -232,6 +239,23 @@ mod tests {
         job.cells.push(JobCell::new(None, "train()".to_owned()));
         let folder = project.make_job(&mut job).unwrap();
         assert_eq!(counts().await, [1, 1, 0]);
+        // It has sent it, and its job does not say so yet.
+        let sent = ExecutionStart {
+            job: Some(job.id.clone()),
+            ..ExecutionStart::new("0")
+        };
+        project.record(&[Event {
+            generation: Some(session.generation),
+            by: Some("human".to_owned()),
+            ..Event::now("a.ipynb", EventKind::Asked(sent))
+        }]);
+        let known = super::facts(&project, "a.ipynb", &session, "claude").await;
+        assert_eq!(known.queued.len(), 1, "{known:?}");
+        let done = ExecutionEnd::new("0", Outcome::Ok, None);
+        project.record(&[Event {
+            generation: Some(session.generation),
+            ..Event::now("a.ipynb", EventKind::Done(done))
+        }]);
         job.state = JobState::Done;
         folder.write(&job).unwrap();
         assert_eq!(counts().await, [0, 0, 0]);

@@ -113,7 +113,6 @@ fn hints_name_the_notebook_as_it_was_typed() {
     let stopped = nb(&world, words).ended(6);
     let open = "nb open 'k/my file.ipynb'";
     stopped.with(open);
-    nb(&world, ["exec", "k/my file.ipynb", "--all"]).with(open);
     nb(&world, ["vars", "k/my file.ipynb"]).ended(6).with(open);
     assert!(!world.project().join("my file.ipynb").exists());
 }
