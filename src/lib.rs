@@ -21,10 +21,12 @@
 //! | [`api`] | the use cases, one function a command | wire, notebook, project, kernel, client, activity, task, editing, lifecycle, execution |
 //! | [`demo`] | what `nb demo` plays | wire, notebook, project, kernel, client, lifecycle |
 //! | [`proxy`] | the I/O shell round `route` | wire, route, socket, kernel, project, activity, task, editing, lifecycle, execution |
-//! | [`cli`] | the `nb` command line: arguments, commands, printing | api, activity, task, editing, lifecycle, execution, demo, and types of wire, notebook, kernel, project |
+//! | [`text`] | answers and problems as plain text | api, editing, execution, lifecycle, and types of activity, kernel, notebook, project |
+//! | [`mcp`] | the commands as tools for agents, over the Model Context Protocol | api, text, activity, editing, and types of kernel, notebook, project |
+//! | [`cli`] | the `nb` command line: arguments, commands, printing | api, text, mcp, activity, task, editing, lifecycle, execution, demo, and types of wire, notebook, kernel, project |
 //! | [`program`] | what both programs do before their own `main` | project, kernel, task, editing, lifecycle, execution |
 //!
-//! Adapters (`proxy`, `cli`) never import each other.
+//! Adapters (`proxy`, `mcp`, `cli`) never import each other, except that `nb mcp` starts the server.
 
 pub mod activity;
 pub mod api;
@@ -35,6 +37,7 @@ pub mod editing;
 pub mod execution;
 pub mod kernel;
 pub mod lifecycle;
+pub mod mcp;
 pub mod notebook;
 pub mod program;
 pub mod project;
@@ -42,5 +45,6 @@ pub mod proxy;
 pub mod route;
 pub mod socket;
 pub mod task;
+pub mod text;
 pub mod wire;
 pub mod zmtp;

@@ -47,6 +47,9 @@ pub enum Actor {
 /// The id of the human at a terminal.
 const HUMAN: &str = "human";
 
+/// The longest name of a program's actor, in characters.
+const LONGEST_NAME: usize = 40;
+
 /// The name that is shown for an unknown actor.
 const UNKNOWN: &str = "another client";
 
@@ -113,6 +116,27 @@ impl Actor {
     /// Returns whether the actor is the human, at any front end.
     pub fn is_human(&self) -> bool {
         matches!(self, Self::Human { .. })
+    }
+
+    /// Returns whether this is an agent of which neither the environment nor the settings say the name.
+    pub fn is_unnamed_agent(&self) -> bool {
+        matches!(self, Self::Agent { name, session: None } if name == AGENT)
+    }
+
+    /// Returns the name of an agent whose program has this name: that of its marks in the environment if
+    /// these are known, so that its commands and its other requests have one name. `None` if the name has
+    /// no letter or digit.
+    pub fn name_of_client(program: &str) -> Option<String> {
+        let program = program.to_lowercase();
+        let known = MARKS.iter().find(|(_, name)| program.starts_with(name));
+        if let Some((_, name)) = known {
+            return Some((*name).to_owned());
+        }
+        let words = program.split(|c: char| !c.is_alphanumeric());
+        let words: Vec<_> = words.filter(|word| !word.is_empty()).collect();
+        let name: String = words.join("-").chars().take(LONGEST_NAME).collect();
+        // A program is no person, whatever it calls itself.
+        (!name.is_empty() && name != HUMAN).then_some(name)
     }
 
     /// Returns whether two actors have the same name; the human has one name at all front ends.
@@ -230,6 +254,25 @@ mod tests {
         assert_eq!(who(None, &HashMap::new(), None, false), "agent");
         assert!(is_agent("agent") && is_agent("claude"));
         assert!(!is_agent("human") && !is_agent("ada"));
+    }
+
+    #[test]
+    fn a_program_has_the_name_of_its_agent() {
+        for (program, name) in [
+            ("claude-code", Some("claude")),
+            ("Claude Desktop", Some("claude")),
+            ("codex-mcp-client", Some("codex")),
+            ("Visual Studio Code", Some("visual-studio-code")),
+            ("a#b\u{1b}[31m/../c", Some("a-b-31m-c")),
+            ("human", None),
+            ("  ", None),
+        ] {
+            assert_eq!(Actor::name_of_client(program).as_deref(), name, "{program}");
+        }
+        let agent = Actor::of_command(None, &HashMap::<&str, &str>::new(), None, false).0;
+        assert!(agent.is_unnamed_agent());
+        let ada = Actor::of_command(Some("ada"), &HashMap::<&str, &str>::new(), None, false).0;
+        assert!(!ada.is_unnamed_agent());
     }
 
     #[test]

@@ -66,6 +66,47 @@ pub(crate) fn text(outputs: &[OutputMessage], how: &Cut) -> OutputText {
     OutputText { err: raised, out }
 }
 
+/// An image of an output.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Image {
+    /// Its MIME type.
+    pub mime: String,
+    /// Its bytes, in base64.
+    pub base64: String,
+}
+
+/// How many images an answer has at most.
+pub const MOST_IMAGES: usize = 4;
+
+/// The largest image in an answer, in bytes of its base64 form. Clients refuse larger ones.
+const LARGEST_IMAGE: usize = 4 << 20;
+
+/// The types of images that models read.
+const IMAGES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
+
+/// Returns the image of an output's data; `None` if there is none, or it is too large.
+pub(crate) fn image<'a>(mut form: impl FnMut(&str) -> Option<Cow<'a, str>>) -> Option<Image> {
+    IMAGES.iter().find_map(|mime| {
+        let base64 = form(mime)?;
+        let base64: String = base64.split_whitespace().collect();
+        (base64.len() <= LARGEST_IMAGE).then(|| Image {
+            mime: (*mime).to_owned(),
+            base64,
+        })
+    })
+}
+
+/// Returns the first images among outputs.
+pub(crate) fn images(outputs: &[OutputMessage]) -> Vec<Image> {
+    let images = outputs.iter().filter_map(|output| match output {
+        OutputMessage::Display(it) | OutputMessage::Update(it) | OutputMessage::Result(it) => {
+            image(|mime| it.data.get(mime).map(text_of))
+        }
+        OutputMessage::Stream(_) | OutputMessage::Error(_) => None,
+    });
+    images.take(MOST_IMAGES).collect()
+}
+
 /// Returns about how many characters the outputs have as text.
 pub(crate) fn characters(outputs: &[OutputMessage]) -> usize {
     let sizes = outputs.iter().map(|output| match output {
@@ -213,7 +254,7 @@ fn on_a_line_of_its_own(text: &mut String, line: &str) {
 }
 
 /// Returns a representation as one text; in notebook files it may be a list of texts.
-fn text_of(value: &Value) -> Cow<'_, str> {
+pub(crate) fn text_of(value: &Value) -> Cow<'_, str> {
     match value {
         Value::String(text) => Cow::Borrowed(text),
         Value::Array(lines) => lines.iter().filter_map(Value::as_str).collect(),

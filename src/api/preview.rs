@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
-use super::outputs::{self, cut};
+use super::outputs::{self, Image, cut};
 use crate::editing::export::Export;
 use crate::editing::notebook_file::NotebookFile;
 use crate::notebook::{Cell, Json, MimeData, Output, OutputKind};
@@ -119,6 +119,16 @@ impl OutputPreviews {
         }
         text.push_str(&skipped(due, self.count));
         text
+    }
+
+    /// Returns the first images among the outputs.
+    pub(crate) fn images(&self) -> Vec<Image> {
+        let images = self.shown.iter().filter_map(|preview| {
+            let output = parsed(&preview.raw);
+            let data = output.get("data")?;
+            outputs::image(|mime| data.get(mime).map(outputs::text_of))
+        });
+        images.take(outputs::MOST_IMAGES).collect()
     }
 
     /// Returns the outputs as the file has them, with notes on what was cut and which file has the whole.

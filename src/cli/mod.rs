@@ -14,11 +14,11 @@ use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use crate::activity::notification::overwritten_words;
 use crate::api::caller::{Caller, Given};
 use crate::api::envelope::{Answer, Envelope, KernelEnded, Meanwhile, ProblemAnswer};
 use crate::api::problem::Problem;
 use crate::project::Project;
+use crate::text;
 use args::CommandLine;
 use render::hints::{Commands, as_typed};
 use render::{print, problem};
@@ -31,6 +31,8 @@ struct Context {
     json: bool,
     /// The notebook as the command line names it, if it does. Hints name it in the same way.
     typed: Option<PathBuf>,
+    /// The name that the command line gives the actor.
+    name: Option<String>,
     /// What happened meanwhile, once it has been read.
     meanwhile: OnceCell<Meanwhile>,
     /// Whether the command itself has printed how the kernel ended.
@@ -47,9 +49,10 @@ impl Context {
         })?;
         let typed = line.command.take_notebook();
         let typed = typed.or_else(|| line.common.notebook.take());
+        let name = line.common.name.take();
         let caller = Caller::of(Given {
             notebook: typed.clone(),
-            name: line.common.name.take(),
+            name: name.clone(),
             on_terminal: io::stdout().is_terminal(),
             here,
             command: as_typed(&line.summary),
@@ -60,6 +63,7 @@ impl Context {
             caller,
             json: line.json,
             typed,
+            name,
             meanwhile: OnceCell::new(),
             told_death: Cell::new(false),
             is_cut: Cell::new(false),
@@ -161,18 +165,9 @@ impl Context {
             };
             print::note(&format!("{}{next}", death.text));
         }
-        let meanwhile = self.meanwhile();
-        for lost in &meanwhile.lost {
-            print::note(&commands.complete(&lost.text));
-        }
-        if let Some(news) = &meanwhile.notebook {
-            for line in overwritten_words(&news.notifications.overwritten) {
-                print::note(&commands.complete(&line));
-            }
-            for entry in &news.notifications.since {
-                print::note(&entry.text);
-            }
-        }
+        let complete = |line: &str| commands.complete(line);
+        let lines = text::meanwhile::lines(self.meanwhile(), complete);
+        lines.iter().for_each(|line| print::note(line));
     }
 }
 

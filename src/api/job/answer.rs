@@ -8,7 +8,7 @@ use super::collected::Collected;
 use super::options::{FollowOptions, OutputsAs};
 use super::until::Until;
 use crate::api::envelope::Answer;
-use crate::api::outputs::{self, Cut, OutputText};
+use crate::api::outputs::{self, Cut, Image, MOST_IMAGES, OutputText};
 use crate::execution::fold::{NotebookOutput, last_line, output, read_all};
 use crate::execution::follow::{FollowEnd, Followed};
 use crate::execution::run::OutputMessage;
@@ -178,7 +178,7 @@ impl FollowedState {
 #[serde(untagged)]
 pub enum JobResults {
     /// Of code outside the notebook.
-    Code(RunResult),
+    Code(Box<RunResult>),
     /// Of cells of the notebook.
     Cells {
         /// One a cell, in order.
@@ -217,6 +217,9 @@ pub struct RunResult {
     /// The same as one text, shortened; where that was asked for and there are any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<OutputText>,
+    /// The images that the text cannot show; where that was asked for.
+    #[serde(skip)]
+    pub images: Vec<Image>,
     /// What is in neither, and is kept in the job.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub left_out: Option<OmittedOutput>,
@@ -292,10 +295,10 @@ impl JobAnswer {
         });
         let mut results: Vec<_> = results.collect();
         if options.outputs == OutputsAs::Text {
-            add_texts(&job, collected, &mut results, place.seen, options.limit);
+            add_texts(&job, collected, &mut results, place.seen, options);
         }
         let results = match <[CellResult; 1]>::try_from(results) {
-            Ok([only]) if only.cell.is_none() => JobResults::Code(only.result),
+            Ok([only]) if only.cell.is_none() => JobResults::Code(Box::new(only.result)),
             Ok(only) => JobResults::Cells { cells: only.into() },
             Err(cells) => JobResults::Cells { cells },
         };
@@ -388,6 +391,7 @@ impl RunResult {
             took_ms: cell.took_ms,
             outputs,
             text: None,
+            images: Vec::new(),
             left_out,
             heard: heard.map(|heard| HeardSummary {
                 lines: heard.lines,
@@ -412,7 +416,7 @@ fn add_texts(
     collected: &[Collected],
     results: &mut [CellResult],
     seen: Cursor,
-    limit: Option<usize>,
+    options: &FollowOptions,
 ) {
     let results = results.iter_mut().map(|it| &mut it.result);
     let told = results.zip(collected).enumerate();
@@ -421,8 +425,15 @@ fn add_texts(
     let sizes = told.iter();
     let sizes = sizes.map(|(_, said)| outputs::characters(&read_all(&said.outputs)));
     let sizes: Vec<_> = sizes.collect();
+    let limit = options.limit;
     let shares = limit.map(|limit| outputs::shares(&sizes, limit));
+    let mut images = if options.images { MOST_IMAGES } else { 0 };
     for (at, (result, said)) in told.into_iter().enumerate() {
+        if images > 0 {
+            result.images = outputs::images(&read_all(&said.outputs));
+            result.images.truncate(images);
+            images -= result.images.len();
+        }
         let share = shares.as_ref().map(|shares| shares[at]);
         result.text = said.is_news.then(|| text(job, said, share));
     }

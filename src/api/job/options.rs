@@ -11,6 +11,8 @@ pub struct FollowOptions {
     pub limit: Option<usize>,
     /// The form of the outputs in the answer.
     pub outputs: OutputsAs,
+    /// Whether a text comes with the images that it cannot show.
+    pub images: bool,
     /// A line at which following stops; the job goes on.
     pub until: Option<Regex>,
 }
@@ -32,6 +34,7 @@ impl Default for FollowOptions {
             timeout: None,
             limit: Some(6000),
             outputs: OutputsAs::Objects,
+            images: false,
             until: None,
         }
     }

@@ -5,19 +5,16 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use serde_json::Value;
 
 use crate::api::problem::Problem;
-use crate::api::{
-    self, CellAnswer, CellRequest, OutputAnswer, OutputForm, OutputRequest, ShownCell, ShownOutputs,
-};
+use crate::api::{self, CellRequest, OutputAnswer, OutputForm, OutputRequest};
 use crate::cli::Context;
 use crate::cli::args::cells::CellNames;
 use crate::cli::args::take_notebook;
 use crate::cli::commands::Command;
 use crate::cli::commands::follow::LIMIT;
 use crate::cli::render::print;
-use crate::notebook::CellType;
+use crate::text::cell::{line_ended, text};
 
 /// Show cells: their source and their outputs
 ///
@@ -95,7 +92,7 @@ impl Command for Cell {
             let sources = sources.map(|cell| line_ended(cell.source.clone()));
             let text = match self.source_only {
                 true => sources.collect(),
-                false => text(answer),
+                false => text(answer, readable),
             };
             print::exact(text.as_bytes())
         })
@@ -119,18 +116,6 @@ fn print_output(context: &Context, output: OutputAnswer) -> io::Result<()> {
     }
 }
 
-fn text(answer: &CellAnswer) -> String {
-    let mut text = String::new();
-    for cell in &answer.cells {
-        text.push_str(&head(&answer.notebook.notebook, cell));
-        text.push_str(&line_ended(readable(&cell.source)));
-        if let ShownOutputs::Previews(previews) = &cell.outputs {
-            text.push_str(&previews.text());
-        }
-    }
-    text
-}
-
 /// Returns a source unchanged, or for a terminal with control characters replaced by pictures of them.
 fn readable(source: &str) -> String {
     if !io::stdout().is_terminal() {
@@ -144,56 +129,4 @@ fn readable(source: &str) -> String {
         c => c,
     };
     source.chars().map(picture).collect()
-}
-
-fn line_ended(mut text: String) -> String {
-    if !text.is_empty() && !text.ends_with('\n') {
-        text.push('\n');
-    }
-    text
-}
-
-/// Returns the line above a cell, with the properties that appear nowhere else.
-fn head(notebook: &str, cell: &ShownCell) -> String {
-    let mut parts = vec![
-        format!("=== cell {}", cell.index),
-        cell.id.clone(),
-        cell.cell_type.to_string(),
-    ];
-    match (cell.cell_type, cell.execution_count) {
-        (_, Some(count)) => parts.push(format!("In[{count}]")),
-        (CellType::Code, None) => parts.push("In[ ]".to_owned()),
-        _ => {}
-    }
-    if cell.is_stale {
-        parts.push("stale: its outputs are of an earlier source".to_owned());
-    }
-    parts.push(format!("revision {}", cell.revision));
-    parts.push(notebook.to_owned());
-    let mut head = parts.join(" · ");
-    head.push('\n');
-    let mut more: Vec<_> = metadata(cell)
-        .map(|metadata| format!("metadata {metadata}"))
-        .into_iter()
-        .collect();
-    for attachment in &cell.attachments {
-        let forms = attachment.forms.iter().map(|form| format!(" · {form}"));
-        let forms: String = forms.collect();
-        more.push(format!("attachment {}{forms}", attachment.name));
-    }
-    if !more.is_empty() {
-        more.push("source".to_owned());
-    }
-    head.extend(more.iter().map(|more| format!("--- {more}\n")));
-    head
-}
-
-/// Returns the metadata that somebody set, without the execution times that front ends write.
-fn metadata(cell: &ShownCell) -> Option<String> {
-    let mut metadata = cell.metadata.clone()?;
-    let set: &mut serde_json::Map<String, Value> = metadata.as_object_mut()?;
-    for times in ["execution", "ExecuteTime", "papermill", "executionInfo"] {
-        set.remove(times);
-    }
-    (!set.is_empty()).then(|| metadata.to_string())
 }

@@ -6,12 +6,14 @@ use clap::Args;
 use regex::Regex;
 
 use crate::api::envelope::Answer;
-use crate::api::job::{FollowOptions, JobAnswer, JobEnd, OutputsAs, RunAnswer, describe};
+use crate::api::job::{
+    FollowOptions, JobAnswer, JobEnd, JobVerdict, OutputsAs, RunAnswer, describe,
+};
 use crate::api::problem::Problem;
 use crate::cli::Context;
 use crate::cli::render::print;
-use crate::cli::render::report::{self, Report};
 use crate::cli::render::watcher::{Printed, Reader, Watcher};
+use crate::text::report::{Piece, report};
 
 /// How many characters of output are printed.
 pub(crate) const LIMIT: usize = 6000;
@@ -66,6 +68,7 @@ impl Context {
             timeout: patience.timeout,
             limit: patience.limit(),
             outputs: self.outputs(form),
+            images: false,
             until,
         }
     }
@@ -114,16 +117,37 @@ impl Context {
             self.printed(&self.print_json(&JobEnd::of(answer)))?;
         } else {
             self.print(answer, |_| {
-                let commands = self.commands();
-                let report = Report {
-                    answer: job,
-                    commands,
-                };
-                let printed = report.print();
+                let printed = self.print_report(job);
                 self.has_told(&job.notes);
                 printed
             })?;
         }
-        Ok(ExitCode::from(report::code(job.verdict())))
+        Ok(ExitCode::from(code(job.verdict())))
+    }
+
+    fn print_report(&self, job: &JobAnswer) -> std::io::Result<()> {
+        let commands = self.commands();
+        report(job).iter().try_for_each(|piece| {
+            match piece {
+                Piece::Head(line) => print::line(line)?,
+                Piece::Outputs(text) => print::both(text)?,
+                Piece::Note(text) => print::note(&commands.complete(text)),
+            }
+            Ok(())
+        })
+    }
+}
+
+/// Returns the exit code of a job.
+fn code(verdict: JobVerdict) -> u8 {
+    match verdict {
+        JobVerdict::Well => 0,
+        JobVerdict::Failed => 1,
+        JobVerdict::Raised => 3,
+        JobVerdict::StillRunning => 4,
+        JobVerdict::Aborted => 5,
+        JobVerdict::NoKernel => 6,
+        JobVerdict::Asks => 7,
+        JobVerdict::Interrupted => 130,
     }
 }

@@ -18,8 +18,8 @@ use crate::cli::args::first_notebook;
 use crate::cli::commands::Command;
 use crate::cli::commands::follow::{Form, Patience};
 use crate::cli::render::print;
-use crate::cli::render::report::head;
 use crate::project::jobs::JobState;
+use crate::text::report::head;
 
 /// List the jobs that run or wait, and those that ended last
 ///

@@ -23,6 +23,7 @@ mod interrupt;
 mod jobs;
 mod kernels;
 mod log;
+mod mcp;
 mod move_cell;
 mod open;
 mod replace;
@@ -85,7 +86,7 @@ pub(crate) enum Group {
 use Group::{Kernel, Notebook, Rest, Running};
 
 /// All commands, as the help lists them.
-pub(crate) const COMMANDS: [Entry; 39] = [
+pub(crate) const COMMANDS: [Entry; 40] = [
     Entry::of::<open::Open>("open", Kernel)
         .aliases("new start create")
         .first(),
@@ -156,6 +157,7 @@ pub(crate) const COMMANDS: [Entry; 39] = [
     Entry::of::<jobs::Jobs>("jobs", Running).aliases("queue tasks"),
     Entry::of::<jobs::Reply>("reply", Running).aliases("answer"),
     Entry::of::<log::Log>("log", Running).aliases("history logs"),
+    Entry::of::<mcp::Mcp>("mcp", Rest).json(""),
     Entry::of::<demo::Demo>("demo", Rest).json(""),
     Entry::of::<completions::Completions>("completions", Rest).json(""),
     Entry::of::<help::Help>("help", Rest).first().json(""),

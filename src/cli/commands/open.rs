@@ -3,14 +3,13 @@
 use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
 use crate::api::problem::{ConfirmationQuestion, Problem, ProblemKind};
 use crate::api::{
-    self, CreatedNotebook, Idle, OpenAnswer, OpenOutcome, OpenRequest, OpenedNotebook,
-    RequestedConfinement, SpecChange,
+    self, CreatedNotebook, Idle, OpenAnswer, OpenRequest, OpenedNotebook, RequestedConfinement,
+    SpecChange,
 };
 use crate::cli::Context;
 use crate::cli::args::sandbox::Sandboxing;
@@ -18,12 +17,13 @@ use crate::cli::commands::Command;
 use crate::cli::commands::shutdown::age;
 use crate::cli::render::print;
 use crate::cli::render::problem;
-use crate::cli::render::sandbox as sandboxing;
 use crate::cli::terminal::Lines;
 use crate::editing::unsaved::AUTO_SAVE;
 use crate::kernel::process::limits;
 use crate::lifecycle::death;
 use crate::project::ResourceLimits;
+use crate::text::open::opened;
+use crate::text::sandbox::text as sandbox_text;
 use crate::wire;
 
 /// Open a notebook: create it if needed, and keep a kernel alive for it
@@ -252,28 +252,9 @@ fn show_created(answer: &CreatedNotebook) -> io::Result<()> {
 }
 
 fn show_opened(answer: &OpenedNotebook) -> io::Result<()> {
-    let session = &answer.session;
-    let how = match answer.how {
-        OpenOutcome::Started => "started",
-        OpenOutcome::Attached => "attached",
-        OpenOutcome::Finished => "started by another call",
-        OpenOutcome::Joined => "attached, which another program started",
-    };
-    let real = session.kernelspec.as_ref();
-    let name = real.map_or("?", |spec| spec.display_name.as_str());
-    let created = if answer.created { "created; " } else { "" };
-    let pid = answer.kernel_pid.map(|pid| format!(", pid {pid}"));
-    let whose = answer.kernel_of.as_ref();
-    let whose = whose.map(|owner| format!("shares the kernel of {owner}; "));
-    print::line(&format!(
-        "{}: {created}{}kernel {how} ({name}{}) in {}",
-        answer.notebook,
-        whose.unwrap_or_default(),
-        pid.unwrap_or_default(),
-        print::took(Duration::from_millis(answer.took_ms))
-    ))?;
-    if let Some(sandbox) = session.sandbox() {
-        print::note(&sandboxing::text(sandbox, &answer.project));
+    print::line(&opened(answer))?;
+    if let Some(sandbox) = answer.session.sandbox() {
+        print::note(&sandbox_text(sandbox, &answer.project));
     }
     let before = answer.before.as_ref();
     let before = before.map(|before| death::words(&answer.notebook, before));

@@ -10,10 +10,10 @@ use crate::api::{self, AllKernelsAnswer, KernelStatus, LeftKernel, StatusAnswer}
 use crate::cli::Context;
 use crate::cli::commands::Command;
 use crate::cli::commands::status_watch::watch;
-use crate::cli::render::kernel::kernel_text;
 use crate::cli::render::print;
 use crate::lifecycle::serve::Health;
 use crate::notebook::size;
+use crate::text::kernel::text;
 
 /// Show the kernels of this project, who is joined, and whether front ends find them
 ///
@@ -105,23 +105,6 @@ fn left_text(left: &LeftKernel) -> String {
         left.path.display(),
         memory.unwrap_or_default()
     )
-}
-
-fn text(kernel: &KernelStatus) -> String {
-    let mut lines = vec![kernel_text(kernel)];
-    if kernel.kernel_of.is_some() {
-        return lines.concat();
-    }
-    for joined in &kernel.joined {
-        lines.push(format!(
-            "  joined: {} since {} ({}, pid {})",
-            joined.front_end,
-            print::moment(joined.since),
-            print::count(joined.clients, "client"),
-            joined.pid
-        ));
-    }
-    lines.join("\n")
 }
 
 fn spec_text(spec: &Health) -> String {

@@ -8,11 +8,11 @@ use crate::api::problem::{Problem, ProblemKind};
 use crate::api::{StatusSnapshot, StatusWatch};
 use crate::cli::Context;
 use crate::cli::render::harmless::{Kind, harmless};
-use crate::cli::render::kernel::kernel_text;
 use crate::cli::render::{columns, print};
 use crate::cli::terminal::CtrlC;
 use crate::notebook::size;
 use crate::project::joined::Joined;
+use crate::text::kernel::kernel_text;
 
 /// The shortest allowed interval.
 const LEAST: Duration = Duration::from_millis(100);

@@ -12,8 +12,7 @@ use crate::cli::Context;
 use crate::cli::args::take_notebook;
 use crate::cli::commands::Command;
 use crate::cli::render::{columns, print};
-use crate::execution::vars::Variable;
-use crate::notebook::size;
+use crate::text::vars::{lines, note};
 
 /// List the kernel's variables, or show one: type, shape, size, value
 ///
@@ -63,116 +62,13 @@ impl Command for Vars {
     }
 }
 
-fn show(found: &VarsAnswer, whole: bool) -> io::Result<()> {
-    if whole {
-        return found.variables.iter().try_for_each(detail);
-    }
-    let rows: Vec<_> = found.variables.iter().map(row).collect();
-    let wide = columns::of_terminal();
-    for line in columns::lines(&rows) {
+fn show(found: &VarsAnswer, is_one: bool) -> io::Result<()> {
+    let wide = columns::of_terminal().filter(|_| !is_one);
+    for line in lines(found, is_one) {
         print::line(&wide.map_or_else(|| line.clone(), |wide| columns::cut(&line, wide)))?;
     }
-    match found.more {
-        0 if rows.is_empty() => print::note("no variables; --all lists functions and modules too"),
-        0 => {}
-        more => print::note(&format!("{more} more; --limit 0 lists all")),
+    if let Some(note) = note(found) {
+        print::note(&note);
     }
     Ok(())
-}
-
-/// Returns a variable's line: name, type, shape, size, value.
-fn row(it: &Variable) -> [String; 5] {
-    let size = it.size.map(size).unwrap_or_default();
-    let mut value = one_line(it.value.as_deref().unwrap_or_default());
-    if let (Some(dtype), None) = (&it.dtype, &it.columns) {
-        value = format!("{dtype} {value}");
-    }
-    [it.name.clone(), class(it), shape(it), size, value]
-}
-
-fn detail(it: &Variable) -> io::Result<()> {
-    print::line(&format!("{}: {}", it.name, class(it)))?;
-    let size = it.size.map(size).unwrap_or_default();
-    let dtype = it.dtype.clone().unwrap_or_default();
-    let len = if it.shape.is_some() { "shape" } else { "len" };
-    for (what, text) in [(len, shape(it)), ("dtype", dtype), ("size", size)] {
-        if !text.is_empty() {
-            print::line(&format!("{what:<6} {text}"))?;
-        }
-    }
-    let columns = it.columns.iter().flatten();
-    let rows: Vec<_> = columns
-        .map(|it| [format!("  {}", it.name), it.dtype.clone()])
-        .collect();
-    for line in columns::lines(&rows) {
-        print::line(&line)?;
-    }
-    match &it.value {
-        Some(value) => print::line(value),
-        None => Ok(()),
-    }
-}
-
-/// Returns a class's name with its library; for Python's own classes only the name.
-fn class(it: &Variable) -> String {
-    let library = it.module.split('.').next().unwrap_or_default();
-    match library {
-        "" | "builtins" | "__main__" => it.class.clone(),
-        library => format!("{library}.{}", it.class),
-    }
-}
-
-fn shape(it: &Variable) -> String {
-    match (&it.shape, it.len) {
-        (Some(shape), _) if shape.is_empty() => "()".to_owned(),
-        (Some(shape), _) => {
-            let sides: Vec<_> = shape.iter().map(ToString::to_string).collect();
-            sides.join("×")
-        }
-        (None, Some(len)) => len.to_string(),
-        (None, None) => String::new(),
-    }
-}
-
-fn one_line(text: &str) -> String {
-    text.split(['\n', '\r']).collect::<Vec<_>>().join(" ")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_line_tells_what_it_is() {
-        let table = Variable {
-            name: "df".to_owned(),
-            class: "DataFrame".to_owned(),
-            module: "pandas.core.frame".to_owned(),
-            shape: Some(vec![1000, 3]),
-            columns: Some(Vec::new()),
-            size: Some(24_128),
-            value: Some("id, name\nprice".to_owned()),
-            ..Variable::default()
-        };
-        assert_eq!(
-            row(&table),
-            [
-                "df",
-                "pandas.DataFrame",
-                "1000×3",
-                "24 kB",
-                "id, name price"
-            ]
-        );
-        let array = Variable {
-            name: "a".to_owned(),
-            class: "list".to_owned(),
-            module: "builtins".to_owned(),
-            len: Some(2),
-            dtype: Some("int8".to_owned()),
-            value: Some("[1]".to_owned()),
-            ..Variable::default()
-        };
-        assert_eq!(row(&array), ["a", "list", "2", "", "int8 [1]"]);
-    }
 }

@@ -2,7 +2,7 @@
 
 use std::io::{self, IsTerminal};
 
-pub(crate) use crate::api::columns::{Widths, cut, lines, width};
+pub(crate) use crate::api::columns::{cut, lines};
 
 /// Returns how many columns the terminal on stdout has; `None` if stdout is not a terminal.
 pub(crate) fn of_terminal() -> Option<usize> {

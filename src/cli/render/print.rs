@@ -9,6 +9,7 @@ use crate::api::outputs::{self, OutputText};
 pub(crate) use crate::api::time::{age, moment, took};
 use crate::cli::render::harmless::{Kind, harmless};
 use crate::execution::run::OutputMessage;
+pub(crate) use crate::text::count;
 
 /// Prints one JSON object on one line. Control characters that JSON allows unescaped (DEL and C1) are
 /// escaped: removing them for a terminal would change the text.
@@ -129,10 +130,4 @@ fn written(mut stdout: impl Write, bytes: &[u8]) -> io::Result<()> {
         }
         Ok(()) => done,
     }
-}
-
-/// Formats a count: `1 line`, `3 lines`.
-pub(crate) fn count(count: usize, what: &str) -> String {
-    let plural = if count == 1 { "" } else { "s" };
-    format!("{count} {what}{plural}")
 }

@@ -5,7 +5,8 @@ use std::process::ExitCode;
 use crate::api::envelope::ProblemAnswer;
 use crate::api::problem::{Problem, ProblemKind};
 use crate::cli::render::hints::Commands;
-use crate::cli::render::{conflict, print};
+use crate::cli::render::print;
+use crate::text::problem::lines;
 
 /// Returns the exit code of a kind of problems.
 pub(crate) fn code(kind: ProblemKind) -> ExitCode {
@@ -31,13 +32,7 @@ pub(crate) fn report(problem: &Problem, json: bool) -> ExitCode {
     if json {
         let _ = print::json(&ProblemAnswer { error: problem });
     } else {
-        print::note(&format!("nb: {}", problem.message));
-        let lines = problem.lines.iter();
-        lines.for_each(|line| print::note(&format!("  | {line}")));
-        let conflicts = conflict::lines(&problem.conflicts).into_iter();
-        conflicts.for_each(|line| print::note(&line));
-        let hints = problem.hints.iter();
-        hints.for_each(|hint| print::note(&format!("hint: {hint}")));
+        print::note(&format!("nb: {}", lines(problem).join("\n")));
     }
     code(problem.kind)
 }

@@ -18,6 +18,7 @@ mod killed_exec;
 mod languages;
 mod life;
 mod like_nbclient;
+mod mcp;
 mod peek;
 mod places;
 mod reads;

@@ -1,13 +1,13 @@
-//! The result of a job, as text and as an exit code.
+//! The result of a job as text.
 
 use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::api::job::{BlockingJob, JobAnswer, JobVerdict, describe_code, describe_wait};
-use crate::api::outputs;
-use crate::cli::render::hints::Commands;
-use crate::cli::render::print;
+use super::count;
+use crate::api::job::{BlockingJob, JobAnswer, describe_code, describe_wait};
+use crate::api::outputs::{self, OutputText};
+use crate::api::time;
 use crate::execution::follow::FollowEnd;
 use crate::kernel::shell::quote;
 use crate::lifecycle::death;
@@ -16,69 +16,77 @@ use crate::project::jobs::{Job, JobCell, JobPrompt, JobState};
 /// The time of a silent cell is printed from here on.
 const SHORT: Duration = Duration::from_millis(50);
 
-/// The answer of a job, as a person or an agent reads it.
-pub(crate) struct Report<'a> {
-    pub(crate) answer: &'a JobAnswer,
-    /// The spelling of the notebook in the commands of messages.
-    pub(crate) commands: Commands,
+/// A piece of a report.
+pub(crate) enum Piece<'a> {
+    /// The line above a cell's outputs.
+    Head(String),
+    /// A cell's outputs.
+    Outputs(&'a OutputText),
+    /// What there is to know besides. Commands in it do not name the notebook yet.
+    Note(String),
+}
+
+/// Returns the answer of a job as a person or an agent reads it. If there are several cells, each one that
+/// has outputs or went wrong gets a line above it.
+pub(crate) fn report(answer: &JobAnswer) -> Vec<Piece<'_>> {
+    let mut report = Report {
+        answer,
+        pieces: Vec::new(),
+    };
+    report.write();
+    report.pieces
+}
+
+struct Report<'a> {
+    answer: &'a JobAnswer,
+    pieces: Vec<Piece<'a>>,
 }
 
 impl Report<'_> {
-    /// Prints the answer. If there are several cells, each one that has outputs or went wrong gets a line
-    /// above it.
-    pub(crate) fn print(&self) -> std::io::Result<()> {
+    fn write(&mut self) {
         let answer = self.answer;
         let job = &answer.record;
         let several = job.cells.len() > 1;
         let results = job.cells.iter().zip(answer.runs()).enumerate();
         for (at, (cell, result)) in results {
             if several && result.is_told_at(at, answer.seen) {
-                print::line(&head(cell))?;
+                self.pieces.push(Piece::Head(head(cell)));
             }
             if let Some(text) = &result.text {
-                print::both(text)?;
+                self.pieces.push(Piece::Outputs(text));
             }
         }
-        // Print the cause before its consequences.
-        for note in job.notes.iter().filter(|note| !self.is_raised(note)) {
-            self.note(note);
+        // The cause comes before its consequences.
+        for note in job.notes.iter().filter(|note| !is_raised(answer, note)) {
+            self.note(note.as_str());
         }
         let cells = job.cells.iter().enumerate().skip(answer.seen.over);
         for (at, cell) in cells {
-            if let Some(text) = told(job, cell) {
-                self.note(&text);
+            if let Some(text) = how_it_ended(job, cell) {
+                self.note(text);
             }
             if let (Some(id), Some(why)) = (&cell.cell, &cell.unwritten) {
-                print::note(&format!("outputs of {id} are not in the notebook: {why}"));
+                self.note(format!("outputs of {id} are not in the notebook: {why}"));
             }
             if answer.left == FollowEnd::Over && several && at + 1 == job.cells.len() {
-                print::note(&summary(job));
+                self.note(summary(job));
             }
         }
         let is_missing = |cell: &JobCell| cell.cell.is_some() && cell.unwritten.is_some();
         if answer.left == FollowEnd::Over && job.cells.iter().any(is_missing) {
             let id = &job.id;
-            self.note(&format!(
+            self.note(format!(
                 "they are kept: nb jobs {id} --write writes them, once that is mended"
             ));
         }
         self.how_it_was_left();
-        Ok(())
     }
 
-    /// Says whether an error that was printed has this text.
-    fn is_raised(&self, note: &str) -> bool {
-        let runs = self.answer.runs();
-        let mut heard = runs.iter().filter_map(|result| result.heard.as_ref());
-        heard.any(|heard| heard.raised.as_deref() == Some(note))
+    fn note(&mut self, text: impl Into<String>) {
+        self.pieces.push(Piece::Note(text.into()));
     }
 
-    /// Prints a note, and completes the commands in it.
-    fn note(&self, text: &str) {
-        print::note(&self.commands.complete(text));
-    }
-
-    fn how_it_was_left(&self) {
+    fn how_it_was_left(&mut self) {
         let answer = self.answer;
         let job = &answer.record;
         let id = &job.id;
@@ -86,15 +94,15 @@ impl Report<'_> {
         if let Some(until) = &answer.until {
             match (&until.matched, answer.left) {
                 (Some(line), _) => {
-                    self.note(&format!("matched: {line}"));
+                    self.note(format!("matched: {line}"));
                     if job.state != JobState::Done {
-                        self.note(&format!("job {id} goes on · next: nb wait {id}"));
+                        self.note(format!("job {id} goes on · next: nb wait {id}"));
                     }
                     return;
                 }
                 (None, FollowEnd::Over) => {
                     let pattern = &until.regex;
-                    self.note(&format!(
+                    self.note(format!(
                         "job {id} is over, and no line of it matches {pattern}"
                     ));
                 }
@@ -102,7 +110,7 @@ impl Report<'_> {
             }
         }
         match answer.left {
-            FollowEnd::Over if !said_something && answer.seen.at > 0 => self.note(&format!(
+            FollowEnd::Over if !said_something && answer.seen.at > 0 => self.note(format!(
                 "job {id} is over, and said nothing since you looked; nb wait {id} --all shows all"
             )),
             FollowEnd::Over if !said_something => {
@@ -112,40 +120,40 @@ impl Report<'_> {
                     let took = Duration::from_millis(cell.took_ms.unwrap_or_default());
                     let took = match took < SHORT {
                         true => String::new(),
-                        false => format!(", {}", print::took(took)),
+                        false => format!(", {}", time::took(took)),
                     };
-                    self.note(&format!("ok, no output{took}"));
+                    self.note(format!("ok, no output{took}"));
                 }
             }
             FollowEnd::Over | FollowEnd::Enough => {}
             FollowEnd::StillRunning => {
-                self.note(&format!("{}. Nothing is lost.", self.still_running()));
+                self.note(format!("{}. Nothing is lost.", self.still_running()));
                 let beside = match job.state {
                     JobState::Queued => " | nb run --peek CODE",
                     _ => "",
                 };
-                self.note(&format!("next: nb wait {id} | nb interrupt {id}{beside}"));
+                self.note(format!("next: nb wait {id} | nb interrupt {id}{beside}"));
             }
             FollowEnd::BehindQuestion => {
-                self.note(&format!("{}. Nothing is lost.", self.still_running()));
+                self.note(format!("{}. Nothing is lost.", self.still_running()));
                 if let Some(BlockingJob {
                     job: other,
                     prompt: Some(prompt),
                     ..
                 }) = &answer.behind_job
                 {
-                    self.note(&format!("job {other} asks: {}", prompt.prompt));
+                    self.note(format!("job {other} asks: {}", prompt.prompt));
                     let reply = reply(other, prompt);
-                    self.note(&format!("next: {reply} | nb wait {id}"));
+                    self.note(format!("next: {reply} | nb wait {id}"));
                 }
             }
             FollowEnd::Asks => {
                 let prompt = job.prompt.clone().unwrap_or_default();
-                self.note(&format!("the code asks: {}", prompt.prompt));
+                self.note(format!("the code asks: {}", prompt.prompt));
                 let reply = reply(id, &prompt);
-                self.note(&format!("next: {reply} | nb interrupt {id}"));
+                self.note(format!("next: {reply} | nb interrupt {id}"));
             }
-            FollowEnd::Lost => self.note(&format!(
+            FollowEnd::Lost => self.note(format!(
                 "the recorder of job {id} was killed: what the code said after that is not kept \
                  (what it said before is in {})",
                 answer.folder.path().display()
@@ -180,7 +188,7 @@ impl Report<'_> {
             }
             if let Some(heard) = self.answer.runs().get(at).and_then(|it| it.heard.as_ref()) {
                 let last = last_words(&heard.last_line);
-                let lines = print::count(heard.lines, "new line");
+                let lines = count(heard.lines, "new line");
                 text = format!("{text}, {lines} (last: \"{last}\")");
             }
         }
@@ -194,18 +202,11 @@ fn reply(job: &str, prompt: &JobPrompt) -> String {
     format!("nb reply {job} {text}")
 }
 
-/// Returns the exit code of a job.
-pub(crate) fn code(verdict: JobVerdict) -> u8 {
-    match verdict {
-        JobVerdict::Well => 0,
-        JobVerdict::Failed => 1,
-        JobVerdict::Raised => 3,
-        JobVerdict::StillRunning => 4,
-        JobVerdict::Aborted => 5,
-        JobVerdict::NoKernel => 6,
-        JobVerdict::Asks => 7,
-        JobVerdict::Interrupted => 130,
-    }
+/// Says whether an error that is among the outputs has this text.
+fn is_raised(answer: &JobAnswer, note: &str) -> bool {
+    let runs = answer.runs();
+    let mut heard = runs.iter().filter_map(|result| result.heard.as_ref());
+    heard.any(|heard| heard.raised.as_deref() == Some(note))
 }
 
 /// How many characters of the last line are printed.
@@ -223,7 +224,7 @@ pub(crate) fn head(cell: &JobCell) -> String {
         .map_or_else(String::new, |count| format!(" In[{count}]"));
     let status = cell.status.as_deref().unwrap_or("running");
     let took = cell.took_ms.map_or_else(String::new, |took| {
-        format!(" {}", print::took(Duration::from_millis(took)))
+        format!(" {}", time::took(Duration::from_millis(took)))
     });
     format!("── {id}{count} {status}{took}")
 }
@@ -240,7 +241,7 @@ fn summary(job: &Job) -> String {
     let begun = job.cells.iter().find_map(|cell| cell.begun_at);
     let ended = job.ended_at.unwrap_or_else(Timestamp::now);
     let took = ended.duration_since(begun.unwrap_or(ended)).unsigned_abs();
-    let took = print::took(took);
+    let took = time::took(took);
     if count("ok") == all {
         return format!("{all} cells ok in {took}");
     }
@@ -272,7 +273,7 @@ fn summary(job: &Job) -> String {
 }
 
 /// Describes how a cell ended, if its outputs do not show that.
-fn told(job: &Job, cell: &JobCell) -> Option<String> {
+fn how_it_ended(job: &Job, cell: &JobCell) -> Option<String> {
     let notebook = quote(&job.path);
     Some(match cell.status.as_deref()? {
         "kernel_died" => {

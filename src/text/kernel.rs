@@ -6,9 +6,9 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::Value;
 
+use super::{count, sandbox as sandboxing};
 use crate::api::KernelStatus;
-use crate::cli::render::print;
-use crate::cli::render::sandbox as sandboxing;
+use crate::api::time::{age, moment};
 use crate::kernel::process::limits::{self, MemoryBound};
 use crate::kernel::shell::quote;
 use crate::lifecycle::death;
@@ -17,6 +17,24 @@ use crate::lifecycle::liveness::Liveness;
 use crate::lifecycle::open_error::OpenError;
 use crate::notebook::size;
 use crate::project;
+
+/// Returns the lines about a kernel, with those about who has joined it.
+pub(crate) fn text(kernel: &KernelStatus) -> String {
+    let mut lines = vec![kernel_text(kernel)];
+    if kernel.kernel_of.is_some() {
+        return lines.concat();
+    }
+    for joined in &kernel.joined {
+        lines.push(format!(
+            "  joined: {} since {} ({}, pid {})",
+            joined.front_end,
+            moment(joined.since),
+            count(joined.clients, "client"),
+            joined.pid
+        ));
+    }
+    lines.join("\n")
+}
 
 /// Returns the lines about a kernel, without those about who has joined it.
 pub(crate) fn kernel_text(kernel: &KernelStatus) -> String {
@@ -40,7 +58,7 @@ pub(crate) fn kernel_text(kernel: &KernelStatus) -> String {
         if session.status == project::Status::Live {
             parts.push(format!("generation {}", session.generation));
             let since = session.started_at;
-            parts.extend(since.map(|at| format!("since {}", print::moment(at))));
+            parts.extend(since.map(|at| format!("since {}", moment(at))));
         }
     }
     if session.is_attached() {
@@ -65,7 +83,7 @@ pub(crate) fn kernel_text(kernel: &KernelStatus) -> String {
                     ended.reason,
                     by.unwrap_or_default(),
                     why.unwrap_or_default(),
-                    print::moment(ended.at),
+                    moment(ended.at),
                 ));
             }
             _ => {}
@@ -113,9 +131,9 @@ fn bound(kernel: &KernelStatus) -> Option<String> {
 fn lasting(kernel: &KernelStatus) -> String {
     match (kernel.state, &kernel.running, kernel.idle_since) {
         ("busy", Some(cell), _) => {
-            format!("busy: {} for {}", cell.text, print::age(cell.since))
+            format!("busy: {} for {}", cell.text, age(cell.since))
         }
-        ("idle", _, Some(since)) if !just_now(since) => format!("idle for {}", print::age(since)),
+        ("idle", _, Some(since)) if !just_now(since) => format!("idle for {}", age(since)),
         _ => kernel.state.to_owned(),
     }
 }

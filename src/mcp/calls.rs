@@ -1,0 +1,599 @@
+//! The tools' work: from arguments to a request of `api`, and from its answer to a result.
+
+use std::path::{Path, PathBuf};
+
+use rmcp::RoleServer;
+use rmcp::model::{CallToolResult, JsonObject};
+use rmcp::service::RequestContext;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::Server;
+use super::arguments::{
+    AnswerInput, ApplyEdits, CreateCell, DeleteCell, GetNotebookState, GetRunStatus, History,
+    HistoryAction, Kernel, KernelAction, Notebooks, OfNotebook, OpenNotebook, ReadCell, RunCell,
+    UpdateCell, Variables,
+};
+use super::commands::as_tools;
+use super::result::{ToolAnswer, result};
+use super::run::{RunWatcher, begun, follow_options};
+use super::tools::ToolName;
+use crate::api::caller::Caller;
+use crate::api::envelope::Answer;
+use crate::api::problem::{Problem, ProblemKind};
+use crate::api::{
+    self, CellRequest, CellsRequest, CellsToRun, DiffBase, DiffRequest, EditAnswer, EditPolicy,
+    EditRequest, ExecAnswer, ExecRequest, InterruptJobRequest, InterruptRequest, KernelStatus,
+    LogRequest, OpenAnswer, OpenRequest, OutputForm, QuestionRequest, ReplyRequest, RestartRequest,
+    RestoreRequest, RunRequest, ShownOutputs, ShutdownRequest, UndoRequest, VarsRequest,
+    VersionsRequest, WaitRequest, version_lines,
+};
+use crate::editing::gather::gather;
+use crate::notebook::{CellSelector, Operation, Revision};
+use crate::text;
+
+/// How many characters of outputs are returned unless another limit is given.
+const LIMIT: usize = 6000;
+
+/// How many entries of the history are returned unless another limit is given.
+const ENTRIES: usize = 20;
+
+/// How many notebooks are listed.
+const MOST_NOTEBOOKS: usize = 200;
+
+/// How many variables are listed.
+const MOST_VARIABLES: usize = 200;
+
+impl Server {
+    /// Calls a tool.
+    pub(super) async fn call(
+        &self,
+        tool: ToolName,
+        arguments: JsonObject,
+        context: &RequestContext<RoleServer>,
+    ) -> CallToolResult {
+        let call = Call {
+            server: self,
+            arguments,
+            context,
+        };
+        match tool {
+            ToolName::Notebooks => call.notebooks().await,
+            ToolName::OpenNotebook => call.about(open_notebook).await,
+            ToolName::GetNotebookState => call.about(get_notebook_state).await,
+            ToolName::ReadCell => call.about(read_cell).await,
+            ToolName::CreateCell => call.about(create_cell).await,
+            ToolName::UpdateCell => call.about(update_cell).await,
+            ToolName::DeleteCell => call.about(delete_cell).await,
+            ToolName::ApplyEdits => call.about(apply_edits).await,
+            ToolName::RunCell => call.about(run_cell).await,
+            ToolName::GetRunStatus => call.about(get_run_status).await,
+            ToolName::AnswerInput => call.about(answer_input).await,
+            ToolName::Kernel => call.about(kernel).await,
+            ToolName::Variables => call.about(variables).await,
+            ToolName::History => call.about(history).await,
+        }
+    }
+}
+
+/// A call of a tool.
+struct Call<'a> {
+    server: &'a Server,
+    arguments: JsonObject,
+    context: &'a RequestContext<RoleServer>,
+}
+
+/// The parts of a call that a tool needs.
+struct Request<'a, T> {
+    server: &'a Server,
+    caller: &'a Caller,
+    context: &'a RequestContext<RoleServer>,
+    arguments: T,
+}
+
+impl<T> Request<'_, T> {
+    /// Refuses what a server that only reads may not do.
+    fn may_change(&self) -> Result<(), Problem> {
+        match self.server.allowed.read_only {
+            true => Err(Problem::new(ProblemKind::Refused, "this server only reads")),
+            false => Ok(()),
+        }
+    }
+}
+
+impl Call<'_> {
+    /// Calls a tool whose arguments name a notebook.
+    async fn about<T: OfNotebook + DeserializeOwned>(
+        self,
+        tool: impl AsyncFnOnce(Request<'_, T>) -> Result<ToolAnswer, Problem>,
+    ) -> CallToolResult {
+        let is_cancelled = || self.context.ct.is_cancelled();
+        let prepared = read::<T>(self.arguments).and_then(|arguments| {
+            let notebook = self.server.root.notebook(arguments.notebook())?;
+            let caller = self.server.caller(Some(notebook), self.context)?;
+            Ok((arguments, caller))
+        });
+        let (arguments, caller) = match prepared {
+            Ok(prepared) => prepared,
+            Err(problem) => return result(None, Err(problem), is_cancelled).await,
+        };
+        caller.notice().await;
+        let done = tool(Request {
+            server: self.server,
+            caller: &caller,
+            context: self.context,
+            arguments,
+        });
+        let done = done.await;
+        result(Some(&caller), done, is_cancelled).await
+    }
+
+    /// Lists notebooks.
+    async fn notebooks(self) -> CallToolResult {
+        let is_cancelled = || self.context.ct.is_cancelled();
+        let caller = read::<Notebooks>(self.arguments)
+            .and_then(|Notebooks {}| self.server.caller(None, self.context));
+        match caller {
+            Ok(caller) => {
+                let done = notebooks(&caller).await;
+                result(Some(&caller), done, is_cancelled).await
+            }
+            Err(problem) => result(None, Err(problem), is_cancelled).await,
+        }
+    }
+}
+
+/// Reads arguments.
+fn read<T: DeserializeOwned>(arguments: JsonObject) -> Result<T, Problem> {
+    serde_json::from_value(serde_json::Value::Object(arguments))
+        .map_err(|error| Problem::new(ProblemKind::Usage, error.to_string()))
+}
+
+/// The notebooks below the root.
+#[derive(Serialize)]
+struct NotebooksAnswer {
+    notebooks: Vec<PathBuf>,
+    /// How many more there are.
+    more: usize,
+    kernels: Vec<KernelStatus>,
+}
+
+impl Answer for NotebooksAnswer {}
+
+async fn notebooks(caller: &Caller) -> Result<ToolAnswer, Problem> {
+    let kernels = match caller.project {
+        Some(_) => api::status(caller).await?.sessions,
+        None => Vec::new(),
+    };
+    let here = caller.here.clone();
+    let found = tokio::task::spawn_blocking(move || gather(&[here])).await;
+    let found = found.map_err(|error| Problem::failed("list the notebooks", &error))?;
+    let found = found.map_err(|error| Problem::failed("list the notebooks", &error))?;
+    let paths = found.notebooks.into_iter().map(|found| {
+        let below = found.path.strip_prefix(&caller.here).map(Path::to_owned);
+        below.unwrap_or(found.path)
+    });
+    let mut notebooks: Vec<_> = paths.collect();
+    let more = notebooks.len().saturating_sub(MOST_NOTEBOOKS);
+    notebooks.truncate(MOST_NOTEBOOKS);
+    let mut lines: Vec<_> = kernels.iter().map(text::kernel::text).collect();
+    let has_kernel = |path: &Path| kernels.iter().any(|it| it.path == caller.here.join(path));
+    let others = notebooks.iter().filter(|path| !has_kernel(path));
+    lines.extend(others.map(|path| path.display().to_string()));
+    match more {
+        0 if lines.is_empty() => lines.push("no notebook; open_notebook creates one".to_owned()),
+        0 => {}
+        more => lines.push(format!("{more} more")),
+    }
+    lines.push(String::new());
+    let answer = NotebooksAnswer {
+        notebooks,
+        more,
+        kernels,
+    };
+    Ok(ToolAnswer::of(caller, &answer, lines.join("\n")).await)
+}
+
+async fn open_notebook(request: Request<'_, OpenNotebook>) -> Result<ToolAnswer, Problem> {
+    let arguments = request.arguments;
+    let kernel_of = arguments.kernel_of.as_deref();
+    let kernel_of = kernel_of.map(|other| request.server.root.notebook(other));
+    let open = OpenRequest {
+        kernel: arguments.kernel,
+        python: arguments.python,
+        kernel_of: kernel_of.transpose()?,
+        ..OpenRequest::default()
+    };
+    let answer = api::open(request.caller, open).await?;
+    let text = match &answer {
+        OpenAnswer::Opened(opened) => {
+            let mut lines = vec![text::open::opened(opened)];
+            lines.extend(opened.notes.iter().map(|note| as_tools(note)));
+            lines.push(String::new());
+            lines.join("\n")
+        }
+        OpenAnswer::Created(created) => format!("{}: created\n", created.notebook),
+    };
+    Ok(ToolAnswer::of(request.caller, &answer, text).await)
+}
+
+async fn get_notebook_state(request: Request<'_, GetNotebookState>) -> Result<ToolAnswer, Problem> {
+    let since = revision(request.arguments.since.as_deref())?;
+    let cells = CellsRequest {
+        since,
+        ..CellsRequest::default()
+    };
+    let answer = api::cells(request.caller, cells).await?;
+    let text = text::cells::text(&answer, since);
+    Ok(ToolAnswer::of(request.caller, &answer, text).await)
+}
+
+async fn read_cell(request: Request<'_, ReadCell>) -> Result<ToolAnswer, Problem> {
+    let arguments = request.arguments;
+    let limit = arguments.limit.unwrap_or(LIMIT);
+    let cell = CellRequest {
+        cells: arguments.cell.selectors(),
+        outputs: match arguments.outputs {
+            Some(false) => OutputForm::Omitted,
+            _ => OutputForm::Previews(Some(limit)),
+        },
+    };
+    let answer = api::cell(request.caller, cell).await?;
+    let text = text::cell::text(&answer, str::to_owned);
+    let mut told = ToolAnswer::of(request.caller, &answer, text).await;
+    told.images = answer
+        .cells
+        .iter()
+        .flat_map(|cell| match &cell.outputs {
+            ShownOutputs::Previews(previews) => previews.images(),
+            ShownOutputs::Omitted | ShownOutputs::Raw(_) => Vec::new(),
+        })
+        .take(api::outputs::MOST_IMAGES)
+        .collect();
+    Ok(told)
+}
+
+async fn create_cell(request: Request<'_, CreateCell>) -> Result<ToolAnswer, Problem> {
+    let arguments = &request.arguments;
+    let selector =
+        |cell: &Option<super::arguments::CellName>| cell.as_ref().map(|it| it.selector());
+    let operation = Operation::Insert {
+        after: selector(&arguments.after),
+        before: selector(&arguments.before),
+        at: arguments.index,
+        id: None,
+        cell_type: arguments.cell_type,
+        source: arguments.source.clone(),
+        metadata: None,
+    };
+    let then = arguments.run.then_some(arguments.timeout_s);
+    edit(&request, vec![operation], EditPolicy::default(), then).await
+}
+
+async fn update_cell(request: Request<'_, UpdateCell>) -> Result<ToolAnswer, Problem> {
+    let arguments = &request.arguments;
+    let cell = arguments.cell.selector();
+    let mut if_rev = revision(arguments.expected_revision.as_deref())?;
+    let mut operations = Vec::new();
+    let usage = |text: &str| Err(Problem::new(ProblemKind::Usage, text));
+    if arguments.source.is_some() && arguments.old_string.is_some() {
+        return usage("either source or old_string and new_string are meant");
+    }
+    if arguments.source.is_some() || arguments.cell_type.is_some() {
+        operations.push(Operation::Edit {
+            cell: cell.clone(),
+            if_rev: if_rev.take(),
+            source: arguments.source.clone(),
+            cell_type: arguments.cell_type,
+            metadata: Vec::new(),
+        });
+    }
+    match (&arguments.old_string, &arguments.new_string) {
+        (Some(old), Some(new)) => operations.push(Operation::Replace {
+            cell,
+            if_rev: if_rev.take(),
+            old: old.clone(),
+            new: new.clone(),
+            all: arguments.replace_all,
+        }),
+        (None, None) => {}
+        _ => return usage("old_string and new_string go together"),
+    }
+    if operations.is_empty() {
+        return usage(
+            "there is nothing to change: give source, old_string and new_string, or type",
+        );
+    }
+    let policy = EditPolicy {
+        force: arguments.force,
+        ..EditPolicy::default()
+    };
+    let then = arguments.run.then_some(arguments.timeout_s);
+    edit(&request, operations, policy, then).await
+}
+
+async fn delete_cell(request: Request<'_, DeleteCell>) -> Result<ToolAnswer, Problem> {
+    let operation = Operation::Remove {
+        cells: request.arguments.cell.selectors(),
+        if_rev: revision(request.arguments.expected_revision.as_deref())?,
+    };
+    let policy = EditPolicy {
+        force: request.arguments.force,
+        ..EditPolicy::default()
+    };
+    edit(&request, vec![operation], policy, None).await
+}
+
+async fn apply_edits(request: Request<'_, ApplyEdits>) -> Result<ToolAnswer, Problem> {
+    let list = serde_json::to_string(&request.arguments.operations);
+    let list = list.map_err(|error| Problem::failed("read the operations", &error))?;
+    let operations = Operation::read_list(&list)
+        .map_err(|error| Problem::new(ProblemKind::Usage, error.to_string()))?;
+    let policy = EditPolicy {
+        force: request.arguments.force,
+        ..EditPolicy::default()
+    };
+    edit(&request, operations, policy, None).await
+}
+
+/// Edits a notebook, and runs the written cells if `then` has how many seconds to wait for that.
+async fn edit<T>(
+    request: &Request<'_, T>,
+    operations: Vec<Operation>,
+    policy: EditPolicy,
+    then: Option<Option<f64>>,
+) -> Result<ToolAnswer, Problem> {
+    let caller = request.caller;
+    let edit = EditRequest {
+        is_list: operations.len() > 1,
+        operations,
+        policy,
+    };
+    let answer = api::edit(caller, edit).await.map_err(repeatable)?;
+    let text = edited(&answer);
+    if let Some(timeout_s) = then {
+        let watcher = RunWatcher::new(request.context);
+        let follow = follow_options(timeout_s, None);
+        let run = api::exec_edited(caller, &answer, follow, &watcher);
+        if let Some(ran) = watcher.watch(run).await?
+            && let ExecAnswer::Job { job, .. } = &ran
+        {
+            return Ok(begun(caller, &ran, job, text).await);
+        }
+    }
+    let mut told = ToolAnswer::of(caller, &answer, text).await;
+    told.is_error = answer.error.is_some();
+    Ok(told)
+}
+
+/// Adds to a conflict how the edit is repeated.
+fn repeatable(problem: Problem) -> Problem {
+    match problem.conflicts.is_empty() {
+        true => problem,
+        false => problem
+            .hint("if it still holds, repeat it: their change counts as seen now")
+            .hint("force: true writes without a check"),
+    }
+}
+
+fn edited(answer: &EditAnswer) -> String {
+    let mut text = text::edit::text(answer);
+    for note in &answer.notes {
+        text.push_str(&as_tools(note));
+        text.push('\n');
+    }
+    if let Some(error) = &answer.error {
+        text.push_str(&text::problem::lines(error).join("\n"));
+        text.push('\n');
+    }
+    text
+}
+
+async fn run_cell(request: Request<'_, RunCell>) -> Result<ToolAnswer, Problem> {
+    let RunCell {
+        cell,
+        all,
+        code,
+        timeout_s,
+        wait,
+        limit,
+        ..
+    } = request.arguments;
+    let follow = (wait != Some(false)).then(|| follow_options(timeout_s, limit));
+    let watcher = RunWatcher::new(request.context);
+    let caller = request.caller;
+    if let Some(code) = code {
+        if cell.is_some() || all {
+            let text = "either cells or code are meant";
+            return Err(Problem::new(ProblemKind::Usage, text));
+        }
+        let run = RunRequest {
+            code,
+            max_time: None,
+            follow,
+        };
+        let answer = watcher.watch(api::run(caller, run, &watcher)).await?;
+        return Ok(begun(caller, &answer, &answer, String::new()).await);
+    }
+    let exec = ExecRequest {
+        cells: CellsToRun {
+            named: cell.map(|cell| cell.selectors()).unwrap_or_default(),
+            all,
+            ..CellsToRun::default()
+        },
+        follow,
+        ..ExecRequest::default()
+    };
+    let answer = watcher.watch(api::exec(caller, exec, &watcher)).await?;
+    match &answer {
+        ExecAnswer::Job { job, .. } => Ok(begun(caller, &answer, job, String::new()).await),
+        ExecAnswer::Nothing { .. } => {
+            let text = "there is nothing to run\n".to_owned();
+            Ok(ToolAnswer::of(caller, &answer, text).await)
+        }
+    }
+}
+
+async fn get_run_status(request: Request<'_, GetRunStatus>) -> Result<ToolAnswer, Problem> {
+    let arguments = request.arguments;
+    let wait = WaitRequest {
+        job: arguments.run_id,
+        all: arguments.all,
+        follow: follow_options(
+            Some(arguments.timeout_s.unwrap_or_default()),
+            arguments.limit,
+        ),
+    };
+    // A look does not interrupt what it looks at.
+    let cancelled = request.context.ct.cancelled();
+    let answer = tokio::select! {
+        answer = api::wait(request.caller, wait, &api::job::Unobserved) => answer?,
+        () = cancelled => return Err(Problem::new(ProblemKind::StillRunning, "cancelled")),
+    };
+    let run = api::job::RunAnswer::Followed(Box::new(answer));
+    Ok(begun(request.caller, &run, &run, String::new()).await)
+}
+
+async fn answer_input(request: Request<'_, AnswerInput>) -> Result<ToolAnswer, Problem> {
+    let AnswerInput { run_id, text, .. } = request.arguments;
+    let question = QuestionRequest {
+        job: run_id,
+        force: false,
+    };
+    let question = api::question(request.caller, question).await?;
+    let reply = ReplyRequest { question, text };
+    let answer = api::reply(request.caller, reply).await?;
+    let text = format!("answered · next: get_run_status {}\n", answer.job);
+    Ok(ToolAnswer::of(request.caller, &answer, text).await)
+}
+
+async fn kernel(request: Request<'_, Kernel>) -> Result<ToolAnswer, Problem> {
+    let caller = request.caller;
+    let Kernel {
+        action,
+        ref run_id,
+        force,
+        ..
+    } = request.arguments;
+    if action != KernelAction::Status {
+        request.may_change()?;
+    }
+    match action {
+        KernelAction::Status => {
+            let answer = api::status(caller).await?;
+            let lines = answer.sessions.iter().map(text::kernel::text);
+            let text: String = lines.map(|line| format!("{line}\n")).collect();
+            Ok(ToolAnswer::of(caller, &answer, text).await)
+        }
+        KernelAction::Interrupt => match run_id {
+            Some(job) => {
+                let job = job.clone();
+                let request = InterruptJobRequest { job, force };
+                let answer = api::interrupt_job(caller, request).await?;
+                Ok(ToolAnswer::of_fields(caller, &answer).await)
+            }
+            None => {
+                let answer = api::interrupt(caller, InterruptRequest { force }).await?;
+                Ok(ToolAnswer::of_fields(caller, &answer).await)
+            }
+        },
+        KernelAction::Restart => {
+            let request = RestartRequest {
+                timeout: None,
+                force,
+            };
+            let answer = api::restart(caller, request).await?;
+            Ok(ToolAnswer::of_fields(caller, &answer).await)
+        }
+        KernelAction::Shutdown => {
+            let answer = api::shutdown(caller, ShutdownRequest { force }).await?;
+            Ok(ToolAnswer::of_fields(caller, &answer).await)
+        }
+    }
+}
+
+async fn variables(request: Request<'_, Variables>) -> Result<ToolAnswer, Problem> {
+    let is_one = request.arguments.name.is_some();
+    let vars = VarsRequest {
+        name: request.arguments.name,
+        all: false,
+        most: Some(MOST_VARIABLES),
+    };
+    let answer = api::vars(request.caller, vars).await?;
+    let mut lines = text::vars::lines(&answer, is_one);
+    if !is_one {
+        lines.extend(text::vars::note(&answer));
+    }
+    lines.push(String::new());
+    Ok(ToolAnswer::of(request.caller, &answer, lines.join("\n")).await)
+}
+
+async fn history(request: Request<'_, History>) -> Result<ToolAnswer, Problem> {
+    let (caller, arguments) = (request.caller, &request.arguments);
+    let count = arguments.limit.unwrap_or(ENTRIES);
+    if matches!(
+        arguments.action,
+        HistoryAction::Undo | HistoryAction::Restore
+    ) {
+        request.may_change()?;
+    }
+    let cell = || -> Result<CellSelector, Problem> {
+        let cell = arguments.cell.as_ref().map(|cell| cell.selector());
+        cell.ok_or_else(|| Problem::new(ProblemKind::Usage, "which cell is meant?"))
+    };
+    let policy = EditPolicy::default();
+    match arguments.action {
+        HistoryAction::Log => {
+            let log = LogRequest {
+                count,
+                ..LogRequest::default()
+            };
+            let answer = api::log(caller, log).await?;
+            let lines = answer.log.iter();
+            let lines = lines.map(|entry| text::log::line(entry, &answer.notebook) + "\n");
+            let text = lines.collect();
+            Ok(ToolAnswer::of(caller, &answer, text).await)
+        }
+        HistoryAction::Versions => {
+            let cell = cell()?;
+            let answer = api::cell_versions(caller, VersionsRequest { cell, count }).await?;
+            let lines = version_lines(&answer.versions);
+            let text = lines.iter().map(|line| format!("{line}\n")).collect();
+            Ok(ToolAnswer::of(caller, &answer, text).await)
+        }
+        HistoryAction::Diff => {
+            let before = match &arguments.revision {
+                Some(revision) => DiffBase::Revision(revision.clone()),
+                None => DiffBase::Unnamed,
+            };
+            let answer = api::diff_notebooks(caller, DiffRequest { before }).await?;
+            Ok(ToolAnswer::of_fields(caller, &answer).await)
+        }
+        HistoryAction::Undo => {
+            let op = arguments.op.clone();
+            let answer = api::undo(caller, UndoRequest { op, policy }).await?;
+            let text = format!("took back {}\n{}", answer.undone.op, edited(&answer.edit));
+            Ok(ToolAnswer::of(caller, &answer, text).await)
+        }
+        HistoryAction::Restore => {
+            let restore = RestoreRequest {
+                cell: cell()?,
+                revision: arguments.revision.clone(),
+                policy,
+            };
+            let answer = api::restore(caller, restore).await?;
+            let text = edited(&answer.edit);
+            Ok(ToolAnswer::of(caller, &answer, text).await)
+        }
+    }
+}
+
+fn revision(text: Option<&str>) -> Result<Option<Revision>, Problem> {
+    let read = |text: &str| {
+        text.parse().map_err(|_| {
+            let text = format!("{text:?} is no revision: ten hexadecimal digits");
+            Problem::new(ProblemKind::Usage, text)
+        })
+    };
+    text.map(read).transpose()
+}

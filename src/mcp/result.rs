@@ -1,0 +1,159 @@
+//! Answers and problems as results of tools.
+
+use rmcp::model::{CallToolResult, ContentBlock};
+use serde_json::{Map, Value, json};
+
+use super::commands::as_tools;
+use crate::api::caller::Caller;
+use crate::api::envelope::{Answer, Envelope, Meanwhile, ProblemAnswer};
+use crate::api::outputs::{Image, plain};
+use crate::api::problem::{Problem, ProblemKind};
+use crate::text;
+
+/// What a tool answers.
+#[derive(Debug, Default)]
+pub(super) struct ToolAnswer {
+    /// The answer as text.
+    pub(super) text: String,
+    pub(super) images: Vec<Image>,
+    /// The answer's own fields.
+    pub(super) fields: Map<String, Value>,
+    /// Whether the tool did not do what it was asked for.
+    pub(super) is_error: bool,
+    meanwhile: Meanwhile,
+}
+
+impl ToolAnswer {
+    /// Puts an answer together with its text and what happened meanwhile.
+    pub(super) async fn of(caller: &Caller, answer: &impl Answer, text: String) -> Self {
+        let meanwhile = meanwhile(caller).await;
+        Self {
+            text,
+            fields: fields(answer, &meanwhile),
+            meanwhile,
+            ..Self::default()
+        }
+    }
+
+    /// Puts an answer together with what happened meanwhile; its text is its JSON.
+    pub(super) async fn of_fields(caller: &Caller, answer: &impl Answer) -> Self {
+        let answer = Self::of(caller, answer, String::new()).await;
+        let text = serde_json::to_string(&answer.fields).unwrap_or_default();
+        Self { text, ..answer }
+    }
+
+    /// Puts a problem together with what happened meanwhile.
+    async fn of_problem(caller: Option<&Caller>, mut problem: Problem) -> Self {
+        problem.message = as_tools(&problem.message);
+        for hint in &mut problem.hints {
+            *hint = as_tools(hint);
+        }
+        let meanwhile = match caller {
+            Some(caller) => meanwhile(caller).await,
+            None => Meanwhile::default(),
+        };
+        let mut fields = fields(&ProblemAnswer { error: &problem }, &meanwhile);
+        if let Some(error) = fields.get_mut("error").and_then(Value::as_object_mut) {
+            error.insert("code".to_owned(), code(problem.kind).into());
+        }
+        let mut lines = text::problem::lines(&problem);
+        lines.push(String::new());
+        Self {
+            text: lines.join("\n"),
+            fields,
+            is_error: problem.kind != ProblemKind::StillRunning,
+            meanwhile,
+            ..Self::default()
+        }
+    }
+
+    /// Adds a field to the answer.
+    pub(super) fn field(&mut self, name: &str, value: impl Into<Value>) {
+        self.fields.insert(name.to_owned(), value.into());
+    }
+
+    fn into_result(self) -> CallToolResult {
+        let mut content = vec![ContentBlock::text(self.text)];
+        let images = self.images.into_iter();
+        content.extend(images.map(|image| ContentBlock::image(image.base64, image.mime)));
+        let mut result = match self.is_error {
+            true => CallToolResult::error(content),
+            false => CallToolResult::success(content),
+        };
+        result.structured_content = Some(Value::Object(self.fields));
+        result
+    }
+}
+
+/// Returns the result of a tool. What is in it counts as seen by the client, unless it has cancelled the
+/// call.
+pub(super) async fn result(
+    caller: Option<&Caller>,
+    done: Result<ToolAnswer, Problem>,
+    is_cancelled: impl Fn() -> bool,
+) -> CallToolResult {
+    let mut answer = match done {
+        Ok(answer) => answer,
+        Err(problem) => ToolAnswer::of_problem(caller, problem).await,
+    };
+    let meanwhile = std::mem::take(&mut answer.meanwhile);
+    answer.text.push_str(&news(&meanwhile, &answer.text));
+    if let Some(caller) = caller.filter(|_| !is_cancelled()) {
+        let caller = caller.clone();
+        let delivered = tokio::task::spawn_blocking(move || caller.delivered(&meanwhile)).await;
+        if let Err(error) = delivered {
+            tracing::warn!(%error, "what the client has seen could not be recorded");
+        }
+    }
+    answer.into_result()
+}
+
+/// Returns the lines about what happened meanwhile that the text does not have.
+fn news(meanwhile: &Meanwhile, text: &str) -> String {
+    let death = meanwhile.notebook.as_ref();
+    let death = death.and_then(|news| news.kernel_ended.as_ref());
+    let death = death.filter(|death| !text.contains(&death.text));
+    let death = death.map(|death| as_tools(&format!("{} next: {}", death.text, death.next)));
+    let lines = text::meanwhile::lines(meanwhile, as_tools);
+    let lines = death.into_iter().chain(lines);
+    lines.map(|line| format!("{line}\n")).collect()
+}
+
+async fn meanwhile(caller: &Caller) -> Meanwhile {
+    let caller = caller.clone();
+    let meanwhile = tokio::task::spawn_blocking(move || caller.meanwhile()).await;
+    meanwhile.unwrap_or_default()
+}
+
+fn fields(answer: &impl Answer, meanwhile: &Meanwhile) -> Map<String, Value> {
+    match serde_json::to_value(Envelope::of(answer, meanwhile)) {
+        Ok(Value::Object(mut fields)) => {
+            fields.values_mut().for_each(without_escapes);
+            fields
+        }
+        Ok(other) => Map::from_iter([("answer".to_owned(), other)]),
+        Err(error) => Map::from_iter([("error".to_owned(), json!({"message": error.to_string()}))]),
+    }
+}
+
+/// Removes colours and other escape sequences from all texts.
+fn without_escapes(value: &mut Value) {
+    match value {
+        Value::String(text) if text.contains('\u{1b}') => *text = plain(text),
+        Value::Array(values) => values.iter_mut().for_each(without_escapes),
+        Value::Object(fields) => fields.values_mut().for_each(without_escapes),
+        _ => {}
+    }
+}
+
+/// Returns a problem's code: the HTTP status that means the same.
+fn code(kind: ProblemKind) -> u16 {
+    match kind {
+        ProblemKind::Failed => 500,
+        ProblemKind::Usage => 400,
+        ProblemKind::StillRunning => 202,
+        ProblemKind::Refused => 403,
+        ProblemKind::Conflict => 409,
+        ProblemKind::NoKernel => 503,
+    }
+}

@@ -1,0 +1,154 @@
+//! Runs of cells and code: followed, reported, cancelled.
+
+use std::cell::{Cell, RefCell};
+use std::time::Duration;
+
+use rmcp::RoleServer;
+use rmcp::model::ProgressNotificationParam;
+use rmcp::service::RequestContext;
+
+use super::commands::as_tools;
+use super::result::ToolAnswer;
+use crate::api::caller::Caller;
+use crate::api::envelope::Answer;
+use crate::api::job::{
+    FollowOptions, JobAnswer, JobObserver, JobVerdict, OutputsAs, RunAnswer, describe,
+};
+use crate::api::outputs::plain;
+use crate::project::jobs::Job;
+use crate::text::report::{Piece, report};
+
+/// How often a client hears that a run goes on.
+const PROGRESS: Duration = Duration::from_secs(5);
+
+/// The shortest time to wait, in seconds: 0 would be for ever.
+const SHORTEST: f64 = 0.001;
+
+/// Returns how a run is followed.
+pub(super) fn follow_options(timeout_s: Option<f64>, limit: Option<usize>) -> FollowOptions {
+    FollowOptions {
+        timeout: timeout_s.map(|seconds| seconds.max(SHORTEST)),
+        limit: limit.or(FollowOptions::default().limit),
+        outputs: OutputsAs::Text,
+        images: true,
+        until: None,
+    }
+}
+
+/// Watches a run for a client: a cancelled call interrupts the run.
+pub(super) struct RunWatcher<'a> {
+    context: &'a RequestContext<RoleServer>,
+    last_line: RefCell<String>,
+    has_interrupted: Cell<bool>,
+}
+
+impl<'a> RunWatcher<'a> {
+    pub(super) fn new(context: &'a RequestContext<RoleServer>) -> Self {
+        Self {
+            context,
+            last_line: RefCell::default(),
+            has_interrupted: Cell::new(false),
+        }
+    }
+
+    /// Waits for a run; a client that has asked for it hears every five seconds that it goes on.
+    pub(super) async fn watch<T>(&self, run: impl Future<Output = T>) -> T {
+        tokio::select! {
+            done = run => done,
+            () = self.tell_progress() => std::future::pending().await,
+        }
+    }
+
+    async fn tell_progress(&self) {
+        let Some(token) = self.context.meta.get_progress_token() else {
+            return std::future::pending().await;
+        };
+        let mut passed = Duration::ZERO;
+        loop {
+            tokio::time::sleep(PROGRESS).await;
+            passed += PROGRESS;
+            let last_line = self.last_line.borrow().clone();
+            let mut told = ProgressNotificationParam::new(token.clone(), passed.as_secs_f64());
+            told.message = (!last_line.is_empty()).then(|| plain(&last_line));
+            // A client that has gone has closed stdin as well, which ends the server.
+            let _ = self.context.peer.notify_progress(told).await;
+        }
+    }
+}
+
+impl JobObserver for RunWatcher<'_> {
+    fn sees(&self, _: &Job, last_line: &str) {
+        last_line.clone_into(&mut self.last_line.borrow_mut());
+    }
+
+    async fn interrupts(&self) {
+        if self.has_interrupted.get() {
+            return std::future::pending().await;
+        }
+        self.context.ct.cancelled().await;
+        self.has_interrupted.set(true);
+    }
+}
+
+/// Returns the answer to a request that began a run.
+pub(super) async fn begun(
+    caller: &Caller,
+    answer: &impl Answer,
+    run: &RunAnswer,
+    before: String,
+) -> ToolAnswer {
+    let mut text = before;
+    let (status, id) = match run {
+        RunAnswer::Begun(job) => {
+            text.push_str(&format!("run {} · {}\n", job.job, describe(&job.record)));
+            ("running", &job.job)
+        }
+        RunAnswer::Followed(job) => {
+            text.push_str(&report_text(job));
+            (status(job.verdict()), &job.job)
+        }
+    };
+    let mut told = ToolAnswer::of(caller, answer, text).await;
+    if let RunAnswer::Followed(job) = run {
+        let runs = job.runs().into_iter();
+        told.images = runs.flat_map(|run| run.images.clone()).collect();
+    }
+    told.field("status", status);
+    told.field("run_id", id.as_str());
+    told
+}
+
+/// Returns the status of a run as one word.
+fn status(verdict: JobVerdict) -> &'static str {
+    match verdict {
+        JobVerdict::Well => "ok",
+        JobVerdict::Raised => "error",
+        JobVerdict::Interrupted => "interrupted",
+        JobVerdict::NoKernel => "no_kernel",
+        JobVerdict::Aborted => "aborted",
+        JobVerdict::StillRunning => "timeout",
+        JobVerdict::Asks => "waiting_input",
+        JobVerdict::Failed => "failed",
+    }
+}
+
+fn report_text(job: &JobAnswer) -> String {
+    let mut text = String::new();
+    let mut add = |part: &str| {
+        text.push_str(part);
+        if !part.is_empty() && !part.ends_with('\n') {
+            text.push('\n');
+        }
+    };
+    for piece in report(job) {
+        match piece {
+            Piece::Head(line) => add(&line),
+            Piece::Outputs(outputs) => {
+                add(&plain(&outputs.err));
+                add(&plain(&outputs.out));
+            }
+            Piece::Note(note) => add(&as_tools(&note)),
+        }
+    }
+    text
+}

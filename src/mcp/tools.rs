@@ -1,0 +1,373 @@
+//! The tools: their names, descriptions, schemas and hints.
+
+use std::sync::Arc;
+
+use rmcp::model::{JsonObject, Tool, ToolAnnotations};
+use schemars::generate::SchemaSettings;
+use schemars::{JsonSchema, SchemaGenerator};
+use serde_json::{Value, json};
+
+use super::arguments;
+
+/// A tool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ToolName {
+    Notebooks,
+    OpenNotebook,
+    GetNotebookState,
+    ReadCell,
+    CreateCell,
+    UpdateCell,
+    DeleteCell,
+    ApplyEdits,
+    RunCell,
+    GetRunStatus,
+    AnswerInput,
+    Kernel,
+    Variables,
+    History,
+}
+
+use ToolName::{
+    AnswerInput, ApplyEdits, CreateCell, DeleteCell, GetNotebookState, GetRunStatus, History,
+    Kernel, Notebooks, OpenNotebook, ReadCell, RunCell, UpdateCell, Variables,
+};
+
+/// What a tool may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Effect {
+    /// It changes nothing.
+    Reads,
+    /// It reads, and some of its actions change something.
+    Mixed,
+    /// It adds.
+    Adds,
+    /// It changes or removes what is there, which history brings back.
+    Changes,
+    /// It runs code.
+    Runs,
+}
+
+/// A tool as it is listed.
+struct Entry {
+    tool: ToolName,
+    name: &'static str,
+    /// Names of the same tool at other servers, separated by spaces.
+    aliases: &'static str,
+    effect: Effect,
+    description: &'static str,
+    schema: fn() -> JsonObject,
+}
+
+/// The tools.
+const TOOLS: [Entry; 14] = [
+    Entry {
+        tool: Notebooks,
+        name: "notebooks",
+        aliases: "list_notebooks",
+        effect: Effect::Reads,
+        description: "List the notebooks below the root, and which have a running kernel.",
+        schema: schema::<arguments::Notebooks>,
+    },
+    Entry {
+        tool: OpenNotebook,
+        name: "open_notebook",
+        aliases: "use_notebook connect_notebook start_kernel create_notebook",
+        effect: Effect::Adds,
+        description: "Open a notebook: create it if there is none, and start its kernel if none runs. \
+                      People at VS Code or JupyterLab share that kernel.",
+        schema: schema::<arguments::OpenNotebook>,
+    },
+    Entry {
+        tool: GetNotebookState,
+        name: "get_notebook_state",
+        aliases: "list_cells read_notebook get_notebook",
+        effect: Effect::Reads,
+        description: "List the cells, one line each: index, id@revision, type, state, first line, outputs in \
+                      short. `since` lists only what has changed.",
+        schema: schema::<arguments::GetNotebookState>,
+    },
+    Entry {
+        tool: ReadCell,
+        name: "read_cell",
+        aliases: "read_cells get_cell read_cell_output",
+        effect: Effect::Reads,
+        description: "Show cells whole: source, outputs, images.",
+        schema: schema::<arguments::ReadCell>,
+    },
+    Entry {
+        tool: CreateCell,
+        name: "create_cell",
+        aliases: "insert_cell add_cell append_cell insert_execute_code_cell add_code_cell add_markdown_cell",
+        effect: Effect::Adds,
+        description: "Add a cell, at the end unless a place is given, and run it if run is true.",
+        schema: schema::<arguments::CreateCell>,
+    },
+    Entry {
+        tool: UpdateCell,
+        name: "update_cell",
+        aliases: "edit_cell overwrite_cell_source modify_cell set_cell edit_cell_source",
+        effect: Effect::Changes,
+        description: "Change a cell's text (all of it, or old_string to new_string) or type, and run it if run \
+                      is true. Others' changes of other lines are kept. If others changed the same lines \
+                      since you read the cell, the error 409 shows their change and nothing is written.",
+        schema: schema::<arguments::UpdateCell>,
+    },
+    Entry {
+        tool: DeleteCell,
+        name: "delete_cell",
+        aliases: "remove_cell delete_cells",
+        effect: Effect::Changes,
+        description: "Delete cells. history brings them back.",
+        schema: schema::<arguments::DeleteCell>,
+    },
+    Entry {
+        tool: ApplyEdits,
+        name: "apply_edits",
+        aliases: "batch_edit",
+        effect: Effect::Changes,
+        description: "Apply several edits in one step: all or none.",
+        schema: schema::<arguments::ApplyEdits>,
+    },
+    Entry {
+        tool: RunCell,
+        name: "run_cell",
+        aliases: "execute_cell run_cells execute_code execute_cell_with_progress run_code",
+        effect: Effect::Runs,
+        description: "Run cells, their outputs go into the notebook, or code outside of it. After timeout_s \
+                      the answer has status \"timeout\" and a run_id; the run goes on.",
+        schema: schema::<arguments::RunCell>,
+    },
+    Entry {
+        tool: GetRunStatus,
+        name: "get_run_status",
+        aliases: "get_execution_status wait_run get_run",
+        effect: Effect::Reads,
+        description: "Get a run's new output and state, or wait for its end.",
+        schema: schema::<arguments::GetRunStatus>,
+    },
+    Entry {
+        tool: AnswerInput,
+        name: "answer_input",
+        aliases: "reply_input send_input",
+        effect: Effect::Runs,
+        description: "Answer an input() of running code.",
+        schema: schema::<arguments::AnswerInput>,
+    },
+    Entry {
+        tool: Kernel,
+        name: "kernel",
+        aliases: "manage_kernel restart_notebook",
+        effect: Effect::Mixed,
+        description: "Look at a notebook's kernel, interrupt what it runs, restart it (its variables are lost) \
+                      or shut it down.",
+        schema: schema::<arguments::Kernel>,
+    },
+    Entry {
+        tool: Variables,
+        name: "variables",
+        aliases: "list_variables inspect_variable",
+        effect: Effect::Reads,
+        description: "List the kernel's variables, or one in detail: type, shape, size, value. Runs no code.",
+        schema: schema::<arguments::Variables>,
+    },
+    Entry {
+        tool: History,
+        name: "history",
+        aliases: "undo notebook_history",
+        effect: Effect::Mixed,
+        description: "log: who did what. versions: of a cell. diff: what differs from what you saw last, or \
+                      from a revision. undo: take your last edit back. restore: bring back a version of a \
+                      cell, or a deleted cell.",
+        schema: schema::<arguments::History>,
+    },
+];
+
+/// Which tools a client may call.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Allowed {
+    /// Whether nothing may be changed or run.
+    pub(super) read_only: bool,
+    /// Only these tools; an empty list allows all.
+    pub(super) tools: Vec<String>,
+}
+
+impl Allowed {
+    fn allows(&self, entry: &Entry) -> bool {
+        let reads = matches!(entry.effect, Effect::Reads | Effect::Mixed);
+        let is_named = self.tools.is_empty() || self.tools.iter().any(|it| it == entry.name);
+        is_named && (reads || !self.read_only)
+    }
+
+    /// Returns the first of the named tools that does not exist.
+    pub(super) fn unknown(&self) -> Option<&str> {
+        let mut named = self.tools.iter();
+        let unknown = named.find(|name| TOOLS.iter().all(|entry| entry.name != *name));
+        unknown.map(String::as_str)
+    }
+
+    /// Returns the tool with a name, or with a name that other servers use for it.
+    pub(super) fn find(&self, name: &str) -> Option<ToolName> {
+        let entry = TOOLS.iter().find(|entry| {
+            entry.name == name || entry.aliases.split(' ').any(|alias| alias == name)
+        })?;
+        self.allows(entry).then_some(entry.tool)
+    }
+
+    /// Returns the names of the tools.
+    pub(super) fn names(&self) -> Vec<&'static str> {
+        let allowed = TOOLS.iter().filter(|entry| self.allows(entry));
+        allowed.map(|entry| entry.name).collect()
+    }
+
+    /// Returns the list of tools for clients.
+    pub(super) fn list(&self) -> Vec<Tool> {
+        let allowed = TOOLS.iter().filter(|entry| self.allows(entry));
+        allowed.map(Entry::tool).collect()
+    }
+}
+
+impl Entry {
+    fn tool(&self) -> Tool {
+        let hints = ToolAnnotations::new();
+        let hints = match self.effect {
+            Effect::Reads => hints.read_only(true),
+            Effect::Adds => hints.read_only(false).destructive(false),
+            Effect::Changes | Effect::Mixed => hints.read_only(false).destructive(true),
+            Effect::Runs => hints.read_only(false).destructive(true).open_world(true),
+        };
+        let hints = match self.effect {
+            Effect::Runs => hints,
+            _ => hints.open_world(false),
+        };
+        Tool::new(self.name, self.description, (self.schema)())
+            .with_raw_output_schema(Arc::new(output()))
+            .with_annotations(hints)
+    }
+}
+
+/// Returns the schema of every tool's structured content. The fields of each answer are those of the
+/// command's `--json`, which `docs/json` describes.
+fn output() -> JsonObject {
+    let schema = json!({
+        "type": "object",
+        "properties": {
+            "error": {"type": "object"},
+            "status": {"type": "string"},
+            "run_id": {"type": "string"},
+        },
+    });
+    match schema {
+        Value::Object(schema) => schema,
+        _ => JsonObject::new(),
+    }
+}
+
+/// Returns the schema of arguments, without what clients do not need.
+fn schema<T: JsonSchema>() -> JsonObject {
+    let settings = SchemaSettings::draft2020_12().with(|settings| settings.meta_schema = None);
+    let schema = SchemaGenerator::new(settings).into_root_schema_for::<T>();
+    let mut schema = schema.to_value();
+    shorten(&mut schema, true);
+    match schema {
+        Value::Object(schema) => schema,
+        _ => JsonObject::new(),
+    }
+}
+
+/// Removes titles, formats and defaults from a schema, and the null of optional values: a client leaves
+/// them out.
+fn shorten(schema: &mut Value, is_schema: bool) {
+    match schema {
+        Value::Object(object) => {
+            if is_schema {
+                for key in ["title", "format", "default", "minimum"] {
+                    object.remove(key);
+                }
+                if let Some(Value::Array(types)) = object.get_mut("type") {
+                    types.retain(|it| it != "null");
+                    if let [only] = types.as_slice() {
+                        let only = only.clone();
+                        object.insert("type".to_owned(), only);
+                    }
+                }
+                if let Some(Value::Array(values)) = object.get_mut("enum") {
+                    values.retain(|it| !it.is_null());
+                }
+                if let Some(Value::String(text)) = object.get_mut("description") {
+                    *text = text.replace('\n', " ");
+                }
+            }
+            for (key, value) in object {
+                shorten(value, key != "properties");
+            }
+        }
+        Value::Array(values) => values.iter_mut().for_each(|it| shorten(it, is_schema)),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_list_is_short() {
+        let tools = Allowed::default().list();
+        assert_eq!(tools.len(), 14);
+        let text = serde_json::to_string(&tools).unwrap();
+        assert!(text.len() < 12_000, "{}", text.len());
+        for tool in &tools {
+            let schema = tool.schema_as_json_value();
+            assert_eq!(schema["additionalProperties"], false, "{}", tool.name);
+            assert!(!schema.to_string().contains("null"), "{schema}");
+            if tool.name != "notebooks" {
+                let required = schema["required"].as_array().unwrap();
+                assert!(required.contains(&"notebook".into()), "{}", tool.name);
+            }
+        }
+    }
+
+    #[test]
+    fn names_of_other_servers_lead_to_the_tools() {
+        let all = Allowed::default();
+        for (name, tool) in [
+            ("run_cell", RunCell),
+            ("execute_cell", RunCell),
+            ("insert_cell", CreateCell),
+            ("overwrite_cell_source", UpdateCell),
+            ("use_notebook", OpenNotebook),
+        ] {
+            assert_eq!(all.find(name), Some(tool), "{name}");
+        }
+        assert_eq!(all.find("format_disk"), None);
+        let names = TOOLS.iter().flat_map(|entry| {
+            let aliases = entry.aliases.split(' ');
+            aliases.chain([entry.name])
+        });
+        let names: Vec<_> = names.collect();
+        let set: std::collections::HashSet<_> = names.iter().collect();
+        assert_eq!(set.len(), names.len());
+    }
+
+    #[test]
+    fn what_is_not_allowed_is_not_listed_and_not_found() {
+        let read_only = Allowed {
+            read_only: true,
+            ..Allowed::default()
+        };
+        assert_eq!(read_only.find("update_cell"), None);
+        assert_eq!(read_only.find("edit_cell"), None);
+        assert_eq!(read_only.find("run_code"), None);
+        assert_eq!(read_only.find("read_cell"), Some(ReadCell));
+        assert!(!read_only.names().contains(&"delete_cell"));
+        let one = Allowed {
+            tools: vec!["read_cell".to_owned()],
+            ..Allowed::default()
+        };
+        assert_eq!(one.names(), ["read_cell"]);
+        assert_eq!(one.find("get_cell"), Some(ReadCell));
+        assert_eq!(one.find("kernel"), None);
+        assert_eq!(one.unknown(), None);
+    }
+}

@@ -1,0 +1,143 @@
+//! Who did what in a notebook, as text.
+
+use crate::activity::labels;
+use crate::api::time::{moment, took};
+use crate::api::{LogEntry, LogEvent, LoggedExecution};
+use crate::notebook::ChangeKind;
+use crate::project::event::{NotebookChange, Outcome};
+
+/// Returns an entry's line.
+pub(crate) fn line(entry: &LogEntry, notebook: &str) -> String {
+    let by = match (&entry.what, entry.by.as_deref()) {
+        (LogEvent::Saved(_), None) => "somebody",
+        (_, None) => "",
+        (_, Some(by)) => by,
+    };
+    let who = match by {
+        "" => String::new(),
+        by => format!("{by} "),
+    };
+    let at = moment(entry.at);
+    format!("{at}  {who}{}", what(&entry.what, notebook))
+}
+
+fn what(what: &LogEvent, notebook: &str) -> String {
+    match what {
+        LogEvent::Ran(it) => ran(it, notebook),
+        LogEvent::Edited(it) => {
+            let command = match it.command.as_deref() {
+                Some("undo") => {
+                    format!("took back {}: ", it.undoes.as_deref().unwrap_or("an edit"))
+                }
+                Some("restore") => "restored: ".to_owned(),
+                _ => String::new(),
+            };
+            let mut parts = vec![format!("{command}{}", changes(it))];
+            if it.forced {
+                parts.push("forced".to_owned());
+            }
+            if it.conflicts > 0 {
+                let s = if it.conflicts == 1 { "" } else { "s" };
+                parts.push(format!("{} conflict{s}", it.conflicts));
+            }
+            parts.extend(it.op.as_deref().map(|op| format!("op {op}")));
+            parts.push(format!("notebook {}", it.after));
+            parts.join(" · ")
+        }
+        LogEvent::Saved(it) => {
+            let mut parts = vec![format!("saved: {}", changes(it))];
+            for lost in &it.overwritten {
+                parts.push(format!(
+                    "that wiped out {}'s edit of {} (op {})",
+                    lost.by, lost.cell, lost.op
+                ));
+            }
+            parts.push(format!("notebook {}", it.after));
+            parts.join(" · ")
+        }
+        LogEvent::Kernel { event, generation } => {
+            let words = match *event {
+                "opened" => "started the kernel",
+                "restarted" => "restarted the kernel: variables are gone",
+                "stopped" => "shut the kernel down",
+                "interrupted" => "interrupted the kernel",
+                "withdrew" => "withdrew cells that waited for the kernel",
+                "died" => "the kernel died: variables are gone",
+                other => other,
+            };
+            let generation = generation.map(|it| format!(" · generation {it}"));
+            format!("{words}{}", generation.unwrap_or_default())
+        }
+    }
+}
+
+/// Describes an execution: `ran 3f2c "df = load()" ok, 1.2 s · job 7f3a01bc`.
+fn ran(it: &LoggedExecution, notebook: &str) -> String {
+    let duration = it.took_ms.map(std::time::Duration::from_millis);
+    let took = duration.map(|it| format!(", {}", took(it)));
+    let end = match it.status {
+        None => " (no end is known)",
+        Some(Outcome::Ok) => " ok",
+        Some(Outcome::Error) => ": it failed",
+        Some(Outcome::Interrupted) => ": it was interrupted",
+        Some(Outcome::Withdrawn) => ": it was withdrawn",
+        Some(Outcome::Aborted) => ": it was not run, since one before it failed",
+        Some(Outcome::KernelDied) => ": the kernel ended",
+        Some(Outcome::Unseen) => ": its end was not seen",
+        Some(_) => ": nothing was told of its end",
+    };
+    let source = labels::source(it.code.as_deref());
+    let source = source.filter(|source| *source != it.label);
+    let what: Vec<_> = [Some(it.label.clone()), source]
+        .into_iter()
+        .flatten()
+        .collect();
+    let mut parts = vec![format!(
+        "ran {}{end}{}",
+        what.join(" "),
+        took.unwrap_or_default()
+    )];
+    let other = it.notebook.as_deref().filter(|other| *other != notebook);
+    parts.extend(other.map(|other| format!("in {other}")));
+    parts.extend(it.job.as_ref().map(|job| format!("job {job}")));
+    if it.past_nb {
+        parts.push("straight on the kernel".to_owned());
+    }
+    parts.join(" · ")
+}
+
+/// Describes changes to cells: `edited 3f2c 9f8e7d6c5b → 1a2b3c4d5e, removed 77de`.
+fn changes(it: &NotebookChange) -> String {
+    const MOST: usize = 4;
+    let mut parts: Vec<String> = Vec::new();
+    for step in it.changes.iter().take(MOST) {
+        let word = match step.what {
+            ChangeKind::Inserted => "inserted",
+            ChangeKind::Edited => "edited",
+            ChangeKind::Removed => "removed",
+            ChangeKind::Moved => "moved",
+            ChangeKind::Outputs if step.kept.is_some() => "cleared",
+            ChangeKind::Outputs => "brought back the outputs of",
+            ChangeKind::Nothing => continue,
+        };
+        let revisions = match (step.what, step.before, step.after) {
+            (ChangeKind::Edited, Some(before), Some(after)) => format!(" {before} → {after}"),
+            (ChangeKind::Inserted, _, Some(revision))
+            | (ChangeKind::Removed, Some(revision), _) => {
+                format!(" {revision}")
+            }
+            _ => String::new(),
+        };
+        let cell = &step.cell;
+        parts.push(match step.what {
+            ChangeKind::Moved => format!("{word} {cell} to {}", step.index),
+            _ => format!("{word} {cell}{revisions}"),
+        });
+    }
+    match it.changes.len().saturating_sub(MOST) {
+        0 if parts.is_empty() => parts.push("no cell".to_owned()),
+        0 => {}
+        more => parts.push(format!("{more} more")),
+    }
+    parts.join(", ")
+}

@@ -1,0 +1,488 @@
+//! `nb mcp` as a client on its stdin and stdout uses it.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::nb::{nb, open};
+use crate::world::World;
+
+/// How long a message of the server is awaited.
+const LONG: Duration = Duration::from_secs(60);
+
+/// A client of a server of its own.
+struct McpClient {
+    server: RefCell<Child>,
+    stdin: RefCell<Option<ChildStdin>>,
+    messages: mpsc::Receiver<Value>,
+    /// Messages that were received while another one was awaited.
+    early: RefCell<VecDeque<Value>>,
+    next_id: Cell<u64>,
+}
+
+impl McpClient {
+    /// Starts a server in the world's project, without a message.
+    fn start(world: &World, options: &[&str]) -> Self {
+        let mut command = world.nb();
+        command.arg("mcp").args(options);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut server = command.spawn().expect("start nb mcp");
+        let stdin = server.stdin.take();
+        let stdout = server.stdout.take().expect("it has a stdout");
+        let (sender, messages) = mpsc::channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(stdout).lines() {
+                let line = line.expect("stdout is UTF-8");
+                let message = serde_json::from_str(&line).expect("stdout is JSON");
+                if sender.send(message).is_err() {
+                    return;
+                }
+            }
+        });
+        Self {
+            server: server.into(),
+            stdin: stdin.into(),
+            messages,
+            early: RefCell::default(),
+            next_id: Cell::new(1),
+        }
+    }
+
+    /// Starts a server and introduces a client of this name.
+    fn of(world: &World, name: &str, options: &[&str]) -> Self {
+        let client = Self::start(world, options);
+        let answer = client.request(
+            "initialize",
+            &json!({
+                "protocolVersion": "2025-06-18",
+                "capabilities": {},
+                "clientInfo": {"name": name, "version": "1"},
+            }),
+        );
+        assert_eq!(answer["result"]["serverInfo"]["name"], "nb", "{answer}");
+        client.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
+        client
+    }
+
+    fn send(&self, message: &Value) {
+        let mut stdin = self.stdin.borrow_mut();
+        let stdin = stdin.as_mut().expect("stdin is open");
+        writeln!(stdin, "{message}").expect("write to the server");
+    }
+
+    /// Sends a request and returns its id.
+    fn begin(&self, method: &str, params: &Value) -> u64 {
+        let id = self.next_id.replace(self.next_id.get() + 1);
+        self.send(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
+        id
+    }
+
+    /// Returns the next message that is meant.
+    fn next(&self, is_meant: impl Fn(&Value) -> bool) -> Value {
+        let mut early = self.early.borrow_mut();
+        if let Some(at) = early.iter().position(&is_meant) {
+            return early.remove(at).expect("it is there");
+        }
+        loop {
+            let message = self.messages.recv_timeout(LONG).expect("a message");
+            if is_meant(&message) {
+                return message;
+            }
+            early.push_back(message);
+        }
+    }
+
+    fn end(&self, id: u64) -> Value {
+        self.next(|message| message["id"] == id && message.get("method").is_none())
+    }
+
+    fn request(&self, method: &str, params: &Value) -> Value {
+        self.end(self.begin(method, params))
+    }
+
+    fn begin_call(&self, tool: &str, arguments: &Value) -> u64 {
+        self.begin("tools/call", &json!({"name": tool, "arguments": arguments}))
+    }
+
+    /// Calls a tool and returns its result.
+    fn call(&self, tool: &str, arguments: &Value) -> ToolResult {
+        ToolResult(self.end(self.begin_call(tool, arguments))["result"].clone())
+    }
+}
+
+impl Drop for McpClient {
+    /// Closes stdin, which ends the server.
+    fn drop(&mut self) {
+        drop(self.stdin.borrow_mut().take());
+        let status = self.server.borrow_mut().wait();
+        if !std::thread::panicking() {
+            assert!(status.expect("it ends").success());
+        }
+    }
+}
+
+/// The result of a tool.
+#[derive(Debug)]
+struct ToolResult(Value);
+
+impl ToolResult {
+    /// Returns the text of a result that is no error.
+    fn text(&self) -> &str {
+        assert_eq!(self.0["isError"], false, "{self:#?}");
+        self.0["content"][0]["text"].as_str().expect("a text")
+    }
+
+    /// Returns the fields of a result that is no error.
+    fn fields(&self) -> &Value {
+        self.text();
+        &self.0["structuredContent"]
+    }
+
+    /// Returns the error of a result that is one.
+    fn error(&self) -> &Value {
+        assert_eq!(self.0["isError"], true, "{self:#?}");
+        &self.0["structuredContent"]["error"]
+    }
+}
+
+#[test]
+fn a_client_opens_edits_runs_and_takes_back() {
+    let world = World::new();
+    let client = McpClient::of(&world, "claude-code", &[]);
+    let tools = client.request("tools/list", &json!({}));
+    assert_eq!(tools["result"]["tools"].as_array().map(Vec::len), Some(14));
+    let python = crate::python::interpreter();
+    let opened = client.call(
+        "open_notebook",
+        &json!({"notebook": "a.ipynb", "python": python}),
+    );
+    assert!(opened.text().contains("a.ipynb: created; kernel started"));
+    let created = client.call(
+        "create_cell",
+        &json!({"notebook": "a.ipynb", "source": "x = 20\nx + 1", "run": true}),
+    );
+    assert!(created.text().contains("inserted") && created.text().ends_with("\n21\n"));
+    assert_eq!(created.fields()["status"], "ok");
+    let cell = created.fields()["cells"][0]["cell"].clone();
+    // Another server's words for the same.
+    let edited = client.call(
+        "edit_cell",
+        &json!({"notebook_path": "a.ipynb", "cell_id": cell, "old_string": "20", "new_string": "30",
+            "run": true}),
+    );
+    assert!(edited.text().contains("edited") && edited.text().ends_with("\n31\n"));
+    let state = client.call("get_notebook_state", &json!({"notebook": "a.ipynb"}));
+    assert!(state.text().contains("In[2]") && state.text().contains("x = 30 (2 lines) → 31"));
+    let read = client.call("read_cell", &json!({"notebook": "a.ipynb", "cell": 0}));
+    assert!(read.text().contains("x = 30\nx + 1\n") && read.text().contains("31"));
+    let variables = client.call("variables", &json!({"notebook": "a.ipynb"}));
+    assert!(variables.text().starts_with("x  int"), "{variables:?}");
+    let edits = json!([{"op": "append", "cell": 0, "source": "x + 2"},
+        {"op": "insert", "at": 0, "type": "markdown", "source": "# Title"}]);
+    let edits = json!({"notebook": "a.ipynb", "operations": edits});
+    assert!(
+        client
+            .call("apply_edits", &edits)
+            .text()
+            .contains("inserted")
+    );
+    let undone = client.call("history", &json!({"notebook": "a.ipynb", "action": "undo"}));
+    assert!(undone.text().contains("took back"));
+    let log = client.call("history", &json!({"notebook": "a.ipynb", "action": "log"}));
+    assert!(log.text().contains("claude took back"), "{log:?}");
+    let deleted = client.call("delete_cell", &json!({"notebook": "a.ipynb", "cell": cell}));
+    assert!(deleted.text().contains("removed"));
+    let listed = client.call("notebooks", &json!({}));
+    assert_eq!(listed.fields()["notebooks"], json!(["a.ipynb"]));
+    assert_eq!(listed.fields()["kernels"][0]["state"], "idle");
+    let restarted = client.call(
+        "kernel",
+        &json!({"notebook": "a.ipynb", "action": "restart"}),
+    );
+    assert_eq!(restarted.fields()["kernel_generation"], 2);
+    let shut_down = client.call(
+        "kernel",
+        &json!({"notebook": "a.ipynb", "action": "shutdown"}),
+    );
+    assert_eq!(shut_down.fields()["was_running"], true);
+    let none = client.call("variables", &json!({"notebook": "a.ipynb"}));
+    assert_eq!(none.error()["code"], 503);
+    assert!(
+        none.error()["hints"][0]
+            .as_str()
+            .expect("a hint")
+            .starts_with("open_notebook ")
+    );
+}
+
+#[test]
+fn only_edits_of_the_same_lines_conflict_and_the_refusal_shows_them() {
+    let world = World::new();
+    open(&world, "a.ipynb");
+    nb(
+        &world,
+        ["insert", "a.ipynb", "--id", "abcd", "a = 1\nb = 2"],
+    )
+    .ended(0);
+    let one = McpClient::of(&world, "inspector", &[]);
+    let other = McpClient::of(&world, "inspector", &[]);
+    let edit = |client: &McpClient, old: &str, new: &str| {
+        let arguments = json!({"notebook": "a.ipynb", "cell": "abcd", "old_string": old,
+            "new_string": new});
+        client.call("update_cell", &arguments)
+    };
+    for client in [&one, &other] {
+        client.call("read_cell", &json!({"notebook": "a.ipynb", "cell": "abcd"}));
+    }
+    edit(&one, "a = 1", "a = 10").text();
+    // Two clients of one name are two actors.
+    let merged = edit(&other, "b = 2", "b = 20");
+    assert!(
+        merged.text().contains("· inspector edited abcd"),
+        "{merged:?}"
+    );
+    let whole = json!({"notebook": "a.ipynb", "cell": "abcd", "source": "a = 10\nb = 21"});
+    let refused = one.call("update_cell", &whole);
+    let error = refused.error();
+    assert_eq!(
+        (&error["code"], &error["kind"]),
+        (&409.into(), &"conflict".into())
+    );
+    let conflict = &error["conflicts"][0];
+    assert_eq!(conflict["theirs"], "a = 10\nb = 20");
+    assert_eq!(conflict["yours"], "a = 10\nb = 21");
+    let text = refused.0["content"][0]["text"].as_str().expect("a text");
+    assert!(text.contains("+ b = 20") && text.len() < 700, "{text}");
+    one.call("update_cell", &whole).text();
+}
+
+#[test]
+fn a_run_goes_on_after_its_timeout_and_asks() {
+    let world = World::new();
+    open(&world, "a.ipynb");
+    let client = McpClient::of(&world, "inspector", &[]);
+    let code = "print('begun', flush=True)\nname = input('who? ')\nprint('hello', name)";
+    let run = json!({"notebook": "a.ipynb", "code": code});
+    let asks = client.call("run_cell", &run);
+    assert_eq!(asks.fields()["status"], "waiting_input");
+    assert_eq!(asks.fields()["prompt"]["prompt"], "who? ");
+    assert!(asks.text().contains("begun\n") && asks.text().contains("answer_input"));
+    let run_id = &asks.fields()["run_id"];
+    let answer = json!({"notebook": "a.ipynb", "run_id": run_id, "text": "ada"});
+    client.call("answer_input", &answer).text();
+    let status = json!({"notebook": "a.ipynb", "run_id": run_id, "timeout_s": 30});
+    let over = client.call("get_run_status", &status);
+    assert_eq!(over.fields()["status"], "ok");
+    assert!(over.text().contains("hello ada"), "{over:?}");
+    let endless = "import time\nwhile True: time.sleep(0.01)";
+    let run = json!({"notebook": "a.ipynb", "code": endless, "timeout_s": 0.2});
+    let timeout = client.call("run_cell", &run);
+    assert_eq!(timeout.fields()["status"], "timeout");
+    let run_id = &timeout.fields()["run_id"];
+    let status = json!({"notebook": "a.ipynb", "run_id": run_id});
+    let still = client.call("get_run_status", &status);
+    assert_eq!(still.fields()["status"], "timeout");
+    let interrupt = json!({"notebook": "a.ipynb", "action": "interrupt", "run_id": run_id});
+    assert_eq!(client.call("kernel", &interrupt).fields()["over"], true);
+    let status = json!({"notebook": "a.ipynb", "run_id": run_id, "timeout_s": 30});
+    let over = client.call("get_run_status", &status);
+    assert_eq!(over.fields()["status"], "interrupted");
+    assert!(over.text().contains("KeyboardInterrupt") && !over.text().contains('\u{1b}'));
+}
+
+#[test]
+fn a_cancelled_call_interrupts_its_code_and_a_client_that_goes_does_not() {
+    let world = World::new();
+    open(&world, "a.ipynb");
+    let client = McpClient::of(&world, "inspector", &[]);
+    let endless = "import time\nwhile True: time.sleep(0.01)";
+    let run = json!({"name": "run_cell", "_meta": {"progressToken": "p"},
+        "arguments": {"notebook": "a.ipynb", "code": endless}});
+    let id = client.begin("tools/call", &run);
+    let progress = client.next(|message| message["method"] == "notifications/progress");
+    assert_eq!(progress["params"]["progressToken"], "p");
+    client.send(
+        &json!({"jsonrpc": "2.0", "method": "notifications/cancelled",
+        "params": {"requestId": id}}),
+    );
+    // The kernel is free again.
+    let run = json!({"notebook": "a.ipynb", "code": "6 * 7"});
+    assert!(client.call("run_cell", &run).text().contains("42"));
+    let slow = "import time; time.sleep(1); done = True; print('done')";
+    let run = json!({"notebook": "a.ipynb", "code": slow, "wait": false});
+    let run_id = client.call("run_cell", &run).fields()["run_id"].clone();
+    client.begin_call("run_cell", &json!({"notebook": "a.ipynb", "code": "done"}));
+    drop(client);
+    let job = run_id.as_str().expect("an id");
+    nb(&world, ["wait", job, "--all"]).ended(0).with("done");
+}
+
+#[test]
+fn images_are_images() {
+    let world = World::new();
+    open(&world, "a.ipynb");
+    let client = McpClient::of(&world, "inspector", &[]);
+    let png = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
+    let source = format!(
+        "import base64\nfrom IPython.display import Image\nImage(data=base64.b64decode('{png}'))"
+    );
+    let create = json!({"notebook": "a.ipynb", "source": source, "run": true});
+    let created = client.call("create_cell", &create);
+    let read = client.call("read_cell", &json!({"notebook": "a.ipynb", "cell": 0}));
+    for result in [&created, &read] {
+        result.text();
+        let image = &result.0["content"][1];
+        assert_eq!(image["mimeType"], "image/png", "{result:#?}");
+        assert_eq!(image["data"], png);
+    }
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_with_the_reason() {
+    let world = World::new();
+    open(&world, "a.ipynb");
+    nb(&world, ["insert", "a.ipynb", "--id", "abcd", "1"]).ended(0);
+    let outside = world.project().with_file_name("outside.ipynb");
+    std::fs::copy(world.project().join("a.ipynb"), &outside).expect("copy the notebook");
+    std::os::unix::fs::symlink(&outside, world.project().join("link.ipynb")).expect("link");
+    let client = McpClient::of(&world, "inspector", &[]);
+    let a = "a.ipynb";
+    let long = "x".repeat(10 << 20);
+    let edits = json!([{"op": "x"}]);
+    for (tool, arguments, code, words) in [
+        (
+            "read_cell",
+            json!({"cell": 0}),
+            400,
+            "missing field `notebook`",
+        ),
+        (
+            "read_cell",
+            json!({"notebook": a, "cell": 0, "x": 1}),
+            400,
+            "unknown field `x`",
+        ),
+        (
+            "read_cell",
+            json!({"notebook": a, "cell": "0"}),
+            500,
+            "\"0\"",
+        ),
+        (
+            "read_cell",
+            json!({"notebook": a, "cell": "ffff"}),
+            500,
+            "ffff",
+        ),
+        (
+            "read_cell",
+            json!({"notebook": a, "cell": long}),
+            500,
+            "xxx",
+        ),
+        (
+            "read_cell",
+            json!({"notebook": "link.ipynb", "cell": 0}),
+            403,
+            "outside",
+        ),
+        (
+            "read_cell",
+            json!({"notebook": outside, "cell": 0}),
+            403,
+            "outside",
+        ),
+        (
+            "read_cell",
+            json!({"notebook": "../outside.ipynb", "cell": 0}),
+            403,
+            "outside",
+        ),
+        (
+            "read_cell",
+            json!({"notebook": "/etc/passwd", "cell": 0}),
+            403,
+            "outside",
+        ),
+        (
+            "update_cell",
+            json!({"notebook": a, "cell": "abcd"}),
+            400,
+            "nothing to change",
+        ),
+        (
+            "apply_edits",
+            json!({"notebook": a, "operations": edits}),
+            400,
+            "operation 0",
+        ),
+        ("run_cell", json!({"notebook": a}), 400, "which cells"),
+        (
+            "answer_input",
+            json!({"notebook": a, "run_id": "ffff", "text": ""}),
+            400,
+            "ffff",
+        ),
+    ] {
+        let result = client.call(tool, &arguments);
+        let error = result.error();
+        let message = error["message"].as_str().expect("a message");
+        assert!(message.contains(words), "{result:#?}");
+        assert_eq!(error["code"], code, "{result:#?}");
+    }
+    let unknown = client.end(client.begin_call("format_disk", &json!({})));
+    let message = unknown["error"]["message"].as_str().expect("a message");
+    assert!(
+        message.contains("there are notebooks, open_notebook"),
+        "{unknown}"
+    );
+    // It serves on.
+    client.send(&json!({"jsonrpc": "2.0", "method": "notifications/nonsense"}));
+    let read = client.call("read_cell", &json!({"notebook": a, "cell": "abc"}));
+    assert!(read.text().contains("cell 0 · abcd"));
+}
+
+#[test]
+fn a_server_offers_no_more_than_it_was_told_to() {
+    let world = World::new();
+    open(&world, "a.ipynb");
+    nb(&world, ["insert", "a.ipynb", "--id", "abcd", "1"]).ended(0);
+    let client = McpClient::of(&world, "inspector", &["--read-only"]);
+    for tool in ["update_cell", "edit_cell", "run_cell", "open_notebook"] {
+        let refused = client.end(client.begin_call(tool, &json!({"notebook": "a.ipynb"})));
+        assert_eq!(refused["error"]["code"], -32602, "{tool}");
+    }
+    for (tool, action) in [
+        ("kernel", "restart"),
+        ("kernel", "shutdown"),
+        ("history", "undo"),
+    ] {
+        let call = json!({"notebook": "a.ipynb", "action": action});
+        assert_eq!(client.call(tool, &call).error()["code"], 403, "{action}");
+    }
+    let status = json!({"notebook": "a.ipynb", "action": "status"});
+    assert!(
+        client
+            .call("kernel", &status)
+            .text()
+            .contains("a.ipynb: idle")
+    );
+    drop(client);
+    let client = McpClient::of(&world, "inspector", &["--allow", "read_cell,notebooks"]);
+    let tools = client.request("tools/list", &json!({}));
+    let tools = tools["result"]["tools"].as_array().expect("a list");
+    let names: Vec<_> = tools.iter().map(|tool| tool["name"].clone()).collect();
+    assert_eq!(names, ["notebooks", "read_cell"]);
+    drop(client);
+    nb(&world, ["mcp", "--allow", "frobnicate"])
+        .ended(2)
+        .with("there is no tool \"frobnicate\"");
+    nb(&world, ["mcp", "--root", "nowhere"])
+        .ended(2)
+        .with("nowhere");
+}
