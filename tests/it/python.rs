@@ -18,6 +18,9 @@ const WITH_LANGUAGES: &str = include_str!("../python/languages.txt");
 /// The ipykernel version that many environments still have.
 const WITH_IPYKERNEL6: &str = include_str!("../python/ipykernel6.txt");
 
+/// The official client of the Model Context Protocol.
+const WITH_MCP: &str = include_str!("../python/mcp.txt");
+
 /// JupyterLab and the browser's driver: only if there is a browser, since they take a minute.
 const WITH_JUPYTERLAB: &str = include_str!("../browser/requirements.txt");
 
@@ -51,6 +54,12 @@ pub fn with_languages() -> &'static Path {
 pub fn with_ipykernel6() -> &'static Path {
     static PYTHON: OnceLock<PathBuf> = OnceLock::new();
     PYTHON.get_or_init(|| environment("test-ipykernel6", WITH_IPYKERNEL6))
+}
+
+/// Returns the interpreter of the environment with the MCP client; makes the environment if it does not exist.
+pub fn with_mcp() -> &'static Path {
+    static PYTHON: OnceLock<PathBuf> = OnceLock::new();
+    PYTHON.get_or_init(|| environment("test-mcp", WITH_MCP))
 }
 
 fn environment(name: &str, requirements: &str) -> PathBuf {

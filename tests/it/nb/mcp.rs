@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::nb::{nb, open};
-use crate::world::World;
+use crate::world::{World, succeed};
 
 /// How long a message of the server is awaited.
 const LONG: Duration = Duration::from_secs(60);
@@ -148,6 +148,16 @@ impl ToolResult {
         assert_eq!(self.0["isError"], true, "{self:#?}");
         &self.0["structuredContent"]["error"]
     }
+}
+
+#[test]
+fn the_official_client_and_many_writers_are_content() {
+    let world = World::new();
+    let mut script = world.command(crate::python::with_mcp());
+    script.arg(crate::python::script("mcp_client.py"));
+    script.arg(env!("CARGO_BIN_EXE_nb"));
+    script.arg(crate::python::interpreter());
+    succeed(&mut script);
 }
 
 #[test]

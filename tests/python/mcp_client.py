@@ -1,0 +1,196 @@
+"""The official MCP client on `nb mcp`, by both ways of its protocol to begin.
+
+The client checks each answer against the tool's output schema. Then two clients and the command line edit
+one notebook at random: nothing may be lost, and edits of different lines may not conflict.
+
+    mcp_client.py NB PYTHON [--rounds N] [--calls N]
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import pathlib
+import random
+import statistics
+import subprocess
+import time
+
+from mcp import Client, StdioServerParameters
+from mcp.types import Implementation
+
+NOTEBOOK = "m.ipynb"
+LINES = 30
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("nb")
+    parser.add_argument("python")
+    parser.add_argument("--rounds", type=int, default=60)
+    parser.add_argument("--calls", type=int, default=200)
+    options = parser.parse_args()
+    for mode in ("legacy", "auto"):
+        asyncio.run(use(options, mode))
+    asyncio.run(edit_at_random(options))
+    asyncio.run(measure(options))
+
+
+def client(options, name, mode="auto"):
+    server = StdioServerParameters(command=options.nb, args=["mcp"], env=dict(os.environ))
+    info = Implementation(name=name, version="1")
+    return Client(server, client_info=info, mode=mode, read_timeout_seconds=60)
+
+
+def run(options, *words):
+    return subprocess.run([options.nb, *words], capture_output=True, text=True, timeout=60)
+
+
+async def call(session, tool, **arguments):
+    """Returns the text and the fields of an answer that is no error."""
+    result = await session.call_tool(tool, arguments)
+    assert not result.is_error, result
+    return result.content[0].text, result.structured_content
+
+
+async def use(options, mode):
+    notebook = f"{mode}.ipynb"
+    async with client(options, "official", mode) as session:
+        tools = (await session.list_tools()).tools
+        assert len(tools) == 14, tools
+        await call(session, "open_notebook", notebook=notebook, python=options.python)
+        text, fields = await call(
+            session, "create_cell", notebook=notebook, source="x = 6\nx * 7", run=True
+        )
+        assert text.endswith("42\n") and fields["status"] == "ok", text
+        heard = []
+
+        async def progress(*told):
+            heard.append(told)
+
+        result = await session.call_tool(
+            "run_cell",
+            {"notebook": notebook, "code": "import time; print('begun'); time.sleep(6)"},
+            progress_callback=progress,
+        )
+        assert result.structured_content["status"] == "ok", result
+        assert [told[2] for told in heard] == ["begun"], heard
+        text, _ = await call(session, "get_notebook_state", notebook=notebook)
+        assert "x = 6 (2 lines) → 42" in text, text
+        refused = await session.call_tool("read_cell", {"notebook": "../a.ipynb", "cell": 0})
+        assert refused.is_error and refused.structured_content["error"]["code"] == 403
+        text, _ = await call(session, "history", notebook=notebook, action="log")
+        assert "official ran" in text, text
+        await call(session, "kernel", notebook=notebook, action="shutdown")
+    print(f"{mode}: the protocol's own client is content")
+
+
+async def edit_at_random(options):
+    """Each of three writers has lines of its own in one cell, and cells of its own."""
+    path = pathlib.Path(NOTEBOOK)
+    random.seed(1)
+    run(options, "open", NOTEBOOK, "--no-kernel")
+    lines = [f"line{n} = 0" for n in range(LINES)]
+    made = run(options, "insert", NOTEBOOK, "--id", "shared", "\n".join(lines))
+    assert made.returncode == 0, made
+    expected = dict.fromkeys(range(LINES), 0)
+    own = {}
+    conflicts = []
+
+    def next_edit(writer, number):
+        if random.random() < 0.3:
+            name = f"w{writer}n{number}"
+            own[name] = writer
+            return "create_cell", {"source": name}, ["insert", NOTEBOOK, name], None
+        # A line between two lines of the others.
+        line = random.randrange(writer, LINES, 3)
+        end = "\n" if line < LINES - 1 else ""
+        old, new = f"line{line} = {expected[line]}{end}", f"line{line} = {number}{end}"
+        arguments = {"cell": "shared", "old_string": old, "new_string": new}
+        words = ["edit", NOTEBOOK, "shared", "--replace", old, new]
+        return "update_cell", arguments, words, (line, number)
+
+    async with client(options, "one") as one, client(options, "two") as two:
+        for session in (one, two):
+            await call(session, "read_cell", notebook=NOTEBOOK, cell="shared")
+        run(options, "cell", NOTEBOOK, "shared")
+
+        async def writer(number_of, session):
+            for number in range(1, options.rounds + 1):
+                tool, arguments, words, change = next_edit(number_of, number)
+                if session is None:
+                    done = await asyncio.to_thread(run, options, *words)
+                    refused, why = done.returncode != 0, done
+                else:
+                    result = await session.call_tool(tool, {"notebook": NOTEBOOK, **arguments})
+                    refused, why = result.is_error, result
+                if refused:
+                    conflicts.append((words, why))
+                elif change:
+                    expected[change[0]] = change[1]
+
+        await asyncio.gather(writer(0, one), writer(1, two), writer(2, None))
+    assert not conflicts, conflicts[:2]
+    cells = json.loads(path.read_text())["cells"]
+    text = "".join(next(cell for cell in cells if cell["id"] == "shared")["source"])
+    assert text.split("\n") == [f"line{n} = {expected[n]}" for n in range(LINES)], text
+    there = sorted("".join(cell["source"]) for cell in cells if cell["id"] != "shared")
+    assert there == sorted(own), (there, own)
+    log = json.loads(run(options, "log", NOTEBOOK, "--json").stdout)["log"]
+    by = {entry["by"] for entry in log if entry["event"] == "edited"}
+    assert {"one", "two"} <= by and len(by) == 3, by
+    print(f"3 writers, {3 * options.rounds} edits: all there, none refused")
+
+
+def memory(pid):
+    status = pathlib.Path(f"/proc/{pid}/status").read_text()
+    resident = next(line for line in status.splitlines() if line.startswith("VmRSS"))
+    return int(resident.split()[1]), len(list(pathlib.Path(f"/proc/{pid}/fd").iterdir()))
+
+
+def server_of(options):
+    """Returns the process id of the server of this process."""
+    for status in pathlib.Path("/proc").glob("[0-9]*/status"):
+        try:
+            command = (status.parent / "cmdline").read_bytes().split(b"\0")
+            parent = [line for line in status.read_text().splitlines() if line.startswith("PPid")]
+        except OSError:
+            continue
+        if command[0] == options.nb.encode() and parent[0].split()[1] == str(os.getpid()):
+            return int(status.parent.name)
+    raise AssertionError("there is no server")
+
+
+async def measure(options):
+    """Prints what many calls cost; checks that memory and descriptors stay as they are."""
+    cells = [
+        {"cell_type": "code", "id": f"c{n:07d}", "metadata": {}, "source": f"x{n} = {n}",
+         "outputs": [], "execution_count": None}
+        for n in range(1000)
+    ]
+    notebook = {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
+    pathlib.Path("long.ipynb").write_text(json.dumps(notebook, indent=1))
+    async with client(options, "many") as session:
+        took = []
+        before = None
+        for number in range(options.calls):
+            began = time.monotonic()
+            if number % 10:
+                await call(session, "read_cell", notebook="long.ipynb", cell=number % 1000)
+            else:
+                await call(session, "get_notebook_state", notebook="long.ipynb")
+                took.append(time.monotonic() - began)
+            if number == options.calls // 10:
+                before = memory(server_of(options))
+        after = memory(server_of(options))
+    print(
+        f"{options.calls} calls: {before[0]} kB and {before[1]} descriptors after a tenth of them, "
+        f"{after[0]} kB and {after[1]} at the end; the state of 1,000 cells in "
+        f"{statistics.median(took) * 1000:.1f} ms at the median, as the client sees it"
+    )
+    assert after[1] <= before[1] + 2, "descriptors are left open"
+    assert after[0] < before[0] * 1.5 + 4096, "memory grows"
+
+
+if __name__ == "__main__":
+    main()
