@@ -15,6 +15,7 @@ use crate::kernel::shell::quote;
 use crate::kernel::variables::ProcessVariables;
 use crate::lifecycle::target::{self, Target, TargetError};
 use crate::project::cursor::Cursor;
+use crate::project::event::Event;
 use crate::project::jobs::JobFolder;
 use crate::project::{Config, ConfigError, Project};
 
@@ -212,13 +213,63 @@ impl Caller {
         Ok(target)
     }
 
-    /// Returns the notebook that the request is about: the one that is named, else the only open one.
+    /// Returns the session of the notebook that the request is about, as [`Caller::target`] does. Where several
+    /// are open and none is named, that is the one that the caller used last. It is for requests that end
+    /// nothing.
+    pub(super) async fn target_or_last_used(&self) -> Result<Target, Problem> {
+        let target = self.resolve_or_last_used().await;
+        let target = target.map_err(|error| Problem::of_target(&error, &self.command))?;
+        self.concerns(&target.project, &target.notebook_key);
+        Ok(target)
+    }
+
+    async fn resolve_or_last_used(&self) -> Result<Target, TargetError> {
+        let resolve = |notebook| target::resolve(notebook, &self.here, &ProcessVariables);
+        let several = match resolve(self.notebook.as_deref()).await {
+            Err(TargetError::Several {
+                notebooks,
+                live: true,
+            }) => notebooks,
+            other => return other,
+        };
+        match self.last_used(&several) {
+            Some(notebook) => {
+                let name = notebook.file_name().unwrap_or_default().display();
+                (self.tell)(&format!(
+                    "{name}: the one of {} open notebooks that you used last",
+                    several.len()
+                ));
+                resolve(Some(&notebook)).await
+            }
+            None => Err(TargetError::Several {
+                notebooks: several,
+                live: true,
+            }),
+        }
+    }
+
+    /// Returns the notebook in which the caller did something last.
+    fn last_used(&self, notebooks: &[PathBuf]) -> Option<PathBuf> {
+        let project = Project::find(&self.here)?;
+        let keys: Vec<_> = notebooks.iter().map(|it| project.key(it)).collect();
+        let keys: Vec<_> = keys.iter().map(String::as_str).collect();
+        let events = project.events_of(&keys);
+        let is_own = |event: &Event| self.actor.has_done(&Actor::parse(event.actor().as_deref()));
+        events.filter(is_own).find_map(|event| {
+            let key = event.notebook.unwrap_or(event.session);
+            let at = keys.iter().position(|it| *it == key)?;
+            notebooks.get(at).cloned()
+        })
+    }
+
+    /// Returns the notebook that the request is about: the one that is named, else the only open one, else the
+    /// open one that the caller used last.
     ///
     /// It needs no kernel. If no notebook is named and none is open, that is a usage error.
     pub(super) async fn page(&self) -> Result<NotebookFile, Problem> {
         let path = match self.named() {
             Some(path) => path,
-            None => match target::resolve(None, &self.here, &ProcessVariables).await {
+            None => match self.resolve_or_last_used().await {
                 Ok(target) => target.session.notebook,
                 Err(error @ TargetError::NoneOpen { .. }) => {
                     let message = format!("no notebook is named, and {}", causes(&error));

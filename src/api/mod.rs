@@ -9,6 +9,7 @@
 //! [`Caller::delivered`](caller::Caller::delivered): from then on the content counts as seen.
 
 mod adopt;
+mod agent_setup;
 pub mod caller;
 mod cell;
 mod cells;
@@ -52,6 +53,9 @@ mod vars;
 mod versions;
 
 pub use self::adopt::{AdoptAnswer, AdoptRequest, Adopted, Held, adopt};
+pub use self::agent_setup::{
+    AgentFile, AgentProgram, AgentSetupAnswer, AgentSetupRequest, set_up_agents,
+};
 pub use self::cell::{
     Attachment, CellAnswer, CellRequest, OutputAnswer, OutputForm, OutputRequest, ShownCell,
     ShownOutputs, cell, output,

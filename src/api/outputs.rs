@@ -2,7 +2,8 @@
 //!
 //! The cell's stdout, its displays and its result go to stdout; its stderr and errors go to stderr. An
 //! image is shown as its type and size. Text above the limit keeps its head and tail, with a note between
-//! them that says how much is left out. Errors are never cut, and come first.
+//! them that says how much is left out. Errors come first and are not cut; for an agent, frames of libraries are
+//! left out of them.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -29,6 +30,8 @@ pub(crate) struct Cut {
     pub(crate) limit: Option<usize>,
     /// What has been left out of the texts already.
     pub(crate) left_out: OmittedOutput,
+    /// Whether frames of libraries are left out of errors.
+    pub(crate) shortens_errors: bool,
     /// The command that shows the rest.
     pub(crate) more: String,
 }
@@ -44,7 +47,13 @@ pub(crate) fn text(outputs: &[OutputMessage], how: &Cut) -> OutputText {
             OutputMessage::Display(it) | OutputMessage::Update(it) | OutputMessage::Result(it) => {
                 on_a_line_of_its_own(&mut out, &bundle(it));
             }
-            OutputMessage::Error(it) => on_a_line_of_its_own(&mut raised, &traceback(it)),
+            OutputMessage::Error(it) => {
+                let text = match how.shortens_errors {
+                    true => short_traceback(it, &how.more),
+                    false => traceback(it),
+                };
+                on_a_line_of_its_own(&mut raised, &text);
+            }
         }
     }
     let (out, err) = match how.limit {
@@ -161,6 +170,49 @@ pub(crate) fn traceback(raised: &KernelException) -> String {
     } else {
         raised.traceback.join("\n")
     }
+}
+
+/// Returns the error that the code raised, without the frames of libraries that the notebook's own frames have
+/// called: of each row of them only the last one, which says where it was raised. `more` is the command that
+/// shows all.
+fn short_traceback(raised: &KernelException, more: &str) -> String {
+    let is_of_library: Vec<_> = raised.traceback.iter().map(|it| is_library(it)).collect();
+    let mut parts: Vec<Cow<'_, str>> = Vec::new();
+    let mut left_out = 0;
+    for (at, part) in raised.traceback.iter().enumerate() {
+        let is_last = is_of_library.get(at + 1) != Some(&true);
+        if is_of_library.get(at) == Some(&true) && !is_last {
+            left_out += 1;
+            continue;
+        }
+        match std::mem::take(&mut left_out) {
+            0 => {}
+            1 => parts.push(format!("… 1 frame of a library; {more}").into()),
+            count => parts.push(format!("… {count} frames of libraries; {more}").into()),
+        }
+        parts.push(part.into());
+    }
+    match parts.is_empty() {
+        true => traceback(raised),
+        false => parts.join("\n"),
+    }
+}
+
+/// Says whether a part of a traceback is a frame in a file of a library, as IPython writes it:
+/// `File /usr/lib/python3.12/json/decoder.py:353, in …`.
+fn is_library(part: &str) -> bool {
+    let part = plain(part);
+    let line = part.trim_start().lines().next().unwrap_or_default();
+    let file = line.strip_prefix("File ");
+    file.is_some_and(|file| {
+        let folders = [
+            "/site-packages/",
+            "/dist-packages/",
+            "/lib/python",
+            "<frozen ",
+        ];
+        folders.iter().any(|folder| file.contains(folder))
+    })
 }
 
 /// Prepares outputs for a JSON answer: without colours, and under a limit without media and with long texts
@@ -307,6 +359,7 @@ mod tests {
         let how = Cut {
             limit: Some(50),
             left_out: OmittedOutput::default(),
+            shortens_errors: false,
             more: "more".to_owned(),
         };
         let text = text(&outputs, &how);
@@ -397,5 +450,46 @@ mod tests {
         assert!(
             matches!(&outputs[1], OutputMessage::Display(it) if it.data["image/png"] == "[3.0 kB]" && it.data["text/plain"] == "x")
         );
+    }
+
+    #[test]
+    fn of_libraries_only_the_frame_that_raised_is_shown() {
+        let parts = [
+            "-----",
+            "KeyError      Traceback (most recent call last)",
+            "\u{1b}[36mFile \u{1b}[39m\u{1b}[32m/v/lib/python3.12/site-packages/pandas/a.py:1\u{1b}[39m, in get()\n  1 a",
+            "File /v/lib/python3.12/site-packages/pandas/b.py:2, in get()\n  2 b",
+            "\nThe above exception was the direct cause of the following exception:\n",
+            "KeyError      Traceback (most recent call last)",
+            "Cell In[3], line 1\n----> 1 load()",
+            "File ~/project/load.py:3, in load()\n  3 df['x']",
+            "File /v/lib/python3.12/site-packages/pandas/c.py:1, in __getitem__()",
+            "File /v/lib/python3.12/site-packages/pandas/d.py:1, in get_loc()",
+            "File /v/lib/python3.12/site-packages/pandas/e.py:1, in get_loc()",
+            "KeyError: 'x'",
+        ];
+        let raised = KernelException {
+            ename: "KeyError".to_owned(),
+            evalue: "'x'".to_owned(),
+            traceback: parts.map(str::to_owned).to_vec(),
+        };
+        insta::assert_snapshot!(short_traceback(&raised, "--all shows all"), @r"
+        -----
+        KeyError      Traceback (most recent call last)
+        … 1 frame of a library; --all shows all
+        File /v/lib/python3.12/site-packages/pandas/b.py:2, in get()
+          2 b
+
+        The above exception was the direct cause of the following exception:
+
+        KeyError      Traceback (most recent call last)
+        Cell In[3], line 1
+        ----> 1 load()
+        File ~/project/load.py:3, in load()
+          3 df['x']
+        … 2 frames of libraries; --all shows all
+        File /v/lib/python3.12/site-packages/pandas/e.py:1, in get_loc()
+        KeyError: 'x'
+        ");
     }
 }

@@ -44,7 +44,7 @@ pub async fn run(
         max_output: Some(MAX_OUTPUT),
         ..ExecOptions::default()
     };
-    let target = caller.target().await?;
+    let target = caller.target_or_last_used().await?;
     let (project, key) = (&target.project, &target.notebook_key);
     let folder = exec::begin(project, key, caller.by(), wanted).await?;
     begun(caller, folder, request.follow, observer).await
@@ -135,7 +135,7 @@ pub async fn peek(
     request: PeekRequest,
     stop: impl Future<Output = ()>,
 ) -> Result<PeekAnswer, Problem> {
-    let target = caller.target().await?;
+    let target = caller.target_or_last_used().await?;
     let (project, key, session) = (&target.project, &target.key, &target.session);
     let wait = patience(caller, request.timeout)?;
     let by = caller.by();
@@ -171,6 +171,7 @@ pub async fn peek(
             let cut = Cut {
                 limit: request.limit,
                 left_out: OmittedOutput::default(),
+                shortens_errors: !caller.is_person && request.limit.is_some(),
                 more,
             };
             answer.text = Some(outputs::text(&outputs, &cut));

@@ -21,6 +21,7 @@ use crate::project::event::Event;
 /// Returns the name of each file, and the schema in it.
 fn schemas() -> Vec<(&'static str, String)> {
     vec![
+        ("agent-install", schema::<AgentSetupAnswer>()),
         ("adopt", schema::<AdoptAnswer>()),
         ("cell", schema::<CellAnswer>()),
         ("cells", schema::<CellsAnswer>()),

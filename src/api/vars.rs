@@ -46,7 +46,7 @@ impl Answer for VarsAnswer {}
 /// # Errors
 /// There is no kernel, or its variables cannot be read now.
 pub async fn vars(caller: &Caller, request: VarsRequest) -> Result<VarsAnswer, Problem> {
-    let target = caller.target().await?;
+    let target = caller.target_or_last_used().await?;
     let session = &target.session;
     if matches!(session.status, Status::Stopped | Status::Died) {
         let text = format!("{} has no kernel now", target.notebook_key);

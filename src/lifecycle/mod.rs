@@ -2,6 +2,7 @@
 //! kernelspecs through which front ends find it.
 
 mod action_event;
+pub mod agent_setup;
 pub mod attach;
 pub mod available;
 pub mod consent;

@@ -7,6 +7,7 @@ use rmcp::model::{CallToolResult, JsonObject};
 use rmcp::service::RequestContext;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tokio::sync::Notify;
 
 use super::Server;
 use super::arguments::{
@@ -51,11 +52,13 @@ impl Server {
         tool: ToolName,
         arguments: JsonObject,
         context: &RequestContext<RoleServer>,
+        cancelled: &Notify,
     ) -> CallToolResult {
         let call = Call {
             server: self,
             arguments,
             context,
+            cancelled,
         };
         match tool {
             ToolName::Notebooks => call.notebooks().await,
@@ -81,6 +84,7 @@ struct Call<'a> {
     server: &'a Server,
     arguments: JsonObject,
     context: &'a RequestContext<RoleServer>,
+    cancelled: &'a Notify,
 }
 
 /// The parts of a call that a tool needs.
@@ -88,6 +92,7 @@ struct Request<'a, T> {
     server: &'a Server,
     caller: &'a Caller,
     context: &'a RequestContext<RoleServer>,
+    cancelled: &'a Notify,
     arguments: T,
 }
 
@@ -122,6 +127,7 @@ impl Call<'_> {
             server: self.server,
             caller: &caller,
             context: self.context,
+            cancelled: self.cancelled,
             arguments,
         });
         let done = done.await;
@@ -352,7 +358,7 @@ async fn edit<T>(
     let answer = api::edit(caller, edit).await.map_err(repeatable)?;
     let text = edited(&answer);
     if let Some(timeout_s) = then {
-        let watcher = RunWatcher::new(request.context);
+        let watcher = RunWatcher::new(request.context, request.cancelled);
         let follow = follow_options(timeout_s, None);
         let run = api::exec_edited(caller, &answer, follow, &watcher);
         if let Some(ran) = watcher.watch(run).await?
@@ -400,7 +406,7 @@ async fn run_cell(request: Request<'_, RunCell>) -> Result<ToolAnswer, Problem> 
         ..
     } = request.arguments;
     let follow = (wait != Some(false)).then(|| follow_options(timeout_s, limit));
-    let watcher = RunWatcher::new(request.context);
+    let watcher = RunWatcher::new(request.context, request.cancelled);
     let caller = request.caller;
     if let Some(code) = code {
         if cell.is_some() || all {
@@ -445,10 +451,9 @@ async fn get_run_status(request: Request<'_, GetRunStatus>) -> Result<ToolAnswer
         ),
     };
     // A look does not interrupt what it looks at.
-    let cancelled = request.context.ct.cancelled();
     let answer = tokio::select! {
         answer = api::wait(request.caller, wait, &api::job::Unobserved) => answer?,
-        () = cancelled => return Err(Problem::new(ProblemKind::StillRunning, "cancelled")),
+        () = request.cancelled.notified() => return Err(Problem::new(ProblemKind::StillRunning, "cancelled")),
     };
     let run = api::job::RunAnswer::Followed(Box::new(answer));
     Ok(begun(request.caller, &run, &run, String::new()).await)

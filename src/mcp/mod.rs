@@ -13,14 +13,18 @@ mod root;
 mod run;
 mod tools;
 
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::path::PathBuf;
+use std::rc::Rc;
 
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, Implementation, ListToolsResult,
-    PaginatedRequestParams, ServerCapabilities, ServerConfig,
+    CallToolRequestParams, CallToolResponse, CancelledNotificationParam, Implementation,
+    ListToolsResult, PaginatedRequestParams, RequestId, ServerCapabilities, ServerConfig,
 };
-use rmcp::service::RequestContext;
+use rmcp::service::{NotificationContext, RequestContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler, ServiceExt};
+use tokio::sync::Notify;
 
 use self::root::Root;
 use self::tools::Allowed;
@@ -74,6 +78,8 @@ struct Server {
     /// The client's session: two clients of one name are two actors.
     session: String,
     tell: fn(&str),
+    /// The calls that are under way; each is notified if the client cancels it.
+    calls: RefCell<HashMap<RequestId, Rc<Notify>>>,
 }
 
 impl Server {
@@ -94,6 +100,7 @@ impl Server {
             name: options.name,
             session: session.chars().take(8).collect(),
             tell: options.tell,
+            calls: RefCell::default(),
         })
     }
 
@@ -153,6 +160,25 @@ impl ServerHandler for Server {
             return Err(ErrorData::invalid_params(text, None));
         };
         let arguments = request.arguments.unwrap_or_default();
-        Ok(self.call(tool, arguments, &context).await.into())
+        let cancelled = Rc::new(Notify::new());
+        let id = context.id.clone();
+        self.calls.borrow_mut().insert(id, cancelled.clone());
+        let result = self.call(tool, arguments, &context, &cancelled).await;
+        self.calls.borrow_mut().remove(&context.id);
+        Ok(result.into())
+    }
+
+    /// Notifies the call that the client cancels. The request's own token is also cancelled when the client
+    /// ends, which must not interrupt what it has begun.
+    async fn on_cancelled(
+        &self,
+        notification: CancelledNotificationParam,
+        _: NotificationContext<RoleServer>,
+    ) {
+        let id = notification.request_id;
+        let calls = self.calls.borrow();
+        if let Some(cancelled) = id.and_then(|id| calls.get(&id)) {
+            cancelled.notify_one();
+        }
     }
 }

@@ -1,11 +1,12 @@
 //! Runs of cells and code: followed, reported, cancelled.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::time::Duration;
 
 use rmcp::RoleServer;
 use rmcp::model::ProgressNotificationParam;
 use rmcp::service::RequestContext;
+use tokio::sync::Notify;
 
 use super::commands::as_tools;
 use super::result::ToolAnswer;
@@ -31,6 +32,7 @@ pub(super) fn follow_options(timeout_s: Option<f64>, limit: Option<usize>) -> Fo
         limit: limit.or(FollowOptions::default().limit),
         outputs: OutputsAs::Text,
         images: true,
+        shortens_errors: true,
         until: None,
     }
 }
@@ -38,16 +40,16 @@ pub(super) fn follow_options(timeout_s: Option<f64>, limit: Option<usize>) -> Fo
 /// Watches a run for a client: a cancelled call interrupts the run.
 pub(super) struct RunWatcher<'a> {
     context: &'a RequestContext<RoleServer>,
+    cancelled: &'a Notify,
     last_line: RefCell<String>,
-    has_interrupted: Cell<bool>,
 }
 
 impl<'a> RunWatcher<'a> {
-    pub(super) fn new(context: &'a RequestContext<RoleServer>) -> Self {
+    pub(super) fn new(context: &'a RequestContext<RoleServer>, cancelled: &'a Notify) -> Self {
         Self {
             context,
+            cancelled,
             last_line: RefCell::default(),
-            has_interrupted: Cell::new(false),
         }
     }
 
@@ -82,11 +84,7 @@ impl JobObserver for RunWatcher<'_> {
     }
 
     async fn interrupts(&self) {
-        if self.has_interrupted.get() {
-            return std::future::pending().await;
-        }
-        self.context.ct.cancelled().await;
-        self.has_interrupted.set(true);
+        self.cancelled.notified().await;
     }
 }
 

@@ -101,7 +101,7 @@ fn files_and_tests_that_the_pages_name_are_there() {
         for found in file.captures_iter(&text) {
             let folders = ["", "src", "docs", "tests/python"];
             let is_there = folders.map(|folder| root().join(folder).join(&found[1]).exists());
-            let is_the_users = found[1].ends_with("config.toml");
+            let is_the_users = found[1].starts_with('.') || found[1].ends_with("config.toml");
             assert!(
                 is_the_users || is_there.contains(&true),
                 "{page}: {}",
@@ -442,7 +442,13 @@ fn reference() -> String {
     let world = World::new();
     let help = |word: &str| {
         let mut command = world.nb();
-        succeed(command.args(["help", word]).env_remove("COLUMNS"))
+        // `nb help agent` is the page for agents.
+        let words = if word == "agent" {
+            [word, "--help"]
+        } else {
+            ["help", word]
+        };
+        succeed(command.args(words).env_remove("COLUMNS"))
     };
     let mut list = String::new();
     let mut commands = String::new();
@@ -509,8 +515,9 @@ object. Data goes to stdout, everything else to stderr.
 | 130 | interrupted |
 
 A command acts on the notebook that is named first, else on that of `-n`, else on that of `NB_NOTEBOOK`, else on
-the only open one of the project. A cell is named by its index from 0 (or from the end: `-1`), its id or the first
-three or more characters of it, its count `In[12]`, or in a range (`2..5` without 5, `2..=5` with it).
+the only open one of the project. Where several are open, a command that ends nothing acts on the one that the actor used
+last. A cell is named by its index from 0 (or from the end: `-1`), its id or the first three or more characters of
+it, its count `In[12]`, or in a range (`2..5` without 5, `2..=5` with it).
 ";
 
 /// Returns a page without its blocks of code.

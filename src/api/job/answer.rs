@@ -435,15 +435,23 @@ fn add_texts(
             images -= result.images.len();
         }
         let share = shares.as_ref().map(|shares| shares[at]);
-        result.text = said.is_news.then(|| text(job, said, share));
+        result.text = said
+            .is_news
+            .then(|| text(job, said, share, options.shortens_errors));
     }
 }
 
 /// Returns the outputs of a cell as text of at most `limit` characters, errors aside; stderr gets a third
 /// of that.
-pub(super) fn text(job: &Job, collected: &Collected, limit: Option<usize>) -> OutputText {
+pub(super) fn text(
+    job: &Job,
+    collected: &Collected,
+    limit: Option<usize>,
+    shortens_errors: bool,
+) -> OutputText {
     let cut = Cut {
         limit,
+        shortens_errors,
         left_out: collected.outputs.left_out(),
         more: more(job),
     };

@@ -100,7 +100,9 @@ impl<O: JobObserver> Following<'_, O> {
                 return Ok(followed);
             };
             let so_far = self.listener.stop_collecting();
-            let so_far = so_far.iter().map(|it| text(&followed.job, it, self.limit));
+            let so_far = so_far
+                .iter()
+                .map(|it| text(&followed.job, it, self.limit, false));
             let so_far: Vec<_> = so_far.collect();
             let answer = tokio::select! {
                 answer = observer.answers(&prompt, &so_far) => answer,

@@ -12,12 +12,13 @@ pub(crate) mod time;
 mod unknown;
 
 use std::ffi::OsString;
+use std::io::IsTerminal as _;
 use std::path::PathBuf;
 
 use clap::error::{ContextKind, ContextValue};
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser};
 
-use crate::cli::commands::{AnyCommand, COMMANDS, Entry};
+use crate::cli::commands::{AnyCommand, COMMANDS};
 use crate::cli::render::problem;
 
 /// People and AI agents on one live Jupyter kernel and one notebook
@@ -35,7 +36,7 @@ struct Cli {
 /// The options of every command.
 #[derive(Debug, Args)]
 pub(crate) struct Common {
-    /// The notebook that the command means; without it, the only open one [env: NB_NOTEBOOK]
+    /// The notebook; without it, the only open one, else the one you used last [env: NB_NOTEBOOK]
     // An id of its own: a command's positional NOTEBOOK would hide a global one of the same id.
     #[arg(short = 'n', long = "notebook", id = "global notebook", global = true, value_name = "NOTEBOOK", help_heading = GLOBAL)]
     pub(crate) notebook: Option<PathBuf>,
@@ -54,7 +55,8 @@ Exit codes: 0 done · 1 nb failed · 2 usage · 3 the code raised · 4 still run
 5 conflict or refused · 6 no kernel, or it died · 7 the code asks (no failure) · 130 interrupted
 
 A command means the notebook that is named first, else -n, else NB_NOTEBOOK, else the only one
-that is open in the project at or above the working directory.";
+that is open in the project at or above the working directory. Where several are open, commands
+that end nothing mean the one that you used last, and say so.";
 
 /// The exit code for a command line that makes no sense.
 const USAGE: i32 = 2;
@@ -66,7 +68,7 @@ pub(crate) struct CommandLine {
     pub(crate) command: Box<dyn AnyCommand>,
     /// Whether the answer is to be JSON.
     pub(crate) json: bool,
-    /// See [`Entry::summary`].
+    /// The command as hints show it if the typed one is too long to be repeated.
     pub(crate) summary: String,
 }
 
@@ -87,9 +89,15 @@ pub(crate) fn read(arguments: Vec<OsString>) -> CommandLine {
     read_matches(&matches).unwrap_or_else(|error| error.format(&mut parser).exit())
 }
 
-/// Returns the parser of all commands.
+/// Returns the parser of all commands. Its help lists all of them, except at a terminal: a beginner reads it
+/// there.
 pub(crate) fn parser() -> clap::Command {
-    let commands = COMMANDS.iter().map(Entry::parser);
+    parser_for(std::io::stdout().is_terminal())
+}
+
+/// Returns the parser of all commands, with a help for beginners or for others.
+pub(crate) fn parser_for(beginners: bool) -> clap::Command {
+    let commands = COMMANDS.iter().map(|entry| entry.parser(beginners));
     Cli::command().subcommands(commands)
 }
 

@@ -4,7 +4,7 @@ use crate::api::problem::{Problem, ProblemKind};
 use crate::cli::commands::COMMANDS;
 
 /// Words that people and agents type for what other commands do, and how it is done.
-const ELSEWHERE: [(&str, &str); 36] = [
+const ELSEWHERE: [(&str, &str); 38] = [
     ("version", "nb --version"),
     (
         "init begin use use-notebook open-notebook",
@@ -82,6 +82,8 @@ const ELSEWHERE: [(&str, &str); 36] = [
         "tag tags metadata meta",
         "nb edit CELL --meta tags='[\"draft\"]'",
     ),
+    ("agents skill", "nb agent install PROGRAM"),
+    ("mcp-server", "nb mcp"),
     (
         "install pip setup",
         "nb open --install installs ipykernel; nb serve installs the kernelspec for front ends",

@@ -1,6 +1,7 @@
 //! The commands, one file each: parse, call `api`, print the answer, pick the exit code.
 
 mod adopt;
+mod agent;
 mod apply;
 mod cell;
 mod cells;
@@ -86,7 +87,7 @@ pub(crate) enum Group {
 use Group::{Kernel, Notebook, Rest, Running};
 
 /// All commands, as the help lists them.
-pub(crate) const COMMANDS: [Entry; 40] = [
+pub(crate) const COMMANDS: [Entry; 41] = [
     Entry::of::<open::Open>("open", Kernel)
         .aliases("new start create")
         .first(),
@@ -157,6 +158,7 @@ pub(crate) const COMMANDS: [Entry; 40] = [
     Entry::of::<jobs::Jobs>("jobs", Running).aliases("queue tasks"),
     Entry::of::<jobs::Reply>("reply", Running).aliases("answer"),
     Entry::of::<log::Log>("log", Running).aliases("history logs"),
+    Entry::of::<agent::Agent>("agent", Rest).words("install PROGRAM"),
     Entry::of::<mcp::Mcp>("mcp", Rest).json(""),
     Entry::of::<demo::Demo>("demo", Rest).json(""),
     Entry::of::<completions::Completions>("completions", Rest).json(""),
@@ -230,11 +232,12 @@ impl Entry {
         command.arg(json.help(self.json).help_heading(None))
     }
 
-    /// Returns the parser of the command's arguments, with its aliases.
-    pub(crate) fn parser(&self) -> clap::Command {
+    /// Returns the parser of the command's arguments, with its aliases. The help for beginners lists only
+    /// the first commands.
+    pub(crate) fn parser(&self, for_beginners: bool) -> clap::Command {
         let command = self.arguments();
         let command = command.aliases(self.aliases.split_whitespace());
-        command.hide(!self.is_first)
+        command.hide(for_beginners && !self.is_first)
     }
 
     /// Says whether the answer, or the problem instead of it, is printed as JSON.

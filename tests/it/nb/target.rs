@@ -11,12 +11,7 @@ fn a_notebook_is_named_by_position_by_option_by_variable_or_is_the_only_one() {
     let b = open(&world, "b.ipynb");
 
     let a_path = world.project().join("a.ipynb");
-    for (command, more) in [
-        ("interrupt", ""),
-        ("restart", ""),
-        ("shutdown", ""),
-        ("run", "1"),
-    ] {
+    for (command, more) in [("interrupt", ""), ("restart", ""), ("shutdown", "")] {
         let words = [command, more].into_iter().filter(|word| !word.is_empty());
         let said = nb(&world, words).ended(2);
         for notebook in ["a.ipynb", "b.ipynb"] {
@@ -80,6 +75,31 @@ fn a_notebook_is_named_by_position_by_option_by_variable_or_is_the_only_one() {
     nb(&world, ["interrupt", "c.ipynb"])
         .ended(6)
         .with("hint: nb open c.ipynb");
+}
+
+#[test]
+fn where_several_are_open_the_one_that_was_used_last_is_meant() {
+    let world = World::new();
+    for notebook in ["a.ipynb", "b.ipynb"] {
+        open(&world, notebook);
+    }
+    let of = |name: &str, words: &[&str]| nb(&world, [&["--as", name], words].concat());
+    // The one that was opened last was used last, by its opener.
+    of("eve", &["run", "1"])
+        .ended(2)
+        .with("several notebooks are open");
+    nb(&world, ["run", "x = 'b'"])
+        .ended(0)
+        .with("b.ipynb: the one of 2 open notebooks that you used last");
+    of("eve", &["run", "-n", "a.ipynb", "x = 'a'"]).ended(0);
+    of("eve", &["run", "x"]).ended(0).with("'a'");
+    nb(&world, ["run", "x"]).ended(0).with("'b'");
+    of("eve", &["insert", "a.ipynb", "x"]).ended(0);
+    of("eve", &["insert", "b.ipynb", "y"]).ended(0);
+    of("eve", &["cells"]).ended(0).with("y").with("b.ipynb");
+    of("eve", &["vars"]).ended(0).with("'b'");
+    // What ends a kernel asks which one.
+    of("eve", &["restart"]).ended(2);
 }
 
 #[test]

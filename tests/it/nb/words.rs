@@ -43,57 +43,30 @@ fn completions_are_a_script_that_bash_takes() {
 }
 
 #[test]
-fn the_help_is_one_screen() {
+fn an_agents_program_is_told_of_nb_and_the_agent_can_be_asked_first() {
     let world = World::new();
-    let mut command = world.nb();
-    let help = say(command.arg("--help").env_remove("COLUMNS"))
+    let file = world.project().join(".mcp.json");
+    nb(&world, ["agent", "install", "claude"])
         .ended(0)
-        .out;
-    insta::assert_snapshot!(help, @r#"
-    People and AI agents on one live Jupyter kernel and one notebook
-
-    `nb open analysis.ipynb` keeps a kernel alive for the notebook; `nb run` uses it from the command
-    line, and VS Code and JupyterLab join it by choosing the kernel "nb shared kernel".
-
-    Usage: nb [OPTIONS] <COMMAND>
-
-    Commands:
-      open      Open a notebook: create it if needed, and keep a kernel alive for it
-      status    Show the kernels of this project, who is joined, and whether front ends find them
-      shutdown  End the kernel for good; `nb open` starts another
-      cells     List the cells, one line each
-      cell      Show cells: their source and their outputs
-      insert    Insert a cell: at the end, or where you say
-      edit      Edit a cell: the whole text, a part of it, its type or its metadata
-      rm        Remove cells
-      search    Find text in the cells of notebooks
-      undo      Take an edit back: your last one, or the one that OP names
-      exec      Run cells in the notebook's kernel, their outputs in the notebook
-      run       Run code on the notebook's kernel, outside the notebook
-      wait      Follow a job to its end, and print what it says
-      help      Show help: of a command, of `all` commands, or for an `agent`
-
-    Options:
-      -h, --help
-              Print help (see a summary with '-h')
-
-      -V, --version
-              Print version
-
-    Options of every command:
-      -n, --notebook <NOTEBOOK>
-              The notebook that the command means; without it, the only open one [env: NB_NOTEBOOK]
-
-          --as <NAME>
-              Act under this name [env: NB_AS]
-
-    nb help all lists all commands, nb help COMMAND tells more of one, with examples.
-    nb help agent tells an AI agent how to work with nb.
-
-    Exit codes: 0 done · 1 nb failed · 2 usage · 3 the code raised · 4 still running (no failure) ·
-    5 conflict or refused · 6 no kernel, or it died · 7 the code asks (no failure) · 130 interrupted
-
-    A command means the notebook that is named first, else -n, else NB_NOTEBOOK, else the only one
-    that is open in the project at or above the working directory.
-    "#);
+        .with(".mcp.json: created")
+        .with("nothing was written: --yes writes");
+    assert!(!file.exists());
+    let install = ["agent", "install", "claude", "codex", "--yes"];
+    nb(&world, install).ended(0).with("4 files written");
+    nb(&world, install).ended(0).with("nothing to change");
+    assert!(
+        std::fs::read_to_string(&file)
+            .expect("read it")
+            .contains("\"mcp\"")
+    );
+    nb(
+        &world,
+        ["agent", "install", "claude", "codex", "--remove", "--yes"],
+    )
+    .ended(0)
+    .with("4 files written");
+    assert!(!file.exists() && !world.project().join("AGENTS.md").exists());
+    nb(&world, ["agent", "install", "clippy"])
+        .ended(2)
+        .with("claude, codex, copilot, cursor, gemini");
 }

@@ -1,0 +1,101 @@
+//! `agent install`: tells the programs of agents of `nb`.
+
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+use super::caller::{Caller, blocking};
+use super::envelope::Answer;
+use super::problem::{Problem, ProblemKind, causes};
+pub use crate::lifecycle::agent_setup::AgentProgram;
+use crate::lifecycle::agent_setup::{AgentSetupError, PlannedFile};
+use crate::notebook::{DiffLine, changed_lines};
+
+/// Which programs are told, and whether files are written.
+#[derive(Clone, Debug)]
+pub struct AgentSetupRequest {
+    /// The programs.
+    pub programs: Vec<AgentProgram>,
+    /// Whether `nb` is taken out again.
+    pub removes: bool,
+    /// Whether the files are written; else the answer only has what would differ.
+    pub writes: bool,
+}
+
+/// The files in which the programs look.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct AgentSetupAnswer {
+    /// The files that differ, or would.
+    pub files: Vec<AgentFile>,
+    /// Whether they were written.
+    pub written: bool,
+}
+
+impl Answer for AgentSetupAnswer {}
+
+/// A file in which a program looks.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct AgentFile {
+    /// The file.
+    pub path: PathBuf,
+    /// `created`, `changed` or `removed`.
+    pub change: &'static str,
+    /// The lines that differ.
+    #[serde(skip)]
+    pub lines: Vec<DiffLine>,
+}
+
+impl AgentFile {
+    fn of(planned: &PlannedFile) -> Self {
+        let text = |text: &Option<String>| text.clone().unwrap_or_default();
+        Self {
+            path: planned.path.clone(),
+            change: match (&planned.before, &planned.after) {
+                (None, _) => "created",
+                (_, None) => "removed",
+                _ => "changed",
+            },
+            lines: changed_lines(&text(&planned.before), &text(&planned.after)),
+        }
+    }
+}
+
+/// Adds `nb` to the files in which programs of agents look, below the working directory, or takes it out again.
+/// The files of all programs are read before one is written.
+///
+/// # Errors
+/// A file is not what its program reads, is a link, or cannot be written.
+pub async fn set_up_agents(
+    caller: &Caller,
+    request: AgentSetupRequest,
+) -> Result<AgentSetupAnswer, Problem> {
+    blocking(caller, move |caller| {
+        let folder = caller.here.canonicalize();
+        let folder = folder.map_err(|error| Problem::failed("find the folder", &error))?;
+        let mut planned = Vec::new();
+        for program in request.programs {
+            planned.extend(program.planned(&folder, request.removes)?);
+        }
+        planned.retain(|file| !file.is_same());
+        if request.writes {
+            planned.iter().try_for_each(PlannedFile::write)?;
+        }
+        Ok(AgentSetupAnswer {
+            files: planned.iter().map(AgentFile::of).collect(),
+            written: request.writes,
+        })
+    })
+    .await
+}
+
+impl From<AgentSetupError> for Problem {
+    fn from(error: AgentSetupError) -> Self {
+        let kind = match error {
+            AgentSetupError::Io { .. } | AgentSetupError::Unreadable { .. } => ProblemKind::Failed,
+            AgentSetupError::Link(_) | AgentSetupError::Foreign(_) => ProblemKind::Refused,
+        };
+        Self::new(kind, causes(&error))
+    }
+}

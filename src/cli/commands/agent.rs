@@ -1,0 +1,130 @@
+//! `nb agent`: tells the programs of agents of `nb`.
+
+use std::io;
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+use crate::api::problem::{Problem, ProblemKind};
+use crate::api::{self, AgentProgram, AgentSetupAnswer, AgentSetupRequest};
+use crate::cli::Context;
+use crate::cli::commands::Command;
+use crate::cli::render::print;
+use crate::cli::terminal::Lines;
+use crate::notebook::DiffLine;
+
+/// Tell an agent's program of nb: a guide and the MCP server, in the files in which it looks
+///
+/// The files are in the working directory. It shows what would differ, and asks; off a terminal --yes
+/// writes. What you have in these files stays. Running it again changes nothing; --remove takes out
+/// what it has added. The programs are claude (Claude Code), codex, copilot (in VS Code), cursor and
+/// gemini.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Agent {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Subcommand, Debug)]
+enum Action {
+    /// Add nb to the files of these programs, or take it out again
+    Install(Install),
+}
+
+#[derive(Args, Debug)]
+struct Install {
+    /// The programs
+    #[arg(required = true, value_name = "PROGRAM")]
+    programs: Vec<Program>,
+    /// Take out what was added
+    #[arg(long)]
+    remove: bool,
+    /// Write without a question
+    #[arg(short, long)]
+    yes: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Program {
+    /// Claude Code: .claude/skills/nb/SKILL.md, .mcp.json
+    Claude,
+    /// Codex: AGENTS.md, .codex/config.toml
+    Codex,
+    /// GitHub Copilot in VS Code: .github/copilot-instructions.md, .vscode/mcp.json
+    Copilot,
+    /// Cursor: .cursor/rules/nb.mdc, .cursor/mcp.json
+    Cursor,
+    /// Gemini CLI: GEMINI.md, .gemini/settings.json
+    Gemini,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  nb agent install claude
+  nb agent install codex cursor --yes
+  nb agent install claude --remove";
+
+impl Command for Agent {
+    async fn run(self, context: &Context) -> Result<ExitCode, Problem> {
+        let Action::Install(install) = self.action;
+        let programs = install.programs.into_iter().map(|program| match program {
+            Program::Claude => AgentProgram::Claude,
+            Program::Codex => AgentProgram::Codex,
+            Program::Copilot => AgentProgram::Copilot,
+            Program::Cursor => AgentProgram::Cursor,
+            Program::Gemini => AgentProgram::Gemini,
+        });
+        let mut request = AgentSetupRequest {
+            programs: programs.collect(),
+            removes: install.remove,
+            writes: install.yes,
+        };
+        let asks = !install.yes && !context.json && context.can_ask();
+        if asks {
+            let preview = api::set_up_agents(&context.caller, request.clone()).await?;
+            context.printed(&show(context, &preview))?;
+            request.writes = !preview.files.is_empty() && agrees().await;
+            if !request.writes {
+                return Err(Problem::new(ProblemKind::Refused, "nothing was written"));
+            }
+        }
+        let answer = api::set_up_agents(&context.caller, request).await?;
+        context.print(&answer, |answer| match asks {
+            true => print::line(&summary(context, answer)),
+            false => show(context, answer),
+        })
+    }
+}
+
+async fn agrees() -> bool {
+    let answer = Lines::new().ask("Write this? [y/N] ", false).await;
+    let answer = answer.unwrap_or_default().trim().to_ascii_lowercase();
+    matches!(answer.as_str(), "y" | "yes")
+}
+
+fn show(context: &Context, answer: &AgentSetupAnswer) -> io::Result<()> {
+    for file in &answer.files {
+        let path = file.path.strip_prefix(&context.caller.here);
+        let path = path.unwrap_or(&file.path).display();
+        print::line(&format!("{path}: {}", file.change))?;
+        for line in &file.lines {
+            match line {
+                DiffLine::Same(_) => {}
+                DiffLine::Removed(text) => print::line(&format!("  - {text}"))?,
+                DiffLine::Added(text) => print::line(&format!("  + {text}"))?,
+            }
+        }
+    }
+    print::line(&summary(context, answer))
+}
+
+fn summary(context: &Context, answer: &AgentSetupAnswer) -> String {
+    let files = print::count(answer.files.len(), "file");
+    match (answer.files.len(), answer.written) {
+        (0, _) => "nothing to change".to_owned(),
+        (_, true) => format!("{files} written"),
+        (_, false) if context.can_ask() => format!("{files} to write"),
+        (_, false) => format!("{files} to write; nothing was written: --yes writes"),
+    }
+}

@@ -1,0 +1,501 @@
+//! What the programs of agents are told of `nb`: a guide and an MCP server, in the files in which each program
+//! looks.
+//!
+//! The files are in the project's folder, where they can be shared with others. What users have written there
+//! stays: a guide is a file or a marked section of its own, a server is one entry among others.
+
+use std::io::{self, Read as _, Write as _};
+use std::path::{Component, Path, PathBuf};
+
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+/// The program of an agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum AgentProgram {
+    /// Claude Code.
+    Claude,
+    /// Codex.
+    Codex,
+    /// GitHub Copilot in VS Code.
+    Copilot,
+    /// Cursor.
+    Cursor,
+    /// Gemini CLI.
+    Gemini,
+}
+
+/// A change of one file that has not been made yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlannedFile {
+    /// The file.
+    pub path: PathBuf,
+    /// Its text; `None` if there is no file.
+    pub before: Option<String>,
+    /// Its text afterwards; `None` if it is to be removed.
+    pub after: Option<String>,
+}
+
+/// Why a file cannot be changed.
+#[derive(Debug, thiserror::Error)]
+pub enum AgentSetupError {
+    /// It cannot be read or written.
+    #[error("{}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        source: io::Error,
+    },
+    /// It is a link, or behind one.
+    #[error("{}: a link is not followed", .0.display())]
+    Link(PathBuf),
+    /// It is not what its program reads.
+    #[error("{}: {why}; add this yourself: {entry}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+        /// What should be in it.
+        entry: String,
+    },
+    /// Another file has the name of the guide.
+    #[error("{}: it was not written by nb agent install; move it away first", .0.display())]
+    Foreign(PathBuf),
+}
+
+/// The guide as a skill: a file of its own.
+const SKILL: &str = include_str!("../../skills/nb/SKILL.md");
+
+/// The last line of a guide that is a file of its own.
+const MARK: &str = "<!-- written by nb agent install -->";
+
+/// The guide in a file that has other instructions too.
+const SECTION: &str = "\
+## Jupyter notebooks
+
+Use the command `nb` for Jupyter notebooks (.ipynb): a person may share the live kernel and the file in VS Code or
+JupyterLab. Begin with `nb help agent`. Do not edit the file and do not start a kernel yourself.
+";
+
+/// What stands at the head of Cursor's rule.
+const CURSOR_HEAD: &str = "\
+---
+description: Read, edit and run Jupyter notebooks (.ipynb) on a live kernel that is shared with a person
+globs: **/*.ipynb
+alwaysApply: false
+---
+
+";
+
+/// How a file tells a program of `nb`.
+#[derive(Clone, Copy)]
+enum Form {
+    /// A file of its own with this text.
+    Own(fn() -> String),
+    /// A marked section of Markdown.
+    Section,
+    /// An entry in this object of a JSON file.
+    Json(&'static str),
+    /// A marked table of TOML.
+    Toml,
+}
+
+impl AgentProgram {
+    /// All programs.
+    pub const ALL: [Self; 5] = [
+        Self::Claude,
+        Self::Codex,
+        Self::Copilot,
+        Self::Cursor,
+        Self::Gemini,
+    ];
+
+    fn files(self) -> [(&'static str, Form); 2] {
+        match self {
+            Self::Claude => [
+                (".claude/skills/nb/SKILL.md", Form::Own(skill)),
+                (".mcp.json", Form::Json("mcpServers")),
+            ],
+            Self::Codex => [
+                ("AGENTS.md", Form::Section),
+                (".codex/config.toml", Form::Toml),
+            ],
+            Self::Copilot => [
+                (".github/copilot-instructions.md", Form::Section),
+                (".vscode/mcp.json", Form::Json("servers")),
+            ],
+            Self::Cursor => [
+                (".cursor/rules/nb.mdc", Form::Own(cursor_rule)),
+                (".cursor/mcp.json", Form::Json("mcpServers")),
+            ],
+            Self::Gemini => [
+                ("GEMINI.md", Form::Section),
+                (".gemini/settings.json", Form::Json("mcpServers")),
+            ],
+        }
+    }
+
+    /// Returns the changes of the program's files in a folder that add `nb`, or take it out again. Nothing is
+    /// written.
+    ///
+    /// # Errors
+    /// A file is not what the program reads, or is a link.
+    pub fn planned(
+        self,
+        folder: &Path,
+        removes: bool,
+    ) -> Result<Vec<PlannedFile>, AgentSetupError> {
+        let planned = self.files().into_iter().map(|(name, form)| {
+            let path = folder.join(name);
+            let before = read(folder, Path::new(name))?;
+            let after = match removes {
+                false => form.added(&path, before.as_deref()).map(Some)?,
+                true => match &before {
+                    Some(before) => form.removed(&path, before)?,
+                    None => None,
+                },
+            };
+            Ok(PlannedFile {
+                path,
+                before,
+                after,
+            })
+        });
+        planned.collect()
+    }
+}
+
+impl PlannedFile {
+    /// Says whether the file stays as it is.
+    pub fn is_same(&self) -> bool {
+        self.before == self.after
+    }
+
+    /// Makes the change.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn write(&self) -> Result<(), AgentSetupError> {
+        let failed = |source| AgentSetupError::Io {
+            path: self.path.clone(),
+            source,
+        };
+        match &self.after {
+            _ if self.is_same() => Ok(()),
+            Some(text) => replace(&self.path, text).map_err(failed),
+            None => std::fs::remove_file(&self.path).map_err(failed),
+        }
+    }
+}
+
+fn skill() -> String {
+    format!("{SKILL}\n{MARK}\n")
+}
+
+fn cursor_rule() -> String {
+    format!("{CURSOR_HEAD}{SECTION}\n{MARK}\n")
+}
+
+/// Returns the entry of the server.
+fn server(key: &str) -> Value {
+    match key {
+        "servers" => json!({"type": "stdio", "command": "nb", "args": ["mcp"]}),
+        _ => json!({"command": "nb", "args": ["mcp"]}),
+    }
+}
+
+/// The table of the server.
+const TABLE: &str = "[mcp_servers.nb]\ncommand = \"nb\"\nargs = [\"mcp\"]\n";
+
+/// The lines before and after a section of Markdown.
+const MARKDOWN: [&str; 2] = [
+    "<!-- nb agent install: begin -->",
+    "<!-- nb agent install: end -->",
+];
+
+/// The lines before and after a table of TOML.
+const TOML: [&str; 2] = ["# nb agent install: begin", "# nb agent install: end"];
+
+impl Form {
+    /// Returns a file's text with `nb`.
+    fn added(self, path: &Path, before: Option<&str>) -> Result<String, AgentSetupError> {
+        match self {
+            Self::Own(text) => match before.filter(|before| !before.contains(MARK)) {
+                Some(_) => Err(AgentSetupError::Foreign(path.to_owned())),
+                None => Ok(text()),
+            },
+            Self::Section => Ok(with_section(before.unwrap_or_default(), MARKDOWN, SECTION)),
+            Self::Toml => {
+                let before = before.unwrap_or_default();
+                // A table outside of the marks was written by hand.
+                match without_section(before, TOML).contains("[mcp_servers.nb]") {
+                    true => Ok(before.to_owned()),
+                    false => Ok(with_section(before, TOML, TABLE)),
+                }
+            }
+            Self::Json(key) => {
+                let mut file = object(path, before.unwrap_or("{}"), key)?;
+                let servers = file.entry(key).or_insert_with(|| json!({}));
+                let Some(servers) = servers.as_object_mut() else {
+                    return Err(unreadable(path, format!("{key:?} is no object"), key));
+                };
+                match (servers.get("nb"), before) {
+                    (Some(_), Some(before)) => Ok(before.to_owned()),
+                    _ => {
+                        servers.insert("nb".to_owned(), server(key));
+                        Ok(json_text(&file))
+                    }
+                }
+            }
+        }
+    }
+
+    /// Returns a file's text without `nb`; `None` if nothing else is in it.
+    fn removed(self, path: &Path, before: &str) -> Result<Option<String>, AgentSetupError> {
+        let text = match self {
+            Self::Own(_) => match before.contains(MARK) {
+                true => String::new(),
+                false => return Err(AgentSetupError::Foreign(path.to_owned())),
+            },
+            Self::Section => without_section(before, MARKDOWN),
+            Self::Toml => without_section(before, TOML),
+            Self::Json(key) => {
+                let mut file = object(path, before, key)?;
+                let servers = file.get_mut(key).and_then(Value::as_object_mut);
+                let Some(servers) = servers.filter(|it| it.get("nb") == Some(&server(key))) else {
+                    return Ok(Some(before.to_owned()));
+                };
+                servers.shift_remove("nb");
+                if servers.is_empty() {
+                    file.shift_remove(key);
+                }
+                match file.is_empty() {
+                    true => String::new(),
+                    false => json_text(&file),
+                }
+            }
+        };
+        Ok((!text.trim().is_empty()).then_some(text))
+    }
+}
+
+fn object(path: &Path, text: &str, key: &str) -> Result<Map<String, Value>, AgentSetupError> {
+    // Some programs allow comments, which would be lost.
+    serde_json::from_str(text).map_err(|error| unreadable(path, error.to_string(), key))
+}
+
+fn unreadable(path: &Path, why: String, key: &str) -> AgentSetupError {
+    AgentSetupError::Unreadable {
+        path: path.to_owned(),
+        why,
+        entry: json!({key: {"nb": server(key)}}).to_string(),
+    }
+}
+
+fn json_text(file: &Map<String, Value>) -> String {
+    let text = serde_json::to_string_pretty(file).unwrap_or_default();
+    format!("{text}\n")
+}
+
+/// Returns the parts of a text before and after the section between these marks.
+fn around<'a>(text: &'a str, [begin, end]: [&str; 2]) -> Option<(&'a str, &'a str)> {
+    let (before, rest) = text.split_once(begin)?;
+    let (_, after) = rest.split_once(end)?;
+    Some((before, after.strip_prefix('\n').unwrap_or(after)))
+}
+
+/// Returns a text with a section between these marks, in the place of the one that is there.
+fn with_section(text: &str, marks: [&str; 2], section: &str) -> String {
+    let [begin, end] = marks;
+    let block = format!("{begin}\n{section}{end}\n");
+    match around(text, marks) {
+        Some((before, after)) => format!("{before}{block}{after}"),
+        None if text.trim().is_empty() => block,
+        None => format!("{}\n\n{block}", text.trim_end_matches('\n')),
+    }
+}
+
+/// Returns a text without the section between these marks, and without the blank line that came with it.
+fn without_section(text: &str, marks: [&str; 2]) -> String {
+    let Some((before, after)) = around(text, marks) else {
+        return text.to_owned();
+    };
+    let shorter = before.strip_suffix('\n');
+    let before = shorter.filter(|it| it.ends_with('\n')).unwrap_or(before);
+    format!("{before}{after}")
+}
+
+/// The largest file that is read, in bytes.
+const LONGEST: u64 = 1 << 20;
+
+/// Reads a file below a folder; returns `None` if it does not exist. No part of the path below the folder may
+/// be a link.
+fn read(folder: &Path, name: &Path) -> Result<Option<String>, AgentSetupError> {
+    let mut path = folder.to_owned();
+    for part in name.components() {
+        if let Component::Normal(part) = part {
+            path.push(part);
+        }
+        match path.symlink_metadata() {
+            Ok(found) if found.is_symlink() => return Err(AgentSetupError::Link(path)),
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(source) => return Err(AgentSetupError::Io { path, source }),
+        }
+    }
+    let text = read_regular(&path);
+    text.map(Some)
+        .map_err(|source| AgentSetupError::Io { path, source })
+}
+
+fn read_regular(path: &Path) -> io::Result<String> {
+    let refused = |why: &str| io::Error::new(io::ErrorKind::InvalidData, why.to_owned());
+    if !path.symlink_metadata()?.is_file() {
+        return Err(refused("it is no regular file"));
+    }
+    let mut text = String::new();
+    let file = std::fs::File::open(path)?;
+    file.take(LONGEST + 1).read_to_string(&mut text)?;
+    match text.len() as u64 > LONGEST {
+        true => Err(refused("it is too long")),
+        false => Ok(text),
+    }
+}
+
+/// Replaces a file's text, and keeps its permissions; a new file has those that are usual.
+fn replace(path: &Path, text: &str) -> io::Result<()> {
+    let folder = path.parent().unwrap_or(Path::new("."));
+    std::fs::create_dir_all(folder)?;
+    let Ok(known) = path.metadata() else {
+        let mut file = std::fs::File::create_new(path)?;
+        return file.write_all(text.as_bytes());
+    };
+    let mut file = tempfile::NamedTempFile::new_in(folder)?;
+    file.write_all(text.as_bytes())?;
+    file.as_file().set_permissions(known.permissions())?;
+    file.persist(path).map_err(|error| error.error)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write_all(folder: &Path, program: AgentProgram, removes: bool) {
+        for file in program.planned(folder, removes).unwrap() {
+            file.write().unwrap();
+        }
+    }
+
+    #[test]
+    fn what_was_added_is_taken_out_again_and_nothing_else() {
+        let known = [
+            ("AGENTS.md", "# Ours\n\nBe kind.\n"),
+            (
+                ".codex/config.toml",
+                "model = \"x\"\n\n[mcp_servers.other]\ncommand = \"o\"\n",
+            ),
+            (
+                ".mcp.json",
+                "{\n  \"mcpServers\": {\n    \"other\": {\n      \"command\": \"o\"\n    }\n  }\n}\n",
+            ),
+            (".gemini/settings.json", "{\n  \"theme\": \"dark\"\n}\n"),
+            (".github/copilot-instructions.md", "Be kind."),
+        ];
+        for with_files in [false, true] {
+            let temp = tempfile::tempdir().unwrap();
+            let folder = temp.path();
+            for (name, text) in known.iter().filter(|_| with_files) {
+                let path = folder.join(name);
+                std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+                std::fs::write(path, text).unwrap();
+            }
+            for program in AgentProgram::ALL {
+                write_all(folder, program, false);
+                let again = program.planned(folder, false).unwrap();
+                assert!(again.iter().all(PlannedFile::is_same), "{program:?}");
+                for file in &again {
+                    let text = file.after.as_deref().unwrap();
+                    assert!(text.contains("nb"), "{text}");
+                }
+            }
+            let servers = std::fs::read_to_string(folder.join(".mcp.json")).unwrap();
+            let servers: Value = serde_json::from_str(&servers).unwrap();
+            assert_eq!(servers["mcpServers"]["nb"]["args"], json!(["mcp"]));
+            assert_eq!(servers["mcpServers"]["other"].is_null(), !with_files);
+            let table = std::fs::read_to_string(folder.join(".codex/config.toml")).unwrap();
+            let table: toml::Table = table.parse().unwrap();
+            assert_eq!(table["mcp_servers"]["nb"]["command"].as_str(), Some("nb"));
+            for program in AgentProgram::ALL {
+                write_all(folder, program, true);
+                let again = program.planned(folder, true).unwrap();
+                assert!(again.iter().all(PlannedFile::is_same), "{program:?}");
+            }
+            for (name, text) in known {
+                let now = std::fs::read_to_string(folder.join(name)).ok();
+                let now = now.as_deref().map(str::trim_end);
+                assert_eq!(now, with_files.then_some(text.trim_end()), "{name}");
+            }
+            assert!(!folder.join(".cursor/rules/nb.mdc").exists());
+        }
+    }
+
+    #[test]
+    fn what_is_not_understood_stays() {
+        let temp = tempfile::tempdir().unwrap();
+        let folder = temp.path();
+        let plan = |program: AgentProgram| program.planned(folder, false);
+        std::fs::write(folder.join(".mcp.json"), "{ // a comment\n}").unwrap();
+        let error = plan(AgentProgram::Claude).unwrap_err().to_string();
+        assert!(
+            error.contains("add this yourself: {\"mcpServers\""),
+            "{error}"
+        );
+        std::fs::write(folder.join(".mcp.json"), "{\"mcpServers\": []}").unwrap();
+        assert!(plan(AgentProgram::Claude).is_err());
+        std::fs::remove_file(folder.join(".mcp.json")).unwrap();
+        std::fs::create_dir_all(folder.join(".claude/skills/nb")).unwrap();
+        std::fs::write(folder.join(".claude/skills/nb/SKILL.md"), "mine").unwrap();
+        let error = plan(AgentProgram::Claude).unwrap_err();
+        assert!(matches!(error, AgentSetupError::Foreign(_)), "{error}");
+        // A server that somebody has set up otherwise stays too.
+        let own = "{\"mcpServers\": {\"nb\": {\"command\": \"/opt/nb\"}}}";
+        std::fs::create_dir(folder.join(".gemini")).unwrap();
+        std::fs::write(folder.join(".gemini/settings.json"), own).unwrap();
+        for removes in [false, true] {
+            let files = AgentProgram::Gemini.planned(folder, removes).unwrap();
+            assert_eq!(files[1].after.as_deref(), Some(own));
+        }
+    }
+
+    #[test]
+    fn links_are_not_followed() {
+        let temp = tempfile::tempdir().unwrap();
+        let (folder, outside) = (temp.path().join("project"), temp.path().join("outside"));
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::create_dir_all(&outside).unwrap();
+        for (to, name) in [
+            (outside.join("new"), "AGENTS.md"),
+            (outside.clone(), ".cursor"),
+        ] {
+            std::os::unix::fs::symlink(to, folder.join(name)).unwrap();
+        }
+        for program in [AgentProgram::Codex, AgentProgram::Cursor] {
+            let error = program.planned(&folder, false).unwrap_err();
+            assert!(matches!(error, AgentSetupError::Link(_)), "{error}");
+        }
+        assert_eq!(std::fs::read_dir(outside).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn the_skill_is_the_guide() {
+        let guide = include_str!("../../docs/agent.md");
+        let (head, body) = SKILL.split_once("\n---\n\n").unwrap();
+        assert!(head.starts_with("---\nname: nb\ndescription: "));
+        assert_eq!(body, guide);
+    }
+}
