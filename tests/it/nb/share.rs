@@ -82,7 +82,9 @@ fn a_notebook_shares_anothers_kernel_until_it_lets_go() {
     assert_eq!(own["how"], "started");
     assert_eq!(own["kernel_of"], serde_json::Value::Null);
     assert_ne!(pid(&own), pid(&b));
-    nb(&world, ["run", "1"]).ended(2).with("several notebooks");
+    nb(&world, ["run", "1"])
+        .ended(0)
+        .with("b.ipynb: the one of 2 open notebooks that you used last");
     nb(&world, ["open", "b.ipynb", "--kernel-of", "a.ipynb"])
         .ended(5)
         .with("hint: end it first: nb shutdown /");
