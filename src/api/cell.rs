@@ -8,7 +8,8 @@ use serde_json::Value;
 use super::caller::{Caller, blocking};
 use super::cells::{NotebookSummary, places, state};
 use super::envelope::Answer;
-use super::preview::{OutputFiles, OutputPreviews, parsed};
+use super::output_files::OutputFiles;
+use super::preview::{OutputPreviews, parsed};
 use super::problem::{Problem, ProblemKind};
 use crate::editing::export::Export;
 use crate::editing::notebook_file::NotebookFile;
@@ -34,7 +35,7 @@ pub enum OutputForm {
     /// As the file has them.
     Raw,
     /// As previews: images and other data that is not text are written to files. About so many characters
-    /// of a cell's outputs are shown, and longer ones are written to files too; `None` is no limit.
+    /// are shown of the outputs of all cells, and longer ones are written to files too; `None` is no limit.
     Previews(Option<usize>),
 }
 
@@ -146,20 +147,27 @@ pub async fn cell(caller: &Caller, request: CellRequest) -> Result<CellAnswer, P
         let runs = running(&page).and_then(|runs| runs.cell);
         let stale = stale(&page, document, &places);
         let mut files = OutputFiles::of(&page, &caller.here);
-        let cells = places.iter().filter_map(|index| {
-            let cell = document.cells().get(*index)?;
+        let cells = places.iter();
+        let cells: Vec<_> = cells.filter_map(|at| document.cells().get(*at)).collect();
+        let mut previews = match request.outputs {
+            OutputForm::Previews(limit) => {
+                let in_short = limit.is_some() && !caller.is_person;
+                OutputPreviews::of(&mut files, &cells, limit, in_short)
+            }
+            OutputForm::Omitted | OutputForm::Raw => Vec::new(),
+        }
+        .into_iter();
+        let cells = places.iter().zip(cells).map(|(index, cell)| {
             view.shown(cell);
-            let outputs = match request.outputs {
-                OutputForm::Omitted => ShownOutputs::Omitted,
-                OutputForm::Raw => {
+            let outputs = match (request.outputs, previews.next()) {
+                (OutputForm::Previews(_), Some(previews)) => ShownOutputs::Previews(previews),
+                (OutputForm::Raw, _) => {
                     ShownOutputs::Raw(cell.outputs().map(|output| parsed(&output)).collect())
                 }
-                OutputForm::Previews(limit) => {
-                    ShownOutputs::Previews(OutputPreviews::of(&mut files, cell, limit))
-                }
+                _ => ShownOutputs::Omitted,
             };
             let is_stale = stale.contains(index);
-            Some(shown(*index, cell, is_stale, runs.as_deref(), outputs))
+            shown(*index, cell, is_stale, runs.as_deref(), outputs)
         });
         let answer = CellAnswer {
             cells: cells.collect(),
@@ -230,7 +238,7 @@ fn one_output(
     if !request.to_file {
         return Ok(OutputAnswer::Bytes(form.bytes));
     }
-    let path = Export::of(page).write(id, number, &form.ending, &form.bytes);
+    let path = Export::of(page).write(id, &number.to_string(), &form.ending, &form.bytes);
     let path = path.map_err(|error| Problem::failed("write the output to a file", &error))?;
     Ok(OutputAnswer::File(path))
 }

@@ -31,6 +31,7 @@ mod kernels;
 mod log;
 mod log_file;
 mod open;
+mod output_files;
 pub mod outputs;
 pub mod preview;
 pub mod problem;

@@ -1,18 +1,19 @@
 //! A cell's outputs as text: for people at a terminal and for agents that read characters.
 //!
 //! The cell's stdout, its displays and its result go to stdout; its stderr and errors go to stderr. An
-//! image is shown as its type and size. Text above the limit keeps its head and tail, with a note between
-//! them that says how much is left out. Errors come first and are not cut; for an agent, frames of libraries are
-//! left out of them.
+//! image is shown as its type, its size and its file. All cells of an answer share one limit: errors come first,
+//! then short texts. A text above its share keeps its head and tail, with a note between them that says how much
+//! is left out.
 
 use std::borrow::Cow;
-use std::fmt::Write;
 
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::execution::run::{DisplayContent, KernelException, OutputMessage};
-use crate::notebook::{OmittedOutput, size};
+use crate::notebook::{
+    MimeData, OmittedOutput, ShortTraceback, is_media, joined, plain_form, readable,
+};
 
 /// The outputs of a cell as text.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -24,55 +25,102 @@ pub struct OutputText {
     pub out: String,
 }
 
-/// How texts are cut.
-pub(crate) struct Cut {
-    /// How many characters are kept; `None` keeps all.
-    pub(crate) limit: Option<usize>,
-    /// What has been left out of the texts already.
-    pub(crate) left_out: OmittedOutput,
-    /// Whether frames of libraries are left out of errors.
-    pub(crate) shortens_errors: bool,
-    /// The command that shows the rest.
-    pub(crate) more: String,
+/// How outputs become text.
+pub(crate) struct Reading<'a> {
+    /// Whether tables, charts and tracebacks are shortened, as agents read them.
+    pub(crate) in_short: bool,
+    /// The command that shows everything.
+    pub(crate) more: &'a str,
 }
 
-/// Returns all outputs as text. Except for errors, stdout has at most the limit's characters and stderr a
-/// third of them.
-pub(crate) fn text(outputs: &[OutputMessage], how: &Cut) -> OutputText {
-    let (mut out, mut err, mut raised) = (String::new(), String::new(), String::new());
-    for output in outputs {
-        match output {
-            OutputMessage::Stream(it) if it.name == "stderr" => err.push_str(&it.text),
-            OutputMessage::Stream(it) => out.push_str(&it.text),
-            OutputMessage::Display(it) | OutputMessage::Update(it) | OutputMessage::Result(it) => {
-                on_a_line_of_its_own(&mut out, &bundle(it));
-            }
-            OutputMessage::Error(it) => {
-                let text = match how.shortens_errors {
-                    true => short_traceback(it, &how.more),
-                    false => traceback(it),
-                };
-                on_a_line_of_its_own(&mut raised, &text);
+/// The outputs of a cell as text that is not cut yet.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct UncutText {
+    /// The errors that the cell raised.
+    raised: String,
+    /// What the cell wrote to stderr.
+    err: String,
+    /// What the cell wrote to stdout, its displays and its result.
+    out: String,
+    /// What is missing already.
+    left_out: OmittedOutput,
+}
+
+impl UncutText {
+    /// Reads outputs. `note` describes data that is not text.
+    pub(crate) fn of(
+        outputs: &[OutputMessage],
+        left_out: OmittedOutput,
+        how: &Reading<'_>,
+        mut note: impl FnMut(&str, &Value) -> String,
+    ) -> Self {
+        let mut text = Self {
+            left_out,
+            ..Self::default()
+        };
+        for output in outputs {
+            match output {
+                OutputMessage::Stream(it) if it.name == "stderr" => text.err.push_str(&it.text),
+                OutputMessage::Stream(it) => text.out.push_str(&it.text),
+                OutputMessage::Display(it)
+                | OutputMessage::Update(it)
+                | OutputMessage::Result(it) => {
+                    let shown = bundle(it, how.in_short, &mut note);
+                    on_a_line_of_its_own(&mut text.out, &shown);
+                }
+                OutputMessage::Error(it) if how.in_short && !it.traceback.is_empty() => {
+                    let short = ShortTraceback { more: how.more };
+                    on_a_line_of_its_own(&mut text.raised, &short.of(&it.traceback));
+                }
+                OutputMessage::Error(it) => on_a_line_of_its_own(&mut text.raised, &traceback(it)),
             }
         }
+        text
     }
-    let (out, err) = match how.limit {
-        None => (out, err),
-        Some(limit) => {
-            // Count what was left out as part of the longer text.
-            let (of_out, of_err) = if out.len() >= err.len() {
-                (how.left_out, OmittedOutput::default())
-            } else {
-                (OmittedOutput::default(), how.left_out)
+
+    /// Returns the texts of several cells with about `limit` characters together. What short texts do not use
+    /// goes to long ones; errors come first.
+    pub(crate) fn cut(texts: &[Self], limit: Option<usize>, more: &str) -> Vec<OutputText> {
+        let errors: Vec<_> = texts.iter().map(|text| length(&text.raised)).collect();
+        let others: Vec<_> = texts
+            .iter()
+            .flat_map(|text| [length(&text.err), length(&text.out)])
+            .collect();
+        let shares = limit.map(|limit| {
+            let errors = shares(&errors, limit);
+            let rest = limit.saturating_sub(errors.iter().sum());
+            (errors, shares(&others, rest))
+        });
+        let share = |part: &str, share: Option<usize>, left_out: OmittedOutput| match share {
+            Some(share) => cut_more(part, share, left_out, more).into_owned(),
+            None => part.to_owned(),
+        };
+        let texts = texts.iter().enumerate().map(|(at, text)| {
+            let [raised, err, out] = match &shares {
+                None => [None; 3],
+                Some((errors, others)) => {
+                    [errors.get(at), others.get(2 * at), others.get(2 * at + 1)]
+                        .map(Option::<&usize>::copied)
+                }
             };
-            (
-                cut_more(&out, limit, of_out, &how.more).into_owned(),
-                cut_more(&err, limit / 3, of_err, &how.more).into_owned(),
-            )
-        }
-    };
-    raised.push_str(&err);
-    OutputText { err: raised, out }
+            // What was left out is counted as part of the longer text.
+            let (of_err, of_out) = match text.out.len() >= text.err.len() {
+                true => (OmittedOutput::default(), text.left_out),
+                false => (text.left_out, OmittedOutput::default()),
+            };
+            let mut first = share(&text.raised, raised, OmittedOutput::default());
+            first.push_str(&share(&text.err, err, of_err));
+            OutputText {
+                err: first,
+                out: share(&text.out, out, of_out),
+            }
+        });
+        texts.collect()
+    }
+}
+
+fn length(text: &str) -> usize {
+    text.chars().count()
 }
 
 /// An image of an output.
@@ -109,58 +157,54 @@ pub(crate) fn image<'a>(mut form: impl FnMut(&str) -> Option<Cow<'a, str>>) -> O
 pub(crate) fn images(outputs: &[OutputMessage]) -> Vec<Image> {
     let images = outputs.iter().filter_map(|output| match output {
         OutputMessage::Display(it) | OutputMessage::Update(it) | OutputMessage::Result(it) => {
-            image(|mime| it.data.get(mime).map(text_of))
+            image(|mime| it.data.get(mime).map(joined))
         }
         OutputMessage::Stream(_) | OutputMessage::Error(_) => None,
     });
     images.take(MOST_IMAGES).collect()
 }
 
-/// Returns about how many characters the outputs have as text.
-pub(crate) fn characters(outputs: &[OutputMessage]) -> usize {
-    let sizes = outputs.iter().map(|output| match output {
-        OutputMessage::Stream(it) => it.text.len(),
-        OutputMessage::Display(it) | OutputMessage::Update(it) | OutputMessage::Result(it) => {
-            bundle(it).len()
-        }
-        OutputMessage::Error(_) => 0,
-    });
-    sizes.sum()
-}
+/// How many characters of each text are kept at least, however many texts there are.
+const LEAST: usize = 80;
 
-/// Shares a number of characters among texts of these sizes: what short texts do not use goes to long ones.
-pub(crate) fn shares(sizes: &[usize], limit: usize) -> Vec<usize> {
-    let mut by_size: Vec<_> = (0..sizes.len()).collect();
-    by_size.sort_by_key(|at| sizes[*at]);
-    let (mut left, mut shares) = (limit, vec![0; sizes.len()]);
-    for (done, at) in by_size.into_iter().enumerate() {
-        let share = left / (sizes.len() - done);
-        shares[at] = share;
-        left -= share.min(sizes[at]);
+/// Shares a number of characters among texts of these lengths: what short texts do not use goes to long ones.
+pub(crate) fn shares(lengths: &[usize], limit: usize) -> Vec<usize> {
+    let mut by_length: Vec<_> = (0..lengths.len()).collect();
+    by_length.sort_by_key(|at| lengths[*at]);
+    let (mut left, mut shares) = (limit, vec![0; lengths.len()]);
+    for (done, at) in by_length.into_iter().enumerate() {
+        let share = (left / (lengths.len() - done)).min(lengths[at]);
+        left -= share;
+        shares[at] = share.max(LEAST).min(lengths[at]);
     }
     shares
 }
 
-/// Returns a MIME bundle as text: its plain form, and notes on the other data that plain text cannot show.
-pub(crate) fn bundle(bundle: &DisplayContent) -> String {
-    // The author chose Markdown; the plain form beside it is only the object's name.
-    let mut shown = ["text/markdown", "text/plain", "text/latex"]
-        .iter()
-        .find_map(|mime| bundle.data.get(*mime))
-        .map(|value| text_of(value).into_owned())
-        .unwrap_or_default();
+/// Returns a MIME bundle as text, with a note on each form that is not text.
+pub(crate) fn bundle(
+    bundle: &DisplayContent,
+    in_short: bool,
+    mut note: impl FnMut(&str, &Value) -> String,
+) -> String {
+    let mut shown = match in_short {
+        true => readable(&bundle.data),
+        false => plain_form(&bundle.data).into_owned(),
+    };
+    let is_told = !shown.is_empty() || bundle.data.keys().any(|mime| is_media(mime));
     for (mime, value) in &bundle.data {
-        let is_media = ["image/", "audio/", "video/", "application/pdf"]
-            .iter()
-            .any(|kind| mime.starts_with(kind));
-        if is_media || shown.is_empty() {
+        if is_media(mime) || !is_told {
             if !shown.is_empty() {
                 shown.push('\n');
             }
-            let _ = write!(shown, "[{mime}, {}]", size(bytes(mime, value)));
+            shown.push_str(&note(mime, value));
         }
     }
     shown
+}
+
+/// Returns a note with the type and size of data.
+pub(crate) fn note(mime: &str, value: &Value) -> String {
+    format!("[{}]", MimeData::of_value(mime, value))
 }
 
 /// Returns the error that the code raised, uncut.
@@ -172,52 +216,14 @@ pub(crate) fn traceback(raised: &KernelException) -> String {
     }
 }
 
-/// Returns the error that the code raised, without the frames of libraries that the notebook's own frames have
-/// called: of each row of them only the last one, which says where it was raised. `more` is the command that
-/// shows all.
-fn short_traceback(raised: &KernelException, more: &str) -> String {
-    let is_of_library: Vec<_> = raised.traceback.iter().map(|it| is_library(it)).collect();
-    let mut parts: Vec<Cow<'_, str>> = Vec::new();
-    let mut left_out = 0;
-    for (at, part) in raised.traceback.iter().enumerate() {
-        let is_last = is_of_library.get(at + 1) != Some(&true);
-        if is_of_library.get(at) == Some(&true) && !is_last {
-            left_out += 1;
-            continue;
-        }
-        match std::mem::take(&mut left_out) {
-            0 => {}
-            1 => parts.push(format!("… 1 frame of a library; {more}").into()),
-            count => parts.push(format!("… {count} frames of libraries; {more}").into()),
-        }
-        parts.push(part.into());
-    }
-    match parts.is_empty() {
-        true => traceback(raised),
-        false => parts.join("\n"),
-    }
-}
-
-/// Says whether a part of a traceback is a frame in a file of a library, as IPython writes it:
-/// `File /usr/lib/python3.12/json/decoder.py:353, in …`.
-fn is_library(part: &str) -> bool {
-    let part = plain(part);
-    let line = part.trim_start().lines().next().unwrap_or_default();
-    let file = line.strip_prefix("File ");
-    file.is_some_and(|file| {
-        let folders = [
-            "/site-packages/",
-            "/dist-packages/",
-            "/lib/python",
-            "<frozen ",
-        ];
-        folders.iter().any(|folder| file.contains(folder))
-    })
-}
-
-/// Prepares outputs for a JSON answer: without colours, and under a limit without media and with long texts
-/// cut.
-pub(crate) fn for_json(outputs: &mut [OutputMessage], limit: Option<usize>, more: &str) {
+/// Prepares outputs for a JSON answer: without colours, and under a limit with long texts cut, and notes in the
+/// place of other long data.
+pub(crate) fn for_json(
+    outputs: &mut [OutputMessage],
+    limit: Option<usize>,
+    more: &str,
+    mut note: impl FnMut(&str, &Value) -> String,
+) {
     for output in outputs {
         match output {
             OutputMessage::Error(raised) => {
@@ -233,11 +239,11 @@ pub(crate) fn for_json(outputs: &mut [OutputMessage], limit: Option<usize>, more
             OutputMessage::Display(it) | OutputMessage::Update(it) | OutputMessage::Result(it) => {
                 let Some(limit) = limit else { continue };
                 for (mime, value) in &mut it.data {
-                    let text = text_of(value);
+                    let text = joined(value);
                     if mime.starts_with("text/") {
                         *value = Value::String(cut(&text, limit, more).into_owned());
                     } else if text.len() > limit {
-                        *value = Value::String(format!("[{}]", size(bytes(mime, value))));
+                        *value = Value::String(note(mime, value));
                     }
                 }
             }
@@ -256,6 +262,13 @@ pub(crate) fn cut<'a>(text: &'a str, limit: usize, more: &str) -> Cow<'a, str> {
     cut_more(text, limit, OmittedOutput::default(), more)
 }
 
+/// A text that is cut keeps one of its first and one of its last lines for so many characters of its limit:
+/// a log of thousands of lines is not worth all of them.
+const CHARACTERS_OF_LINE: usize = 300;
+
+/// How many of its first and of its last lines a text that is cut may keep at least.
+const LEAST_LINES: usize = 2;
+
 /// Cuts the middle out of a text from which `before` has been left out already.
 fn cut_more<'a>(text: &'a str, limit: usize, before: OmittedOutput, more: &str) -> Cow<'a, str> {
     let count = text.chars().count();
@@ -267,18 +280,27 @@ fn cut_more<'a>(text: &'a str, limit: usize, before: OmittedOutput, more: &str) 
             .nth(chars)
             .map_or(text.len(), |(at, _)| at)
     };
+    let lines = (limit / CHARACTERS_OF_LINE).max(LEAST_LINES);
     let (head, tail) = (place(limit - limit / 3), place(count - limit / 3));
+    let mut ends = memchr::memchr_iter(b'\n', text.as_bytes()).map(|at| at + 1);
+    let head = head.min(ends.nth(lines - 1).unwrap_or(head));
+    let without_last = text.strip_suffix('\n').unwrap_or(text);
+    let mut begins = memchr::memrchr_iter(b'\n', without_last.as_bytes()).map(|at| at + 1);
+    let tail = tail.max(begins.nth(lines - 1).unwrap_or(tail));
     // Prefer to cut at a line's end if one is near.
     let head = text
         .get(..head)
         .and_then(|kept| Some(kept.rfind('\n')? + 1))
         .filter(|at| head - at < limit / 4)
         .unwrap_or(head);
-    let tail = text
-        .get(tail..)
-        .and_then(|kept| Some(tail + kept.find('\n')? + 1))
-        .filter(|at| at - tail < limit / 4)
-        .unwrap_or(tail);
+    let tail = match text.get(..tail) {
+        Some(before) if before.ends_with('\n') => tail,
+        _ => text
+            .get(tail..)
+            .and_then(|kept| Some(tail + kept.find('\n')? + 1))
+            .filter(|at| at - tail < limit / 4)
+            .unwrap_or(tail),
+    };
     let (Some(kept), Some(left_out), Some(end)) =
         (text.get(..head), text.get(head..tail), text.get(tail..))
     else {
@@ -305,27 +327,6 @@ fn on_a_line_of_its_own(text: &mut String, line: &str) {
     }
 }
 
-/// Returns a representation as one text; in notebook files it may be a list of texts.
-pub(crate) fn text_of(value: &Value) -> Cow<'_, str> {
-    match value {
-        Value::String(text) => Cow::Borrowed(text),
-        Value::Array(lines) => lines.iter().filter_map(Value::as_str).collect(),
-        other => Cow::Owned(other.to_string()),
-    }
-}
-
-/// Returns the size of a representation in bytes; media other than SVG are base64.
-fn bytes(mime: &str, value: &Value) -> u64 {
-    let text = text_of(value);
-    if mime.starts_with("text/") || mime.ends_with("xml") || mime.ends_with("json") {
-        return text.len() as u64;
-    }
-    let digits = text
-        .bytes()
-        .filter(|byte| !byte.is_ascii_whitespace() && *byte != b'=');
-    digits.count() as u64 * 3 / 4
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -345,26 +346,32 @@ mod tests {
     }
 
     #[test]
-    fn what_was_raised_comes_first_and_whole() {
+    fn what_was_raised_comes_first() {
         let raised = KernelException {
             ename: "E".to_owned(),
             evalue: "v".to_owned(),
             traceback: vec!["line 1".to_owned(), "x".repeat(100)],
         };
         let outputs = [
-            stream("stdout", "a\n"),
+            stream("stdout", &"y".repeat(1000)),
             stream("stderr", "warned\n"),
             OutputMessage::Error(raised),
         ];
-        let how = Cut {
-            limit: Some(50),
-            left_out: OmittedOutput::default(),
-            shortens_errors: false,
-            more: "more".to_owned(),
+        let how = Reading {
+            in_short: false,
+            more: "more",
         };
-        let text = text(&outputs, &how);
-        assert_eq!(text.out, "a\n");
-        assert_eq!(text.err, format!("line 1\n{}\nwarned\n", "x".repeat(100)));
+        let text = UncutText::of(&outputs, OmittedOutput::default(), &how, note);
+        let texts = UncutText::cut(&[text, UncutText::default()], Some(300), "more");
+        let raised = format!("line 1\n{}\nwarned\n", "x".repeat(100));
+        assert_eq!(texts[0].err, raised);
+        assert!(texts[0].out.contains("left out; more"), "{}", texts[0].out);
+        let characters = texts[0].out.matches('y').count();
+        assert!(
+            (100..=300 - raised.len()).contains(&characters),
+            "{characters}"
+        );
+        assert_eq!(texts[1], OutputText::default());
     }
 
     #[test]
@@ -372,19 +379,19 @@ mod tests {
         let figure = shown(&json!({
             "image/png": "aGVsbG8=\n", "text/plain": "<Figure size 640x480 with 1 Axes>"
         }));
+        let in_short = |data: &Value| bundle(&shown(data), true, note);
+        assert_eq!(bundle(&figure, true, note), "[image/png, 5 bytes]");
         assert_eq!(
-            bundle(&figure),
+            bundle(&figure, false, note),
             "<Figure size 640x480 with 1 Axes>\n[image/png, 5 bytes]"
         );
         let table = json!({ "text/html": "<table>", "text/plain": ["a\n", "b"] });
-        assert_eq!(bundle(&shown(&table)), "a\nb");
+        assert_eq!(in_short(&table), "a\nb");
         assert_eq!(
-            bundle(&shown(&json!({ "text/html": "<b>" }))),
-            "[text/html, 3 bytes]"
+            in_short(&json!({ "text/html": "<script>x</script>" })),
+            "[text/html, 18 bytes]"
         );
-        let markdown = json!({ "text/markdown": "**hi**", "text/plain": "<Markdown object>" });
-        assert_eq!(bundle(&shown(&markdown)), "**hi**");
-        assert_eq!(bundle(&shown(&json!({}))), "");
+        assert_eq!(in_short(&json!({})), "");
     }
 
     #[test]
@@ -402,8 +409,9 @@ mod tests {
             .filter(|line| *line != note)
             .map(|line| line.len() + 1)
             .sum();
-        assert!(kept <= 300, "{kept}");
+        assert_eq!(kept, 2 * "line 0\n".len() + 2 * "line 999\n".len());
         assert!(note.contains(&format!("{} characters", lines.len() - kept)));
+        assert_eq!(cut(&lines, 6000, "more").lines().count(), 41);
 
         // A text without a line end, of multi-byte characters.
         let long = "é".repeat(1000);
@@ -425,9 +433,14 @@ mod tests {
 
     #[test]
     fn long_texts_share_what_short_ones_leave() {
-        assert_eq!(shares(&[100, 2, 100, 0], 50), [24, 16, 24, 12]);
-        assert_eq!(shares(&[9, 9], 0), [0, 0]);
-        assert_eq!(shares(&[], 9), [0; 0]);
+        assert_eq!(
+            shares(&[10, 5000, 0, 3000, 400], 1000),
+            [10, 330, 0, 330, 330]
+        );
+        assert_eq!(shares(&[10, 20], 1000), [10, 20]);
+        assert_eq!(shares(&[5000], 1000), [1000]);
+        assert_eq!(shares(&[100, 100], 10), [LEAST, LEAST]);
+        assert_eq!(shares(&[], 10), [0; 0]);
     }
 
     #[test]
@@ -441,55 +454,14 @@ mod tests {
                 &json!({ "image/png": "A".repeat(4000), "text/plain": "x" }),
             )),
         ];
-        for_json(&mut outputs, None, "more");
+        for_json(&mut outputs, None, "more", note);
         assert!(matches!(&outputs[0], OutputMessage::Error(it) if it.traceback == ["red"]));
         assert!(
             matches!(&outputs[1], OutputMessage::Display(it) if it.data["image/png"].as_str().is_some_and(|it| it.len() == 4000))
         );
-        for_json(&mut outputs, Some(100), "more");
+        for_json(&mut outputs, Some(100), "more", note);
         assert!(
-            matches!(&outputs[1], OutputMessage::Display(it) if it.data["image/png"] == "[3.0 kB]" && it.data["text/plain"] == "x")
+            matches!(&outputs[1], OutputMessage::Display(it) if it.data["image/png"] == "[image/png, 3.0 kB]" && it.data["text/plain"] == "x")
         );
-    }
-
-    #[test]
-    fn of_libraries_only_the_frame_that_raised_is_shown() {
-        let parts = [
-            "-----",
-            "KeyError      Traceback (most recent call last)",
-            "\u{1b}[36mFile \u{1b}[39m\u{1b}[32m/v/lib/python3.12/site-packages/pandas/a.py:1\u{1b}[39m, in get()\n  1 a",
-            "File /v/lib/python3.12/site-packages/pandas/b.py:2, in get()\n  2 b",
-            "\nThe above exception was the direct cause of the following exception:\n",
-            "KeyError      Traceback (most recent call last)",
-            "Cell In[3], line 1\n----> 1 load()",
-            "File ~/project/load.py:3, in load()\n  3 df['x']",
-            "File /v/lib/python3.12/site-packages/pandas/c.py:1, in __getitem__()",
-            "File /v/lib/python3.12/site-packages/pandas/d.py:1, in get_loc()",
-            "File /v/lib/python3.12/site-packages/pandas/e.py:1, in get_loc()",
-            "KeyError: 'x'",
-        ];
-        let raised = KernelException {
-            ename: "KeyError".to_owned(),
-            evalue: "'x'".to_owned(),
-            traceback: parts.map(str::to_owned).to_vec(),
-        };
-        insta::assert_snapshot!(short_traceback(&raised, "--all shows all"), @r"
-        -----
-        KeyError      Traceback (most recent call last)
-        … 1 frame of a library; --all shows all
-        File /v/lib/python3.12/site-packages/pandas/b.py:2, in get()
-          2 b
-
-        The above exception was the direct cause of the following exception:
-
-        KeyError      Traceback (most recent call last)
-        Cell In[3], line 1
-        ----> 1 load()
-        File ~/project/load.py:3, in load()
-          3 df['x']
-        … 2 frames of libraries; --all shows all
-        File /v/lib/python3.12/site-packages/pandas/e.py:1, in get_loc()
-        KeyError: 'x'
-        ");
     }
 }

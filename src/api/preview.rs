@@ -1,21 +1,21 @@
 //! Previews of a cell's outputs: long texts are cut, and data that is not text is written to files.
 
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
-use super::outputs::{self, Image, cut};
-use crate::editing::export::Export;
-use crate::editing::notebook_file::NotebookFile;
-use crate::notebook::{Cell, Json, MimeData, Output, OutputKind};
+use super::output_files::OutputFiles;
+use super::outputs::{self, Image, cut, shares};
+use crate::notebook::{
+    Cell, Json, MimeData, Output, OutputKind, ShortTraceback, joined, plain_form, readable,
+};
 
 /// How many outputs are shown under a limit: half of them from the start, half from the end.
 const MOST: usize = 40;
 
-/// How many characters of each output are kept at least, however many outputs there are.
-const LEAST: usize = 80;
+/// The longest form beside the text that is in a short answer as JSON, in bytes.
+const LONG_FORM: usize = 200;
 
 /// One output as it is shown.
 #[derive(Clone, Debug)]
@@ -30,6 +30,8 @@ pub struct OutputPreview {
     files: Vec<OutputFile>,
     /// The forms of the output's data that are neither shown nor written to files.
     others: Vec<MimeData>,
+    /// Whether the text says what long forms show.
+    in_short: bool,
 }
 
 /// A form of an output that was written out.
@@ -51,56 +53,45 @@ pub struct OutputPreviews {
 }
 
 impl OutputPreviews {
-    /// Makes previews of a cell's outputs. About `limit` characters of their texts are kept, those of
-    /// errors first. Cut texts, and data that is not text, are written to files.
-    pub(crate) fn of(out: &mut OutputFiles<'_>, cell: &Cell, limit: Option<usize>) -> Self {
-        let all: Vec<_> = cell.outputs().enumerate().collect();
-        let count = all.len();
-        let is_shown = |index: usize| {
-            limit.is_none() || count <= MOST || index < MOST / 2 || index >= count - MOST / 2
-        };
-        let read = all
-            .into_iter()
-            .map(|(index, raw)| (index, Output::read(&raw), raw));
-        let is_error = |output: &Output| matches!(output.kind, OutputKind::Error { .. });
-        let mut read: Vec<_> = read
-            .filter(|(index, output, _)| is_shown(*index) || is_error(output))
+    /// Makes previews of the outputs of cells. About `limit` characters of their texts are kept together, those
+    /// of errors first. Cut texts, and data that is not text, are written to files.
+    pub(crate) fn of(
+        out: &mut OutputFiles<'_>,
+        cells: &[&Cell],
+        limit: Option<usize>,
+        in_short: bool,
+    ) -> Vec<Self> {
+        let read: Vec<_> = cells
+            .iter()
+            .map(|cell| shown_outputs(cell, limit, in_short))
             .collect();
-        for (_, output, raw) in &mut read {
-            if let Some(text) = written_by_its_author(raw) {
-                output.text = text;
-            }
-        }
-        let lengths = |error: bool| {
-            let lengths = read
-                .iter()
-                .map(move |(_, output, _)| match is_error(output) == error {
-                    true => output.text.chars().count(),
-                    false => 0,
-                });
-            lengths.collect::<Vec<_>>()
+        let all = || read.iter().flat_map(|(shown, _)| shown);
+        let lengths = |error: bool| -> Vec<_> {
+            let lengths = all().map(|(_, output, _)| match is_error(output) == error {
+                true => output.text.chars().count(),
+                false => 0,
+            });
+            lengths.collect()
         };
         let shares = limit.map(|limit| {
             let errors = shares(&lengths(true), limit);
             let rest = limit.saturating_sub(errors.iter().sum());
             let others = shares(&lengths(false), rest);
-            errors
-                .iter()
-                .zip(others)
-                .map(|(error, other)| error + other)
-                .collect::<Vec<_>>()
+            let both = errors.iter().zip(others);
+            both.map(|(error, other)| error + other).collect::<Vec<_>>()
         });
-        let shown = read
-            .into_iter()
-            .enumerate()
-            .map(|(at, (index, output, raw))| {
-                let share = shares.as_ref().and_then(|shares| shares.get(at).copied());
-                out.preview(cell.id(), index, output, raw, share)
+        let mut shares = shares.map(Vec::into_iter);
+        let previews = cells.iter().zip(read).map(|(cell, (shown, count))| {
+            let shown = shown.into_iter().map(|(index, output, raw)| {
+                let share = shares.as_mut().and_then(Iterator::next);
+                out.preview(cell.id(), index, output, raw, share, in_short)
             });
-        Self {
-            shown: shown.collect(),
-            count,
-        }
+            Self {
+                shown: shown.collect(),
+                count,
+            }
+        });
+        previews.collect()
     }
 
     /// Returns the previews for people to read, each under a line that describes it.
@@ -126,7 +117,7 @@ impl OutputPreviews {
         let images = self.shown.iter().filter_map(|preview| {
             let output = parsed(&preview.raw);
             let data = output.get("data")?;
-            outputs::image(|mime| data.get(mime).map(outputs::text_of))
+            outputs::image(|mime| data.get(mime).map(joined))
         });
         images.take(outputs::MOST_IMAGES).collect()
     }
@@ -143,6 +134,51 @@ impl Serialize for OutputPreviews {
     }
 }
 
+/// Returns the outputs of a cell that are shown, with their indexes, and the number of all.
+fn shown_outputs(
+    cell: &Cell,
+    limit: Option<usize>,
+    in_short: bool,
+) -> (Vec<(usize, Output, Json)>, usize) {
+    let all: Vec<_> = cell.outputs().enumerate().collect();
+    let count = all.len();
+    let is_shown = |index: usize| {
+        limit.is_none() || count <= MOST || index < MOST / 2 || index >= count - MOST / 2
+    };
+    let read = all
+        .into_iter()
+        .map(|(index, raw)| (index, Output::read(&raw), raw));
+    let mut read: Vec<_> = read
+        .filter(|(index, output, _)| is_shown(*index) || is_error(output))
+        .collect();
+    for (index, output, raw) in &mut read {
+        if let Some(text) = text(raw, cell.id(), *index, in_short) {
+            output.text = text;
+        }
+    }
+    (read, count)
+}
+
+fn is_error(output: &Output) -> bool {
+    matches!(output.kind, OutputKind::Error { .. })
+}
+
+/// Returns the text of an output, where it is not the plain text that the file has.
+fn text(raw: &Json, cell: &str, index: usize, in_short: bool) -> Option<String> {
+    if let Some(parts) = raw.get("traceback").filter(|_| in_short) {
+        let parts: Vec<_> = parts.items().filter_map(|part| part.as_string()).collect();
+        let more = format!("nb cell {cell} --output {index} shows all");
+        let short = ShortTraceback { more: &more };
+        return Some(short.of(&parts)).filter(|text| !text.is_empty());
+    }
+    let data = parsed(&raw.get("data")?);
+    let data = data.as_object()?;
+    Some(match in_short {
+        true => readable(data),
+        false => plain_form(data).into_owned(),
+    })
+}
+
 /// Returns a line that says how many outputs are not shown.
 fn skipped(from: usize, to: usize) -> String {
     match to.saturating_sub(from) {
@@ -154,24 +190,7 @@ fn skipped(from: usize, to: usize) -> String {
     }
 }
 
-/// Writes forms of outputs to files, and names these relative to a folder.
-#[derive(Debug)]
-pub(crate) struct OutputFiles<'a> {
-    export: Export<'a>,
-    here: &'a Path,
-    /// The error that kept an output from being written.
-    pub(crate) problem: Option<io::Error>,
-}
-
-impl<'a> OutputFiles<'a> {
-    pub(crate) fn of(page: &'a NotebookFile, here: &'a Path) -> Self {
-        Self {
-            export: Export::of(page),
-            here,
-            problem: None,
-        }
-    }
-
+impl OutputFiles<'_> {
     fn preview(
         &mut self,
         cell: &str,
@@ -179,12 +198,14 @@ impl<'a> OutputFiles<'a> {
         output: Output,
         raw: Json,
         share: Option<usize>,
+        in_short: bool,
     ) -> OutputPreview {
         let mut files = Vec::new();
         let mut others = Vec::new();
+        let has_media = output.data.iter().any(MimeData::is_media);
         for form in output.data {
             let is_text = ["text/plain", "text/markdown"].contains(&form.mime.as_str());
-            if is_text && !output.text.is_empty() {
+            if is_text && (has_media || !output.text.is_empty()) {
                 continue;
             }
             let file = (form.is_media() || output.text.is_empty())
@@ -223,19 +244,7 @@ impl<'a> OutputFiles<'a> {
             characters: share.map(|_| count),
             files,
             others,
-        }
-    }
-
-    fn write(&mut self, cell: &str, index: usize, ending: &str, bytes: &[u8]) -> Option<PathBuf> {
-        match self.export.write(cell, index, ending, bytes) {
-            Ok(path) => Some(match path.strip_prefix(self.here) {
-                Ok(below) => below.to_owned(),
-                Err(_) => path,
-            }),
-            Err(error) => {
-                self.problem.get_or_insert(error);
-                None
-            }
+            in_short,
         }
     }
 }
@@ -256,7 +265,8 @@ impl OutputPreview {
                 head.push_str(&format!(" · {}: {}", file.form, file.path.display()));
             }
         }
-        for form in &self.others {
+        let has_all = self.in_short && !self.text.is_empty();
+        for form in self.others.iter().filter(|_| !has_all) {
             head.push_str(&format!(" · also {form}"));
         }
         head
@@ -299,7 +309,12 @@ impl OutputPreview {
             } else if is_file {
                 continue;
             } else {
-                data.get(&mime).map_or(Value::Null, |value| parsed(&value))
+                let value = data.get(&mime).map_or(Value::Null, |value| parsed(&value));
+                match self.in_short && joined(&value).len() > LONG_FORM {
+                    true => json!(outputs::note(&mime, &value)),
+                    false if mime.starts_with("text/") => json!(joined(&value)),
+                    false => value,
+                }
             };
             forms.insert(mime, value);
         }
@@ -314,38 +329,4 @@ pub(crate) fn parsed(value: &Json) -> Value {
     let read = serde_json::from_str(&text).ok();
     read.or_else(|| value.as_string().map(Value::String))
         .unwrap_or_else(|| json!(text))
-}
-
-/// Returns Markdown that the author chose: the plain form beside it is only the object's name.
-fn written_by_its_author(raw: &Json) -> Option<String> {
-    let form = Output::form(raw, "text/markdown")?;
-    Some(String::from_utf8_lossy(&form.bytes).into_owned())
-}
-
-/// Returns how many characters of each text are kept if `limit` is shared among texts of these lengths.
-/// Short ones are whole.
-fn shares(lengths: &[usize], limit: usize) -> Vec<usize> {
-    let shares = outputs::shares(lengths, limit).into_iter();
-    let lengths = lengths.iter();
-    lengths
-        .zip(shares)
-        .map(|(length, share)| *length.min(&share.max(LEAST)))
-        .collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn short_texts_are_whole_and_long_ones_share() {
-        assert_eq!(
-            shares(&[10, 5000, 0, 3000, 400], 1000),
-            [10, 330, 0, 330, 330]
-        );
-        assert_eq!(shares(&[10, 20], 1000), [10, 20]);
-        assert_eq!(shares(&[5000], 1000), [1000]);
-        assert_eq!(shares(&[100, 100], 10), [LEAST, LEAST]);
-        assert_eq!(shares(&[], 10), [0; 0]);
-    }
 }

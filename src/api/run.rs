@@ -7,7 +7,7 @@ use super::envelope::Answer;
 use super::job::{
     BegunJob, FollowOptions, JobObserver, OutputsAs, RunAnswer, follow_job, patience,
 };
-use super::outputs::{self, Cut, OutputText};
+use super::outputs::{self, OutputText, Reading, UncutText};
 use super::problem::{Problem, ProblemKind};
 use crate::execution::exec::{self, ExecOptions, MAX_OUTPUT};
 use crate::execution::fold::NotebookOutput;
@@ -164,17 +164,16 @@ pub async fn peek(
     let mut outputs = peeked.outputs;
     match request.outputs {
         OutputsAs::Objects => {
-            outputs::for_json(&mut outputs, request.limit, &more);
+            outputs::for_json(&mut outputs, request.limit, &more, outputs::note);
             answer.outputs = Some(outputs.into_iter().map(NotebookOutput::from).collect());
         }
         OutputsAs::Text | OutputsAs::Events => {
-            let cut = Cut {
-                limit: request.limit,
-                left_out: OmittedOutput::default(),
-                shortens_errors: !caller.is_person && request.limit.is_some(),
-                more,
+            let how = Reading {
+                in_short: !caller.is_person && request.limit.is_some(),
+                more: &more,
             };
-            answer.text = Some(outputs::text(&outputs, &cut));
+            let text = UncutText::of(&outputs, OmittedOutput::default(), &how, outputs::note);
+            answer.text = UncutText::cut(&[text], request.limit, &more).pop();
         }
     }
     Ok(answer)

@@ -1,7 +1,7 @@
 //! Writes outputs to files for reading: images, and text that is too long to print.
 //!
-//! A file is named by its notebook, its cell and its position among the cell's outputs, so that a
-//! later command on the same cell replaces it. Their total size is bounded: the oldest are removed.
+//! A file is named by its notebook, its cell and its output, so that a later command about the same output
+//! replaces it. Their total size is bounded: the oldest are removed.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -32,7 +32,7 @@ impl<'a> Export<'a> {
         }
     }
 
-    /// Writes one form of a cell's output, and returns the file's path. A file with the same bytes
+    /// Writes one form of a cell's output, which has a plain name, and returns the file's path. A file with the same bytes
     /// is not written again.
     ///
     /// # Errors
@@ -40,7 +40,7 @@ impl<'a> Export<'a> {
     pub fn write(
         &mut self,
         cell: &str,
-        output: usize,
+        output: &str,
         ending: &str,
         content: &[u8],
     ) -> io::Result<PathBuf> {
@@ -135,7 +135,7 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let notebook = notebook(temp.path());
         let written = Export::of(&notebook)
-            .write("3f2c", 1, "png", b"image")
+            .write("3f2c", "1", "png", b"image")
             .unwrap();
         assert_eq!(std::fs::read(&written).unwrap(), b"image");
         assert!(written.ends_with("3f2c-1.png") && written.starts_with(notebook.project.dir()));
@@ -143,7 +143,7 @@ mod tests {
         assert_eq!(mode(&written), 0o600);
         assert_eq!(mode(written.parent().unwrap()), 0o700);
         let again = Export::of(&notebook)
-            .write("3f2c", 1, "png", b"other")
+            .write("3f2c", "1", "png", b"other")
             .unwrap();
         assert_eq!(again, written);
         assert_eq!(std::fs::read(&written).unwrap(), b"other");
@@ -154,7 +154,7 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let notebook = notebook(temp.path());
         for id in ["../../evil", "a/b", "", ".", "\0", &"x".repeat(300)] {
-            let written = Export::of(&notebook).write(id, 0, "txt", b"").unwrap();
+            let written = Export::of(&notebook).write(id, "0", "txt", b"").unwrap();
             let folder = notebook.project.dir().join("outputs");
             assert_eq!(
                 written.parent().unwrap().parent(),
@@ -171,7 +171,7 @@ mod tests {
         let paths: Vec<_> = (0..4)
             .map(|cell| {
                 let path = Export::of(&notebook)
-                    .write(&format!("{cell}"), 0, "txt", b"12345")
+                    .write(&format!("{cell}"), "0", "txt", b"12345")
                     .unwrap();
                 let file = std::fs::File::options().append(true).open(&path).unwrap();
                 let age = Duration::from_secs(100 - cell);
@@ -180,7 +180,7 @@ mod tests {
             })
             .collect();
         Export::of(&notebook)
-            .write("0", 0, "txt", b"12345")
+            .write("0", "0", "txt", b"12345")
             .unwrap();
         remove_oldest(&notebook.project.dir().join("outputs"), 12).unwrap();
         let left: Vec<_> = paths.iter().map(|path| path.exists()).collect();

@@ -222,12 +222,13 @@ pub fn cells(document: &Document, which: &CellSelection) -> Vec<JobCell> {
             && (which.tags.is_empty() || bears(cell, &which.tags))
             && which.not_run.as_ref().is_none_or(|ran| !ran.has(cell))
     });
-    cells.map(|(_, cell)| job_cell(cell)).collect()
+    cells.map(|(index, cell)| job_cell(index, cell)).collect()
 }
 
 /// Returns a cell, as it is now, for a job.
-pub(super) fn job_cell(cell: &Cell) -> JobCell {
+pub(super) fn job_cell(index: usize, cell: &Cell) -> JobCell {
     JobCell {
+        index: Some(index),
         revision: Some(cell.revision().to_string()),
         // The tag means the same for nbclient.
         may_raise: bears(cell, &["raises-exception".to_owned()]),

@@ -76,9 +76,12 @@ impl Replay {
 
     /// Returns the cells for the job that runs them again.
     pub fn job(&self, document: &Document) -> Vec<JobCell> {
-        let places: HashMap<_, _> = document.cells().iter().map(|it| (it.id(), it)).collect();
+        let cells = document.cells().iter().enumerate();
+        let places: HashMap<_, _> = cells
+            .map(|(index, cell)| (cell.id(), (index, cell)))
+            .collect();
         let cells = self.cells.iter().filter_map(|id| places.get(id.as_str()));
-        cells.map(|cell| job_cell(cell)).collect()
+        cells.map(|(index, cell)| job_cell(*index, cell)).collect()
     }
 }
 

@@ -32,7 +32,7 @@ pub(super) fn follow_options(timeout_s: Option<f64>, limit: Option<usize>) -> Fo
         limit: limit.or(FollowOptions::default().limit),
         outputs: OutputsAs::Text,
         images: true,
-        shortens_errors: true,
+        in_short: true,
         until: None,
     }
 }

@@ -83,7 +83,7 @@ const TOOLS: [Entry; 14] = [
         name: "get_notebook_state",
         aliases: "list_cells read_notebook get_notebook",
         effect: Effect::Reads,
-        description: "List the cells, one line each: index, id@revision, type, state, first line, outputs in \
+        description: "List the cells, one line each: index, id, type, state, first line, outputs in \
                       short. `since` lists only what has changed.",
         schema: schema::<arguments::GetNotebookState>,
     },

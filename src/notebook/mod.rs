@@ -37,7 +37,8 @@ pub use merge::{
 };
 pub use outputs::{
     MimeBundle, MimeBytes, MimeData, OmittedOutput, Output, OutputAccumulator, OutputChange,
-    OutputKind, OutputsSummary, SearchMatch, SearchScope, Widgets, pager_pages, size, stale_note,
+    OutputKind, OutputsSummary, SearchMatch, SearchScope, ShortTraceback, Widgets, is_media,
+    joined, pager_pages, plain_form, readable, size, stale_note,
 };
 pub use undo::{
     ExactBytes, OperationUndo, OperationUndoError, RememberedCell, TouchedCell, position_beside,

@@ -152,6 +152,9 @@ pub struct JobCell {
     /// The cell's id; none for code outside the notebook.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cell: Option<String>,
+    /// The cell's index when it was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub index: Option<usize>,
     /// The cell's revision when it was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revision: Option<String>,

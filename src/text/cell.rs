@@ -9,7 +9,7 @@ use crate::notebook::CellType;
 pub(crate) fn text(answer: &CellAnswer, readable: impl Fn(&str) -> String) -> String {
     let mut text = String::new();
     for cell in &answer.cells {
-        text.push_str(&head(&answer.notebook.notebook, cell));
+        text.push_str(&head(cell));
         text.push_str(&line_ended(readable(&cell.source)));
         if let ShownOutputs::Previews(previews) = &cell.outputs {
             text.push_str(&previews.text());
@@ -27,10 +27,9 @@ pub(crate) fn line_ended(mut text: String) -> String {
 }
 
 /// Returns the line above a cell, with the properties that appear nowhere else.
-fn head(notebook: &str, cell: &ShownCell) -> String {
+fn head(cell: &ShownCell) -> String {
     let mut parts = vec![
-        format!("=== cell {}", cell.index),
-        cell.id.clone(),
+        format!("=== {} {}", cell.index, cell.id),
         cell.cell_type.to_string(),
     ];
     match (cell.cell_type, cell.execution_count) {
@@ -41,8 +40,6 @@ fn head(notebook: &str, cell: &ShownCell) -> String {
     if cell.is_stale {
         parts.push("stale: its outputs are of an earlier source".to_owned());
     }
-    parts.push(format!("revision {}", cell.revision));
-    parts.push(notebook.to_owned());
     let mut head = parts.join(" · ");
     head.push('\n');
     let mut more: Vec<_> = metadata(cell)

@@ -23,10 +23,8 @@ pub(crate) fn text(answer: &CellsAnswer, since: Option<Revision>) -> String {
 
 /// Returns the line of a removed cell.
 pub(crate) fn removed_text(removed: &RemovedCell) -> String {
-    let revision = removed.revision.map(|revision| format!("@{revision}"));
-    let revision = revision.unwrap_or_default();
     let first_line = removed.first_line.as_deref().unwrap_or_default();
-    format!("-  {}{revision}  removed  {first_line}", removed.id)
+    format!("-  {}  removed  {first_line}", removed.id)
 }
 
 /// Writes the rows, a line of at most `width` columns each.
@@ -50,11 +48,7 @@ pub(crate) fn write_rows(rows: &[CellRow], width: Option<usize>, mut print: impl
 fn write_column(row: &CellRow, column: usize, out: &mut String) {
     match (column, row.execution_count) {
         (0, _) => number(row.index as u64, out),
-        (1, _) => {
-            out.push_str(&row.short_id);
-            out.push('@');
-            out.extend(row.revision.digits().map(char::from));
-        }
+        (1, _) => out.push_str(&row.short_id),
         (2, _) => {
             for (at, change) in row.changes.iter().enumerate() {
                 out.push_str(if at > 0 { ", " } else { "" });
@@ -77,7 +71,7 @@ fn write_column(row: &CellRow, column: usize, out: &mut String) {
 fn column_width(row: &CellRow, column: usize) -> usize {
     match (column, row.execution_count) {
         (0, _) => digits(row.index as u64),
-        (1, _) => columns::width(&row.short_id) + 1 + row.revision.digits().len(),
+        (1, _) => columns::width(&row.short_id),
         (3, _) => row.cell_type.name().len(),
         (4, Some(count)) => digits(count) + 4,
         _ => {

@@ -3,19 +3,23 @@
 use crate::api::EditAnswer;
 use crate::notebook::{CellChange, ChangeKind, Conflict};
 
-/// Returns a line for each change; the last one also has the notebook's revision.
+/// Returns the changes: a line for each kind of change, with the index and the id of each cell.
 pub(crate) fn text(answer: &EditAnswer) -> String {
-    let lines = runs(&answer.changes);
-    let lines = lines.iter().map(|it| line(it, answer));
-    let mut lines: Vec<_> = lines.collect();
-    let mut end = format!("notebook {}", answer.revision);
-    if let Some(op) = &answer.op {
-        end = format!("{end} · nb undo {op}");
+    let mut lines: Vec<String> = Vec::new();
+    let mut last = "";
+    for change in &runs(&answer.changes) {
+        let (what, cell) = described(change, answer);
+        match lines.last_mut().filter(|_| last == what) {
+            Some(line) => line.push_str(&format!(", {cell}")),
+            None => lines.push(format!("{what} {cell}")),
+        }
+        last = what;
     }
-    match lines.as_mut_slice() {
-        [] => lines.push(format!("unchanged · {end}")),
-        [line] => *line = format!("{line} · {end}"),
-        _ => lines.push(end),
+    if lines.is_empty() {
+        lines.push("unchanged".to_owned());
+    }
+    if let (Some(op), Some(line)) = (&answer.op, lines.last_mut()) {
+        line.push_str(&format!(" · nb undo {op}"));
     }
     lines.push(String::new());
     lines.join("\n")
@@ -39,7 +43,8 @@ fn runs(changes: &[CellChange]) -> Vec<CellChange> {
     runs
 }
 
-fn line(change: &CellChange, answer: &EditAnswer) -> String {
+/// Returns what happened to a cell, and the cell.
+fn described(change: &CellChange, answer: &EditAnswer) -> (&'static str, String) {
     let cell = answer.document.cells().get(change.index);
     let has_outputs = cell.is_some_and(|cell| cell.id() == change.cell && cell.has_run());
     let mut conflicts = answer.conflicts.iter();
@@ -60,22 +65,15 @@ fn line(change: &CellChange, answer: &EditAnswer) -> String {
         ChangeKind::Removed => "removed",
     };
     let CellChange { cell, index, .. } = change;
-    let revisions = match (change.before, change.after) {
-        (Some(before), Some(after)) if before != after && !is_theirs => {
-            format!(" {before} → {after}")
-        }
-        (_, Some(revision)) | (Some(revision), None) => format!(" {revision}"),
-        (None, None) => String::new(),
-    };
-    let index = match change.what {
-        ChangeKind::Removed => format!("was cell {index}"),
-        _ => format!("cell {index}"),
-    };
     let in_part = match conflict {
-        Some(_) if !is_theirs => ", but not all that was meant",
+        Some(_) if !is_theirs => " (not all that was meant)",
         _ => "",
     };
-    format!("{what} {cell} ({index}){revisions}{in_part}")
+    let cell = match change.what {
+        ChangeKind::Removed => format!("{cell} (was {index})"),
+        _ => format!("{index} {cell}{in_part}"),
+    };
+    (what, cell)
 }
 
 #[cfg(test)]
@@ -123,11 +121,9 @@ mod tests {
         std::fs::write(&path, theirs.to_bytes()).unwrap();
         let page = NotebookFile::of(&path).unwrap();
         insta::assert_snapshot!(text(&EditAnswer::of(&page, done)), @r"
-        edited bbbb (cell 2) fd00a2ade3 → d18a98de4b
-        kept cccc (cell 3) 4541c32095
-        kept aaaa (cell 1) 0276849223
-        inserted dddd (cell 0) 5c9e1216ab
-        notebook 0897b4be8b
+        edited 2 bbbb
+        kept 3 cccc, 1 aaaa
+        inserted 0 dddd
         ");
     }
 }

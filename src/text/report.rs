@@ -13,7 +13,7 @@ use crate::kernel::shell::quote;
 use crate::lifecycle::death;
 use crate::project::jobs::{Job, JobCell, JobPrompt, JobState};
 
-/// The time of a silent cell is printed from here on.
+/// The time that a cell took is printed from here on.
 const SHORT: Duration = Duration::from_millis(50);
 
 /// A piece of a report.
@@ -218,15 +218,24 @@ fn last_words(line: &str) -> String {
 
 /// Returns the line above a cell's outputs.
 pub(crate) fn head(cell: &JobCell) -> String {
-    let id = cell.cell.as_deref().unwrap_or("code");
-    let count = cell
-        .execution_count
-        .map_or_else(String::new, |count| format!(" In[{count}]"));
-    let status = cell.status.as_deref().unwrap_or("running");
-    let took = cell.took_ms.map_or_else(String::new, |took| {
-        format!(" {}", time::took(Duration::from_millis(took)))
-    });
-    format!("── {id}{count} {status}{took}")
+    let mut head = "──".to_owned();
+    let mut add = |word: &str| {
+        head.push(' ');
+        head.push_str(word);
+    };
+    if let Some(index) = cell.index {
+        add(&index.to_string());
+    }
+    add(cell.cell.as_deref().unwrap_or("code"));
+    if let Some(count) = cell.execution_count {
+        add(&format!("In[{count}]"));
+    }
+    add(cell.status.as_deref().unwrap_or("running"));
+    let took = cell.took_ms.map(Duration::from_millis);
+    if let Some(took) = took.filter(|took| *took >= SHORT) {
+        add(&time::took(took));
+    }
+    head
 }
 
 /// Returns how a job of several cells went: `3 of 5 cells ran in 1.2 s: 1 error; 2 were not run`.

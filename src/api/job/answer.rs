@@ -1,14 +1,18 @@
 //! The result of a job that was followed.
 
+use std::path::Path;
 use std::time::Duration;
 
 use serde::Serialize;
+use serde_json::Value;
 
 use super::collected::Collected;
 use super::options::{FollowOptions, OutputsAs};
 use super::until::Until;
 use crate::api::envelope::Answer;
-use crate::api::outputs::{self, Cut, Image, MOST_IMAGES, OutputText};
+use crate::api::output_files::OutputFiles;
+use crate::api::outputs::{self, Image, MOST_IMAGES, OutputText, Reading, UncutText};
+use crate::editing::notebook_file::NotebookFile;
 use crate::execution::fold::{NotebookOutput, last_line, output, read_all};
 use crate::execution::follow::{FollowEnd, Followed};
 use crate::execution::run::OutputMessage;
@@ -282,21 +286,11 @@ impl JobAnswer {
         collected: &[Collected],
         until: Option<&Until>,
         options: &FollowOptions,
-        place: Place,
+        place: Place<'_>,
     ) -> Self {
         let state = FollowedState::of(&followed);
         let Followed { job, left } = followed;
-        let cells = job.cells.iter().enumerate();
-        let results = cells.map(|(at, cell)| CellResult {
-            cell: cell.cell.clone(),
-            revision: cell.revision.clone(),
-            result: RunResult::of(&job, cell, collected.get(at), options),
-            unwritten: cell.unwritten.clone(),
-        });
-        let mut results: Vec<_> = results.collect();
-        if options.outputs == OutputsAs::Text {
-            add_texts(&job, collected, &mut results, place.seen, options);
-        }
+        let results = cell_results(&job, collected, options, &place);
         let results = match <[CellResult; 1]>::try_from(results) {
             Ok([only]) if only.cell.is_none() => JobResults::Code(Box::new(only.result)),
             Ok(only) => JobResults::Cells { cells: only.into() },
@@ -367,20 +361,29 @@ impl JobAnswer {
 }
 
 /// A position from which a job was followed.
-pub(super) struct Place {
+pub(super) struct Place<'a> {
+    /// The working directory, to which paths of files are relative.
+    pub(super) here: &'a Path,
     pub(super) folder: JobFolder,
     pub(super) seen: Cursor,
     pub(super) waited: Duration,
 }
 
 impl RunResult {
-    fn of(job: &Job, cell: &JobCell, heard: Option<&Collected>, options: &FollowOptions) -> Self {
+    fn of(
+        job: &Job,
+        cell: &JobCell,
+        heard: Option<&Collected>,
+        options: &FollowOptions,
+        media: &mut Media<'_>,
+    ) -> Self {
         let heard = heard.filter(|heard| heard.is_news);
         let outputs = (options.outputs == OutputsAs::Objects).then(|| {
             let mut outputs = heard
                 .map(|heard| read_all(&heard.outputs))
                 .unwrap_or_default();
-            outputs::for_json(&mut outputs, options.limit, &more(job));
+            let note = |mime: &str, value: &Value| media.note(cell, mime, value);
+            outputs::for_json(&mut outputs, options.limit, &more(job), note);
             outputs.into_iter().map(NotebookOutput::from).collect()
         });
         let left_out = heard.map(|heard| heard.outputs.left_out());
@@ -410,6 +413,57 @@ impl RunResult {
     }
 }
 
+/// The files of a job's images and other data that no text shows.
+struct Media<'a> {
+    job: &'a str,
+    /// `None` if the notebook is gone.
+    files: Option<OutputFiles<'a>>,
+}
+
+impl Media<'_> {
+    /// Writes data of a cell of the job to a file, and returns a note that names it.
+    fn note(&mut self, cell: &JobCell, mime: &str, value: &Value) -> String {
+        let name = cell.cell.as_deref().unwrap_or(self.job);
+        match &mut self.files {
+            Some(files) => files.note(name, mime, value),
+            None => outputs::note(mime, value),
+        }
+    }
+}
+
+/// Returns how each cell of a job ran, with its outputs.
+fn cell_results(
+    job: &Job,
+    collected: &[Collected],
+    options: &FollowOptions,
+    place: &Place<'_>,
+) -> Vec<CellResult> {
+    let page = NotebookFile::of(&job.path).ok();
+    let mut media = Media {
+        job: &job.id,
+        files: page.as_ref().map(|page| OutputFiles::of(page, place.here)),
+    };
+    let cells = job.cells.iter().enumerate();
+    let results = cells.map(|(at, cell)| CellResult {
+        cell: cell.cell.clone(),
+        revision: cell.revision.clone(),
+        result: RunResult::of(job, cell, collected.get(at), options, &mut media),
+        unwritten: cell.unwritten.clone(),
+    });
+    let mut results: Vec<_> = results.collect();
+    if options.outputs == OutputsAs::Text {
+        add_texts(
+            job,
+            collected,
+            &mut results,
+            place.seen,
+            options,
+            &mut media,
+        );
+    }
+    results
+}
+
 /// Adds the outputs of each cell as text; the cells that are shown share one limit.
 fn add_texts(
     job: &Job,
@@ -417,45 +471,46 @@ fn add_texts(
     results: &mut [CellResult],
     seen: Cursor,
     options: &FollowOptions,
+    media: &mut Media<'_>,
 ) {
     let results = results.iter_mut().map(|it| &mut it.result);
-    let told = results.zip(collected).enumerate();
-    let told = told.filter(|(at, (result, _))| result.is_told_at(*at, seen));
+    let told = results.zip(collected).zip(&job.cells).enumerate();
+    let told =
+        told.filter(|(at, ((result, heard), _))| heard.is_news && result.is_told_at(*at, seen));
     let told: Vec<_> = told.map(|(_, told)| told).collect();
-    let sizes = told.iter();
-    let sizes = sizes.map(|(_, said)| outputs::characters(&read_all(&said.outputs)));
-    let sizes: Vec<_> = sizes.collect();
-    let limit = options.limit;
-    let shares = limit.map(|limit| outputs::shares(&sizes, limit));
+    let more = more(job);
+    let how = Reading {
+        in_short: options.in_short,
+        more: &more,
+    };
+    let texts = told.iter().map(|((_, heard), cell)| {
+        let outputs = read_all(&heard.outputs);
+        let note = |mime: &str, value: &Value| media.note(cell, mime, value);
+        UncutText::of(&outputs, heard.outputs.left_out(), &how, note)
+    });
+    let texts = UncutText::cut(&texts.collect::<Vec<_>>(), options.limit, &more);
     let mut images = if options.images { MOST_IMAGES } else { 0 };
-    for (at, (result, said)) in told.into_iter().enumerate() {
+    for (((result, heard), _), text) in told.into_iter().zip(texts) {
         if images > 0 {
-            result.images = outputs::images(&read_all(&said.outputs));
+            result.images = outputs::images(&read_all(&heard.outputs));
             result.images.truncate(images);
             images -= result.images.len();
         }
-        let share = shares.as_ref().map(|shares| shares[at]);
-        result.text = said
-            .is_news
-            .then(|| text(job, said, share, options.shortens_errors));
+        result.text = Some(text);
     }
 }
 
-/// Returns the outputs of a cell as text of at most `limit` characters, errors aside; stderr gets a third
-/// of that.
-pub(super) fn text(
-    job: &Job,
-    collected: &Collected,
-    limit: Option<usize>,
-    shortens_errors: bool,
-) -> OutputText {
-    let cut = Cut {
-        limit,
-        shortens_errors,
-        left_out: collected.outputs.left_out(),
-        more: more(job),
+/// Returns what a job's cell has said so far as text of at most `limit` characters.
+pub(super) fn text_so_far(job: &Job, collected: &Collected, limit: Option<usize>) -> OutputText {
+    let more = more(job);
+    let how = Reading {
+        in_short: false,
+        more: &more,
     };
-    outputs::text(&read_all(&collected.outputs), &cut)
+    let outputs = read_all(&collected.outputs);
+    let text = UncutText::of(&outputs, collected.outputs.left_out(), &how, outputs::note);
+    let mut texts = UncutText::cut(&[text], limit, &more);
+    texts.pop().unwrap_or_default()
 }
 
 /// Returns the command that shows all outputs of a job.

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::answer::{JobAnswer, Place, text};
+use super::answer::{JobAnswer, Place, text_so_far};
 use super::collected::Listener;
 use super::observer::JobObserver;
 use super::options::FollowOptions;
@@ -53,6 +53,7 @@ pub(in crate::api) async fn follow_job(
     let over = cells.take_while(|cell| cell.status.is_some()).count();
     caller.has_followed(folder.clone(), Cursor { at, over });
     let place = Place {
+        here: &caller.here,
         folder,
         seen,
         waited,
@@ -102,7 +103,7 @@ impl<O: JobObserver> Following<'_, O> {
             let so_far = self.listener.stop_collecting();
             let so_far = so_far
                 .iter()
-                .map(|it| text(&followed.job, it, self.limit, false));
+                .map(|it| text_so_far(&followed.job, it, self.limit));
             let so_far: Vec<_> = so_far.collect();
             let answer = tokio::select! {
                 answer = observer.answers(&prompt, &so_far) => answer,

@@ -13,8 +13,8 @@ pub struct FollowOptions {
     pub outputs: OutputsAs,
     /// Whether a text comes with the images that it cannot show.
     pub images: bool,
-    /// Whether frames of libraries are left out of the text of errors.
-    pub shortens_errors: bool,
+    /// Whether the text has tables, charts and tracebacks in short, as agents read them.
+    pub in_short: bool,
     /// A line at which following stops; the job goes on.
     pub until: Option<Regex>,
 }
@@ -37,7 +37,7 @@ impl Default for FollowOptions {
             limit: Some(6000),
             outputs: OutputsAs::Objects,
             images: false,
-            shortens_errors: false,
+            in_short: false,
             until: None,
         }
     }

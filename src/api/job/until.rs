@@ -44,7 +44,9 @@ impl Until {
                 }
                 OutputMessage::Display(it)
                 | OutputMessage::Result(it)
-                | OutputMessage::Update(it) => self.text(&outputs::bundle(it)),
+                | OutputMessage::Update(it) => {
+                    self.text(&outputs::bundle(it, false, outputs::note))
+                }
                 // The traceback quotes the source, which may contain the line as well.
                 OutputMessage::Error(it) => self.text(&format!("{}: {}", it.ename, it.evalue)),
             };

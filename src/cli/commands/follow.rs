@@ -69,7 +69,7 @@ impl Context {
             limit: patience.limit(),
             outputs: self.outputs(form),
             images: false,
-            shortens_errors: !self.caller.is_person && patience.limit > 0,
+            in_short: !self.caller.is_person && patience.limit > 0,
             until,
         }
     }

@@ -83,7 +83,9 @@ pub(crate) fn streamed(output: &OutputMessage) -> io::Result<()> {
     match output {
         OutputMessage::Stream(it) if it.name == "stderr" => on_stderr(&it.text, Kind::Live),
         OutputMessage::Stream(it) => shown(it.text.as_bytes(), Kind::Live),
-        OutputMessage::Display(it) | OutputMessage::Result(it) => line(&outputs::bundle(it)),
+        OutputMessage::Display(it) | OutputMessage::Result(it) => {
+            line(&outputs::bundle(it, false, outputs::note))
+        }
         OutputMessage::Error(it) => on_stderr(&format!("{}\n", outputs::traceback(it)), Kind::Text),
         // The display that it replaces is printed already.
         OutputMessage::Update(_) => Ok(()),

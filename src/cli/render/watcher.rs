@@ -37,8 +37,11 @@ pub(crate) enum Reader {
     Person,
 }
 
-/// How long a job is followed before anything is shown: most jobs end sooner.
+/// How long a job is followed before a person is told which it is: most jobs end sooner.
 const SOON: Duration = Duration::from_millis(700);
+
+/// The same for an agent, which reads every line, and finds its job without its id.
+const SOON_FOR_AGENT: Duration = Duration::from_secs(5);
 
 /// Shows a job while it runs, interrupts it on Ctrl-C, and asks its questions at the terminal.
 pub(crate) struct Watcher {
@@ -49,6 +52,8 @@ pub(crate) struct Watcher {
     /// The terminal's input, if questions can be asked.
     lines: Option<Lines>,
     tells_replay: bool,
+    /// How long a job is followed before it is announced.
+    soon: Duration,
     /// Whether stderr still has to say which job is followed, and whom it waits for.
     announces_job: Cell<bool>,
     announces_wait: Cell<bool>,
@@ -66,6 +71,10 @@ impl Watcher {
             ctrl_c: OnceCell::new(),
             lines: (can_ask && reader != Reader::Program).then(Lines::new),
             tells_replay: reader != Reader::Program || printed == Printed::Events,
+            soon: match reader {
+                Reader::Agent => SOON_FOR_AGENT,
+                Reader::Program | Reader::Person => SOON,
+            },
             announces_job: Cell::new(announces),
             announces_wait: Cell::new(announces),
         }
@@ -107,7 +116,7 @@ impl JobObserver for Watcher {
     fn sees(&self, job: &Job, last_line: &str) {
         self.progress.sees(job, last_line);
         let age = Timestamp::now().duration_since(job.asked_at);
-        let is_long = job.state != JobState::Done && age.unsigned_abs() > SOON;
+        let is_long = job.state != JobState::Done && age.unsigned_abs() > self.soon;
         if is_long && self.announces_job.replace(false) {
             print::note(&format!("job {} · {}", job.id, describe(job)));
         }

@@ -50,7 +50,7 @@ impl Json {
     }
 
     /// Returns the values of a list; nothing if the value is something else.
-    pub(in crate::notebook) fn items(&self) -> impl Iterator<Item = Self> {
+    pub fn items(&self) -> impl Iterator<Item = Self> {
         let items = super::items(&self.0).into_iter();
         items.map(|item| Self::of_valid(item.of(&self.0)))
     }

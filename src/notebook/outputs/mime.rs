@@ -30,6 +30,11 @@ pub struct MimeData {
 }
 
 impl MimeBytes {
+    /// Reads a form from its value.
+    pub fn of_value(mime: &str, value: &serde_json::Value) -> Self {
+        Self::of(value.to_string().as_bytes(), mime)
+    }
+
     /// Reads a form from its JSON in a notebook.
     pub(super) fn of(raw: &[u8], mime: &str) -> Self {
         let is_text = raw.starts_with(b"\"") || (raw.starts_with(b"[") && !is_json(mime));
@@ -90,7 +95,12 @@ impl MimeData {
 
     /// Says whether no terminal can show the data: an image, a sound, a document.
     pub fn is_media(&self) -> bool {
-        is_binary(&self.mime) || self.mime.starts_with("image/")
+        is_media(&self.mime)
+    }
+
+    /// Measures a form by its value.
+    pub fn of_value(mime: &str, value: &serde_json::Value) -> Self {
+        Self::of(mime.to_owned(), value.to_string().as_bytes())
     }
 }
 
@@ -102,6 +112,11 @@ impl std::fmt::Display for MimeData {
         }
         write!(f, ", {}", size(self.bytes as u64))
     }
+}
+
+/// Says whether no terminal can show this type: an image, a sound, a document.
+pub fn is_media(mime: &str) -> bool {
+    is_binary(mime) || mime.starts_with("image/")
 }
 
 /// Says whether notebooks store this type as base64.

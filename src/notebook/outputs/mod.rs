@@ -4,6 +4,7 @@ mod accumulator;
 mod limit;
 mod mime;
 mod output;
+mod readable;
 mod search;
 mod size;
 mod stale;
@@ -12,8 +13,9 @@ mod widgets;
 
 pub use accumulator::{MimeBundle, OutputAccumulator, OutputChange, pager_pages};
 pub use limit::OmittedOutput;
-pub use mime::{MimeBytes, MimeData};
+pub use mime::{MimeBytes, MimeData, is_media};
 pub use output::{Output, OutputKind, OutputsSummary};
+pub use readable::{ShortTraceback, joined, plain_form, readable};
 pub use search::{SearchMatch, SearchScope};
 pub use size::size;
 pub use stale::stale_note;

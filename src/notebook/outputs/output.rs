@@ -128,7 +128,10 @@ impl Output {
                     .find(|data| data.mime.starts_with("image/"));
                 match (image, lines.next()) {
                     (Some(image), _) => image.to_string(),
-                    (None, Some(line)) => line.to_owned(),
+                    (None, Some(line)) => match lines.next_back().and_then(shape_of_table) {
+                        Some(shape) => shape.to_owned(),
+                        None => line.to_owned(),
+                    },
                     (None, None) => match self.data.first() {
                         Some(data) => data.to_string(),
                         None => "no data".to_owned(),
@@ -215,6 +218,14 @@ fn is_error(raw: &[u8], fields: &Object) -> bool {
     word.is_some_and(|word| {
         crate::notebook::json::is(word, "error") || crate::notebook::json::is(word, "pyerr")
     })
+}
+
+/// Returns the shape that pandas prints below a table: `1460 rows x 7 columns`.
+fn shape_of_table(last_line: &str) -> Option<&str> {
+    let shape = last_line.strip_prefix('[')?.strip_suffix(" columns]")?;
+    let (rows, _) = shape.split_once(" rows x ")?;
+    let is_count = !rows.is_empty() && rows.bytes().all(|byte| byte.is_ascii_digit());
+    last_line.get(1..last_line.len() - 1).filter(|_| is_count)
 }
 
 /// Removes terminal escapes, and the overwritten parts of each line.
@@ -305,6 +316,10 @@ mod tests {
             (
                 r#"{"output_type":"execute_result","execution_count":1,"data":{"text/plain":["[1,\n"," 2]"]},"metadata":{}}"#,
                 "[1,",
+            ),
+            (
+                r#"{"output_type":"execute_result","data":{"text/plain":"   a  b\n0  1  2\n\n[100 rows x 2 columns]"}}"#,
+                "100 rows x 2 columns",
             ),
             (
                 r#"{"output_type":"display_data","data":{"text/html":"<b>"}}"#,

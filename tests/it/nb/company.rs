@@ -116,6 +116,11 @@ fn what_a_person_has_queued_behind_an_agents_cell_is_not_thrown_out_unasked() {
     open(&world, "t.ipynb");
     let endless = "import time\nwhile True: time.sleep(0.01)";
     as_(&world, "bob", &["run", "--detach", endless]).ended(0);
+    // Of two jobs that find the kernel idle, the later one may be sent first.
+    until("bob's code runs", || {
+        let status = nb(&world, ["status", "t.ipynb", "--json"]).json();
+        (status["sessions"][0]["running"]["by"] == "bob").then_some(())
+    });
     as_(&world, "human", &["run", "--detach", "x = 1"]).ended(0);
     for action in ["restart", "shutdown"] {
         let refused = as_(&world, "bob", &[action]).ended(5);

@@ -129,20 +129,18 @@ fn each_change_is_told_in_a_line() {
         all.push_str(&out(&on(&world, words).ended(0)));
     }
     insta::assert_snapshot!(all, @r"
-    inserted new1 (cell 4) bb6a1319f6 · notebook 652fdb2989 · nb undo OP
-    inserted new2 (cell 0) 83d1b54389 · notebook 367be71a01 · nb undo OP
-    inserted new3 (cell 5) e0ef88f673 · notebook 89e251b7ab · nb undo OP
-    inserted new4 (cell 4) 109a2d7131 · notebook e5113921aa · nb undo OP
-    edited new1 (cell 7) bb6a1319f6 → 986dc7ce4b · notebook 9578638f1d · nb undo OP
-    unchanged new1 (cell 7) 986dc7ce4b · notebook 9578638f1d
-    edited 12345678 (cell 2) 4d29d5e34c → a64018ba98 · notebook f3e383a267 · nb undo OP
-    edited new1 (cell 7) 986dc7ce4b → 3b52b57759 · notebook 35b5883475 · nb undo OP
-    moved new1 (cell 1) 3b52b57759 · notebook 946d6f3241 · nb undo OP
-    moved new2 (cell 7) 83d1b54389 · notebook e35fcda988 · nb undo OP
-    cleared bbbb2222 (cell 3) fbc666d1a0 · notebook e35fcda988 · nb undo OP
-    removed bbbb2222 (was cell 3) fbc666d1a0
-    removed new2 (was cell 7) 83d1b54389
-    notebook 5c002d4ab9 · nb undo OP
+    inserted 4 new1 · nb undo OP
+    inserted 0 new2 · nb undo OP
+    inserted 5 new3 · nb undo OP
+    inserted 4 new4 · nb undo OP
+    edited 7 new1 · nb undo OP
+    unchanged 7 new1
+    edited 2 12345678 · nb undo OP
+    edited 7 new1 · nb undo OP
+    moved 1 new1 · nb undo OP
+    moved 7 new2 · nb undo OP
+    cleared 3 bbbb2222 · nb undo OP
+    removed bbbb2222 (was 3), new2 (was 7) · nb undo OP
     ");
     assert_eq!(
         cells(&world)
@@ -514,17 +512,14 @@ fn a_list_of_operations_is_done_whole_or_not_at_all() {
     );
     let done = apply(&list.replace("1234", "12345678")).ended(0);
     insta::assert_snapshot!(out(&done), @r"
-    inserted new1 (cell 0) 57272f0564
-    edited 12345678 (cell 2) 4d29d5e34c → 03b7bd5a23
-    edited bbbb2222 (cell 3) fbc666d1a0 → e7bc41607e
-    edited 12345678 (cell 1) 03b7bd5a23 → bb6a1319f6
-    inserted new2 (cell 3) 0c7a578a78
-    edited new1 (cell 0) 57272f0564 → 06652a7ea8
-    removed aaaa1111 (was cell 1) d6ab13f03a
-    moved new2 (cell 3) 0c7a578a78
-    removed bbbb3333 (was cell 3) e3df2bf08d
-    cleared bbbb2222 (cell 2) e7bc41607e
-    notebook 2b31aaad55 · nb undo OP
+    inserted 0 new1
+    edited 2 12345678, 3 bbbb2222, 1 12345678
+    inserted 3 new2
+    edited 0 new1
+    removed aaaa1111 (was 1)
+    moved 3 new2
+    removed bbbb3333 (was 3)
+    cleared 2 bbbb2222 · nb undo OP
     ");
     let all = cells(&world);
     let all: Vec<_> = all.iter().map(|(id, text)| (&id[..], &text[..])).collect();
@@ -552,7 +547,7 @@ fn a_list_of_operations_is_done_whole_or_not_at_all() {
     }
     run(&world, "echo '[]' | nb apply t.ipynb -")
         .ended(0)
-        .with("notebook ");
+        .with("unchanged");
     assert_eq!(cells(&world).len(), 4);
 }
 
@@ -840,7 +835,7 @@ fn a_text_is_replaced_in_all_cells_at_once_and_taken_back_at_once() {
     let text = || std::fs::read_to_string(world.project().join("t.ipynb")).expect("read it");
     let before = text();
     let said = on(&world, &["replace", "n", "number", "--word"]).ended(0);
-    said.with("replaced 1 occurrence\nedited 12345678 (cell 1)");
+    said.with("replaced 1 occurrence\nedited 1 12345678");
     assert!(text().contains("number = 3"));
     on(&world, &["undo"]).ended(0);
     assert_eq!(text(), before);
@@ -892,7 +887,7 @@ fn several_cells_are_inserted_and_exported_as_plain_text() {
         )
     };
     let said = put(&["--after", "aaaa"]).ended(0);
-    said.with("(cell 1)").with("inserted fresh001 (cell 2)");
+    said.with("inserted 2 fresh001, 1 ");
     let sources: Vec<_> = cells(&world).into_iter().map(|(_, text)| text).collect();
     assert_eq!(sources[..3], ["# Title", "## New", "x = 1\ny = 2"]);
     let exported = on(&world, &["export", "1..3"]).ended(0).out;

@@ -324,7 +324,7 @@ fn outputs_that_were_cleared_come_back_and_go_again() {
     let cleared = read(&world);
     let undo = on(&world, &["undo"])
         .ended(0)
-        .with("outputs are back: cccc3333 (cell 2)");
+        .with("outputs are back: 2 cccc3333");
     assert_eq!(read(&world), first);
     on(&world, &["undo"])
         .ended(1)
@@ -332,7 +332,7 @@ fn outputs_that_were_cleared_come_back_and_go_again() {
     let redo = undo.out.split_whitespace().last().expect("an op");
     on(&world, &["undo", redo])
         .ended(0)
-        .with("cleared cccc3333");
+        .with("cleared 2 cccc3333");
     assert_eq!(read(&world), cleared);
     // A cell that was run since keeps its new outputs.
     save(

@@ -454,7 +454,7 @@ fn what_makes_no_sense_is_refused_with_the_reason() {
     // It serves on.
     client.send(&json!({"jsonrpc": "2.0", "method": "notifications/nonsense"}));
     let read = client.call("read_cell", &json!({"notebook": a, "cell": "abc"}));
-    assert!(read.text().contains("cell 0 · abcd"));
+    assert!(read.text().contains("=== 0 abcd"));
 }
 
 #[test]
