@@ -29,7 +29,7 @@ pub(crate) fn removed_text(removed: &RemovedCell) -> String {
 
 /// Writes the rows, a line of at most `width` columns each.
 pub(crate) fn write_rows(rows: &[CellRow], width: Option<usize>, mut print: impl FnMut(&str)) {
-    let widths: Widths<6> = Widths::of(rows, column_width);
+    let widths: Widths<5> = Widths::of(rows, column_width);
     let mut line = String::new();
     for row in rows {
         line.clear();
@@ -55,14 +55,14 @@ fn write_column(row: &CellRow, column: usize, out: &mut String) {
                 out.push_str(word(*change));
             }
         }
-        (3, _) => out.push_str(row.cell_type.name()),
-        (4, Some(count)) => {
+        (3, Some(count)) => {
             out.push_str("In[");
             number(count, out);
             out.push(']');
         }
-        (4, None) if row.cell_type == CellType::Code => out.push_str("In[ ]"),
-        (5, _) => out.push_str(row.state.unwrap_or_default()),
+        (3, None) if row.cell_type == CellType::Code => out.push_str("In[ ]"),
+        (3, None) => out.push_str(row.cell_type.name()),
+        (4, _) => out.push_str(row.state.unwrap_or_default()),
         _ => {}
     }
 }
@@ -72,8 +72,7 @@ fn column_width(row: &CellRow, column: usize) -> usize {
     match (column, row.execution_count) {
         (0, _) => digits(row.index as u64),
         (1, _) => columns::width(&row.short_id),
-        (3, _) => row.cell_type.name().len(),
-        (4, Some(count)) => digits(count) + 4,
+        (3, Some(count)) => digits(count) + 4,
         _ => {
             let mut text = String::new();
             write_column(row, column, &mut text);
@@ -196,7 +195,7 @@ mod tests {
         for row in &mut rows {
             for changes in [&[][..], &[ChangeKind::Edited, ChangeKind::Moved]] {
                 row.changes = changes.to_vec();
-                for column in 0..6 {
+                for column in 0..5 {
                     let mut text = String::new();
                     write_column(row, column, &mut text);
                     assert_eq!(column_width(row, column), text.width(), "{text:?}");

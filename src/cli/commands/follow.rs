@@ -128,9 +128,15 @@ impl Context {
 
     fn print_report(&self, job: &JobAnswer) -> std::io::Result<()> {
         let commands = self.commands();
+        // What each cell wrote to stderr stands below its head.
+        let has_heads = job.record.cells.len() > 1;
         report(job).iter().try_for_each(|piece| {
             match piece {
                 Piece::Head(line) => print::line(line)?,
+                Piece::Outputs(text) if has_heads => {
+                    print::raw(text.err.as_bytes())?;
+                    print::raw(text.out.as_bytes())?;
+                }
                 Piece::Outputs(text) => print::both(text)?,
                 Piece::Note(text) => print::note(&commands.complete(text)),
             }

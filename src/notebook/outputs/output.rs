@@ -127,6 +127,16 @@ impl Output {
                     .iter()
                     .find(|data| data.mime.starts_with("image/"));
                 match (image, lines.next()) {
+                    (
+                        Some(MimeData {
+                            mime,
+                            pixels: Some((width, height)),
+                            ..
+                        }),
+                        _,
+                    ) => {
+                        format!("{mime} {width}x{height}")
+                    }
                     (Some(image), _) => image.to_string(),
                     (None, Some(line)) => match lines.next_back().and_then(shape_of_table) {
                         Some(shape) => shape.to_owned(),
@@ -191,7 +201,7 @@ impl Cell {
             Some(shown) if count == 1 => shown.summary(limit),
             Some(shown) => {
                 let shown = shown.summary(limit.saturating_sub(20));
-                one_line(&format!("{shown} (of {count} outputs)"), limit)
+                one_line(&format!("{shown}, {} more", count - 1), limit)
             }
         };
         OutputsSummary {
@@ -327,11 +337,11 @@ mod tests {
             ),
             (
                 r#"{"output_type":"display_data","data":{"text/plain":"<Figure>","image/png":"iVBORw0KGgoAAAANSUhEUgAAAoAAAAHgCAYAAAA10dzkAAAA\n"}}"#,
-                "image/png 640x480, 36 bytes",
+                "image/png 640x480",
             ),
             (
                 r#"{"output_type":"display_data","data":{"image/gif":"R0lGODlhAQACAIAAAAUEBAAAACwAAAAAAQABAAACAkQBADs="}}"#,
-                "image/gif 1x2, 35 bytes",
+                "image/gif 1x2",
             ),
             (
                 r#"{"output_type":"display_data","data":{"image/png":"!!"}}"#,

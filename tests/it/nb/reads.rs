@@ -70,10 +70,10 @@ fn cells_are_a_line_each() {
     let listed = ask(&world, "cells t.ipynb").ended(0);
     insta::assert_snapshot!(listed.out, @r#"
     t.ipynb: 4 cells · revision d15a5cf9d2 · python3
-    0  77de   markdown                 # Title (3 lines)
-    1  3f2c   code      In[1]          import pandas as pd (3 lines) → a (of 3 outputs)
-    2  3f2d   code      In[12]  error  1/0  #  [31m → ZeroDivisionError: division by zero
-    3  12345  code      In[ ]
+    0  77de   markdown         # Title (3 lines)
+    1  3f2c   In[1]            import pandas as pd (3 lines) → a, 2 more
+    2  3f2d   In[12]    error  1/0  #  [31m → ZeroDivisionError: division by zero
+    3  12345  In[ ]
     "#);
     assert_eq!(listed.err, "");
     let some = ask(&world, "cells t.ipynb 1..3 -i -1 --json")
@@ -433,8 +433,8 @@ fn what_has_changed_since_a_revision_is_listed() {
     let since = nb(&world, ["cells", "t.ipynb", "--since", first]).ended(0);
     insta::assert_snapshot!(since.out, @r#"
     t.ipynb: 2 of 4 cells new, edited or moved since d15a5cf9d2 · revision 0782a467dc · python3
-    1  3f2d  edited  code  In[12]  error  1/1 → ZeroDivisionError: division by zero
-    3  new1  new     raw                  new
+    1  3f2d  edited  In[12]  error  1/1 → ZeroDivisionError: division by zero
+    3  new1  new     raw            new
     -  77de0001  removed  # Title
     "#);
     let json = nb(&world, ["cells", "t.ipynb", "--since", first, "--json"])
