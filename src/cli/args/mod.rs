@@ -5,6 +5,7 @@
 //! arguments, they are parsed again by the full parser, which prints the error.
 
 pub(crate) mod cells;
+pub(crate) mod dashes;
 pub(crate) mod metadata;
 pub(crate) mod sandbox;
 pub(crate) mod source;
@@ -74,6 +75,7 @@ pub(crate) struct CommandLine {
 
 /// Parses a command line. If the arguments are wrong or ask for help, prints that and exits.
 pub(crate) fn read(arguments: Vec<OsString>) -> CommandLine {
+    let arguments = dashes::mark(arguments);
     if let Some(read) = read_quickly(&arguments) {
         return read;
     }

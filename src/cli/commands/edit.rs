@@ -9,6 +9,7 @@ use crate::api;
 use crate::api::problem::{Problem, ProblemKind};
 use crate::cli::Context;
 use crate::cli::args::cells::CellNames;
+use crate::cli::args::dashes::text;
 use crate::cli::args::metadata::Metadata;
 use crate::cli::args::source::Source;
 use crate::cli::args::take_notebook;
@@ -28,7 +29,7 @@ use crate::notebook::{CellSelector, CellType, Operation, Revision};
 #[command(override_usage = "nb edit [OPTIONS] [NOTEBOOK] CELL [SOURCE]", after_help = EXAMPLES)]
 pub(crate) struct Edit {
     /// The notebook, the cell, and its new text
-    #[arg(value_name = "CELL", allow_negative_numbers = true)]
+    #[arg(value_name = "CELL", allow_negative_numbers = true, value_parser = text)]
     pub(crate) words: Vec<String>,
     #[command(flatten)]
     which: CellNames,

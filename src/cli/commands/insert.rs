@@ -8,6 +8,7 @@ use clap::Args;
 use crate::api::problem::{Problem, ProblemKind};
 use crate::cli::Context;
 use crate::cli::args::cells::Beside;
+use crate::cli::args::dashes::text;
 use crate::cli::args::metadata::Metadata;
 use crate::cli::args::source::Source;
 use crate::cli::args::take_notebook;
@@ -24,7 +25,7 @@ use crate::notebook::{CellType, Operation, read_percent};
 #[command(override_usage = "nb insert [OPTIONS] [NOTEBOOK] [INDEX] SOURCE", after_help = EXAMPLES)]
 pub(crate) struct Insert {
     /// The notebook, the index that the cell takes, and its text
-    #[arg(value_name = "SOURCE", allow_negative_numbers = true)]
+    #[arg(value_name = "SOURCE", allow_negative_numbers = true, value_parser = text)]
     pub(crate) words: Vec<String>,
     #[command(flatten)]
     source: Source,
@@ -73,7 +74,7 @@ Examples:
   x = 1
   EOF
   nb insert -x 'df.head()'                       and run it
-  nb insert -s '-x'                              a text that begins with -";
+  nb insert -s '-x'                              a text that reads as an option";
 
 impl Command for Insert {
     fn take_notebook(&mut self) -> Option<PathBuf> {

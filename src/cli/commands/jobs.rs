@@ -234,7 +234,7 @@ pub(crate) struct Reply {
     /// The job; a beginning of its id is enough
     job: String,
     /// The answer, or `-` to read a line from stdin; a password is taken from there only
-    #[arg(allow_hyphen_values = true)]
+    #[arg(value_parser = crate::cli::args::dashes::text)]
     text: String,
     /// Also where nothing is known to be asked: a front end that was closed got the question
     #[arg(long)]

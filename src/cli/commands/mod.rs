@@ -42,6 +42,7 @@ mod status_watch;
 mod undo;
 mod vars;
 
+use std::ffi::OsStr;
 use std::fmt::Debug;
 use std::path::PathBuf;
 use std::pin::Pin;
@@ -220,6 +221,12 @@ impl Entry {
         format!("nb {} {}", self.name, self.words)
             .trim_end()
             .to_owned()
+    }
+
+    /// Says whether this word names the command.
+    pub(crate) fn is_called(&self, word: &OsStr) -> bool {
+        let mut names = self.aliases.split_whitespace().chain([self.name]);
+        names.any(|name| word == name)
     }
 
     /// Returns the parser of the command's arguments.

@@ -9,6 +9,7 @@ use crate::api::problem::{Problem, ProblemKind};
 use crate::api::{self, ReplaceRequest};
 use crate::cli::Context;
 use crate::cli::args::cells::CellNames;
+use crate::cli::args::dashes::text;
 use crate::cli::args::take_notebook;
 use crate::cli::commands::Command;
 use crate::cli::commands::change::WriteOptions;
@@ -26,7 +27,7 @@ use crate::cli::render::print;
 )]
 pub(crate) struct Replace {
     /// The notebook, the text, the new text, and the cells if not all: an index, an id, a range (2..5)
-    #[arg(value_name = "OLD NEW", allow_negative_numbers = true)]
+    #[arg(value_name = "OLD NEW", allow_negative_numbers = true, value_parser = text)]
     pub(crate) words: Vec<String>,
     #[command(flatten)]
     which: CellNames,
