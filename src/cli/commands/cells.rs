@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use crate::api::problem::Problem;
-use crate::api::{self, CellsAnswer, CellsRequest};
+use crate::api::{self, CellsAnswer, CellsRequest, ExportRequest};
 use crate::cli::Context;
 use crate::cli::args::cells::CellNames;
 use crate::cli::args::take_notebook;
@@ -36,6 +36,16 @@ pub(crate) struct Cells {
     /// running a cell is no change
     #[arg(long, value_name = "REV", conflicts_with_all = ["ids", "indexes"])]
     since: Option<Revision>,
+    /// Print the cells in another form: `py` is what nb export prints, and nothing else
+    #[arg(long, value_enum, conflicts_with_all = ["since", "json"])]
+    format: Option<CellsFormat>,
+}
+
+/// A form in which cells are printed.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum CellsFormat {
+    /// The whole sources, in the percent format
+    Py,
 }
 
 const EXAMPLES: &str = "\
@@ -43,6 +53,7 @@ Examples:
   nb cells train.ipynb
   nb cells train.ipynb 10..20
   nb cells --since 8c1f09a2b3
+  nb cells --format py                           all sources, as nb insert --cells reads them
   nb cells --json | jq -r '.cells[] | select(.state == \"error\") | .id'";
 
 impl Command for Cells {
@@ -51,12 +62,17 @@ impl Command for Cells {
     }
 
     async fn run(self, context: &Context) -> Result<ExitCode, Problem> {
+        let cells = self.which.selectors(&self.words)?;
+        if let Some(CellsFormat::Py) = self.format {
+            let answer = api::export(&context.caller, ExportRequest { cells }).await?;
+            return context.print(&answer, |answer| print::exact(answer.text.as_bytes()));
+        }
         // A wide terminal gets more text; for a narrow one each whole line is cut.
         let width = columns::of_terminal().filter(|_| !context.json);
         let more = |least: usize| width.map_or(least, |width| width.max(least));
         let least = CellsRequest::default();
         let request = CellsRequest {
-            cells: self.which.selectors(&self.words)?,
+            cells,
             since: self.since,
             first_line: more(least.first_line),
             outputs: more(least.outputs),

@@ -100,6 +100,26 @@ fn cells_are_a_line_each() {
 }
 
 #[test]
+fn a_list_of_cells_is_short_whatever_they_have_said() {
+    let world = World::new();
+    let output = json!({ "output_type": "stream", "name": "stdout", "text": "a word, ".repeat(10_000) });
+    let cells: Vec<_> = (0..60)
+        .map(|index| {
+            let id = format!("{index:08x}");
+            json!({ "cell_type": "code", "id": id, "metadata": {}, "execution_count": index, "source": "x = 1\nx + 1", "outputs": [output] })
+        })
+        .collect();
+    let metadata = json!({});
+    let notebook =
+        json!({ "cells": cells, "metadata": metadata, "nbformat": 4, "nbformat_minor": 5 });
+    write(&world, "t.ipynb", &notebook);
+    let text = ask(&world, "cells t.ipynb").ended(0).out.len();
+    let object = ask(&world, "cells t.ipynb --json").ended(0).out.len();
+    // 4.8 MB of outputs; beside the text, the object has its keys and whole ids.
+    assert!(text < 60 * 150 && object < 2 * text, "{text} {object}");
+}
+
+#[test]
 fn a_cell_shows_its_source_and_its_outputs() {
     let world = world();
     let shown = ask(&world, "cell t.ipynb 3f2c In[12] --limit 120").ended(0);
