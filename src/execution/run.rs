@@ -275,11 +275,17 @@ impl Runner {
         for _ in 0..SENDS {
             let ended = match std::mem::take(&mut is_idle) {
                 true => None,
-                false => running.idle(client, audience).await?,
+                false => match running.idle(client, audience).await {
+                    Err(error) => return Err(running.told(error).await),
+                    Ok(ended) => ended,
+                },
             };
             status = match ended {
                 Some(status) => status,
-                None => running.once(client, audience).await?,
+                None => match running.once(client, audience).await {
+                    Err(error) => return Err(running.told(error).await),
+                    Ok(status) => status,
+                },
             };
             if status != Outcome::Aborted {
                 break;
@@ -620,6 +626,26 @@ impl Running<'_> {
         audience.sees(&ExecutionEvent::Iopub(ending.told()));
         self.notes.push(ending.text().to_owned());
         Outcome::KernelDied
+    }
+
+    /// Returns an error from before the code was sent. If the kernel has ended meanwhile, the error says
+    /// how: the code has waited for others' cells, and was in front of a restart or shutdown.
+    async fn told(&self, error: RunError) -> RunError {
+        let RunError::Client(ClientError::KernelGone(seen)) = &error else {
+            return error;
+        };
+        let Joined {
+            project,
+            key,
+            session,
+            process,
+            ..
+        } = &*self.kernel;
+        let ending = how_it_went(project, key, session, process.as_ref(), seen).await;
+        RunError::Ended {
+            told: ending.text().to_owned(),
+            mend: death::mend(&session.notebook),
+        }
     }
 
     /// Interrupts the kernel by a signal or a message, as its kernelspec says.

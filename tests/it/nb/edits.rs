@@ -891,7 +891,9 @@ fn several_cells_are_inserted_and_exported_as_plain_text() {
     let sources: Vec<_> = cells(&world).into_iter().map(|(_, text)| text).collect();
     assert_eq!(sources[..3], ["# Title", "## New", "x = 1\ny = 2"]);
     let exported = on(&world, &["export", "1..3"]).ended(0).out;
-    let listed = on(&world, &["cells", "1..3", "--format", "py"]).ended(0).out;
+    let listed = on(&world, &["cells", "1..3", "--format", "py"])
+        .ended(0)
+        .out;
     assert_eq!(listed, exported);
     let (_, rest) = exported.split_once('\n').expect("lines");
     assert_eq!(

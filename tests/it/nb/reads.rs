@@ -102,7 +102,8 @@ fn cells_are_a_line_each() {
 #[test]
 fn a_list_of_cells_is_short_whatever_they_have_said() {
     let world = World::new();
-    let output = json!({ "output_type": "stream", "name": "stdout", "text": "a word, ".repeat(10_000) });
+    let output =
+        json!({ "output_type": "stream", "name": "stdout", "text": "a word, ".repeat(10_000) });
     let cells: Vec<_> = (0..60)
         .map(|index| {
             let id = format!("{index:08x}");

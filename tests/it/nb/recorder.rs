@@ -261,6 +261,26 @@ fn a_kernel_that_somebody_else_restarts_in_mid_cell_leaves_what_was_printed() {
 }
 
 #[test]
+fn who_waits_in_front_of_a_restart_or_shutdown_is_told_of_it() {
+    for (action, told) in [("restart", "restarted"), ("shutdown", "shut down")] {
+        let world = notebook(&[GATE]);
+        let first = begin(&world, &["0"]);
+        said(&world, &first, "before");
+        let waits = nb(&world, ["run", "--detach", "--json", "1"]).ended(0);
+        let waits = waits.json()["job"].as_str().expect("an id").to_owned();
+        until("it waits behind the cell", || {
+            let told = nb(&world, ["wait", &waits, "--timeout", "0.01"]);
+            told.err.contains("behind").then_some(())
+        });
+        nb(&world, [action, "a.ipynb", "--as", "bob", "--force"]).ended(0);
+        nb(&world, ["wait", &waits])
+            .ended(6)
+            .with(&format!("the kernel was {told} by bob"))
+            .with("it was not run");
+    }
+}
+
+#[test]
 fn a_save_of_the_running_cell_in_between_does_not_take_its_outputs_away() {
     let world = notebook(&[GATE]);
     let old = std::fs::read(file(&world)).expect("read the notebook");
