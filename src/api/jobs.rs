@@ -264,8 +264,8 @@ fn meant(project: &Project, actor: &Actor) -> Option<(JobFolder, Job)> {
 /// The job whose question is to be answered.
 #[derive(Clone, Debug)]
 pub struct QuestionRequest {
-    /// The job, by a prefix of its id.
-    pub job: String,
+    /// The job, by a prefix of its id; `None` is the one job that asks.
+    pub job: Option<String>,
     /// Whether to answer even if no question is known: a front end that has been closed since may have
     /// received it.
     pub force: bool,
@@ -307,7 +307,11 @@ pub struct JobQuestion {
 /// # Errors
 /// There is no such job, or it asks nothing.
 pub async fn question(caller: &Caller, request: QuestionRequest) -> Result<JobQuestion, Problem> {
-    let folder = caller.project()?.job(&request.job)?;
+    let project = caller.project()?;
+    let folder = match &request.job {
+        Some(id) => project.job(id)?,
+        None => the_one_that_asks(&project)?,
+    };
     let job = folder.read()?;
     // The kernel sends `input_request` to the front end whose cell this is, and that front end may be
     // closed.
@@ -335,6 +339,29 @@ pub async fn question(caller: &Caller, request: QuestionRequest) -> Result<JobQu
         prompt,
         folder,
     })
+}
+
+/// Returns the one job of a project that asks something.
+fn the_one_that_asks(project: &Project) -> Result<JobFolder, Problem> {
+    let jobs = project.open_jobs().into_iter();
+    let asking = jobs.filter_map(|folder| {
+        let job = folder.read().ok()?;
+        (job.state != JobState::Done).then_some((job.prompt?, folder))
+    });
+    let mut asking: Vec<_> = asking.collect();
+    let mut problem = match (asking.pop(), asking.as_slice()) {
+        (Some((_, folder)), []) => return Ok(folder),
+        (None, _) => Problem::new(ProblemKind::Usage, "no job asks anything"),
+        (last, _) => {
+            asking.extend(last);
+            Problem::new(ProblemKind::Usage, "several jobs ask something; name one")
+        }
+    };
+    for (prompt, folder) in &asking {
+        let hint = format!("nb reply {} TEXT answers {:?}", folder.id(), prompt.prompt);
+        problem = problem.hint(hint);
+    }
+    Err(problem)
 }
 
 /// Answers a question of a job's code.

@@ -462,7 +462,7 @@ async fn get_run_status(request: Request<'_, GetRunStatus>) -> Result<ToolAnswer
 async fn answer_input(request: Request<'_, AnswerInput>) -> Result<ToolAnswer, Problem> {
     let AnswerInput { run_id, text, .. } = request.arguments;
     let question = QuestionRequest {
-        job: run_id,
+        job: Some(run_id),
         force: false,
     };
     let question = api::question(request.caller, question).await?;

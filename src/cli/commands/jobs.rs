@@ -228,34 +228,48 @@ impl Command for Wait {
     }
 }
 
-/// Answer what a job's code asks
+/// Answer what a job's code asks, and follow the job
+///
+/// Off a terminal it follows 45 s at most; exit code 4 then says that the job goes on.
 #[derive(Args, Debug)]
+#[command(override_usage = "nb reply [OPTIONS] [JOB] <TEXT>")]
 pub(crate) struct Reply {
-    /// The job; a beginning of its id is enough
-    job: String,
-    /// The answer, or `-` to read a line from stdin; a password is taken from there only
-    #[arg(value_parser = crate::cli::args::dashes::text)]
-    text: String,
+    /// The answer, or `-` to read a line from stdin; a password is taken from there only. The job may stand
+    /// before it, or the beginning of its id; without it, the one job that asks is meant
+    #[arg(required = true, num_args = 1..=2, value_name = "TEXT", value_parser = crate::cli::args::dashes::text)]
+    words: Vec<String>,
     /// Also where nothing is known to be asked: a front end that was closed got the question
     #[arg(long)]
     force: bool,
+    /// Answer and do not follow: nb wait does
+    #[arg(short, long)]
+    detach: bool,
+    #[command(flatten)]
+    patience: Patience,
+    #[command(flatten)]
+    form: Form,
 }
 
 impl Command for Reply {
     async fn run(self, context: &Context) -> Result<ExitCode, Problem> {
+        let mut words = self.words.into_iter();
+        let (job, text) = match (words.next(), words.next()) {
+            (job, Some(text)) => (job, text),
+            (text, None) => (None, text.unwrap_or_default()),
+        };
         let request = QuestionRequest {
-            job: self.job,
+            job,
             force: self.force,
         };
         let question = api::question(&context.caller, request).await?;
         let id = question.job.clone();
-        if question.prompt.password && self.text != "-" {
+        if question.prompt.password && text != "-" {
             let text = "this is a password: others could read it in the list of processes";
             return Err(
                 Problem::new(ProblemKind::Usage, text).hint(format!("nb reply {id} - < FILE"))
             );
         }
-        let mut text = self.text;
+        let mut text = text;
         if text == "-" {
             text.clear();
             let read = std::io::stdin().read_to_string(&mut text);
@@ -264,8 +278,21 @@ impl Command for Reply {
         }
         let request = ReplyRequest { question, text };
         let answer = api::reply(&context.caller, request).await?;
-        let told = format!("job {id}: answered · nb wait {id}");
-        let told = context.commands().complete(&told);
-        context.print(&answer, |_| print::line(&told))
+        if self.detach {
+            let told = format!("job {id}: answered · nb wait {id}");
+            let told = context.commands().complete(&told);
+            return context.print(&answer, |_| print::line(&told));
+        }
+        let watcher = context.watcher(&self.form);
+        watcher.announces_no_job();
+        let request = WaitRequest {
+            job: Some(id),
+            all: false,
+            follow: context.follow_options(&self.patience, &self.form, None),
+        };
+        let answer = api::wait(&context.caller, request, &watcher).await;
+        watcher.end();
+        let answer = answer?;
+        context.end_of_job(&answer, &answer, &self.form)
     }
 }

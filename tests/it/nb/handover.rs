@@ -182,8 +182,7 @@ fn a_question_of_a_front_end_that_went_is_answered_from_a_command() {
         told.json()["prompt"],
         json!({"prompt": "name? ", "password": false})
     );
-    nb(&world, ["reply", &id, "Ada"]).ended(0);
-    nb(&world, ["wait", &id, "--timeout", "60"]).ended(0);
+    nb(&world, ["reply", &id, "Ada", "--timeout", "60"]).ended(0);
     assert_eq!(text(&world, 0), "before\nhi Ada\n");
     nb(&world, ["run", "-n", "t.ipynb", "name"])
         .ended(0)
@@ -231,8 +230,7 @@ fn what_is_asked_once_the_proxy_has_gone_is_answered_unseen() {
     std::fs::write(world.project().join("go"), "").expect("open the gate");
     // The kernel discards answers that come before it waits for input.
     until("its end", || {
-        nb(&world, ["reply", &id, "Ada", "--force"]);
-        let ended = nb(&world, ["wait", &id, "--timeout", "1"]);
+        let ended = nb(&world, ["reply", &id, "Ada", "--force", "--timeout", "1"]);
         (ended.code == Some(0)).then_some(())
     });
     assert_eq!(text(&world, 0), format!("{}hi Ada\n", counted()));

@@ -74,7 +74,9 @@ fn code_is_a_job_and_stays_out_of_the_notebook() {
     );
     say(&mut piped).ended(7).with("the code asks: name? ");
     let id = last_job(&world)["id"].as_str().expect("an id").to_owned();
-    nb(&world, ["reply", &id, "Ada"]).ended(0);
+    nb(&world, ["reply", "-d", &id, "Ada"])
+        .ended(0)
+        .with("answered");
     nb(&world, ["wait"]).ended(0).with("'Ada'");
 }
 
