@@ -13,6 +13,7 @@ use serde_json::Value;
 use crate::execution::run::{DisplayContent, KernelException, OutputMessage};
 use crate::notebook::{
     MimeData, OmittedOutput, ShortTraceback, is_media, joined, plain_form, readable,
+    without_similar_lines,
 };
 
 /// The outputs of a cell as text.
@@ -73,6 +74,11 @@ impl UncutText {
                     on_a_line_of_its_own(&mut text.raised, &short.of(&it.traceback));
                 }
                 OutputMessage::Error(it) => on_a_line_of_its_own(&mut text.raised, &traceback(it)),
+            }
+        }
+        if how.in_short {
+            for part in [&mut text.out, &mut text.err] {
+                *part = without_similar_lines(part, how.more).into_owned();
             }
         }
         text

@@ -9,6 +9,7 @@ use super::output_files::OutputFiles;
 use super::outputs::{self, Image, cut, shares};
 use crate::notebook::{
     Cell, Json, MimeData, Output, OutputKind, ShortTraceback, joined, plain_form, readable,
+    without_similar_lines,
 };
 
 /// How many outputs are shown under a limit: half of them from the start, half from the end.
@@ -152,7 +153,7 @@ fn shown_outputs(
         .filter(|(index, output, _)| is_shown(*index) || is_error(output))
         .collect();
     for (index, output, raw) in &mut read {
-        if let Some(text) = text(raw, cell.id(), *index, in_short) {
+        if let Some(text) = text(output, raw, cell.id(), *index, in_short) {
             output.text = text;
         }
     }
@@ -164,12 +165,19 @@ fn is_error(output: &Output) -> bool {
 }
 
 /// Returns the text of an output, where it is not the plain text that the file has.
-fn text(raw: &Json, cell: &str, index: usize, in_short: bool) -> Option<String> {
-    if let Some(parts) = raw.get("traceback").filter(|_| in_short) {
-        let parts: Vec<_> = parts.items().filter_map(|part| part.as_string()).collect();
-        let more = format!("nb cell {cell} --output {index} shows all");
-        let short = ShortTraceback { more: &more };
-        return Some(short.of(&parts)).filter(|text| !text.is_empty());
+fn text(output: &Output, raw: &Json, cell: &str, index: usize, in_short: bool) -> Option<String> {
+    let more = format!("nb cell {cell} --output {index} shows all");
+    match output.kind {
+        OutputKind::Stream(_) if in_short => {
+            return Some(without_similar_lines(&output.text, &more).into_owned());
+        }
+        OutputKind::Error { .. } if in_short => {
+            let parts = raw.get("traceback")?;
+            let parts: Vec<_> = parts.items().filter_map(|part| part.as_string()).collect();
+            let short = ShortTraceback { more: &more };
+            return Some(short.of(&parts)).filter(|text| !text.is_empty());
+        }
+        _ => {}
     }
     let data = parsed(&raw.get("data")?);
     let data = data.as_object()?;

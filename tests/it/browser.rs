@@ -56,3 +56,13 @@ fn widgets_that_an_agent_made_are_rendered_and_react() {
         succeed(&mut widgets);
     }
 }
+
+/// `NB_TEST_SECONDS` is for how long: 300 takes part in no CI run.
+#[test]
+fn a_person_two_mcp_clients_and_a_shell_lose_nothing() {
+    let world = World::new();
+    if let Some(mut four) = script(&world, "four.py") {
+        four.args(std::env::var("NB_TEST_SECONDS"));
+        succeed(&mut four);
+    }
+}

@@ -15,7 +15,7 @@ pub use accumulator::{MimeBundle, OutputAccumulator, OutputChange, pager_pages};
 pub use limit::OmittedOutput;
 pub use mime::{MimeBytes, MimeData, is_media};
 pub use output::{Output, OutputKind, OutputsSummary};
-pub use readable::{ShortTraceback, joined, plain_form, readable};
+pub use readable::{ShortTraceback, joined, plain_form, readable, without_similar_lines};
 pub use search::{SearchMatch, SearchScope};
 pub use size::size;
 pub use stale::stale_note;

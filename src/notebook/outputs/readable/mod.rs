@@ -6,6 +6,7 @@
 mod chart;
 mod html;
 mod shape;
+mod similar;
 mod traceback;
 
 use std::borrow::Cow;
@@ -14,6 +15,7 @@ use serde_json::{Map, Value};
 
 use super::mime::is_media;
 
+pub use similar::without_similar_lines;
 pub use traceback::ShortTraceback;
 
 /// Returns the data of an output as short text, by MIME type; an empty text if no form of it can be read.
