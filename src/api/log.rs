@@ -94,6 +94,11 @@ pub enum LogEvent {
         /// Which of the session's kernels it was.
         generation: Option<u64>,
     },
+    /// `nb mv` moved the notebook.
+    Moved {
+        /// Its key before.
+        from: String,
+    },
 }
 
 /// Code that was run.
@@ -341,6 +346,7 @@ fn other(event: Event) -> Option<LogEntry> {
         EventKind::Died { .. } => kernel("died"),
         EventKind::Interrupted => kernel("interrupted"),
         EventKind::Withdrew { .. } => kernel("withdrew"),
+        EventKind::Moved { from } => LogEvent::Moved { from },
     };
     Some(LogEntry {
         at: event.at,

@@ -30,6 +30,7 @@ mod jobs;
 mod kernels;
 mod log;
 mod log_file;
+mod move_notebook;
 mod open;
 mod output_files;
 pub mod outputs;
@@ -83,6 +84,7 @@ pub use self::log::{LogAnswer, LogEntry, LogEvent, LogRequest, LogSince, LoggedE
 pub use self::log_file::{
     GrowingLog, LogFile, LogFileAnswer, LogFileRequest, follow_log_file, log_file,
 };
+pub use self::move_notebook::{MoveAnswer, MoveRequest, move_to};
 pub use self::open::{
     CreatedNotebook, Idle, OpenAnswer, OpenOutcome, OpenRequest, OpenedNotebook,
     RequestedConfinement, SpecChange, open,

@@ -45,6 +45,7 @@ fn schemas() -> Vec<(&'static str, String)> {
         ("log-cell", schema::<VersionsAnswer>()),
         ("log-deleted", schema::<DeletedCellsAnswer>()),
         ("log-file", schema::<LogFileAnswer>()),
+        ("mv", schema::<MoveAnswer>()),
         ("open", schema::<OpenAnswer>()),
         ("problem", schema::<Problem>()),
         ("replace", schema::<ReplaceAnswer>()),

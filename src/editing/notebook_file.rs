@@ -116,6 +116,11 @@ impl NotebookFile {
         Ok(Self::within(project.clone(), path, real(path)?))
     }
 
+    /// Returns a notebook's file by its real path; there need not be one.
+    pub(crate) fn at(project: &Project, real: &Path) -> Self {
+        Self::within(project.clone(), real, real.to_owned())
+    }
+
     fn within(project: Project, path: &Path, real: PathBuf) -> Self {
         Self {
             key: project.key(&real),

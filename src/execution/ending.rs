@@ -91,6 +91,7 @@ pub(super) async fn how_it_went(
     process: Option<&Process>,
     seen: &str,
 ) -> Ending {
+    let key = &project.current_key(key);
     if let Some(process) = process {
         // The kernel's sockets close shortly before its process exits.
         process.ended_within(GONE).await;

@@ -604,8 +604,9 @@ impl Running<'_> {
     /// Says whether the kernel is being restarted or shut down: its cell is interrupted then, so
     /// that it can end.
     fn is_being_ended(&self) -> bool {
-        let state = self.kernel.project.state().ok();
-        let now = state.and_then(|state| state.session(&self.kernel.key));
+        let project = &self.kernel.project;
+        let key = project.current_key(&self.kernel.key);
+        let now = project.state().ok().and_then(|it| it.session(&key));
         now.is_some_and(|now| {
             matches!(now.status, Status::Restarting | Status::Stopped)
                 || now.generation != self.kernel.session.generation

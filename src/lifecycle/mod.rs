@@ -16,6 +16,7 @@ pub mod idle;
 pub mod install;
 pub mod interrupt;
 pub mod liveness;
+pub mod move_notebook;
 pub mod open;
 pub mod open_error;
 mod program;

@@ -17,6 +17,8 @@ use super::open_error::OpenError;
 use super::sandbox::{check_running, confinement_of_new, policy};
 use super::share;
 use super::start::{Held, KernelPlan, refuse_in_a_sandbox};
+use crate::editing::history;
+use crate::editing::notebook_file::NotebookFile;
 use crate::kernel::confine::container;
 use crate::kernel::confine::sandbox::SandboxError;
 use crate::kernel::environment::probe::ProbePolicy;
@@ -212,12 +214,7 @@ pub async fn ensure_kernel(
         opened
     };
     if how == OpenOutcome::Started && owner == key {
-        notes.all.extend(share::orphans(project).into_iter().map(|orphan| {
-            let (new, old) = (quote(notebook), quote(&project.notebook(&orphan)));
-            format!(
-                "{orphan} is gone, and its kernel runs on; if it is this notebook now: nb shutdown {new} && nb open {new} --kernel-of {old}; else: nb shutdown {old}"
-            )
-        }));
+        notes.all.extend(orphans(project, notebook));
     }
     let (session, shared_with) = project.update(|state| {
         let session = state.session(&key).unwrap_or(session);
@@ -241,6 +238,28 @@ pub async fn ensure_kernel(
         choice: notes.choice,
         took: began.elapsed(),
     })
+}
+
+/// Returns a note for each kernel whose notebook's file is gone: another program may have renamed it.
+fn orphans(project: &Project, notebook: &Path) -> Vec<String> {
+    let orphans = share::orphans(project);
+    if orphans.is_empty() {
+        return Vec::new();
+    }
+    let document = NotebookFile::of(notebook).and_then(|page| page.read()).ok();
+    let notes = orphans.into_iter().map(|orphan| {
+        let (new, old) = (quote(notebook), quote(&project.notebook(&orphan)));
+        let has_its_cells = |document| history::resembles(project, &orphan, document) == Some(true);
+        let (seems, or_else) = match document.as_ref().is_some_and(has_its_cells) {
+            true => ("by its cells, it is this notebook now", ""),
+            false => ("if it is this notebook now", "; else: nb shutdown "),
+        };
+        let old_one = if or_else.is_empty() { "" } else { &old };
+        format!(
+            "{orphan} is gone, and its kernel runs on; {seems}: nb shutdown {new} && nb mv {old} {new}{or_else}{old_one}"
+        )
+    });
+    notes.collect()
 }
 
 /// Makes sure that a session's own kernel runs.

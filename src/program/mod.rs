@@ -87,6 +87,7 @@ fn perform(task: &OsStr, report: &Path) -> ExitCode {
                 // The project is gone, or the command that ended the kernel has removed its files.
                 return ExitCode::SUCCESS;
             };
+            let key = project.current_key(&key);
             match death::supervisor_reports(&project, &key, &process) {
                 Ok(()) => ExitCode::SUCCESS,
                 Err(_) => ExitCode::FAILURE,
@@ -100,6 +101,7 @@ fn perform(task: &OsStr, report: &Path) -> ExitCode {
             let Ok(project) = Project::of_state_file(&state_file) else {
                 return ExitCode::FAILURE;
             };
+            let key = project.current_key(&key);
             let look = runtime.block_on(idle::look(&project, &key));
             if ends {
                 let ended = runtime.block_on(idle::end_unused(&project, &key, look));

@@ -49,6 +49,11 @@ impl Project {
     /// file cannot be read.
     pub fn displays(&self, session: &str, generation: u64) -> Vec<Displays> {
         let mut all = read(&self.displays_file());
+        let session = self.current_key(session);
+        for it in &mut all {
+            it.path = self.current_path(&it.path, &self.key(&it.path));
+            it.session = self.current_key(&it.session);
+        }
         all.retain(|it| it.session == session && it.generation == generation);
         all
     }

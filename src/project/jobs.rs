@@ -24,6 +24,7 @@ use super::event::{actor_id, split_actor};
 use super::folder::Project;
 use super::fresh::fresh_id;
 use super::lock::Lock;
+use super::moved::{Moves, moved_path};
 
 /// An execution: one piece of code, or cells of a notebook one after the other.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -497,11 +498,25 @@ impl JobFolder {
     /// The record cannot be read.
     pub fn read(&self) -> Result<Job, NoJob> {
         let read = beneath::read(&self.dir.join(RECORD), beneath::LARGE);
-        let read = read.and_then(|text| Ok(serde_json::from_slice(&text)?));
+        let read = read.and_then(|text| Ok(serde_json::from_slice::<Job>(&text)?));
+        let read = read.map(|job| self.renamed(job));
         read.map_err(|source| NoJob::Damaged {
             id: self.id().to_owned(),
             source,
         })
+    }
+
+    /// Returns the job with the present name of its notebook.
+    fn renamed(&self, mut job: Job) -> Job {
+        let project = self.dir.parent().and_then(Path::parent);
+        let moves = project.map(Moves::read).unwrap_or_default();
+        if !moves.is_empty() {
+            let now = moves.since(&job.notebook, job.asked_at);
+            job.path = moved_path(&job.path, &job.notebook, &now);
+            job.notebook = now;
+            job.session = moves.since(&job.session, job.asked_at);
+        }
+        job
     }
 
     /// Replaces the job's record.

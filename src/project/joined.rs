@@ -13,6 +13,7 @@ use serde_json::{Map, Value};
 use super::beneath;
 use super::counters::Counters;
 use super::folder::Project;
+use super::moved::Moves;
 
 /// One proxy and the front end behind it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -75,6 +76,11 @@ impl Project {
         let all = files.iter();
         let all = all.filter_map(|path| beneath::read_json(path, beneath::SMALL));
         let mut found: Vec<Joined> = all.collect();
+        let moves = Moves::read(self.dir());
+        for joined in &mut found {
+            let session = joined.session.as_ref();
+            joined.session = session.map(|key| moves.since(key, joined.since));
+        }
         found.sort_by_key(|joined| (joined.since, joined.pid));
         found
     }

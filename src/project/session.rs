@@ -282,6 +282,15 @@ impl Session {
         }
     }
 
+    /// Follows the session whose kernel this one shares to its new key.
+    pub(super) fn follow_owner(&mut self, from: &str, to: &str) {
+        if let Backend::SharedWith(shared) = &mut self.backend
+            && shared.owner == from
+        {
+            to.clone_into(&mut shared.owner);
+        }
+    }
+
     /// Returns the process of the last kernel that was ready, if `nb` started it.
     pub fn process(&self) -> Option<ProcessStamp> {
         self.as_local()?.process

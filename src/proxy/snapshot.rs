@@ -12,7 +12,7 @@ use crate::kernel::process::Process;
 use crate::lifecycle::liveness::{Liveness, recorded_liveness};
 use crate::lifecycle::target::{may_be_started, only_or_last_opened, recorded};
 use crate::project::jobs::Job;
-use crate::project::{Ended, InterruptMode, Project, Session, State, Status};
+use crate::project::{Ended, InterruptMode, Project, Session, State, StateError, Status};
 use crate::route::{Ending, Interrupt};
 
 /// The state of the target's kernel.
@@ -47,8 +47,8 @@ impl Target {
     /// # Errors
     /// When `state.json` or the kernel's connection file cannot be used.
     pub(super) fn snapshot(&self) -> anyhow::Result<Snapshot> {
-        let state = self.project.state()?;
-        let Some(session) = recorded(&state, &self.project, &self.key) else {
+        let (key, state) = self.named_state()?;
+        let Some(session) = recorded(&state, &self.project, &key) else {
             return Ok(Snapshot {
                 kernel: KernelState::None(messages::no_kernel(self)),
                 is_recorded: false,
@@ -63,8 +63,8 @@ impl Target {
             Status::Stopped => KernelState::None(messages::stopped(self)),
             Status::Died => self.died(&session),
             Status::Live | Status::Other(_) => match recorded_liveness(&session) {
-                Liveness::Own(process) => self.live(&state, &session, Some(process))?,
-                Liveness::Foreign => self.live(&state, &session, None)?,
+                Liveness::Own(process) => self.live(&state, &key, &session, Some(process))?,
+                Liveness::Foreign => self.live(&state, &key, &session, None)?,
                 Liveness::OutOfReach => KernelState::None(messages::out_of_reach(self, &session)),
                 Liveness::Dead => {
                     is_unrecorded_end = session.status == Status::Live;
@@ -77,13 +77,27 @@ impl Target {
             is_recorded: true,
             may_start: may_be_started(&session),
             info: info(&session),
-            unrecorded_end: is_unrecorded_end.then(|| (state.owner_key(&self.key), session)),
+            unrecorded_end: is_unrecorded_end.then(|| (state.owner_key(&key), session)),
         })
+    }
+
+    /// Returns the notebook's key and the project's state, both from before a move of the notebook or both from
+    /// after it.
+    pub(super) fn named_state(&self) -> Result<(String, State), StateError> {
+        let mut key = self.current_key();
+        loop {
+            let state = self.project.state()?;
+            match self.current_key() {
+                same if same == key => return Ok((key, state)),
+                moved => key = moved,
+            }
+        }
     }
 
     fn live(
         &self,
         state: &State,
+        key: &str,
         session: &Session,
         process: Option<Process>,
     ) -> anyhow::Result<KernelState> {
@@ -95,7 +109,7 @@ impl Target {
             _ => Interrupt::Message,
         };
         Ok(KernelState::Live(Box::new(LiveKernel {
-            owner: state.owner_key(&self.key),
+            owner: state.owner_key(key),
             connection_file: path.clone(),
             connection,
             process,
@@ -121,9 +135,10 @@ impl Target {
     fn handed_over(&self) -> Option<Job> {
         let folders = self.project.open_jobs();
         let mut jobs = folders.iter().filter_map(|folder| folder.read().ok());
+        let key = self.current_key();
         jobs.find(|job| {
             let front_end = job.front_end.as_ref();
-            job.notebook == self.key && front_end.is_some_and(|it| it.may_return)
+            job.notebook == key && front_end.is_some_and(|it| it.may_return)
         })
     }
 

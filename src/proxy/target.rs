@@ -64,8 +64,8 @@ pub(super) struct LiveKernel {
 impl LiveKernel {
     /// Returns whether both are the same process with the same sockets.
     pub(super) fn is_same(&self, other: &Self) -> bool {
-        self.owner == other.owner
-            && self.connection_file == other.connection_file
+        // The owner's name may have changed: `nb mv`.
+        self.connection_file == other.connection_file
             && self.process == other.process
             && self.generation == other.generation
             && self.connection.ports == other.connection.ports
@@ -169,18 +169,27 @@ impl Target {
 
     /// Returns the key of the session that owns the kernel: its own, or the one with which it shares.
     pub(super) fn owner(&self) -> String {
-        let state = self.project.state();
-        state.map_or_else(|_| self.key.clone(), |state| state.owner_key(&self.key))
+        let named = self.named_state();
+        named.map_or_else(|_| self.current_key(), |(key, state)| state.owner_key(&key))
     }
 
     /// Returns the notebook's path.
     pub(super) fn notebook(&self) -> PathBuf {
-        self.project.notebook(&self.key)
+        self.project.notebook(&self.current_key())
+    }
+
+    /// Returns the notebook's present key: it may have been moved.
+    pub(super) fn current_key(&self) -> String {
+        self.project.current_key(&self.key)
     }
 
     /// Returns another notebook of the project whose kernel is live and could be shared.
     pub(super) fn neighbour(&self) -> Option<PathBuf> {
-        other_live_notebook(&self.project.state().ok()?, &self.project, &self.key)
+        other_live_notebook(
+            &self.project.state().ok()?,
+            &self.project,
+            &self.current_key(),
+        )
     }
 
     /// Records the version of ipywidgets that a kernel has printed.

@@ -92,7 +92,7 @@ pub(crate) fn kernel_text(kernel: &KernelStatus) -> String {
     if kernel.file_gone {
         let old = quote(&session.notebook);
         lines.push(format!(
-            "  its file is gone, and its kernel runs on; if it was moved: nb open NEW.ipynb --kernel-of {old}; else: nb shutdown {old}"
+            "  its file is gone, and its kernel runs on; if it was moved: nb mv {old} NEW.ipynb; else: nb shutdown {old}"
         ));
     }
     if status.abandoned {

@@ -55,6 +55,7 @@ fn what(what: &LogEvent, notebook: &str) -> String {
             parts.push(format!("notebook {}", it.after));
             parts.join(" · ")
         }
+        LogEvent::Moved { from } => format!("moved the notebook from {from}"),
         LogEvent::Kernel { event, generation } => {
             let words = match *event {
                 "opened" => "started the kernel",

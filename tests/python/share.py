@@ -63,4 +63,5 @@ def pid(client):
     return int(client.run("import os\nprint(os.getpid())"))
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -124,6 +124,7 @@ pub(super) fn gathered(
             EventKind::Restarted => Some("restarted the kernel"),
             EventKind::Stopped => Some("shut the kernel down"),
             EventKind::Died { .. } => Some("the kernel died"),
+            EventKind::Moved { .. } => Some("moved the notebook"),
             EventKind::Withdrew { .. } | EventKind::Peeked { .. } => continue,
         };
         one.events.extend(kernel.map(|what| (what, 1, event.at)));

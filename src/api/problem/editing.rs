@@ -1,7 +1,7 @@
 //! Problems with notebooks: with reading them, selecting cells, and edits.
 
 use std::io::ErrorKind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::{Problem, ProblemKind, causes};
 use crate::editing::edit::EditError;
@@ -9,6 +9,7 @@ use crate::editing::notebook_file::NotebookFileError;
 use crate::editing::transaction::WriteError;
 use crate::kernel::shell::quote;
 use crate::notebook::{CellCandidate, DocumentEditError as CellError, OperationError, SelectError};
+use crate::project::Project;
 
 /// The hint for a request that does not name a cell.
 pub(crate) const LIST: &str = "nb cells lists the cells";
@@ -155,14 +156,22 @@ impl From<NotebookFileError> for Problem {
 /// Returns the hint for a notebook that cannot be read.
 pub(crate) fn hint(error: &NotebookFileError) -> Option<String> {
     match error {
-        NotebookFileError::Missing { path } => Some(format!(
-            "nb open {} makes it, and starts a kernel",
-            quote(path)
-        )),
+        NotebookFileError::Missing { path } => Some(match moved_to(path) {
+            Some(now) => format!("it was moved to {}", quote(&now)),
+            None => format!("nb open {} makes it, and starts a kernel", quote(path)),
+        }),
         NotebookFileError::Empty { path } => Some(format!(
             "if there is nothing to get back: rm {0} && nb open {0}",
             quote(path)
         )),
         _ => None,
     }
+}
+
+/// Returns where `nb mv` has moved a notebook.
+fn moved_to(path: &Path) -> Option<PathBuf> {
+    let project = Project::find(path)?;
+    let key = project.key(path);
+    let now = project.current_key(&key);
+    (now != key).then(|| project.notebook(&now))
 }

@@ -75,7 +75,7 @@ pub(crate) struct CommandLine {
 
 /// Parses a command line. If the arguments are wrong or ask for help, prints that and exits.
 pub(crate) fn read(arguments: Vec<OsString>) -> CommandLine {
-    let arguments = dashes::mark(arguments);
+    let arguments = dashes::mark(as_meant(arguments));
     if let Some(read) = read_quickly(&arguments) {
         return read;
     }
@@ -89,6 +89,18 @@ pub(crate) fn read(arguments: Vec<OsString>) -> CommandLine {
         error.exit()
     });
     read_matches(&matches).unwrap_or_else(|error| error.format(&mut parser).exit())
+}
+
+/// Returns the arguments with `mv` as `move`, if a place among cells is named: `nb mv` moves notebooks.
+fn as_meant(mut arguments: Vec<OsString>) -> Vec<OsString> {
+    const PLACES: [&str; 5] = ["--after", "--before", "--to", "-a", "-b"];
+    let is_mv = arguments.get(1).is_some_and(|word| word == "mv");
+    let mut words = arguments.iter().filter_map(|word| word.to_str());
+    let named = |word: &str| PLACES.contains(&word.split('=').next().unwrap_or(word));
+    if is_mv && words.any(named) {
+        arguments[1] = "move".into();
+    }
+    arguments
 }
 
 /// Returns the parser of all commands. Its help lists all of them, except at a terminal: a beginner reads it

@@ -4,7 +4,7 @@ use crate::api::problem::{Problem, ProblemKind};
 use crate::cli::commands::COMMANDS;
 
 /// Words that people and agents type for what other commands do, and how it is done.
-const ELSEWHERE: [(&str, &str); 38] = [
+const ELSEWHERE: [(&str, &str); 37] = [
     ("version", "nb --version"),
     (
         "init begin use use-notebook open-notebook",
@@ -52,10 +52,6 @@ const ELSEWHERE: [(&str, &str); 38] = [
     ("del rm-cell", "nb rm CELL"),
     ("reorder", "nb move CELL --after CELL"),
     ("sub substitute", "nb replace OLD NEW"),
-    (
-        "rename",
-        "in the text: nb replace OLD NEW | a notebook: mv OLD.ipynb NEW.ipynb, then nb open NEW.ipynb --kernel-of OLD.ipynb",
-    ),
     ("concat", "nb join CELL CELL"),
     ("changes compare", "nb diff"),
     ("batch patch", "nb apply -"),

@@ -26,6 +26,7 @@ mod kernels;
 mod log;
 mod mcp;
 mod move_cell;
+mod mv;
 mod open;
 mod replace;
 mod restart;
@@ -88,7 +89,7 @@ pub(crate) enum Group {
 use Group::{Kernel, Notebook, Rest, Running};
 
 /// All commands, as the help lists them.
-pub(crate) const COMMANDS: [Entry; 41] = [
+pub(crate) const COMMANDS: [Entry; 42] = [
     Entry::of::<open::Open>("open", Kernel)
         .aliases("new start create")
         .first(),
@@ -104,6 +105,9 @@ pub(crate) const COMMANDS: [Entry; 41] = [
     Entry::of::<kernels::Kernels>("kernels", Kernel).aliases("kernelspecs list-kernels"),
     Entry::of::<doctor::Doctor>("doctor", Kernel),
     Entry::of::<gc::Gc>("gc", Kernel),
+    Entry::of::<mv::Mv>("mv", Kernel)
+        .aliases("rename move-notebook mv-notebook")
+        .words("FROM TO"),
     Entry::of::<adopt::Adopt>("adopt", Kernel),
     Entry::of::<serve::Serve>("serve", Kernel),
     Entry::of::<serve::Unserve>("unserve", Kernel),
@@ -124,7 +128,7 @@ pub(crate) const COMMANDS: [Entry; 41] = [
     Entry::of::<rm::Rm>("rm", Notebook)
         .aliases("remove delete remove-cell delete-cell")
         .first(),
-    Entry::of::<move_cell::MoveCell>("move", Notebook).aliases("mv move-cell"),
+    Entry::of::<move_cell::MoveCell>("move", Notebook).aliases("move-cell"),
     Entry::of::<replace::Replace>("replace", Notebook)
         .aliases("sed find-replace")
         .words("OLD NEW"),

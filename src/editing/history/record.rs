@@ -14,6 +14,7 @@ use crate::activity::participants::joined;
 use crate::editing::notebook_file::NotebookFile;
 use crate::editing::transaction::TransactionResult;
 use crate::notebook::{Cell, CellChange, ChangeKind, Document, ExactBytes, Revision};
+use crate::project::Project;
 use crate::project::event::{CellStep, Event, EventKind, NotebookChange, OverwrittenEdit};
 use crate::project::fresh_id;
 use crate::project::ledger::Ledger;
@@ -420,6 +421,19 @@ fn is_same(known: &Manifest, document: &Document) -> bool {
 fn by_id(document: &Document) -> HashMap<&str, &Cell> {
     let cells = document.cells().iter();
     cells.map(|cell| (cell.id(), cell)).collect()
+}
+
+/// Returns whether a document has most of the cells that a notebook had when `nb` last saw it; `None` if `nb`
+/// never saw it. Cells that were edited since count: their ids have stayed.
+pub fn resembles(project: &Project, key: &str, document: &Document) -> Option<bool> {
+    let known = project.last_ledger::<Known>(key)?;
+    let there = by_id(document);
+    let same = known.cells.iter();
+    let same = same.filter(|(id, revision)| {
+        let by_text = || document.cells().iter().any(|it| it.revision() == *revision);
+        there.contains_key(id.as_str()) || by_text()
+    });
+    Some(same.count() * 2 > known.cells.len() || known.cells.is_empty() && there.is_empty())
 }
 
 /// Returns whether an edit reached the file: whether one of its changes is there.

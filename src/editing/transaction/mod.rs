@@ -12,6 +12,7 @@ mod error;
 mod finish;
 mod holders;
 mod leftover;
+mod rename;
 mod swap;
 mod swapped_out;
 mod text;
@@ -21,6 +22,7 @@ use std::time::Duration;
 
 pub use error::WriteError;
 pub use finish::finish;
+pub use rename::{RenameError, rename};
 pub use touch::settle;
 
 pub(crate) use create::create;

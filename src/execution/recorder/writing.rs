@@ -1,6 +1,7 @@
 //! Writes a job's outputs into the notebook: seldom while it runs, and always at its end.
 
 use std::convert::Infallible;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
@@ -60,6 +61,7 @@ impl Recorder<'_> {
     /// the next ones, and at the end.
     async fn write(&self) -> Wrote {
         let _turn = self.writing.lock().await;
+        self.follow_move();
         let own = self.write_own().await;
         let others = self.show_elsewhere().await;
         Wrote {
@@ -67,6 +69,21 @@ impl Recorder<'_> {
             bytes: own.bytes + others.bytes,
             failed: own.failed || others.failed,
             is_watched: false,
+        }
+    }
+
+    /// Follows the notebook to its new name, if `nb mv` has moved it.
+    fn follow_move(&self) {
+        let (notebook, session) = {
+            let job = self.job.borrow();
+            let now = |key: &str| self.project.current_key(key);
+            (now(&job.notebook), now(&job.session))
+        };
+        if notebook != self.job.borrow().notebook {
+            self.job(|job| {
+                job.path = self.project.current_path(&job.path, &job.notebook);
+                (job.notebook, job.session) = (notebook, session);
+            });
         }
     }
 
@@ -93,8 +110,14 @@ impl Recorder<'_> {
         };
         let begun = Instant::now();
         // The recorder goes on receiving the kernel's messages.
+        let (project, key) = (self.project.clone(), self.job.borrow().notebook.clone());
         let put = tokio::task::spawn_blocking(move || {
-            into_notebook::put(&path, &leaving, &widgets, false)
+            let put = |path: &Path| into_notebook::put(path, &leaving, &widgets, false);
+            put(&path).or_else(|why| match project.current_path(&path, &key) {
+                // It was moved in the meantime.
+                now if now != path => put(&now),
+                _ => Err(why),
+            })
         });
         let put = put.await.unwrap_or_else(|error| Err(error.to_string()));
         let wrote = Wrote {

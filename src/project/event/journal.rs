@@ -23,6 +23,7 @@ const EARLIER: usize = 2;
 /// The journal of a project, open for appending.
 #[derive(Debug)]
 pub struct Journal {
+    project: Project,
     path: PathBuf,
     /// The folder of the earlier files.
     folder: PathBuf,
@@ -40,6 +41,7 @@ impl Project {
         let path = self.journal_file();
         Ok(Journal {
             file: beneath::read_append(&path)?,
+            project: self.clone(),
             folder: self.earlier_journals(),
             path,
             limit: LIMIT,
@@ -85,7 +87,11 @@ impl Journal {
     pub fn append_within(&mut self, events: &[Event], within: Duration) -> io::Result<bool> {
         let mut lines = Vec::new();
         for event in events {
-            serde_json::to_writer(&mut lines, &event.to_write(self.keeps_code))?;
+            let mut event = event.to_write(self.keeps_code);
+            event.session = self.project.current_key(&event.session);
+            let notebook = event.notebook.take();
+            event.notebook = notebook.map(|key| self.project.current_key(&key));
+            serde_json::to_writer(&mut lines, &event)?;
             lines.push(b'\n');
         }
         if !self.lock(within)? {

@@ -93,6 +93,11 @@ pub enum EventKind {
         /// How many.
         cells: usize,
     },
+    /// `nb mv` moved the notebook, which has the event's key since.
+    Moved {
+        /// Its key before.
+        from: String,
+    },
     /// A command of `nb` changed the notebook.
     Edited(NotebookChange),
     /// Another program saved the notebook with changed cells.

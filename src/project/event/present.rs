@@ -151,7 +151,7 @@ fn is_activity(event: &Event) -> bool {
         EventKind::Opened | EventKind::Restarted => true,
         EventKind::Interrupted | EventKind::Withdrew { .. } => true,
         EventKind::Stopped | EventKind::Died { .. } | EventKind::Peeked { .. } => false,
-        EventKind::Edited(_) | EventKind::Saved(_) => false,
+        EventKind::Edited(_) | EventKind::Saved(_) | EventKind::Moved { .. } => false,
     }
 }
 

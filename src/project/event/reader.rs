@@ -11,6 +11,7 @@ use super::Event;
 use super::journal::{file_of, open_current};
 use crate::project::beneath;
 use crate::project::folder::Project;
+use crate::project::moved::Moves;
 
 /// How many bytes are read at once. The number doubles for a longer line.
 const CHUNK: u64 = 32 << 10;
@@ -35,6 +36,7 @@ pub struct Events {
     /// The sessions, with their keys as they appear in a line: lines without such a key need not be
     /// parsed.
     sessions: Vec<(String, Vec<u8>)>,
+    moves: Moves,
     /// The earlier files that were not opened yet, in order, and their folder.
     earlier: Vec<u64>,
     folder: PathBuf,
@@ -75,12 +77,14 @@ impl Events {
         let folder = project.earlier_journals();
         let (earlier, file) = open_current(&project.journal_file(), &folder);
         let sessions = sessions.iter().map(|session| {
+            let session = project.current_key(session);
             // As the writer encodes it, without the quotes around it.
-            let mark = serde_json::to_string(session).unwrap_or_default();
-            ((*session).to_owned(), mark.trim_matches('"').into())
+            let mark = serde_json::to_string(&session).unwrap_or_default();
+            (session, mark.trim_matches('"').into())
         });
         let mut events = Self {
             sessions: sessions.collect(),
+            moves: Moves::read(project.dir()),
             number: earlier.last().map_or(1, |last| last + 1),
             earlier,
             folder,
@@ -201,7 +205,9 @@ impl Events {
 
     fn is_wanted(&self, line: &[u8]) -> bool {
         let mut sessions = self.sessions.iter();
-        self.sessions.is_empty() || sessions.any(|(_, mark)| memmem::find(line, mark).is_some())
+        // A line may have an earlier name.
+        let has_all = self.sessions.is_empty() || !self.moves.is_empty();
+        has_all || sessions.any(|(_, mark)| memmem::find(line, mark).is_some())
     }
 }
 
@@ -214,9 +220,10 @@ impl Iterator for Events {
             if !self.is_wanted(&line) {
                 continue;
             }
-            let Ok(event) = serde_json::from_slice::<Event>(&line) else {
+            let Ok(mut event) = serde_json::from_slice::<Event>(&line) else {
                 continue;
             };
+            self.moves.rename(&mut event);
             let mut sessions = self.sessions.iter();
             if self.sessions.is_empty() || sessions.any(|(session, _)| event.session == *session) {
                 return Some(event);

@@ -391,7 +391,12 @@ impl Series {
                 whole: false,
                 may_return: false,
             }),
-            ..Job::new(&target.project, &target.key, self.owner.clone(), by)
+            ..Job::new(
+                &target.project,
+                &target.current_key(),
+                target.project.current_key(&self.owner),
+                by,
+            )
         }
     }
 }

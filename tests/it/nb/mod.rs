@@ -19,6 +19,7 @@ mod languages;
 mod life;
 mod like_nbclient;
 mod mcp;
+mod moving;
 mod peek;
 mod places;
 mod reads;

@@ -119,16 +119,16 @@ fn a_notebook_that_was_moved_is_told_of_with_its_kernel_and_finds_it_again() {
     nb(&world, ["run", "x = 'kept'"]).ended(0);
     let (old, new) = ("t.ipynb", "new.ipynb");
     std::fs::rename(world.project().join(old), world.project().join(new)).expect("move it");
-    nb(&world, ["status"]).ended(0).with(
-        "its file is gone, and its kernel runs on; if it was moved: nb open NEW.ipynb --kernel-of",
-    );
+    nb(&world, ["status"])
+        .ended(0)
+        .with("its file is gone, and its kernel runs on; if it was moved: nb mv ");
     let mut opening = world.nb();
     opening.args(["open", new, "--python"]);
     opening.arg(crate::python::interpreter());
     say(&mut opening)
         .ended(0)
         .with("t.ipynb is gone, and its kernel runs on")
-        .with("nb shutdown new.ipynb && nb open new.ipynb --kernel-of");
+        .with("nb shutdown new.ipynb && nb mv ");
     nb(&world, ["shutdown", new]).ended(0);
     nb(&world, ["open", new, "--kernel-of", old]).ended(0);
     nb(&world, ["run", new, "x"]).ended(0).with("kept");

@@ -106,6 +106,17 @@ fn an_edit_of_another_cell_goes_in_with_a_warning() {
 }
 
 #[test]
+fn who_moves_a_notebook_is_told_of_text_that_is_not_in_its_file() {
+    let world = World::new();
+    notebook(&world);
+    type_in(&world, "Code", "bbbb", "typed = 1");
+    nb(&world, ["mv", "t.ipynb", "u.ipynb"])
+        .ended(0)
+        .with("VS Code has unsaved text of t.ipynb (")
+        .with("t.ipynb → u.ipynb: moved");
+}
+
+#[test]
 fn nothing_is_said_where_nobody_types() {
     let world = World::new();
     notebook(&world);

@@ -1,0 +1,178 @@
+//! Notebooks that are moved: their kernels and histories go along.
+
+use serde_json::Value;
+
+use super::exec::{GATE, begin, notebook, said};
+use super::{kill, nb, open, opening, pid, say, until};
+use crate::world::{World, succeed};
+
+fn rename(world: &World, from: &str, to: &str) {
+    let path = |name: &str| world.project().join(name);
+    std::fs::rename(path(from), path(to)).expect("rename it");
+}
+
+#[test]
+fn a_running_cell_goes_on_and_its_outputs_arrive_in_the_moved_file() {
+    let world = notebook(&[GATE]);
+    nb(&world, ["run", "mine = 41"]).ended(0);
+    let id = begin(&world, &["0"]);
+    said(&world, &id, "before");
+    std::fs::create_dir(world.project().join("sub")).expect("make a folder");
+    nb(&world, ["mv", "a.ipynb", "sub"])
+        .ended(0)
+        .with("a.ipynb → sub/a.ipynb: moved; its kernel goes on (pid ");
+    let edited = nb(&world, ["insert", "sub/a.ipynb", "x = 1", "--json"]).ended(0);
+    std::fs::write(world.project().join("go"), "").expect("open the gate");
+    nb(&world, ["wait", &id]).ended(0).with("after");
+    assert!(!world.project().join("a.ipynb").exists());
+    let cell = nb(&world, ["cell", "sub/a.ipynb", "0"]).ended(0);
+    assert!(cell.out.contains("before\nafter"), "{cell:?}");
+
+    // The history has the new name, from before and after the move.
+    let log = nb(&world, ["log"]).ended(0).out;
+    assert!(log.contains("ran \"mine = 41\" ok"), "{log}");
+    assert!(
+        log.contains("ok, ") && log.contains(&format!("job {id}")),
+        "{log}"
+    );
+    assert!(!log.contains("it failed"), "{log}");
+    assert!(log.contains(" moved the notebook from a.ipynb"), "{log}");
+    nb(&world, ["jobs"])
+        .ended(0)
+        .with("of sub/a.ipynb · done ok");
+    let op = edited.json()["op"].as_str().expect("an edit").to_owned();
+    nb(&world, ["undo"])
+        .ended(0)
+        .with(&format!("took back {op}"));
+    nb(&world, ["undo"]).ended(0).with("took back");
+    nb(&world, ["run", "mine + 1"]).ended(0).with("42");
+    let restarted = nb(&world, ["restart", "--json"]).ended(0).json();
+    assert_eq!(restarted["notebook"], "sub/a.ipynb");
+
+    // Its supervisor knows the old name only.
+    nb(&world, ["mv", "sub/a.ipynb", "b.ipynb"]).ended(0);
+    kill(pid(&restarted));
+    until("its end is told", || {
+        let status = nb(&world, ["status", "b.ipynb"]);
+        status.out.contains("was killed").then_some(())
+    });
+    let gone = nb(&world, ["cells", "a.ipynb"]).ended(1);
+    gone.with("it was moved to ").with("/b.ipynb");
+    // The old name is free for another notebook.
+    let other = open(&world, "a.ipynb");
+    assert_eq!(other["how"], "started");
+    nb(&world, ["run", "-n", "a.ipynb", "mine"])
+        .ended(3)
+        .with("NameError");
+    let log = nb(&world, ["log", "a.ipynb"]).ended(0).out;
+    assert!(!log.contains("mine = 41"), "{log}");
+}
+
+#[test]
+fn nothing_is_overwritten_and_nothing_leaves_its_project() {
+    let world = notebook(&["1"]);
+    open(&world, "b.ipynb");
+    let other = world.project().join("../other");
+    std::fs::create_dir_all(&other).expect("make a folder");
+    std::os::unix::fs::symlink("a.ipynb", world.project().join("link.ipynb")).expect("link it");
+    let text = std::fs::read(world.project().join("b.ipynb")).expect("read it");
+    for (words, code, says) in [
+        (
+            ["a.ipynb", "b.ipynb"],
+            5,
+            "b.ipynb exists, and is not overwritten",
+        ),
+        (
+            ["a.ipynb", "../other/a.ipynb"],
+            5,
+            "nb shutdown a.ipynb && mv a.ipynb ../other/a.ipynb",
+        ),
+        (["link.ipynb", "c.ipynb"], 5, "hint: nb mv a.ipynb c.ipynb"),
+        (["a.ipynb", "none/c.ipynb"], 2, "there is no folder none"),
+        (["a.ipynb", "c.txt"], 2, "it ends in .ipynb"),
+        (["a.ipynb", "."], 2, "has this name already"),
+        (
+            ["none.ipynb", "c.ipynb"],
+            1,
+            "there is no notebook none.ipynb",
+        ),
+        (["3f2c", "0"], 2, "nb move CELL --after CELL"),
+    ] {
+        nb(&world, ["mv", words[0], words[1]])
+            .ended(code)
+            .with(says);
+    }
+    assert_eq!(
+        std::fs::read(world.project().join("b.ipynb")).expect("read it"),
+        text
+    );
+    nb(&world, ["run", "-n", "a.ipynb", "1"]).ended(0);
+    // As before there was a command for notebooks.
+    nb(&world, ["insert", "a.ipynb", "2"]).ended(0);
+    nb(&world, ["mv", "a.ipynb", "1", "--to", "0"])
+        .ended(0)
+        .with("moved");
+}
+
+#[test]
+fn a_notebook_that_another_program_has_renamed_is_taken_up_again() {
+    let world = notebook(&["1", "2"]);
+    nb(&world, ["run", "mine = 41"]).ended(0);
+    open(&world, "other.ipynb");
+    rename(&world, "a.ipynb", "b.ipynb");
+    nb(&world, ["status"])
+        .ended(0)
+        .with("NEW.ipynb; else: nb shutdown ");
+    // Whoever opens it is told which one it is.
+    say(opening(&world, "b.ipynb").env("NB_AS", "ada"))
+        .ended(0)
+        .with("by its cells, it is this notebook now: nb shutdown b.ipynb && nb mv ");
+    rename(&world, "other.ipynb", "another.ipynb");
+    nb(&world, ["mv", "a.ipynb", "another.ipynb"])
+        .ended(5)
+        .with("does not have the cells of a.ipynb");
+    nb(&world, ["mv", "a.ipynb", "b.ipynb"])
+        .ended(5)
+        .with("hint: nb shutdown b.ipynb && nb mv a.ipynb b.ipynb");
+    nb(&world, ["shutdown", "b.ipynb"]).ended(0);
+    let moved = nb(&world, ["mv", "a.ipynb", "b.ipynb", "--json"])
+        .ended(0)
+        .json();
+    assert_eq!(moved["was_renamed"], true);
+    assert_eq!(moved["notebook"], "b.ipynb");
+    nb(&world, ["run", "-n", "b.ipynb", "mine + 1"])
+        .ended(0)
+        .with("42");
+    nb(&world, ["log", "b.ipynb"]).ended(0).with("mine = 41");
+    nb(&world, ["mv", "a.ipynb", "b.ipynb"])
+        .ended(2)
+        .with("has this name already");
+    nb(&world, ["mv", "other.ipynb", "another.ipynb"]).ended(0);
+}
+
+#[test]
+fn a_notebook_that_shares_the_kernel_of_a_moved_one_keeps_it() {
+    let world = notebook(&[]);
+    nb(&world, ["open", "b.ipynb", "--kernel-of", "a.ipynb"]).ended(0);
+    nb(&world, ["run", "-n", "b.ipynb", "mine = 41"]).ended(0);
+    nb(&world, ["mv", "a.ipynb", "c.ipynb"]).ended(0);
+    nb(&world, ["mv", "b.ipynb", "d.ipynb"]).ended(0);
+    for name in ["c.ipynb", "d.ipynb"] {
+        nb(&world, ["run", "-n", name, "mine + 1"])
+            .ended(0)
+            .with("42");
+    }
+    let status = nb(&world, ["status", "--json"]).ended(0).json();
+    let keys = status["sessions"].as_array().expect("sessions").iter();
+    let keys: Vec<_> = keys
+        .filter_map(|it| it["notebook"].as_str())
+        .map(Value::from)
+        .collect();
+    assert_eq!(keys, ["c.ipynb", "d.ipynb"]);
+}
+
+#[test]
+fn front_ends_find_the_kernel_of_a_moved_notebook() {
+    let world = World::served();
+    succeed(&mut world.script("moved.py", "nb-shared"));
+}
