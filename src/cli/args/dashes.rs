@@ -200,7 +200,7 @@ impl Before {
             _ => notebooks.min(1),
         };
         match (command, &self.words[notebooks..]) {
-            ("run" | "search", []) | ("replace", [] | [_]) | ("reply", [_]) => true,
+            ("run" | "search", []) | ("replace" | "reply", [] | [_]) => true,
             ("edit", words) => {
                 let cell = usize::from(!has(&["ids", "indexes"]));
                 words.len() == cell && !has(&["source", "file", "replace"])
@@ -262,6 +262,7 @@ mod tests {
             (&["insert", "-1", "- a"], &["-1", "- a"]),
             (&["insert", "0", "-1"], &["0", "-1"]),
             (&["reply", "1a2b", "-1"], &["1a2b", "-1"]),
+            (&["reply", "-1"], &["-1"]),
             (&["reply", "1a2b", "-n"], &["1a2b"]),
             (&["replace", "-1", "-2"], &["-1", "-2"]),
             (&["replace", "- a", "* a", "-1"], &["- a", "* a", "-1"]),
