@@ -78,7 +78,9 @@ impl UncutText {
         }
         if how.in_short {
             for part in [&mut text.out, &mut text.err] {
-                *part = without_similar_lines(part, how.more).into_owned();
+                let short = without_similar_lines(part, how.more).into_owned();
+                text.left_out += OmittedOutput::between(part, &short);
+                *part = short;
             }
         }
         text
@@ -276,7 +278,12 @@ const CHARACTERS_OF_LINE: usize = 300;
 const LEAST_LINES: usize = 2;
 
 /// Cuts the middle out of a text from which `before` has been left out already.
-fn cut_more<'a>(text: &'a str, limit: usize, before: OmittedOutput, more: &str) -> Cow<'a, str> {
+pub(crate) fn cut_more<'a>(
+    text: &'a str,
+    limit: usize,
+    before: OmittedOutput,
+    more: &str,
+) -> Cow<'a, str> {
     let count = text.chars().count();
     if count <= limit {
         return Cow::Borrowed(text);

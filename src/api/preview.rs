@@ -6,10 +6,10 @@ use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
 use super::output_files::OutputFiles;
-use super::outputs::{self, Image, cut, shares};
+use super::outputs::{self, Image, cut_more, shares};
 use crate::notebook::{
-    Cell, Json, MimeData, Output, OutputKind, ShortTraceback, joined, plain_form, readable,
-    without_similar_lines,
+    Cell, Json, MimeData, OmittedOutput, Output, OutputKind, ShortTraceback, joined, plain_form,
+    readable, without_similar_lines,
 };
 
 /// How many outputs are shown under a limit: half of them from the start, half from the end.
@@ -68,8 +68,8 @@ impl OutputPreviews {
             .collect();
         let all = || read.iter().flat_map(|(shown, _)| shown);
         let lengths = |error: bool| -> Vec<_> {
-            let lengths = all().map(|(_, output, _)| match is_error(output) == error {
-                true => output.text.chars().count(),
+            let lengths = all().map(|shown| match is_error(&shown.output) == error {
+                true => shown.text.chars().count(),
                 false => 0,
             });
             lengths.collect()
@@ -83,9 +83,9 @@ impl OutputPreviews {
         });
         let mut shares = shares.map(Vec::into_iter);
         let previews = cells.iter().zip(read).map(|(cell, (shown, count))| {
-            let shown = shown.into_iter().map(|(index, output, raw)| {
+            let shown = shown.into_iter().map(|shown| {
                 let share = shares.as_mut().and_then(Iterator::next);
-                out.preview(cell.id(), index, output, raw, share, in_short)
+                out.preview(cell.id(), shown, share, in_short)
             });
             Self {
                 shown: shown.collect(),
@@ -135,12 +135,20 @@ impl Serialize for OutputPreviews {
     }
 }
 
+/// An output that is shown.
+struct ShownOutput {
+    /// Its index among the cell's outputs.
+    index: usize,
+    output: Output,
+    raw: Json,
+    /// Its whole text.
+    whole: String,
+    /// The text that is shown: the whole, or a short form of it.
+    text: String,
+}
+
 /// Returns the outputs of a cell that are shown, with their indexes, and the number of all.
-fn shown_outputs(
-    cell: &Cell,
-    limit: Option<usize>,
-    in_short: bool,
-) -> (Vec<(usize, Output, Json)>, usize) {
+fn shown_outputs(cell: &Cell, limit: Option<usize>, in_short: bool) -> (Vec<ShownOutput>, usize) {
     let all: Vec<_> = cell.outputs().enumerate().collect();
     let count = all.len();
     let is_shown = |index: usize| {
@@ -149,42 +157,45 @@ fn shown_outputs(
     let read = all
         .into_iter()
         .map(|(index, raw)| (index, Output::read(&raw), raw));
-    let mut read: Vec<_> = read
-        .filter(|(index, output, _)| is_shown(*index) || is_error(output))
-        .collect();
-    for (index, output, raw) in &mut read {
-        if let Some(text) = text(output, raw, cell.id(), *index, in_short) {
-            output.text = text;
+    let read = read.filter(|(index, output, _)| is_shown(*index) || is_error(output));
+    let read = read.map(|(index, output, raw)| {
+        let more = format!("nb cell {} --output {index} shows all", cell.id());
+        let (whole, short) = texts(&output, &raw, &more);
+        ShownOutput {
+            index,
+            text: short.filter(|_| in_short).unwrap_or_else(|| whole.clone()),
+            whole,
+            output,
+            raw,
         }
-    }
-    (read, count)
+    });
+    (read.collect(), count)
 }
 
 fn is_error(output: &Output) -> bool {
     matches!(output.kind, OutputKind::Error { .. })
 }
 
-/// Returns the text of an output, where it is not the plain text that the file has.
-fn text(output: &Output, raw: &Json, cell: &str, index: usize, in_short: bool) -> Option<String> {
-    let more = format!("nb cell {cell} --output {index} shows all");
+/// Returns the text of an output, and its short form. `more` is the command that shows all.
+fn texts(output: &Output, raw: &Json, more: &str) -> (String, Option<String>) {
+    let whole = || output.text.clone();
     match output.kind {
-        OutputKind::Stream(_) if in_short => {
-            return Some(without_similar_lines(&output.text, &more).into_owned());
+        OutputKind::Stream(_) => {
+            let short = without_similar_lines(&output.text, more);
+            (whole(), Some(short.into_owned()))
         }
-        OutputKind::Error { .. } if in_short => {
-            let parts = raw.get("traceback")?;
-            let parts: Vec<_> = parts.items().filter_map(|part| part.as_string()).collect();
-            let short = ShortTraceback { more: &more };
-            return Some(short.of(&parts)).filter(|text| !text.is_empty());
+        OutputKind::Error { .. } => {
+            let parts = raw.get("traceback");
+            let parts = parts.iter().flat_map(Json::items);
+            let parts: Vec<_> = parts.filter_map(|part| part.as_string()).collect();
+            let short = ShortTraceback { more }.of(&parts);
+            (whole(), Some(short).filter(|short| !short.is_empty()))
         }
-        _ => {}
+        _ => match raw.get("data").map(|data| parsed(&data)) {
+            Some(Value::Object(data)) => (plain_form(&data).into_owned(), Some(readable(&data))),
+            _ => (whole(), None),
+        },
     }
-    let data = parsed(&raw.get("data")?);
-    let data = data.as_object()?;
-    Some(match in_short {
-        true => readable(data),
-        false => plain_form(data).into_owned(),
-    })
 }
 
 /// Returns a line that says how many outputs are not shown.
@@ -202,21 +213,26 @@ impl OutputFiles<'_> {
     fn preview(
         &mut self,
         cell: &str,
-        index: usize,
-        output: Output,
-        raw: Json,
+        shown: ShownOutput,
         share: Option<usize>,
         in_short: bool,
     ) -> OutputPreview {
+        let ShownOutput {
+            index,
+            output,
+            raw,
+            whole,
+            mut text,
+        } = shown;
         let mut files = Vec::new();
         let mut others = Vec::new();
         let has_media = output.data.iter().any(MimeData::is_media);
         for form in output.data {
             let is_text = ["text/plain", "text/markdown"].contains(&form.mime.as_str());
-            if is_text && (has_media || !output.text.is_empty()) {
+            if is_text && (has_media || !text.is_empty()) {
                 continue;
             }
-            let file = (form.is_media() || output.text.is_empty())
+            let file = (form.is_media() || text.is_empty())
                 .then(|| Output::form(&raw, &form.mime))
                 .flatten()
                 .and_then(|found| self.write(cell, index, &found.ending, &found.bytes));
@@ -225,11 +241,9 @@ impl OutputFiles<'_> {
                 None => others.push(form),
             }
         }
-        let count = output.text.chars().count();
-        let mut text = output.text;
-        let share = share.filter(|share| *share < count);
+        let share = share.filter(|share| *share < text.chars().count());
         if let Some(share) = share {
-            let path = self.write(cell, index, "txt", text.as_bytes());
+            let path = self.write(cell, index, "txt", whole.as_bytes());
             let more = match &path {
                 Some(path) => format!("all of it: {}", path.display()),
                 None => format!("all of it: --output {index}"),
@@ -237,19 +251,20 @@ impl OutputFiles<'_> {
             files.extend(path.map(|path| OutputFile {
                 form: MimeData {
                     mime: "text/plain".to_owned(),
-                    bytes: text.len(),
+                    bytes: whole.len(),
                     pixels: None,
                 },
                 path,
             }));
-            text = cut(&text, share, &more).into_owned();
+            let before = OmittedOutput::between(&whole, &text);
+            text = cut_more(&text, share, before, &more).into_owned();
         }
         OutputPreview {
             index,
             raw,
             kind: output.kind,
             text,
-            characters: share.map(|_| count),
+            characters: share.map(|_| whole.chars().count()),
             files,
             others,
             in_short,

@@ -112,6 +112,16 @@ pub(in crate::notebook) fn weight(data: &[u8]) -> usize {
 }
 
 impl OmittedOutput {
+    /// Returns how much longer a text is than its short form.
+    pub fn between(whole: &str, short: &str) -> Self {
+        let lines = |text: &str| memchr::memchr_iter(b'\n', text.as_bytes()).count() as u64;
+        Self {
+            bytes: (whole.len() as u64).saturating_sub(short.len() as u64),
+            lines: lines(whole).saturating_sub(lines(short)),
+            displays: 0,
+        }
+    }
+
     pub(in crate::notebook) fn text(&mut self, text: &str) {
         self.bytes += text.len() as u64;
         self.lines += memchr::memchr_iter(b'\n', text.as_bytes()).count() as u64;
@@ -120,6 +130,14 @@ impl OmittedOutput {
     pub(in crate::notebook) fn display(&mut self, data: &[u8]) {
         self.bytes += data.len() as u64;
         self.displays += 1;
+    }
+}
+
+impl std::ops::AddAssign for OmittedOutput {
+    fn add_assign(&mut self, more: Self) {
+        self.bytes += more.bytes;
+        self.lines += more.lines;
+        self.displays += more.displays;
     }
 }
 
