@@ -125,4 +125,29 @@ mod tests {
             assert_eq!(read(&data), text, "{data}");
         }
     }
+
+    proptest::proptest! {
+        /// Outputs come from notebooks that anybody may have written.
+        #[test]
+        fn any_data_is_read(
+            html in proptest::collection::vec(proptest::sample::select(&[
+                "<table class=\"dataframe\">", "</table>", "<tr>", "<td>", "</tr>", "...", "…", "<p>",
+                "3 rows × 2 columns", "<pre>", "&amp", "<", "\u{1b}[31m", "é", "\n", "<script>", "<!--",
+            ][..]), 0..60),
+            chart in "\\PC{0,40}",
+            lines in proptest::collection::vec("\\PC{0,20}", 0..60),
+        ) {
+            let html = html.concat();
+            let _ = html::text(&html);
+            let _ = html::table(&html);
+            let spec = json!({"data": [{"type": chart, "x": [chart]}], "mark": chart, "marks": [chart]});
+            for mime in ["plotly.v1+json", "vegalite.v5+json", "vega.v5+json", "bokehjs_exec.v0+json"] {
+                let _ = readable(json!({format!("application/vnd.{mime}"): spec}).as_object().unwrap());
+            }
+            let _ = ShortTraceback { more: "more" }.of(&lines);
+            let text = lines.join("\n");
+            let short = without_similar_lines(&text, "more");
+            proptest::prop_assert!(short.lines().count() <= text.lines().count());
+        }
+    }
 }
