@@ -87,7 +87,6 @@ class Mcp:
         self.server = subprocess.Popen(["nb", "mcp"], env=environment, stdin=subprocess.PIPE,
                                        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         self.id = 0
-        self.run_id = ""
         client = {"name": "bench", "version": "1"}
         self.request("initialize", {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client})
         self.send({"method": "notifications/initialized"})
@@ -105,12 +104,11 @@ class Mcp:
                 return answer["result"]
 
     def call(self, line):
-        tool, _, arguments = line.replace("{run_id}", self.run_id).partition(" ")
+        tool, _, arguments = line.partition(" ")
         result = self.request("tools/call", {"name": tool, "arguments": json.loads(arguments)})
         texts = [part["text"] for part in result["content"] if part["type"] == "text"]
         if result.get("isError"):
             raise SystemExit(f"{line}\nis refused:\n{texts}")
-        self.run_id = result["structuredContent"].get("run_id", self.run_id)
         return "\n".join(texts)
 
     def end(self):

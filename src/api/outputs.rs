@@ -76,7 +76,8 @@ impl UncutText {
                 OutputMessage::Error(it) => on_a_line_of_its_own(&mut text.raised, &traceback(it)),
             }
         }
-        if how.in_short {
+        // A text of which much is missing already is cut, which counts that too.
+        if how.in_short && left_out == OmittedOutput::default() {
             for part in [&mut text.out, &mut text.err] {
                 let short = without_similar_lines(part, how.more).into_owned();
                 text.left_out += OmittedOutput::between(part, &short);

@@ -261,12 +261,15 @@ pub(super) struct AnswerInput {
     /// The .ipynb file
     #[serde(alias = "path", alias = "notebook_path", alias = "file_path")]
     pub(super) notebook: PathBuf,
-    /// Run that asks
+    /// Run that asks; without it the only one
     #[serde(alias = "job")]
-    pub(super) run_id: String,
+    pub(super) run_id: Option<String>,
     /// The answer, one line
     #[serde(alias = "answer", alias = "value")]
     pub(super) text: String,
+    /// Seconds to wait for the run; 45 by default
+    #[serde(alias = "timeout")]
+    pub(super) timeout_s: Option<f64>,
 }
 
 /// `kernel`

@@ -460,16 +460,30 @@ async fn get_run_status(request: Request<'_, GetRunStatus>) -> Result<ToolAnswer
 }
 
 async fn answer_input(request: Request<'_, AnswerInput>) -> Result<ToolAnswer, Problem> {
-    let AnswerInput { run_id, text, .. } = request.arguments;
+    let AnswerInput {
+        run_id,
+        text,
+        timeout_s,
+        ..
+    } = request.arguments;
     let question = QuestionRequest {
-        job: Some(run_id),
+        job: run_id,
         force: false,
     };
     let question = api::question(request.caller, question).await?;
-    let reply = ReplyRequest { question, text };
-    let answer = api::reply(request.caller, reply).await?;
-    let text = format!("answered · next: get_run_status {}\n", answer.job);
-    Ok(ToolAnswer::of(request.caller, &answer, text).await)
+    let job = question.job.clone();
+    api::reply(request.caller, ReplyRequest { question, text }).await?;
+    let wait = WaitRequest {
+        job: Some(job),
+        all: false,
+        follow: follow_options(timeout_s, None),
+    };
+    let watcher = RunWatcher::new(request.context, request.cancelled);
+    let answer = watcher
+        .watch(api::wait(request.caller, wait, &watcher))
+        .await?;
+    let run = api::job::RunAnswer::Followed(Box::new(answer));
+    Ok(begun(request.caller, &run, &run, String::new()).await)
 }
 
 async fn kernel(request: Request<'_, Kernel>) -> Result<ToolAnswer, Problem> {
@@ -495,11 +509,13 @@ async fn kernel(request: Request<'_, Kernel>) -> Result<ToolAnswer, Problem> {
                 let job = job.clone();
                 let request = InterruptJobRequest { job, force };
                 let answer = api::interrupt_job(caller, request).await?;
-                Ok(ToolAnswer::of_fields(caller, &answer).await)
+                let text = text::kernel::interrupted_job(&answer);
+                Ok(ToolAnswer::of(caller, &answer, as_tools(&text) + "\n").await)
             }
             None => {
                 let answer = api::interrupt(caller, InterruptRequest { force }).await?;
-                Ok(ToolAnswer::of_fields(caller, &answer).await)
+                let text = text::kernel::interrupted(&answer);
+                Ok(ToolAnswer::of(caller, &answer, as_tools(&text) + "\n").await)
             }
         },
         KernelAction::Restart => {
@@ -508,11 +524,11 @@ async fn kernel(request: Request<'_, Kernel>) -> Result<ToolAnswer, Problem> {
                 force,
             };
             let answer = api::restart(caller, request).await?;
-            Ok(ToolAnswer::of_fields(caller, &answer).await)
+            Ok(ToolAnswer::of(caller, &answer, text::kernel::restarted(&answer) + "\n").await)
         }
         KernelAction::Shutdown => {
             let answer = api::shutdown(caller, ShutdownRequest { force }).await?;
-            Ok(ToolAnswer::of_fields(caller, &answer).await)
+            Ok(ToolAnswer::of(caller, &answer, text::kernel::shut_down(&answer) + "\n").await)
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A kernel's status as people read it.
+//! A kernel's status, and what was done to it, as people read it.
 
 use std::path::Path;
 use std::time::Duration;
@@ -7,8 +7,10 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{count, sandbox as sandboxing};
-use crate::api::KernelStatus;
-use crate::api::time::{age, moment};
+use crate::api::time::{age, moment, took};
+use crate::api::{
+    InterruptAnswer, InterruptJobAnswer, KernelStatus, RestartAnswer, ShutdownAnswer,
+};
 use crate::kernel::process::limits::{self, MemoryBound};
 use crate::kernel::shell::quote;
 use crate::lifecycle::death;
@@ -34,6 +36,69 @@ pub(crate) fn text(kernel: &KernelStatus) -> String {
         ));
     }
     lines.join("\n")
+}
+
+/// Returns the line about a kernel that was interrupted.
+pub(crate) fn interrupted(answer: &InterruptAnswer) -> String {
+    let mut told = format!("{}: interrupted (by {})", answer.notebook, answer.mode);
+    if let Some(stopped) = &answer.stopped {
+        told += &format!(" · {} ended", stopped.text);
+    }
+    match &answer.running {
+        Some(it) if answer.goes_on => {
+            told += &format!(" · {} still runs · next: nb restart", it.text);
+        }
+        Some(it) => told += &format!(" · {} runs now", it.text),
+        None => {}
+    }
+    told
+}
+
+/// Returns the line about a job that was interrupted.
+pub(crate) fn interrupted_job(answer: &InterruptJobAnswer) -> String {
+    let job = &answer.job;
+    match answer.over {
+        true => format!("job {job}: ended · nb wait {job}"),
+        false => {
+            format!("job {job}: interrupted, and still runs · next: nb wait {job} | nb restart")
+        }
+    }
+}
+
+/// Returns the line about a kernel that was restarted.
+pub(crate) fn restarted(answer: &RestartAnswer) -> String {
+    let pid = answer.kernel_pid.map(|pid| format!(", pid {pid}"));
+    format!(
+        "{}: restarted in {} (generation {}{}); its variables are gone",
+        answer.notebook,
+        took(Duration::from_millis(answer.took_ms)),
+        answer.kernel_generation,
+        pid.unwrap_or_default()
+    )
+}
+
+/// Returns the line about a kernel that was shut down.
+pub(crate) fn shut_down(answer: &ShutdownAnswer) -> String {
+    let goes_on = match answer.was_running {
+        true => ", which goes on",
+        false => "",
+    };
+    let what = match (&answer.let_go_of, answer.was_running, answer.is_owned) {
+        (Some(owner), ..) => format!("let go of the kernel of {owner}{goes_on}"),
+        (None, true, _) => {
+            let shared = match answer.shared_with.as_slice() {
+                [] => String::new(),
+                others => format!("; it was shared with {}", others.join(", ")),
+            };
+            let took = took(Duration::from_millis(answer.took_ms));
+            format!("its kernel was shut down in {took}{shared}")
+        }
+        (None, false, true) => "no kernel was running".to_owned(),
+        (None, false, false) => {
+            "let go; its kernel was started by another program and goes on".to_owned()
+        }
+    };
+    format!("{}: {what}", answer.notebook)
 }
 
 /// Returns the lines about a kernel, without those about who has joined it.

@@ -38,7 +38,7 @@ class Mcp:
         self.server = subprocess.Popen(
             [NB, "mcp"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
         )
-        self.id = 0
+        self.id = self.told = 0
         client = {"name": name, "version": "1"}
         hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client}
         self.request("initialize", hello)
@@ -58,12 +58,16 @@ class Mcp:
     def call(self, tool, **arguments):
         result = self.request("tools/call", {"name": tool, "arguments": {"notebook": PATH, **arguments}})
         text = result["content"][0]["text"]
+        self.told += "restore" in text
         if result.get("isError"):
             raise Refused(text)
         return text
 
     def read(self):
         self.call("read_cell", cell="shared")
+
+    def look(self):
+        self.call("get_notebook_state")
 
     def replace(self, old, new):
         return self.call("update_cell", cell="shared", old_string=old, new_string=new)
@@ -84,6 +88,7 @@ class Shell:
 
     def __init__(self, name):
         self.name = name
+        self.told = 0
 
     def call(self, *words):
         done = subprocess.run(
@@ -92,7 +97,11 @@ class Shell:
         )  # fmt: skip
         if done.returncode != 0:
             raise Refused(f"{words}: {done.returncode}\n{done.stdout}{done.stderr}")
+        self.told += "restore" in done.stderr
         return done.stdout + done.stderr
+
+    def look(self):
+        self.call("cells", PATH)
 
     def read(self):
         self.call("cell", PATH, "shared")
@@ -127,7 +136,7 @@ class Agent(threading.Thread):
         try:
             self.hands.read()
             number = 0
-            while not self.stop.wait(self.random.uniform(0, 0.5)):
+            while not self.stop.wait(self.random.uniform(0, 2)):
                 number += 1
                 self.step(number)
         except BaseException as problem:  # the main thread reports it
@@ -229,21 +238,29 @@ def main():
             for agent in agents:
                 agent.join(2 * SECONDS)
     for agent in agents:
-        agent.hands.end()
         if agent.problem:
             raise agent.problem
+        agent.hands.look()
+        agent.hands.end()
     check(agents, person)
 
 
 def check(agents, person):
-    source = shared()
-    sources = ["".join(cell["source"]) for cell in cells()]
+    source = shared().split("\n")
+    # What a save of the person has removed comes back, and its writer was told.
+    deleted = json.loads(shell("log", PATH, "--deleted", "--json"))["deleted"]
+    for cell in deleted:
+        shell("restore", PATH, cell["cell"])
+    sources = {cell["id"]: "".join(cell["source"]) for cell in cells()}
+    removed = {sources[cell["cell"]] for cell in deleted}
     gone = []
     for agent in agents:
-        for line, value in agent.lines.items():
-            if f"line{line} = {value}" not in source.split("\n"):
-                gone.append((agent.name, f"line{line} = {value}"))
-        gone += [(agent.name, added) for added in agent.added if added not in sources]
+        lines = [f"line{line} = {value}" for line, value in agent.lines.items()]
+        over = [line for line in lines if line not in source] + agent.overwritten
+        over += removed.intersection(agent.added)
+        if over and not agent.hands.told:
+            gone.append((agent.name, over, "untold"))
+        gone += [(agent.name, added) for added in agent.added if added not in sources.values()]
     overwritten = [(agent.name, what) for agent in agents for what in agent.overwritten]
     log = json.loads(shell("log", PATH, "--json", "--lines", "0"))["log"]
     for agent in agents:
@@ -254,7 +271,8 @@ def check(agents, person):
         made = agent.counts["run"] + agent.counts["insert"]
         assert len(ran) == made, (agent.name, len(ran), made)
     say({agent.name: dict(agent.counts) for agent in agents}, "person", dict(person.counts))
-    say("saved over by the person:", overwritten, "gone:", gone)
+    told = {agent.name: agent.hands.told for agent in agents}
+    say("saved over by the person:", overwritten, len(deleted), "told:", told, "gone:", gone)
     assert person.counts["saved"] > 0
     assert not gone, gone
 

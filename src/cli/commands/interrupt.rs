@@ -10,6 +10,7 @@ use crate::api::{self, InterruptJobRequest, InterruptRequest};
 use crate::cli::Context;
 use crate::cli::commands::Command;
 use crate::cli::render::print;
+use crate::text::kernel::{interrupted, interrupted_job};
 
 /// Interrupt what the kernel runs, or one job
 ///
@@ -39,33 +40,12 @@ impl Command for Interrupt {
                 force: self.force,
             };
             let answer = api::interrupt_job(&context.caller, request).await?;
-            let told = match answer.over {
-                true => format!("job {0}: ended · nb wait {0}", answer.job),
-                false => format!(
-                    "job {0}: interrupted, and still runs · next: nb wait {0} | nb restart",
-                    answer.job
-                ),
-            };
-            let told = context.commands().complete(&told);
+            let told = context.commands().complete(&interrupted_job(&answer));
             return context.print(&answer, |_| print::line(&told));
         }
         let request =
             async |force| api::interrupt(&context.caller, InterruptRequest { force }).await;
         let answer = context.insist(self.force, request).await?;
-        context.print(&answer, |answer| {
-            let (notebook, mode) = (&answer.notebook, answer.mode);
-            let mut told = format!("{notebook}: interrupted (by {mode})");
-            if let Some(stopped) = &answer.stopped {
-                told += &format!(" · {} ended", stopped.text);
-            }
-            match &answer.running {
-                Some(it) if answer.goes_on => {
-                    told += &format!(" · {} still runs · next: nb restart", it.text);
-                }
-                Some(it) => told += &format!(" · {} runs now", it.text),
-                None => {}
-            }
-            print::line(&told)
-        })
+        context.print(&answer, |answer| print::line(&interrupted(answer)))
     }
 }

@@ -2,15 +2,15 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use clap::Args;
 
 use crate::api::problem::Problem;
-use crate::api::{self, RestartAnswer, RestartRequest};
+use crate::api::{self, RestartRequest};
 use crate::cli::Context;
 use crate::cli::commands::Command;
 use crate::cli::render::print;
+use crate::text::kernel::restarted;
 
 /// Replace the kernel by a new one: its variables are gone
 ///
@@ -43,17 +43,6 @@ impl Command for Restart {
             api::restart(&context.caller, request).await
         };
         let answer = context.insist(self.force, request).await?;
-        context.print(&answer, |answer| print::line(&text(answer)))
+        context.print(&answer, |answer| print::line(&restarted(answer)))
     }
-}
-
-fn text(answer: &RestartAnswer) -> String {
-    let pid = answer.kernel_pid.map(|pid| format!(", pid {pid}"));
-    format!(
-        "{}: restarted in {} (generation {}{}); its variables are gone",
-        answer.notebook,
-        print::took(Duration::from_millis(answer.took_ms)),
-        answer.kernel_generation,
-        pid.unwrap_or_default()
-    )
 }

@@ -7,12 +7,13 @@ use std::time::Duration;
 use clap::Args;
 
 use crate::api::problem::Problem;
-use crate::api::{self, ShutdownAnswer, ShutdownIdleRequest, ShutdownRequest};
+use crate::api::{self, ShutdownIdleRequest, ShutdownRequest};
 use crate::cli::Context;
 use crate::cli::commands::Command;
 use crate::cli::render::print;
 use crate::lifecycle::idle::{IdleKernel, IdleResult};
 use crate::notebook::size;
+use crate::text::kernel::shut_down;
 
 /// End the kernel for good; `nb open` starts another
 ///
@@ -54,32 +55,10 @@ impl Command for Shutdown {
         let request = async |force| api::shutdown(&context.caller, ShutdownRequest { force }).await;
         let answer = context.insist(self.force, request).await?;
         context.print(&answer, |answer| {
-            print::line(&format!("{}: {}", answer.notebook, text(answer)))?;
+            print::line(&shut_down(answer))?;
             print::notes(&answer.notes);
             Ok(())
         })
-    }
-}
-
-fn text(answer: &ShutdownAnswer) -> String {
-    if let Some(owner) = &answer.let_go_of {
-        let goes_on = match answer.was_running {
-            true => ", which goes on",
-            false => "",
-        };
-        return format!("let go of the kernel of {owner}{goes_on}");
-    }
-    if answer.was_running {
-        let shared = match answer.shared_with.as_slice() {
-            [] => String::new(),
-            others => format!("; it was shared with {}", others.join(", ")),
-        };
-        let took = print::took(Duration::from_millis(answer.took_ms));
-        return format!("its kernel was shut down in {took}{shared}");
-    }
-    match answer.is_owned {
-        true => "no kernel was running".to_owned(),
-        false => "let go; its kernel was started by another program and goes on".to_owned(),
     }
 }
 
