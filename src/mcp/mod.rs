@@ -8,6 +8,7 @@
 mod arguments;
 mod calls;
 mod commands;
+mod lines;
 mod result;
 mod root;
 mod run;
@@ -17,6 +18,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::rc::Rc;
+use std::sync::atomic::Ordering;
 
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CancelledNotificationParam, Implementation,
@@ -26,6 +28,7 @@ use rmcp::service::{NotificationContext, RequestContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler, ServiceExt};
 use tokio::sync::Notify;
 
+use self::lines::BoundedLines;
 use self::root::Root;
 use self::tools::Allowed;
 use crate::activity::actor::Actor;
@@ -59,14 +62,24 @@ run_id: get_run_status follows it. Nothing is lost if a call is cancelled: that 
 /// Serves one client until it closes stdin. It must run in a `LocalSet` of tokio.
 ///
 /// # Errors
-/// The root is no folder, a tool does not exist, or the client does not speak the protocol.
+/// The root is no folder, a tool does not exist, the client does not speak the protocol, or a message is too big.
 pub async fn serve(options: McpOptions) -> Result<(), Problem> {
     let server = Server::new(options)?;
-    let service = server.serve(rmcp::transport::io::stdio_pipes()).await;
-    let service = service.map_err(|error| Problem::failed("serve the client", &error))?;
-    let ended = service.waiting().await;
-    ended.map_err(|error| Problem::failed("serve the client", &error))?;
-    Ok(())
+    let (stdin, stdout) = rmcp::transport::io::stdio_pipes();
+    let (stdin, is_over) = BoundedLines::of(stdin);
+    let served = async {
+        let service = server.serve((stdin, stdout)).await;
+        let service = service.map_err(|error| Problem::failed("serve the client", &error))?;
+        let ended = service.waiting().await;
+        ended.map_err(|error| Problem::failed("serve the client", &error))
+    };
+    let served = served.await;
+    if is_over.load(Ordering::Relaxed) {
+        let text = "the client sent a message of more than 16 MiB, which cannot be answered";
+        let problem = Problem::new(ProblemKind::Failed, text);
+        return Err(problem.hint("send less in one call, and start nb mcp again"));
+    }
+    served.map(drop)
 }
 
 /// The server of one client.

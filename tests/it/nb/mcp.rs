@@ -495,3 +495,39 @@ fn a_server_offers_no_more_than_it_was_told_to() {
         .ended(2)
         .with("nowhere");
 }
+
+#[test]
+fn a_message_that_is_too_big_ends_the_server_with_the_reason() {
+    let world = World::new();
+    let mut command = world.nb();
+    command.arg("mcp").stdin(Stdio::piped());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut server = command.spawn().expect("start nb mcp");
+    // It is still open when the server ends.
+    let mut stdin = server.stdin.take().expect("it has a stdin");
+    let hello = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+        "protocolVersion": "2025-06-18", "capabilities": {},
+        "clientInfo": {"name": "inspector", "version": "1"}}});
+    writeln!(stdin, "{hello}").expect("write to the server");
+    let call = json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {
+        "name": "notebooks", "arguments": {"x": "x".repeat(17 << 20)}}});
+    // The server may be gone before all is written.
+    let _ = writeln!(stdin, "{call}");
+    let output = server.wait_with_output().expect("it ends");
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(stderr.contains("a message of more than 16 MiB"), "{stderr}");
+}
+
+#[test]
+fn lines_that_are_no_messages_are_passed_over() {
+    let world = World::new();
+    let client = McpClient::of(&world, "inspector", &[]);
+    for line in [&b"no JSON\n"[..], b"{\"id\": \"\xff\"}\n", b"\n"] {
+        let mut stdin = client.stdin.borrow_mut();
+        let stdin = stdin.as_mut().expect("stdin is open");
+        stdin.write_all(line).expect("write to the server");
+    }
+    let listed = client.call("notebooks", &json!({}));
+    assert_eq!(listed.fields()["notebooks"], json!([]));
+}
