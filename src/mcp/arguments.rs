@@ -123,7 +123,7 @@ pub(super) struct CreateCell {
     /// Run it
     #[serde(default, alias = "execute")]
     pub(super) run: bool,
-    /// Seconds to wait for the run; 45 by default
+    /// Seconds to wait; 45 by default
     #[serde(alias = "timeout")]
     pub(super) timeout_s: Option<f64>,
 }
@@ -169,7 +169,7 @@ pub(super) struct UpdateCell {
     /// Run it
     #[serde(default, alias = "execute")]
     pub(super) run: bool,
-    /// Seconds to wait for the run; 45 by default
+    /// Seconds to wait; 45 by default
     #[serde(alias = "timeout")]
     pub(super) timeout_s: Option<f64>,
 }
@@ -261,13 +261,13 @@ pub(super) struct AnswerInput {
     /// The .ipynb file
     #[serde(alias = "path", alias = "notebook_path", alias = "file_path")]
     pub(super) notebook: PathBuf,
-    /// Run that asks; without it the only one
+    /// Run that asks, if several do
     #[serde(alias = "job")]
     pub(super) run_id: Option<String>,
     /// The answer, one line
     #[serde(alias = "answer", alias = "value")]
     pub(super) text: String,
-    /// Seconds to wait for the run; 45 by default
+    /// Seconds to wait; 45 by default
     #[serde(alias = "timeout")]
     pub(super) timeout_s: Option<f64>,
 }
