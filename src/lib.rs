@@ -8,6 +8,7 @@
 //! | [`wire`] | Jupyter messages as bytes: frames, signing keys, lazily read headers, connection files. Pure | – |
 //! | [`zmtp`] | the ZMTP 3.x state machine and its limits. Pure | – |
 //! | [`notebook`] | `.ipynb` files as data: a lossless document, edits, three-way merge, differences, folding of outputs. Pure | – |
+//! | [`code`] | Python code as a structure: what it does, as far as its text shows. Pure | – |
 //! | [`project`] | `.nb/`: its root, `state.json`, locks, the journal of typed events, versions of cells, jobs, who is joined, the user's settings | wire, notebook |
 //! | [`route`] | who gets what: clients, outstanding requests, the execution queue, synthetic messages. Pure, with its own clock | wire |
 //! | [`socket`] | ZMTP over TCP and Unix sockets: bind, connect, outboxes | wire, zmtp |
@@ -22,7 +23,7 @@
 //! | [`demo`] | what `nb demo` plays | wire, notebook, project, kernel, client, lifecycle |
 //! | [`proxy`] | the I/O shell round `route` | wire, route, socket, kernel, project, activity, task, editing, lifecycle, execution |
 //! | [`text`] | answers and problems as plain text | api, editing, execution, lifecycle, and types of activity, kernel, notebook, project |
-//! | [`mcp`] | the commands as tools for agents, over the Model Context Protocol | api, text, activity, editing, and types of kernel, notebook, project |
+//! | [`mcp`] | the commands as tools for agents, over the Model Context Protocol | code, api, text, activity, editing, and types of kernel, notebook, project |
 //! | [`cli`] | the `nb` command line: arguments, commands, printing | api, text, mcp, activity, task, editing, lifecycle, execution, demo, and types of wire, notebook, kernel, project |
 //! | [`program`] | what both programs do before their own `main` | project, kernel, task, editing, lifecycle, execution |
 //!
@@ -32,6 +33,7 @@ pub mod activity;
 pub mod api;
 pub mod cli;
 pub mod client;
+pub mod code;
 pub mod demo;
 pub mod editing;
 pub mod execution;

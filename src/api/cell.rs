@@ -129,7 +129,12 @@ pub enum OutputAnswer {
     /// A text.
     Text(Vec<u8>),
     /// Data that is not text.
-    Bytes(Vec<u8>),
+    Bytes {
+        /// Its MIME type.
+        mime: String,
+        /// The data.
+        bytes: Vec<u8>,
+    },
     /// Data that is not text, written to this file.
     File(PathBuf),
 }
@@ -236,7 +241,8 @@ fn one_output(
         return Ok(OutputAnswer::Text(form.bytes));
     }
     if !request.to_file {
-        return Ok(OutputAnswer::Bytes(form.bytes));
+        let (mime, bytes) = (mime.to_owned(), form.bytes);
+        return Ok(OutputAnswer::Bytes { mime, bytes });
     }
     let path = Export::of(page).write(id, &number.to_string(), &form.ending, &form.bytes);
     let path = path.map_err(|error| Problem::failed("write the output to a file", &error))?;

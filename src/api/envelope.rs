@@ -122,6 +122,18 @@ impl Caller {
         }
     }
 
+    /// Lets what others do from now on be news to an actor that was never on the notebook. It may wait for locks,
+    /// as [`Caller::delivered`] does.
+    pub fn hears_from_now_on(&self) {
+        let Some(concerned) = self.concerned() else {
+            return;
+        };
+        let notifications = self.news(concerned).notifications;
+        if notifications.since.is_empty() && notifications.overwritten.is_empty() {
+            notifications.delivered(&concerned.project, self.by());
+        }
+    }
+
     /// Records that the caller has received its answer and what happened meanwhile. This actor does not get
     /// these notifications again, and has seen the cells and outputs in the answer. It may wait for each
     /// lock for up to two seconds, so a thread that must not block should not call it.

@@ -18,7 +18,7 @@ use crate::execution::meant::{Meant, is_address};
 use crate::notebook::{Document, Revision};
 use crate::project::Project;
 use crate::project::event::{
-    Event, EventKind, ExecutionEnd, ExecutionStart, NotebookChange, Outcome,
+    Event, EventKind, ExecutionEnd, ExecutionStart, NotebookChange, Outcome, ToolCall,
 };
 
 /// Which entries of the log are returned.
@@ -31,6 +31,8 @@ pub struct LogRequest {
     pub by: Option<String>,
     /// The largest number of entries, counted from the newest; 0 is all.
     pub count: usize,
+    /// Whether the calls of agents' tools are returned, and nothing else.
+    pub audit: bool,
 }
 
 /// The start of a log's time span.
@@ -99,6 +101,8 @@ pub enum LogEvent {
         /// Its key before.
         from: String,
     },
+    /// An agent called a tool of `nb mcp`.
+    Called(ToolCall),
 }
 
 /// Code that was run.
@@ -137,6 +141,8 @@ struct Wanted {
     by: Option<String>,
     /// See [`LogRequest::count`].
     count: usize,
+    /// See [`LogRequest::audit`].
+    audit: bool,
 }
 
 /// How many entries before the start of the time span are searched for the starts of executions that ended
@@ -149,7 +155,12 @@ const BEGINNINGS: usize = 2000;
 /// No notebook is meant.
 pub async fn log(caller: &Caller, request: LogRequest) -> Result<LogAnswer, Problem> {
     let page = caller.page().await?;
-    let LogRequest { since, by, count } = request;
+    let LogRequest {
+        since,
+        by,
+        count,
+        audit,
+    } = request;
     blocking(caller, move |caller| {
         let (project, key) = (&page.project, &page.key);
         let since = match since {
@@ -157,7 +168,12 @@ pub async fn log(caller: &Caller, request: LogRequest) -> Result<LogAnswer, Prob
             LogSince::LastTold => notification::last_told(project, key, caller.by()),
             LogSince::At(moment) => Some(moment),
         };
-        let wanted = Wanted { since, by, count };
+        let wanted = Wanted {
+            since,
+            by,
+            count,
+            audit,
+        };
         // Opening the view records what was saved since the last command. A notebook that cannot be read
         // still has a log.
         let document = view::open(&page, caller.by()).map(|view| view.document);
@@ -238,6 +254,9 @@ fn gathered(events: impl Iterator<Item = Event>, wanted: &Wanted) -> Vec<LogEntr
     let mut begun: HashMap<Key, (usize, bool)> = HashMap::new();
     let (mut open, mut before) = (None, 0);
     for event in events {
+        if matches!(event.kind, EventKind::Called(_)) != wanted.audit {
+            continue;
+        }
         let key = (
             event.generation,
             event.msg_id().unwrap_or_default().to_owned(),
@@ -347,6 +366,7 @@ fn other(event: Event) -> Option<LogEntry> {
         EventKind::Interrupted => kernel("interrupted"),
         EventKind::Withdrew { .. } => kernel("withdrew"),
         EventKind::Moved { from } => LogEvent::Moved { from },
+        EventKind::Called(call) => LogEvent::Called(call),
     };
     Some(LogEntry {
         at: event.at,

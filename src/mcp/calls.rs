@@ -9,15 +9,16 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::Notify;
 
-use super::Server;
 use super::arguments::{
     AnswerInput, ApplyEdits, CreateCell, DeleteCell, GetNotebookState, GetRunStatus, History,
     HistoryAction, Kernel, KernelAction, Notebooks, OfNotebook, OpenNotebook, ReadCell, RunCell,
     UpdateCell, Variables,
 };
+use super::audit::CallRecord;
 use super::commands::as_tools;
 use super::result::{ToolAnswer, result};
 use super::run::{RunWatcher, begun, follow_options};
+use super::session::Session;
 use super::tools::ToolName;
 use crate::api::caller::Caller;
 use crate::api::envelope::Answer;
@@ -45,7 +46,7 @@ const MOST_NOTEBOOKS: usize = 200;
 /// How many variables are listed.
 const MOST_VARIABLES: usize = 200;
 
-impl Server {
+impl Session {
     /// Calls a tool.
     pub(super) async fn call(
         &self,
@@ -55,7 +56,8 @@ impl Server {
         cancelled: &Notify,
     ) -> CallToolResult {
         let call = Call {
-            server: self,
+            session: self,
+            tool,
             arguments,
             context,
             cancelled,
@@ -81,7 +83,8 @@ impl Server {
 
 /// A call of a tool.
 struct Call<'a> {
-    server: &'a Server,
+    session: &'a Session,
+    tool: ToolName,
     arguments: JsonObject,
     context: &'a RequestContext<RoleServer>,
     cancelled: &'a Notify,
@@ -89,7 +92,7 @@ struct Call<'a> {
 
 /// The parts of a call that a tool needs.
 struct Request<'a, T> {
-    server: &'a Server,
+    session: &'a Session,
     caller: &'a Caller,
     context: &'a RequestContext<RoleServer>,
     cancelled: &'a Notify,
@@ -99,7 +102,7 @@ struct Request<'a, T> {
 impl<T> Request<'_, T> {
     /// Refuses what a server that only reads may not do.
     fn may_change(&self) -> Result<(), Problem> {
-        match self.server.allowed.read_only {
+        match self.session.allowed().read_only {
             true => Err(Problem::new(ProblemKind::Refused, "this server only reads")),
             false => Ok(()),
         }
@@ -113,9 +116,15 @@ impl Call<'_> {
         tool: impl AsyncFnOnce(Request<'_, T>) -> Result<ToolAnswer, Problem>,
     ) -> CallToolResult {
         let is_cancelled = || self.context.ct.is_cancelled();
+        let record = CallRecord::begin(
+            self.session.id(),
+            self.tool.name(),
+            &self.arguments,
+            self.context,
+        );
         let prepared = read::<T>(self.arguments).and_then(|arguments| {
-            let notebook = self.server.root.notebook(arguments.notebook())?;
-            let caller = self.server.caller(Some(notebook), self.context)?;
+            let notebook = self.session.root().notebook(arguments.notebook())?;
+            let caller = self.session.caller(Some(notebook), self.context)?;
             Ok((arguments, caller))
         });
         let (arguments, caller) = match prepared {
@@ -124,13 +133,14 @@ impl Call<'_> {
         };
         caller.notice().await;
         let done = tool(Request {
-            server: self.server,
+            session: self.session,
             caller: &caller,
             context: self.context,
             cancelled: self.cancelled,
             arguments,
         });
         let done = done.await;
+        record.end(&caller, &done).await;
         result(Some(&caller), done, is_cancelled).await
     }
 
@@ -138,7 +148,7 @@ impl Call<'_> {
     async fn notebooks(self) -> CallToolResult {
         let is_cancelled = || self.context.ct.is_cancelled();
         let caller = read::<Notebooks>(self.arguments)
-            .and_then(|Notebooks {}| self.server.caller(None, self.context));
+            .and_then(|Notebooks {}| self.session.caller(None, self.context));
         match caller {
             Ok(caller) => {
                 let done = notebooks(&caller).await;
@@ -171,17 +181,7 @@ async fn notebooks(caller: &Caller) -> Result<ToolAnswer, Problem> {
         Some(_) => api::status(caller).await?.sessions,
         None => Vec::new(),
     };
-    let here = caller.here.clone();
-    let found = tokio::task::spawn_blocking(move || gather(&[here])).await;
-    let found = found.map_err(|error| Problem::failed("list the notebooks", &error))?;
-    let found = found.map_err(|error| Problem::failed("list the notebooks", &error))?;
-    let paths = found.notebooks.into_iter().map(|found| {
-        let below = found.path.strip_prefix(&caller.here).map(Path::to_owned);
-        below.unwrap_or(found.path)
-    });
-    let mut notebooks: Vec<_> = paths.collect();
-    let more = notebooks.len().saturating_sub(MOST_NOTEBOOKS);
-    notebooks.truncate(MOST_NOTEBOOKS);
+    let (notebooks, more) = notebooks_below(caller).await?;
     let mut lines: Vec<_> = kernels.iter().map(text::kernel::text).collect();
     let has_kernel = |path: &Path| kernels.iter().any(|it| it.path == caller.here.join(path));
     let others = notebooks.iter().filter(|path| !has_kernel(path));
@@ -200,10 +200,26 @@ async fn notebooks(caller: &Caller) -> Result<ToolAnswer, Problem> {
     Ok(ToolAnswer::of(caller, &answer, lines.join("\n")).await)
 }
 
+/// Returns the notebooks below the root, by their paths in it, and how many more there are.
+pub(super) async fn notebooks_below(caller: &Caller) -> Result<(Vec<PathBuf>, usize), Problem> {
+    let here = caller.here.clone();
+    let found = tokio::task::spawn_blocking(move || gather(&[here])).await;
+    let found = found.map_err(|error| Problem::failed("list the notebooks", &error))?;
+    let found = found.map_err(|error| Problem::failed("list the notebooks", &error))?;
+    let paths = found.notebooks.into_iter().map(|found| {
+        let below = found.path.strip_prefix(&caller.here).map(Path::to_owned);
+        below.unwrap_or(found.path)
+    });
+    let mut notebooks: Vec<_> = paths.collect();
+    let more = notebooks.len().saturating_sub(MOST_NOTEBOOKS);
+    notebooks.truncate(MOST_NOTEBOOKS);
+    Ok((notebooks, more))
+}
+
 async fn open_notebook(request: Request<'_, OpenNotebook>) -> Result<ToolAnswer, Problem> {
     let arguments = request.arguments;
     let kernel_of = arguments.kernel_of.as_deref();
-    let kernel_of = kernel_of.map(|other| request.server.root.notebook(other));
+    let kernel_of = kernel_of.map(|other| request.session.root().notebook(other));
     let open = OpenRequest {
         kernel: arguments.kernel,
         python: arguments.python,
@@ -364,10 +380,13 @@ async fn edit<T>(
         if let Some(ran) = watcher.watch(run).await?
             && let ExecAnswer::Job { job, .. } = &ran
         {
-            return Ok(begun(caller, &ran, job, text).await);
+            let mut told = begun(caller, &ran, job, text).await;
+            told.op = answer.op;
+            return Ok(told);
         }
     }
     let mut told = ToolAnswer::of(caller, &answer, text).await;
+    told.op.clone_from(&answer.op);
     told.is_error = answer.error.is_some();
     Ok(told)
 }
@@ -594,7 +613,9 @@ async fn history(request: Request<'_, History>) -> Result<ToolAnswer, Problem> {
             let op = arguments.op.clone();
             let answer = api::undo(caller, UndoRequest { op, policy }).await?;
             let text = format!("took back {}\n{}", answer.undone.op, edited(&answer.edit));
-            Ok(ToolAnswer::of(caller, &answer, text).await)
+            let mut told = ToolAnswer::of(caller, &answer, text).await;
+            told.op = answer.edit.op;
+            Ok(told)
         }
         HistoryAction::Restore => {
             let restore = RestoreRequest {
@@ -604,7 +625,9 @@ async fn history(request: Request<'_, History>) -> Result<ToolAnswer, Problem> {
             };
             let answer = api::restore(caller, restore).await?;
             let text = edited(&answer.edit);
-            Ok(ToolAnswer::of(caller, &answer, text).await)
+            let mut told = ToolAnswer::of(caller, &answer, text).await;
+            told.op = answer.edit.op;
+            Ok(told)
         }
     }
 }

@@ -18,6 +18,10 @@ pub(super) struct ToolAnswer {
     pub(super) images: Vec<Image>,
     /// The answer's own fields.
     pub(super) fields: Map<String, Value>,
+    /// The edit that was made.
+    pub(super) op: Option<String>,
+    /// The code that was run.
+    pub(super) code: Vec<String>,
     /// Whether the tool did not do what it was asked for.
     pub(super) is_error: bool,
     meanwhile: Meanwhile,
@@ -67,6 +71,13 @@ impl ToolAnswer {
         }
     }
 
+    /// Returns the status of the run, or `ok`.
+    pub(super) fn status(&self) -> String {
+        let status = self.fields.get("status").and_then(Value::as_str);
+        let other = if self.is_error { "failed" } else { "ok" };
+        status.unwrap_or(other).to_owned()
+    }
+
     /// Adds a field to the answer.
     pub(super) fn field(&mut self, name: &str, value: impl Into<Value>) {
         self.fields.insert(name.to_owned(), value.into());
@@ -108,6 +119,11 @@ pub(super) async fn result(
     answer.into_result()
 }
 
+/// Returns the result of a call that was not begun.
+pub(super) async fn refused(problem: Problem) -> CallToolResult {
+    result(None, Err(problem), || false).await
+}
+
 /// Returns the lines about what happened meanwhile that the text does not have.
 fn news(meanwhile: &Meanwhile, text: &str) -> String {
     let death = meanwhile.notebook.as_ref();
@@ -119,7 +135,8 @@ fn news(meanwhile: &Meanwhile, text: &str) -> String {
     lines.map(|line| format!("{line}\n")).collect()
 }
 
-async fn meanwhile(caller: &Caller) -> Meanwhile {
+/// Returns what happened beside a request, until now.
+pub(super) async fn meanwhile(caller: &Caller) -> Meanwhile {
     let caller = caller.clone();
     let meanwhile = tokio::task::spawn_blocking(move || caller.meanwhile()).await;
     meanwhile.unwrap_or_default()

@@ -4,8 +4,13 @@ use std::cell::RefCell;
 use std::time::Duration;
 
 use rmcp::RoleServer;
-use rmcp::model::ProgressNotificationParam;
-use rmcp::service::RequestContext;
+use rmcp::model::{
+    ClientResult, ElicitRequest, ElicitRequestParams, ElicitationAction, ElicitationSchema,
+    ProgressNotificationParam, ServerRequest,
+};
+use rmcp::service::{
+    ElicitationMode, OriginatingRequestId, PeerRequestOptions, RequestContext, ServiceError,
+};
 use tokio::sync::Notify;
 
 use super::commands::as_tools;
@@ -13,14 +18,20 @@ use super::result::ToolAnswer;
 use crate::api::caller::Caller;
 use crate::api::envelope::Answer;
 use crate::api::job::{
-    FollowOptions, JobAnswer, JobObserver, JobVerdict, OutputsAs, RunAnswer, describe,
+    FollowOptions, JobAnswer, JobObserver, JobVerdict, OutputsAs, PromptAnswer, RunAnswer, describe,
 };
-use crate::api::outputs::plain;
-use crate::project::jobs::Job;
+use crate::api::outputs::{OutputText, plain};
+use crate::project::jobs::{Job, JobPrompt};
 use crate::text::report::{Piece, report};
 
 /// How often a client hears that a run goes on.
 const PROGRESS: Duration = Duration::from_secs(5);
+
+/// How long a person may think about a question; after that the agent is told of it.
+const THINKS: Duration = Duration::from_secs(5 * 60);
+
+/// The field of a form that has the answer to a question.
+const ANSWER: &str = "answer";
 
 /// The shortest time to wait, in seconds: 0 would be for ever.
 const SHORTEST: f64 = 0.001;
@@ -61,6 +72,18 @@ impl<'a> RunWatcher<'a> {
         }
     }
 
+    /// Asks the client's person, on the stream of the call: over HTTP a client may have no other one.
+    async fn elicit(&self, asked: ElicitRequestParams) -> Result<ClientResult, ServiceError> {
+        let mut request = ElicitRequest::new(asked);
+        let call = OriginatingRequestId(self.context.id.clone());
+        request.extensions.insert(call);
+        let request = ServerRequest::ElicitRequest(request);
+        let options = PeerRequestOptions::with_timeout(THINKS);
+        let peer = &self.context.peer;
+        let asked = peer.send_request_with_option(request, options).await?;
+        asked.await_response().await
+    }
+
     async fn tell_progress(&self) {
         let Some(token) = self.context.meta.get_progress_token() else {
             return std::future::pending().await;
@@ -79,12 +102,53 @@ impl<'a> RunWatcher<'a> {
 }
 
 impl JobObserver for RunWatcher<'_> {
+    /// A client that can shows a question to its person, but no question for a password: the protocol forbids
+    /// to ask for secrets in this way.
+    fn can_answer(&self, prompt: &JobPrompt) -> bool {
+        let modes = self.context.peer.supported_elicitation_modes();
+        !prompt.password && modes.contains(&ElicitationMode::Form)
+    }
+
+    async fn answers(&self, prompt: &JobPrompt, _: &[OutputText]) -> PromptAnswer {
+        let schema = ElicitationSchema::builder().required_string(ANSWER).build();
+        let Ok(requested_schema) = schema else {
+            return PromptAnswer::None;
+        };
+        let asked = ElicitRequestParams::FormElicitationParams {
+            meta: None,
+            message: question(&prompt.prompt),
+            requested_schema,
+        };
+        let answered = match self.elicit(asked).await {
+            Ok(ClientResult::ElicitResult(answered)) => answered,
+            Ok(_) | Err(_) => return PromptAnswer::None,
+        };
+        let content = answered
+            .content
+            .filter(|_| answered.action == ElicitationAction::Accept);
+        let text = content
+            .as_ref()
+            .and_then(|content| content[ANSWER].as_str());
+        text.map_or(PromptAnswer::None, |text| {
+            PromptAnswer::Text(text.to_owned())
+        })
+    }
+
     fn sees(&self, _: &Job, last_line: &str) {
         last_line.clone_into(&mut self.last_line.borrow_mut());
     }
 
     async fn interrupts(&self) {
         self.cancelled.notified().await;
+    }
+}
+
+/// Returns a question of the code as it is shown to a person.
+fn question(prompt: &str) -> String {
+    let prompt = plain(prompt);
+    match prompt.trim() {
+        "" => "The notebook's code asks for a line of input.".to_owned(),
+        prompt => format!("The notebook's code asks: {prompt}"),
     }
 }
 
@@ -111,6 +175,11 @@ pub(super) async fn begun(
         let runs = job.runs().into_iter();
         told.images = runs.flat_map(|run| run.images.clone()).collect();
     }
+    let record = match run {
+        RunAnswer::Begun(job) => &job.record,
+        RunAnswer::Followed(job) => &job.record,
+    };
+    told.code = record.cells.iter().map(|cell| cell.code.clone()).collect();
     told.field("status", status);
     told.field("run_id", id.as_str());
     told

@@ -183,6 +183,14 @@ const TOOLS: [Entry; 14] = [
     },
 ];
 
+impl ToolName {
+    /// Returns the tool's name.
+    pub(super) fn name(self) -> &'static str {
+        let entry = TOOLS.iter().find(|entry| entry.tool == self);
+        entry.map_or("", |entry| entry.name)
+    }
+}
+
 /// Which tools a client may call.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Allowed {

@@ -41,6 +41,7 @@ mod set_aside;
 mod state;
 mod state_folder;
 mod stranger;
+mod token;
 mod watch;
 pub mod written;
 
@@ -61,4 +62,5 @@ pub use session::{
     UnknownBackend,
 };
 pub use state::{State, StateError};
+pub use token::server_token;
 pub use watch::FolderWatch;

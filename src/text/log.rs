@@ -4,7 +4,7 @@ use crate::activity::labels;
 use crate::api::time::{moment, took};
 use crate::api::{LogEntry, LogEvent, LoggedExecution};
 use crate::notebook::ChangeKind;
-use crate::project::event::{NotebookChange, Outcome};
+use crate::project::event::{NotebookChange, Outcome, ToolCall};
 
 /// Returns an entry's line.
 pub(crate) fn line(entry: &LogEntry, notebook: &str) -> String {
@@ -56,6 +56,7 @@ fn what(what: &LogEvent, notebook: &str) -> String {
             parts.join(" · ")
         }
         LogEvent::Moved { from } => format!("moved the notebook from {from}"),
+        LogEvent::Called(call) => called(call),
         LogEvent::Kernel { event, generation } => {
             let words = match *event {
                 "opened" => "started the kernel",
@@ -70,6 +71,30 @@ fn what(what: &LogEvent, notebook: &str) -> String {
             format!("{words}{}", generation.unwrap_or_default())
         }
     }
+}
+
+/// Describes a call: `called update_cell ok, 12 ms · 1a2b3c4d5e → 5e4d3c2b1a · claude-code 2.1 · session 3f2c11aa`.
+fn called(call: &ToolCall) -> String {
+    let duration = took(std::time::Duration::from_millis(call.took_ms));
+    let mut parts = vec![format!("called {} {}, {duration}", call.tool, call.result)];
+    if let (Some(before), Some(after)) = (&call.before, &call.after) {
+        parts.push(format!("notebook {before} → {after}"));
+    }
+    let version = call.client_version.as_deref().unwrap_or_default();
+    let client = call
+        .client
+        .as_deref()
+        .map(|name| format!("{name} {version}"));
+    parts.extend(client.map(|client| client.trim_end().to_owned()));
+    parts.push(format!("session {}", call.client_session));
+    let digest = call.arguments.get(..12).unwrap_or(&call.arguments);
+    parts.push(format!("arguments {digest}"));
+    parts.extend(
+        call.warnings
+            .iter()
+            .map(|warning| format!("warning: {warning}")),
+    );
+    parts.join(" · ")
 }
 
 /// Describes an execution: `ran 3f2c "df = load()" ok, 1.2 s · job 7f3a01bc`.

@@ -83,8 +83,12 @@ fn what_nb_is_built_of_keeps_to_the_rules() {
         let expression = spdx::Expression::parse_mode(licence, spdx::ParseMode::LAX);
         let is_allowed = expression.is_ok_and(|expression| {
             expression.evaluate(|wanted| {
-                let id = wanted.license.id();
-                wanted.addition.is_none() && id.is_some_and(|id| licences.contains(&id.name))
+                let name = wanted.license.id().map(|id| id.name.to_owned());
+                let name = match (name, &wanted.addition) {
+                    (Some(name), Some(addition)) => Some(format!("{name} WITH {addition}")),
+                    (name, _) => name,
+                };
+                name.is_some_and(|name| licences.contains(&&*name))
             })
         });
         if !is_allowed {
@@ -100,8 +104,10 @@ fn what_nb_is_built_of_keeps_to_the_rules() {
     }
     for (name, found) in versions {
         let is_known = |version: &&&str| {
-            let major = version.split('.').next().unwrap_or_default();
-            twice.contains(&&*format!("{name}@{major}"))
+            // Versions with the same first number that is not 0 are compatible.
+            let numbers = if version.starts_with("0.") { 2 } else { 1 };
+            let numbers: Vec<_> = version.split('.').take(numbers).collect();
+            twice.contains(&&*format!("{name}@{}", numbers.join(".")))
         };
         let unknown = found.iter().filter(|version| !is_known(version)).count();
         if unknown > 1 {

@@ -332,13 +332,14 @@ fn no_test_file_is_forgotten() {
 
 /// The files that open, make, rename or remove files in a project's folder, and what they may call there
 /// without [`nb::project::beneath`], since these calls touch other files.
-const ELSEWHERE: [(&str, &[&str]); 15] = [
+const ELSEWHERE: [(&str, &[&str]); 16] = [
     // Opening itself; folders of the user's state folder.
     ("project/beneath.rs", &["std::fs::"]),
     ("project/identity.rs", &["std::fs::"]),
     ("project/registry.rs", &["std::fs::"]),
     ("project/sandbox_folders.rs", &["std::fs::"]),
     ("project/scratch.rs", &["std::fs::"]),
+    ("project/token.rs", &["std::fs::", "tempfile"]),
     ("project/written.rs", &["std::fs::"]),
     // On Linux it uses its own descriptors.
     (

@@ -3,7 +3,7 @@
 The client checks each answer against the tool's output schema. Then two clients and the command line edit
 one notebook at random: nothing may be lost, and edits of different lines may not conflict.
 
-    mcp_client.py NB PYTHON [--rounds N] [--calls N]
+    mcp_client.py NB PYTHON [--rounds N] [--calls N] [--http URL]
 """
 
 import argparse
@@ -16,7 +16,9 @@ import statistics
 import subprocess
 import time
 
+import httpx2
 from mcp import Client, StdioServerParameters
+from mcp.client.streamable_http import streamable_http_client
 from mcp.types import Implementation
 
 NOTEBOOK = "m.ipynb"
@@ -29,16 +31,23 @@ def main():
     parser.add_argument("python")
     parser.add_argument("--rounds", type=int, default=60)
     parser.add_argument("--calls", type=int, default=200)
+    parser.add_argument("--http", metavar="URL")
     options = parser.parse_args()
     for mode in ("legacy", "auto"):
         asyncio.run(use(options, mode))
+    if options.http:
+        return
     asyncio.run(edit_at_random(options))
     asyncio.run(measure(options))
 
 
 def client(options, name, mode="auto"):
-    server = StdioServerParameters(command=options.nb, args=["mcp"], env=dict(os.environ))
     info = Implementation(name=name, version="1")
+    if options.http:
+        headers = {"Authorization": f"Bearer {os.environ['NB_TEST_TOKEN']}"}
+        server = streamable_http_client(options.http, http_client=httpx2.AsyncClient(headers=headers, timeout=60))
+        return Client(server, client_info=info, mode=mode, read_timeout_seconds=60)
+    server = StdioServerParameters(command=options.nb, args=["mcp"], env=dict(os.environ))
     return Client(server, client_info=info, mode=mode, read_timeout_seconds=60)
 
 

@@ -125,7 +125,9 @@ pub(super) fn gathered(
             EventKind::Stopped => Some("shut the kernel down"),
             EventKind::Died { .. } => Some("the kernel died"),
             EventKind::Moved { .. } => Some("moved the notebook"),
-            EventKind::Withdrew { .. } | EventKind::Peeked { .. } => continue,
+            EventKind::Withdrew { .. } | EventKind::Peeked { .. } | EventKind::Called(_) => {
+                continue;
+            }
         };
         one.events.extend(kernel.map(|what| (what, 1, event.at)));
         match others.iter_mut().find(|other| other.by == one.by) {

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::answer::{JobAnswer, Place, text_so_far};
 use super::collected::Listener;
-use super::observer::JobObserver;
+use super::observer::{JobObserver, PromptAnswer};
 use super::options::FollowOptions;
 use crate::api::caller::{Caller, PATIENCE};
 use crate::api::problem::{Problem, ProblemKind};
@@ -96,11 +96,15 @@ impl<O: JobObserver> Following<'_, O> {
                     continue;
                 }
             };
-            let asks = followed.left == FollowEnd::Asks && observer.can_answer();
-            let Some(prompt) = followed.job.prompt.clone().filter(|_| asks) else {
+            let asks = followed.left == FollowEnd::Asks;
+            let prompt = followed.job.prompt.clone().filter(|_| asks);
+            let Some(prompt) = prompt.filter(|prompt| observer.can_answer(prompt)) else {
                 return Ok(followed);
             };
-            let so_far = self.listener.stop_collecting();
+            let so_far = match observer.shows_outputs() {
+                true => self.listener.stop_collecting(),
+                false => Vec::new(),
+            };
             let so_far = so_far
                 .iter()
                 .map(|it| text_so_far(&followed.job, it, self.limit));
@@ -114,7 +118,11 @@ impl<O: JobObserver> Following<'_, O> {
                     continue;
                 }
             };
-            let text = answer.unwrap_or_else(|| EOF.to_owned());
+            let text = match answer {
+                PromptAnswer::Text(text) => text,
+                PromptAnswer::EndOfInput => EOF.to_owned(),
+                PromptAnswer::None => return Ok(followed),
+            };
             // The question stays in the job's record until the recorder takes the answer.
             reply(folder, &prompt, text)
                 .await

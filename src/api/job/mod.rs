@@ -14,7 +14,7 @@ pub use self::answer::{
 };
 pub(super) use self::follow::{follow_job, patience};
 pub use self::observer::{
-    CellEvent, JobEnd, JobEvent, JobObserver, OutputEvent, StateEvent, Unobserved,
+    CellEvent, JobEnd, JobEvent, JobObserver, OutputEvent, PromptAnswer, StateEvent, Unobserved,
 };
 pub use self::options::{FollowOptions, OutputsAs};
 pub use self::words::{describe, describe_code, describe_wait};

@@ -150,6 +150,17 @@ impl<A: Answer> Answer for JobEnd<'_, A> {
     }
 }
 
+/// What an observer says to a question of the code.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PromptAnswer {
+    /// The answer.
+    Text(String),
+    /// The end of the input.
+    EndOfInput,
+    /// Nothing: following stops at the question.
+    None,
+}
+
 /// Receives the events of a job that is followed.
 pub trait JobObserver {
     /// Receives the replay, before it begins.
@@ -161,19 +172,24 @@ pub trait JobObserver {
     /// Receives the job's record each time it was read; `last_line` is the last line that the job printed.
     fn sees(&self, _job: &Job, _last_line: &str) {}
 
-    /// Says whether questions of the code can be answered. If not, following stops at the first question.
-    fn can_answer(&self) -> bool {
+    /// Says whether a question of the code can be answered. If not, following stops at it.
+    fn can_answer(&self, _prompt: &JobPrompt) -> bool {
         false
     }
 
-    /// Returns the answer to a question of the code; `None` is the end of the input. `so_far` is the output
-    /// collected so far, which the final answer no longer has: later outputs are only events. May be
-    /// dropped halfway.
+    /// Says whether the observer shows outputs itself. If so, it receives those collected so far in front of
+    /// the first question, and the final answer has none: later outputs are only events.
+    fn shows_outputs(&self) -> bool {
+        false
+    }
+
+    /// Returns the answer to a question of the code. `so_far` is the output collected so far, if the observer
+    /// shows outputs. May be dropped halfway.
     fn answers(
         &self,
         _prompt: &JobPrompt,
         _so_far: &[OutputText],
-    ) -> impl Future<Output = Option<String>> {
+    ) -> impl Future<Output = PromptAnswer> {
         std::future::pending()
     }
 

@@ -84,6 +84,14 @@ pub enum ProblemKind {
     NoKernel,
 }
 
+impl ProblemKind {
+    /// Returns the kind's word, as in JSON.
+    pub fn word(self) -> String {
+        let word = serde_json::to_value(self).unwrap_or_default();
+        word.as_str().unwrap_or_default().to_owned()
+    }
+}
+
 impl Problem {
     /// Makes a problem from a message.
     pub(crate) fn new(kind: ProblemKind, message: impl Into<String>) -> Self {

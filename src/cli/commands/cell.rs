@@ -108,7 +108,7 @@ fn print_output(context: &Context, output: OutputAnswer) -> io::Result<()> {
             }
             print::exact(&text)
         }
-        OutputAnswer::Bytes(bytes) => print::exact(&bytes),
+        OutputAnswer::Bytes { bytes, .. } => print::exact(&bytes),
         OutputAnswer::File(path) => {
             let path = path.strip_prefix(&context.caller.here).unwrap_or(&path);
             print::line(&path.display().to_string())

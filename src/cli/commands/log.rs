@@ -47,6 +47,9 @@ pub(crate) struct Log {
     /// The cells that were deleted and can be brought back
     #[arg(long, conflicts_with_all = ["proxy", "kernel", "since"])]
     deleted: bool,
+    /// The calls of agents over MCP: the client, the tool, the result, what its code does
+    #[arg(long, conflicts_with_all = ["proxy", "kernel", "deleted"])]
+    audit: bool,
     /// What the project's proxies wrote: who joined and left, what failed
     #[arg(long, conflicts_with = "kernel")]
     proxy: bool,
@@ -103,7 +106,7 @@ impl Command for Log {
             let answer = api::cell_versions(&context.caller, request).await?;
             return context.print(&answer, show_versions);
         }
-        let is_part = self.since.is_some() || self.by.is_some();
+        let is_part = self.since.is_some() || self.by.is_some() || self.audit;
         let request = LogRequest {
             since: match self.since.as_deref() {
                 None => LogSince::Beginning,
@@ -112,6 +115,7 @@ impl Command for Log {
             },
             by: self.by,
             count,
+            audit: self.audit,
         };
         let answer = api::log(&context.caller, request).await?;
         context.print(&answer, |answer| show_log(answer, is_part))

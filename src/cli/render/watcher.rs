@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::api::job::{JobEvent, JobObserver, describe, describe_wait};
+use crate::api::job::{JobEvent, JobObserver, PromptAnswer, describe, describe_wait};
 use crate::api::outputs::OutputText;
 use crate::cli::render::progress::Progress;
 use crate::cli::render::{print, replay};
@@ -128,19 +128,24 @@ impl JobObserver for Watcher {
         }
     }
 
-    fn can_answer(&self) -> bool {
+    fn can_answer(&self, _: &JobPrompt) -> bool {
         self.lines.is_some()
     }
 
-    async fn answers(&self, prompt: &JobPrompt, so_far: &[OutputText]) -> Option<String> {
+    fn shows_outputs(&self) -> bool {
+        true
+    }
+
+    async fn answers(&self, prompt: &JobPrompt, so_far: &[OutputText]) -> PromptAnswer {
         self.progress.clear();
         // A question may make no sense without the output before it.
         so_far.iter().for_each(|text| drop(print::both(text)));
         self.printed.set(Printed::AsTheyCome);
-        match &self.lines {
+        let line = match &self.lines {
             Some(lines) => lines.ask(&prompt.prompt, prompt.password).await,
             None => None,
-        }
+        };
+        line.map_or(PromptAnswer::EndOfInput, PromptAnswer::Text)
     }
 
     async fn interrupts(&self) {

@@ -9,6 +9,7 @@
 //! reads from a position on and follows new events. Torn lines and lines of kinds that this version does not
 //! know are skipped.
 
+mod call;
 mod change;
 mod follower;
 pub mod journal;
@@ -23,6 +24,7 @@ use serde::de::IntoDeserializer;
 use serde::de::value::{Error, StrDeserializer};
 use serde::{Deserialize, Serialize};
 
+pub use call::ToolCall;
 pub use change::{CellStep, NotebookChange, OverwrittenEdit};
 pub use follower::EventFollower;
 pub use journal::Journal;
@@ -102,6 +104,8 @@ pub enum EventKind {
     Edited(NotebookChange),
     /// Another program saved the notebook with changed cells.
     Saved(NotebookChange),
+    /// An agent's tool was called.
+    Called(ToolCall),
 }
 
 /// An execute request.

@@ -150,7 +150,10 @@ fn is_activity(event: &Event) -> bool {
         EventKind::Asked(_) | EventKind::Seen(_) | EventKind::Done(_) => true,
         EventKind::Opened | EventKind::Restarted => true,
         EventKind::Interrupted | EventKind::Withdrew { .. } => true,
-        EventKind::Stopped | EventKind::Died { .. } | EventKind::Peeked { .. } => false,
+        EventKind::Stopped
+        | EventKind::Died { .. }
+        | EventKind::Peeked { .. }
+        | EventKind::Called(_) => false,
         EventKind::Edited(_) | EventKind::Saved(_) | EventKind::Moved { .. } => false,
     }
 }

@@ -2,7 +2,8 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::process::{Child, ChildStdin, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
@@ -55,12 +56,17 @@ impl McpClient {
 
     /// Starts a server and introduces a client of this name.
     fn of(world: &World, name: &str, options: &[&str]) -> Self {
+        Self::that_can(world, name, options, &json!({}))
+    }
+
+    /// Like [`McpClient::of`], with capabilities of the client.
+    fn that_can(world: &World, name: &str, options: &[&str], capabilities: &Value) -> Self {
         let client = Self::start(world, options);
         let answer = client.request(
             "initialize",
             &json!({
                 "protocolVersion": "2025-06-18",
-                "capabilities": {},
+                "capabilities": capabilities,
                 "clientInfo": {"name": name, "version": "1"},
             }),
         );
@@ -530,4 +536,316 @@ fn lines_that_are_no_messages_are_passed_over() {
     }
     let listed = client.call("notebooks", &json!({}));
     assert_eq!(listed.fields()["notebooks"], json!([]));
+}
+
+#[test]
+fn a_question_is_shown_to_the_clients_person() {
+    let world = World::new();
+    open(&world, "a.ipynb");
+    let can = json!({"elicitation": {}});
+    let client = McpClient::that_can(&world, "inspector", &[], &can);
+    let run =
+        |code: &str| client.begin_call("run_cell", &json!({"notebook": "a.ipynb", "code": code}));
+    let asked = || client.next(|message| message["method"] == "elicitation/create");
+    let answer = |asked: &Value, result: Value| {
+        client.send(&json!({"jsonrpc": "2.0", "id": asked["id"], "result": result}));
+    };
+
+    let call = run("print('before'); name = input('Name? '); print('hello', name)");
+    let question = asked();
+    let message = &question["params"]["message"];
+    assert_eq!(message, "The notebook's code asks: Name?", "{question}");
+    let schema = &question["params"]["requestedSchema"];
+    assert_eq!(schema["required"], json!(["answer"]), "{question}");
+    answer(
+        &question,
+        json!({"action": "accept", "content": {"answer": "Ada"}}),
+    );
+    let ended = ToolResult(client.end(call)["result"].clone());
+    assert_eq!(ended.fields()["status"], "ok");
+    assert!(ended.text().contains("before\n") && ended.text().contains("hello Ada\n"));
+
+    // A person who declines leaves the question to the agent.
+    let call = run("print(input('Sure? '))");
+    answer(&asked(), json!({"action": "decline"}));
+    let ended = ToolResult(client.end(call)["result"].clone());
+    assert_eq!(ended.fields()["status"], "waiting_input");
+    let said = client.call(
+        "answer_input",
+        &json!({"notebook": "a.ipynb", "text": "no"}),
+    );
+    assert!(said.text().ends_with("no\n"), "{said:?}");
+
+    // The protocol forbids to ask for a secret in this way.
+    let secret = "import getpass; print(len(getpass.getpass('Key: ')))";
+    let ended = ToolResult(client.end(run(secret))["result"].clone());
+    assert_eq!(ended.fields()["status"], "waiting_input");
+    let said = client.call(
+        "answer_input",
+        &json!({"notebook": "a.ipynb", "text": "12345"}),
+    );
+    assert!(said.text().ends_with("5\n"), "{said:?}");
+}
+
+#[test]
+fn resources_are_read_and_what_others_change_is_told() {
+    let world = World::new();
+    open(&world, "a.ipynb");
+    let client = McpClient::of(&world, "inspector", &[]);
+    let create = json!({"notebook": "a.ipynb", "source": "x = 1\nx", "run": true});
+    let created = client.call("create_cell", &create);
+    let cell = created.fields()["cells"][0]["cell"]
+        .as_str()
+        .expect("an id")
+        .to_owned();
+    let listed = client.request("resources/list", &json!({}));
+    let notebook = &listed["result"]["resources"][0]["uri"];
+    assert_eq!(notebook, "nb://notebook/a.ipynb", "{listed}");
+    let read = |uri: &str| client.request("resources/read", &json!({"uri": uri}));
+    let text = |answer: &Value| {
+        let text = answer["result"]["contents"][0]["text"].as_str();
+        text.unwrap_or_else(|| panic!("{answer}")).to_owned()
+    };
+    assert!(text(&read("nb://notebook/a.ipynb")).contains("x = 1\nx"));
+    let output = format!("nb://cell/a.ipynb/{cell}/output/0");
+    assert_eq!(text(&read(&output)), "1");
+    for uri in [
+        "nb://notebook/../outside.ipynb",
+        "nb://notebook/%2e%2e/outside.ipynb",
+        "nb://cell/a.ipynb/abcd/output/99",
+        "file:///etc/passwd",
+    ] {
+        assert!(read(uri)["error"]["code"].is_number(), "{uri}");
+    }
+
+    let subscribe = |uri: &str| client.request("resources/subscribe", &json!({"uri": uri}));
+    assert!(subscribe("file:///etc/passwd")["error"].is_object());
+    assert!(subscribe("nb://notebook/a.ipynb")["result"].is_object());
+    // The subscription may have begun after the first change.
+    let told = std::iter::repeat_with(|| {
+        nb(&world, ["insert", "a.ipynb", "--as", "bob", "2"]).ended(0);
+        client.messages.recv_timeout(Duration::from_secs(2))
+    });
+    let told = told.take(10).find_map(Result::ok).expect("it is told");
+    assert_eq!(told["method"], "notifications/resources/updated", "{told}");
+    assert_eq!(told["params"]["uri"], "nb://notebook/a.ipynb", "{told}");
+    let state = client.call("get_notebook_state", &json!({"notebook": "a.ipynb"}));
+    assert!(state.text().contains("bob"), "{state:?}");
+    assert!(
+        client.request("resources/unsubscribe", &json!({"uri": notebook}))["result"].is_object()
+    );
+}
+
+#[test]
+fn calls_are_recorded_with_what_their_code_does() {
+    let world = World::new();
+    open(&world, "a.ipynb");
+    let client = McpClient::of(&world, "inspector", &[]);
+    let create =
+        json!({"notebook": "a.ipynb", "source": "import os\nos.system('true')", "run": true});
+    client.call("create_cell", &create).text();
+    client
+        .call("read_cell", &json!({"notebook": "a.ipynb", "cell": 7}))
+        .error();
+    let log = nb(&world, ["log", "a.ipynb", "--audit"]).ended(0);
+    let lines: Vec<_> = log.out.lines().collect();
+    let [created, read] = lines.as_slice() else {
+        panic!("{log:?}");
+    };
+    for part in [
+        "inspector called create_cell ok, ",
+        " → ",
+        "inspector 1 · session ",
+        "warning: line 2 starts a program: os.system",
+    ] {
+        assert!(created.contains(part), "{part}: {created}");
+    }
+    assert!(read.contains("called read_cell failed, "), "{read}");
+    let json = nb(&world, ["log", "a.ipynb", "--audit", "--json"]).ended(0);
+    let entry = &json.json()["log"][0];
+    assert_eq!(
+        entry["arguments"].as_str().map(str::len),
+        Some(64),
+        "{entry}"
+    );
+    assert_ne!(entry["before"], entry["after"], "{entry}");
+    let plain = nb(&world, ["log", "a.ipynb"]).ended(0);
+    assert!(!plain.out.contains("called"), "{plain:?}");
+}
+
+#[test]
+fn a_limit_of_calls_says_when_the_next_may_come() {
+    let world = World::new();
+    let client = McpClient::of(&world, "inspector", &["--rate", "2"]);
+    for _ in 0..2 {
+        client.call("notebooks", &json!({})).text();
+    }
+    let refused = client.call("notebooks", &json!({}));
+    let hint = refused.error()["hints"][0].as_str().expect("a hint");
+    assert!(hint.starts_with("retry in "), "{refused:?}");
+}
+
+/// A server over HTTP, until it is dropped.
+struct HttpServer {
+    process: Child,
+    port: u16,
+    token: String,
+}
+
+impl HttpServer {
+    fn start(world: &World) -> Self {
+        let mut command = world.nb();
+        command.args(["mcp", "--http", "0"]);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut process = command.spawn().expect("start nb mcp");
+        let line = |stream: &mut dyn std::io::Read| {
+            let mut line = String::new();
+            BufReader::new(stream)
+                .read_line(&mut line)
+                .expect("read a line");
+            line
+        };
+        let url = line(process.stdout.as_mut().expect("it has a stdout"));
+        let port = url
+            .trim()
+            .strip_prefix("http://127.0.0.1:")
+            .and_then(|it| it.strip_suffix("/mcp"));
+        let port = port
+            .unwrap_or_else(|| panic!("{url}"))
+            .parse()
+            .expect("a port");
+        let told = line(process.stderr.as_mut().expect("it has a stderr"));
+        let file = told
+            .split("; ")
+            .nth(1)
+            .and_then(|it| it.strip_suffix(" has the token\n"));
+        let file = file.unwrap_or_else(|| panic!("{told}"));
+        let token = std::fs::read_to_string(file).expect("read the token");
+        assert!(!told.contains(token.trim()));
+        Self {
+            process,
+            port,
+            token: token.trim().to_owned(),
+        }
+    }
+
+    /// Sends a request; returns the whole response.
+    fn send(&self, method: &str, headers: &[(&str, &str)], body: &str) -> String {
+        let stream = TcpStream::connect(("127.0.0.1", self.port)).expect("connect");
+        stream.set_read_timeout(Some(LONG)).expect("set a limit");
+        let mut request = format!("{method} /mcp HTTP/1.1\r\n");
+        for (name, value) in headers {
+            request += &format!("{name}: {value}\r\n");
+        }
+        request += &format!(
+            "Content-Length: {}\r\nConnection: close\r\n\r\n",
+            body.len()
+        );
+        (&stream)
+            .write_all(request.as_bytes())
+            .expect("write the head");
+        // A refusal may come before all is written.
+        let _ = (&stream).write_all(body.as_bytes());
+        let mut response = Vec::new();
+        let _ = (&stream).read_to_end(&mut response);
+        String::from_utf8_lossy(&response).into_owned()
+    }
+}
+
+impl Drop for HttpServer {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+#[test]
+fn over_http_only_who_has_the_token_is_served() {
+    let world = World::new();
+    open(&world, "a.ipynb");
+    let server = HttpServer::start(&world);
+    let bearer = format!("Bearer {}", server.token);
+    let hello = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+        "protocolVersion": "2025-11-25", "capabilities": {},
+        "clientInfo": {"name": "inspector", "version": "1"}}})
+    .to_string();
+    let good = [
+        ("Host", "127.0.0.1"),
+        ("Authorization", bearer.as_str()),
+        ("Accept", "application/json, text/event-stream"),
+        ("Content-Type", "application/json"),
+    ];
+    let without = |name: &str| {
+        let rest = good.iter().filter(|(known, _)| *known != name);
+        rest.copied().collect::<Vec<_>>()
+    };
+    let with = |name: &'static str, value: &'static str| {
+        let mut headers = without(name);
+        headers.push((name, value));
+        headers
+    };
+    for (headers, status) in [
+        (without("Authorization"), "401"),
+        (with("Authorization", "Bearer 0000"), "401"),
+        (with("Authorization", "Basic MDAwMA=="), "401"),
+        (with("Host", "evil.example"), "403"),
+        (with("Origin", "https://evil.example"), "403"),
+        (with("Origin", "http://127.0.0.1:8080"), "403"),
+        (with("Content-Type", "text/plain"), "415"),
+    ] {
+        let refused = server.send("POST", &headers, &hello);
+        assert!(
+            refused.starts_with(&format!("HTTP/1.1 {status} ")),
+            "{headers:?}: {refused}"
+        );
+    }
+    let big = "x".repeat(17 << 20);
+    let refused = server.send("POST", &good, &big);
+    assert!(
+        refused.is_empty() || refused.starts_with("HTTP/1.1 413 "),
+        "{}",
+        refused.len()
+    );
+    let unknown = [good.as_slice(), &[("Mcp-Session-Id", "abc")]].concat();
+    let refused = server.send("GET", &unknown, "");
+    assert!(refused.starts_with("HTTP/1.1 404 "), "{refused}");
+
+    let begun = server.send("POST", &good, &hello);
+    assert!(begun.starts_with("HTTP/1.1 200 "), "{begun}");
+    let session = begun
+        .lines()
+        .find_map(|line| line.strip_prefix("mcp-session-id: "));
+    let session = session.unwrap_or_else(|| panic!("{begun}")).to_owned();
+    let of_session = [good.as_slice(), &[("Mcp-Session-Id", session.as_str())]].concat();
+    let initialized = json!({"jsonrpc": "2.0", "method": "notifications/initialized"}).to_string();
+    let accepted = server.send("POST", &of_session, &initialized);
+    assert!(accepted.starts_with("HTTP/1.1 202 "), "{accepted}");
+    let call = json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {
+        "name": "run_cell", "arguments": {"notebook": "a.ipynb", "code": "6 * 7"}}});
+    let called = server.send("POST", &of_session, &call.to_string());
+    assert!(
+        called.contains("42") && called.contains("\"status\":\"ok\""),
+        "{called}"
+    );
+    // The newest version of the protocol has no sessions, by which clients of one name are told apart.
+    assert!(!begun.contains("2026-07-28"), "{begun}");
+    let ended = server.send("DELETE", &of_session, "");
+    assert!(ended.starts_with("HTTP/1.1 2"), "{ended}");
+    let refused = server.send("POST", &of_session, &call.to_string());
+    assert!(refused.starts_with("HTTP/1.1 404 "), "{refused}");
+}
+
+#[test]
+fn the_official_client_is_content_over_http() {
+    let world = World::new();
+    let server = HttpServer::start(&world);
+    let mut script = world.command(crate::python::with_mcp());
+    script.arg(crate::python::script("mcp_client.py"));
+    script.arg(env!("CARGO_BIN_EXE_nb"));
+    script.arg(crate::python::interpreter());
+    script
+        .arg("--http")
+        .arg(format!("http://127.0.0.1:{}/mcp", server.port));
+    script.env("NB_TEST_TOKEN", &server.token);
+    succeed(&mut script);
 }

@@ -1,0 +1,407 @@
+//! What code does that a reviewer of an agent's work wants to see: it starts programs, evaluates text as code,
+//! deletes files, or uses the network.
+//!
+//! The findings are of the code's structure, so a word in a comment or a string is none. They protect nothing:
+//! code can do the same in ways that nobody finds in its text. A [sandbox](crate::project::Sandbox) protects.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use ruff_python_ast::visitor::{Visitor, walk_expr, walk_stmt};
+use ruff_python_ast::{Expr, ExprCall, IpyEscapeKind, Stmt};
+use ruff_python_parser::{Mode, ParseOptions, parse_unchecked};
+use ruff_text_size::{Ranged, TextSize};
+
+/// How many findings of one text are returned.
+const MOST: usize = 20;
+
+/// The longest text that is read, in bytes.
+const LONGEST: usize = 64 << 10;
+
+/// The stack that a byte of the text may need: `----…1` is nested once a byte, and so is its tree.
+const STACK_PER_BYTE: usize = 8 << 10;
+
+/// What code does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Risk {
+    /// It runs a command of the shell.
+    Shell,
+    /// It starts a program.
+    Program,
+    /// It runs text as code.
+    Evaluation,
+    /// It deletes files or folders.
+    Deletion,
+    /// It uses the network.
+    Network,
+}
+
+impl fmt::Display for Risk {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Shell => "runs a shell command",
+            Self::Program => "starts a program",
+            Self::Evaluation => "runs text as code",
+            Self::Deletion => "deletes files",
+            Self::Network => "uses the network",
+        })
+    }
+}
+
+/// One place of a text that does something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// What it does.
+    pub risk: Risk,
+    /// The line, from 1.
+    pub line: usize,
+    /// The function that is called, or the command.
+    pub what: String,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { risk, line, what } = self;
+        write!(formatter, "line {line} {risk}: {what}")
+    }
+}
+
+/// Functions by what they do. A name that ends with a dot means all functions of that module.
+const FUNCTIONS: [(Risk, &[&str]); 4] = [
+    (
+        Risk::Program,
+        &[
+            "subprocess.",
+            "os.system",
+            "os.popen",
+            "os.exec",
+            "os.spawn",
+            "os.posix_spawn",
+            "os.fork",
+            "pty.spawn",
+            "asyncio.create_subprocess_exec",
+            "asyncio.create_subprocess_shell",
+        ],
+    ),
+    (
+        Risk::Evaluation,
+        &[
+            "eval",
+            "exec",
+            "compile",
+            "__import__",
+            "builtins.eval",
+            "builtins.exec",
+            "runpy.",
+        ],
+    ),
+    (
+        Risk::Deletion,
+        &[
+            "os.remove",
+            "os.removedirs",
+            "os.rmdir",
+            "os.unlink",
+            "shutil.rmtree",
+            "send2trash.",
+        ],
+    ),
+    (
+        Risk::Network,
+        &[
+            "aiohttp.",
+            "boto3.",
+            "ftplib.",
+            "http.client.",
+            "httpx.",
+            "paramiko.",
+            "requests.",
+            "smtplib.",
+            "socket.",
+            "urllib.request.",
+            "urllib3.",
+            "websockets.",
+        ],
+    ),
+];
+
+/// The names of functions that start with these words have the same effect: `os.execv`, `os.spawnlp`.
+const FAMILIES: [&str; 3] = ["os.exec", "os.spawn", "os.posix_spawn"];
+
+/// Methods that delete files, of objects whose type is not known: a path's.
+const DELETING_METHODS: [&str; 2] = ["unlink", "rmdir"];
+
+/// Magics whose cell is a program of the shell.
+const SHELLS: [&str; 8] = ["!", "bash", "cmd", "script", "sh", "sx", "system", "zsh"];
+
+/// Cell magics whose cell is Python code.
+const OF_PYTHON: [&str; 5] = ["capture", "memit", "prun", "time", "timeit"];
+
+/// Returns what the text of a Python cell does. Of text that is no Python it returns what it finds, and of text
+/// of more than 64 KiB nothing.
+pub fn risks(source: &str) -> Vec<Finding> {
+    if source.len() > LONGEST {
+        return Vec::new();
+    }
+    let first = source.trim_start();
+    let Some(magic) = first.strip_prefix("%%") else {
+        return of_python(source, 1);
+    };
+    let above = source.len() - first.len();
+    let line = 1 + count_lines(&source[..above]);
+    let (head, body) = magic.split_once('\n').unwrap_or((magic, ""));
+    let name = head.split_whitespace().next().unwrap_or_default();
+    if SHELLS.contains(&name) {
+        let what = format!("%%{head}");
+        let risk = Risk::Shell;
+        return vec![Finding { risk, line, what }];
+    }
+    match OF_PYTHON.contains(&name) {
+        true => of_python(body, line + 1),
+        false => Vec::new(),
+    }
+}
+
+/// Finds risks in Python code whose first line has this number.
+fn of_python(source: &str, first_line: usize) -> Vec<Finding> {
+    // Memory that is not used is not taken.
+    let stack = (64 << 10) + source.len() * STACK_PER_BYTE;
+    stacker::grow(stack, || found_in(source, first_line))
+}
+
+fn found_in(source: &str, first_line: usize) -> Vec<Finding> {
+    let parsed = parse_unchecked(source, ParseOptions::from(Mode::Ipython));
+    let mut finder = Finder {
+        source,
+        first_line,
+        names: HashMap::new(),
+        found: Vec::new(),
+    };
+    if let Some(module) = parsed.syntax().as_module() {
+        finder.visit_body(&module.body);
+    }
+    finder.found.dedup();
+    finder.found.truncate(MOST);
+    finder.found
+}
+
+fn count_lines(text: &str) -> usize {
+    text.bytes().filter(|byte| *byte == b'\n').count()
+}
+
+struct Finder<'a> {
+    source: &'a str,
+    first_line: usize,
+    /// What imported names mean: `{"sp": "subprocess", "run": "subprocess.run"}`.
+    names: HashMap<String, String>,
+    found: Vec<Finding>,
+}
+
+impl Finder<'_> {
+    fn add(&mut self, risk: Risk, at: TextSize, what: &str) {
+        let above = self.source.get(..at.to_usize()).unwrap_or_default();
+        self.found.push(Finding {
+            risk,
+            line: self.first_line + count_lines(above),
+            what: what.chars().take(80).collect(),
+        });
+    }
+
+    fn escape(&mut self, kind: IpyEscapeKind, value: &str, at: TextSize) {
+        let name = value.split_whitespace().next().unwrap_or_default();
+        let is_shell = match kind {
+            IpyEscapeKind::Shell | IpyEscapeKind::ShCap => true,
+            IpyEscapeKind::Magic | IpyEscapeKind::Magic2 => SHELLS.contains(&name),
+            _ => false,
+        };
+        if is_shell {
+            self.add(Risk::Shell, at, &format!("{kind}{value}"));
+        }
+    }
+
+    fn call(&mut self, call: &ExprCall) {
+        let Some(name) = self.full_name(&call.func) else {
+            return;
+        };
+        if let Some(risk) = risk_of(&name) {
+            self.add(risk, call.start(), &name);
+        } else if let Some((_, method)) = name.rsplit_once('.')
+            && DELETING_METHODS.contains(&method)
+        {
+            self.add(Risk::Deletion, call.start(), &name);
+        }
+        let reads = name
+            .rsplit('.')
+            .next()
+            .is_some_and(|name| name.starts_with("read_"));
+        let mut arguments = call.arguments.args.iter();
+        if reads && arguments.any(is_address) {
+            self.add(Risk::Network, call.start(), &name);
+        }
+    }
+
+    /// Returns the whole name of a function: `sp.run` is `subprocess.run` after `import subprocess as sp`. The
+    /// object of a method may be any expression, which is then `…`.
+    fn full_name(&self, function: &Expr) -> Option<String> {
+        match function {
+            Expr::Name(name) => {
+                let meant = self.names.get(name.id.as_str()).cloned();
+                Some(meant.unwrap_or_else(|| name.id.to_string()))
+            }
+            Expr::Attribute(attribute) => {
+                let object = self.full_name(&attribute.value);
+                let object = object.unwrap_or_else(|| "…".to_owned());
+                Some(format!("{object}.{}", attribute.attr))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Says whether an expression is the text of an address on the network.
+fn is_address(expression: &Expr) -> bool {
+    let text = expression.as_string_literal_expr();
+    let text = text.map_or("", |text| text.value.to_str());
+    ["http://", "https://", "s3://", "ftp://"]
+        .iter()
+        .any(|scheme| text.starts_with(scheme))
+}
+
+fn risk_of(name: &str) -> Option<Risk> {
+    let is_meant = |known: &str| {
+        let is_family = known.ends_with('.') || FAMILIES.contains(&known);
+        name == known || is_family && name.starts_with(known)
+    };
+    let mut all = FUNCTIONS.iter();
+    let found = all.find(|(_, functions)| functions.iter().any(|known| is_meant(known)));
+    found.map(|(risk, _)| *risk)
+}
+
+impl<'a> Visitor<'a> for Finder<'_> {
+    fn visit_stmt(&mut self, statement: &'a Stmt) {
+        match statement {
+            Stmt::Import(import) => {
+                for alias in &import.names {
+                    if let Some(name) = &alias.asname {
+                        self.names.insert(name.to_string(), alias.name.to_string());
+                    }
+                }
+            }
+            Stmt::ImportFrom(import) => {
+                let module = import.module.as_ref().map(ToString::to_string);
+                for (alias, module) in import
+                    .names
+                    .iter()
+                    .zip(std::iter::repeat(module.as_deref()))
+                {
+                    let Some(module) = module else { continue };
+                    let name = alias.asname.as_ref().unwrap_or(&alias.name);
+                    self.names
+                        .insert(name.to_string(), format!("{module}.{}", alias.name));
+                }
+            }
+            Stmt::IpyEscapeCommand(command) => {
+                self.escape(command.kind, &command.value, command.start());
+            }
+            _ => {}
+        }
+        walk_stmt(self, statement);
+    }
+
+    fn visit_expr(&mut self, expression: &'a Expr) {
+        match expression {
+            Expr::Call(call) => self.call(call),
+            Expr::IpyEscapeCommand(command) => {
+                self.escape(command.kind, &command.value, command.start());
+            }
+            _ => {}
+        }
+        walk_expr(self, expression);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(source: &str) -> Vec<String> {
+        risks(source).iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn what_code_does_is_found_by_its_structure() {
+        for (source, finding) in [
+            ("x = 1\n!ls -la", "line 2 runs a shell command: !ls -la"),
+            ("files = !ls", "line 1 runs a shell command: !ls"),
+            ("%system ls", "line 1 runs a shell command: %system ls"),
+            ("\n%%bash\nrm -r x", "line 2 runs a shell command: %%bash"),
+            (
+                "%%time\nimport os\nos.system('ls')",
+                "line 3 starts a program: os.system",
+            ),
+            (
+                "import subprocess as sp\nsp.run(['ls'])",
+                "line 2 starts a program: subprocess.run",
+            ),
+            (
+                "from os import execv as e\ndef f():\n    e('a', [])",
+                "line 3 starts a program: os.execv",
+            ),
+            ("print(eval('1'))", "line 1 runs text as code: eval"),
+            (
+                "import shutil\nshutil.rmtree('x')",
+                "line 2 deletes files: shutil.rmtree",
+            ),
+            ("Path('a').unlink()", "line 1 deletes files: ….unlink"),
+            (
+                "import requests\nr = requests.get(u)",
+                "line 2 uses the network: requests.get",
+            ),
+            (
+                "import pandas as pd\npd.read_csv('https://a.b/c')",
+                "line 2 uses the network: pandas.read_csv",
+            ),
+        ] {
+            assert_eq!(found(source), [finding], "{source}");
+        }
+    }
+
+    #[test]
+    fn words_are_no_findings() {
+        for source in [
+            "",
+            "# eval('1')\ntext = 'os.system(1)'",
+            "df.eval('a + b')",
+            "print('https://a.b')",
+            "model.compile()",
+            "import re\nre.compile('a')",
+            "%matplotlib inline\n%timeit 1 + 1",
+            "%%html\n<script>eval(1)</script>",
+            "def f(:\n",
+        ] {
+            assert_eq!(found(source), [""; 0], "{source}");
+        }
+    }
+
+    #[test]
+    fn there_is_an_end_to_what_is_found() {
+        assert_eq!(found(&"eval(1)\n".repeat(1000)).len(), MOST);
+        for nested in [
+            "(",
+            "-",
+            "[",
+            "not ",
+            "lambda:",
+            "a.",
+            "1+",
+            "if x: ",
+            "x if y else ",
+        ] {
+            let text = nested.repeat(LONGEST / nested.len() - 1);
+            assert_eq!(found(&text).len(), 0, "{nested}");
+            assert_eq!(found(&(text + "1")).len(), 0, "{nested}");
+        }
+        assert_eq!(found(&"eval(".repeat(LONGEST / 5)).len(), 1);
+        assert_eq!(found(&"eval(1)\n".repeat(LONGEST)).len(), 0);
+    }
+}

@@ -1,0 +1,192 @@
+//! The record of each call about a notebook, for `nb log --audit`, and the limit of calls.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use rmcp::RoleServer;
+use rmcp::model::JsonObject;
+use rmcp::service::RequestContext;
+use sha2::{Digest, Sha256};
+
+use super::result::ToolAnswer;
+use crate::api::caller::Caller;
+use crate::api::problem::{Problem, ProblemKind};
+use crate::code::risks::{Risk, risks};
+use crate::project::Session as KernelSession;
+use crate::project::event::{Event, EventKind, ToolCall, split_actor};
+
+/// How many of the last events are searched for an edit.
+const NEAR: usize = 100;
+
+/// How many warnings a call has at most.
+const MOST_WARNINGS: usize = 20;
+
+/// A call that is under way.
+pub(super) struct CallRecord {
+    begun: Instant,
+    client: Option<(String, String)>,
+    session: String,
+    tool: &'static str,
+    arguments: String,
+}
+
+impl CallRecord {
+    /// Begins the record of a call.
+    pub(super) fn begin(
+        session: &str,
+        tool: &'static str,
+        arguments: &JsonObject,
+        context: &RequestContext<RoleServer>,
+    ) -> Self {
+        let arguments = serde_json::to_vec(arguments).unwrap_or_default();
+        let client = context.client_info();
+        Self {
+            begun: Instant::now(),
+            client: client.map(|client| (client.name, client.version)),
+            session: session.to_owned(),
+            tool,
+            arguments: hex::encode(Sha256::digest(&arguments)),
+        }
+    }
+
+    /// Writes the record into the journal of the notebook's project, if it has one.
+    pub(super) async fn end(self, caller: &Caller, done: &Result<ToolAnswer, Problem>) {
+        let Some(concerned) = caller.concerned() else {
+            return;
+        };
+        let (op, code, result) = match done {
+            Ok(answer) => (answer.op.clone(), answer.code.clone(), answer.status()),
+            Err(problem) => (None, Vec::new(), problem.kind.word()),
+        };
+        let (client, client_version) = self.client.unzip();
+        let mut call = ToolCall {
+            client,
+            client_version,
+            client_session: self.session,
+            tool: self.tool.to_owned(),
+            arguments: self.arguments,
+            before: None,
+            after: None,
+            result,
+            took_ms: u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX),
+            warnings: Vec::new(),
+        };
+        let (project, key, by) = (
+            concerned.project.clone(),
+            concerned.key.clone(),
+            caller.by(),
+        );
+        let (name, session) = split_actor(by);
+        let (name, session) = (name.to_owned(), session.map(str::to_owned));
+        let written = tokio::task::spawn_blocking(move || {
+            if let Some(op) = op {
+                let near = project.events(&key).take(NEAR);
+                let mut changes = near.filter_map(Event::into_change);
+                let change = changes.find(|change| change.op.as_ref() == Some(&op));
+                call.before = change.as_ref().map(|change| change.before);
+                call.after = change.as_ref().map(|change| change.after);
+            }
+            let state = project.state().ok();
+            let kernel = state.and_then(|state| state.session(&state.owner_key(&key)));
+            call.warnings = warnings(&code, kernel.as_ref());
+            project.record(&[Event {
+                by: Some(name),
+                by_session: session,
+                ..Event::now(&key, EventKind::Called(call))
+            }]);
+        });
+        let _ = written
+            .await
+            .inspect_err(|error| tracing::warn!(%error, "a call is not recorded"));
+    }
+}
+
+/// Returns what a reviewer wants to know about code that was run. The network is worth a word only where the
+/// kernel is not to use it.
+fn warnings(code: &[String], kernel: Option<&KernelSession>) -> Vec<String> {
+    let is_python = |kernel: &KernelSession| {
+        let real = kernel.kernelspec.as_ref();
+        real.is_none_or(|it| it.language.is_empty() || it.language.eq_ignore_ascii_case("python"))
+    };
+    if !kernel.is_none_or(is_python) {
+        return Vec::new();
+    }
+    let is_offline = kernel.is_some_and(|kernel| {
+        let sandbox = kernel.sandbox();
+        sandbox.is_some_and(|sandbox| !sandbox.allow_net)
+    });
+    let found = code.iter().flat_map(|code| risks(code));
+    let found = found.filter(|it| it.risk != Risk::Network || is_offline);
+    found.map(|it| it.to_string()).take(MOST_WARNINGS).collect()
+}
+
+/// A limit of calls within a minute.
+#[derive(Debug)]
+pub(super) struct RateLimit {
+    most: usize,
+    calls: VecDeque<Instant>,
+}
+
+impl RateLimit {
+    /// The time in which calls are counted.
+    const SPAN: Duration = Duration::from_secs(60);
+
+    pub(super) fn new(most: usize) -> Self {
+        Self {
+            most,
+            calls: VecDeque::new(),
+        }
+    }
+
+    /// Counts a call.
+    ///
+    /// # Errors
+    /// There were too many; the call is not counted.
+    pub(super) fn count(&mut self, now: Instant) -> Result<(), Problem> {
+        let is_old = |at: &Instant| now.duration_since(*at) >= Self::SPAN;
+        while self.calls.front().is_some_and(is_old) {
+            self.calls.pop_front();
+        }
+        match self.calls.front() {
+            Some(first) if self.calls.len() >= self.most => {
+                let left = Self::SPAN.saturating_sub(now.duration_since(*first));
+                let seconds = left.as_secs_f64().ceil();
+                let text = format!("this server takes {} calls a minute", self.most);
+                Err(Problem::new(ProblemKind::Refused, text)
+                    .hint(format!("retry in {seconds:.0} s")))
+            }
+            _ => {
+                self.calls.push_back(now);
+                Ok(())
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_says_when_the_next_call_may_come() {
+        let mut limit = RateLimit::new(2);
+        let begun = Instant::now();
+        let after = |seconds| begun + Duration::from_secs(seconds);
+        limit.count(begun).unwrap();
+        limit.count(after(10)).unwrap();
+        let refused = limit.count(after(15)).unwrap_err();
+        assert_eq!(refused.hints, ["retry in 45 s"]);
+        limit.count(after(60)).unwrap();
+        assert!(limit.count(after(69)).is_err());
+        limit.count(after(70)).unwrap();
+    }
+
+    #[test]
+    fn only_code_that_was_run_is_warned_of() {
+        let code = [
+            "import requests; requests.get(u)".to_owned(),
+            "!ls".to_owned(),
+        ];
+        assert_eq!(warnings(&code, None), ["line 1 runs a shell command: !ls"]);
+    }
+}

@@ -1,0 +1,226 @@
+//! Receives the requests of one client.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CancelledNotificationParam, Implementation,
+    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
+    ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult,
+    RequestId, ServerCapabilities, ServerConfig, SubscribeRequestParams, UnsubscribeRequestParams,
+};
+use rmcp::service::{NotificationContext, RequestContext};
+use rmcp::{ErrorData, RoleServer, ServerHandler};
+use tokio::sync::{Notify, OwnedSemaphorePermit};
+use tokio_util::task::AbortOnDropHandle;
+
+use super::audit::RateLimit;
+use super::resources::{MOST_SUBSCRIPTIONS, templates};
+use super::result::refused;
+use super::session::Session;
+use crate::api::problem::{Problem, ProblemKind};
+use crate::text;
+
+/// What clients tell their models about the server.
+const INSTRUCTIONS: &str = "\
+Notebooks with live kernels, shared with people at VS Code or JupyterLab. Name the notebook in each call. \
+A cell is its id (a beginning of 3 characters is enough), or its index as a number. Variables, outputs and \
+edits are the same for all: answers say what others did meanwhile. A run that goes on after its timeout has a \
+run_id: get_run_status follows it. Nothing is lost if a call is cancelled: that interrupts what it runs.";
+
+/// Receives the requests of one client.
+pub(super) struct Handler {
+    session: Session,
+    /// The calls that are under way; each is notified if the client cancels it.
+    calls: Mutex<HashMap<RequestId, Arc<Notify>>>,
+    limit: Mutex<Option<RateLimit>>,
+    /// What the client is subscribed to, by URI.
+    subscriptions: Mutex<HashMap<String, AbortOnDropHandle<()>>>,
+    versions: Cow<'static, [ProtocolVersion]>,
+    /// The place that the session takes up at a server of many.
+    _place: Option<OwnedSemaphorePermit>,
+}
+
+impl Handler {
+    pub(super) fn new(session: Session) -> Self {
+        Self {
+            calls: Mutex::default(),
+            limit: session.rate().map(RateLimit::new).into(),
+            session,
+            subscriptions: Mutex::default(),
+            versions: Cow::Borrowed(ProtocolVersion::KNOWN_VERSIONS),
+            _place: None,
+        }
+    }
+
+    /// Returns a handler for clients that are known by a session of HTTP, which the protocol has no more since
+    /// version 2026-07-28.
+    pub(super) fn over_http(session: Session, place: OwnedSemaphorePermit) -> Self {
+        let versions = ProtocolVersion::KNOWN_VERSIONS.iter();
+        let with_sessions = versions.filter(|it| **it < ProtocolVersion::V_2026_07_28);
+        Self {
+            versions: with_sessions.cloned().collect(),
+            _place: Some(place),
+            ..Self::new(session)
+        }
+    }
+
+    fn calls(&self) -> MutexGuard<'_, HashMap<RequestId, Arc<Notify>>> {
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts a call.
+    fn count(&self) -> Result<(), Problem> {
+        let mut limit = self.limit.lock().unwrap_or_else(PoisonError::into_inner);
+        match &mut *limit {
+            Some(limit) => limit.count(Instant::now()),
+            None => Ok(()),
+        }
+    }
+
+    fn subscriptions(&self) -> MutexGuard<'_, HashMap<String, AbortOnDropHandle<()>>> {
+        let subscriptions = self.subscriptions.lock();
+        subscriptions.unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Returns a problem as an error of the protocol.
+fn error(problem: &Problem) -> ErrorData {
+    let text = text::problem::lines(problem).join("\n");
+    match problem.kind {
+        ProblemKind::Usage | ProblemKind::Refused => ErrorData::invalid_params(text, None),
+        _ => ErrorData::internal_error(text, None),
+    }
+}
+
+impl ServerHandler for Handler {
+    fn get_info(&self) -> ServerConfig {
+        let capabilities = ServerCapabilities::builder()
+            .enable_tools()
+            .enable_resources()
+            .enable_resources_subscribe()
+            .build();
+        ServerConfig::new(capabilities)
+            .with_server_info(Implementation::new("nb", env!("CARGO_PKG_VERSION")))
+            .with_instructions(INSTRUCTIONS)
+    }
+
+    fn supported_protocol_versions(&self) -> Cow<'static, [ProtocolVersion]> {
+        self.versions.clone()
+    }
+
+    async fn list_tools(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        Ok(ListToolsResult::with_all_items(
+            self.session.allowed().list(),
+        ))
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let Some(tool) = self.session.allowed().find(&request.name) else {
+            let names = self.session.allowed().names().join(", ");
+            let text = format!("there is no tool {:?}; there are {names}", request.name);
+            return Err(ErrorData::invalid_params(text, None));
+        };
+        if let Err(problem) = self.count() {
+            return Ok(refused(problem).await.into());
+        }
+        let arguments = request.arguments.unwrap_or_default();
+        let cancelled = Arc::new(Notify::new());
+        let id = context.id.clone();
+        self.calls().insert(id.clone(), cancelled.clone());
+        let work = self.session.on_worker(async move |session| {
+            session.call(tool, arguments, &context, &cancelled).await
+        });
+        let result = work.await;
+        self.calls().remove(&id);
+        Ok(result.map_err(|it| error(&it))?.into())
+    }
+
+    async fn list_resources(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListResourcesResult, ErrorData> {
+        let list = async move |session: Session| session.resources(&context).await;
+        let resources = self.session.on_worker(list).await.and_then(|done| done);
+        Ok(ListResourcesResult::with_all_items(
+            resources.map_err(|it| error(&it))?,
+        ))
+    }
+
+    async fn list_resource_templates(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        Ok(ListResourceTemplatesResult::with_all_items(templates()))
+    }
+
+    async fn read_resource(
+        &self,
+        request: ReadResourceRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ReadResourceResponse, ErrorData> {
+        let uri = request.uri;
+        let read = async move |session: Session| session.read_resource(uri, &context).await;
+        let read = self.session.on_worker(read).await.and_then(|done| done);
+        Ok(ReadResourceResult::new(vec![read.map_err(|it| error(&it))?]).into())
+    }
+
+    async fn subscribe(
+        &self,
+        request: SubscribeRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        let uri = request.uri;
+        self.session.check_resource(&uri).map_err(|it| error(&it))?;
+        let mut subscriptions = self.subscriptions();
+        subscriptions.retain(|_, task| !task.is_finished());
+        if subscriptions.len() >= MOST_SUBSCRIPTIONS && !subscriptions.contains_key(&uri) {
+            let text = format!("there are {MOST_SUBSCRIPTIONS} subscriptions; end one first");
+            return Err(ErrorData::invalid_request(text, None));
+        }
+        let followed = uri.clone();
+        let task = self.session.spawn(async move |session: Session| {
+            let done = session.follow(&followed, &context).await;
+            let _ = done.inspect_err(|problem| {
+                tracing::warn!(problem = problem.message, "a subscription has ended");
+            });
+        });
+        subscriptions.insert(uri, AbortOnDropHandle::new(task));
+        Ok(())
+    }
+
+    async fn unsubscribe(
+        &self,
+        request: UnsubscribeRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.subscriptions().remove(&request.uri);
+        Ok(())
+    }
+
+    /// Notifies the call that the client cancels. The request's own token is also cancelled when the client
+    /// ends, which must not interrupt what it has begun.
+    async fn on_cancelled(
+        &self,
+        notification: CancelledNotificationParam,
+        _: NotificationContext<RoleServer>,
+    ) {
+        let id = notification.request_id;
+        let calls = self.calls();
+        if let Some(cancelled) = id.and_then(|id| calls.get(&id)) {
+            cancelled.notify_one();
+        }
+    }
+}

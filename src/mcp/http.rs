@@ -1,0 +1,111 @@
+//! The server over streamable HTTP, for clients on this machine that have the user's token.
+//!
+//! Source: <https://modelcontextprotocol.io/specification/2025-11-25/basic/transports>.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::{Request, State};
+use axum::http::{StatusCode, header};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use rmcp::transport::async_rw::DEFAULT_MAX_LINE_LENGTH;
+use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
+use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
+use sha2::{Digest, Sha256};
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+
+use super::handler::Handler;
+use super::session::{McpOptions, Sessions};
+use crate::api::problem::{Problem, ProblemKind};
+use crate::project::server_token;
+
+/// How many clients may have a session at a time.
+const MOST_SESSIONS: usize = 256;
+
+/// After how long a session ends whose client is silent.
+const SILENCE: Duration = Duration::from_secs(12 * 60 * 60);
+
+/// The path of the server's only resource.
+const PATH: &str = "/mcp";
+
+/// Where a server listens.
+#[derive(Clone, Debug)]
+pub struct Listening {
+    /// Its address.
+    pub url: String,
+    /// The file with the token that clients send.
+    pub token_file: PathBuf,
+}
+
+/// Serves any number of clients over HTTP, on a port of the loopback interface; 0 is a free one.
+///
+/// A request must have the user's token, a Host of this machine, and no Origin, which browsers send for pages.
+///
+/// # Errors
+/// The root is no folder, a tool does not exist, there is no token, or the port is not free.
+pub async fn serve_http(
+    options: McpOptions,
+    port: u16,
+    listens: impl FnOnce(&Listening) -> io::Result<()>,
+) -> Result<(), Problem> {
+    let sessions = Sessions::new(options)?;
+    let (token_file, token) =
+        server_token().map_err(|error| Problem::failed("read the token", &error))?;
+    let expected = Sha256::digest(format!("Bearer {}", token.as_str())).to_vec();
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    let listener = TcpListener::bind(address).await.map_err(|error| {
+        Problem::failed(&format!("listen at {address}"), &error).hint("--http PORT takes another")
+    })?;
+    let address = listener
+        .local_addr()
+        .map_err(|error| Problem::failed("listen", &error))?;
+
+    let free = Arc::new(Semaphore::new(MOST_SESSIONS));
+    let begin = move || match free.clone().try_acquire_owned() {
+        Ok(place) => Ok(Handler::over_http(sessions.begin(), place)),
+        Err(_) => Err(io::Error::other(format!(
+            "there are {MOST_SESSIONS} sessions"
+        ))),
+    };
+    let mut manager = LocalSessionManager::default();
+    manager.session_config.keep_alive = Some(SILENCE);
+    let config = StreamableHttpServerConfig::default()
+        .enforce_origin_validation()
+        .with_max_request_body_bytes(DEFAULT_MAX_LINE_LENGTH);
+    let service = StreamableHttpService::new(begin, Arc::new(manager), config);
+    let router = axum::Router::new()
+        .route_service(PATH, service)
+        .layer(from_fn_with_state(Arc::new(expected), with_token));
+    let listening = Listening {
+        url: format!("http://{address}{PATH}"),
+        token_file,
+    };
+    listens(&listening).map_err(|error| Problem::failed("print the address", &error))?;
+    axum::serve(listener, router)
+        .await
+        .map_err(|error| Problem::new(ProblemKind::Failed, error.to_string()))
+}
+
+/// Refuses a request without the token, of which `expected` is the header's digest. Digests are compared, so
+/// that the time taken tells nothing.
+async fn with_token(
+    State(expected): State<Arc<Vec<u8>>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let sent = request.headers().get(header::AUTHORIZATION);
+    match sent.is_some_and(|sent| Sha256::digest(sent.as_bytes()).to_vec() == *expected) {
+        true => next.run(request).await,
+        false => {
+            let challenge = [(header::WWW_AUTHENTICATE, "Bearer")];
+            let text =
+                "the token is missing or wrong; `nb mcp --http` has said which file has it\n";
+            (StatusCode::UNAUTHORIZED, challenge, text).into_response()
+        }
+    }
+}

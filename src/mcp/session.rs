@@ -1,0 +1,164 @@
+//! The sessions of clients, and what they have in common.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use rmcp::RoleServer;
+use rmcp::service::RequestContext;
+use tokio::task::JoinHandle;
+use tokio_util::task::LocalPoolHandle;
+
+use super::root::Root;
+use super::tools::Allowed;
+use crate::activity::actor::Actor;
+use crate::api::caller::{Caller, Given};
+use crate::api::problem::{Problem, ProblemKind};
+use crate::kernel::variables::ProcessVariables;
+use crate::project::event::actor_id;
+
+/// How the server is started.
+#[derive(Clone, Debug)]
+pub struct McpOptions {
+    /// The folder whose notebooks clients may name.
+    pub root: PathBuf,
+    /// The name to act under; `None` is the agent's in the environment, else the client's.
+    pub name: Option<String>,
+    /// Whether nothing may be changed or run.
+    pub read_only: bool,
+    /// The tools that may be called; an empty list allows all.
+    pub tools: Vec<String>,
+    /// How many calls a client may make in a minute; `None` is no limit.
+    pub rate: Option<usize>,
+    /// Receives a line for each thing that a request waits for.
+    pub tell: fn(&str),
+}
+
+/// What the sessions of a server have in common.
+#[derive(Clone)]
+pub(super) struct Sessions {
+    root: Root,
+    allowed: Allowed,
+    /// The name to act under, if it is not the client's.
+    name: Option<String>,
+    rate: Option<usize>,
+    tell: fn(&str),
+    /// The thread that does the work of all requests.
+    worker: LocalPoolHandle,
+}
+
+impl Sessions {
+    /// Starts the worker.
+    ///
+    /// # Errors
+    /// The root is no folder, or a tool does not exist.
+    pub(super) fn new(options: McpOptions) -> Result<Self, Problem> {
+        let allowed = Allowed {
+            read_only: options.read_only,
+            tools: options.tools,
+        };
+        if let Some(name) = allowed.unknown() {
+            let text = format!("there is no tool {name:?}");
+            let names = Allowed::default().names().join(", ");
+            return Err(Problem::new(ProblemKind::Usage, text).hint(format!("they are {names}")));
+        }
+        Ok(Self {
+            root: Root::of(&options.root)?,
+            allowed,
+            name: options.name,
+            rate: options.rate,
+            tell: options.tell,
+            worker: LocalPoolHandle::new(1),
+        })
+    }
+
+    /// Begins a client's session.
+    pub(super) fn begin(&self) -> Session {
+        let id = uuid::Uuid::new_v4().simple().to_string();
+        Session {
+            common: Arc::new(self.clone()),
+            id: id.chars().take(8).collect(),
+        }
+    }
+}
+
+/// The session of one client.
+#[derive(Clone)]
+pub(super) struct Session {
+    common: Arc<Sessions>,
+    /// Two clients of one name are two actors.
+    id: String,
+}
+
+impl Session {
+    /// Returns the folder whose notebooks the client may name.
+    pub(super) fn root(&self) -> &Root {
+        &self.common.root
+    }
+
+    /// Returns which tools the client may call.
+    pub(super) fn allowed(&self) -> &Allowed {
+        &self.common.allowed
+    }
+
+    /// Returns the session's id.
+    pub(super) fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// Returns how many calls the client may make in a minute.
+    pub(super) fn rate(&self) -> Option<usize> {
+        self.common.rate
+    }
+
+    /// Does work on the server's worker.
+    ///
+    /// # Errors
+    /// The work panicked.
+    pub(super) async fn on_worker<T, F>(
+        &self,
+        work: impl FnOnce(Self) -> F + Send + 'static,
+    ) -> Result<T, Problem>
+    where
+        T: Send + 'static,
+        F: Future<Output = T> + 'static,
+    {
+        let done = self.spawn(work).await;
+        done.map_err(|error| Problem::failed("do this", &error))
+    }
+
+    /// Begins work on the server's worker.
+    pub(super) fn spawn<T, F>(&self, work: impl FnOnce(Self) -> F + Send + 'static) -> JoinHandle<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = T> + 'static,
+    {
+        let session = self.clone();
+        self.common.worker.spawn_pinned(move || work(session))
+    }
+
+    /// Makes the caller of a request about a notebook.
+    pub(super) fn caller(
+        &self,
+        notebook: Option<PathBuf>,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<Caller, Problem> {
+        let client = context.client_info().map(|client| client.name);
+        let name = self.common.name.clone();
+        Caller::of(Given {
+            notebook,
+            name: name.or_else(|| self.name_of(client.as_deref())),
+            on_terminal: false,
+            here: self.common.root.folder().to_owned(),
+            command: "nb".to_owned(),
+            tell: self.common.tell,
+            has_own_thread: false,
+        })
+    }
+
+    /// Returns the client's name with its session, unless the environment names the agent.
+    fn name_of(&self, client: Option<&str>) -> Option<String> {
+        let (actor, _) = Actor::of_command(None, &ProcessVariables, None, false);
+        let name = Actor::name_of_client(client?).filter(|_| actor.is_unnamed_agent())?;
+        Some(actor_id(&name, Some(&self.id)))
+    }
+}

@@ -1,0 +1,36 @@
+//! The calls of agents' tools.
+
+use serde::{Deserialize, Serialize};
+
+use crate::notebook::Revision;
+
+/// A call of a tool about a notebook.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct ToolCall {
+    /// The client's name, as it gave it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client: Option<String>,
+    /// The client's version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_version: Option<String>,
+    /// The client's session at the server.
+    pub client_session: String,
+    /// The tool's name.
+    pub tool: String,
+    /// The SHA-256 digest of the arguments as JSON, in hexadecimal digits.
+    pub arguments: String,
+    /// The notebook's revision before, if the call changed it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<Revision>,
+    /// The notebook's revision after, if the call changed it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<Revision>,
+    /// `ok`, the status of a run, or the kind of the problem.
+    pub result: String,
+    /// How long it took, in milliseconds.
+    pub took_ms: u64,
+    /// What its code does that a reviewer wants to know.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
+}
