@@ -66,6 +66,7 @@ mod tests {
             code: code.map(str::to_owned),
             job: None,
             since: jiff::Timestamp::now(),
+            prompt: None,
         })
     }
 

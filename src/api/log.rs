@@ -356,6 +356,7 @@ fn other(event: Event) -> Option<LogEntry> {
     let kernel = |event| LogEvent::Kernel { event, generation };
     let what = match event.kind {
         EventKind::Asked(_) | EventKind::Seen(_) | EventKind::Done(_) => return None,
+        EventKind::Prompted { .. } | EventKind::Answered { .. } => return None,
         EventKind::Edited(change) => LogEvent::Edited(change),
         EventKind::Saved(change) => LogEvent::Saved(change),
         EventKind::Peeked { .. } => kernel("peeked"),

@@ -167,6 +167,9 @@ async fn news(watch: &mut FolderWatch, rest: Instant) -> bool {
 }
 
 fn is_behind_a_question(folder: &JobFolder, job: &Job) -> bool {
+    if job.behind_prompt.is_some() {
+        return true;
+    }
     let other = job.behind_job.as_deref().and_then(|id| folder.other(id));
     let other = other.and_then(|other| other.read().ok());
     other.is_some_and(|other| other.state == JobState::WaitingInput)

@@ -6,7 +6,6 @@
 //! earlier in the kernel's queue, and an interrupt waits until this code runs. The messages about the
 //! code are not stored here but passed to the [`Audience`].
 
-use std::convert::Infallible;
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -42,6 +41,9 @@ const SENDS: u32 = 3;
 
 /// The longest wait for others' cells that is not reported.
 const SOON: Duration = Duration::from_millis(300);
+
+/// How often it is looked at again what others' cells do.
+const STILL_WAITS: Duration = Duration::from_secs(1);
 
 /// How long to wait for a start or restart that another process began.
 const SETTLES: Duration = Duration::from_secs(60);
@@ -457,12 +459,14 @@ impl Running<'_> {
     ) -> Result<Option<Outcome>, RunError> {
         let told = async {
             tokio::time::sleep(SOON).await;
-            self.tell_wait(audience, None);
-            std::future::pending::<Infallible>().await
+            loop {
+                self.tell_wait(audience, None);
+                tokio::time::sleep(STILL_WAITS).await;
+            }
         };
         tokio::select! {
             answered = client.idle() => answered.map(|()| None).map_err(RunError::from),
-            never = told => match never {},
+            never = told => never,
             () = audience.interrupts() => Ok(Some(Outcome::Interrupted)),
         }
     }
@@ -501,7 +505,6 @@ impl Running<'_> {
         let sent = Instant::now();
         let mut interrupted = false;
         let mut begun = false;
-        let mut told = false;
         let waits = tokio::time::sleep(SOON);
         tokio::pin!(waits);
         let mut asked: Option<Asked<'_>> = None;
@@ -541,9 +544,9 @@ impl Running<'_> {
                         None => execution.answer_eof(&prompt),
                     }
                 }
-                () = &mut waits, if !begun && !told => {
-                    told = true;
+                () = &mut waits, if !begun => {
                     self.tell_wait(audience, Some(&msg_id));
+                    waits.as_mut().reset(tokio::time::Instant::now() + STILL_WAITS);
                 }
                 () = audience.interrupts() => {
                     asked = None;

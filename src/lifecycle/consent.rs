@@ -175,6 +175,7 @@ fn unsent(project: &Project, key: &str) -> Vec<RunningExecution> {
             code: Some(next.code),
             job: Some(job.id),
             since: job.asked_at,
+            prompt: None,
         })
     };
     let jobs = project.open_jobs().into_iter().filter_map(|folder| {

@@ -1,7 +1,7 @@
 //! An MCP server: the commands of `nb` as tools for agents, on stdin and stdout or over HTTP.
 //!
 //! A tool reads its arguments, calls one function of `api`, and returns the answer twice: as text, and as the
-//! JSON object that the command's `--json` prints. [`handler`] receives requests, on any thread; their work is
+//! JSON object that the command's `--json` prints. `handler` receives requests, on any thread; their work is
 //! done on one thread of its own, because the futures of `api` stay on the thread that made them.
 //!
 //! Source of the protocol: <https://modelcontextprotocol.io/specification/2025-11-25>.

@@ -65,6 +65,9 @@ pub struct Job {
     /// The job of that cell, if a job runs it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub behind_job: Option<String>,
+    /// What that cell asks the person at its front end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub behind_prompt: Option<String>,
     /// What the code asks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt: Option<JobPrompt>,

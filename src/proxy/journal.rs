@@ -132,10 +132,17 @@ impl Log {
             Phase::Over { raised: true } => end(Outcome::SeenError),
             Phase::Over { raised: false } => end(Outcome::Seen),
             Phase::Done(status) => end(Outcome::of_word(&status)),
+            Phase::Prompted(prompt) => EventKind::Prompted {
+                msg_id: execution.msg_id,
+                prompt,
+            },
+            Phase::Answered => EventKind::Answered {
+                msg_id: execution.msg_id,
+            },
             Phase::Asked => EventKind::Asked(start()),
             Phase::Seen => EventKind::Seen(start()),
         };
-        if !matches!(kind, EventKind::Done(_)) {
+        if matches!(kind, EventKind::Asked(_) | EventKind::Seen(_)) {
             started.insert(key, Instant::now());
         }
         // An execution from outside this front end is attributed to the user name in its header.

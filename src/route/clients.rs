@@ -488,18 +488,17 @@ impl Clients {
         }
     }
 
-    /// Takes a client's `input_reply`.
+    /// Takes a client's `input_reply`. Returns the cell whose question it answers.
     pub(super) fn take_input(
         &mut self,
         out: &mut Output,
         id: &ClientId,
         channel: Channel,
         message: Verified,
-    ) {
-        let Some(client) = self.by_id.get_mut(id) else {
-            return;
-        };
-        let was_asked = client.prompt.take().is_some();
+    ) -> Option<Key> {
+        let client = self.by_id.get_mut(id)?;
+        let prompt = client.prompt.take();
+        let was_asked = prompt.is_some();
         match client.link(channel) {
             Link::Up => out.send(id, channel, message),
             // Only the kernel that asked waits for this reply: it is sent when the socket is back.
@@ -512,6 +511,7 @@ impl Clients {
             // The kernel that asked has ended, and the next one has not asked.
             _ => log_dropped(out, id, channel, 1),
         }
+        prompt?.cell
     }
 
     /// Drops the `input_reply`s for a kernel that has ended.

@@ -42,6 +42,10 @@ pub enum Phase {
         /// An error was among its outputs.
         raised: bool,
     },
+    /// The kernel asks the person at this front end for a line of input; holds the prompt.
+    Prompted(String),
+    /// The person has answered.
+    Answered,
     /// A cell of this front end has ended; holds the reply's `status`.
     Done(String),
 }
@@ -71,7 +75,8 @@ impl ExecutionProgress {
         Self::of(Phase::Done(status), generation, key, request)
     }
 
-    fn of(phase: Phase, generation: u64, key: &Key, request: &Request) -> Self {
+    /// Returns another step of a client's request.
+    pub(super) fn of(phase: Phase, generation: u64, key: &Key, request: &Request) -> Self {
         Self {
             phase,
             generation,

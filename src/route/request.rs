@@ -229,6 +229,11 @@ impl Requests {
         self.by_key.get(key).map(|known| &known.request)
     }
 
+    /// Returns a request whose beginning is in the journal, and whose end is not.
+    pub(super) fn journalled(&self, key: &Key) -> Option<&Request> {
+        self.get(key).filter(|request| request.journalled)
+    }
+
     fn get_mut(&mut self, key: &Key) -> Option<&mut Request> {
         self.by_key.get_mut(key).map(|known| &mut known.request)
     }

@@ -145,6 +145,14 @@ impl Report<'_> {
                     self.note(format!("job {other} asks: {}", prompt.prompt));
                     let reply = reply(other, prompt);
                     self.note(format!("next: {reply} | nb wait {id}"));
+                } else if let Some(prompt) = &job.behind_prompt {
+                    self.note(format!(
+                        "that cell asks: {} (it is answered where it was run)",
+                        prompt.trim()
+                    ));
+                    self.note(format!(
+                        "next: nb wait {id} | nb interrupt {id} | nb run --peek CODE"
+                    ));
                 }
             }
             FollowEnd::Asks => {

@@ -125,7 +125,11 @@ pub(super) fn gathered(
             EventKind::Stopped => Some("shut the kernel down"),
             EventKind::Died { .. } => Some("the kernel died"),
             EventKind::Moved { .. } => Some("moved the notebook"),
-            EventKind::Withdrew { .. } | EventKind::Peeked { .. } | EventKind::Called(_) => {
+            EventKind::Withdrew { .. }
+            | EventKind::Peeked { .. }
+            | EventKind::Called(_)
+            | EventKind::Prompted { .. }
+            | EventKind::Answered { .. } => {
                 continue;
             }
         };

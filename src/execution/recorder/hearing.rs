@@ -182,6 +182,7 @@ impl Audience for Recorder<'_> {
                     job.behind = None;
                     job.behind_since = None;
                     job.behind_job = None;
+                    job.behind_prompt = None;
                     job.cells[at].begun_at = Some(now);
                 });
             }
@@ -216,10 +217,23 @@ impl Audience for Recorder<'_> {
     }
 
     fn waits(&self, behind: Option<&RunningExecution>) {
+        let whose = behind.map_or_else(|| "another client".to_owned(), whose);
+        let since = behind.map(|cell| cell.since);
+        let prompt = behind.and_then(|cell| cell.prompt.clone());
+        let is_known = {
+            let job = self.job.borrow();
+            job.behind.as_ref() == Some(&whose)
+                && job.behind_since == since
+                && job.behind_prompt == prompt
+        };
+        if is_known {
+            return;
+        }
         self.job(|job| {
-            job.behind = Some(behind.map_or_else(|| "another client".to_owned(), whose));
-            job.behind_since = behind.map(|cell| cell.since);
+            job.behind = Some(whose);
+            job.behind_since = since;
             job.behind_job = behind.and_then(|cell| cell.job.clone());
+            job.behind_prompt = prompt;
         });
     }
 

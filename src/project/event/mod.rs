@@ -66,6 +66,18 @@ pub enum EventKind {
     Asked(ExecutionStart),
     /// The kernel began to run a request of a client that is connected to it directly.
     Seen(ExecutionStart),
+    /// The code of a front end's cell asks the person there for a line of input.
+    Prompted {
+        /// The request's id.
+        msg_id: String,
+        /// What it asks.
+        prompt: String,
+    },
+    /// The person has answered.
+    Answered {
+        /// The request's id.
+        msg_id: String,
+    },
     /// An execution ended.
     Done(ExecutionEnd),
     /// `nb` inspected the kernel with code that does not appear in its history.
@@ -198,6 +210,7 @@ impl Event {
         match &self.kind {
             EventKind::Asked(start) | EventKind::Seen(start) => Some(&start.msg_id),
             EventKind::Done(end) => Some(&end.msg_id),
+            EventKind::Prompted { msg_id, .. } | EventKind::Answered { msg_id } => Some(msg_id),
             _ => None,
         }
     }

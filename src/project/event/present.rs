@@ -1,7 +1,7 @@
 //! The present state of a kernel according to the journal: what it runs, who has run code on it, and
 //! when something last happened.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -23,6 +23,8 @@ pub struct RunningExecution {
     pub job: Option<String>,
     /// When it was requested, or when an observer saw it begin.
     pub since: Timestamp,
+    /// What its code asks the person at its front end. What a job asks is in the job's record.
+    pub prompt: Option<String>,
 }
 
 /// The present state of a session's kernel according to the journal.
@@ -73,6 +75,8 @@ const RACE: SignedDuration = SignedDuration::from_secs(1);
 fn present(events: impl Iterator<Item = Event>, generation: u64) -> Present {
     let mut present = Present::default();
     let (mut ended, mut aborted) = (HashSet::new(), HashSet::new());
+    // The last question of each cell; `None` if it is answered.
+    let mut prompts: HashMap<String, Option<String>> = HashMap::new();
     // Whether an observer saw the running request begin; without that it may still be in the queue.
     let mut has_begun = false;
     let mut any_ended = false;
@@ -99,6 +103,14 @@ fn present(events: impl Iterator<Item = Event>, generation: u64) -> Present {
         let (start, is_asked) = match event.kind {
             EventKind::Asked(start) => (start, true),
             EventKind::Seen(start) => (start, false),
+            EventKind::Prompted { msg_id, prompt } => {
+                prompts.entry(msg_id).or_insert(Some(prompt));
+                continue;
+            }
+            EventKind::Answered { msg_id } => {
+                prompts.entry(msg_id).or_insert(None);
+                continue;
+            }
             _ => continue,
         };
         let has_ended = ended.contains(&start.msg_id);
@@ -123,6 +135,7 @@ fn present(events: impl Iterator<Item = Event>, generation: u64) -> Present {
             }
         };
         let cell = RunningExecution {
+            prompt: prompts.get(&start.msg_id).cloned().flatten(),
             msg_id: start.msg_id,
             by: event.by,
             cell: start.cell,
@@ -148,6 +161,7 @@ fn present(events: impl Iterator<Item = Event>, generation: u64) -> Present {
 fn is_activity(event: &Event) -> bool {
     match event.kind {
         EventKind::Asked(_) | EventKind::Seen(_) | EventKind::Done(_) => true,
+        EventKind::Prompted { .. } | EventKind::Answered { .. } => true,
         EventKind::Opened | EventKind::Restarted => true,
         EventKind::Interrupted | EventKind::Withdrew { .. } => true,
         EventKind::Stopped
@@ -221,6 +235,32 @@ mod tests {
         assert_eq!(running(&told), is("2", "bob"));
         told.push(done("2", "ok"));
         assert_eq!(running(&told), None);
+    }
+
+    #[test]
+    fn a_question_stands_until_it_is_answered() {
+        let prompt = |events: &[Event]| {
+            let present = present(events.iter().rev().cloned(), 2);
+            present.running.and_then(|cell| cell.prompt)
+        };
+        let prompted = |text: &str| {
+            let event = json!({
+                "event": "prompted", "generation": 2, "msg_id": "1", "by": "ada", "prompt": text,
+            });
+            fixtures::event(event)
+        };
+        let mut told = vec![event("asked", "1", "ada"), event("seen", "1", "username")];
+        assert_eq!(prompt(&told), None);
+        told.push(prompted("Name? "));
+        assert_eq!(prompt(&told).as_deref(), Some("Name? "));
+        told.push(event("asked", "2", "bob"));
+        assert_eq!(prompt(&told).as_deref(), Some("Name? "));
+        told.push(event("answered", "1", "ada"));
+        assert_eq!(prompt(&told), None);
+        told.push(prompted("Sure? "));
+        assert_eq!(prompt(&told).as_deref(), Some("Sure? "));
+        told.push(done("1", "ok"));
+        assert_eq!(prompt(&told), None);
     }
 
     #[test]

@@ -13,6 +13,13 @@ use crate::route::timer::{Now, Timer};
 use crate::route::{Action, ClientId, Ending, Note, Phase};
 use crate::wire::{Channel, Header, Verified};
 
+/// The content of an `input_request`.
+#[derive(Deserialize)]
+struct PromptContent {
+    #[serde(default)]
+    prompt: String,
+}
+
 impl Bridge {
     /// Takes an iopub subscription that is connected; the bridge now proves that messages arrive on it.
     pub fn iopub_up(&mut self, now: Now) {
@@ -54,9 +61,15 @@ impl Bridge {
         };
         let session = self.out.session_for_clients(&header.session);
         if channel == Channel::Stdin && header.msg_type == "input_request" {
+            let cell = parent_key(&message);
+            if let Some(cell) = &cell {
+                let asked: Option<PromptContent> = message.read_content();
+                let text = asked.map(|asked| asked.prompt).unwrap_or_default();
+                self.journal_prompt(cell, Phase::Prompted(text));
+            }
             let prompt = Prompt {
                 header: message.header_bytes().clone(),
-                cell: parent_key(&message),
+                cell,
             };
             self.clients.set_prompt(id, Some(prompt));
         }
@@ -173,6 +186,15 @@ impl Bridge {
         } else {
             let ending = Ending::new("MessageTooLong", text);
             self.fail_one(&ending, &key);
+        }
+    }
+
+    /// Adds a question of a client's cell, or that it is answered, to the journal.
+    pub(super) fn journal_prompt(&mut self, cell: &Key, phase: Phase) {
+        let generation = self.kernel.generation();
+        if let Some(request) = self.requests.journalled(cell) {
+            let step = ExecutionProgress::of(phase, generation, cell, request);
+            self.out.push(Action::Journal(step));
         }
     }
 

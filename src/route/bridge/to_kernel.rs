@@ -5,7 +5,7 @@ use crate::route::attendance::Attendance;
 use crate::route::execution::{ExecuteContent, ExecutionProgress};
 use crate::route::request::{Answer, Key, OUTSTANDING_MAX, Request, Role};
 use crate::route::timer::{AWAITED, Now, Timer};
-use crate::route::{Action, ClientId, Kernel, Note};
+use crate::route::{Action, ClientId, Kernel, Note, Phase};
 use crate::wire::{Channel, Header, Verified};
 
 impl Bridge {
@@ -31,7 +31,12 @@ impl Bridge {
         };
         self.resolution.see_session(&mut self.out, &header.session);
         match channel {
-            Channel::Stdin => self.clients.take_input(&mut self.out, id, channel, message),
+            Channel::Stdin => {
+                let answered = self.clients.take_input(&mut self.out, id, channel, message);
+                if let Some(cell) = answered {
+                    self.journal_prompt(&cell, Phase::Answered);
+                }
+            }
             Channel::Control => self.control_message(id, &message, &header),
             _ => match &*header.msg_type {
                 "shutdown_request" => self.answer_shutdown(channel, id, &message),

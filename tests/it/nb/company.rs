@@ -190,6 +190,12 @@ fn a_person_at_a_front_end_is_asked_before_their_work_goes() {
 }
 
 #[test]
+fn behind_a_question_of_a_persons_cell_nobody_waits() {
+    let world = World::opened();
+    succeed(&mut world.script("asks_person.py", "nb-shared"));
+}
+
+#[test]
 fn an_edit_waits_for_a_persons_running_cell() {
     let world = World::opened();
     succeed(&mut world.script("manners.py", "nb-shared"));

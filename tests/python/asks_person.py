@@ -1,0 +1,48 @@
+"""A person's cell asks for input while an agent has code behind it: the agent is told, and waits no longer."""
+
+import os
+import re
+import subprocess
+
+from launch import SECONDS, arguments, joined, launched, reply_to
+
+options = arguments()
+NB = os.environ["NB_TEST_BINARY"]
+AGENT = {**os.environ, "NB_AS": "claude"}
+
+
+def begin(*words):
+    """Starts a command of the agent; returns what waits for its end, its code and what it says."""
+    command = [NB, *words]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=AGENT
+    )
+    return lambda: (process.communicate(timeout=SECONDS)[0], process.returncode)
+
+
+def asks(client):
+    """Waits for the question of the person's cell."""
+    message = client.get_stdin_msg(timeout=SECONDS)
+    assert message["header"]["msg_type"] == "input_request", message
+    return message["content"]["prompt"]
+
+
+with launched(options.kernel) as manager, joined(manager.connection_file) as client:
+    # The question is there before the agent comes.
+    code = "first = input('Name? ')\nwhile True:\n    if input('More? ') == 'no': break"
+    request = client.execute(code, allow_stdin=True)
+    assert asks(client) == "Name? "
+    said, ended = begin("run", "-n", "t.ipynb", "--timeout", str(SECONDS), "1 + 1")()
+    assert ended == 4, (ended, said)
+    assert "that cell asks: Name? (it is answered where it was run)" in said, said
+    job = re.search(r"job (\w{8}),", said)[1]
+
+    # It comes while the agent waits.
+    client.input("Ada")
+    assert asks(client) == "More? "
+    said, ended = begin("wait", job, "--timeout", str(SECONDS))()
+    assert ended == 4 and "that cell asks: More? " in said, (ended, said)
+    client.input("no")
+    assert reply_to(client, request)["content"]["status"] == "ok"
+    said, ended = begin("wait", job, "--timeout", str(SECONDS))()
+    assert ended == 0 and "2" in said, (ended, said)
