@@ -16,7 +16,7 @@ use crate::editing::notebook_file::NotebookFile;
 use crate::editing::running::running;
 use crate::editing::view;
 use crate::execution::stale::stale;
-use crate::notebook::{Cell, CellSelector, CellType, Document, MimeData, Output, Revision};
+use crate::notebook::{Cell, CellSelector, CellType, Document, MimeData, Output, Revision, scaled};
 
 /// Which cells are shown, and how.
 #[derive(Clone, Debug)]
@@ -119,6 +119,8 @@ pub struct OutputRequest {
     pub number: usize,
     /// The MIME type to return; `None` is the most informative one.
     pub mime: Option<String>,
+    /// The longest side of an image, in pixels: a larger PNG or JPEG is scaled down.
+    pub image_size: Option<u32>,
     /// Whether an image, or other data that is not text, is written to a file.
     pub to_file: bool,
 }
@@ -240,11 +242,21 @@ fn one_output(
     if !forms.any(|data| data.mime == mime && data.is_media()) {
         return Ok(OutputAnswer::Text(form.bytes));
     }
+    let (bytes, name) = match request.image_size {
+        Some(size) => {
+            let scaled = scaled(&form.bytes, size).map_err(|error| {
+                let text = format!("output {number} of cell {id} cannot be scaled: {error}");
+                Problem::new(ProblemKind::Failed, text)
+            });
+            (scaled?, format!("{number}-{size}"))
+        }
+        None => (form.bytes, number.to_string()),
+    };
     if !request.to_file {
-        let (mime, bytes) = (mime.to_owned(), form.bytes);
+        let mime = mime.to_owned();
         return Ok(OutputAnswer::Bytes { mime, bytes });
     }
-    let path = Export::of(page).write(id, &number.to_string(), &form.ending, &form.bytes);
+    let path = Export::of(page).write(id, &name, &form.ending, &bytes);
     let path = path.map_err(|error| Problem::failed("write the output to a file", &error))?;
     Ok(OutputAnswer::File(path))
 }

@@ -150,6 +150,9 @@ pub struct RunningCell {
     pub since: Timestamp,
     /// Whose it is, in words.
     pub text: String,
+    /// What a front end's cell asks the person there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prompt: Option<String>,
 }
 
 impl RunningCell {
@@ -160,6 +163,7 @@ impl RunningCell {
             job: cell.job.clone(),
             since: cell.since,
             text: whose(cell),
+            prompt: cell.prompt.clone(),
         }
     }
 }

@@ -18,6 +18,9 @@ const MOST: usize = 20;
 /// The longest text that is read, in bytes.
 const LONGEST: usize = 64 << 10;
 
+/// How much of a command or a name is shown, in characters.
+const LONGEST_SHOWN: usize = 80;
+
 /// The stack that a byte of the text may need: `----…1` is nested once a byte, and so is its tree.
 const STACK_PER_BYTE: usize = 8 << 10;
 
@@ -152,7 +155,7 @@ pub fn risks(source: &str) -> Vec<Finding> {
     let (head, body) = magic.split_once('\n').unwrap_or((magic, ""));
     let name = head.split_whitespace().next().unwrap_or_default();
     if SHELLS.contains(&name) {
-        let what = format!("%%{head}");
+        let what = shown(&format!("%%{head}"));
         let risk = Risk::Shell;
         return vec![Finding { risk, line, what }];
     }
@@ -185,6 +188,12 @@ fn found_in(source: &str, first_line: usize) -> Vec<Finding> {
     finder.found
 }
 
+/// Returns the beginning of a text as it may be printed.
+fn shown(text: &str) -> String {
+    let printed = text.chars().map(|c| if c.is_control() { ' ' } else { c });
+    printed.take(LONGEST_SHOWN).collect()
+}
+
 fn count_lines(text: &str) -> usize {
     text.bytes().filter(|byte| *byte == b'\n').count()
 }
@@ -203,7 +212,7 @@ impl Finder<'_> {
         self.found.push(Finding {
             risk,
             line: self.first_line + count_lines(above),
-            what: what.chars().take(80).collect(),
+            what: shown(what),
         });
     }
 
@@ -332,6 +341,10 @@ mod tests {
     fn what_code_does_is_found_by_its_structure() {
         for (source, finding) in [
             ("x = 1\n!ls -la", "line 2 runs a shell command: !ls -la"),
+            (
+                "!printf \u{1b}[2J",
+                "line 1 runs a shell command: !printf  [2J",
+            ),
             ("files = !ls", "line 1 runs a shell command: !ls"),
             ("%system ls", "line 1 runs a shell command: %system ls"),
             ("\n%%bash\nrm -r x", "line 2 runs a shell command: %%bash"),

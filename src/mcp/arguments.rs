@@ -90,6 +90,8 @@ pub(super) struct ReadCell {
     pub(super) outputs: Option<bool>,
     /// Characters of output at most; 6000 by default
     pub(super) limit: Option<usize>,
+    /// Pixels of an image's longer side at most
+    pub(super) image_size: Option<u32>,
 }
 
 /// `create_cell`
@@ -232,6 +234,8 @@ pub(super) struct RunCell {
     pub(super) wait: Option<bool>,
     /// Characters of output at most; 6000 by default
     pub(super) limit: Option<usize>,
+    /// Pixels of an image's longer side at most
+    pub(super) image_size: Option<u32>,
 }
 
 /// `get_run_status`

@@ -21,6 +21,9 @@ const NEAR: usize = 100;
 /// How many warnings a call has at most.
 const MOST_WARNINGS: usize = 20;
 
+/// The longest name or version of a client that is recorded, in characters.
+const LONGEST_WORD: usize = 64;
+
 /// A call that is under way.
 pub(super) struct CallRecord {
     begun: Instant,
@@ -42,7 +45,7 @@ impl CallRecord {
         let client = context.client_info();
         Self {
             begun: Instant::now(),
-            client: client.map(|client| (client.name, client.version)),
+            client: client.map(|client| (word(&client.name), word(&client.version))),
             session: session.to_owned(),
             tool,
             arguments: hex::encode(Sha256::digest(&arguments)),
@@ -99,6 +102,12 @@ impl CallRecord {
             .await
             .inspect_err(|error| tracing::warn!(%error, "a call is not recorded"));
     }
+}
+
+/// Returns a client's word as it may be printed.
+fn word(text: &str) -> String {
+    let printed = text.chars().filter(|c| !c.is_control());
+    printed.take(LONGEST_WORD).collect()
 }
 
 /// Returns what a reviewer wants to know about code that was run. The network is worth a word only where the

@@ -272,6 +272,7 @@ async fn read_cell(request: Request<'_, ReadCell>) -> Result<ToolAnswer, Problem
         })
         .take(api::outputs::MOST_IMAGES)
         .collect();
+    told.scale_images(arguments.image_size).await;
     Ok(told)
 }
 
@@ -422,6 +423,7 @@ async fn run_cell(request: Request<'_, RunCell>) -> Result<ToolAnswer, Problem> 
         timeout_s,
         wait,
         limit,
+        image_size,
         ..
     } = request.arguments;
     let follow = (wait != Some(false)).then(|| follow_options(timeout_s, limit));
@@ -438,7 +440,9 @@ async fn run_cell(request: Request<'_, RunCell>) -> Result<ToolAnswer, Problem> 
             follow,
         };
         let answer = watcher.watch(api::run(caller, run, &watcher)).await?;
-        return Ok(begun(caller, &answer, &answer, String::new()).await);
+        let mut told = begun(caller, &answer, &answer, String::new()).await;
+        told.scale_images(image_size).await;
+        return Ok(told);
     }
     let exec = ExecRequest {
         cells: CellsToRun {
@@ -451,7 +455,11 @@ async fn run_cell(request: Request<'_, RunCell>) -> Result<ToolAnswer, Problem> 
     };
     let answer = watcher.watch(api::exec(caller, exec, &watcher)).await?;
     match &answer {
-        ExecAnswer::Job { job, .. } => Ok(begun(caller, &answer, job, String::new()).await),
+        ExecAnswer::Job { job, .. } => {
+            let mut told = begun(caller, &answer, job, String::new()).await;
+            told.scale_images(image_size).await;
+            Ok(told)
+        }
         ExecAnswer::Nothing { .. } => {
             let text = "there is nothing to run\n".to_owned();
             Ok(ToolAnswer::of(caller, &answer, text).await)
@@ -607,7 +615,10 @@ async fn history(request: Request<'_, History>) -> Result<ToolAnswer, Problem> {
                 None => DiffBase::Unnamed,
             };
             let answer = api::diff_notebooks(caller, DiffRequest { before }).await?;
-            Ok(ToolAnswer::of_fields(caller, &answer).await)
+            let mut lines = text::diff::note(&answer);
+            lines.extend(text::diff::lines(&answer, |_, line| line));
+            lines.push(String::new());
+            Ok(ToolAnswer::of(caller, &answer, lines.join("\n")).await)
         }
         HistoryAction::Undo => {
             let op = arguments.op.clone();

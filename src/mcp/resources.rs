@@ -155,6 +155,7 @@ impl Session {
                     cells: vec![CellSelector::Id(cell)],
                     number,
                     mime: None,
+                    image_size: None,
                     to_file: false,
                 };
                 match api::output(&caller, request).await? {

@@ -1,5 +1,7 @@
 //! Answers and problems as results of tools.
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use rmcp::model::{CallToolResult, ContentBlock};
 use serde_json::{Map, Value, json};
 
@@ -8,6 +10,7 @@ use crate::api::caller::Caller;
 use crate::api::envelope::{Answer, Envelope, Meanwhile, ProblemAnswer};
 use crate::api::outputs::{Image, plain};
 use crate::api::problem::{Problem, ProblemKind};
+use crate::notebook::scaled;
 use crate::text;
 
 /// What a tool answers.
@@ -37,13 +40,6 @@ impl ToolAnswer {
             meanwhile,
             ..Self::default()
         }
-    }
-
-    /// Puts an answer together with what happened meanwhile; its text is its JSON.
-    pub(super) async fn of_fields(caller: &Caller, answer: &impl Answer) -> Self {
-        let answer = Self::of(caller, answer, String::new()).await;
-        let text = serde_json::to_string(&answer.fields).unwrap_or_default();
-        Self { text, ..answer }
     }
 
     /// Puts a problem together with what happened meanwhile.
@@ -76,6 +72,24 @@ impl ToolAnswer {
         let status = self.fields.get("status").and_then(Value::as_str);
         let other = if self.is_error { "failed" } else { "ok" };
         status.unwrap_or(other).to_owned()
+    }
+
+    /// Scales the images down until no side has more than `size` pixels. What is no PNG or JPEG stays.
+    pub(super) async fn scale_images(&mut self, size: Option<u32>) {
+        let Some(size) = size.filter(|_| !self.images.is_empty()) else {
+            return;
+        };
+        let mut images = std::mem::take(&mut self.images);
+        let work = tokio::task::spawn_blocking(move || {
+            for image in &mut images {
+                let bytes = STANDARD.decode(&image.base64).unwrap_or_default();
+                if let Ok(bytes) = scaled(&bytes, size) {
+                    image.base64 = STANDARD.encode(bytes);
+                }
+            }
+            images
+        });
+        self.images = work.await.unwrap_or_default();
     }
 
     /// Adds a field to the answer.

@@ -196,7 +196,10 @@ fn bound(kernel: &KernelStatus) -> Option<String> {
 fn lasting(kernel: &KernelStatus) -> String {
     match (kernel.state, &kernel.running, kernel.idle_since) {
         ("busy", Some(cell), _) => {
-            format!("busy: {} for {}", cell.text, age(cell.since))
+            let asks = cell.prompt.as_deref();
+            let asks = asks.map(|prompt| format!(", asks {:?}", prompt.trim()));
+            let (asks, age) = (asks.unwrap_or_default(), age(cell.since));
+            format!("busy: {} for {age}{asks}", cell.text)
         }
         ("idle", _, Some(since)) if !just_now(since) => format!("idle for {}", age(since)),
         _ => kernel.state.to_owned(),

@@ -2,6 +2,7 @@
 
 pub(crate) mod cell;
 pub(crate) mod cells;
+pub(crate) mod diff;
 pub(crate) mod edit;
 pub(crate) mod kernel;
 pub(crate) mod log;

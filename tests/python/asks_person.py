@@ -37,6 +37,8 @@ with launched(options.kernel) as manager, joined(manager.connection_file) as cli
     assert "that cell asks: Name? (it is answered where it was run)" in said, said
     job = re.search(r"job (\w{8}),", said)[1]
 
+    assert ", asks \"Name?\"" in begin("status", "t.ipynb")()[0]
+
     # It comes while the agent waits.
     client.input("Ada")
     assert asks(client) == "More? "

@@ -44,6 +44,9 @@ pub(crate) struct Cell {
     /// Which form of the output is meant: text/html, image/png, ...
     #[arg(long, value_name = "TYPE", requires = "output")]
     mime: Option<String>,
+    /// Scale an image down until no side has more pixels
+    #[arg(long, value_name = "PIXELS", requires = "output", value_parser = clap::value_parser!(u32).range(1..))]
+    image_size: Option<u32>,
 }
 
 const EXAMPLES: &str = "\
@@ -52,7 +55,8 @@ Examples:
   nb cell 2..5 --limit 500
   nb cell 0,3..5,77de --no-outputs
   nb cell 3f2c --source-only > cell.py
-  nb cell -1 --output 0 > plot.png";
+  nb cell -1 --output 0 > plot.png
+  nb cell -1 --output 0 --image-size 600 > small.png";
 
 impl Command for Cell {
     fn take_notebook(&mut self) -> Option<PathBuf> {
@@ -66,6 +70,7 @@ impl Command for Cell {
                 cells,
                 number,
                 mime: self.mime,
+                image_size: self.image_size,
                 to_file: io::stdout().is_terminal(),
             };
             let output = api::output(&context.caller, request).await?;

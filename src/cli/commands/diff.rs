@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use owo_colors::{OwoColorize as _, Style};
+use owo_colors::OwoColorize as _;
 
 use crate::api::problem::{Problem, ProblemKind};
 use crate::api::{self, DiffAnswer, DiffBase, DiffRequest};
@@ -13,7 +13,7 @@ use crate::cli::Context;
 use crate::cli::args::take_notebook;
 use crate::cli::commands::Command;
 use crate::cli::render::print;
-use crate::notebook::{CellDiff, DiffHunk, DiffLine, FieldDiff};
+use crate::text::diff::{DiffPart, lines, note};
 
 /// Show what differs, cell by cell
 ///
@@ -85,155 +85,26 @@ impl Diff {
 
 /// Shows what differs.
 pub(crate) fn show(answer: &DiffAnswer) -> std::io::Result<()> {
-    text(answer, colours())
+    print::notes(note(answer));
+    let colours = colours();
+    let paint = |part: DiffPart, text: String| match (colours, part) {
+        (false, _) | (_, DiffPart::Plain) => text,
+        (_, DiffPart::Title) => text.bold().to_string(),
+        (_, DiffPart::Cell) => text.cyan().to_string(),
+        (_, DiffPart::Place) => text.magenta().to_string(),
+        (_, DiffPart::Removed) => text.red().to_string(),
+        (_, DiffPart::Added) => text.green().to_string(),
+    };
+    let mut lines = lines(answer, paint);
+    if lines.is_empty() {
+        return Ok(());
+    }
+    lines.push(String::new());
+    print::exact(lines.join("\n").as_bytes())
 }
 
 /// Says whether stdout is a terminal that can show colours, and colours are wanted.
 fn colours() -> bool {
     let stdout = std::io::stdout();
     stdout.is_terminal() && anstream::AutoStream::choice(&stdout) != anstream::ColorChoice::Never
-}
-
-fn text(answer: &DiffAnswer, colours: bool) -> std::io::Result<()> {
-    let key = &answer.notebook;
-    if !answer.before.unknown.is_empty() {
-        print::note(&format!(
-            "not compared: {} ({})",
-            listed(&answer.before.unknown),
-            answer.before.why_unknown
-        ));
-    }
-    if answer.cells.is_empty() && answer.metadata.is_empty() {
-        print::note(&format!(
-            "{key}: no cell differs from {}",
-            answer.before.name
-        ));
-        return Ok(());
-    }
-    let paint = |text: &str, style: Style| match colours {
-        true => text.style(style).to_string(),
-        false => text.to_owned(),
-    };
-    let bold = Style::new().bold();
-    let mut lines = vec![
-        paint(&format!("--- {key} · {}", answer.before.name), bold),
-        paint(&format!("+++ {key} · revision {}", answer.revision), bold),
-    ];
-    lines.extend(
-        answer
-            .metadata
-            .iter()
-            .map(|it| format!("notebook {}", field(it))),
-    );
-    for cell in &answer.cells {
-        lines.push(paint(&head(cell), Style::new().cyan()));
-        lines.extend(details(cell));
-        for hunk in &cell.source {
-            // If one side lacks the cell, the line numbers would say nothing.
-            if cell.before.is_some() && cell.after.is_some() {
-                lines.push(paint(&place(hunk), Style::new().magenta()));
-            }
-            for line in &hunk.lines {
-                lines.push(match line {
-                    DiffLine::Same(text) => format!(" {text}"),
-                    DiffLine::Removed(text) => paint(&format!("-{text}"), Style::new().red()),
-                    DiffLine::Added(text) => paint(&format!("+{text}"), Style::new().green()),
-                });
-            }
-        }
-    }
-    lines.push(String::new());
-    print::exact(lines.join("\n").as_bytes())
-}
-
-/// Returns a line for each difference other than the source.
-fn details(cell: &CellDiff) -> Vec<String> {
-    let mut lines = Vec::new();
-    if let (Some(before), Some(after)) = (&cell.before, &cell.after)
-        && before.cell_type != after.cell_type
-    {
-        let (before, after) = (before.cell_type, after.cell_type);
-        lines.push(format!("  type: {before} → {after}"));
-    }
-    if cell.before.is_some() && cell.after.is_some() {
-        lines.extend(cell.metadata.iter().map(|it| format!("  {}", field(it))));
-    }
-    if let Some(outputs) = &cell.outputs {
-        let short = |text: &str| match text {
-            "" => "none".to_owned(),
-            text => text.to_owned(),
-        };
-        let (before, after) = (short(&outputs.before), short(&outputs.after));
-        lines.push(match (&cell.before, &cell.after) {
-            (None, _) => format!("  outputs: {after}"),
-            (_, None) => format!("  outputs: {before}"),
-            _ => format!("  outputs: {before} → {after}"),
-        });
-    }
-    lines
-}
-
-/// Returns the line above a cell's differences.
-fn head(cell: &CellDiff) -> String {
-    let mut what = Vec::new();
-    match (&cell.before, &cell.after) {
-        (None, _) => what.push("new".to_owned()),
-        (_, None) => what.push("gone".to_owned()),
-        (Some(before), Some(after)) => {
-            if before.revision != after.revision {
-                what.push(format!("{} → {}", before.revision, after.revision));
-            }
-            if cell.moved {
-                what.push(format!("moved from {}", before.index));
-            }
-            if before.revision == after.revision && cell.outputs.is_some() {
-                what.push("outputs".to_owned());
-            }
-        }
-    }
-    let side = cell.after.as_ref().or(cell.before.as_ref());
-    let (index, line) = side.map_or((0, ""), |side| (side.index, side.first_line.as_str()));
-    let index = match cell.after {
-        Some(_) => format!("cell {index}"),
-        None => format!("was cell {index}"),
-    };
-    let line = match line {
-        "" => String::new(),
-        line => format!(" · {line}"),
-    };
-    format!("{} ({index}) · {}{line}", cell.cell, what.join(", "))
-}
-
-fn place(hunk: &DiffHunk) -> String {
-    let (before, after) = hunk.lengths();
-    // In a patch, an empty range has the number of the line before it.
-    let start = |at: usize, length: usize| if length == 0 { at - 1 } else { at };
-    format!(
-        "@@ -{},{before} +{},{after} @@",
-        start(hunk.before, before),
-        start(hunk.after, after)
-    )
-}
-
-fn field(it: &FieldDiff) -> String {
-    const MOST: usize = 200;
-    let text = |value: &Option<String>| match value {
-        None => "none".to_owned(),
-        Some(text) if text.chars().count() > MOST => {
-            text.chars().take(MOST).chain("…".chars()).collect()
-        }
-        Some(text) => text.clone(),
-    };
-    format!("{}: {} → {}", it.field, text(&it.before), text(&it.after))
-}
-
-fn listed(ids: &[String]) -> String {
-    const MOST: usize = 5;
-    let shown = ids.iter().take(MOST).map(String::as_str);
-    let shown = shown.collect::<Vec<_>>().join(", ");
-    match ids.len() {
-        1 => format!("cell {shown}"),
-        count if count > MOST => format!("{count} cells ({shown}, …)"),
-        count => format!("{count} cells ({shown})"),
-    }
 }

@@ -34,3 +34,30 @@ pub struct ToolCall {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
 }
+
+impl ToolCall {
+    /// Removes the code that the warnings show: `line 2 starts a program: os.system`.
+    pub(super) fn remove_code(&mut self) {
+        for warning in &mut self.warnings {
+            if let Some((what, _)) = warning.split_once(": ") {
+                *warning = what.to_owned();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_its_code_a_warning_says_what_was_done() {
+        let mut call: ToolCall = serde_json::from_value(serde_json::json!({
+            "client_session": "1a2b3c4d", "tool": "run_cell", "arguments": "", "result": "ok", "took_ms": 1,
+            "warnings": ["line 2 runs a shell command: !echo a: b"],
+        }))
+        .unwrap();
+        call.remove_code();
+        assert_eq!(call.warnings, ["line 2 runs a shell command"]);
+    }
+}

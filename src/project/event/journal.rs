@@ -285,8 +285,12 @@ mod tests {
         std::fs::write(project.dir().join("config.toml"), "journal.code = false").unwrap();
         let asked = event(json!({"event": "asked", "msg_id": "1", "code": "secret()"}));
         let peeked = event(json!({"event": "peeked", "code": "secret()"}));
-        project.record(&[asked, peeked]);
-        assert_eq!(project.all_events().len(), 2);
+        let called = event(json!({
+            "event": "called", "client_session": "1a2b3c4d", "tool": "run_cell", "arguments": "", "result": "ok",
+            "took_ms": 1, "warnings": ["line 1 runs a shell command: secret"],
+        }));
+        project.record(&[asked, peeked, called]);
+        assert_eq!(project.all_events().len(), 3);
         let written = std::fs::read_to_string(project.journal_file()).unwrap();
         assert!(!written.contains("secret"), "{written}");
     }

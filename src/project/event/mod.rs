@@ -277,6 +277,7 @@ impl Event {
         match &mut event.kind {
             EventKind::Asked(start) | EventKind::Seen(start) if !keeps_code => start.code = None,
             EventKind::Peeked { code } if !keeps_code => *code = None,
+            EventKind::Called(call) if !keeps_code => call.remove_code(),
             _ => {}
         }
         event

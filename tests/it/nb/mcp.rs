@@ -8,6 +8,8 @@ use std::process::{Child, ChildStdin, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use crate::nb::{nb, open, until};
@@ -355,6 +357,39 @@ fn images_are_images() {
         assert_eq!(image["mimeType"], "image/png", "{result:#?}");
         assert_eq!(image["data"], png);
     }
+
+    let larger = "import struct, zlib
+def chunk(kind, data):
+    return struct.pack('>I', len(data)) + kind + data + struct.pack('>I', zlib.crc32(kind + data))
+rows = zlib.compress((b'\\0' + bytes(300)) * 200)
+head = struct.pack('>IIBBBBB', 300, 200, 8, 0, 0, 0, 0)
+parts = [chunk(b'IHDR', head), chunk(b'IDAT', rows), chunk(b'IEND', b'')]
+Image(data=b'\\x89PNG\\r\\n\\x1a\\n' + b''.join(parts))";
+    let create = json!({"notebook": "a.ipynb", "source": larger, "run": true});
+    client.call("create_cell", &create).text();
+    let size_of = |png: &[u8]| {
+        let side = |at: usize| u32::from_be_bytes(png[at..at + 4].try_into().expect("4 bytes"));
+        (side(16), side(20))
+    };
+    for (size, sides) in [(json!(30), (30, 20)), (Value::Null, (300, 200))] {
+        let read = json!({"notebook": "a.ipynb", "cell": 1, "image_size": size});
+        let read = client.call("read_cell", &read);
+        let data = read.0["content"][1]["data"].as_str().expect("an image");
+        let png = STANDARD.decode(data).expect("base64");
+        assert_eq!(size_of(&png), sides);
+    }
+    let mut command = world.nb();
+    let words = [
+        "cell",
+        "a.ipynb",
+        "1",
+        "--output",
+        "0",
+        "--image-size",
+        "30",
+    ];
+    let png = command.args(words).output().expect("run nb").stdout;
+    assert_eq!(size_of(&png), (30, 20));
 }
 
 #[test]
