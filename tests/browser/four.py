@@ -17,6 +17,8 @@ import sys
 import threading
 import time
 
+from playwright.sync_api import TimeoutError
+
 from lab import SECONDS, SHARED, Server, chromium, expect, say, write
 from tab import DIRTY, PLAIN, Notebook
 
@@ -191,9 +193,8 @@ class Person:
         self.saved, self.counts = 0, collections.Counter()
 
     def step(self, number):
-        self.book.write(0, f"human = {number}")
-        self.book.save()
-        if self.is_saved():
+        self.write(f"human = {number}")
+        if self.save():
             self.saved = number
             self.counts["saved"] += 1
         else:
@@ -205,12 +206,34 @@ class Person:
             self.counts["run"] += 1
             self.book.is_idle()
 
-    def is_saved(self):
-        """Waits for the end of a save; False if the page says that the file has changed."""
-        self.page.wait_for_function(
-            f"document.querySelector('.jp-Dialog') || !document.querySelector('{DIRTY}')"
+    def write(self, text):
+        """Types a text, and again if the page has meanwhile reloaded what others changed."""
+        source = self.book.source(0)
+        self.until(
+            f"document.querySelector('{DIRTY}')",
+            lambda: (source.click(), source.press("Control+a"), self.page.keyboard.type(text)),
+        )
+
+    def save(self):
+        """Saves, and again if the keys went to a cell that was just replaced.
+
+        Returns False if the page says that the file has changed.
+        """
+        self.until(
+            f"document.querySelector('.jp-Dialog') || !document.querySelector('{DIRTY}')",
+            self.book.save,
         )
         return not self.page.locator(".jp-Dialog").is_visible()
+
+    def until(self, condition, act):
+        """Acts, and again every five seconds, until the page fulfils a condition."""
+        for _ in range(SECONDS // 5):
+            act()
+            try:
+                return self.page.wait_for_function(condition, timeout=5000)
+            except TimeoutError:
+                say("again:", condition)
+        raise AssertionError(f"never: {condition}")
 
 
 def main():
