@@ -69,17 +69,17 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Functions by what they do. A name that ends with a dot means all functions of that module.
+/// Functions by what they do. A name that ends with `*` means all that begin so: `os.execv`, `os.execlp`.
 const FUNCTIONS: [(Risk, &[&str]); 4] = [
     (
         Risk::Program,
         &[
-            "subprocess.",
+            "subprocess.*",
             "os.system",
             "os.popen",
-            "os.exec",
-            "os.spawn",
-            "os.posix_spawn",
+            "os.exec*",
+            "os.spawn*",
+            "os.posix_spawn*",
             "os.fork",
             "pty.spawn",
             "asyncio.create_subprocess_exec",
@@ -95,7 +95,7 @@ const FUNCTIONS: [(Risk, &[&str]); 4] = [
             "__import__",
             "builtins.eval",
             "builtins.exec",
-            "runpy.",
+            "runpy.*",
         ],
     ),
     (
@@ -106,30 +106,27 @@ const FUNCTIONS: [(Risk, &[&str]); 4] = [
             "os.rmdir",
             "os.unlink",
             "shutil.rmtree",
-            "send2trash.",
+            "send2trash.*",
         ],
     ),
     (
         Risk::Network,
         &[
-            "aiohttp.",
-            "boto3.",
-            "ftplib.",
-            "http.client.",
-            "httpx.",
-            "paramiko.",
-            "requests.",
-            "smtplib.",
-            "socket.",
-            "urllib.request.",
-            "urllib3.",
-            "websockets.",
+            "aiohttp.*",
+            "boto3.*",
+            "ftplib.*",
+            "http.client.*",
+            "httpx.*",
+            "paramiko.*",
+            "requests.*",
+            "smtplib.*",
+            "socket.*",
+            "urllib.request.*",
+            "urllib3.*",
+            "websockets.*",
         ],
     ),
 ];
-
-/// The names of functions that start with these words have the same effect: `os.execv`, `os.spawnlp`.
-const FAMILIES: [&str; 3] = ["os.exec", "os.spawn", "os.posix_spawn"];
 
 /// Methods that delete files, of objects whose type is not known: a path's.
 const DELETING_METHODS: [&str; 2] = ["unlink", "rmdir"];
@@ -277,9 +274,9 @@ fn is_address(expression: &Expr) -> bool {
 }
 
 fn risk_of(name: &str) -> Option<Risk> {
-    let is_meant = |known: &str| {
-        let is_family = known.ends_with('.') || FAMILIES.contains(&known);
-        name == known || is_family && name.starts_with(known)
+    let is_meant = |known: &str| match known.strip_suffix('*') {
+        Some(start) => name.starts_with(start),
+        None => name == known,
     };
     let mut all = FUNCTIONS.iter();
     let found = all.find(|(_, functions)| functions.iter().any(|known| is_meant(known)));
@@ -297,16 +294,12 @@ impl<'a> Visitor<'a> for Finder<'_> {
                 }
             }
             Stmt::ImportFrom(import) => {
-                let module = import.module.as_ref().map(ToString::to_string);
-                for (alias, module) in import
-                    .names
-                    .iter()
-                    .zip(std::iter::repeat(module.as_deref()))
-                {
-                    let Some(module) = module else { continue };
-                    let name = alias.asname.as_ref().unwrap_or(&alias.name);
-                    self.names
-                        .insert(name.to_string(), format!("{module}.{}", alias.name));
+                if let Some(module) = &import.module {
+                    for alias in &import.names {
+                        let name = alias.asname.as_ref().unwrap_or(&alias.name);
+                        let full = format!("{module}.{}", alias.name);
+                        self.names.insert(name.to_string(), full);
+                    }
                 }
             }
             Stmt::IpyEscapeCommand(command) => {

@@ -42,7 +42,7 @@ const SENDS: u32 = 3;
 /// The longest wait for others' cells that is not reported.
 const SOON: Duration = Duration::from_millis(300);
 
-/// How often it is looked at again what others' cells do.
+/// The time between two readings of what others' cells do, while this code waits for them.
 const STILL_WAITS: Duration = Duration::from_secs(1);
 
 /// How long to wait for a start or restart that another process began.

@@ -13,7 +13,7 @@ use crate::api::caller::Caller;
 use crate::api::problem::{Problem, ProblemKind};
 use crate::code::risks::{Risk, risks};
 use crate::project::Session as KernelSession;
-use crate::project::event::{Event, EventKind, ToolCall, split_actor};
+use crate::project::event::{Event, EventKind, ToolCall};
 
 /// How many of the last events are searched for an edit.
 const NEAR: usize = 100;
@@ -74,13 +74,8 @@ impl CallRecord {
             took_ms: u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX),
             warnings: Vec::new(),
         };
-        let (project, key, by) = (
-            concerned.project.clone(),
-            concerned.key.clone(),
-            caller.by(),
-        );
-        let (name, session) = split_actor(by);
-        let (name, session) = (name.to_owned(), session.map(str::to_owned));
+        let (project, key) = (concerned.project.clone(), concerned.key.clone());
+        let by = caller.by().to_owned();
         let written = tokio::task::spawn_blocking(move || {
             if let Some(op) = op {
                 let near = project.events(&key).take(NEAR);
@@ -93,8 +88,7 @@ impl CallRecord {
             let kernel = state.and_then(|state| state.session(&state.owner_key(&key)));
             call.warnings = warnings(&code, kernel.as_ref());
             project.record(&[Event {
-                by: Some(name),
-                by_session: session,
+                by: Some(by),
                 ..Event::now(&key, EventKind::Called(call))
             }]);
         });

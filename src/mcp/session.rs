@@ -15,6 +15,7 @@ use crate::api::caller::{Caller, Given};
 use crate::api::problem::{Problem, ProblemKind};
 use crate::kernel::variables::ProcessVariables;
 use crate::project::event::actor_id;
+use crate::project::fresh_id;
 
 /// How the server is started.
 #[derive(Clone, Debug)]
@@ -73,10 +74,9 @@ impl Sessions {
 
     /// Begins a client's session.
     pub(super) fn begin(&self) -> Session {
-        let id = uuid::Uuid::new_v4().simple().to_string();
         Session {
             common: Arc::new(self.clone()),
-            id: id.chars().take(8).collect(),
+            id: fresh_id(),
         }
     }
 }

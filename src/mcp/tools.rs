@@ -277,12 +277,12 @@ fn schema<T: JsonSchema>() -> JsonObject {
     let schema = SchemaGenerator::new(settings).into_root_schema_for::<T>();
     let mut schema = schema.to_value();
     shorten(&mut schema, true);
-    // The tool's own description says more.
-    schema
-        .as_object_mut()
-        .map(|fields| fields.remove("description"));
     match schema {
-        Value::Object(schema) => schema,
+        Value::Object(mut schema) => {
+            // The tool's own description says more.
+            schema.remove("description");
+            schema
+        }
         _ => JsonObject::new(),
     }
 }

@@ -127,6 +127,14 @@ impl Job {
         }
     }
 
+    /// Removes what the record says of the cell that the job waits for.
+    pub fn waits_no_longer(&mut self) {
+        self.behind = None;
+        self.behind_since = None;
+        self.behind_job = None;
+        self.behind_prompt = None;
+    }
+
     /// Returns the id of the actor who asked; see [`split_actor`].
     pub fn actor(&self) -> String {
         actor_id(&self.by, self.by_session.as_deref())

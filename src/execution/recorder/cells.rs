@@ -106,9 +106,7 @@ impl Recorder<'_> {
         self.job(|job| {
             job.state = JobState::Done;
             job.ended_at = Some(Timestamp::now());
-            job.behind = None;
-            job.behind_since = None;
-            job.behind_job = None;
+            job.waits_no_longer();
             job.prompt = None;
             // Outputs that could not be written are matched by the code later, so the code is kept.
             let in_notebook = job.cells.iter().all(|cell| cell.unwritten.is_none());

@@ -179,10 +179,7 @@ impl Audience for Recorder<'_> {
                     if job.prompt.is_none() {
                         job.state = JobState::Running;
                     }
-                    job.behind = None;
-                    job.behind_since = None;
-                    job.behind_job = None;
-                    job.behind_prompt = None;
+                    job.waits_no_longer();
                     job.cells[at].begun_at = Some(now);
                 });
             }
