@@ -9,6 +9,7 @@
 //! | [`zmtp`] | the ZMTP 3.x state machine and its limits. Pure | – |
 //! | [`notebook`] | `.ipynb` files as data: a lossless document, edits, three-way merge, differences, folding of outputs. Pure | – |
 //! | [`code`] | Python code as a structure: what it does, as far as its text shows. Pure | – |
+//! | [`graph`] | which cells of a notebook depend on which, which are out of date, and which to run. Pure | code |
 //! | [`project`] | `.nb/`: its root, `state.json`, locks, the journal of typed events, versions of cells, jobs, who is joined, the user's settings | wire, notebook |
 //! | [`route`] | who gets what: clients, outstanding requests, the execution queue, synthetic messages. Pure, with its own clock | wire |
 //! | [`socket`] | ZMTP over TCP and Unix sockets: bind, connect, outboxes | wire, zmtp |
@@ -37,6 +38,7 @@ pub mod code;
 pub mod demo;
 pub mod editing;
 pub mod execution;
+pub mod graph;
 pub mod kernel;
 pub mod lifecycle;
 pub mod mcp;

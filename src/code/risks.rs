@@ -9,20 +9,15 @@ use std::fmt;
 
 use ruff_python_ast::visitor::{Visitor, walk_expr, walk_stmt};
 use ruff_python_ast::{Expr, ExprCall, IpyEscapeKind, Stmt};
-use ruff_python_parser::{Mode, ParseOptions, parse_unchecked};
-use ruff_text_size::{Ranged, TextSize};
+use ruff_text_size::Ranged;
+
+use super::parse::{self, Lines, count_lines};
 
 /// How many findings of one text are returned.
 const MOST: usize = 20;
 
-/// The longest text that is read, in bytes.
-const LONGEST: usize = 64 << 10;
-
 /// How much of a command or a name is shown, in characters.
 const LONGEST_SHOWN: usize = 80;
-
-/// The stack that a byte of the text may need: `----…1` is nested once a byte, and so is its tree.
-const STACK_PER_BYTE: usize = 8 << 10;
 
 /// What code does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,11 +133,8 @@ const SHELLS: [&str; 8] = ["!", "bash", "cmd", "script", "sh", "sx", "system", "
 const OF_PYTHON: [&str; 5] = ["capture", "memit", "prun", "time", "timeit"];
 
 /// Returns what the text of a Python cell does. Of text that is no Python it returns what it finds, and of text
-/// of more than 64 KiB nothing.
+/// of more than 4 MiB, or nested too deeply for Python, nothing.
 pub fn risks(source: &str) -> Vec<Finding> {
-    if source.len() > LONGEST {
-        return Vec::new();
-    }
     let first = source.trim_start();
     let Some(magic) = first.strip_prefix("%%") else {
         return of_python(source, 1);
@@ -164,25 +156,19 @@ pub fn risks(source: &str) -> Vec<Finding> {
 
 /// Finds risks in Python code whose first line has this number.
 fn of_python(source: &str, first_line: usize) -> Vec<Finding> {
-    // Memory that is not used is not taken.
-    let stack = (64 << 10) + source.len() * STACK_PER_BYTE;
-    stacker::grow(stack, || found_in(source, first_line))
-}
-
-fn found_in(source: &str, first_line: usize) -> Vec<Finding> {
-    let parsed = parse_unchecked(source, ParseOptions::from(Mode::Ipython));
-    let mut finder = Finder {
-        source,
-        first_line,
-        names: HashMap::new(),
-        found: Vec::new(),
-    };
-    if let Some(module) = parsed.syntax().as_module() {
-        finder.visit_body(&module.body);
-    }
-    finder.found.dedup();
-    finder.found.truncate(MOST);
-    finder.found
+    let lines = Lines::of(source, first_line);
+    let read = parse::parsed(source, |parsed| {
+        let mut finder = Finder {
+            lines,
+            names: HashMap::new(),
+            found: Vec::new(),
+        };
+        finder.visit_body(&parsed.syntax().body);
+        finder.found.dedup();
+        finder.found.truncate(MOST);
+        finder.found
+    });
+    read.unwrap_or_default()
 }
 
 /// Returns the beginning of a text as it may be printed.
@@ -191,29 +177,23 @@ fn shown(text: &str) -> String {
     printed.take(LONGEST_SHOWN).collect()
 }
 
-fn count_lines(text: &str) -> usize {
-    text.bytes().filter(|byte| *byte == b'\n').count()
-}
-
-struct Finder<'a> {
-    source: &'a str,
-    first_line: usize,
+struct Finder {
+    lines: Lines,
     /// What imported names mean: `{"sp": "subprocess", "run": "subprocess.run"}`.
     names: HashMap<String, String>,
     found: Vec<Finding>,
 }
 
-impl Finder<'_> {
-    fn add(&mut self, risk: Risk, at: TextSize, what: &str) {
-        let above = self.source.get(..at.to_usize()).unwrap_or_default();
+impl Finder {
+    fn add(&mut self, risk: Risk, node: &impl Ranged, what: &str) {
         self.found.push(Finding {
             risk,
-            line: self.first_line + count_lines(above),
+            line: self.lines.line(node),
             what: shown(what),
         });
     }
 
-    fn escape(&mut self, kind: IpyEscapeKind, value: &str, at: TextSize) {
+    fn escape(&mut self, kind: IpyEscapeKind, value: &str, node: &impl Ranged) {
         let name = value.split_whitespace().next().unwrap_or_default();
         let is_shell = match kind {
             IpyEscapeKind::Shell | IpyEscapeKind::ShCap => true,
@@ -221,7 +201,7 @@ impl Finder<'_> {
             _ => false,
         };
         if is_shell {
-            self.add(Risk::Shell, at, &format!("{kind}{value}"));
+            self.add(Risk::Shell, node, &format!("{kind}{value}"));
         }
     }
 
@@ -230,11 +210,11 @@ impl Finder<'_> {
             return;
         };
         if let Some(risk) = risk_of(&name) {
-            self.add(risk, call.start(), &name);
+            self.add(risk, call, &name);
         } else if let Some((_, method)) = name.rsplit_once('.')
             && DELETING_METHODS.contains(&method)
         {
-            self.add(Risk::Deletion, call.start(), &name);
+            self.add(Risk::Deletion, call, &name);
         }
         let reads = name
             .rsplit('.')
@@ -242,7 +222,7 @@ impl Finder<'_> {
             .is_some_and(|name| name.starts_with("read_"));
         let mut arguments = call.arguments.args.iter();
         if reads && arguments.any(is_address) {
-            self.add(Risk::Network, call.start(), &name);
+            self.add(Risk::Network, call, &name);
         }
     }
 
@@ -283,7 +263,7 @@ fn risk_of(name: &str) -> Option<Risk> {
     found.map(|(risk, _)| *risk)
 }
 
-impl<'a> Visitor<'a> for Finder<'_> {
+impl<'a> Visitor<'a> for Finder {
     fn visit_stmt(&mut self, statement: &'a Stmt) {
         match statement {
             Stmt::Import(import) => {
@@ -303,7 +283,7 @@ impl<'a> Visitor<'a> for Finder<'_> {
                 }
             }
             Stmt::IpyEscapeCommand(command) => {
-                self.escape(command.kind, &command.value, command.start());
+                self.escape(command.kind, &command.value, command);
             }
             _ => {}
         }
@@ -314,7 +294,7 @@ impl<'a> Visitor<'a> for Finder<'_> {
         match expression {
             Expr::Call(call) => self.call(call),
             Expr::IpyEscapeCommand(command) => {
-                self.escape(command.kind, &command.value, command.start());
+                self.escape(command.kind, &command.value, command);
             }
             _ => {}
         }
@@ -403,11 +383,12 @@ mod tests {
             "if x: ",
             "x if y else ",
         ] {
-            let text = nested.repeat(LONGEST / nested.len() - 1);
+            let text = nested.repeat((64 << 10) / nested.len());
             assert_eq!(found(&text).len(), 0, "{nested}");
             assert_eq!(found(&(text + "1")).len(), 0, "{nested}");
         }
-        assert_eq!(found(&"eval(".repeat(LONGEST / 5)).len(), 1);
-        assert_eq!(found(&"eval(1)\n".repeat(LONGEST)).len(), 0);
+        assert_eq!(found(&"eval(".repeat(1000)).len(), 1);
+        assert_eq!(found(&"eval(".repeat(100_000)).len(), 0);
+        assert_eq!(found(&"eval(1)\n".repeat(1 << 20)).len(), 0);
     }
 }

@@ -10,6 +10,7 @@ mod docs;
 mod faults;
 mod format;
 mod frontends;
+mod graph;
 mod home;
 mod layers;
 mod libzmq;

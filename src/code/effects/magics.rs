@@ -1,0 +1,284 @@
+//! IPython's magics, and cells that are in another language.
+
+use regex::Regex;
+use ruff_python_ast::IpyEscapeKind;
+use std::sync::LazyLock;
+
+use super::reader::Reader;
+use super::{Act, Binder, Effects, Kind, Name, Need, Step, Unknown, Value, Variable};
+use crate::code::parse::{self, Lines, count_lines};
+
+/// Cell magics whose cell is Python code of the kernel.
+const OF_PYTHON: [&str; 5] = ["capture", "mprun", "prun", "snakeviz", "time"];
+
+/// Cell magics whose cell is Python code that is run as a function: its names are its own.
+const OF_A_FUNCTION: [&str; 2] = ["memit", "timeit"];
+
+/// Cell magics whose cell is no Python code and does nothing to the kernel's names.
+const OF_OTHERS: [&str; 17] = [
+    "HTML", "SVG", "bash", "cmd", "html", "javascript", "js", "latex", "markdown", "perl", "pypy",
+    "ruby", "script", "sh", "svg", "system", "writefile",
+];
+
+/// Line magics that do nothing to the kernel's names.
+const HARMLESS: [&str; 42] = [
+    "alias", "alias_magic", "autocall", "automagic", "autosave", "bookmark", "cat", "colors",
+    "conda", "config", "connect_info", "debug", "dhist", "dirs", "doctest_mode", "gui", "hist",
+    "history", "ls", "lsmagic", "magic", "mamba", "man", "matplotlib", "notebook", "page",
+    "pdb", "pdef", "pdoc", "pfile", "pinfo", "pinfo2", "pip", "precision", "psearch", "psource",
+    "pwd", "quickref", "uv", "who", "who_ls", "whos",
+];
+
+/// Line magics that depend on the kernel's surroundings, or change them.
+const OUTSIDE: [&str; 9] = [
+    "cd", "env", "mkdir", "popd", "pushd", "rm", "set_env", "sx", "system",
+];
+
+static PLACEHOLDER: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(r"\{\{?\s*([^\W\d]\w*)|(?:^|[^:\w]):([^\W\d]\w*)").ok());
+static TABLE: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(r"(?i)\b(?:from|join)\s+([^\W\d]\w*)").ok());
+static SHELL_NAME: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(r"\$\{?([^\W\d]\w*)").ok());
+static BRACED: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"\{([^{}]+)\}").ok());
+
+pub(super) fn effects_of_cell(source: &str) -> Effects {
+    let first = source.trim_start();
+    let above = source.len() - first.len();
+    let line = 1 + count_lines(source.get(..above).unwrap_or_default());
+    let Some(magic) = first.strip_prefix("%%") else {
+        return of_python(source, 1, false);
+    };
+    let (head, body) = magic.split_once('\n').unwrap_or((magic, ""));
+    let (name, options) = split_word(head);
+    match name {
+        "capture" => {
+            let to = options.split_whitespace().find(|word| !word.starts_with('-'));
+            let mut effects = of_python(body, line + 1, false);
+            effects.steps.extend(to.map(|to| bind(line, to)));
+            effects
+        }
+        "time" | "timeit" | "prun" | "memit" | "mprun" | "snakeviz" => {
+            let code = without_options(options);
+            let is_own = OF_A_FUNCTION.contains(&name);
+            let mut effects = of_python(code, line, is_own);
+            let cell = of_python(body, line + 1, is_own);
+            effects.steps.extend(cell.steps);
+            effects.problem = effects.problem.or(cell.problem);
+            effects
+        }
+        "sql" => Effects {
+            steps: sql(line, options, body),
+            problem: None,
+        },
+        "file" | "python" | "python2" | "python3" => Effects::default(),
+        _ if OF_PYTHON.contains(&name) => of_python(body, line + 1, false),
+        _ if OF_OTHERS.contains(&name) => {
+            let words: Vec<_> = options.split_whitespace().collect();
+            let pairs = words.windows(2).filter_map(|pair| match pair {
+                ["--out" | "--err" | "--proc", name] => Some(bind(line, name)),
+                _ => None,
+            });
+            Effects {
+                steps: pairs.collect(),
+                problem: None,
+            }
+        }
+        _ => Effects {
+            steps: vec![unknown(line, Unknown::AnyName(format!("%%{name}")))],
+            problem: None,
+        },
+    }
+}
+
+/// Reads Python code whose first line has this number.
+fn of_python(
+    source: &str,
+    first_line: usize,
+    is_of_a_function: bool,
+) -> Effects {
+    let read = parse::parsed(source, |parsed| {
+        let lines = Lines::of(source, first_line);
+        let mut reader = Reader::new(&lines);
+        let body = &parsed.syntax().body;
+        let problem = parse::problem(source, parsed).map(|mut problem| {
+            problem.line += first_line - 1;
+            problem
+        });
+        // Python runs nothing of a text with an error.
+        if problem.is_none() {
+            match is_of_a_function {
+                true => reader.function_body(body),
+                false => reader.body(body),
+            }
+        }
+        Effects {
+            steps: reader.into_steps(),
+            problem,
+        }
+    });
+    read.unwrap_or_else(|problem| Effects {
+        steps: Vec::new(),
+        problem: Some(problem),
+    })
+}
+
+/// Reads a line magic, a command of the shell, or a question about an object.
+pub(super) fn line(reader: &mut Reader, kind: IpyEscapeKind, value: &str, line: usize) {
+    match kind {
+        IpyEscapeKind::Help | IpyEscapeKind::Help2 => {}
+        IpyEscapeKind::Shell | IpyEscapeKind::ShCap => shell(reader, value, line),
+        IpyEscapeKind::Magic | IpyEscapeKind::Magic2 => magic(reader, value, line),
+        IpyEscapeKind::Quote | IpyEscapeKind::Quote2 | IpyEscapeKind::Paren => {
+            let (function, _) = split_word(value);
+            read_code(reader, function, line);
+        }
+    }
+}
+
+fn magic(reader: &mut Reader, value: &str, line: usize) {
+    let (name, options) = split_word(value);
+    match name {
+        "time" | "timeit" | "prun" | "memit" | "lprun" | "mprun" => {
+            read_code(reader, without_options(options), line);
+        }
+        "sql" => {
+            for step in sql(line, "", options) {
+                reader.push_at(step.line, step.act);
+            }
+            let mut words = options.split_whitespace();
+            if let (Some(name), Some("<<")) = (words.next(), words.next()) {
+                let step = bind(line, name);
+                reader.push_at(line, step.act);
+            }
+        }
+        "load_ext" | "reload_ext" => {
+            // An extension defines magics, and seldom names.
+            let what = Unknown::Outside(format!("%{value}"));
+            reader.push_at(line, Act::Unknown(what));
+        }
+        _ if HARMLESS.contains(&name) => {}
+        _ if OUTSIDE.contains(&name) => {
+            shell(reader, value, line);
+        }
+        _ => {
+            let what = Unknown::AnyName(format!("%{name}"));
+            reader.push_at(line, Act::Unknown(what));
+        }
+    }
+}
+
+/// Reads a command of the shell: `$name` and `{code}` in it are the kernel's.
+fn shell(reader: &mut Reader, command: &str, line: usize) {
+    if let Some(pattern) = &*SHELL_NAME {
+        for found in pattern.captures_iter(command) {
+            if let Some(name) = found.get(1) {
+                // It may be a variable of the shell.
+                let variable = Variable::Global(Name::new(name.as_str()));
+                let act = Act::Read {
+                    variable,
+                    need: Need::Perhaps,
+                };
+                reader.push_at(line, act);
+            }
+        }
+    }
+    if let Some(pattern) = &*BRACED {
+        for found in pattern.captures_iter(command) {
+            if let Some(code) = found.get(1) {
+                read_code(reader, code.as_str(), line);
+            }
+        }
+    }
+    let (program, _) = split_word(command);
+    let what = Unknown::Outside(format!("!{program}"));
+    reader.push_at(line, Act::Unknown(what));
+}
+
+/// Reads code within a line; what is no code is passed over.
+fn read_code(reader: &mut Reader, code: &str, line: usize) {
+    for step in of_python(code, line, false).steps {
+        reader.push_at(step.line, step.act);
+    }
+}
+
+/// Reads SQL: `{name}`, `{{name}}` and `:name` are read, and so may be a table's name; `name <<` and what
+/// `--save` names is written.
+fn sql(line: usize, options: &str, text: &str) -> Vec<Step> {
+    let mut steps = Vec::new();
+    let mut read = |name: &str, need: Need, line: usize| {
+        steps.push(Step {
+            line,
+            act: Act::Read {
+                variable: Variable::Global(Name::new(name)),
+                need,
+            },
+        });
+    };
+    for (at, row) in [options].into_iter().chain(text.lines()).enumerate() {
+        if let Some(pattern) = &*PLACEHOLDER {
+            for found in pattern.captures_iter(row) {
+                if let Some(name) = found.get(1).or_else(|| found.get(2)) {
+                    read(name.as_str(), Need::Before, line + at);
+                }
+            }
+        }
+        if let Some(pattern) = &*TABLE {
+            for found in pattern.captures_iter(row) {
+                if let Some(name) = found.get(1) {
+                    // It may be a table of the database.
+                    read(name.as_str(), Need::Perhaps, line + at);
+                }
+            }
+        }
+    }
+    let words: Vec<_> = options.split_whitespace().collect();
+    for pair in words.windows(2) {
+        match pair {
+            [name, "<<"] => steps.push(bind(line, name)),
+            ["--save" | "-S", name] => steps.push(bind(line, name)),
+            _ => {}
+        }
+    }
+    steps.push(unknown(line, Unknown::Outside("%%sql".to_owned())));
+    steps
+}
+
+fn bind(line: usize, name: &str) -> Step {
+    Step {
+        line,
+        act: Act::Bind {
+            name: Name::new(name),
+            value: Value::of(Kind::Unknown),
+            certain: true,
+            by: Binder::Statement,
+        },
+    }
+}
+
+fn unknown(line: usize, unknown: Unknown) -> Step {
+    Step {
+        line,
+        act: Act::Unknown(unknown),
+    }
+}
+
+fn split_word(text: &str) -> (&str, &str) {
+    let text = text.trim_start();
+    let end = text.find(char::is_whitespace).unwrap_or(text.len());
+    let (word, rest) = text.split_at(end);
+    (word, rest.trim())
+}
+
+/// Returns the code after the options of `%timeit -n 10 -r3 f(x)`.
+fn without_options(mut text: &str) -> &str {
+    while let Some(option) = text.strip_prefix('-') {
+        let (word, rest) = split_word(option);
+        let takes_value = word.len() == 1 && !matches!(word, "q" | "o" | "c" | "t" | "i");
+        text = match takes_value {
+            true => split_word(rest).1,
+            false => rest,
+        };
+    }
+    text
+}

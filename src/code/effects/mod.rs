@@ -1,0 +1,287 @@
+//! What a cell's code does to the names of its kernel, in order.
+//!
+//! The steps are of one text alone. What they mean depends on the cells before it: whether `f(x)` changes `x` is
+//! known where `f` is. [`crate::graph`] puts them together.
+
+mod locals;
+mod magics;
+mod reader;
+pub mod tables;
+
+use std::sync::Arc;
+
+pub use ruff_python_ast::name::Name;
+
+pub use super::parse::SyntaxProblem;
+
+/// What a cell's code does.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Effects {
+    /// What it does, in the order of the text.
+    pub steps: Vec<Step>,
+    /// Why the code could not be read, or not all of it.
+    pub problem: Option<SyntaxProblem>,
+}
+
+/// One thing that code does.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Step {
+    /// The line of the cell, from 1.
+    pub line: usize,
+    /// What it does.
+    pub act: Act,
+}
+
+/// What code does to a name or to an object.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Act {
+    /// It reads a variable.
+    Read {
+        /// Which.
+        variable: Variable,
+        /// Whether its value comes from elsewhere.
+        need: Need,
+    },
+    /// It gives a name a value.
+    Bind {
+        /// The name.
+        name: Name,
+        /// What is known of the value.
+        value: Value,
+        /// Whether this happens each time, and not in one branch or only if a loop has a turn.
+        certain: bool,
+        /// What binds it.
+        by: Binder,
+    },
+    /// All branches have bound the name.
+    Settle {
+        /// The name.
+        name: Name,
+    },
+    /// `x += y`: it binds the name anew, or changes its object.
+    Update {
+        /// Which.
+        variable: Variable,
+        /// What comes into it.
+        value: Value,
+    },
+    /// It changes an object in place.
+    Change {
+        /// A name of the object.
+        variable: Variable,
+        /// It changes an object that this one holds.
+        deep: bool,
+    },
+    /// An object takes another in: `d[k] = x`.
+    Hold {
+        /// The holder.
+        variable: Variable,
+        /// What it holds from now on.
+        value: Value,
+    },
+    /// `del x`.
+    Delete {
+        /// The name.
+        name: Name,
+        /// Whether its value comes from elsewhere.
+        need: Need,
+        /// Whether this happens each time.
+        certain: bool,
+    },
+    /// It calls a function or a method.
+    Call(Arc<Call>),
+    /// It does something whose effect its text does not show.
+    Unknown(Unknown),
+}
+
+/// What an analysis of code cannot know.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Unknown {
+    /// Any variable may be read or written: `exec`, `%run`, a star import. The text says by what.
+    AnyName(String),
+    /// The result may be another each time: time, random numbers, files, the network, programs.
+    Outside(String),
+    /// A change of one name's object may be a change of the other's.
+    SameObject(Name, Name),
+}
+
+/// Whether a variable's value comes from elsewhere.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Need {
+    /// It must have a value before.
+    #[default]
+    Before,
+    /// It may be a name of something else: a table of a database, a variable of the shell.
+    Perhaps,
+    /// The same text has certainly given it its value.
+    Own,
+}
+
+/// What binds a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Binder {
+    /// An assignment, a definition, an import.
+    Statement,
+    /// A loop, `with`, or a pattern: the name is often a temporary one.
+    Temporary,
+}
+
+/// A variable as code sees it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Variable {
+    /// A name of the kernel.
+    Global(Name),
+    /// A parameter of the function whose step this is, by its place.
+    Parameter(usize),
+}
+
+/// What the text shows of a value.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Value {
+    /// What kind it is.
+    pub kind: Kind,
+    /// Objects that it may be, or hold, or be held by.
+    pub shares: Vec<(Variable, Share)>,
+    /// Functions that a call of it may run.
+    pub functions: Vec<(Arc<Function>, Direct)>,
+    /// The call that returned it.
+    pub result_of: Option<Arc<Call>>,
+}
+
+/// The kind of a value.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Kind {
+    /// It is not known.
+    #[default]
+    Unknown,
+    /// A number, a text, a truth value, `None`: it cannot change.
+    Scalar,
+    /// A scalar if all these are; otherwise unknown.
+    ScalarIf(Vec<Variable>),
+    /// A list, a dictionary or a set, which changes only through its known methods.
+    Container,
+    /// An iterator: it changes whenever it is read.
+    Iterator,
+    /// What an import binds: the module's name, and the object's in it.
+    Imported(Name),
+}
+
+/// How two names may share an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Share {
+    /// Both have the object, or one has a part of the other's.
+    Same,
+    /// Both may have the object.
+    Perhaps,
+    /// Both may hold the same objects: only a change of those is a change of both.
+    Elements,
+}
+
+/// How a value has a function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direct {
+    /// It is the function.
+    Is,
+    /// It holds the function, or has it as a method.
+    Holds,
+}
+
+/// A call.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Call {
+    /// The variable before the first dot or bracket; none for other expressions.
+    pub root: Option<Variable>,
+    /// Whether the root's value comes from elsewhere.
+    pub need: Need,
+    /// The attributes after it; the last one is the method.
+    pub path: Vec<Name>,
+    /// There is more than names and dots before the parentheses: `handlers[0](x)`.
+    pub is_indirect: bool,
+    /// The arguments.
+    pub arguments: Vec<Argument>,
+}
+
+/// An argument of a call.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Argument {
+    /// The parameter's name, for a keyword argument.
+    pub keyword: Option<Name>,
+    /// `*args` or `**kwargs`.
+    pub is_starred: bool,
+    /// The value.
+    pub value: Value,
+    /// The value as a constant, if it is `True`.
+    pub is_true: bool,
+}
+
+/// A function's own steps. Names that only it knows are left out.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Function {
+    /// Its name; empty for a lambda.
+    pub name: Name,
+    /// What its body does, with what functions inside it do.
+    pub steps: Vec<Step>,
+    /// Its parameters.
+    pub parameters: Vec<Parameter>,
+    /// What it is to its class.
+    pub method: Method,
+    /// It returns an iterator.
+    pub is_generator: bool,
+    /// A function that it returns may have a state of its own.
+    pub keeps_state: bool,
+    /// What it returns, of its parameters and of the kernel's names.
+    pub returns: Vec<(Variable, Share)>,
+}
+
+/// A parameter of a function.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Parameter {
+    /// Its name.
+    pub name: Name,
+    /// Which arguments it takes.
+    pub takes: Takes,
+    /// Its default is an object that can change.
+    pub keeps_default: bool,
+}
+
+/// Which arguments a parameter takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Takes {
+    /// One, by place or by name.
+    One,
+    /// One, by name only.
+    Keyword,
+    /// The rest of those by place.
+    Rest,
+    /// The rest of those by name.
+    RestOfKeywords,
+}
+
+/// What a function is to its class.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Method {
+    /// A function, or a method that gets its object.
+    #[default]
+    Plain,
+    /// A static method.
+    Static,
+    /// A class method.
+    Class,
+}
+
+impl Effects {
+    /// Reads a cell's code. Cells in other languages have no effects on names, or unknown ones.
+    pub fn of(source: &str) -> Self {
+        magics::effects_of_cell(source)
+    }
+}
+
+impl Value {
+    /// Returns a value of which only the kind is known.
+    pub fn of(kind: Kind) -> Self {
+        Self {
+            kind,
+            ..Self::default()
+        }
+    }
+}

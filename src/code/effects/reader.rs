@@ -1,0 +1,1387 @@
+//! The reader of parsed code: it follows Python's scopes, and writes down what happens to the kernel's names.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use ruff_python_ast::{
+    Comprehension, ExceptHandler, Expr, ExprCall, FStringPart, InterpolatedStringElement,
+    InterpolatedStringElements, MatchCase, Operator, Parameters, Pattern, Stmt, StmtClassDef,
+    StmtFor, StmtFunctionDef, StmtTry, TypeParam, TypeParams, UnaryOp,
+};
+use ruff_text_size::Ranged;
+
+use super::locals::{Bound, bound_by_import, captured};
+use super::{
+    Act, Argument, Binder, Call, Direct, Function, Kind, Method, Name, Need, Parameter, Share, Step,
+    Takes, Unknown, Value, Variable, magics,
+};
+use crate::code::parse::Lines;
+
+/// How many objects a value is followed to.
+const MOST_SHARES: usize = 16;
+
+pub(super) struct Reader<'a> {
+    lines: &'a Lines,
+    steps: Vec<Step>,
+    /// The scopes that are open, outermost first; none is the module.
+    scopes: Vec<Scope>,
+    /// The names that this block has certainly bound before, at the level of the module.
+    bound: HashSet<Name>,
+    /// How many branches are open, of which each may be left out.
+    branches: usize,
+    binder: Binder,
+    /// A function within the one that is read changes a variable of an outer one.
+    keeps_state: bool,
+}
+
+struct Scope {
+    kind: ScopeKind,
+    /// The names of its own, and what is known of their values.
+    names: HashMap<Name, Value>,
+    global: HashSet<Name>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ScopeKind {
+    Function,
+    Class,
+    /// A comprehension, or the parameters of types.
+    Inner,
+}
+
+enum Found {
+    Global,
+    Own(usize),
+}
+
+impl<'a> Reader<'a> {
+    pub(super) fn new(lines: &'a Lines) -> Self {
+        Self {
+            lines,
+            steps: Vec::new(),
+            scopes: Vec::new(),
+            bound: HashSet::new(),
+            branches: 0,
+            binder: Binder::Statement,
+            keeps_state: false,
+        }
+    }
+
+    pub(super) fn into_steps(self) -> Vec<Step> {
+        self.steps
+    }
+
+    fn push(&mut self, node: &impl Ranged, act: Act) {
+        self.push_at(self.lines.line(node), act);
+    }
+
+    pub(super) fn push_at(&mut self, line: usize, act: Act) {
+        self.steps.push(Step { line, act });
+    }
+
+    fn unknown(&mut self, node: &impl Ranged, unknown: Unknown) {
+        self.push(node, Act::Unknown(unknown));
+    }
+
+    // Names.
+
+    fn find(&self, name: &Name) -> Found {
+        let mut is_inner = true;
+        for (at, scope) in self.scopes.iter().enumerate().rev() {
+            if scope.global.contains(name) {
+                return Found::Global;
+            }
+            // A class's names are seen by its own statements only, not by functions or comprehensions in it.
+            let is_seen = scope.kind != ScopeKind::Class || is_inner;
+            if is_seen && scope.names.contains_key(name) {
+                return Found::Own(at);
+            }
+            is_inner = false;
+        }
+        Found::Global
+    }
+
+    fn is_in_function(&self) -> bool {
+        let mut scopes = self.scopes.iter();
+        scopes.any(|scope| scope.kind == ScopeKind::Function)
+    }
+
+    fn need(&self, name: &Name) -> Need {
+        match !self.is_in_function() && self.bound.contains(name) {
+            true => Need::Own,
+            false => Need::Before,
+        }
+    }
+
+    fn load(&mut self, node: &impl Ranged, name: &Name) -> Value {
+        match self.find(name) {
+            Found::Own(at) => self.own_value(at, name),
+            Found::Global => {
+                let variable = Variable::Global(name.clone());
+                let act = Act::Read {
+                    variable: variable.clone(),
+                    need: self.need(name),
+                };
+                self.push(node, act);
+                same(variable)
+            }
+        }
+    }
+
+    fn own_value(&self, at: usize, name: &Name) -> Value {
+        let scope = self.scopes.get(at);
+        let value = scope.and_then(|scope| scope.names.get(name));
+        value.cloned().unwrap_or_default()
+    }
+
+    fn bind(&mut self, node: &impl Ranged, name: &Name, value: Value) {
+        let scope = self.scopes.iter().rposition(|it| it.kind != ScopeKind::Inner);
+        let is_own = scope.filter(|at| {
+            self.scopes
+                .get(*at)
+                .is_some_and(|scope| !scope.global.contains(name))
+        });
+        let Some(mut at) = is_own else {
+            let act = Act::Bind {
+                name: name.clone(),
+                value,
+                certain: self.branches == 0,
+                by: self.binder,
+            };
+            self.push(node, act);
+            if !self.is_in_function() {
+                self.bound.insert(name.clone());
+            }
+            return;
+        };
+        // `nonlocal` binds a name of a function outside.
+        let has = |at: usize| {
+            self.scopes
+                .get(at)
+                .is_some_and(|scope| scope.names.contains_key(name))
+        };
+        let is_function = |at: usize| {
+            self.scopes
+                .get(at)
+                .is_some_and(|scope| scope.kind == ScopeKind::Function)
+        };
+        if is_function(at) && !has(at) {
+            let outer = (0..at).rev().find(|at| is_function(*at) && has(*at));
+            at = outer.unwrap_or(at);
+        }
+        if let Some(scope) = self.scopes.get_mut(at) {
+            // Which of several assignments counts is not followed.
+            let own = scope.names.entry(name.clone()).or_default();
+            own.shares.extend(value.shares);
+            own.shares.sort_unstable_by(order);
+            own.shares.dedup();
+            own.shares.truncate(MOST_SHARES);
+            own.functions.extend(value.functions);
+            own.functions.truncate(MOST_SHARES);
+        }
+    }
+
+    /// Says that an object is changed.
+    fn change(&mut self, node: &impl Ranged, value: &Value, deep: bool) {
+        for (variable, share) in &value.shares {
+            let deep = deep || *share != Share::Same;
+            let act = Act::Change {
+                variable: variable.clone(),
+                deep,
+            };
+            self.push(node, act);
+        }
+    }
+
+    /// Says whether a scope is one of an outer function.
+    fn is_outer(&self, at: usize) -> bool {
+        let mut inner = self.scopes.iter().skip(at + 1);
+        let is_function = |scope: &Scope| scope.kind == ScopeKind::Function;
+        self.scopes.get(at).is_some_and(is_function) && inner.any(is_function)
+    }
+
+    // Statements.
+
+    /// Reads code that is run as the body of a function.
+    pub(super) fn function_body(&mut self, body: &[Stmt]) {
+        let opened = self.open(ScopeKind::Function);
+        let bound = Bound::by(body);
+        self.own(bound.names);
+        self.body(body);
+        self.close(opened);
+    }
+
+    pub(super) fn body(&mut self, body: &[Stmt]) {
+        for statement in body {
+            self.statement(statement);
+        }
+    }
+
+    fn statement(&mut self, statement: &Stmt) {
+        match statement {
+            Stmt::FunctionDef(it) => self.function_definition(it),
+            Stmt::ClassDef(it) => self.class_definition(it),
+            Stmt::Return(it) => {
+                self.optional(it.value.as_deref());
+            }
+            Stmt::Delete(it) => it.targets.iter().for_each(|target| self.delete(target)),
+            Stmt::TypeAlias(it) => {
+                let opened = self.open_type_parameters(it.type_params.as_deref());
+                // Its value is read when somebody asks for it.
+                self.expression(&it.value);
+                self.close(opened);
+                if let Expr::Name(name) = &*it.name {
+                    self.bind(statement, &name.id, Value::default());
+                }
+            }
+            Stmt::Assign(it) => self.assignment(&it.targets, &it.value),
+            Stmt::AugAssign(it) => self.augmented(&it.target, it.op, &it.value),
+            Stmt::AnnAssign(it) => {
+                self.expression(&it.annotation);
+                if let Some(value) = &it.value {
+                    self.assignment(std::slice::from_ref(&*it.target), value);
+                }
+            }
+            Stmt::For(it) => self.for_loop(it),
+            Stmt::While(it) => {
+                self.expression(&it.test);
+                self.arms(&[&it.body, &[]]);
+                self.arms(&[&it.orelse, &[]]);
+            }
+            Stmt::If(it) => {
+                self.expression(&it.test);
+                let before = self.begin_branches();
+                let mut after = Vec::new();
+                self.arm(&before, &it.body, &mut after);
+                let mut is_exhaustive = false;
+                for clause in &it.elif_else_clauses {
+                    self.bound.clone_from(&before);
+                    self.optional(clause.test.as_ref());
+                    is_exhaustive |= clause.test.is_none();
+                    let start = self.bound.clone();
+                    self.arm(&start, &clause.body, &mut after);
+                }
+                if !is_exhaustive {
+                    after.push(before.clone());
+                }
+                self.end_branches(statement, before, after);
+            }
+            Stmt::With(it) => {
+                let mut may_stop = false;
+                for item in &it.items {
+                    let value = self.expression(&item.context_expr);
+                    may_stop |= suppresses(&item.context_expr);
+                    // A file or a lock is another one afterwards.
+                    if !matches!(&item.context_expr, Expr::Call(_)) {
+                        self.change(&item.context_expr, &value, false);
+                    }
+                    if let Some(target) = &item.optional_vars {
+                        self.temporary(|reader| reader.store(target, value));
+                    }
+                }
+                match may_stop {
+                    true => self.arms(&[&it.body, &[]]),
+                    false => self.body(&it.body),
+                }
+            }
+            Stmt::Match(it) => {
+                let subject = self.expression(&it.subject);
+                let before = self.begin_branches();
+                let mut after = Vec::new();
+                let mut is_exhaustive = false;
+                for case in &it.cases {
+                    self.bound.clone_from(&before);
+                    self.case(case, &subject);
+                    is_exhaustive |= case.guard.is_none() && case.pattern.is_irrefutable();
+                    if !leaves(&case.body) {
+                        after.push(std::mem::take(&mut self.bound));
+                    }
+                }
+                if !is_exhaustive {
+                    after.push(before.clone());
+                }
+                self.end_branches(statement, before, after);
+            }
+            Stmt::Raise(it) => {
+                self.optional(it.exc.as_deref());
+                self.optional(it.cause.as_deref());
+            }
+            Stmt::Try(it) => self.try_statement(it),
+            Stmt::Assert(it) => {
+                self.expression(&it.test);
+                self.optional(it.msg.as_deref());
+            }
+            Stmt::Import(it) => {
+                for alias in &it.names {
+                    let module = &alias.name.id;
+                    let (name, imported) = match &alias.asname {
+                        Some(name) => (name.id.clone(), module.clone()),
+                        None => (bound_by_import(module), bound_by_import(module)),
+                    };
+                    self.bind(alias, &name, Value::of(Kind::Imported(imported)));
+                }
+            }
+            Stmt::ImportFrom(it) => {
+                let dots = ".".repeat(it.level as usize);
+                let module = it.module.as_ref().map_or("", |module| module.as_str());
+                for alias in &it.names {
+                    if alias.name.as_str() == "*" {
+                        let what = format!("from {dots}{module} import *");
+                        self.unknown(alias, Unknown::AnyName(what));
+                        continue;
+                    }
+                    let name = alias.asname.as_ref().unwrap_or(&alias.name);
+                    let imported = Name::from(format!("{dots}{module}.{}", alias.name));
+                    self.bind(alias, &name.id, Value::of(Kind::Imported(imported)));
+                }
+            }
+            Stmt::Expr(it) => {
+                self.expression(&it.value);
+            }
+            Stmt::IpyEscapeCommand(it) => {
+                let line = self.lines.line(it);
+                magics::line(self, it.kind, &it.value, line);
+            }
+            // A function's are known from its body.
+            Stmt::Global(it) if self.scopes.last().is_some_and(|scope| scope.kind == ScopeKind::Class) => {
+                if let Some(scope) = self.scopes.last_mut() {
+                    scope.global.extend(it.names.iter().map(|it| it.id.clone()));
+                }
+            }
+            Stmt::Global(_) | Stmt::Nonlocal(_) | Stmt::Pass(_) | Stmt::Break(_) | Stmt::Continue(_) => {}
+        }
+    }
+
+    /// Reads blocks of which one is run; an empty one means that there may be none.
+    fn arms(&mut self, arms: &[&[Stmt]]) {
+        let Some(first) = arms.iter().find_map(|arm| arm.first()) else {
+            return;
+        };
+        let before = self.begin_branches();
+        let mut after = Vec::new();
+        for arm in arms {
+            self.arm(&before, arm, &mut after);
+        }
+        self.end_branches(first, before, after);
+    }
+
+    fn begin_branches(&mut self) -> HashSet<Name> {
+        self.branches += 1;
+        self.bound.clone()
+    }
+
+    fn arm(&mut self, start: &HashSet<Name>, body: &[Stmt], after: &mut Vec<HashSet<Name>>) {
+        self.bound.clone_from(start);
+        self.body(body);
+        if !leaves(body) {
+            after.push(std::mem::take(&mut self.bound));
+        }
+    }
+
+    /// Ends branches: what all have bound is bound.
+    fn end_branches(
+        &mut self,
+        node: &impl Ranged,
+        before: HashSet<Name>,
+        after: Vec<HashSet<Name>>,
+    ) {
+        self.branches -= 1;
+        let mut after = after.into_iter();
+        let Some(mut all) = after.next() else {
+            self.bound = before;
+            return;
+        };
+        for other in after {
+            all.retain(|name| other.contains(name));
+        }
+        if self.branches == 0 && !self.is_in_function() {
+            let mut new: Vec<_> = all.difference(&before).cloned().collect();
+            new.sort_unstable();
+            for name in new {
+                self.push(node, Act::Settle { name });
+            }
+        }
+        self.bound = all;
+    }
+
+    fn temporary(&mut self, read: impl FnOnce(&mut Self)) {
+        let before = std::mem::replace(&mut self.binder, Binder::Temporary);
+        read(self);
+        self.binder = before;
+    }
+
+    fn for_loop(&mut self, it: &StmtFor) {
+        let iterated = self.expression(&it.iter);
+        let mut value = item_of(&it.iter, iterated);
+        value.functions.iter_mut().for_each(|(_, direct)| *direct = Direct::Holds);
+        // A loop with no turn is rare, and leaves its variable as it was.
+        self.temporary(|reader| reader.store(&it.target, value));
+        match has_turn(&it.iter) && !has_jump(&it.body) {
+            true => self.body(&it.body),
+            false => self.arms(&[&it.body, &[]]),
+        }
+        self.arms(&[&it.orelse, &[]]);
+    }
+
+    fn try_statement(&mut self, it: &StmtTry) {
+        let before = self.begin_branches();
+        let mut after = Vec::new();
+        self.body(&it.body);
+        self.body(&it.orelse);
+        if !leaves(&it.body) && !leaves(&it.orelse) {
+            after.push(self.bound.clone());
+        }
+        for ExceptHandler::ExceptHandler(handler) in &it.handlers {
+            self.bound.clone_from(&before);
+            self.optional(handler.type_.as_deref());
+            if let Some(name) = &handler.name {
+                self.temporary(|reader| reader.bind(handler, &name.id, Value::default()));
+            }
+            self.body(&handler.body);
+            if let Some(name) = &handler.name
+                && let Found::Global = self.find(&name.id)
+            {
+                self.bound.remove(&name.id);
+                let act = Act::Delete {
+                    name: name.id.clone(),
+                    need: Need::Own,
+                    certain: false,
+                };
+                self.push(handler, act);
+            }
+            if !leaves(&handler.body) {
+                after.push(std::mem::take(&mut self.bound));
+            }
+        }
+        self.end_branches(it, before, after);
+        self.body(&it.finalbody);
+    }
+
+    fn case(&mut self, case: &MatchCase, subject: &Value) {
+        self.pattern(&case.pattern, subject);
+        self.optional(case.guard.as_deref());
+        self.body(&case.body);
+    }
+
+    fn pattern(&mut self, pattern: &Pattern, subject: &Value) {
+        let names: Vec<_> = captured(pattern).cloned().collect();
+        for name in names {
+            self.temporary(|reader| reader.bind(pattern, &name, part_of(subject.clone())));
+        }
+        match pattern {
+            Pattern::MatchValue(it) => {
+                self.expression(&it.value);
+            }
+            Pattern::MatchSequence(it) => self.patterns(&it.patterns, subject),
+            Pattern::MatchMapping(it) => {
+                for key in &it.keys {
+                    self.expression(key);
+                }
+                self.patterns(&it.patterns, subject);
+            }
+            Pattern::MatchClass(it) => {
+                self.expression(&it.cls);
+                self.patterns(&it.arguments.patterns, subject);
+                for keyword in &it.arguments.keywords {
+                    self.pattern(&keyword.pattern, subject);
+                }
+            }
+            Pattern::MatchAs(it) => {
+                if let Some(pattern) = &it.pattern {
+                    self.pattern(pattern, subject);
+                }
+            }
+            Pattern::MatchOr(it) => self.patterns(&it.patterns, subject),
+            Pattern::MatchSingleton(_) | Pattern::MatchStar(_) => {}
+        }
+    }
+
+    fn patterns(&mut self, patterns: &[Pattern], subject: &Value) {
+        for pattern in patterns {
+            self.pattern(pattern, subject);
+        }
+    }
+
+    fn assignment(&mut self, targets: &[Expr], value: &Expr) {
+        // `a, b = b, a`: each has its own value.
+        if let ([Expr::Tuple(to)], Expr::Tuple(from)) = (targets, value)
+            && to.elts.len() == from.elts.len()
+            && !to.elts.iter().chain(&from.elts).any(Expr::is_starred_expr)
+        {
+            let values: Vec<_> = from.elts.iter().map(|it| self.expression(it)).collect();
+            for (target, value) in to.elts.iter().zip(values) {
+                self.store(target, value);
+            }
+            return;
+        }
+        let value = self.expression(value);
+        for target in targets {
+            self.store(target, value.clone());
+        }
+        // Both names have it from now on.
+        for pair in targets.windows(2) {
+            if let [Expr::Name(first), Expr::Name(second)] = pair
+                && let (Found::Global, Found::Global) = (self.find(&first.id), self.find(&second.id))
+            {
+                let act = Act::Hold {
+                    variable: Variable::Global(first.id.clone()),
+                    value: same(Variable::Global(second.id.clone())),
+                };
+                self.push(second, act);
+            }
+        }
+    }
+
+    fn store(&mut self, target: &Expr, value: Value) {
+        match target {
+            Expr::Name(name) => self.bind(target, &name.id, value),
+            Expr::Tuple(it) => self.store_all(&it.elts, &value),
+            Expr::List(it) => self.store_all(&it.elts, &value),
+            Expr::Starred(it) => self.store(&it.value, weaker(value, Share::Elements)),
+            Expr::Attribute(it) => {
+                let holder = self.expression(&it.value);
+                self.store_into(target, &it.value, &holder, value);
+            }
+            Expr::Subscript(it) => {
+                let holder = self.expression(&it.value);
+                self.expression(&it.slice);
+                self.store_into(target, &it.value, &holder, value);
+            }
+            other => {
+                self.expression(other);
+            }
+        }
+    }
+
+    fn store_all(&mut self, targets: &[Expr], value: &Value) {
+        for target in targets {
+            self.store(target, part_of(value.clone()));
+        }
+    }
+
+    /// Says that an object takes in another.
+    fn store_into(&mut self, node: &Expr, of: &Expr, holder: &Value, mut value: Value) {
+        if let Some(name) = root(of)
+            && let Found::Own(at) = self.find(name)
+        {
+            self.keeps_state |= self.is_outer(at);
+        }
+        self.change(node, holder, !of.is_name_expr());
+        value.kind = Kind::Unknown;
+        value.result_of = None;
+        let has_more = !value.shares.is_empty() || !value.functions.is_empty();
+        let holders = holder.shares.iter();
+        let holders = holders.filter(|(_, share)| has_more && *share == Share::Same);
+        for (variable, _) in holders {
+            let act = Act::Hold {
+                variable: variable.clone(),
+                value: weaker(value.clone(), Share::Elements),
+            };
+            self.push(node, act);
+        }
+    }
+
+    fn augmented(&mut self, target: &Expr, operator: Operator, value: &Expr) {
+        match target {
+            Expr::Name(name) => {
+                let before = self.load(target, &name.id);
+                let value = self.expression(value);
+                match self.find(&name.id) {
+                    Found::Global => {
+                        let act = Act::Update {
+                            variable: Variable::Global(name.id.clone()),
+                            value: weaker(value, Share::Elements),
+                        };
+                        self.push(target, act);
+                        // Within a function it is declared as global.
+                        if !self.is_in_function() {
+                            self.bound.insert(name.id.clone());
+                        }
+                    }
+                    Found::Own(_) => {
+                        // Numbers are only bound anew; what adds up a list changes it.
+                        let is_list = matches!(
+                            operator,
+                            Operator::Add | Operator::BitOr | Operator::Mult | Operator::BitAnd
+                        );
+                        if is_list || value.kind != Kind::Scalar {
+                            let updates = before.shares.iter().map(|(variable, _)| Act::Update {
+                                variable: variable.clone(),
+                                value: weaker(value.clone(), Share::Elements),
+                            });
+                            let updates: Vec<_> = updates.collect();
+                            for act in updates {
+                                self.push(target, act);
+                            }
+                        }
+                    }
+                }
+            }
+            Expr::Attribute(_) | Expr::Subscript(_) => {
+                self.expression(target);
+                let value = self.expression(value);
+                self.store(target, weaker(value, Share::Elements));
+            }
+            other => {
+                self.expression(other);
+                self.expression(value);
+            }
+        }
+    }
+
+    fn delete(&mut self, target: &Expr) {
+        match target {
+            Expr::Name(name) => match self.find(&name.id) {
+                Found::Global => {
+                    let act = Act::Delete {
+                        name: name.id.clone(),
+                        need: self.need(&name.id),
+                        certain: self.branches == 0,
+                    };
+                    self.bound.remove(&name.id);
+                    self.push(target, act);
+                }
+                Found::Own(_) => {}
+            },
+            Expr::Tuple(it) => it.elts.iter().for_each(|it| self.delete(it)),
+            Expr::List(it) => it.elts.iter().for_each(|it| self.delete(it)),
+            Expr::Attribute(it) => {
+                let holder = self.expression(&it.value);
+                self.change(target, &holder, !it.value.is_name_expr());
+            }
+            Expr::Subscript(it) => {
+                let holder = self.expression(&it.value);
+                self.expression(&it.slice);
+                self.change(target, &holder, !it.value.is_name_expr());
+            }
+            _ => {}
+        }
+    }
+
+    // Functions and classes.
+
+    fn open(&mut self, kind: ScopeKind) -> usize {
+        self.scopes.push(Scope {
+            kind,
+            names: HashMap::new(),
+            global: HashSet::new(),
+        });
+        self.scopes.len()
+    }
+
+    fn close(&mut self, opened: usize) {
+        self.scopes.truncate(opened - 1);
+    }
+
+    fn own(&mut self, names: impl IntoIterator<Item = Name>) {
+        if let Some(scope) = self.scopes.last_mut() {
+            for name in names {
+                scope.names.entry(name).or_default();
+            }
+        }
+    }
+
+    fn open_type_parameters(&mut self, parameters: Option<&TypeParams>) -> usize {
+        let opened = self.open(ScopeKind::Inner);
+        for parameter in parameters.into_iter().flatten() {
+            self.own([parameter.name().id.clone()]);
+            let (bound, default) = match parameter {
+                TypeParam::TypeVar(it) => (it.bound.as_deref(), it.default.as_deref()),
+                TypeParam::TypeVarTuple(it) => (None, it.default.as_deref()),
+                TypeParam::ParamSpec(it) => (None, it.default.as_deref()),
+            };
+            self.optional(bound);
+            self.optional(default);
+        }
+        opened
+    }
+
+    fn function_definition(&mut self, it: &StmtFunctionDef) {
+        let mut carried = Value::default();
+        let mut method = Method::Plain;
+        for decorator in &it.decorator_list {
+            let value = self.expression(&decorator.expression);
+            match &decorator.expression {
+                Expr::Name(name) if name.id == "staticmethod" => method = Method::Static,
+                Expr::Name(name) if name.id == "classmethod" => method = Method::Class,
+                _ => carried.shares.extend(weaker(value, Share::Perhaps).shares),
+            }
+        }
+        self.defaults(&it.parameters);
+        let opened = self.open_type_parameters(it.type_params.as_deref());
+        let annotated = it.parameters.iter().filter_map(|it| it.annotation());
+        for annotation in annotated.chain(it.returns.as_deref()) {
+            self.expression(annotation);
+        }
+        let bound = Bound::by(&it.body);
+        let yields = bound.yields;
+        let function = self.function(Some(&*it.parameters), bound, |reader| {
+            reader.body(&it.body);
+            returned(&it.body, reader)
+        });
+        self.close(opened);
+        let function = Arc::new(Function {
+            name: it.name.id.clone(),
+            method,
+            is_generator: yields,
+            ..function
+        });
+        let direct = match it.decorator_list.is_empty() || method != Method::Plain {
+            true => Direct::Is,
+            false => Direct::Holds,
+        };
+        carried.functions.push((function, direct));
+        self.bind(it, &it.name.id, carried);
+    }
+
+    fn defaults(&mut self, parameters: &Parameters) {
+        let parameters = parameters.iter_non_variadic_params();
+        for default in parameters.filter_map(|parameter| parameter.default()) {
+            self.expression(default);
+        }
+    }
+
+    /// Reads the body of a function into its own steps.
+    fn function(
+        &mut self,
+        parameters: Option<&Parameters>,
+        bound: Bound,
+        read: impl FnOnce(&mut Self) -> Vec<(Variable, Share)>,
+    ) -> Function {
+        let outer = std::mem::take(&mut self.steps);
+        let was_bound = std::mem::take(&mut self.bound);
+        let had_state = std::mem::replace(&mut self.keeps_state, !bound.nonlocal.is_empty());
+        let branches = std::mem::replace(&mut self.branches, 0);
+        let is_nested = self.is_in_function();
+        let opened = self.open(ScopeKind::Function);
+        self.own(bound.names);
+        if let Some(scope) = self.scopes.last_mut() {
+            scope.global = bound.global;
+        }
+        let all = parameters.map(all_parameters).unwrap_or_default();
+        if let Some(scope) = self.scopes.last_mut() {
+            for (place, parameter) in all.iter().enumerate() {
+                // A function within a function may get anything: its parameters lead nowhere.
+                let value = match is_nested {
+                    true => Value::default(),
+                    false => same(Variable::Parameter(place)),
+                };
+                scope.names.insert(parameter.name.clone(), value);
+            }
+        }
+        let returns = read(self);
+        self.close(opened);
+        self.bound = was_bound;
+        self.branches = branches;
+        let steps = std::mem::replace(&mut self.steps, outer);
+        let keeps_state = std::mem::replace(&mut self.keeps_state, had_state);
+        self.keeps_state |= is_nested && keeps_state;
+        if is_nested {
+            // Whoever calls the outer function may have this one called.
+            self.steps.extend(steps.iter().cloned());
+        }
+        Function {
+            name: Name::empty(),
+            keeps_state,
+            steps,
+            parameters: all,
+            method: Method::Plain,
+            is_generator: false,
+            returns,
+        }
+    }
+
+    fn class_definition(&mut self, it: &StmtClassDef) {
+        let mut value = Value::default();
+        for decorator in &it.decorator_list {
+            let decorator = self.expression(&decorator.expression);
+            value.shares.extend(weaker(decorator, Share::Perhaps).shares);
+        }
+        let opened = self.open_type_parameters(it.type_params.as_deref());
+        if let Some(arguments) = &it.arguments {
+            for base in arguments.args.iter() {
+                // A class has its bases' methods.
+                let base = self.expression(base);
+                value.shares.extend(weaker(base, Share::Perhaps).shares);
+            }
+            for keyword in &arguments.keywords {
+                self.expression(&keyword.value);
+            }
+        }
+        self.open(ScopeKind::Class);
+        self.body(&it.body);
+        let own = self.scopes.pop().map(|scope| scope.names);
+        for (_, member) in own.into_iter().flatten() {
+            let functions = member.functions.into_iter();
+            value.functions.extend(functions.map(|(function, _)| (function, Direct::Holds)));
+            value.shares.extend(weaker_all(member.shares, Share::Elements));
+        }
+        value.functions.sort_unstable_by(|(one, _), (other, _)| one.name.cmp(&other.name));
+        self.close(opened);
+        self.bind(it, &it.name.id, value);
+    }
+
+    // Expressions.
+
+    fn optional(&mut self, expression: Option<&Expr>) {
+        if let Some(expression) = expression {
+            self.expression(expression);
+        }
+    }
+
+    pub(super) fn expression(&mut self, expression: &Expr) -> Value {
+        match expression {
+            Expr::Name(it) => self.load(expression, &it.id),
+            Expr::StringLiteral(_)
+            | Expr::BytesLiteral(_)
+            | Expr::NumberLiteral(_)
+            | Expr::BooleanLiteral(_)
+            | Expr::NoneLiteral(_)
+            | Expr::EllipsisLiteral(_) => Value::of(Kind::Scalar),
+            Expr::FString(it) => {
+                for part in it.value.as_slice() {
+                    if let FStringPart::FString(it) = part {
+                        self.interpolated(&it.elements);
+                    }
+                }
+                Value::of(Kind::Scalar)
+            }
+            Expr::TString(it) => {
+                for part in it.value.as_slice() {
+                    self.interpolated(&part.elements);
+                }
+                Value::default()
+            }
+            Expr::BoolOp(it) => {
+                let mut value = Value::default();
+                for (at, part) in it.values.iter().enumerate() {
+                    let part = self.maybe(at > 0, part);
+                    value.shares.extend(part.shares);
+                    value.functions.extend(part.functions);
+                }
+                weaker(value, Share::Perhaps)
+            }
+            Expr::Named(it) => {
+                let value = self.expression(&it.value);
+                self.store(&it.target, value.clone());
+                value
+            }
+            Expr::BinOp(it) => {
+                let left = self.expression(&it.left);
+                let right = self.expression(&it.right);
+                combined(left, right)
+            }
+            Expr::UnaryOp(it) => {
+                let value = self.expression(&it.operand);
+                match it.op {
+                    UnaryOp::Not => Value::of(Kind::Scalar),
+                    _ => combined(value, Value::of(Kind::Scalar)),
+                }
+            }
+            Expr::Compare(it) => {
+                self.expression(&it.left);
+                for other in it.comparators.iter() {
+                    self.expression(other);
+                }
+                Value::default()
+            }
+            Expr::Lambda(it) => {
+                if let Some(parameters) = &it.parameters {
+                    self.defaults(parameters);
+                }
+                let bound = Bound::by_expression(&it.body);
+                let yields = bound.yields;
+                let function = self.function(it.parameters.as_deref(), bound, |reader| {
+                    reader.expression(&it.body).shares
+                });
+                let function = Function {
+                    is_generator: yields,
+                    ..function
+                };
+                Value {
+                    functions: vec![(Arc::new(function), Direct::Is)],
+                    ..Value::default()
+                }
+            }
+            Expr::If(it) => {
+                self.expression(&it.test);
+                let mut value = self.maybe(true, &it.body);
+                let other = self.maybe(true, &it.orelse);
+                value.shares.extend(other.shares);
+                value.functions.extend(other.functions);
+                value.result_of = None;
+                if value.kind != other.kind {
+                    value.kind = Kind::Unknown;
+                }
+                weaker(value, Share::Perhaps)
+            }
+            Expr::Tuple(it) => self.display(&it.elts),
+            Expr::List(it) => self.display(&it.elts),
+            Expr::Set(it) => self.display(&it.elts),
+            Expr::Dict(it) => {
+                let mut value = Value::of(Kind::Container);
+                for item in &it.items {
+                    self.optional(item.key.as_ref());
+                    let part = self.expression(&item.value);
+                    add_part(&mut value, part);
+                }
+                value
+            }
+            Expr::ListComp(it) => self.comprehension(&[&it.elt], &it.generators),
+            Expr::SetComp(it) => self.comprehension(&[&it.elt], &it.generators),
+            Expr::DictComp(it) => {
+                let key = it.key.as_deref();
+                let parts: Vec<&Expr> = key.into_iter().chain([&*it.value]).collect();
+                self.comprehension(&parts, &it.generators)
+            }
+            Expr::Generator(it) => {
+                // Whoever reads it reads what it names, now or later.
+                let begin = self.steps.len();
+                let mut value = self.comprehension(&[&it.elt], &it.generators);
+                let steps = self.steps.get(begin..).unwrap_or_default().to_vec();
+                let function = Function {
+                    steps,
+                    ..Function::default()
+                };
+                value.kind = Kind::Iterator;
+                value.functions.push((Arc::new(function), Direct::Holds));
+                value
+            }
+            Expr::Await(it) => self.expression(&it.value),
+            Expr::Yield(it) => {
+                self.optional(it.value.as_deref());
+                Value::default()
+            }
+            Expr::YieldFrom(it) => {
+                self.expression(&it.value);
+                Value::default()
+            }
+            Expr::Call(it) => self.call(it),
+            Expr::Attribute(it) => part_of(self.expression(&it.value)),
+            Expr::Subscript(it) => {
+                let value = self.expression(&it.value);
+                self.expression(&it.slice);
+                match is_constant(&it.slice) {
+                    true => part_of(value),
+                    false => weaker(part_of(value), Share::Perhaps),
+                }
+            }
+            Expr::Starred(it) => self.expression(&it.value),
+            Expr::Slice(it) => {
+                self.optional(it.lower.as_deref());
+                self.optional(it.upper.as_deref());
+                self.optional(it.step.as_deref());
+                Value::default()
+            }
+            Expr::IpyEscapeCommand(it) => {
+                let line = self.lines.line(it);
+                magics::line(self, it.kind, &it.value, line);
+                Value::default()
+            }
+        }
+    }
+
+    /// Reads an expression that may not be evaluated.
+    fn maybe(&mut self, is_branch: bool, expression: &Expr) -> Value {
+        if !is_branch {
+            return self.expression(expression);
+        }
+        let before = self.begin_branches();
+        let value = self.expression(expression);
+        self.end_branches(expression, before.clone(), vec![before]);
+        value
+    }
+
+    fn interpolated(&mut self, elements: &InterpolatedStringElements) {
+        for element in elements.iter() {
+            if let InterpolatedStringElement::Interpolation(it) = element {
+                self.expression(&it.expression);
+                if let Some(format) = &it.format_spec {
+                    self.interpolated(&format.elements);
+                }
+            }
+        }
+    }
+
+    fn display(&mut self, elements: &[Expr]) -> Value {
+        let mut value = Value::of(Kind::Container);
+        for element in elements {
+            let part = self.expression(element);
+            add_part(&mut value, part);
+        }
+        value
+    }
+
+    fn comprehension(&mut self, parts: &[&Expr], generators: &[Comprehension]) -> Value {
+        let mut generators = generators.iter();
+        // The first is evaluated outside.
+        let first = generators.next();
+        let iterated = first.map(|it| (it, self.expression(&it.iter)));
+        let opened = self.open(ScopeKind::Inner);
+        let before = self.begin_branches();
+        if let Some((first, iterated)) = iterated {
+            self.generator(first, item_of(&first.iter, iterated));
+        }
+        for generator in generators {
+            let iterated = self.expression(&generator.iter);
+            self.generator(generator, item_of(&generator.iter, iterated));
+        }
+        let mut value = Value::of(Kind::Container);
+        for part in parts {
+            let part = self.expression(part);
+            add_part(&mut value, part);
+        }
+        self.close(opened);
+        let after = vec![before.clone()];
+        if let Some(part) = parts.first() {
+            self.end_branches(*part, before, after);
+        }
+        value
+    }
+
+    fn generator(&mut self, generator: &Comprehension, item: Value) {
+        let mut names = Vec::new();
+        targets(&generator.target, &mut names);
+        if let Some(scope) = self.scopes.last_mut() {
+            for name in names {
+                scope.names.insert(name, item.clone());
+            }
+        }
+        for condition in &generator.ifs {
+            self.expression(condition);
+        }
+    }
+
+    fn call(&mut self, it: &ExprCall) -> Value {
+        let mut call = Call::default();
+        let mut receiver = Value::default();
+        self.callee(&it.func, &mut call, &mut receiver);
+        for argument in it.arguments.args.iter() {
+            let value = self.expression(argument);
+            call.arguments.push(Argument {
+                keyword: None,
+                is_starred: argument.is_starred_expr(),
+                value,
+                is_true: false,
+            });
+        }
+        for keyword in &it.arguments.keywords {
+            let value = self.expression(&keyword.value);
+            call.arguments.push(Argument {
+                keyword: keyword.arg.as_ref().map(|name| name.id.clone()),
+                is_starred: keyword.arg.is_none(),
+                value,
+                is_true: matches!(&keyword.value, Expr::BooleanLiteral(it) if it.value),
+            });
+        }
+        // Several objects may be meant by a local name: each gets the call.
+        let roots: Vec<_> = receiver.shares.iter().map(|(it, _)| it.clone()).collect();
+        let mut value = Value::default();
+        for argument in &call.arguments {
+            value.shares.extend(weaker(argument.value.clone(), Share::Perhaps).shares);
+            let functions = argument.value.functions.iter();
+            value
+                .functions
+                .extend(functions.map(|(it, _)| (it.clone(), Direct::Holds)));
+        }
+        value.shares.extend(weaker(receiver.clone(), Share::Perhaps).shares);
+        value.functions.extend(
+            receiver
+                .functions
+                .iter()
+                .map(|(it, _)| (it.clone(), Direct::Holds)),
+        );
+        let call = match roots.len() {
+            0 if call.root.is_none() => Arc::new(call),
+            _ => {
+                let mut roots = roots.into_iter();
+                call.root = call.root.or_else(|| roots.next());
+                let first = Arc::new(call);
+                for root in roots {
+                    let other = Call {
+                        root: Some(root),
+                        ..(*first).clone()
+                    };
+                    self.push(it, Act::Call(Arc::new(other)));
+                }
+                first
+            }
+        };
+        self.push(it, Act::Call(call.clone()));
+        value.result_of = Some(call);
+        value.shares.truncate(MOST_SHARES);
+        value
+    }
+
+    /// Reads what is called, `a.b.c` or another expression, without reading the name itself: the call does.
+    fn callee(&mut self, function: &Expr, call: &mut Call, receiver: &mut Value) {
+        match function {
+            Expr::Name(it) => match self.find(&it.id) {
+                Found::Global => {
+                    call.need = self.need(&it.id);
+                    call.root = Some(Variable::Global(it.id.clone()));
+                    *receiver = same(Variable::Global(it.id.clone()));
+                }
+                Found::Own(at) => {
+                    *receiver = self.own_value(at, &it.id);
+                    self.keeps_state |= self.is_outer(at);
+                }
+            },
+            Expr::Attribute(it) => {
+                self.callee(&it.value, call, receiver);
+                call.path.push(it.attr.id.clone());
+            }
+            other => {
+                *receiver = self.expression(other);
+                call.is_indirect = true;
+                if let [(variable, _)] = &*receiver.shares {
+                    call.root = Some(variable.clone());
+                    if let Variable::Global(name) = variable {
+                        call.need = self.need(name);
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn same(variable: Variable) -> Value {
+    Value {
+        shares: vec![(variable, Share::Same)],
+        ..Value::default()
+    }
+}
+
+fn order(one: &(Variable, Share), other: &(Variable, Share)) -> std::cmp::Ordering {
+    let key = |it: &(Variable, Share)| match &it.0 {
+        Variable::Global(name) => (name.clone(), 0, it.1),
+        Variable::Parameter(place) => (Name::empty(), *place, it.1),
+    };
+    key(one).cmp(&key(other))
+}
+
+fn weaker_all(
+    shares: Vec<(Variable, Share)>,
+    at_most: Share,
+) -> impl Iterator<Item = (Variable, Share)> {
+    shares.into_iter().map(move |(variable, share)| (variable, share.max(at_most)))
+}
+
+/// Returns a value that has no more in common with others than this.
+fn weaker(mut value: Value, at_most: Share) -> Value {
+    value.shares = weaker_all(value.shares, at_most).collect();
+    value.functions.iter_mut().for_each(|(_, direct)| *direct = Direct::Holds);
+    value.result_of = None;
+    value
+}
+
+/// Returns an item or an attribute of a value.
+fn part_of(mut value: Value) -> Value {
+    value.kind = Kind::Unknown;
+    value.functions.iter_mut().for_each(|(_, direct)| *direct = Direct::Holds);
+    // An item of a list that holds `x` may be `x`.
+    for (_, share) in &mut value.shares {
+        if *share == Share::Elements {
+            *share = Share::Perhaps;
+        }
+    }
+    value.result_of = None;
+    value
+}
+
+fn add_part(value: &mut Value, part: Value) {
+    let part = weaker(part, Share::Elements);
+    value.shares.extend(part.shares);
+    value.shares.truncate(MOST_SHARES);
+    value.functions.extend(part.functions);
+    value.functions.truncate(MOST_SHARES);
+}
+
+/// Returns the result of an operator: a new object, which may hold what the operands hold.
+fn combined(left: Value, right: Value) -> Value {
+    let mut needed = Vec::new();
+    let mut is_scalar = true;
+    for side in [&left, &right] {
+        match &side.kind {
+            Kind::Scalar => {}
+            Kind::ScalarIf(variables) => needed.extend(variables.iter().cloned()),
+            Kind::Unknown if !side.shares.is_empty() && side.result_of.is_none() => {
+                needed.extend(side.shares.iter().map(|(variable, _)| variable.clone()));
+            }
+            _ => is_scalar = false,
+        }
+    }
+    let mut value = weaker(left, Share::Elements);
+    value.shares.extend(weaker(right, Share::Elements).shares);
+    value.functions = Vec::new();
+    value.kind = match (is_scalar, needed.is_empty()) {
+        (false, _) => Kind::Unknown,
+        (true, true) => Kind::Scalar,
+        (true, false) => Kind::ScalarIf(needed),
+    };
+    value
+}
+
+/// Returns what a loop gets from an iterable.
+fn item_of(iterable: &Expr, value: Value) -> Value {
+    let called = match iterable {
+        Expr::Call(call) => call.func.as_name_expr().map(|name| name.id.as_str()),
+        _ => None,
+    };
+    match called {
+        Some("range" | "len") => Value::of(Kind::Scalar),
+        _ => part_of(value),
+    }
+}
+
+/// Returns the name that an expression of attributes and items begins with.
+fn root(expression: &Expr) -> Option<&Name> {
+    match expression {
+        Expr::Name(it) => Some(&it.id),
+        Expr::Attribute(it) => root(&it.value),
+        Expr::Subscript(it) => root(&it.value),
+        _ => None,
+    }
+}
+
+fn is_constant(index: &Expr) -> bool {
+    match index {
+        Expr::UnaryOp(it) => it.operand.is_number_literal_expr(),
+        other => other.is_number_literal_expr() || other.is_string_literal_expr(),
+    }
+}
+
+/// Says whether a loop over this has at least one turn.
+fn has_turn(iterable: &Expr) -> bool {
+    match iterable {
+        Expr::List(it) => !it.elts.is_empty() && !it.elts.iter().all(Expr::is_starred_expr),
+        Expr::Tuple(it) => !it.elts.is_empty() && !it.elts.iter().all(Expr::is_starred_expr),
+        Expr::StringLiteral(it) => !it.value.is_empty(),
+        Expr::Call(it) => {
+            let is_range = it.func.as_name_expr().is_some_and(|name| name.id == "range");
+            let number = match &*it.arguments.args {
+                [Expr::NumberLiteral(it)] => it.value.as_int(),
+                _ => None,
+            };
+            let number = number.and_then(|number| number.as_u64());
+            is_range && number.is_some_and(|number| number > 0)
+        }
+        _ => false,
+    }
+}
+
+/// Says whether a block is left before its end.
+fn leaves(body: &[Stmt]) -> bool {
+    let last = body.last();
+    last.is_some_and(|last| {
+        matches!(
+            last,
+            Stmt::Raise(_) | Stmt::Return(_) | Stmt::Break(_) | Stmt::Continue(_)
+        )
+    })
+}
+
+/// Says whether a loop's body may be left in its middle.
+fn has_jump(body: &[Stmt]) -> bool {
+    body.iter().any(|statement| match statement {
+        Stmt::Break(_) | Stmt::Continue(_) | Stmt::Return(_) | Stmt::Raise(_) => true,
+        Stmt::If(it) => {
+            has_jump(&it.body) || it.elif_else_clauses.iter().any(|it| has_jump(&it.body))
+        }
+        Stmt::With(it) => has_jump(&it.body),
+        Stmt::For(it) => has_jump(&it.body) || has_jump(&it.orelse),
+        Stmt::While(it) => has_jump(&it.body) || has_jump(&it.orelse),
+        Stmt::Match(it) => it.cases.iter().any(|it| has_jump(&it.body)),
+        Stmt::Try(_) => true,
+        _ => false,
+    })
+}
+
+fn suppresses(context: &Expr) -> bool {
+    let called = context.as_call_expr().map(|call| &*call.func);
+    match called {
+        Some(Expr::Name(name)) => name.id == "suppress" || name.id == "raises",
+        Some(Expr::Attribute(it)) => it.attr.as_str() == "suppress" || it.attr.as_str() == "raises",
+        _ => false,
+    }
+}
+
+fn targets(target: &Expr, names: &mut Vec<Name>) {
+    match target {
+        Expr::Name(name) => names.push(name.id.clone()),
+        Expr::Tuple(it) => it.elts.iter().for_each(|it| targets(it, names)),
+        Expr::List(it) => it.elts.iter().for_each(|it| targets(it, names)),
+        Expr::Starred(it) => targets(&it.value, names),
+        _ => {}
+    }
+}
+
+/// Returns what a function's `return` statements give, of those that are not in functions of its own. The names
+/// are looked up once more, without steps.
+fn returned(body: &[Stmt], reader: &mut Reader) -> Vec<(Variable, Share)> {
+    let mut all = Vec::new();
+    let before = reader.steps.len();
+    for_returns(body, &mut |value| {
+        let value = reader.expression(value);
+        all.extend(value.shares);
+    });
+    reader.steps.truncate(before);
+    all.sort_unstable_by(order);
+    all.dedup();
+    all.truncate(MOST_SHARES);
+    all
+}
+
+fn for_returns(body: &[Stmt], found: &mut impl FnMut(&Expr)) {
+    for statement in body {
+        match statement {
+            Stmt::Return(it) => {
+                if let Some(value) = &it.value {
+                    found(value);
+                }
+            }
+            Stmt::If(it) => {
+                for_returns(&it.body, found);
+                it.elif_else_clauses.iter().for_each(|it| for_returns(&it.body, found));
+            }
+            Stmt::For(it) => {
+                for_returns(&it.body, found);
+                for_returns(&it.orelse, found);
+            }
+            Stmt::While(it) => {
+                for_returns(&it.body, found);
+                for_returns(&it.orelse, found);
+            }
+            Stmt::With(it) => for_returns(&it.body, found),
+            Stmt::Match(it) => it.cases.iter().for_each(|it| for_returns(&it.body, found)),
+            Stmt::Try(it) => {
+                for_returns(&it.body, found);
+                for ExceptHandler::ExceptHandler(handler) in &it.handlers {
+                    for_returns(&handler.body, found);
+                }
+                for_returns(&it.orelse, found);
+                for_returns(&it.finalbody, found);
+            }
+            _ => {}
+        }
+    }
+}
+
+fn all_parameters(parameters: &Parameters) -> Vec<Parameter> {
+    let parameter = |name: &Name, takes, keeps_default| Parameter {
+        name: name.clone(),
+        takes,
+        keeps_default,
+    };
+    let keeps = |default: Option<&Expr>| {
+        default.is_some_and(|default| !default.is_literal_expr() && !default.is_tuple_expr())
+    };
+    let by_place = parameters.posonlyargs.iter().chain(&parameters.args);
+    let by_place = by_place.map(|it| parameter(&it.parameter.name.id, Takes::One, keeps(it.default())));
+    let rest = parameters.vararg.iter().map(|it| parameter(&it.name.id, Takes::Rest, false));
+    let by_name = parameters.kwonlyargs.iter();
+    let by_name = by_name.map(|it| parameter(&it.parameter.name.id, Takes::Keyword, keeps(it.default())));
+    let others = parameters.kwarg.iter();
+    let others = others.map(|it| parameter(&it.name.id, Takes::RestOfKeywords, false));
+    by_place.chain(rest).chain(by_name).chain(others).collect()
+}

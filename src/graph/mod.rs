@@ -1,0 +1,201 @@
+//! What depends on what: the cells of a notebook as a graph, which of them are out of date, and which to run.
+//!
+//! The order is the notebook's own: a cell reads what the last cell above it wrote. Restart & Run All gives the
+//! values that count. [`Graph::of`] compares them with what the kernel has run, by following the names of both;
+//! nothing is run for that. Where the code does not show what it does, [`Unknown`] says so.
+
+mod namespace;
+mod plan;
+mod stale;
+#[cfg(test)]
+mod tests;
+
+use std::collections::hash_map::DefaultHasher;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+pub use crate::code::effects::{Name, SyntaxProblem, Unknown};
+pub use plan::{Doubt, Plan, PlannedCell, Why};
+pub use stale::{Because, End, PastRun, Stale};
+
+use crate::code::effects::Effects;
+use namespace::{Namespace, Run, Trace, Version, Written, is_module};
+
+/// How many texts' effects are kept.
+const MOST_KEPT: usize = 20_000;
+
+/// The effects of texts that were read before: a text is parsed once.
+#[derive(Debug, Default)]
+pub struct EffectsCache {
+    known: HashMap<u64, (usize, Arc<Effects>)>,
+}
+
+impl EffectsCache {
+    /// Returns what a text does.
+    pub(crate) fn of(&mut self, source: &str) -> Arc<Effects> {
+        let mut hasher = DefaultHasher::new();
+        source.hash(&mut hasher);
+        let key = hasher.finish();
+        if let Some((length, effects)) = self.known.get(&key)
+            && *length == source.len()
+        {
+            return effects.clone();
+        }
+        if self.known.len() >= MOST_KEPT {
+            self.known.clear();
+        }
+        let effects = Arc::new(Effects::of(source));
+        self.known.insert(key, (source.len(), effects.clone()));
+        effects
+    }
+}
+
+/// The code cells of a notebook, and what is known of each.
+#[derive(Debug)]
+pub struct Graph {
+    cells: Vec<GraphCell>,
+    effects: Vec<Arc<Effects>>,
+    /// What each cell needs and writes when all are run in order; their places are the runs.
+    traces: Vec<Trace>,
+    /// The names after Restart & Run All.
+    last: Namespace,
+    kernel: stale::KernelRuns,
+}
+
+/// A cell of a graph.
+#[derive(Clone, Debug)]
+pub struct GraphCell {
+    /// The names that it reads and does not give a value itself, with the cells that they come from: several, if
+    /// some may have left the value as it was; none, if no cell gives it one.
+    pub reads: BTreeMap<Name, Vec<usize>>,
+    /// The names that it binds.
+    pub writes: BTreeSet<Name>,
+    /// The names whose object it may change.
+    pub changes: BTreeSet<Name>,
+    /// The names that it deletes.
+    pub deletes: BTreeSet<Name>,
+    /// The names that have no value where it reads them, with the lines.
+    pub undefined: BTreeMap<Name, usize>,
+    /// The names that it binds and no cell reads.
+    pub unused: BTreeSet<Name>,
+    /// What its text does not show, with the lines.
+    pub unknown: Vec<(usize, Unknown)>,
+    /// Why its text is not understood.
+    pub problem: Option<SyntaxProblem>,
+    /// Why it is out of date, if it is.
+    pub stale: Option<Stale>,
+}
+
+impl Graph {
+    /// Analyses the code cells of a notebook, in its order, and the runs of its kernel, in theirs.
+    pub fn of(cells: &[(&str, &str)], runs: &[PastRun], cache: &mut EffectsCache) -> Self {
+        let effects: Vec<_> = cells.iter().map(|(_, source)| cache.of(source)).collect();
+        let mut last = Namespace::default();
+        let traces = (0..).zip(&effects);
+        let traces: Vec<_> = traces
+            .map(|(run, effects)| last.run(run, effects, None))
+            .collect();
+        let mut graph = Self {
+            cells: Vec::new(),
+            effects,
+            traces,
+            last,
+            kernel: stale::KernelRuns::of(cells, runs, cache),
+        };
+        let stale = graph.kernel.stale(&graph.traces);
+        let used = graph.used();
+        for (at, trace) in graph.traces.iter().enumerate() {
+            let effects = graph.effects.get(at);
+            let named = |wanted: &[Written]| {
+                let writes = trace.writes.iter();
+                let writes = writes.filter(|(_, written)| wanted.contains(written));
+                writes.map(|(name, _)| name.clone()).collect::<BTreeSet<_>>()
+            };
+            let bound = named(&[Written::Bound, Written::Imported]);
+            graph.cells.push(GraphCell {
+                reads: trace
+                    .inputs
+                    .iter()
+                    .map(|(name, version)| (name.clone(), places(version)))
+                    .filter(|(name, _)| !trace.missing.contains_key(name))
+                    .collect(),
+                unused: bound
+                    .iter()
+                    .filter(|name| !used.contains(&(at, (*name).clone())))
+                    .filter(|name| !name.starts_with('_') && !trace.uses.contains(*name))
+                    .cloned()
+                    .collect(),
+                writes: named(&[Written::Bound, Written::Imported, Written::Temporary]),
+                changes: named(&[Written::Changed]),
+                deletes: named(&[Written::Deleted]),
+                undefined: trace.missing.clone(),
+                unknown: trace.unknown.clone(),
+                problem: effects.and_then(|effects| effects.problem.clone()),
+                stale: stale.get(at).cloned().flatten(),
+            });
+        }
+        graph
+    }
+
+    /// Returns the cells, in the notebook's order.
+    pub fn cells(&self) -> &[GraphCell] {
+        &self.cells
+    }
+
+    /// Returns which names of which cells another cell reads.
+    fn used(&self) -> BTreeSet<(usize, Name)> {
+        let mut used = BTreeSet::new();
+        let mut writers: HashMap<&Name, Vec<usize>> = HashMap::new();
+        for (at, trace) in self.traces.iter().enumerate() {
+            for name in trace.inputs.keys().chain(&trace.uses) {
+                for writer in writers.get(name).into_iter().flatten() {
+                    used.insert((*writer, name.clone()));
+                }
+            }
+            for (name, written) in &trace.writes {
+                let writers = writers.entry(name).or_default();
+                if *written != Written::Changed && trace.inputs.get(name).is_none() {
+                    writers.clear();
+                }
+                writers.push(at);
+            }
+        }
+        used
+    }
+
+    /// Returns the cells that a cell depends on directly.
+    pub fn needs(&self, cell: usize) -> BTreeSet<usize> {
+        let trace = self.traces.get(cell);
+        let inputs = trace.into_iter().flat_map(|trace| trace.inputs.values());
+        inputs.flat_map(|version| places(version)).collect()
+    }
+
+    /// Returns these cells and all that they depend on.
+    pub fn upstream(&self, cells: &BTreeSet<usize>) -> BTreeSet<usize> {
+        let mut all = cells.clone();
+        for cell in (0..self.cells.len()).rev() {
+            if all.contains(&cell) {
+                all.extend(self.needs(cell));
+            }
+        }
+        all
+    }
+
+    /// Returns these cells and all that depend on them.
+    pub fn downstream(&self, cells: &BTreeSet<usize>) -> BTreeSet<usize> {
+        let mut all = cells.clone();
+        for cell in 0..self.cells.len() {
+            if self.needs(cell).iter().any(|needed| all.contains(needed)) {
+                all.insert(cell);
+            }
+        }
+        all
+    }
+}
+
+/// Returns the places of the cells that made a value.
+fn places(version: &Version) -> Vec<usize> {
+    let runs = version.iter().filter(|run| !is_module(**run));
+    runs.filter_map(|run: &Run| usize::try_from(*run).ok()).collect()
+}

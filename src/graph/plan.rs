@@ -1,0 +1,184 @@
+//! Which cells to run so that the kernel has what Restart & Run All would give it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::namespace::{Before, Written};
+use super::stale::{KernelRuns, LastRun, Stale};
+use super::{Graph, Name, places};
+
+/// Cells to run, in the notebook's order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// The cells.
+    pub cells: Vec<PlannedCell>,
+    /// The names whose values may be others than after Restart & Run All, even when all these cells have run.
+    pub doubtful: BTreeMap<Name, Doubt>,
+}
+
+/// A cell to run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlannedCell {
+    /// Its place among the code cells.
+    pub cell: usize,
+    /// Why.
+    pub why: Why,
+}
+
+/// Why a cell is to run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// It was asked for.
+    Asked,
+    /// It is out of date.
+    Stale(Stale),
+    /// Another cell in the plan reads a name as this one left it, and it was changed since.
+    Restores(Name),
+}
+
+/// Why a name's value is not certain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Doubt {
+    /// What made it depends on something that the code does not show.
+    Unknown,
+    /// No cell gives it a value: it is left from a cell that was removed or edited, or from other code.
+    Left,
+    /// Several cells give it a value and none reads it: it has the value of the one that ran last.
+    Unread,
+    /// An earlier run may have left it.
+    Earlier,
+}
+
+impl Graph {
+    /// Plans to run all cells that are out of date, and those whose values they need again.
+    pub fn plan_stale(&self) -> Plan {
+        self.plan_stale_of(&(0..self.cells.len()).collect())
+    }
+
+    /// Like [`Graph::plan_stale`], for the stale ones among these cells.
+    pub fn plan_stale_of(&self, among: &BTreeSet<usize>) -> Plan {
+        let mut why = BTreeMap::new();
+        for cell in among {
+            let stale = self.cells.get(*cell).and_then(|it| it.stale.clone());
+            if let Some(stale) = stale {
+                why.insert(*cell, Why::Stale(stale));
+            }
+        }
+        let is_all = among.len() == self.cells.len();
+        loop {
+            let (kernel, missing) = self.simulate(&why, is_all);
+            if missing.is_empty() {
+                return self.plan(why, &kernel);
+            }
+            why.extend(missing);
+        }
+    }
+
+    /// Plans to run these cells, and no others.
+    pub fn plan_asked(&self, cells: &BTreeSet<usize>) -> Plan {
+        let why: BTreeMap<_, _> = cells.iter().map(|cell| (*cell, Why::Asked)).collect();
+        let (kernel, _) = self.simulate(&why, false);
+        self.plan(why, &kernel)
+    }
+
+    /// Follows a plan, and returns the cells that it lacks.
+    fn simulate(&self, why: &BTreeMap<usize, Why>, is_all: bool) -> (KernelRuns, BTreeMap<usize, Why>) {
+        let mut kernel = self.kernel.clone();
+        let mut missing = BTreeMap::new();
+        let mut add = |name: &Name, writers: Vec<usize>| {
+            for writer in writers {
+                if !why.contains_key(&writer) {
+                    missing.entry(writer).or_insert_with(|| Why::Restores(name.clone()));
+                }
+            }
+        };
+        for cell in why.keys() {
+            let (Some(effects), Some(wanted)) = (self.effects.get(*cell), self.traces.get(*cell)) else {
+                continue;
+            };
+            let run = kernel.next;
+            kernel.next += 1;
+            let before = kernel.last.get(cell).filter(|last| last.is_current == Some(true));
+            let before = before.map(|last| (last.run, last.inputs.clone()));
+            let before = before.as_ref().map(|(run, inputs)| Before { run: *run, inputs });
+            let trace = kernel.names.run(run, effects, before.as_ref());
+            for (name, wanted) in &wanted.inputs {
+                let read = trace.inputs.get(name);
+                if !wanted.is_empty() && !read.is_some_and(|read| kernel.is_made(read, wanted)) {
+                    add(name, places(wanted));
+                }
+            }
+            kernel.last.insert(*cell, LastRun::planned(run, trace.inputs));
+        }
+        // A cell that reads what a planned one writes anew.
+        let after = kernel.stale_after(&self.traces);
+        let mut further = BTreeMap::new();
+        for (cell, stale) in after {
+            if is_all && !why.contains_key(&cell) {
+                further.insert(cell, Why::Stale(stale));
+            }
+        }
+        if is_all {
+            let read = self.read_names();
+            for (name, wanted) in self.last.versions() {
+                let is_made = |made| kernel.is_made(made, wanted);
+                if read.contains(name) && !wanted.is_empty() && !kernel.names.version(name).is_some_and(is_made) {
+                    add(name, places(wanted));
+                }
+            }
+        }
+        for (cell, why) in further {
+            missing.entry(cell).or_insert(why);
+        }
+        (kernel, missing)
+    }
+
+    /// Returns the names that a cell reads from another.
+    fn read_names(&self) -> BTreeSet<&Name> {
+        self.traces.iter().flat_map(|trace| trace.inputs.keys()).collect()
+    }
+
+    fn plan(&self, why: BTreeMap<usize, Why>, kernel: &KernelRuns) -> Plan {
+        let mut doubtful = BTreeMap::new();
+        let read = self.read_names();
+        let mut writers: BTreeMap<&Name, usize> = BTreeMap::new();
+        for trace in &self.traces {
+            for (name, written) in &trace.writes {
+                if *written != Written::Imported {
+                    *writers.entry(name).or_default() += 1;
+                }
+            }
+        }
+        for (name, wanted) in self.last.versions() {
+            let made = kernel.names.version(name);
+            let is_made = made.is_some_and(|made| kernel.is_made(made, wanted));
+            if kernel.names.is_doubtful(name) && !wanted.is_empty() {
+                doubtful.insert(name.clone(), Doubt::Unknown);
+            } else if !is_made && !wanted.is_empty() {
+                let doubt = match read.contains(name) {
+                    true => Doubt::Earlier,
+                    false => Doubt::Unread,
+                };
+                doubtful.insert(name.clone(), doubt);
+            }
+        }
+        for (name, made) in kernel.names.versions() {
+            let is_known = self.last.version(name).is_some_and(|it| !it.is_empty());
+            if !made.is_empty() && !is_known {
+                doubtful.insert(name.clone(), Doubt::Left);
+            }
+        }
+        Plan {
+            cells: why.into_iter().map(|(cell, why)| PlannedCell { cell, why }).collect(),
+            doubtful,
+        }
+    }
+}
+
+impl KernelRuns {
+    /// Returns the cells that are out of date, with the reasons.
+    fn stale_after(&self, traces: &[super::namespace::Trace]) -> Vec<(usize, Stale)> {
+        let all = self.stale(traces);
+        let all = all.into_iter().enumerate();
+        all.filter_map(|(cell, stale)| Some((cell, stale?))).collect()
+    }
+}

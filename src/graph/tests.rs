@@ -1,0 +1,222 @@
+use super::*;
+
+fn graph(cells: &[&str]) -> Graph {
+    let ids: Vec<String> = (0..cells.len()).map(|at| at.to_string()).collect();
+    let cells: Vec<_> = ids.iter().map(String::as_str).zip(cells.iter().copied()).collect();
+    Graph::of(&cells, &[], &mut EffectsCache::default())
+}
+
+fn words<'a>(names: impl IntoIterator<Item = &'a Name>) -> String {
+    let names: Vec<_> = names.into_iter().map(|name| name.as_str()).collect();
+    names.join(" ")
+}
+
+/// Returns what a text reads from elsewhere, and what it writes.
+fn effects(text: &str) -> (String, String) {
+    let graph = graph(&[text]);
+    let cell = &graph.cells()[0];
+    assert_eq!(cell.problem, None, "{text}");
+    let reads: BTreeSet<_> = cell.reads.keys().chain(cell.undefined.keys()).collect();
+    let writes: BTreeSet<_> = cell.writes.iter().chain(&cell.deletes).collect();
+    (words(reads), words(writes))
+}
+
+#[test]
+fn reads_and_writes_follow_pythons_scopes() {
+    for (text, reads, writes) in [
+        ("", "", ""),
+        ("x = y", "y", "x"),
+        ("x = 1\nz = x", "", "x z"),
+        ("print(len(a))", "a", ""),
+        ("a.b.c = d[e]", "a d e", ""),
+        ("a[i] += v", "a i v", ""),
+        ("x += 1", "x", ""),
+        ("x: T = v", "T v", "x"),
+        ("x: T", "T", ""),
+        ("a, (b, *c) = d", "d", "a b c"),
+        ("del x", "x", "x"),
+        ("import a.b.c", "", "a"),
+        ("import a.b as c", "", "c"),
+        ("from a import b as c, d", "", "c d"),
+        ("from . import a", "", "a"),
+        // Comprehensions.
+        ("[x for x in xs]", "xs", ""),
+        ("[x for x in x]", "x", ""),
+        ("[y for x in xs for y in x if y > k]", "k xs", ""),
+        ("[[x for x in y] for y in x]", "x", ""),
+        ("{k: v for k, v in d.items()}", "d", ""),
+        ("any((last := x) for x in xs)", "xs", "last"),
+        ("[x for x in xs]\nprint(x)", "x xs", ""),
+        ("[f(x) async for x in xs]", "f xs", ""),
+        ("sum(x * w for x in xs)", "w xs", ""),
+        // Functions.
+        ("def f(a, b=c, *d, e: t = g, **h) -> r: pass", "c g r t", "f"),
+        ("def f(): return x", "", "f"),
+        ("def f(): return x\nf()", "x", "f"),
+        ("x = 1\ndef f(): return x\nf()", "", "f x"),
+        ("def f():\n    x = 1\n    return x\nf()", "", "f"),
+        ("def f():\n    print(x)\n    x = 1\nf()", "", "f"),
+        ("def f():\n    global x\n    x = y\nf()", "y", "f x"),
+        ("def f():\n    global x\n    x = 1", "", "f"),
+        ("def f():\n    def g(): return x\n    return g\nf()", "x", "f"),
+        ("def f():\n    x = 1\n    def g(): return x\n    return g()\nf()", "", "f"),
+        ("def f():\n    x = 1\n    class A:\n        y = x\n    return A\nf()", "", "f"),
+        ("def f(x):\n    return [x for y in z]\nf(1)", "z", "f"),
+        ("def f(n): return f(n - 1) + k\nf(3)", "k", "f"),
+        ("f = lambda x, y=a: x + y + b\nf(1)", "a b", "f"),
+        ("lambda: x", "", ""),
+        ("@d(a)\ndef f(): pass", "a d", "f"),
+        ("async def f(): await g()\nawait f()", "g", "f"),
+        ("def f(): yield x\nlist(f())", "x", "f"),
+        ("def f[T: B](x: T) -> T: return x", "B", "f"),
+        ("type A[T] = list[T] | B", "B", "A"),
+        ("sorted(xs, key=lambda x: x[k])", "k xs", ""),
+        ("def f(): return x\nmap(f, xs)", "x xs", "f"),
+        ("def f():\n    try: pass\n    except E as e: print(e)\nf()", "E", "f"),
+        ("def f():\n    import os\n    os.x\nf()", "", "f"),
+        ("def f():\n    for i in xs: pass\n    with c as d: pass\n    match s:\n        case [a, *b]: print(a, b)\nf()", "c s xs", "f"),
+        // Classes.
+        ("class A(B, metaclass=M): pass", "B M", "A"),
+        ("class A:\n    x = 1\n    y = x", "", "A"),
+        ("class A:\n    y = x\n    x = 1", "x", "A"),
+        ("class A:\n    x = 1\n    def f(self): return x\nA().f()", "x", "A"),
+        ("class A:\n    x = [1]\n    y = [x for _ in range(3)]", "x", "A"),
+        ("class A:\n    x = [1]\n    y = [i for i in x]", "", "A"),
+        ("class A:\n    def f(self): return g(h)\n    z = f", "", "A"),
+        ("class A:\n    def f(self): return A.x", "", "A"),
+        ("class A:\n    @property\n    def f(self): return x\na = A()\na.f", "x", "A a"),
+        ("class A:\n    global x\n    x = 1", "", "A x"),
+        // Branches and loops.
+        ("if c:\n    x = 1\nprint(x)", "c x", "x"),
+        ("if c:\n    x = 1\nelse:\n    x = 2\nprint(x)", "c", "x"),
+        ("if c:\n    x = 1\nelif d:\n    x = 2\nprint(x)", "c d x", "x"),
+        ("if c:\n    x = 1\nelse:\n    raise E\nprint(x)", "E c", "x"),
+        ("if c:\n    x = 1\n    print(x)", "c", "x"),
+        ("for i in xs:\n    print(i)\nprint(i)", "xs", "i"),
+        ("for i in xs:\n    y = i\nprint(y)", "xs y", "i y"),
+        ("for i in range(3):\n    y = i\nprint(y)", "", "i y"),
+        ("while t:\n    y = 1\nprint(y)", "t y", "y"),
+        ("try:\n    import a\nexcept ImportError:\n    a = None\na.b", "", "a"),
+        ("try:\n    x = 1\nexcept E as e:\n    print(e)\nprint(x)", "E x", "e x"),
+        ("try:\n    x = 1\nfinally:\n    y = 2\nprint(x, y)", "", "x y"),
+        ("with a as b, c(b) as d: pass", "a c", "b d"),
+        ("match s:\n    case {'k': v, **r} if g(v): pass\n    case P(x=q) | T.C as q: pass", "P T g s", "q r v"),
+        ("x = a if b else c", "a b c", "x"),
+        ("b and (x := a)\nprint(x)", "a b x", "x"),
+        ("(x := a) and b\nprint(x)", "a b", "x"),
+        ("assert a, b", "a b", ""),
+        ("raise a from b", "a b", ""),
+        ("x = y = z", "z", "x y"),
+        ("f'{a!r:>{w}} {b=}'", "a b w", ""),
+        ("a[b:c, d]", "a b c d", ""),
+        ("f(*a, **b)", "a b f", ""),
+        ("print(f\"{x['a']}\")", "x", ""),
+        // Names in other scripts.
+        ("größe = ｗｉｄｔｈ * 変数", "width 変数", "größe"),
+        ("ℌ = 1\nprint(H)", "", "H"),
+        // Magics.
+        ("%%time\nx = y", "y", "x"),
+        ("%%capture out\nx = y", "y", "out x"),
+        ("%%timeit\nx = y", "y", ""),
+        ("%time x = y", "y", "x"),
+        ("%timeit -n 10 -r3 f(x)", "f x", ""),
+        ("%matplotlib inline\nx = 1", "", "x"),
+        ("x = %time y", "y", "x"),
+        ("!ls {folder}", "folder", ""),
+        ("files = !ls", "", "files"),
+        ("x?", "", ""),
+        ("%%bash\necho $x", "", ""),
+        ("%%bash --out text\necho", "", "text"),
+        ("%%html\n<b>x</b>", "", ""),
+        ("%%sql\nselect {a}, {{b}}, :c, '12:30' from t where x::int > 1", "a b c", ""),
+        ("%%sql result <<\nselect 1", "", "result"),
+        ("%%sql --save short\nselect 1", "", "short"),
+        ("x = %sql select * from t where a = :a", "a", "x"),
+    ] {
+        assert_eq!(effects(text), (reads.to_owned(), writes.to_owned()), "{text}");
+    }
+}
+
+/// Returns what each cell depends on.
+fn needs(cells: &[&str]) -> String {
+    let graph = graph(cells);
+    let needs = (0..cells.len()).map(|cell| {
+        let needs: Vec<_> = graph.needs(cell).iter().map(usize::to_string).collect();
+        needs.join(",")
+    });
+    needs.collect::<Vec<_>>().join(" | ")
+}
+
+#[test]
+fn a_cell_depends_on_the_last_writer_above_it() {
+    for (cells, wanted) in [
+        (&["x = 1", "y = x", "x = 2", "z = x"][..], " | 0 |  | 2"),
+        (&["y = x", "x = 1"], " | "),
+        (&["x = 1", "if c: x = 2", "x"], " |  | 0,1"),
+        (&["xs = []", "xs.append(1)", "xs"], " | 0 | 1"),
+        (&["xs = []", "xs[0] = 1", "xs"], " | 0 | 1"),
+        (&["xs = []", "xs += [1]", "xs"], " | 0 | 1"),
+        (&["xs = []", "xs.index(1)", "xs"], " | 0 | 0"),
+        (&["df = f()", "df.head()", "df"], " | 0 | 0"),
+        (&["df = f()", "df.dropna(inplace=True)", "df"], " | 0 | 1"),
+        (&["df = f()", "df.dropna(inplace=False)", "df"], " | 0 | 0"),
+        (&["a = []", "b = a", "b.append(1)", "a"], " | 0 | 0,1 | 2"),
+        (&["a = 1", "b = a", "b += 1", "a"], " | 0 | 1 | 0"),
+        (&["rows = [[]]", "for r in rows: r.append(1)", "rows"], " | 0 | 1"),
+        (&["def f(): return x", "x = 1", "f()", "x = 2"], " |  | 0,1 | "),
+        (&["def f(a): a.append(1)", "xs = []", "f(xs)", "xs"], " |  | 0,1 | 2"),
+        (&["def f(a): return a[0]", "xs = []", "f(xs)", "xs"], " |  | 0,1 | 1"),
+        (&["xs = []", "def f(): xs.append(1)", "f()", "xs"], " |  | 0,1 | 2"),
+        (&["def f():\n    global x\n    x = 1", "f()", "x"], " | 0 | 1"),
+        (&["class A:\n    def get(self): return k", "k = 1", "a = A()", "a.get()"], " |  | 0,1 | 1,2"),
+        (&["class A:\n    def add(self, x): self.x = x\n    def get(self): return self.x", "a = A()", "a.add(1)", "a.get()", "a"], " | 0 | 1 | 2 | 2"),
+        (&["import numpy as np", "np.mean(1)", "np.random.shuffle(xs)"], " |  | "),
+        (&["import matplotlib.pyplot as plt", "plt.rcParams['a'] = 1", "plt.plot()"], " |  | 1"),
+        (&["it = iter([1])", "next(it)", "list(it)", "it"], " | 0 | 1 | 2"),
+        (&["import random", "xs = [1]", "random.shuffle(xs)", "xs"], " |  | 1 | 2"),
+        (&["x = 1", "del x", "x"], " | 0 | "),
+        (&["def g(): return x", "def f(): return g()", "x = 1", "f()"], " |  |  | 0,1,2"),
+        (&["def make():\n    n = 0\n    def up():\n        nonlocal n\n        n += 1\n        return n\n    return up", "up = make()", "up()", "up()"], " | 0 | 1 | 2"),
+        (&["handlers = []", "def f(): return x", "handlers.append(f)", "x = 1", "handlers[0]()"], " |  | 0,1 | | 2,3"),
+    ] {
+        let wanted = wanted.replace("| |", "|  |");
+        assert_eq!(needs(cells), wanted, "{cells:?}");
+    }
+}
+
+#[test]
+fn what_a_text_does_not_show_is_said_with_its_line() {
+    for (text, line) in [
+        ("x = 1\nexec('x = 2')", 2),
+        ("globals()['x'] = 1", 1),
+        ("from os.path import *", 1),
+        ("\n%run other.py", 2),
+        ("%%unknown\nx", 1),
+        ("%unknown x", 1),
+        ("import time\n\nt = time.time()", 3),
+        ("import numpy as np\nx = np.random.rand(3)", 2),
+        ("open('a')", 1),
+        ("_ + 1", 1),
+        ("import torch\na = [1]\nb = torch.Adam(a)\nb.step()", 4),
+    ] {
+        let graph = graph(&[text]);
+        let unknown = &graph.cells()[0].unknown;
+        assert_eq!(unknown.iter().map(|it| it.0).collect::<Vec<_>>(), [line], "{text}: {unknown:?}");
+    }
+    for text in ["x = [1]\ny = x + x\ny.append(1)", "import numpy as np\nx = np.zeros(3)\nx[0] = 1"] {
+        assert_eq!(graph(&[text]).cells()[0].unknown, [], "{text}");
+    }
+}
+
+#[test]
+fn broken_and_strange_cells_are_islands() {
+    let deep = "(".repeat(100_000);
+    let long = "x = [\n".to_owned() + &"  -1.5, [2, 3], 'a' + 'b',\n".repeat(40_000) + "]";
+    let chain = "1+".repeat(50_000) + "1";
+    let cells = ["x = 1", "print 'two'", "def f(:", &deep, &chain, &long, "\0", "\u{feff}x", "y = x"];
+    let graph = graph(&cells);
+    let broken: Vec<_> = graph.cells().iter().map(|cell| cell.problem.is_some()).collect();
+    assert_eq!(broken, [false, true, true, true, true, false, true, false, false]);
+    assert_eq!(graph.needs(8), BTreeSet::from([5]));
+    assert_eq!(graph.cells()[1].problem.as_ref().unwrap().line, 1);
+}

@@ -1,0 +1,102 @@
+"""Runs texts on a real kernel, many notebooks in one: each line of stdin is a list of lists of texts.
+
+The answer is a line for each: of every list, whether each text ran to its end, and then the variables with their
+values, so that two kernels can be compared.
+"""
+
+import json
+import sys
+
+from jupyter_client.manager import start_new_kernel
+
+IN_KERNEL = '''
+import json, sys, types
+from IPython import get_ipython
+from IPython.utils.io import capture_output
+
+shell = get_ipython()
+own = set(shell.user_ns)
+
+
+def canonical(value, depth=0):
+    """Returns what a value is, without where it is."""
+    if depth > 6:
+        return "..."
+    name = type(value).__name__
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return repr(value)
+    if isinstance(value, (list, tuple)):
+        return [name, *(canonical(it, depth + 1) for it in value)]
+    if isinstance(value, dict):
+        return [name, *([repr(key), canonical(it, depth + 1)] for key, it in value.items())]
+    if isinstance(value, (set, frozenset)):
+        return [name, *sorted(map(repr, value))]
+    if isinstance(value, types.ModuleType):
+        return [name, value.__name__]
+    if isinstance(value, types.FunctionType):
+        cells = [cell.cell_contents for cell in value.__closure__ or ()]
+        code = value.__code__
+        constants = [it for it in code.co_consts if not isinstance(it, types.CodeType)]
+        inner = [it.co_code.hex() for it in code.co_consts if isinstance(it, types.CodeType)]
+        return [name, code.co_code.hex(), inner, repr(constants), repr(code.co_names),
+                canonical(value.__defaults__, depth + 1), canonical(cells, depth + 1)]
+    if isinstance(value, type):
+        parts = {k: v for k, v in vars(value).items() if not k.startswith("__")}
+        return [name, value.__name__, canonical(parts, depth + 1)]
+    if hasattr(value, "__next__"):
+        return [name, [canonical(it, depth + 1) for it in value]]
+    if hasattr(value, "__dict__"):
+        return [name, canonical(vars(value), depth + 1), canonical(vars(type(value)).get("v"), depth + 1)]
+    return repr(value)
+
+
+def play(texts):
+    for name in set(shell.user_ns) - own:
+        del shell.user_ns[name]
+    ended = []
+    with capture_output():
+        for text in texts:
+            result = shell.run_cell(text, store_history=False, silent=True)
+            ended.append(bool(result.success))
+        hidden = shell.user_ns_hidden
+        names = [n for n in shell.user_ns if n not in own and n not in hidden and not n.startswith("_")]
+        # Iterators are used up by a look: last.
+        is_iterator = lambda n: hasattr(shell.user_ns[n], "__next__")
+        values = {n: canonical(shell.user_ns[n]) for n in sorted(names, key=is_iterator)}
+    return {"ended": ended, "values": values}
+
+
+player = types.ModuleType("player")
+player.play_all = lambda scripts: json.dumps([play(texts) for texts in scripts])
+sys.modules["player"] = player
+'''
+
+
+def main():
+    manager, client = start_new_kernel(kernel_name="python3")
+    try:
+        run(client, "exec(" + repr(IN_KERNEL) + ", {})")
+        for line in sys.stdin:
+            code = f"import player\nplayer.play_all({json.loads(line)!r})"
+            print(run(client, code), flush=True)
+    finally:
+        client.stop_channels()
+        manager.shutdown_kernel(now=True)
+
+
+def run(client, code):
+    """Runs code and returns what its last line gives."""
+    given = []
+
+    def hear(message):
+        if message["msg_type"] == "execute_result":
+            given.append(message["content"]["data"]["text/plain"])
+
+    reply = client.execute_interactive(code, output_hook=hear, timeout=600, store_history=False)
+    if reply["content"]["status"] != "ok":
+        sys.exit("\n".join(reply["content"].get("traceback", [])))
+    # The repr of a text.
+    return eval(given[0]) if given else ""
+
+
+main()
