@@ -62,7 +62,11 @@ pub(super) fn parsed<T>(
 pub(super) fn problem(source: &str, parsed: &Parsed<ModModule>) -> Option<SyntaxProblem> {
     let error = parsed.errors().first()?;
     Some(SyntaxProblem {
-        line: 1 + count_lines(source.get(..error.location.start().to_usize()).unwrap_or_default()),
+        line: 1 + count_lines(
+            source
+                .get(..error.location.start().to_usize())
+                .unwrap_or_default(),
+        ),
         message: error.error.to_string(),
     })
 }

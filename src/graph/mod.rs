@@ -110,7 +110,9 @@ impl Graph {
             let named = |wanted: &[Written]| {
                 let writes = trace.writes.iter();
                 let writes = writes.filter(|(_, written)| wanted.contains(written));
-                writes.map(|(name, _)| name.clone()).collect::<BTreeSet<_>>()
+                writes
+                    .map(|(name, _)| name.clone())
+                    .collect::<BTreeSet<_>>()
             };
             let bound = named(&[Written::Bound, Written::Imported]);
             graph.cells.push(GraphCell {
@@ -155,7 +157,7 @@ impl Graph {
             }
             for (name, written) in &trace.writes {
                 let writers = writers.entry(name).or_default();
-                if *written != Written::Changed && trace.inputs.get(name).is_none() {
+                if *written != Written::Changed && !trace.inputs.contains_key(name) {
                     writers.clear();
                 }
                 writers.push(at);
@@ -168,7 +170,7 @@ impl Graph {
     pub fn needs(&self, cell: usize) -> BTreeSet<usize> {
         let trace = self.traces.get(cell);
         let inputs = trace.into_iter().flat_map(|trace| trace.inputs.values());
-        inputs.flat_map(|version| places(version)).collect()
+        inputs.flat_map(places).collect()
     }
 
     /// Returns these cells and all that they depend on.
@@ -197,5 +199,6 @@ impl Graph {
 /// Returns the places of the cells that made a value.
 fn places(version: &Version) -> Vec<usize> {
     let runs = version.iter().filter(|run| !is_module(**run));
-    runs.filter_map(|run: &Run| usize::try_from(*run).ok()).collect()
+    runs.filter_map(|run: &Run| usize::try_from(*run).ok())
+        .collect()
 }

@@ -6,12 +6,12 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use crate::code::effects::tables::{
-    Builtin, Library, Reading, builtin, changes_module, is_builtin, is_output, library,
+    Builtin, Library, ReadingMethod, builtin, changes_module, is_builtin, is_output, library,
     reading_method, takes_in,
 };
 use crate::code::effects::{
-    Act, Argument, Binder, Call, Direct, Effects, Function, Kind, Method, Name, Need, Share, Takes,
-    Unknown, Value, Variable,
+    Act, Argument, Binder, Call, Direct, Effects, Function, Method, Name, Need, Share, Takes,
+    Unknown, Value, ValueKind, VariableRef,
 };
 
 /// One run of a text. Later runs have greater numbers.
@@ -150,6 +150,11 @@ impl Namespace {
 
     pub(super) fn version(&self, name: &Name) -> Option<&Version> {
         self.names.get(name).map(|held| &held.version)
+    }
+
+    /// Says whether code ran that may have written any name.
+    pub(super) fn is_any_doubtful(&self) -> bool {
+        self.is_any_doubtful
     }
 
     pub(super) fn is_doubtful(&self, name: &Name) -> bool {
@@ -341,11 +346,11 @@ impl Runner<'_> {
         for step in &function.steps {
             match &step.act {
                 Act::Read {
-                    variable: Variable::Global(name),
+                    variable: VariableRef::Global(name),
                     ..
                 } => self.read_later(name),
                 Act::Call(call) => {
-                    if let Some(Variable::Global(name)) = &call.root {
+                    if let Some(name) = &call.root {
                         self.read_later(name);
                         self.mention_all(name);
                     }
@@ -394,8 +399,15 @@ impl Runner<'_> {
         held
     }
 
-    fn bind(&mut self, name: &Name, value: &Value, given: Option<&Given>, certain: bool, by: Binder) {
-        if let Kind::Imported(imported) = &value.kind {
+    fn bind(
+        &mut self,
+        name: &Name,
+        value: &Value,
+        given: Option<&Given>,
+        certain: bool,
+        by: Binder,
+    ) {
+        if let ValueKind::Imported(imported) = &value.kind {
             self.written(name, Written::Imported);
             let held = self.names.names.get(name);
             let is_there = held.is_some_and(|held| held.imported.as_ref() == Some(imported));
@@ -469,17 +481,17 @@ impl Runner<'_> {
             found.is_some_and(|found| found.kind == HeldKind::Scalar)
         };
         held.kind = match &value.kind {
-            Kind::Scalar => HeldKind::Scalar,
-            Kind::Container => HeldKind::Container,
-            Kind::Iterator => HeldKind::Iterator,
-            Kind::ScalarIf(variables) => {
+            ValueKind::Scalar => HeldKind::Scalar,
+            ValueKind::Container => HeldKind::Container,
+            ValueKind::Iterator => HeldKind::Iterator,
+            ValueKind::ScalarIf(variables) => {
                 let mut names = variables.iter().flat_map(|it| meant(it, given));
                 match names.all(|(name, _)| is_scalar(self.names, &name)) {
                     true => HeldKind::Scalar,
                     false => HeldKind::Unknown,
                 }
             }
-            Kind::Unknown | Kind::Imported(_) => HeldKind::Unknown,
+            ValueKind::Unknown | ValueKind::Imported(_) => HeldKind::Unknown,
         };
         held.functions.clone_from(&value.functions);
         // `y = x` is what `x` is.
@@ -507,13 +519,20 @@ impl Runner<'_> {
         }
         held.functions.truncate(MOST);
         let mut seen = HashSet::new();
-        held.functions.retain(|(it, _)| seen.insert(Arc::as_ptr(it)));
+        held.functions
+            .retain(|(it, _)| seen.insert(Arc::as_ptr(it)));
         shares.retain(|(name, _)| {
             let found = self.names.names.get(name);
             found.is_some_and(|found| found.kind != HeldKind::Scalar && found.imported.is_none())
         });
         shares.sort_unstable();
         shares.dedup_by(|later, first| later.0 == first.0);
+        // What an iterator gives is that of the objects that it goes through.
+        if held.kind == HeldKind::Iterator {
+            shares
+                .iter_mut()
+                .for_each(|(_, share)| *share = Share::Perhaps);
+        }
         if held.kind != HeldKind::Scalar {
             held.edges = shares;
         }
@@ -528,72 +547,89 @@ impl Runner<'_> {
         held: &mut Held,
         shares: &mut Vec<(Name, Share)>,
     ) {
-        if call.is_indirect {
+        if call.is_item {
             return;
         }
-        let Some(root) = &call.root else { return };
-        for (name, _) in meant(root, given) {
-            let found = self.names.names.get(&name);
-            match (found, call.path.last()) {
-                (Some(found), _) if found.imported.is_some() => {
-                    match library(&full_name(found.imported.as_ref(), &call.path)) {
-                        Library::New | Library::ChangesFirst | Library::Outside => shares.clear(),
-                        Library::Iterator => held.kind = HeldKind::Iterator,
-                        Library::Keeps => {}
-                    }
-                }
-                (Some(found), None) => {
-                    let mut direct = found.functions.iter();
-                    let direct = direct.find(|(_, direct)| *direct == Direct::Is);
-                    if let Some((function, _)) = direct {
-                        if function.is_generator {
-                            held.kind = HeldKind::Iterator;
-                        }
-                        let arguments = self.arguments(function, &call.arguments, None, given);
-                        shares.clear();
-                        for (variable, share) in &function.returns {
-                            for (name, further) in meant(variable, Some(&arguments)) {
-                                shares.push((name, (*share).max(further).max(Share::Perhaps)));
-                            }
-                        }
-                    }
-                }
-                (Some(found), Some(method)) => {
-                    let mut own = found.functions.iter();
-                    let is_own = own.any(|(function, _)| function.name == *method);
-                    if !is_own && reading_method(method) == Some(Reading::New) {
-                        shares.clear();
-                    }
-                }
-                (None, None) => match builtin(&name) {
-                    Builtin::Iterator => held.kind = HeldKind::Iterator,
-                    Builtin::Outside if name == "open" => held.kind = HeldKind::Iterator,
-                    Builtin::Copies => {
-                        held.kind = HeldKind::Container;
-                        shares.iter_mut().for_each(|(_, share)| *share = Share::Elements);
-                    }
-                    Builtin::Fresh if is_builtin(&name) => {
-                        shares.clear();
-                        let is_scalar = matches!(
-                            &*name,
-                            "abs" | "bool" | "chr" | "float" | "hash" | "id" | "int" | "len" | "ord" | "repr"
-                                | "round" | "str"
-                        );
-                        if is_scalar {
-                            held.kind = HeldKind::Scalar;
-                        }
-                    }
-                    _ => {}
-                },
-                (None, Some(_)) => {}
+        let method = call.path.last();
+        let Some(root) = &call.root else {
+            let functions = self.evaluate(&call.receiver, given).functions;
+            if method.is_some_and(|method| is_new(method, &functions)) {
+                shares.clear();
             }
+            return;
+        };
+        let found = self.names.names.get(root);
+        match (found, method) {
+            (Some(found), _) if found.imported.is_some() => {
+                match library(&full_name(found.imported.as_ref(), &call.path)) {
+                    Library::New | Library::ChangesFirst | Library::Outside => shares.clear(),
+                    Library::Iterator => held.kind = HeldKind::Iterator,
+                    Library::Keeps => {}
+                }
+            }
+            (Some(found), None) => {
+                let mut direct = found.functions.iter();
+                let direct = direct.find(|(_, direct)| *direct == Direct::Is);
+                if let Some((function, _)) = direct {
+                    if function.is_generator {
+                        held.kind = HeldKind::Iterator;
+                    }
+                    let arguments = self.arguments(function, &call.arguments, &[], given);
+                    shares.clear();
+                    for (variable, share) in &function.returns {
+                        for (name, further) in meant(variable, Some(&arguments)) {
+                            shares.push((name, (*share).max(further).max(Share::Perhaps)));
+                        }
+                    }
+                }
+            }
+            (Some(found), Some(method)) => {
+                if is_new(method, &found.functions) {
+                    shares.clear();
+                }
+            }
+            (None, None) => match builtin(root) {
+                Builtin::Iterator => held.kind = HeldKind::Iterator,
+                Builtin::Outside if root == "open" => held.kind = HeldKind::Iterator,
+                Builtin::Copies => {
+                    held.kind = HeldKind::Container;
+                    shares
+                        .iter_mut()
+                        .for_each(|(_, share)| *share = Share::Elements);
+                }
+                Builtin::Fresh if is_builtin(root) => {
+                    shares.clear();
+                    let is_scalar = matches!(
+                        &**root,
+                        "abs"
+                            | "bool"
+                            | "chr"
+                            | "float"
+                            | "hash"
+                            | "id"
+                            | "int"
+                            | "len"
+                            | "ord"
+                            | "repr"
+                            | "round"
+                            | "str"
+                    );
+                    if is_scalar {
+                        held.kind = HeldKind::Scalar;
+                    }
+                }
+                _ => {}
+            },
+            (None, Some(_)) => {}
         }
     }
 
     /// Takes a name out of those that share its object. They still share it.
     fn forget(&mut self, name: &Name) {
         let held = self.names.names.get_mut(name);
-        let edges = held.map(|held| std::mem::take(&mut held.edges)).unwrap_or_default();
+        let edges = held
+            .map(|held| std::mem::take(&mut held.edges))
+            .unwrap_or_default();
         for (other, _) in &edges {
             if let Some(held) = self.names.names.get_mut(other) {
                 held.edges.retain(|(it, _)| it != name);
@@ -741,7 +777,8 @@ impl Runner<'_> {
         }
         if let Some(held) = self.names.names.get_mut(name) {
             let functions = new.functions.into_iter();
-            held.functions.extend(functions.map(|(it, _)| (it, Direct::Holds)));
+            held.functions
+                .extend(functions.map(|(it, _)| (it, Direct::Holds)));
             held.functions.truncate(MOST);
         }
     }
@@ -764,19 +801,41 @@ impl Runner<'_> {
     // Calls.
 
     fn call(&mut self, call: &Call, given: Option<&Given>, certain: bool) {
-        let Some(root) = &call.root else {
-            self.call_given(call, given);
-            return;
-        };
-        let roots = meant(root, given);
-        for (name, share) in &roots {
-            match call.path.last() {
-                _ if call.is_indirect => {
-                    self.read(name, call.need);
-                    self.call_held(name, call, given);
+        match (&call.root, call.path.last()) {
+            (Some(name), _) if call.is_item => {
+                self.read(name, call.need);
+                self.call_held(name, call, given);
+            }
+            (Some(name), None) => self.call_name(name, call, given, certain),
+            (Some(name), Some(method)) => {
+                self.read(name, call.need);
+                let Some(held) = self.names.names.get(name) else {
+                    return self.call_given(call, given);
+                };
+                match held.imported.clone() {
+                    Some(imported) => self.call_library(&imported, call, given),
+                    None if held.kind == HeldKind::Scalar => {}
+                    None => {
+                        let functions = held.functions.clone();
+                        let objects = [(name.clone(), Share::Same)];
+                        self.call_method(&objects, functions, method, call, given, certain);
+                    }
                 }
-                None => self.call_name(name, call, given, certain),
-                Some(method) => self.call_method(name, *share, method, call, given, certain),
+            }
+            (None, method) => {
+                let receiver = self.evaluate(&call.receiver, given);
+                match method {
+                    Some(method) => {
+                        let functions = receiver.functions;
+                        self.call_method(&receiver.edges, functions, method, call, given, certain);
+                    }
+                    None => {
+                        for (function, _) in &receiver.functions {
+                            let arguments = self.arguments(function, &call.arguments, &[], given);
+                            self.apply(function, &arguments, false);
+                        }
+                    }
+                }
             }
         }
         self.call_given(call, given);
@@ -816,7 +875,7 @@ impl Runner<'_> {
         let functions = held.map(|held| held.functions.clone()).unwrap_or_default();
         let mut has_state = false;
         for (function, _) in &functions {
-            let arguments = self.arguments(function, &call.arguments, None, given);
+            let arguments = self.arguments(function, &call.arguments, &[], given);
             self.apply(function, &arguments, false);
             has_state |= function.keeps_state || function.name == "__call__";
         }
@@ -848,7 +907,7 @@ impl Runner<'_> {
         }
         for (function, direct) in functions {
             if direct == Direct::Is {
-                let arguments = self.arguments(&function, &call.arguments, None, given);
+                let arguments = self.arguments(&function, &call.arguments, &[], given);
                 self.apply(&function, &arguments, certain);
                 let has_default = |(place, it): (usize, &crate::code::effects::Parameter)| {
                     it.keeps_default && arguments.get(place).is_some_and(Vec::is_empty)
@@ -884,7 +943,7 @@ impl Runner<'_> {
     fn call_library(&mut self, imported: &Name, call: &Call, given: Option<&Given>) {
         let name = full_name(Some(imported), &call.path);
         let method = call.path.last().filter(|_| call.path.len() > 1);
-        if let (Some(Variable::Global(root)), Some(method)) = (&call.root, method)
+        if let (Some(root), Some(method)) = (&call.root, method)
             && changes_module(method)
         {
             self.change(root, true);
@@ -901,7 +960,11 @@ impl Runner<'_> {
         }
         for argument in &call.arguments {
             let is_out = argument.keyword.as_ref().is_some_and(|name| name == "out");
-            let is_in_place = argument.is_true && argument.keyword.as_ref().is_some_and(|name| name == "inplace");
+            let is_in_place = argument.is_true
+                && argument
+                    .keyword
+                    .as_ref()
+                    .is_some_and(|name| name == "inplace");
             if is_out {
                 self.change_argument(argument, given);
             }
@@ -913,52 +976,37 @@ impl Runner<'_> {
 
     fn call_method(
         &mut self,
-        name: &Name,
-        share: Share,
+        objects: &[(Name, Share)],
+        functions: Vec<(Arc<Function>, Direct)>,
         method: &Name,
         call: &Call,
         given: Option<&Given>,
         certain: bool,
     ) {
-        self.read(name, call.need);
-        let Some(held) = self.names.names.get(name) else {
-            return;
-        };
-        if let Some(imported) = held.imported.clone() {
-            self.call_library(&imported, call, given);
-            return;
-        }
-        let kind = held.kind;
-        let functions = held.functions.clone();
-        let deep = call.path.len() > 1;
-        let (own, others): (Vec<_>, Vec<_>) =
-            functions.into_iter().partition(|(it, _)| it.name == *method);
+        let (own, others): (Vec<_>, Vec<_>) = functions
+            .into_iter()
+            .partition(|(it, _)| it.name == *method);
         for (function, _) in &others {
             self.only_read(function);
         }
-        if !own.is_empty() {
-            for (function, _) in &own {
-                let receiver = (name.clone(), share);
-                let arguments = self.arguments(function, &call.arguments, Some(receiver), given);
-                self.apply(function, &arguments, certain && own.len() == 1);
-                if function.keeps_state {
-                    self.change_shared(name, true, share);
-                }
-            }
-            return;
+        let certain = certain && own.len() == 1;
+        for (function, _) in &own {
+            let arguments = self.arguments(function, &call.arguments, objects, given);
+            self.apply(function, &arguments, certain);
         }
-        if kind == HeldKind::Scalar {
-            return;
-        }
+        let keeps_state = own.iter().any(|(function, _)| function.keeps_state);
         let is_in_place = |it: &Argument| {
             it.keyword.as_ref().is_some_and(|name| name == "inplace") && !is_false(it)
         };
-        let reads = reading_method(method).is_some() && !call.arguments.iter().any(is_in_place);
-        if !reads {
-            self.change_shared(name, deep, share);
-            if takes_in(method) {
-                for argument in &call.arguments {
-                    self.hold(name, &held_value(&argument.value), given);
+        let in_place = call.arguments.iter().any(is_in_place);
+        let reads = reading_method(method).is_some() && !in_place;
+        if keeps_state || (own.is_empty() && !reads) {
+            for (name, share) in objects {
+                self.change_shared(name, call.is_deep, *share);
+                if takes_in(method) {
+                    for argument in &call.arguments {
+                        self.hold(name, &held_value(&argument.value), given);
+                    }
                 }
             }
         }
@@ -989,7 +1037,7 @@ impl Runner<'_> {
         &self,
         function: &Function,
         arguments: &[Argument],
-        receiver: Option<(Name, Share)>,
+        receiver: &[(Name, Share)],
         given: Option<&Given>,
     ) -> Given {
         let mut places: Given = vec![Vec::new(); function.parameters.len()];
@@ -1000,9 +1048,8 @@ impl Runner<'_> {
             }
         };
         let takes = |place: usize| function.parameters.get(place).map(|it| it.takes);
-        let receiver = receiver.filter(|_| function.method != Method::Static);
-        if let Some(receiver) = receiver {
-            give(0, vec![receiver]);
+        if !receiver.is_empty() && function.method != Method::Static {
+            give(0, receiver.to_vec());
             next = 1;
         }
         for argument in arguments {
@@ -1014,7 +1061,9 @@ impl Runner<'_> {
             }
             if argument.is_starred {
                 for place in next..function.parameters.len() {
-                    let parts = objects.iter().map(|(name, _)| (name.clone(), Share::Perhaps));
+                    let parts = objects
+                        .iter()
+                        .map(|(name, _)| (name.clone(), Share::Perhaps));
                     give(place, parts.collect());
                 }
                 continue;
@@ -1055,10 +1104,10 @@ impl Runner<'_> {
 }
 
 /// Returns the names that a variable stands for: of a parameter, those that the caller gave.
-fn meant(variable: &Variable, given: Option<&Given>) -> Vec<(Name, Share)> {
+fn meant(variable: &VariableRef, given: Option<&Given>) -> Vec<(Name, Share)> {
     match variable {
-        Variable::Global(name) => vec![(name.clone(), Share::Same)],
-        Variable::Parameter(place) => {
+        VariableRef::Global(name) => vec![(name.clone(), Share::Same)],
+        VariableRef::Parameter(place) => {
             let given = given.and_then(|given| given.get(*place));
             given.cloned().unwrap_or_default()
         }
@@ -1066,7 +1115,9 @@ fn meant(variable: &Variable, given: Option<&Given>) -> Vec<(Name, Share)> {
 }
 
 fn full_name(imported: Option<&Name>, path: &[Name]) -> String {
-    let mut name = imported.map(|name| name.as_str().to_owned()).unwrap_or_default();
+    let mut name = imported
+        .map(|name| name.as_str().to_owned())
+        .unwrap_or_default();
     for part in path {
         name.push('.');
         name.push_str(part);
@@ -1074,21 +1125,29 @@ fn full_name(imported: Option<&Name>, path: &[Name]) -> String {
     name
 }
 
+/// Says whether a method returns a new object. A method of the notebook's own may return anything.
+fn is_new(method: &Name, functions: &[(Arc<Function>, Direct)]) -> bool {
+    let mut functions = functions.iter();
+    let is_own = functions.any(|(function, _)| function.name == *method);
+    !is_own && reading_method(method) == Some(ReadingMethod::New)
+}
+
 fn changes_parameter(function: &Function) -> bool {
-    let is_parameter = |variable: &Variable| matches!(variable, Variable::Parameter(_));
+    let is_parameter = |variable: &VariableRef| matches!(variable, VariableRef::Parameter(_));
     function.steps.iter().any(|step| match &step.act {
         Act::Change { variable, .. } | Act::Update { variable, .. } => is_parameter(variable),
         Act::Call(call) => {
             let method = call.path.last();
             let changes = method.is_some_and(|method| reading_method(method).is_none());
-            changes && call.root.as_ref().is_some_and(is_parameter)
+            let mut objects = call.receiver.shares.iter();
+            changes && objects.any(|(variable, _)| is_parameter(variable))
         }
         _ => false,
     })
 }
 
 fn is_false(argument: &Argument) -> bool {
-    !argument.is_true && argument.value.kind == Kind::Scalar
+    !argument.is_true && argument.value.kind == ValueKind::Scalar
 }
 
 /// Returns what an object holds that takes this in.
@@ -1096,7 +1155,7 @@ fn held_value(value: &Value) -> Value {
     let shares = value.shares.iter();
     let shares = shares.map(|(variable, share)| (variable.clone(), (*share).max(Share::Elements)));
     Value {
-        kind: Kind::Unknown,
+        kind: ValueKind::Unknown,
         shares: shares.collect(),
         functions: value.functions.clone(),
         result_of: None,

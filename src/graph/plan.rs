@@ -13,6 +13,8 @@ pub struct Plan {
     pub cells: Vec<PlannedCell>,
     /// The names whose values may be others than after Restart & Run All, even when all these cells have run.
     pub doubtful: BTreeMap<Name, Doubt>,
+    /// Code ran that may write any name: every value may be another.
+    pub is_any_doubtful: bool,
 }
 
 /// A cell to run.
@@ -81,25 +83,37 @@ impl Graph {
     }
 
     /// Follows a plan, and returns the cells that it lacks.
-    fn simulate(&self, why: &BTreeMap<usize, Why>, is_all: bool) -> (KernelRuns, BTreeMap<usize, Why>) {
+    fn simulate(
+        &self,
+        why: &BTreeMap<usize, Why>,
+        is_all: bool,
+    ) -> (KernelRuns, BTreeMap<usize, Why>) {
         let mut kernel = self.kernel.clone();
         let mut missing = BTreeMap::new();
         let mut add = |name: &Name, writers: Vec<usize>| {
             for writer in writers {
                 if !why.contains_key(&writer) {
-                    missing.entry(writer).or_insert_with(|| Why::Restores(name.clone()));
+                    missing
+                        .entry(writer)
+                        .or_insert_with(|| Why::Restores(name.clone()));
                 }
             }
         };
         for cell in why.keys() {
-            let (Some(effects), Some(wanted)) = (self.effects.get(*cell), self.traces.get(*cell)) else {
+            let (Some(effects), Some(wanted)) = (self.effects.get(*cell), self.traces.get(*cell))
+            else {
                 continue;
             };
             let run = kernel.next;
             kernel.next += 1;
-            let before = kernel.last.get(cell).filter(|last| last.is_current == Some(true));
+            let before = kernel
+                .last
+                .get(cell)
+                .filter(|last| last.is_current == Some(true));
             let before = before.map(|last| (last.run, last.inputs.clone()));
-            let before = before.as_ref().map(|(run, inputs)| Before { run: *run, inputs });
+            let before = before
+                .as_ref()
+                .map(|(run, inputs)| Before { run: *run, inputs });
             let trace = kernel.names.run(run, effects, before.as_ref());
             for (name, wanted) in &wanted.inputs {
                 let read = trace.inputs.get(name);
@@ -107,7 +121,9 @@ impl Graph {
                     add(name, places(wanted));
                 }
             }
-            kernel.last.insert(*cell, LastRun::planned(run, trace.inputs));
+            kernel
+                .last
+                .insert(*cell, LastRun::planned(run, trace.inputs));
         }
         // A cell that reads what a planned one writes anew.
         let after = kernel.stale_after(&self.traces);
@@ -121,7 +137,10 @@ impl Graph {
             let read = self.read_names();
             for (name, wanted) in self.last.versions() {
                 let is_made = |made| kernel.is_made(made, wanted);
-                if read.contains(name) && !wanted.is_empty() && !kernel.names.version(name).is_some_and(is_made) {
+                if read.contains(name)
+                    && !wanted.is_empty()
+                    && !kernel.names.version(name).is_some_and(is_made)
+                {
                     add(name, places(wanted));
                 }
             }
@@ -134,7 +153,10 @@ impl Graph {
 
     /// Returns the names that a cell reads from another.
     fn read_names(&self) -> BTreeSet<&Name> {
-        self.traces.iter().flat_map(|trace| trace.inputs.keys()).collect()
+        self.traces
+            .iter()
+            .flat_map(|trace| trace.inputs.keys())
+            .collect()
     }
 
     fn plan(&self, why: BTreeMap<usize, Why>, kernel: &KernelRuns) -> Plan {
@@ -168,8 +190,12 @@ impl Graph {
             }
         }
         Plan {
-            cells: why.into_iter().map(|(cell, why)| PlannedCell { cell, why }).collect(),
+            cells: why
+                .into_iter()
+                .map(|(cell, why)| PlannedCell { cell, why })
+                .collect(),
             doubtful,
+            is_any_doubtful: kernel.names.is_any_doubtful(),
         }
     }
 }
@@ -179,6 +205,7 @@ impl KernelRuns {
     fn stale_after(&self, traces: &[super::namespace::Trace]) -> Vec<(usize, Stale)> {
         let all = self.stale(traces);
         let all = all.into_iter().enumerate();
-        all.filter_map(|(cell, stale)| Some((cell, stale?))).collect()
+        all.filter_map(|(cell, stale)| Some((cell, stale?)))
+            .collect()
     }
 }

@@ -93,7 +93,10 @@ impl KernelRuns {
         for (at, (id, source)) in cells.iter().enumerate() {
             places.entry(*id).or_insert(at);
             // Of two cells with one text it is not known which one was meant.
-            by_text.entry(*source).and_modify(|it| *it = None).or_insert(Some(at));
+            by_text
+                .entry(*source)
+                .and_modify(|it| *it = None)
+                .or_insert(Some(at));
         }
         let mut kernel = Self {
             next: 1,
@@ -102,14 +105,19 @@ impl KernelRuns {
         for past in runs {
             let place = match &past.cell {
                 Some(id) => places.get(id.as_str()).copied(),
-                None => past.code.as_deref().and_then(|code| by_text.get(code).copied().flatten()),
+                None => past
+                    .code
+                    .as_deref()
+                    .and_then(|code| by_text.get(code).copied().flatten()),
             };
             let run = kernel.next;
             kernel.next += 1;
             let Some(code) = past.code.as_deref() else {
                 kernel.names.any_run(run);
                 if let Some(place) = place {
-                    kernel.last.insert(place, LastRun::without_code(run, past.end));
+                    kernel
+                        .last
+                        .insert(place, LastRun::without_code(run, past.end));
                 }
                 continue;
             };
@@ -165,7 +173,11 @@ impl KernelRuns {
             let is_stale = |cell: &usize| above.get(*cell).is_some_and(Option::is_some);
             if let Some(cell) = writers.iter().copied().find(is_stale) {
                 let because = Because::IsStale;
-                return Some(Stale::Needs { name: name.clone(), cell, because });
+                return Some(Stale::Needs {
+                    name: name.clone(),
+                    cell,
+                    because,
+                });
             }
             if wanted.is_empty() || self.has_read(last, name, wanted) {
                 continue;
@@ -178,7 +190,11 @@ impl KernelRuns {
                 true => Because::RanAfter,
                 false => Because::WasOther,
             };
-            return Some(Stale::Needs { name: name.clone(), cell, because });
+            return Some(Stale::Needs {
+                name: name.clone(),
+                cell,
+                because,
+            });
         }
         None
     }

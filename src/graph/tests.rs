@@ -2,7 +2,11 @@ use super::*;
 
 fn graph(cells: &[&str]) -> Graph {
     let ids: Vec<String> = (0..cells.len()).map(|at| at.to_string()).collect();
-    let cells: Vec<_> = ids.iter().map(String::as_str).zip(cells.iter().copied()).collect();
+    let cells: Vec<_> = ids
+        .iter()
+        .map(String::as_str)
+        .zip(cells.iter().copied())
+        .collect();
     Graph::of(&cells, &[], &mut EffectsCache::default())
 }
 
@@ -50,7 +54,11 @@ fn reads_and_writes_follow_pythons_scopes() {
         ("[f(x) async for x in xs]", "f xs", ""),
         ("sum(x * w for x in xs)", "w xs", ""),
         // Functions.
-        ("def f(a, b=c, *d, e: t = g, **h) -> r: pass", "c g r t", "f"),
+        (
+            "def f(a, b=c, *d, e: t = g, **h) -> r: pass",
+            "c g r t",
+            "f",
+        ),
         ("def f(): return x", "", "f"),
         ("def f(): return x\nf()", "x", "f"),
         ("x = 1\ndef f(): return x\nf()", "", "f x"),
@@ -58,9 +66,21 @@ fn reads_and_writes_follow_pythons_scopes() {
         ("def f():\n    print(x)\n    x = 1\nf()", "", "f"),
         ("def f():\n    global x\n    x = y\nf()", "y", "f x"),
         ("def f():\n    global x\n    x = 1", "", "f"),
-        ("def f():\n    def g(): return x\n    return g\nf()", "x", "f"),
-        ("def f():\n    x = 1\n    def g(): return x\n    return g()\nf()", "", "f"),
-        ("def f():\n    x = 1\n    class A:\n        y = x\n    return A\nf()", "", "f"),
+        (
+            "def f():\n    def g(): return x\n    return g\nf()",
+            "x",
+            "f",
+        ),
+        (
+            "def f():\n    x = 1\n    def g(): return x\n    return g()\nf()",
+            "",
+            "f",
+        ),
+        (
+            "def f():\n    x = 1\n    class A:\n        y = x\n    return A\nf()",
+            "",
+            "f",
+        ),
         ("def f(x):\n    return [x for y in z]\nf(1)", "z", "f"),
         ("def f(n): return f(n - 1) + k\nf(3)", "k", "f"),
         ("f = lambda x, y=a: x + y + b\nf(1)", "a b", "f"),
@@ -72,35 +92,75 @@ fn reads_and_writes_follow_pythons_scopes() {
         ("type A[T] = list[T] | B", "B", "A"),
         ("sorted(xs, key=lambda x: x[k])", "k xs", ""),
         ("def f(): return x\nmap(f, xs)", "x xs", "f"),
-        ("def f():\n    try: pass\n    except E as e: print(e)\nf()", "E", "f"),
+        (
+            "def f():\n    try: pass\n    except E as e: print(e)\nf()",
+            "E",
+            "f",
+        ),
         ("def f():\n    import os\n    os.x\nf()", "", "f"),
-        ("def f():\n    for i in xs: pass\n    with c as d: pass\n    match s:\n        case [a, *b]: print(a, b)\nf()", "c s xs", "f"),
+        (
+            "def f():\n    for i in xs: pass\n    with c as d: pass\n    match s:\n        case [a, *b]: print(a, b)\nf()",
+            "c s xs",
+            "f",
+        ),
         // Classes.
         ("class A(B, metaclass=M): pass", "B M", "A"),
         ("class A:\n    x = 1\n    y = x", "", "A"),
         ("class A:\n    y = x\n    x = 1", "x", "A"),
-        ("class A:\n    x = 1\n    def f(self): return x\nA().f()", "x", "A"),
-        ("class A:\n    x = [1]\n    y = [x for _ in range(3)]", "x", "A"),
+        (
+            "class A:\n    x = 1\n    def f(self): return x\nA().f()",
+            "x",
+            "A",
+        ),
+        (
+            "class A:\n    x = [1]\n    y = [x for _ in range(3)]",
+            "x",
+            "A",
+        ),
         ("class A:\n    x = [1]\n    y = [i for i in x]", "", "A"),
         ("class A:\n    def f(self): return g(h)\n    z = f", "", "A"),
         ("class A:\n    def f(self): return A.x", "", "A"),
-        ("class A:\n    @property\n    def f(self): return x\na = A()\na.f", "x", "A a"),
+        (
+            "class A:\n    @property\n    def f(self): return x\na = A()\na.f",
+            "x",
+            "A a",
+        ),
         ("class A:\n    global x\n    x = 1", "", "A x"),
         // Branches and loops.
         ("if c:\n    x = 1\nprint(x)", "c x", "x"),
         ("if c:\n    x = 1\nelse:\n    x = 2\nprint(x)", "c", "x"),
-        ("if c:\n    x = 1\nelif d:\n    x = 2\nprint(x)", "c d x", "x"),
+        (
+            "if c:\n    x = 1\nelif d:\n    x = 2\nprint(x)",
+            "c d x",
+            "x",
+        ),
         ("if c:\n    x = 1\nelse:\n    raise E\nprint(x)", "E c", "x"),
         ("if c:\n    x = 1\n    print(x)", "c", "x"),
         ("for i in xs:\n    print(i)\nprint(i)", "xs", "i"),
         ("for i in xs:\n    y = i\nprint(y)", "xs y", "i y"),
         ("for i in range(3):\n    y = i\nprint(y)", "", "i y"),
         ("while t:\n    y = 1\nprint(y)", "t y", "y"),
-        ("try:\n    import a\nexcept ImportError:\n    a = None\na.b", "", "a"),
-        ("try:\n    x = 1\nexcept E as e:\n    print(e)\nprint(x)", "E x", "e x"),
-        ("try:\n    x = 1\nfinally:\n    y = 2\nprint(x, y)", "", "x y"),
+        (
+            "try:\n    import a\nexcept ImportError:\n    a = None\na.b",
+            "",
+            "a",
+        ),
+        (
+            "try:\n    x = 1\nexcept E as e:\n    print(e)\nprint(x)",
+            "E x",
+            "e x",
+        ),
+        (
+            "try:\n    x = 1\nfinally:\n    y = 2\nprint(x, y)",
+            "",
+            "x y",
+        ),
         ("with a as b, c(b) as d: pass", "a c", "b d"),
-        ("match s:\n    case {'k': v, **r} if g(v): pass\n    case P(x=q) | T.C as q: pass", "P T g s", "q r v"),
+        (
+            "match s:\n    case {'k': v, **r} if g(v): pass\n    case P(x=q) | T.C as q: pass",
+            "P T g s",
+            "q r v",
+        ),
         ("x = a if b else c", "a b c", "x"),
         ("b and (x := a)\nprint(x)", "a b x", "x"),
         ("(x := a) and b\nprint(x)", "a b", "x"),
@@ -128,12 +188,20 @@ fn reads_and_writes_follow_pythons_scopes() {
         ("%%bash\necho $x", "", ""),
         ("%%bash --out text\necho", "", "text"),
         ("%%html\n<b>x</b>", "", ""),
-        ("%%sql\nselect {a}, {{b}}, :c, '12:30' from t where x::int > 1", "a b c", ""),
+        (
+            "%%sql\nselect {a}, {{b}}, :c, '12:30' from t where x::int > 1",
+            "a b c",
+            "",
+        ),
         ("%%sql result <<\nselect 1", "", "result"),
         ("%%sql --save short\nselect 1", "", "short"),
         ("x = %sql select * from t where a = :a", "a", "x"),
     ] {
-        assert_eq!(effects(text), (reads.to_owned(), writes.to_owned()), "{text}");
+        assert_eq!(
+            effects(text),
+            (reads.to_owned(), writes.to_owned()),
+            "{text}"
+        );
     }
 }
 
@@ -162,22 +230,93 @@ fn a_cell_depends_on_the_last_writer_above_it() {
         (&["df = f()", "df.dropna(inplace=False)", "df"], " | 0 | 0"),
         (&["a = []", "b = a", "b.append(1)", "a"], " | 0 | 0,1 | 2"),
         (&["a = 1", "b = a", "b += 1", "a"], " | 0 | 1 | 0"),
-        (&["rows = [[]]", "for r in rows: r.append(1)", "rows"], " | 0 | 1"),
-        (&["def f(): return x", "x = 1", "f()", "x = 2"], " |  | 0,1 | "),
-        (&["def f(a): a.append(1)", "xs = []", "f(xs)", "xs"], " |  | 0,1 | 2"),
-        (&["def f(a): return a[0]", "xs = []", "f(xs)", "xs"], " |  | 0,1 | 1"),
-        (&["xs = []", "def f(): xs.append(1)", "f()", "xs"], " |  | 0,1 | 2"),
-        (&["def f():\n    global x\n    x = 1", "f()", "x"], " | 0 | 1"),
-        (&["class A:\n    def get(self): return k", "k = 1", "a = A()", "a.get()"], " |  | 0,1 | 1,2"),
-        (&["class A:\n    def add(self, x): self.x = x\n    def get(self): return self.x", "a = A()", "a.add(1)", "a.get()", "a"], " | 0 | 1 | 2 | 2"),
-        (&["import numpy as np", "np.mean(1)", "np.random.shuffle(xs)"], " |  | "),
-        (&["import matplotlib.pyplot as plt", "plt.rcParams['a'] = 1", "plt.plot()"], " |  | 1"),
-        (&["it = iter([1])", "next(it)", "list(it)", "it"], " | 0 | 1 | 2"),
-        (&["import random", "xs = [1]", "random.shuffle(xs)", "xs"], " |  | 1 | 2"),
+        (
+            &["rows = [[]]", "for r in rows: r.append(1)", "rows"],
+            " | 0 | 1",
+        ),
+        (
+            &["def f(): return x", "x = 1", "f()", "x = 2"],
+            " |  | 0,1 | ",
+        ),
+        (
+            &["def f(a): a.append(1)", "xs = []", "f(xs)", "xs"],
+            " |  | 0,1 | 2",
+        ),
+        (
+            &["def f(a): return a[0]", "xs = []", "f(xs)", "xs"],
+            " |  | 0,1 | 1",
+        ),
+        (
+            &["xs = []", "def f(): xs.append(1)", "f()", "xs"],
+            " |  | 0,1 | 2",
+        ),
+        (
+            &["def f():\n    global x\n    x = 1", "f()", "x"],
+            " | 0 | 1",
+        ),
+        (
+            &[
+                "class A:\n    def get(self): return k",
+                "k = 1",
+                "a = A()",
+                "a.get()",
+            ],
+            " |  | 0,1 | 1,2",
+        ),
+        (
+            &[
+                "class A:\n    def add(self, x): self.x = x\n    def get(self): return self.x",
+                "a = A()",
+                "a.add(1)",
+                "a.get()",
+                "a",
+            ],
+            " | 0 | 1 | 2 | 2",
+        ),
+        (
+            &["import numpy as np", "np.mean(1)", "np.random.shuffle(xs)"],
+            " |  | ",
+        ),
+        (
+            &[
+                "import matplotlib.pyplot as plt",
+                "plt.rcParams['a'] = 1",
+                "plt.plot()",
+            ],
+            " |  | 1",
+        ),
+        (
+            &["it = iter([1])", "next(it)", "list(it)", "it"],
+            " | 0 | 1 | 2",
+        ),
+        (
+            &["import random", "xs = [1]", "random.shuffle(xs)", "xs"],
+            " |  | 1 | 2",
+        ),
         (&["x = 1", "del x", "x"], " | 0 | "),
-        (&["def g(): return x", "def f(): return g()", "x = 1", "f()"], " |  |  | 0,1,2"),
-        (&["def make():\n    n = 0\n    def up():\n        nonlocal n\n        n += 1\n        return n\n    return up", "up = make()", "up()", "up()"], " | 0 | 1 | 2"),
-        (&["handlers = []", "def f(): return x", "handlers.append(f)", "x = 1", "handlers[0]()"], " |  | 0,1 | | 2,3"),
+        (
+            &["def g(): return x", "def f(): return g()", "x = 1", "f()"],
+            " |  |  | 0,1,2",
+        ),
+        (
+            &[
+                "def make():\n    n = 0\n    def up():\n        nonlocal n\n        n += 1\n        return n\n    return up",
+                "up = make()",
+                "up()",
+                "up()",
+            ],
+            " | 0 | 1 | 2",
+        ),
+        (
+            &[
+                "handlers = []",
+                "def f(): return x",
+                "handlers.append(f)",
+                "x = 1",
+                "handlers[0]()",
+            ],
+            " |  | 0,1 | | 2,3",
+        ),
     ] {
         let wanted = wanted.replace("| |", "|  |");
         assert_eq!(needs(cells), wanted, "{cells:?}");
@@ -201,9 +340,16 @@ fn what_a_text_does_not_show_is_said_with_its_line() {
     ] {
         let graph = graph(&[text]);
         let unknown = &graph.cells()[0].unknown;
-        assert_eq!(unknown.iter().map(|it| it.0).collect::<Vec<_>>(), [line], "{text}: {unknown:?}");
+        assert_eq!(
+            unknown.iter().map(|it| it.0).collect::<Vec<_>>(),
+            [line],
+            "{text}: {unknown:?}"
+        );
     }
-    for text in ["x = [1]\ny = x + x\ny.append(1)", "import numpy as np\nx = np.zeros(3)\nx[0] = 1"] {
+    for text in [
+        "x = [1]\ny = x + x\ny.append(1)",
+        "import numpy as np\nx = np.zeros(3)\nx[0] = 1",
+    ] {
         assert_eq!(graph(&[text]).cells()[0].unknown, [], "{text}");
     }
 }
@@ -213,10 +359,27 @@ fn broken_and_strange_cells_are_islands() {
     let deep = "(".repeat(100_000);
     let long = "x = [\n".to_owned() + &"  -1.5, [2, 3], 'a' + 'b',\n".repeat(40_000) + "]";
     let chain = "1+".repeat(50_000) + "1";
-    let cells = ["x = 1", "print 'two'", "def f(:", &deep, &chain, &long, "\0", "\u{feff}x", "y = x"];
+    let cells = [
+        "x = 1",
+        "print 'two'",
+        "def f(:",
+        &deep,
+        &chain,
+        &long,
+        "\0",
+        "\u{feff}x",
+        "y = x",
+    ];
     let graph = graph(&cells);
-    let broken: Vec<_> = graph.cells().iter().map(|cell| cell.problem.is_some()).collect();
-    assert_eq!(broken, [false, true, true, true, true, false, true, false, false]);
+    let broken: Vec<_> = graph
+        .cells()
+        .iter()
+        .map(|cell| cell.problem.is_some())
+        .collect();
+    assert_eq!(
+        broken,
+        [false, true, true, true, true, false, true, false, false]
+    );
     assert_eq!(graph.needs(8), BTreeSet::from([5]));
     assert_eq!(graph.cells()[1].problem.as_ref().unwrap().line, 1);
 }

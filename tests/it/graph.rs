@@ -98,7 +98,7 @@ const STATEMENTS: &[&str] = &[
     "D = {k: v for k, v in D.items() if k != 'z'}",
     "def F(x):\n    return x + N",
     "def F(x):\n    return x * 2",
-    "def F(x):\n    L.append(x)\n    return x",
+    "def F(x):\n    if len(L) < 40:\n        L.append(x)\n    return x",
     "def F(x, y=N):\n    return x + y",
     "def F(x):\n    return G(x) + 1",
     "def F(x):\n    N = x\n    return N + 1",
@@ -141,7 +141,7 @@ const UNKNOWABLE: &[&str] = &[
 ];
 
 /// A cell that gives all names a value.
-const FIRST: &str = "n1, n2, n3 = 1, 2, 3\nl1 = [1, 2]\nl2 = [3]\nm1 = [[1], [2]]\nd1 = {'k': 1}\nd2 = {}\n\
+const FIRST: &str = "n1, n2, n3, n4 = 1, 2, 3, 4\nl1 = [1, 2]\nl2 = [3]\nl3 = [5]\nm1 = [[1], [2]]\nm2 = [[3]]\nd1 = {'k': 1}\nd2 = {}\n\
     def f1(x):\n    return x + 1\ndef f2(x):\n    return x * 3\ndef g1(x):\n    return x\n\
     class A:\n    v = 1\n    def get(self):\n        return self.v\n    def add(self, x):\n        self.v += x\n\
     o1 = A()\no2 = A()\ni1 = iter([1, 2, 3])";
@@ -156,7 +156,9 @@ fn statement(random: &mut Random) -> String {
     let mut before = None;
     // A function's template means the same name wherever it is repeated after `def` or `global`.
     let mut chosen: BTreeMap<char, &str> = BTreeMap::new();
-    let is_bound = template.contains("global") || template.contains("N = x\n    return N");
+    let is_bound = ["global", "while", "len(L) <", "N = x\n    return N"]
+        .iter()
+        .any(|it| template.contains(it));
     let mut letters = template.chars().peekable();
     while let Some(letter) = letters.next() {
         let names: &[&str] = match letter {
@@ -261,7 +263,9 @@ impl Kernel {
     fn play(&mut self, scripts: &[Vec<&str>]) -> Vec<Played> {
         let mut line = serde_json::to_string(scripts).expect("write the scripts");
         line.push('\n');
-        self.input.write_all(line.as_bytes()).expect("send the scripts");
+        self.input
+            .write_all(line.as_bytes())
+            .expect("send the scripts");
         let mut answer = String::new();
         self.output.read_line(&mut answer).expect("read the answer");
         serde_json::from_str(&answer).unwrap_or_else(|error| panic!("{error}: {answer}"))
@@ -292,9 +296,14 @@ struct Count {
 
 #[test]
 fn after_the_stale_cells_have_run_variables_are_those_of_restart_and_run_all() {
-    let wanted = std::env::var("NB_GRAPH").ok().and_then(|it| it.parse().ok());
+    let wanted = std::env::var("NB_GRAPH")
+        .ok()
+        .and_then(|it| it.parse().ok());
     let wanted: u64 = wanted.unwrap_or(NOTEBOOKS);
-    let first: u64 = std::env::var("NB_GRAPH_SEED").ok().and_then(|it| it.parse().ok()).unwrap_or(1);
+    let first: u64 = std::env::var("NB_GRAPH_SEED")
+        .ok()
+        .and_then(|it| it.parse().ok())
+        .unwrap_or(1);
     let mut kernel = Kernel::start();
     let mut count = Count::default();
     let seeds: Vec<u64> = (first..first + wanted).collect();
@@ -352,22 +361,31 @@ fn after_the_stale_cells_have_run_variables_are_those_of_restart_and_run_all() {
             let doubtful: BTreeSet<_> = plan.doubtful.keys().map(|name| name.as_str()).collect();
             let names: BTreeSet<_> = after.values.keys().chain(truth.values.keys()).collect();
             count.variables += names.len();
-            count.doubtful += names.iter().filter(|name| doubtful.contains(name.as_str())).count();
+            if plan.is_any_doubtful {
+                count.doubtful += names.len();
+                continue;
+            }
+            count.doubtful += names
+                .iter()
+                .filter(|name| doubtful.contains(name.as_str()))
+                .count();
             count.certain += usize::from(doubtful.is_empty());
             let differ = |name: &&&String| {
-                !doubtful.contains(name.as_str()) && after.values.get(**name) != truth.values.get(**name)
+                !doubtful.contains(name.as_str())
+                    && after.values.get(**name) != truth.values.get(**name)
             };
             let bad: Vec<_> = names.iter().filter(differ).collect();
             if !bad.is_empty() {
                 let mut report = format!("seed {}\n", seeds[at]);
-                for (id, text) in &notebook.cells {
+                for (id, text) in notebook.cells.iter().skip(1) {
                     report += &format!("--- {id}\n{text}\n");
                 }
                 report += "=== runs\n";
-                for ((id, text), ended) in notebook.runs.iter().zip(&before[at].ended) {
+                let runs = notebook.runs.iter().zip(&before[at].ended);
+                for ((id, text), ended) in runs.skip(1) {
                     report += &format!("--- {id:?} {ended}\n{text}\n");
                 }
-                report += &format!("=== plan {plan:#?}\n");
+                report += &format!("=== plan {plan:?}\n");
                 for name in bad {
                     report += &format!(
                         "{name}: {:?}, not {:?}\n",
@@ -385,10 +403,15 @@ fn after_the_stale_cells_have_run_variables_are_those_of_restart_and_run_all() {
         }
     }
     println!("{count:?}");
-    for report in wrong.iter().take(3) {
+    for report in wrong.iter().take(6) {
         println!("{report}");
     }
-    assert!(wrong.is_empty(), "{} notebooks of {}", wrong.len(), count.notebooks);
+    assert!(
+        wrong.is_empty(),
+        "{} notebooks of {}",
+        wrong.len(),
+        count.notebooks
+    );
     // It has looked at something, and has not called everything doubtful.
     assert!(count.failed * 2 < count.notebooks, "{count:?}");
     assert!(count.doubtful * 2 < count.variables, "{count:?}");
@@ -419,7 +442,8 @@ fn least(
         for (subset, played) in subsets.iter().zip(&played) {
             let mut names = played.values.keys().chain(truth.values.keys());
             let is_same = |name: &String| {
-                doubtful.contains(name.as_str()) || played.values.get(name) == truth.values.get(name)
+                doubtful.contains(name.as_str())
+                    || played.values.get(name) == truth.values.get(name)
             };
             if names.all(is_same) {
                 return subset.count_ones() as usize;

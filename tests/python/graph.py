@@ -44,10 +44,20 @@ def canonical(value, depth=0):
         parts = {k: v for k, v in vars(value).items() if not k.startswith("__")}
         return [name, value.__name__, canonical(parts, depth + 1)]
     if hasattr(value, "__next__"):
-        return [name, [canonical(it, depth + 1) for it in value]]
+        return [name, rest(value, depth)]
     if hasattr(value, "__dict__"):
         return [name, canonical(vars(value), depth + 1), canonical(vars(type(value)).get("v"), depth + 1)]
     return repr(value)
+
+
+def rest(iterator, depth):
+    found = []
+    try:
+        for it in iterator:
+            found.append(canonical(it, depth + 1))
+    except Exception as error:
+        found.append(repr(error))
+    return found
 
 
 def play(texts):
@@ -92,9 +102,9 @@ def run(client, code):
         if message["msg_type"] == "execute_result":
             given.append(message["content"]["data"]["text/plain"])
 
-    reply = client.execute_interactive(code, output_hook=hear, timeout=600, store_history=False)
+    reply = client.execute_interactive(code, output_hook=hear, timeout=60, store_history=False)
     if reply["content"]["status"] != "ok":
-        sys.exit("\n".join(reply["content"].get("traceback", [])))
+        sys.exit(reply["content"].get("evalue"))
     # The repr of a text.
     return eval(given[0]) if given else ""
 

@@ -2,9 +2,7 @@
 
 use std::collections::HashSet;
 
-use ruff_python_ast::visitor::{
-    Visitor, walk_except_handler, walk_expr, walk_pattern, walk_stmt,
-};
+use ruff_python_ast::visitor::{Visitor, walk_except_handler, walk_expr, walk_pattern, walk_stmt};
 use ruff_python_ast::{Comprehension, ExceptHandler, Expr, ExprContext, Pattern, Stmt};
 
 use super::Name;

@@ -5,7 +5,7 @@ use ruff_python_ast::IpyEscapeKind;
 use std::sync::LazyLock;
 
 use super::reader::Reader;
-use super::{Act, Binder, Effects, Kind, Name, Need, Step, Unknown, Value, Variable};
+use super::{Act, Binder, EffectStep, Effects, Name, Need, Unknown, Value, ValueKind, VariableRef};
 use crate::code::parse::{self, Lines, count_lines};
 
 /// Cell magics whose cell is Python code of the kernel.
@@ -16,17 +16,69 @@ const OF_A_FUNCTION: [&str; 2] = ["memit", "timeit"];
 
 /// Cell magics whose cell is no Python code and does nothing to the kernel's names.
 const OF_OTHERS: [&str; 17] = [
-    "HTML", "SVG", "bash", "cmd", "html", "javascript", "js", "latex", "markdown", "perl", "pypy",
-    "ruby", "script", "sh", "svg", "system", "writefile",
+    "HTML",
+    "SVG",
+    "bash",
+    "cmd",
+    "html",
+    "javascript",
+    "js",
+    "latex",
+    "markdown",
+    "perl",
+    "pypy",
+    "ruby",
+    "script",
+    "sh",
+    "svg",
+    "system",
+    "writefile",
 ];
 
 /// Line magics that do nothing to the kernel's names.
 const HARMLESS: [&str; 42] = [
-    "alias", "alias_magic", "autocall", "automagic", "autosave", "bookmark", "cat", "colors",
-    "conda", "config", "connect_info", "debug", "dhist", "dirs", "doctest_mode", "gui", "hist",
-    "history", "ls", "lsmagic", "magic", "mamba", "man", "matplotlib", "notebook", "page",
-    "pdb", "pdef", "pdoc", "pfile", "pinfo", "pinfo2", "pip", "precision", "psearch", "psource",
-    "pwd", "quickref", "uv", "who", "who_ls", "whos",
+    "alias",
+    "alias_magic",
+    "autocall",
+    "automagic",
+    "autosave",
+    "bookmark",
+    "cat",
+    "colors",
+    "conda",
+    "config",
+    "connect_info",
+    "debug",
+    "dhist",
+    "dirs",
+    "doctest_mode",
+    "gui",
+    "hist",
+    "history",
+    "ls",
+    "lsmagic",
+    "magic",
+    "mamba",
+    "man",
+    "matplotlib",
+    "notebook",
+    "page",
+    "pdb",
+    "pdef",
+    "pdoc",
+    "pfile",
+    "pinfo",
+    "pinfo2",
+    "pip",
+    "precision",
+    "psearch",
+    "psource",
+    "pwd",
+    "quickref",
+    "uv",
+    "who",
+    "who_ls",
+    "whos",
 ];
 
 /// Line magics that depend on the kernel's surroundings, or change them.
@@ -53,7 +105,9 @@ pub(super) fn effects_of_cell(source: &str) -> Effects {
     let (name, options) = split_word(head);
     match name {
         "capture" => {
-            let to = options.split_whitespace().find(|word| !word.starts_with('-'));
+            let to = options
+                .split_whitespace()
+                .find(|word| !word.starts_with('-'));
             let mut effects = of_python(body, line + 1, false);
             effects.steps.extend(to.map(|to| bind(line, to)));
             effects
@@ -92,14 +146,10 @@ pub(super) fn effects_of_cell(source: &str) -> Effects {
 }
 
 /// Reads Python code whose first line has this number.
-fn of_python(
-    source: &str,
-    first_line: usize,
-    is_of_a_function: bool,
-) -> Effects {
+fn of_python(source: &str, first_line: usize, is_of_a_function: bool) -> Effects {
     let read = parse::parsed(source, |parsed| {
         let lines = Lines::of(source, first_line);
-        let mut reader = Reader::new(&lines);
+        let mut reader = Reader::new(&lines, line);
         let body = &parsed.syntax().body;
         let problem = parse::problem(source, parsed).map(|mut problem| {
             problem.line += first_line - 1;
@@ -174,7 +224,7 @@ fn shell(reader: &mut Reader, command: &str, line: usize) {
         for found in pattern.captures_iter(command) {
             if let Some(name) = found.get(1) {
                 // It may be a variable of the shell.
-                let variable = Variable::Global(Name::new(name.as_str()));
+                let variable = VariableRef::Global(Name::new(name.as_str()));
                 let act = Act::Read {
                     variable,
                     need: Need::Perhaps,
@@ -204,13 +254,13 @@ fn read_code(reader: &mut Reader, code: &str, line: usize) {
 
 /// Reads SQL: `{name}`, `{{name}}` and `:name` are read, and so may be a table's name; `name <<` and what
 /// `--save` names is written.
-fn sql(line: usize, options: &str, text: &str) -> Vec<Step> {
+fn sql(line: usize, options: &str, text: &str) -> Vec<EffectStep> {
     let mut steps = Vec::new();
     let mut read = |name: &str, need: Need, line: usize| {
-        steps.push(Step {
+        steps.push(EffectStep {
             line,
             act: Act::Read {
-                variable: Variable::Global(Name::new(name)),
+                variable: VariableRef::Global(Name::new(name)),
                 need,
             },
         });
@@ -244,20 +294,20 @@ fn sql(line: usize, options: &str, text: &str) -> Vec<Step> {
     steps
 }
 
-fn bind(line: usize, name: &str) -> Step {
-    Step {
+fn bind(line: usize, name: &str) -> EffectStep {
+    EffectStep {
         line,
         act: Act::Bind {
             name: Name::new(name),
-            value: Value::of(Kind::Unknown),
+            value: Value::of(ValueKind::Unknown),
             certain: true,
             by: Binder::Statement,
         },
     }
 }
 
-fn unknown(line: usize, unknown: Unknown) -> Step {
-    Step {
+fn unknown(line: usize, unknown: Unknown) -> EffectStep {
+    EffectStep {
         line,
         act: Act::Unknown(unknown),
     }

@@ -18,14 +18,14 @@ pub use super::parse::SyntaxProblem;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Effects {
     /// What it does, in the order of the text.
-    pub steps: Vec<Step>,
+    pub steps: Vec<EffectStep>,
     /// Why the code could not be read, or not all of it.
     pub problem: Option<SyntaxProblem>,
 }
 
 /// One thing that code does.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Step {
+pub struct EffectStep {
     /// The line of the cell, from 1.
     pub line: usize,
     /// What it does.
@@ -38,7 +38,7 @@ pub enum Act {
     /// It reads a variable.
     Read {
         /// Which.
-        variable: Variable,
+        variable: VariableRef,
         /// Whether its value comes from elsewhere.
         need: Need,
     },
@@ -61,21 +61,21 @@ pub enum Act {
     /// `x += y`: it binds the name anew, or changes its object.
     Update {
         /// Which.
-        variable: Variable,
+        variable: VariableRef,
         /// What comes into it.
         value: Value,
     },
     /// It changes an object in place.
     Change {
         /// A name of the object.
-        variable: Variable,
+        variable: VariableRef,
         /// It changes an object that this one holds.
         deep: bool,
     },
     /// An object takes another in: `d[k] = x`.
     Hold {
         /// The holder.
-        variable: Variable,
+        variable: VariableRef,
         /// What it holds from now on.
         value: Value,
     },
@@ -128,7 +128,7 @@ pub enum Binder {
 
 /// A variable as code sees it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Variable {
+pub enum VariableRef {
     /// A name of the kernel.
     Global(Name),
     /// A parameter of the function whose step this is, by its place.
@@ -139,9 +139,9 @@ pub enum Variable {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Value {
     /// What kind it is.
-    pub kind: Kind,
+    pub kind: ValueKind,
     /// Objects that it may be, or hold, or be held by.
-    pub shares: Vec<(Variable, Share)>,
+    pub shares: Vec<(VariableRef, Share)>,
     /// Functions that a call of it may run.
     pub functions: Vec<(Arc<Function>, Direct)>,
     /// The call that returned it.
@@ -150,14 +150,14 @@ pub struct Value {
 
 /// The kind of a value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Kind {
+pub enum ValueKind {
     /// It is not known.
     #[default]
     Unknown,
     /// A number, a text, a truth value, `None`: it cannot change.
     Scalar,
     /// A scalar if all these are; otherwise unknown.
-    ScalarIf(Vec<Variable>),
+    ScalarIf(Vec<VariableRef>),
     /// A list, a dictionary or a set, which changes only through its known methods.
     Container,
     /// An iterator: it changes whenever it is read.
@@ -189,14 +189,18 @@ pub enum Direct {
 /// A call.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Call {
-    /// The variable before the first dot or bracket; none for other expressions.
-    pub root: Option<Variable>,
+    /// The name of the kernel that the callee begins with.
+    pub root: Option<Name>,
     /// Whether the root's value comes from elsewhere.
     pub need: Need,
+    /// What the callee begins with, if it is no name of the kernel.
+    pub receiver: Value,
     /// The attributes after it; the last one is the method.
     pub path: Vec<Name>,
-    /// There is more than names and dots before the parentheses: `handlers[0](x)`.
-    pub is_indirect: bool,
+    /// What is called is an item: `handlers[0](x)`.
+    pub is_item: bool,
+    /// The method is one of a part of the root: `a.b.c()`, `a[0].c()`.
+    pub is_deep: bool,
     /// The arguments.
     pub arguments: Vec<Argument>,
 }
@@ -220,7 +224,7 @@ pub struct Function {
     /// Its name; empty for a lambda.
     pub name: Name,
     /// What its body does, with what functions inside it do.
-    pub steps: Vec<Step>,
+    pub steps: Vec<EffectStep>,
     /// Its parameters.
     pub parameters: Vec<Parameter>,
     /// What it is to its class.
@@ -230,7 +234,7 @@ pub struct Function {
     /// A function that it returns may have a state of its own.
     pub keeps_state: bool,
     /// What it returns, of its parameters and of the kernel's names.
-    pub returns: Vec<(Variable, Share)>,
+    pub returns: Vec<(VariableRef, Share)>,
 }
 
 /// A parameter of a function.
@@ -278,7 +282,7 @@ impl Effects {
 
 impl Value {
     /// Returns a value of which only the kind is known.
-    pub fn of(kind: Kind) -> Self {
+    pub fn of(kind: ValueKind) -> Self {
         Self {
             kind,
             ..Self::default()

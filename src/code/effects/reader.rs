@@ -5,24 +5,27 @@ use std::sync::Arc;
 
 use ruff_python_ast::{
     Comprehension, ExceptHandler, Expr, ExprCall, FStringPart, InterpolatedStringElement,
-    InterpolatedStringElements, MatchCase, Operator, Parameters, Pattern, Stmt, StmtClassDef,
-    StmtFor, StmtFunctionDef, StmtTry, TypeParam, TypeParams, UnaryOp,
+    InterpolatedStringElements, IpyEscapeKind, MatchCase, Operator, Parameters, Pattern, Stmt,
+    StmtClassDef, StmtFor, StmtFunctionDef, StmtTry, TypeParam, TypeParams, UnaryOp,
 };
 use ruff_text_size::Ranged;
 
 use super::locals::{Bound, bound_by_import, captured};
 use super::{
-    Act, Argument, Binder, Call, Direct, Function, Kind, Method, Name, Need, Parameter, Share, Step,
-    Takes, Unknown, Value, Variable, magics,
+    Act, Argument, Binder, Call, Direct, EffectStep, Function, Method, Name, Need, Parameter,
+    Share, Takes, Unknown, Value, ValueKind, VariableRef,
 };
 use crate::code::parse::Lines;
 
 /// How many objects a value is followed to.
 const MOST_SHARES: usize = 16;
 
+/// Reads a line that is no Python: its kind, its text, and its number.
+pub(super) type ReadLine = fn(&mut Reader, IpyEscapeKind, &str, usize);
+
 pub(super) struct Reader<'a> {
     lines: &'a Lines,
-    steps: Vec<Step>,
+    steps: Vec<EffectStep>,
     /// The scopes that are open, outermost first; none is the module.
     scopes: Vec<Scope>,
     /// The names that this block has certainly bound before, at the level of the module.
@@ -32,6 +35,8 @@ pub(super) struct Reader<'a> {
     binder: Binder,
     /// A function within the one that is read changes a variable of an outer one.
     keeps_state: bool,
+    /// Reads a line magic or a command of the shell.
+    read_line: ReadLine,
 }
 
 struct Scope {
@@ -55,7 +60,7 @@ enum Found {
 }
 
 impl<'a> Reader<'a> {
-    pub(super) fn new(lines: &'a Lines) -> Self {
+    pub(super) fn new(lines: &'a Lines, read_line: ReadLine) -> Self {
         Self {
             lines,
             steps: Vec::new(),
@@ -64,10 +69,11 @@ impl<'a> Reader<'a> {
             branches: 0,
             binder: Binder::Statement,
             keeps_state: false,
+            read_line,
         }
     }
 
-    pub(super) fn into_steps(self) -> Vec<Step> {
+    pub(super) fn into_steps(self) -> Vec<EffectStep> {
         self.steps
     }
 
@@ -76,7 +82,7 @@ impl<'a> Reader<'a> {
     }
 
     pub(super) fn push_at(&mut self, line: usize, act: Act) {
-        self.steps.push(Step { line, act });
+        self.steps.push(EffectStep { line, act });
     }
 
     fn unknown(&mut self, node: &impl Ranged, unknown: Unknown) {
@@ -117,7 +123,7 @@ impl<'a> Reader<'a> {
         match self.find(name) {
             Found::Own(at) => self.own_value(at, name),
             Found::Global => {
-                let variable = Variable::Global(name.clone());
+                let variable = VariableRef::Global(name.clone());
                 let act = Act::Read {
                     variable: variable.clone(),
                     need: self.need(name),
@@ -135,7 +141,10 @@ impl<'a> Reader<'a> {
     }
 
     fn bind(&mut self, node: &impl Ranged, name: &Name, value: Value) {
-        let scope = self.scopes.iter().rposition(|it| it.kind != ScopeKind::Inner);
+        let scope = self
+            .scopes
+            .iter()
+            .rposition(|it| it.kind != ScopeKind::Inner);
         let is_own = scope.filter(|at| {
             self.scopes
                 .get(*at)
@@ -318,7 +327,7 @@ impl<'a> Reader<'a> {
                         Some(name) => (name.id.clone(), module.clone()),
                         None => (bound_by_import(module), bound_by_import(module)),
                     };
-                    self.bind(alias, &name, Value::of(Kind::Imported(imported)));
+                    self.bind(alias, &name, Value::of(ValueKind::Imported(imported)));
                 }
             }
             Stmt::ImportFrom(it) => {
@@ -332,7 +341,7 @@ impl<'a> Reader<'a> {
                     }
                     let name = alias.asname.as_ref().unwrap_or(&alias.name);
                     let imported = Name::from(format!("{dots}{module}.{}", alias.name));
-                    self.bind(alias, &name.id, Value::of(Kind::Imported(imported)));
+                    self.bind(alias, &name.id, Value::of(ValueKind::Imported(imported)));
                 }
             }
             Stmt::Expr(it) => {
@@ -340,15 +349,24 @@ impl<'a> Reader<'a> {
             }
             Stmt::IpyEscapeCommand(it) => {
                 let line = self.lines.line(it);
-                magics::line(self, it.kind, &it.value, line);
+                (self.read_line)(self, it.kind, &it.value, line);
             }
             // A function's are known from its body.
-            Stmt::Global(it) if self.scopes.last().is_some_and(|scope| scope.kind == ScopeKind::Class) => {
+            Stmt::Global(it)
+                if self
+                    .scopes
+                    .last()
+                    .is_some_and(|scope| scope.kind == ScopeKind::Class) =>
+            {
                 if let Some(scope) = self.scopes.last_mut() {
                     scope.global.extend(it.names.iter().map(|it| it.id.clone()));
                 }
             }
-            Stmt::Global(_) | Stmt::Nonlocal(_) | Stmt::Pass(_) | Stmt::Break(_) | Stmt::Continue(_) => {}
+            Stmt::Global(_)
+            | Stmt::Nonlocal(_)
+            | Stmt::Pass(_)
+            | Stmt::Break(_)
+            | Stmt::Continue(_) => {}
         }
     }
 
@@ -413,7 +431,10 @@ impl<'a> Reader<'a> {
     fn for_loop(&mut self, it: &StmtFor) {
         let iterated = self.expression(&it.iter);
         let mut value = item_of(&it.iter, iterated);
-        value.functions.iter_mut().for_each(|(_, direct)| *direct = Direct::Holds);
+        value
+            .functions
+            .iter_mut()
+            .for_each(|(_, direct)| *direct = Direct::Holds);
         // A loop with no turn is rare, and leaves its variable as it was.
         self.temporary(|reader| reader.store(&it.target, value));
         match has_turn(&it.iter) && !has_jump(&it.body) {
@@ -521,11 +542,12 @@ impl<'a> Reader<'a> {
         // Both names have it from now on.
         for pair in targets.windows(2) {
             if let [Expr::Name(first), Expr::Name(second)] = pair
-                && let (Found::Global, Found::Global) = (self.find(&first.id), self.find(&second.id))
+                && let (Found::Global, Found::Global) =
+                    (self.find(&first.id), self.find(&second.id))
             {
                 let act = Act::Hold {
-                    variable: Variable::Global(first.id.clone()),
-                    value: same(Variable::Global(second.id.clone())),
+                    variable: VariableRef::Global(first.id.clone()),
+                    value: same(VariableRef::Global(second.id.clone())),
                 };
                 self.push(second, act);
             }
@@ -567,7 +589,7 @@ impl<'a> Reader<'a> {
             self.keeps_state |= self.is_outer(at);
         }
         self.change(node, holder, !of.is_name_expr());
-        value.kind = Kind::Unknown;
+        value.kind = ValueKind::Unknown;
         value.result_of = None;
         let has_more = !value.shares.is_empty() || !value.functions.is_empty();
         let holders = holder.shares.iter();
@@ -589,7 +611,7 @@ impl<'a> Reader<'a> {
                 match self.find(&name.id) {
                     Found::Global => {
                         let act = Act::Update {
-                            variable: Variable::Global(name.id.clone()),
+                            variable: VariableRef::Global(name.id.clone()),
                             value: weaker(value, Share::Elements),
                         };
                         self.push(target, act);
@@ -604,7 +626,7 @@ impl<'a> Reader<'a> {
                             operator,
                             Operator::Add | Operator::BitOr | Operator::Mult | Operator::BitAnd
                         );
-                        if is_list || value.kind != Kind::Scalar {
+                        if is_list || value.kind != ValueKind::Scalar {
                             let updates = before.shares.iter().map(|(variable, _)| Act::Update {
                                 variable: variable.clone(),
                                 value: weaker(value.clone(), Share::Elements),
@@ -746,7 +768,7 @@ impl<'a> Reader<'a> {
         &mut self,
         parameters: Option<&Parameters>,
         bound: Bound,
-        read: impl FnOnce(&mut Self) -> Vec<(Variable, Share)>,
+        read: impl FnOnce(&mut Self) -> Vec<(VariableRef, Share)>,
     ) -> Function {
         let outer = std::mem::take(&mut self.steps);
         let was_bound = std::mem::take(&mut self.bound);
@@ -764,7 +786,7 @@ impl<'a> Reader<'a> {
                 // A function within a function may get anything: its parameters lead nowhere.
                 let value = match is_nested {
                     true => Value::default(),
-                    false => same(Variable::Parameter(place)),
+                    false => same(VariableRef::Parameter(place)),
                 };
                 scope.names.insert(parameter.name.clone(), value);
             }
@@ -795,7 +817,9 @@ impl<'a> Reader<'a> {
         let mut value = Value::default();
         for decorator in &it.decorator_list {
             let decorator = self.expression(&decorator.expression);
-            value.shares.extend(weaker(decorator, Share::Perhaps).shares);
+            value
+                .shares
+                .extend(weaker(decorator, Share::Perhaps).shares);
         }
         let opened = self.open_type_parameters(it.type_params.as_deref());
         if let Some(arguments) = &it.arguments {
@@ -813,10 +837,16 @@ impl<'a> Reader<'a> {
         let own = self.scopes.pop().map(|scope| scope.names);
         for (_, member) in own.into_iter().flatten() {
             let functions = member.functions.into_iter();
-            value.functions.extend(functions.map(|(function, _)| (function, Direct::Holds)));
-            value.shares.extend(weaker_all(member.shares, Share::Elements));
+            value
+                .functions
+                .extend(functions.map(|(function, _)| (function, Direct::Holds)));
+            value
+                .shares
+                .extend(weaker_all(member.shares, Share::Elements));
         }
-        value.functions.sort_unstable_by(|(one, _), (other, _)| one.name.cmp(&other.name));
+        value
+            .functions
+            .sort_unstable_by(|(one, _), (other, _)| one.name.cmp(&other.name));
         self.close(opened);
         self.bind(it, &it.name.id, value);
     }
@@ -837,14 +867,14 @@ impl<'a> Reader<'a> {
             | Expr::NumberLiteral(_)
             | Expr::BooleanLiteral(_)
             | Expr::NoneLiteral(_)
-            | Expr::EllipsisLiteral(_) => Value::of(Kind::Scalar),
+            | Expr::EllipsisLiteral(_) => Value::of(ValueKind::Scalar),
             Expr::FString(it) => {
                 for part in it.value.as_slice() {
                     if let FStringPart::FString(it) = part {
                         self.interpolated(&it.elements);
                     }
                 }
-                Value::of(Kind::Scalar)
+                Value::of(ValueKind::Scalar)
             }
             Expr::TString(it) => {
                 for part in it.value.as_slice() {
@@ -874,8 +904,8 @@ impl<'a> Reader<'a> {
             Expr::UnaryOp(it) => {
                 let value = self.expression(&it.operand);
                 match it.op {
-                    UnaryOp::Not => Value::of(Kind::Scalar),
-                    _ => combined(value, Value::of(Kind::Scalar)),
+                    UnaryOp::Not => Value::of(ValueKind::Scalar),
+                    _ => combined(value, Value::of(ValueKind::Scalar)),
                 }
             }
             Expr::Compare(it) => {
@@ -911,7 +941,7 @@ impl<'a> Reader<'a> {
                 value.functions.extend(other.functions);
                 value.result_of = None;
                 if value.kind != other.kind {
-                    value.kind = Kind::Unknown;
+                    value.kind = ValueKind::Unknown;
                 }
                 weaker(value, Share::Perhaps)
             }
@@ -919,7 +949,7 @@ impl<'a> Reader<'a> {
             Expr::List(it) => self.display(&it.elts),
             Expr::Set(it) => self.display(&it.elts),
             Expr::Dict(it) => {
-                let mut value = Value::of(Kind::Container);
+                let mut value = Value::of(ValueKind::Container);
                 for item in &it.items {
                     self.optional(item.key.as_ref());
                     let part = self.expression(&item.value);
@@ -943,7 +973,7 @@ impl<'a> Reader<'a> {
                     steps,
                     ..Function::default()
                 };
-                value.kind = Kind::Iterator;
+                value.kind = ValueKind::Iterator;
                 value.functions.push((Arc::new(function), Direct::Holds));
                 value
             }
@@ -975,7 +1005,7 @@ impl<'a> Reader<'a> {
             }
             Expr::IpyEscapeCommand(it) => {
                 let line = self.lines.line(it);
-                magics::line(self, it.kind, &it.value, line);
+                (self.read_line)(self, it.kind, &it.value, line);
                 Value::default()
             }
         }
@@ -1004,7 +1034,7 @@ impl<'a> Reader<'a> {
     }
 
     fn display(&mut self, elements: &[Expr]) -> Value {
-        let mut value = Value::of(Kind::Container);
+        let mut value = Value::of(ValueKind::Container);
         for element in elements {
             let part = self.expression(element);
             add_part(&mut value, part);
@@ -1020,13 +1050,13 @@ impl<'a> Reader<'a> {
         let opened = self.open(ScopeKind::Inner);
         let before = self.begin_branches();
         if let Some((first, iterated)) = iterated {
-            self.generator(first, item_of(&first.iter, iterated));
+            self.generator(first, &item_of(&first.iter, iterated));
         }
         for generator in generators {
             let iterated = self.expression(&generator.iter);
-            self.generator(generator, item_of(&generator.iter, iterated));
+            self.generator(generator, &item_of(&generator.iter, iterated));
         }
-        let mut value = Value::of(Kind::Container);
+        let mut value = Value::of(ValueKind::Container);
         for part in parts {
             let part = self.expression(part);
             add_part(&mut value, part);
@@ -1039,7 +1069,7 @@ impl<'a> Reader<'a> {
         value
     }
 
-    fn generator(&mut self, generator: &Comprehension, item: Value) {
+    fn generator(&mut self, generator: &Comprehension, item: &Value) {
         let mut names = Vec::new();
         targets(&generator.target, &mut names);
         if let Some(scope) = self.scopes.last_mut() {
@@ -1054,8 +1084,7 @@ impl<'a> Reader<'a> {
 
     fn call(&mut self, it: &ExprCall) -> Value {
         let mut call = Call::default();
-        let mut receiver = Value::default();
-        self.callee(&it.func, &mut call, &mut receiver);
+        self.callee(&it.func, &mut call);
         for argument in it.arguments.args.iter() {
             let value = self.expression(argument);
             call.arguments.push(Argument {
@@ -1074,111 +1103,100 @@ impl<'a> Reader<'a> {
                 is_true: matches!(&keyword.value, Expr::BooleanLiteral(it) if it.value),
             });
         }
-        // Several objects may be meant by a local name: each gets the call.
-        let roots: Vec<_> = receiver.shares.iter().map(|(it, _)| it.clone()).collect();
         let mut value = Value::default();
         for argument in &call.arguments {
-            value.shares.extend(weaker(argument.value.clone(), Share::Perhaps).shares);
-            let functions = argument.value.functions.iter();
-            value
-                .functions
-                .extend(functions.map(|(it, _)| (it.clone(), Direct::Holds)));
+            add_perhaps(&mut value, argument.value.clone());
         }
-        value.shares.extend(weaker(receiver.clone(), Share::Perhaps).shares);
-        value.functions.extend(
-            receiver
-                .functions
-                .iter()
-                .map(|(it, _)| (it.clone(), Direct::Holds)),
-        );
-        let call = match roots.len() {
-            0 if call.root.is_none() => Arc::new(call),
-            _ => {
-                let mut roots = roots.into_iter();
-                call.root = call.root.or_else(|| roots.next());
-                let first = Arc::new(call);
-                for root in roots {
-                    let other = Call {
-                        root: Some(root),
-                        ..(*first).clone()
-                    };
-                    self.push(it, Act::Call(Arc::new(other)));
-                }
-                first
-            }
-        };
+        match &call.root {
+            Some(root) => add_perhaps(&mut value, same(VariableRef::Global(root.clone()))),
+            None => add_perhaps(&mut value, call.receiver.clone()),
+        }
+        let call = Arc::new(call);
         self.push(it, Act::Call(call.clone()));
         value.result_of = Some(call);
-        value.shares.truncate(MOST_SHARES);
         value
     }
 
     /// Reads what is called, `a.b.c` or another expression, without reading the name itself: the call does.
-    fn callee(&mut self, function: &Expr, call: &mut Call, receiver: &mut Value) {
+    fn callee(&mut self, function: &Expr, call: &mut Call) {
         match function {
             Expr::Name(it) => match self.find(&it.id) {
                 Found::Global => {
                     call.need = self.need(&it.id);
-                    call.root = Some(Variable::Global(it.id.clone()));
-                    *receiver = same(Variable::Global(it.id.clone()));
+                    call.root = Some(it.id.clone());
                 }
                 Found::Own(at) => {
-                    *receiver = self.own_value(at, &it.id);
+                    call.receiver = self.own_value(at, &it.id);
                     self.keeps_state |= self.is_outer(at);
                 }
             },
             Expr::Attribute(it) => {
-                self.callee(&it.value, call, receiver);
+                self.callee(&it.value, call);
+                call.is_deep |= !it.value.is_name_expr();
+                call.is_item = false;
                 call.path.push(it.attr.id.clone());
             }
-            other => {
-                *receiver = self.expression(other);
-                call.is_indirect = true;
-                if let [(variable, _)] = &*receiver.shares {
-                    call.root = Some(variable.clone());
-                    if let Variable::Global(name) = variable {
-                        call.need = self.need(name);
-                    }
-                }
+            Expr::Subscript(it) => {
+                self.callee(&it.value, call);
+                self.expression(&it.slice);
+                call.is_deep = true;
+                call.is_item = true;
             }
+            other => call.receiver = self.expression(other),
         }
     }
 }
 
-fn same(variable: Variable) -> Value {
+fn add_perhaps(value: &mut Value, part: Value) {
+    let part = weaker(part, Share::Perhaps);
+    value.shares.extend(part.shares);
+    value.shares.truncate(MOST_SHARES);
+    value.functions.extend(part.functions);
+    value.functions.truncate(MOST_SHARES);
+}
+
+fn same(variable: VariableRef) -> Value {
     Value {
         shares: vec![(variable, Share::Same)],
         ..Value::default()
     }
 }
 
-fn order(one: &(Variable, Share), other: &(Variable, Share)) -> std::cmp::Ordering {
-    let key = |it: &(Variable, Share)| match &it.0 {
-        Variable::Global(name) => (name.clone(), 0, it.1),
-        Variable::Parameter(place) => (Name::empty(), *place, it.1),
+fn order(one: &(VariableRef, Share), other: &(VariableRef, Share)) -> std::cmp::Ordering {
+    let key = |it: &(VariableRef, Share)| match &it.0 {
+        VariableRef::Global(name) => (name.clone(), 0, it.1),
+        VariableRef::Parameter(place) => (Name::empty(), *place, it.1),
     };
     key(one).cmp(&key(other))
 }
 
 fn weaker_all(
-    shares: Vec<(Variable, Share)>,
+    shares: Vec<(VariableRef, Share)>,
     at_most: Share,
-) -> impl Iterator<Item = (Variable, Share)> {
-    shares.into_iter().map(move |(variable, share)| (variable, share.max(at_most)))
+) -> impl Iterator<Item = (VariableRef, Share)> {
+    shares
+        .into_iter()
+        .map(move |(variable, share)| (variable, share.max(at_most)))
 }
 
 /// Returns a value that has no more in common with others than this.
 fn weaker(mut value: Value, at_most: Share) -> Value {
     value.shares = weaker_all(value.shares, at_most).collect();
-    value.functions.iter_mut().for_each(|(_, direct)| *direct = Direct::Holds);
+    value
+        .functions
+        .iter_mut()
+        .for_each(|(_, direct)| *direct = Direct::Holds);
     value.result_of = None;
     value
 }
 
 /// Returns an item or an attribute of a value.
 fn part_of(mut value: Value) -> Value {
-    value.kind = Kind::Unknown;
-    value.functions.iter_mut().for_each(|(_, direct)| *direct = Direct::Holds);
+    value.kind = ValueKind::Unknown;
+    value
+        .functions
+        .iter_mut()
+        .for_each(|(_, direct)| *direct = Direct::Holds);
     // An item of a list that holds `x` may be `x`.
     for (_, share) in &mut value.shares {
         if *share == Share::Elements {
@@ -1203,9 +1221,9 @@ fn combined(left: Value, right: Value) -> Value {
     let mut is_scalar = true;
     for side in [&left, &right] {
         match &side.kind {
-            Kind::Scalar => {}
-            Kind::ScalarIf(variables) => needed.extend(variables.iter().cloned()),
-            Kind::Unknown if !side.shares.is_empty() && side.result_of.is_none() => {
+            ValueKind::Scalar => {}
+            ValueKind::ScalarIf(variables) => needed.extend(variables.iter().cloned()),
+            ValueKind::Unknown if !side.shares.is_empty() && side.result_of.is_none() => {
                 needed.extend(side.shares.iter().map(|(variable, _)| variable.clone()));
             }
             _ => is_scalar = false,
@@ -1215,9 +1233,9 @@ fn combined(left: Value, right: Value) -> Value {
     value.shares.extend(weaker(right, Share::Elements).shares);
     value.functions = Vec::new();
     value.kind = match (is_scalar, needed.is_empty()) {
-        (false, _) => Kind::Unknown,
-        (true, true) => Kind::Scalar,
-        (true, false) => Kind::ScalarIf(needed),
+        (false, _) => ValueKind::Unknown,
+        (true, true) => ValueKind::Scalar,
+        (true, false) => ValueKind::ScalarIf(needed),
     };
     value
 }
@@ -1229,7 +1247,7 @@ fn item_of(iterable: &Expr, value: Value) -> Value {
         _ => None,
     };
     match called {
-        Some("range" | "len") => Value::of(Kind::Scalar),
+        Some("range" | "len") => Value::of(ValueKind::Scalar),
         _ => part_of(value),
     }
 }
@@ -1258,7 +1276,10 @@ fn has_turn(iterable: &Expr) -> bool {
         Expr::Tuple(it) => !it.elts.is_empty() && !it.elts.iter().all(Expr::is_starred_expr),
         Expr::StringLiteral(it) => !it.value.is_empty(),
         Expr::Call(it) => {
-            let is_range = it.func.as_name_expr().is_some_and(|name| name.id == "range");
+            let is_range = it
+                .func
+                .as_name_expr()
+                .is_some_and(|name| name.id == "range");
             let number = match &*it.arguments.args {
                 [Expr::NumberLiteral(it)] => it.value.as_int(),
                 _ => None,
@@ -1318,7 +1339,7 @@ fn targets(target: &Expr, names: &mut Vec<Name>) {
 
 /// Returns what a function's `return` statements give, of those that are not in functions of its own. The names
 /// are looked up once more, without steps.
-fn returned(body: &[Stmt], reader: &mut Reader) -> Vec<(Variable, Share)> {
+fn returned(body: &[Stmt], reader: &mut Reader) -> Vec<(VariableRef, Share)> {
     let mut all = Vec::new();
     let before = reader.steps.len();
     for_returns(body, &mut |value| {
@@ -1342,7 +1363,9 @@ fn for_returns(body: &[Stmt], found: &mut impl FnMut(&Expr)) {
             }
             Stmt::If(it) => {
                 for_returns(&it.body, found);
-                it.elif_else_clauses.iter().for_each(|it| for_returns(&it.body, found));
+                it.elif_else_clauses
+                    .iter()
+                    .for_each(|it| for_returns(&it.body, found));
             }
             Stmt::For(it) => {
                 for_returns(&it.body, found);
@@ -1377,10 +1400,15 @@ fn all_parameters(parameters: &Parameters) -> Vec<Parameter> {
         default.is_some_and(|default| !default.is_literal_expr() && !default.is_tuple_expr())
     };
     let by_place = parameters.posonlyargs.iter().chain(&parameters.args);
-    let by_place = by_place.map(|it| parameter(&it.parameter.name.id, Takes::One, keeps(it.default())));
-    let rest = parameters.vararg.iter().map(|it| parameter(&it.name.id, Takes::Rest, false));
+    let by_place =
+        by_place.map(|it| parameter(&it.parameter.name.id, Takes::One, keeps(it.default())));
+    let rest = parameters
+        .vararg
+        .iter()
+        .map(|it| parameter(&it.name.id, Takes::Rest, false));
     let by_name = parameters.kwonlyargs.iter();
-    let by_name = by_name.map(|it| parameter(&it.parameter.name.id, Takes::Keyword, keeps(it.default())));
+    let by_name =
+        by_name.map(|it| parameter(&it.parameter.name.id, Takes::Keyword, keeps(it.default())));
     let others = parameters.kwarg.iter();
     let others = others.map(|it| parameter(&it.name.id, Takes::RestOfKeywords, false));
     by_place.chain(rest).chain(by_name).chain(others).collect()

@@ -10,8 +10,10 @@ pub fn is_builtin(name: &str) -> bool {
 /// Names that stand for the last outputs.
 pub fn is_output(name: &str) -> bool {
     let digits = |rest: &str| rest.bytes().all(|byte| byte.is_ascii_digit());
-    matches!(name, "_" | "__" | "___" | "Out" | "_i" | "_ii" | "_iii" | "In")
-        || name.strip_prefix("_i").is_some_and(digits)
+    matches!(
+        name,
+        "_" | "__" | "___" | "Out" | "_i" | "_ii" | "_iii" | "In"
+    ) || name.strip_prefix("_i").is_some_and(digits)
         || name.strip_prefix('_').is_some_and(digits)
 }
 
@@ -37,9 +39,8 @@ pub enum Builtin {
 /// Returns what a function of Python's own does.
 pub fn builtin(name: &str) -> Builtin {
     match name {
-        "exec" | "eval" | "globals" | "locals" | "vars" | "compile" | "__import__" | "get_ipython" => {
-            Builtin::AnyName
-        }
+        "exec" | "eval" | "globals" | "locals" | "vars" | "compile" | "__import__"
+        | "get_ipython" => Builtin::AnyName,
         "input" | "open" => Builtin::Outside,
         "next" | "setattr" | "delattr" | "anext" => Builtin::ChangesFirst,
         "iter" | "map" | "filter" | "zip" | "enumerate" | "reversed" | "aiter" => Builtin::Iterator,
@@ -51,7 +52,7 @@ pub fn builtin(name: &str) -> Builtin {
 
 /// What a method does to its object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reading {
+pub enum ReadingMethod {
     /// It changes nothing, and returns a new object.
     New,
     /// It changes nothing, and may return a part of the object, or a view of it.
@@ -59,20 +60,28 @@ pub enum Reading {
 }
 
 /// Returns whether a method of this name only reads its object. Other methods may change it.
-pub fn reading_method(name: &str) -> Option<Reading> {
+pub fn reading_method(name: &str) -> Option<ReadingMethod> {
     if VIEWS.binary_search(&name).is_ok() {
-        return Some(Reading::View);
+        return Some(ReadingMethod::View);
     }
     let is_known = READING.binary_search(&name).is_ok();
     (is_known || name.starts_with("to_") || name.starts_with("is_") || name.starts_with("plot_"))
-        .then_some(Reading::New)
+        .then_some(ReadingMethod::New)
 }
 
 /// Methods by which an object takes others in.
 pub fn takes_in(method: &str) -> bool {
     matches!(
         method,
-        "add" | "append" | "appendleft" | "extend" | "extendleft" | "insert" | "put" | "setdefault" | "update"
+        "add"
+            | "append"
+            | "appendleft"
+            | "extend"
+            | "extendleft"
+            | "insert"
+            | "put"
+            | "setdefault"
+            | "update"
     )
 }
 
@@ -101,13 +110,24 @@ pub fn library(name: &str) -> Library {
     let last = name.rsplit('.').next().unwrap_or(name);
     if matches!(
         last,
-        "shuffle" | "heappush" | "heappop" | "heapify" | "heapreplace" | "heappushpop" | "insort"
-            | "insort_left" | "insort_right" | "copyto" | "putmask" | "fill_diagonal" | "put_along_axis"
+        "shuffle"
+            | "heappush"
+            | "heappop"
+            | "heapify"
+            | "heapreplace"
+            | "heappushpop"
+            | "insort"
+            | "insort_left"
+            | "insort_right"
+            | "copyto"
+            | "putmask"
+            | "fill_diagonal"
+            | "put_along_axis"
     ) {
         return Library::ChangesFirst;
     }
     let begins = |start: &&str| name.starts_with(*start);
-    if OUTSIDE.iter().any(|start| begins(start)) || last.starts_with("read_") {
+    if OUTSIDE.iter().any(begins) || last.starts_with("read_") {
         return Library::Outside;
     }
     if name.starts_with("itertools.") {
@@ -116,9 +136,25 @@ pub fn library(name: &str) -> Library {
     let is_class = last.starts_with(|first: char| first.is_uppercase());
     let keeps = matches!(
         last,
-        "asarray" | "ascontiguousarray" | "atleast_1d" | "atleast_2d" | "broadcast_to" | "expand_dims"
-            | "from_numpy" | "as_tensor" | "partial" | "ravel" | "reshape" | "squeeze" | "swapaxes"
-            | "transpose" | "deque" | "OrderedDict" | "defaultdict" | "proxy" | "ref"
+        "asarray"
+            | "ascontiguousarray"
+            | "atleast_1d"
+            | "atleast_2d"
+            | "broadcast_to"
+            | "expand_dims"
+            | "from_numpy"
+            | "as_tensor"
+            | "partial"
+            | "ravel"
+            | "reshape"
+            | "squeeze"
+            | "swapaxes"
+            | "transpose"
+            | "deque"
+            | "OrderedDict"
+            | "defaultdict"
+            | "proxy"
+            | "ref"
     );
     match (is_class && !NEW_CLASSES.contains(&last)) || keeps {
         true => Library::Keeps,
@@ -128,77 +164,496 @@ pub fn library(name: &str) -> Library {
 
 /// Classes of libraries that copy what they are given.
 const NEW_CLASSES: [&str; 8] = [
-    "Counter", "DataFrame", "Decimal", "Fraction", "Index", "Path", "Series", "Timestamp",
+    "Counter",
+    "DataFrame",
+    "Decimal",
+    "Fraction",
+    "Index",
+    "Path",
+    "Series",
+    "Timestamp",
 ];
 
 /// How the names of functions begin whose result may be another each time.
 const OUTSIDE: [&str; 33] = [
-    "aiohttp.", "boto3.", "datetime.date.today", "datetime.datetime.now", "datetime.datetime.today",
-    "datetime.datetime.utcnow", "getpass.", "glob.", "httpx.", "numpy.load", "numpy.random.", "os.environ",
-    "os.getcwd", "os.getenv", "os.listdir", "os.popen", "os.system", "os.urandom", "os.walk", "pandas.Timestamp.now",
-    "pandas.Timestamp.today", "pathlib.Path.cwd", "pickle.load", "joblib.load", "json.load.", "random.", "requests.",
-    "secrets.", "subprocess.", "time.", "torch.rand", "urllib.", "uuid.",
+    "aiohttp.",
+    "boto3.",
+    "datetime.date.today",
+    "datetime.datetime.now",
+    "datetime.datetime.today",
+    "datetime.datetime.utcnow",
+    "getpass.",
+    "glob.",
+    "httpx.",
+    "numpy.load",
+    "numpy.random.",
+    "os.environ",
+    "os.getcwd",
+    "os.getenv",
+    "os.listdir",
+    "os.popen",
+    "os.system",
+    "os.urandom",
+    "os.walk",
+    "pandas.Timestamp.now",
+    "pandas.Timestamp.today",
+    "pathlib.Path.cwd",
+    "pickle.load",
+    "joblib.load",
+    "json.load.",
+    "random.",
+    "requests.",
+    "secrets.",
+    "subprocess.",
+    "time.",
+    "torch.rand",
+    "urllib.",
+    "uuid.",
 ];
 
 /// Methods that return a view of their object, or a part. In the order of their bytes.
 const VIEWS: [&str; 20] = [
-    "T", "as_view", "diagonal", "get", "get_group", "groupby", "items", "iteritems", "iterrows", "itertuples",
-    "keys", "ravel", "reshape", "squeeze", "swapaxes", "transpose", "unsqueeze", "values", "view", "xs",
+    "T",
+    "as_view",
+    "diagonal",
+    "get",
+    "get_group",
+    "groupby",
+    "items",
+    "iteritems",
+    "iterrows",
+    "itertuples",
+    "keys",
+    "ravel",
+    "reshape",
+    "squeeze",
+    "swapaxes",
+    "transpose",
+    "unsqueeze",
+    "values",
+    "view",
+    "xs",
 ];
 
 /// Methods of Python's own types, of pandas and of NumPy that change nothing. In the order of their bytes.
 const READING: [&str; 240] = [
-    "abs", "absolute", "add_prefix", "add_suffix", "agg", "aggregate", "all", "any", "apply", "applymap", "argmax",
-    "argmin", "argsort", "as_integer_ratio", "assign", "astype", "at_time", "between", "bit_length", "bool_",
-    "boxplot", "capitalize", "casefold", "cat", "center", "clip", "combine", "conj", "contains", "copy", "corr",
-    "corrwith", "count", "cov", "cpu", "cummax", "cummin", "cumprod", "cumsum", "date", "decision_function",
-    "decode", "describe", "detach", "diff", "difference", "div", "dot", "drop", "drop_duplicates", "dropna",
-    "duplicated", "elements", "encode", "endswith", "eq", "equals", "ewm", "exists", "expandtabs", "explode",
-    "fillna", "filter", "find", "findall", "first_valid_index", "flatten", "floor", "floordiv", "format",
-    "fullmatch", "ge", "get_dummies", "get_params", "group", "groupdict", "groups", "gt", "head", "hex", "hist",
-    "histogram", "idxmax", "idxmin", "index", "info", "interpolate", "intersection", "is_dir", "is_file",
-    "is_integer", "isalnum", "isalpha", "isascii", "isdecimal", "isdigit", "isdisjoint", "isfinite", "isidentifier",
-    "isin", "islower", "isna", "isnan", "isnull", "isnumeric", "isoformat", "isprintable", "isspace", "issubset",
-    "issuperset", "istitle", "isupper", "item", "iterdir", "join", "kurt", "last", "le", "len", "ljust", "lookup",
-    "lower", "lstrip", "lt", "maketrans", "map", "mask", "match", "max", "mean", "median", "melt", "memory_usage",
-    "merge", "min", "mod", "mode", "most_common", "mul", "nbytes", "ndim", "ne", "ngroup", "nlargest", "nonzero",
-    "notna", "notnull", "nsmallest", "nth", "numel", "numpy", "nunique", "partition", "pct_change", "pipe", "pivot",
-    "pivot_table", "plot", "pow", "predict", "predict_proba", "prod", "product", "quantile", "query", "radd",
-    "rank", "read_bytes", "read_text", "relative_to", "removeprefix", "removesuffix", "rename", "rename_axis",
-    "repeat", "replace", "resample", "reset_index", "resolve", "rfind", "rindex", "rjust", "rmul", "rolling",
-    "round", "rpartition", "rsplit", "rstrip", "rsub", "sample", "score", "search", "searchsorted", "select_dtypes",
-    "sem", "set_index", "shape", "shift", "size", "skew", "sort_index", "sort_values", "span", "split",
-    "splitlines", "stack", "startswith", "std", "strftime", "strip", "sub", "subn", "sum", "swapcase",
-    "symmetric_difference", "tail", "take", "timestamp", "title", "to", "tobytes", "tolist", "total_seconds",
-    "trace", "transform", "translate", "truediv", "tz_convert", "tz_localize", "union", "unique", "unstack",
-    "upper", "value_counts", "var", "weekday", "where", "with_name", "with_suffix", "zfill",
+    "abs",
+    "absolute",
+    "add_prefix",
+    "add_suffix",
+    "agg",
+    "aggregate",
+    "all",
+    "any",
+    "apply",
+    "applymap",
+    "argmax",
+    "argmin",
+    "argsort",
+    "as_integer_ratio",
+    "assign",
+    "astype",
+    "at_time",
+    "between",
+    "bit_length",
+    "bool_",
+    "boxplot",
+    "capitalize",
+    "casefold",
+    "cat",
+    "center",
+    "clip",
+    "combine",
+    "conj",
+    "contains",
+    "copy",
+    "corr",
+    "corrwith",
+    "count",
+    "cov",
+    "cpu",
+    "cummax",
+    "cummin",
+    "cumprod",
+    "cumsum",
+    "date",
+    "decision_function",
+    "decode",
+    "describe",
+    "detach",
+    "diff",
+    "difference",
+    "div",
+    "dot",
+    "drop",
+    "drop_duplicates",
+    "dropna",
+    "duplicated",
+    "elements",
+    "encode",
+    "endswith",
+    "eq",
+    "equals",
+    "ewm",
+    "exists",
+    "expandtabs",
+    "explode",
+    "fillna",
+    "filter",
+    "find",
+    "findall",
+    "first_valid_index",
+    "flatten",
+    "floor",
+    "floordiv",
+    "format",
+    "fullmatch",
+    "ge",
+    "get_dummies",
+    "get_params",
+    "group",
+    "groupdict",
+    "groups",
+    "gt",
+    "head",
+    "hex",
+    "hist",
+    "histogram",
+    "idxmax",
+    "idxmin",
+    "index",
+    "info",
+    "interpolate",
+    "intersection",
+    "is_dir",
+    "is_file",
+    "is_integer",
+    "isalnum",
+    "isalpha",
+    "isascii",
+    "isdecimal",
+    "isdigit",
+    "isdisjoint",
+    "isfinite",
+    "isidentifier",
+    "isin",
+    "islower",
+    "isna",
+    "isnan",
+    "isnull",
+    "isnumeric",
+    "isoformat",
+    "isprintable",
+    "isspace",
+    "issubset",
+    "issuperset",
+    "istitle",
+    "isupper",
+    "item",
+    "iterdir",
+    "join",
+    "kurt",
+    "last",
+    "le",
+    "len",
+    "ljust",
+    "lookup",
+    "lower",
+    "lstrip",
+    "lt",
+    "maketrans",
+    "map",
+    "mask",
+    "match",
+    "max",
+    "mean",
+    "median",
+    "melt",
+    "memory_usage",
+    "merge",
+    "min",
+    "mod",
+    "mode",
+    "most_common",
+    "mul",
+    "nbytes",
+    "ndim",
+    "ne",
+    "ngroup",
+    "nlargest",
+    "nonzero",
+    "notna",
+    "notnull",
+    "nsmallest",
+    "nth",
+    "numel",
+    "numpy",
+    "nunique",
+    "partition",
+    "pct_change",
+    "pipe",
+    "pivot",
+    "pivot_table",
+    "plot",
+    "pow",
+    "predict",
+    "predict_proba",
+    "prod",
+    "product",
+    "quantile",
+    "query",
+    "radd",
+    "rank",
+    "read_bytes",
+    "read_text",
+    "relative_to",
+    "removeprefix",
+    "removesuffix",
+    "rename",
+    "rename_axis",
+    "repeat",
+    "replace",
+    "resample",
+    "reset_index",
+    "resolve",
+    "rfind",
+    "rindex",
+    "rjust",
+    "rmul",
+    "rolling",
+    "round",
+    "rpartition",
+    "rsplit",
+    "rstrip",
+    "rsub",
+    "sample",
+    "score",
+    "search",
+    "searchsorted",
+    "select_dtypes",
+    "sem",
+    "set_index",
+    "shape",
+    "shift",
+    "size",
+    "skew",
+    "sort_index",
+    "sort_values",
+    "span",
+    "split",
+    "splitlines",
+    "stack",
+    "startswith",
+    "std",
+    "strftime",
+    "strip",
+    "sub",
+    "subn",
+    "sum",
+    "swapcase",
+    "symmetric_difference",
+    "tail",
+    "take",
+    "timestamp",
+    "title",
+    "to",
+    "tobytes",
+    "tolist",
+    "total_seconds",
+    "trace",
+    "transform",
+    "translate",
+    "truediv",
+    "tz_convert",
+    "tz_localize",
+    "union",
+    "unique",
+    "unstack",
+    "upper",
+    "value_counts",
+    "var",
+    "weekday",
+    "where",
+    "with_name",
+    "with_suffix",
+    "zfill",
 ];
 
 /// In the order of their bytes.
 const BUILTINS: [&str; 173] = [
-    "ArithmeticError", "AssertionError", "AttributeError", "BaseException", "BaseExceptionGroup", "BlockingIOError",
-    "BrokenPipeError", "BufferError", "BytesWarning", "ChildProcessError", "ConnectionAbortedError",
-    "ConnectionError", "ConnectionRefusedError", "ConnectionResetError", "DeprecationWarning", "EOFError",
-    "Ellipsis", "EncodingWarning", "EnvironmentError", "Exception", "ExceptionGroup", "False", "FileExistsError",
-    "FileNotFoundError", "FloatingPointError", "FutureWarning", "GeneratorExit", "IOError", "ImportError",
-    "ImportWarning", "IndentationError", "IndexError", "InterruptedError", "IsADirectoryError", "KeyError",
-    "KeyboardInterrupt", "LookupError", "MemoryError", "ModuleNotFoundError", "NameError", "None",
-    "NotADirectoryError", "NotImplemented", "NotImplementedError", "OSError", "OverflowError",
-    "PendingDeprecationWarning", "PermissionError", "ProcessLookupError", "PythonFinalizationError",
-    "RecursionError", "ReferenceError", "ResourceWarning", "RuntimeError", "RuntimeWarning", "StopAsyncIteration",
-    "StopIteration", "SyntaxError", "SyntaxWarning", "SystemError", "SystemExit", "TabError", "TimeoutError",
-    "True", "TypeError", "UnboundLocalError", "UnicodeDecodeError", "UnicodeEncodeError", "UnicodeError",
-    "UnicodeTranslateError", "UnicodeWarning", "UserWarning", "ValueError", "Warning", "WindowsError",
-    "ZeroDivisionError", "__annotations__", "__build_class__", "__builtin__", "__builtins__", "__cached__",
-    "__debug__", "__doc__", "__file__", "__import__", "__loader__", "__name__", "__package__", "__session__",
-    "__spec__", "_dh", "_ih", "_oh", "abs", "aiter", "all", "anext", "any", "ascii", "bin", "bool", "breakpoint",
-    "bytearray", "bytes", "callable", "chr", "classmethod", "compile", "complex", "copyright", "credits", "delattr",
-    "dh", "dict", "dir", "display", "divmod", "enumerate", "eval", "exec", "exit", "filter", "float", "format",
-    "frozenset", "get_ipython", "getattr", "globals", "hasattr", "hash", "help", "hex", "id", "input", "int",
-    "isinstance", "issubclass", "iter", "len", "license", "list", "locals", "map", "max", "memoryview", "min",
-    "next", "object", "oct", "open", "ord", "pow", "print", "property", "quit", "range", "repr", "reveal_locals",
-    "reveal_type", "reversed", "round", "set", "setattr", "slice", "sorted", "staticmethod", "str", "sum", "super",
-    "tuple", "type", "vars", "zip",
+    "ArithmeticError",
+    "AssertionError",
+    "AttributeError",
+    "BaseException",
+    "BaseExceptionGroup",
+    "BlockingIOError",
+    "BrokenPipeError",
+    "BufferError",
+    "BytesWarning",
+    "ChildProcessError",
+    "ConnectionAbortedError",
+    "ConnectionError",
+    "ConnectionRefusedError",
+    "ConnectionResetError",
+    "DeprecationWarning",
+    "EOFError",
+    "Ellipsis",
+    "EncodingWarning",
+    "EnvironmentError",
+    "Exception",
+    "ExceptionGroup",
+    "False",
+    "FileExistsError",
+    "FileNotFoundError",
+    "FloatingPointError",
+    "FutureWarning",
+    "GeneratorExit",
+    "IOError",
+    "ImportError",
+    "ImportWarning",
+    "IndentationError",
+    "IndexError",
+    "InterruptedError",
+    "IsADirectoryError",
+    "KeyError",
+    "KeyboardInterrupt",
+    "LookupError",
+    "MemoryError",
+    "ModuleNotFoundError",
+    "NameError",
+    "None",
+    "NotADirectoryError",
+    "NotImplemented",
+    "NotImplementedError",
+    "OSError",
+    "OverflowError",
+    "PendingDeprecationWarning",
+    "PermissionError",
+    "ProcessLookupError",
+    "PythonFinalizationError",
+    "RecursionError",
+    "ReferenceError",
+    "ResourceWarning",
+    "RuntimeError",
+    "RuntimeWarning",
+    "StopAsyncIteration",
+    "StopIteration",
+    "SyntaxError",
+    "SyntaxWarning",
+    "SystemError",
+    "SystemExit",
+    "TabError",
+    "TimeoutError",
+    "True",
+    "TypeError",
+    "UnboundLocalError",
+    "UnicodeDecodeError",
+    "UnicodeEncodeError",
+    "UnicodeError",
+    "UnicodeTranslateError",
+    "UnicodeWarning",
+    "UserWarning",
+    "ValueError",
+    "Warning",
+    "WindowsError",
+    "ZeroDivisionError",
+    "__annotations__",
+    "__build_class__",
+    "__builtin__",
+    "__builtins__",
+    "__cached__",
+    "__debug__",
+    "__doc__",
+    "__file__",
+    "__import__",
+    "__loader__",
+    "__name__",
+    "__package__",
+    "__session__",
+    "__spec__",
+    "_dh",
+    "_ih",
+    "_oh",
+    "abs",
+    "aiter",
+    "all",
+    "anext",
+    "any",
+    "ascii",
+    "bin",
+    "bool",
+    "breakpoint",
+    "bytearray",
+    "bytes",
+    "callable",
+    "chr",
+    "classmethod",
+    "compile",
+    "complex",
+    "copyright",
+    "credits",
+    "delattr",
+    "dh",
+    "dict",
+    "dir",
+    "display",
+    "divmod",
+    "enumerate",
+    "eval",
+    "exec",
+    "exit",
+    "filter",
+    "float",
+    "format",
+    "frozenset",
+    "get_ipython",
+    "getattr",
+    "globals",
+    "hasattr",
+    "hash",
+    "help",
+    "hex",
+    "id",
+    "input",
+    "int",
+    "isinstance",
+    "issubclass",
+    "iter",
+    "len",
+    "license",
+    "list",
+    "locals",
+    "map",
+    "max",
+    "memoryview",
+    "min",
+    "next",
+    "object",
+    "oct",
+    "open",
+    "ord",
+    "pow",
+    "print",
+    "property",
+    "quit",
+    "range",
+    "repr",
+    "reveal_locals",
+    "reveal_type",
+    "reversed",
+    "round",
+    "set",
+    "setattr",
+    "slice",
+    "sorted",
+    "staticmethod",
+    "str",
+    "sum",
+    "super",
+    "tuple",
+    "type",
+    "vars",
+    "zip",
 ];
 
 #[cfg(test)]
