@@ -19,8 +19,8 @@
 //! | [`task`] | processes of our own that outlive whoever started them | project, kernel |
 //! | [`editing`] | a notebook read, edited, undone, restored | wire, notebook, project, kernel, activity, task |
 //! | [`lifecycle`] | a kernel opened, shared, served, restarted, ended; which notebook a command means | wire, notebook, project, kernel, client, activity, task, editing |
-//! | [`execution`] | cells and code run, recorded, followed, replayed | wire, notebook, project, kernel, client, activity, task, editing, lifecycle |
-//! | [`api`] | the use cases, one function a command | wire, notebook, project, kernel, client, activity, task, editing, lifecycle, execution |
+//! | [`execution`] | cells and code run, recorded, followed, replayed; what a kernel has run, as a graph | wire, notebook, graph, project, kernel, client, activity, task, editing, lifecycle |
+//! | [`api`] | the use cases, one function a command | wire, notebook, graph, project, kernel, client, activity, task, editing, lifecycle, execution |
 //! | [`demo`] | what `nb demo` plays | wire, notebook, project, kernel, client, lifecycle |
 //! | [`proxy`] | the I/O shell round `route` | wire, route, socket, kernel, project, activity, task, editing, lifecycle, execution |
 //! | [`text`] | answers and problems as plain text | api, editing, execution, lifecycle, and types of activity, kernel, notebook, project |

@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::caller::{Caller, blocking};
 use super::cells::{NotebookSummary, places, state};
 use super::envelope::Answer;
+use super::graph::{CellNames, StaleCell};
 use super::output_files::OutputFiles;
 use super::preview::{OutputPreviews, parsed};
 use super::problem::{Problem, ProblemKind};
@@ -15,7 +16,7 @@ use crate::editing::export::Export;
 use crate::editing::notebook_file::NotebookFile;
 use crate::editing::running::running;
 use crate::editing::view;
-use crate::execution::stale::stale;
+use crate::execution::notebook_graph::NotebookGraph;
 use crate::notebook::{Cell, CellSelector, CellType, Document, MimeData, Output, Revision, scaled};
 
 /// Which cells are shown, and how.
@@ -68,8 +69,10 @@ pub struct ShownCell {
     pub cell_type: CellType,
     /// The number of its last execution.
     pub execution_count: Option<u64>,
-    /// `running`; `stale` where its outputs are of an earlier source; `error` where they have one.
+    /// `running`; `stale` where it is out of date; `error` where its outputs have one.
     pub state: Option<&'static str>,
+    /// Why it is out of date, if it is.
+    pub stale: Option<StaleCell>,
     /// Its revision.
     pub revision: Revision,
     /// Its source.
@@ -82,9 +85,6 @@ pub struct ShownCell {
     pub output_count: usize,
     /// They, or the beginnings of them.
     pub outputs: ShownOutputs,
-    /// Whether its outputs are of an earlier source.
-    #[serde(skip)]
-    pub is_stale: bool,
 }
 
 /// A file in a cell of Markdown.
@@ -152,7 +152,8 @@ pub async fn cell(caller: &Caller, request: CellRequest) -> Result<CellAnswer, P
         let document = &view.document;
         let places = named(document, &request.cells)?;
         let runs = running(&page).and_then(|runs| runs.cell);
-        let stale = stale(&page, document, &places);
+        let graph = NotebookGraph::of(&page, document, false)?;
+        let names = CellNames::of(document, &graph);
         let mut files = OutputFiles::of(&page, &caller.here);
         let cells = places.iter();
         let cells: Vec<_> = cells.filter_map(|at| document.cells().get(*at)).collect();
@@ -173,8 +174,11 @@ pub async fn cell(caller: &Caller, request: CellRequest) -> Result<CellAnswer, P
                 }
                 _ => ShownOutputs::Omitted,
             };
-            let is_stale = stale.contains(index);
-            shown(*index, cell, is_stale, runs.as_deref(), outputs)
+            let stale = names.stale_at(*index);
+            let has_run = graph.has_run();
+            let failed = cell.outputs_summary(0).failed;
+            let state = state(cell, failed, stale.as_ref(), has_run, runs.as_deref());
+            shown(*index, cell, state, stale, outputs)
         });
         let answer = CellAnswer {
             cells: cells.collect(),
@@ -275,8 +279,8 @@ fn best(output: &Output) -> Option<&str> {
 fn shown(
     index: usize,
     cell: &Cell,
-    is_stale: bool,
-    runs: Option<&str>,
+    state: Option<&'static str>,
+    stale: Option<StaleCell>,
     outputs: ShownOutputs,
 ) -> ShownCell {
     let attachments = cell.attachments().into_iter();
@@ -286,14 +290,14 @@ fn shown(
         id: cell.id().to_owned(),
         cell_type: cell.cell_type(),
         execution_count: cell.execution_count(),
-        state: state(cell, cell.outputs_summary(0).failed, is_stale, runs),
+        state,
+        stale,
         revision: cell.revision(),
         source: cell.source().into_owned(),
         metadata: cell.metadata(&[]).map(|metadata| parsed(&metadata)),
         attachments: attachments.collect(),
         output_count: cell.outputs().count(),
         outputs,
-        is_stale,
     }
 }
 

@@ -6,12 +6,13 @@ use serde::Serialize;
 
 use super::caller::{Caller, blocking};
 use super::envelope::Answer;
+use super::graph::{CellNames, StaleCell, StaleReason, UndefinedName, strings};
 use super::problem::{Problem, ProblemKind};
 use crate::editing::history::{self, steps};
 use crate::editing::notebook_file::NotebookFile;
 use crate::editing::running::running;
 use crate::editing::view;
-use crate::execution::stale::stale;
+use crate::execution::notebook_graph::NotebookGraph;
 use crate::notebook::{Cell, CellSelector, CellType, ChangeKind, Document, Revision, first_line};
 use crate::project::event::CellStep;
 
@@ -22,6 +23,8 @@ pub struct CellsRequest {
     pub cells: Vec<CellSelector>,
     /// Only cells that were added, edited, moved or removed since this revision of the notebook.
     pub since: Option<Revision>,
+    /// Only cells to which one of these applies; an empty list selects all.
+    pub only: Vec<CellCondition>,
     /// How many characters of a cell's first line are in the answer.
     pub first_line: usize,
     /// The length, in characters, of the summary of a cell's outputs.
@@ -33,10 +36,22 @@ impl Default for CellsRequest {
         Self {
             cells: Vec::new(),
             since: None,
+            only: Vec::new(),
             first_line: 80,
             outputs: 60,
         }
     }
+}
+
+/// A property of code cells, by which a list is filtered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CellCondition {
+    /// It is out of date.
+    Stale,
+    /// It gives a name a value that no cell reads.
+    Unused,
+    /// It reads a name that has no value there.
+    Undefined,
 }
 
 /// A notebook without its cells.
@@ -104,8 +119,22 @@ pub struct CellRow {
     pub cell_type: CellType,
     /// The number of its last execution.
     pub execution_count: Option<u64>,
-    /// `running`; `stale` where its outputs are of an earlier source; `error` where they have one.
+    /// `running`; `stale` where it is out of date; `error` where its outputs have one.
     pub state: Option<&'static str>,
+    /// Why it is out of date, if it is. A cell that was never run has this and no state.
+    pub stale: Option<StaleCell>,
+    /// The names that it reads from other cells.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub reads: Vec<String>,
+    /// The names that it gives a value.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub writes: Vec<String>,
+    /// The names that it gives a value and no cell reads.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unused: Vec<String>,
+    /// The names that have no value where it reads them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub undefined: Vec<UndefinedName>,
     /// How its source begins.
     pub first_line: String,
     /// How many lines its source has.
@@ -122,6 +151,9 @@ pub struct CellRow {
     /// As much of its id as other requests need.
     #[serde(skip)]
     pub short_id: String,
+    /// Why it is in the list, or out of date, in words.
+    #[serde(skip)]
+    pub note: String,
 }
 
 /// A removed cell in a list.
@@ -163,9 +195,11 @@ fn listed(
         (None, []) => (0..document.cells().len()).collect(),
         (None, selectors) => places(document, selectors)?,
     };
-    let short = document.short_ids();
     let runs = running(page).and_then(|runs| runs.cell);
-    let stale = stale(page, document, &places);
+    let graph = NotebookGraph::of(page, document, false)?;
+    let places = with_condition(&graph, places, &request.only);
+    let names = CellNames::of(document, &graph);
+    let short = document.short_ids();
     let steps = since.as_deref().unwrap_or_default();
     let rows = places.iter().filter_map(|index| {
         let cell = document.cells().get(*index)?;
@@ -177,12 +211,27 @@ fn listed(
             view.shown(cell);
         }
         let own = steps.iter().filter(|step| step.cell == cell.id());
+        let stale = names.stale_at(*index);
+        let known = graph.at(*index);
+        let undefined = known.into_iter().flat_map(|known| &known.undefined);
         Some(CellRow {
             index: *index,
             id: cell.id().to_owned(),
             cell_type: cell.cell_type(),
             execution_count: cell.execution_count(),
-            state: state(cell, glance.failed, stale.contains(index), runs.as_deref()),
+            state: state(
+                cell,
+                glance.failed,
+                stale.as_ref(),
+                graph.has_run(),
+                runs.as_deref(),
+            ),
+            note: String::new(),
+            stale,
+            reads: known.map_or_else(Vec::new, |it| strings(it.reads.keys())),
+            writes: known.map_or_else(Vec::new, |it| strings(&it.writes)),
+            unused: known.map_or_else(Vec::new, |it| strings(&it.unused)),
+            undefined: undefined.map(UndefinedName::of).collect(),
             lines: source.lines().count(),
             first_line: line,
             outputs: glance.count,
@@ -192,8 +241,12 @@ fn listed(
             short_id: (*short.get(*index)?).to_owned(),
         })
     });
+    let mut rows: Vec<_> = rows.collect();
+    for row in &mut rows {
+        row.note = note(row, &request.only);
+    }
     let answer = CellsAnswer {
-        cells: rows.collect(),
+        cells: rows,
         notebook: NotebookSummary::of(page, document),
         removed: since
             .as_ref()
@@ -201,6 +254,41 @@ fn listed(
     };
     caller.has_shown(view);
     Ok(answer)
+}
+
+/// Returns the indices of the cells to which one of the conditions applies; without a condition, of all.
+fn with_condition(
+    graph: &NotebookGraph,
+    places: Vec<usize>,
+    only: &[CellCondition],
+) -> Vec<usize> {
+    let applies = |place: &usize| {
+        graph.at(*place).is_some_and(|cell| {
+            only.iter().any(|condition| match condition {
+                CellCondition::Stale => cell.stale.is_some(),
+                CellCondition::Unused => !cell.unused.is_empty(),
+                CellCondition::Undefined => !cell.undefined.is_empty(),
+            })
+        })
+    };
+    let places = places.into_iter();
+    places.filter(|place| only.is_empty() || applies(place)).collect()
+}
+
+/// Returns why a cell is out of date, and what a filter has found in it.
+fn note(row: &CellRow, only: &[CellCondition]) -> String {
+    let mut notes = Vec::new();
+    let stale = row.stale.as_ref();
+    let is_shown = row.state == Some("stale") || only.contains(&CellCondition::Stale);
+    notes.extend(stale.filter(|_| is_shown).map(|stale| stale.text.clone()));
+    if only.contains(&CellCondition::Unused) && !row.unused.is_empty() {
+        notes.push(format!("unused: {}", row.unused.join(", ")));
+    }
+    if only.contains(&CellCondition::Undefined) {
+        let undefined = row.undefined.iter();
+        notes.extend(undefined.map(|it| format!("line {}: {} has no value", it.line, it.name)));
+    }
+    notes.join("; ")
 }
 
 /// Returns the indices of the selected cells, each once, in the order of the selectors.
@@ -271,13 +359,19 @@ fn removed(page: &NotebookFile, steps: &[CellStep], limit: usize) -> Vec<Removed
 pub(super) fn state(
     cell: &Cell,
     failed: bool,
-    stale: bool,
+    stale: Option<&StaleCell>,
+    kernel_has_run: bool,
     runs: Option<&str>,
 ) -> Option<&'static str> {
-    match runs {
-        Some(id) if id == cell.id() => Some("running"),
-        // Neither the error nor the values come from the present source.
-        _ if stale => Some("stale"),
+    // As long as the kernel has run nothing, the outputs in the file are those of the last one. A cell that was
+    // never run has none that could be out of date.
+    let stale = stale.filter(|stale| {
+        let has_run = || cell.execution_count().is_some() || cell.outputs().next().is_some();
+        stale.why != StaleReason::NotRun || (kernel_has_run && has_run())
+    });
+    match (runs, stale) {
+        (Some(id), _) if id == cell.id() => Some("running"),
+        (_, Some(stale)) if stale.why != StaleReason::Failed => Some("stale"),
         _ => failed.then_some("error"),
     }
 }

@@ -6,7 +6,7 @@ use super::caller::{Caller, blocking};
 use super::cells::places;
 use super::edit::EditAnswer;
 use super::envelope::Answer;
-use super::job::{CellResult, FollowOptions, JobObserver, RunAnswer};
+use super::job::{CellResult, FollowOptions, JobAnswer, JobObserver, JobVerdict, RunAnswer};
 use super::open::open_if_closed;
 use super::problem::editing::{LIST, no_cell};
 use super::problem::{Problem, ProblemKind};
@@ -14,10 +14,14 @@ use super::restart::{RestartRequest, restart};
 use super::run::{begun, max_time};
 use crate::editing::notebook_file::NotebookFile;
 use crate::editing::view;
-use crate::execution::exec::{self, AlreadyRun, CellSelection, ExecError, ExecOptions, MAX_OUTPUT};
+use crate::execution::exec::{self, CellSelection, ExecError, ExecOptions, MAX_OUTPUT};
 use crate::execution::replay::Replay;
 use crate::kernel::shell::quote;
 use crate::notebook::{CellChange, CellSelector, Document, Revision};
+use crate::project::jobs::JobCell;
+
+/// How often cells are planned anew for one request.
+const MOST_PLANS: usize = 100;
 
 /// Which cells run, and how.
 #[derive(Clone, Debug)]
@@ -36,6 +40,8 @@ pub struct ExecRequest {
     pub saves: bool,
     /// About how many bytes of text of each cell go into the notebook; 0 is no limit.
     pub max_output: u64,
+    /// Whether the cells are planned anew when an edit of the notebook has ended the job.
+    pub replans: bool,
     /// How the job is followed; with `None` it is only started.
     pub follow: Option<FollowOptions>,
 }
@@ -50,6 +56,7 @@ impl Default for ExecRequest {
             max_time: None,
             saves: true,
             max_output: MAX_OUTPUT,
+            replans: false,
             follow: Some(FollowOptions::default()),
         }
     }
@@ -72,6 +79,15 @@ pub struct CellsToRun {
     pub tags: Vec<String>,
     /// Of the selected cells, only those whose source differs from what the kernel last ran of them.
     pub changed: bool,
+    /// Of the selected cells, only those that are out of date, and the cells whose values they need again. An edit
+    /// of the notebook meanwhile ends the job.
+    pub stale: bool,
+    /// Also the cells out of date that the selected ones depend on.
+    pub with_upstream: bool,
+    /// Also all cells that depend on the selected ones.
+    pub with_downstream: bool,
+    /// Each cell is taken to depend on all cells above it, whatever their text says.
+    pub assume_order: bool,
     /// Whether the cells and code that ran without error in the previous kernel run again, in the same
     /// order.
     pub replay: bool,
@@ -104,6 +120,9 @@ pub enum ExecAnswer {
         /// The edit before it.
         #[serde(flatten)]
         edited: Option<EditedCells>,
+        /// The jobs before it, which edits of the notebook have ended.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        earlier: Vec<JobAnswer>,
     },
 }
 
@@ -166,48 +185,57 @@ pub async fn exec(
     if let Some(replay) = replay.as_ref().filter(|replay| replay.generation > 0) {
         observer.replays(replay, &document, &page.path);
     }
-    let cells = match &replay {
-        Some(replay) => replay.job(&document),
-        None => {
-            let already = meant
-                .changed
-                .then(|| AlreadyRun::of(&page.project, &page.key));
-            let which = CellSelection {
-                places,
-                skips: meant.named.is_empty(),
-                failed: meant.failed,
-                tags: meant.tags.clone(),
-                not_run: already.transpose()?,
+    let mut earlier = Vec::new();
+    loop {
+        let cells = match &replay {
+            Some(replay) => replay.job(&document),
+            None => cells_for(caller, &page, &document, meant, places.clone()).await?,
+        };
+        if cells.is_empty() && earlier.is_empty() {
+            return match replay.is_some() || meant.may_be_none() {
+                true => Ok(ExecAnswer::Nothing {
+                    notebook: page.key,
+                    cells: [],
+                    replay,
+                }),
+                false => {
+                    let text = "none of these cells is code: nothing was run";
+                    Err(Problem::new(ProblemKind::Usage, text).hint(LIST))
+                }
             };
-            exec::cells(&document, &which)
         }
-    };
-    if cells.is_empty() && (replay.is_some() || meant.changed || meant.failed) {
-        return Ok(ExecAnswer::Nothing {
-            notebook: page.key,
-            cells: [],
-            replay,
-        });
+        let wanted = ExecOptions {
+            cells,
+            allow_errors: request.allow_errors,
+            max_time: max_time(request.max_time)?,
+            saves: request.saves,
+            max_output: Some(request.max_output).filter(|most| *most > 0),
+            plan: meant.is_planned().then(|| document.revision()),
+        };
+        let folder = exec::begin(&page.project, &page.key, caller.by(), wanted).await?;
+        let follow = request.follow.clone();
+        let job = begun(caller, folder, follow, observer).await?;
+        match job {
+            RunAnswer::Followed(job)
+                if request.replans && job.verdict() == JobVerdict::Edited && earlier.len() < MOST_PLANS =>
+            {
+                let before = std::mem::replace(&mut document, read(caller, &page).await?);
+                places = match places.map(|places| moved(&before, &document, &places)) {
+                    Some(Some(places)) => Some(places),
+                    _ => meant.places(&document)?,
+                };
+                earlier.push(*job);
+            }
+            job => {
+                return Ok(ExecAnswer::Job {
+                    job,
+                    replay: replay.filter(|_| request.follow.is_some()),
+                    edited: None,
+                    earlier,
+                });
+            }
+        }
     }
-    if cells.is_empty() {
-        let text = "none of these cells is code: nothing was run";
-        return Err(Problem::new(ProblemKind::Usage, text).hint(LIST));
-    }
-    let wanted = ExecOptions {
-        cells,
-        allow_errors: request.allow_errors,
-        max_time: max_time(request.max_time)?,
-        saves: request.saves,
-        max_output: Some(request.max_output).filter(|most| *most > 0),
-    };
-    let folder = exec::begin(&page.project, &page.key, caller.by(), wanted).await?;
-    let is_followed = request.follow.is_some();
-    let job = begun(caller, folder, request.follow, observer).await?;
-    Ok(ExecAnswer::Job {
-        job,
-        replay: replay.filter(|_| is_followed),
-        edited: None,
-    })
 }
 
 /// Runs the cells that an edit wrote. Returns `None` if none of them is code, or if conflicts kept part of
@@ -246,12 +274,25 @@ pub async fn exec_edited(
     Ok(Some(ExecAnswer::Job {
         job,
         replay: None,
+        earlier: Vec::new(),
         edited: Some(EditedCells {
             op: edit.op.clone(),
             changes: edit.changes.clone(),
             revision: edit.revision,
         }),
     }))
+}
+
+/// Returns the cells to run.
+async fn cells_for(
+    caller: &Caller,
+    page: &NotebookFile,
+    document: &Document,
+    meant: &CellsToRun,
+    places: Option<Vec<usize>>,
+) -> Result<Vec<JobCell>, Problem> {
+    let (page, document, meant) = (page.clone(), document.clone(), meant.clone());
+    blocking(caller, move |_| meant.job(&page, &document, places)).await
 }
 
 async fn read(caller: &Caller, page: &NotebookFile) -> Result<Document, Problem> {
@@ -277,8 +318,12 @@ async fn to_replay(page: &NotebookFile, document: &Document) -> Result<Replay, P
 
 impl CellsToRun {
     /// Returns the indices of the selected cells; `None` selects all.
-    fn places(&self, document: &Document) -> Result<Option<Vec<usize>>, Problem> {
-        let filters = self.failed || self.changed || self.replay || !self.tags.is_empty();
+    pub(super) fn places(&self, document: &Document) -> Result<Option<Vec<usize>>, Problem> {
+        let filters = self.failed
+            || self.changed
+            || self.stale
+            || self.replay
+            || !self.tags.is_empty();
         let end = |cell: &Option<CellSelector>| match cell {
             Some(cell) => Ok::<_, Problem>(Some(document.find(cell)?)),
             None => Ok(None),

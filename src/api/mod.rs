@@ -24,6 +24,7 @@ mod exec;
 mod export;
 mod format;
 mod gc;
+mod graph;
 mod interrupt;
 pub mod job;
 mod jobs;
@@ -34,6 +35,7 @@ mod move_notebook;
 mod open;
 mod output_files;
 pub mod outputs;
+mod plan;
 pub mod preview;
 pub mod problem;
 mod replace;
@@ -62,7 +64,9 @@ pub use self::cell::{
     Attachment, CellAnswer, CellRequest, OutputAnswer, OutputForm, OutputRequest, ShownCell,
     ShownOutputs, cell, output,
 };
-pub use self::cells::{CellRow, CellsAnswer, CellsRequest, NotebookSummary, RemovedCell, cells};
+pub use self::cells::{
+    CellCondition, CellRow, CellsAnswer, CellsRequest, NotebookSummary, RemovedCell, cells,
+};
 pub use self::diff::{DiffAnswer, DiffBase, DiffBefore, DiffRequest, diff_notebooks};
 pub use self::doctor::{DoctorAnswer, doctor};
 pub use self::edit::{EditAnswer, EditPolicy, EditRequest, edit, preview_edit};
@@ -71,6 +75,10 @@ pub use self::exec::{CellsToRun, EditedCells, ExecAnswer, ExecRequest, exec, exe
 pub use self::export::{ExportAnswer, ExportRequest, export};
 pub use self::format::{FormatAnswer, FormatRequest, FormattedNotebook, format};
 pub use self::gc::{Cleanup, CleanupAction, GcAnswer, GcRequest, gc};
+pub use self::graph::{
+    GraphAnswer, GraphRequest, GraphRow, NameRead, StaleCell, StaleReason, UndefinedName,
+    UnknownEffect, graph,
+};
 pub use self::interrupt::{InterruptAnswer, InterruptRequest, interrupt};
 pub use self::jobs::{
     InterruptJobAnswer, InterruptJobRequest, JobQuestion, JobRecord, JobsAnswer, JobsRequest,
@@ -89,6 +97,7 @@ pub use self::open::{
     CreatedNotebook, Idle, OpenAnswer, OpenOutcome, OpenRequest, OpenedNotebook,
     RequestedConfinement, SpecChange, open,
 };
+pub use self::plan::{DoubtfulName, PlanAnswer, PlannedRow, plan};
 pub use self::replace::{ReplaceAnswer, ReplaceRequest, replace};
 pub use self::restart::{RestartAnswer, RestartRequest, restart};
 pub use self::restore::{RestoreAnswer, RestoreRequest, restore};

@@ -1,14 +1,13 @@
 //! Runs cells of a notebook, or code outside it, as a job that outlives the command that asked for
 //! it.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::BTreeSet;
 
 use super::run::{self, RunError};
 use crate::lifecycle::death;
 use crate::lifecycle::open_error::OpenError;
 use crate::lifecycle::target::recorded;
-use crate::notebook::{Cell, CellType, Document};
-use crate::project::event::{Event, EventKind, requests};
+use crate::notebook::{Cell, CellType, Document, Revision};
 use crate::project::jobs::{Job, JobCell, JobFolder};
 use crate::project::{Project, Session, State, Status, fresh_id};
 use crate::task;
@@ -26,6 +25,9 @@ pub struct ExecOptions {
     pub saves: bool,
     /// About how many bytes of text of each cell are written there; `None` is no limit.
     pub max_output: Option<u64>,
+    /// The notebook's revision for which the cells were planned: an edit ends the job. With `None` an edit changes
+    /// nothing.
+    pub plan: Option<Revision>,
 }
 
 /// How many bytes of a cell's text go into the notebook by default: editors read the whole
@@ -90,6 +92,7 @@ pub async fn begin(
         max_time: bounded(wanted.max_time, &session),
         saves: wanted.saves,
         max_output: wanted.max_output,
+        plan: wanted.plan.map(|revision| revision.to_string()),
         ..Job::new(project, notebook, state.owner_key(notebook), by)
     };
     let failed = |source| ExecError::Job {
@@ -152,58 +155,6 @@ pub struct CellSelection {
     pub failed: bool,
     /// Only cells with one of these tags; empty selects all.
     pub tags: Vec<String>,
-    /// Only cells whose source differs from what this kernel last ran of them.
-    pub not_run: Option<AlreadyRun>,
-}
-
-/// The code that a kernel has run, according to the journal.
-#[derive(Clone, Debug, Default)]
-pub struct AlreadyRun {
-    /// The last code of each cell whose id is known.
-    by_cell: HashMap<String, String>,
-    /// The code that ran without a cell id, as VS Code's cells do.
-    without_id: HashSet<String>,
-}
-
-impl AlreadyRun {
-    /// Reads what the present kernel of a notebook has run.
-    ///
-    /// # Errors
-    /// The project's state cannot be read.
-    pub fn of(project: &Project, notebook: &str) -> Result<Self, ExecError> {
-        let state = project.state()?;
-        let key = state.owner_key(notebook);
-        let generation = state.session(&key).map_or(0, |session| session.generation);
-        Ok(Self::from(project.events(&key), generation))
-    }
-
-    /// Collects the code from events that come newest first.
-    fn from(events: impl Iterator<Item = Event>, generation: u64) -> Self {
-        let mut ran = Self::default();
-        let events = events.take_while(|event| event.generation.is_none_or(|of| of >= generation));
-        for event in requests(events) {
-            let EventKind::Asked(start) = event.kind else {
-                continue;
-            };
-            // VS Code sends a URI in place of the cell's id.
-            match (start.cell.filter(|cell| !cell.contains(':')), start.code) {
-                (_, None) => {}
-                (Some(cell), Some(code)) => {
-                    ran.by_cell.entry(cell).or_insert(code);
-                }
-                (None, Some(code)) => drop(ran.without_id.insert(code)),
-            }
-        }
-        ran
-    }
-
-    fn has(&self, cell: &Cell) -> bool {
-        let source = cell.source();
-        match self.by_cell.get(cell.id()) {
-            Some(code) => *code == source,
-            None => self.without_id.contains(&*source),
-        }
-    }
 }
 
 /// Returns the selected cells that are not empty code cells, in the order of the notebook.
@@ -220,7 +171,6 @@ pub fn cells(document: &Document, which: &CellSelection) -> Vec<JobCell> {
             && !(which.skips && bears(cell, &["skip-execution".to_owned()]))
             && (!which.failed || cell.outputs_summary(0).failed)
             && (which.tags.is_empty() || bears(cell, &which.tags))
-            && which.not_run.as_ref().is_none_or(|ran| !ran.has(cell))
     });
     cells.map(|(index, cell)| job_cell(index, cell)).collect()
 }
@@ -247,11 +197,7 @@ fn bears(cell: &Cell, tags: &[String]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
-    use crate::notebook::tests::fixtures as words;
-    use crate::project::event::fixtures::event;
 
     #[test]
     fn only_code_is_run_in_the_notebooks_order() {
@@ -292,37 +238,6 @@ mod tests {
                 ..CellSelection::default()
             }),
             ["aaaa"]
-        );
-    }
-
-    #[test]
-    fn what_the_kernel_ran_as_it_is_is_left_out() {
-        let asked = |id: &str, cell: &str, code: &str| {
-            event(json!({
-                "event": "asked", "generation": 2, "msg_id": id, "cell": cell, "code": code,
-            }))
-        };
-        let mut before = asked("0", "aaaa", "1");
-        before.generation = Some(1);
-        let aborted = json!({"event": "done", "generation": 2, "msg_id": "3", "status": "aborted"});
-        let told = [
-            before,
-            asked("1", "bbbb", "old"),
-            asked("2", "bbbb", "2"),
-            asked("3", "cccc", "3"),
-            event(aborted),
-            asked("4", "vscode-notebook-cell:/a.ipynb#W0", "4"),
-        ];
-        let ran = AlreadyRun::from(told.into_iter().rev(), 2);
-        let document = words::cells("aaaa:1 bbbb:2 cccc:3 dddd:4");
-        let which = CellSelection {
-            not_run: Some(ran),
-            ..CellSelection::default()
-        };
-        let ids = cells(&document, &which).into_iter();
-        assert_eq!(
-            ids.filter_map(|cell| cell.cell).collect::<Vec<_>>(),
-            ["aaaa", "cccc"]
         );
     }
 }

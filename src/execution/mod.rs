@@ -11,13 +11,15 @@ mod into_notebook;
 pub mod look;
 pub mod lost;
 pub(super) mod meant;
+pub mod notebook_graph;
 mod observed;
 pub mod peek;
 pub(super) mod recorder;
 pub mod replay;
 pub mod reply;
 pub mod run;
-pub mod stale;
+mod runs;
+mod stale;
 pub mod vars;
 
 pub use recorder::salvage;

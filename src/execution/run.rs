@@ -677,7 +677,10 @@ impl Running<'_> {
     }
 
     fn note_done(&mut self, msg_id: &str, status: Outcome, took: Duration) {
-        let end = ExecutionEnd::new(msg_id, status, Some(took));
+        let end = ExecutionEnd {
+            execution_count: self.execution_count,
+            ..ExecutionEnd::new(msg_id, status, Some(took))
+        };
         let event = self.kernel.event(EventKind::Done(end));
         self.kernel.unwritten.push(event);
         // If another cell follows, this is written while that one runs, so that it need not wait.

@@ -1,4 +1,4 @@
-//! Finds the cells whose outputs come from an earlier source.
+//! Finds the cells that the present kernel has not run and whose outputs come from an earlier source.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,11 @@ const ENTRIES: usize = 1000;
 /// Returns those of the cells at `places` whose outputs come from an earlier source. Either the
 /// recorder has marked them, since the cell was edited while it ran; or they were edited since a job
 /// among the journal's last events ran them. For cells that front ends ran, only the front ends know.
-pub fn stale(page: &NotebookFile, document: &Document, places: &[usize]) -> Vec<usize> {
+pub(super) fn outputs_of_earlier_text(
+    page: &NotebookFile,
+    document: &Document,
+    places: &[usize],
+) -> Vec<usize> {
     let cells = places.iter().filter_map(|place| {
         let cell = document.cells().get(*place)?;
         (cell.cell_type() == CellType::Code).then_some((*place, cell))

@@ -16,7 +16,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 pub use crate::code::effects::{Name, SyntaxProblem, Unknown};
-pub use plan::{Doubt, Plan, PlannedCell, Why};
+pub use plan::{Doubt, Plan, PlanRequest, PlannedCell, Why};
 pub use stale::{Because, End, PastRun, Stale};
 
 use crate::code::effects::Effects;
@@ -25,15 +25,44 @@ use namespace::{Namespace, Run, Trace, Version, Written, is_module};
 /// How many texts' effects are kept.
 const MOST_KEPT: usize = 20_000;
 
+/// The language of a notebook's code cells.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CellLanguage {
+    /// Python, as IPython runs it.
+    #[default]
+    Python,
+    /// Another one, whose code is not read: what a cell does is unknown.
+    Other,
+    /// Another one, where each cell is taken to depend on all cells above it.
+    InOrder,
+}
+
+/// The name that each cell of [`CellLanguage::InOrder`] reads and writes.
+pub const CELLS_ABOVE: Name = Name::new_static("the cells above");
+
 /// The effects of texts that were read before: a text is parsed once.
 #[derive(Debug, Default)]
 pub struct EffectsCache {
+    language: CellLanguage,
     known: HashMap<u64, (usize, Arc<Effects>)>,
 }
 
 impl EffectsCache {
+    /// Returns an empty cache for cells of a language.
+    pub fn new(language: CellLanguage) -> Self {
+        Self {
+            language,
+            ..Self::default()
+        }
+    }
+
     /// Returns what a text does.
     pub(crate) fn of(&mut self, source: &str) -> Arc<Effects> {
+        match self.language {
+            CellLanguage::Python => {}
+            CellLanguage::Other => return Arc::new(Effects::of_other_language()),
+            CellLanguage::InOrder => return Arc::new(Effects::of_next_in_order(CELLS_ABOVE)),
+        }
         let mut hasher = DefaultHasher::new();
         source.hash(&mut hasher);
         let key = hasher.finish();

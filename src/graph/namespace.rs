@@ -78,17 +78,17 @@ pub(super) struct Trace {
     pub(super) is_doubtful: bool,
 }
 
-/// How a name was written.
+/// How a name was written; the greater one counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Written {
+    /// Its object was changed.
+    Changed,
     /// Bound by a loop, `with` or a pattern alone.
     Temporary,
     /// An import.
     Imported,
     /// Bound.
     Bound,
-    /// Its object was changed.
-    Changed,
     /// It was deleted.
     Deleted,
 }

@@ -35,6 +35,26 @@ pub enum Why {
     Stale(Stale),
     /// Another cell in the plan reads a name as this one left it, and it was changed since.
     Restores(Name),
+    /// It reads a name from another cell in the plan.
+    Reads {
+        /// The name.
+        name: Name,
+        /// The place of the other cell.
+        cell: usize,
+    },
+}
+
+/// Which cells are to run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PlanRequest {
+    /// The places of the cells.
+    pub cells: BTreeSet<usize>,
+    /// Of these cells, only those that are out of date, or become so.
+    pub only_stale: bool,
+    /// Also the cells out of date that they depend on.
+    pub with_upstream: bool,
+    /// Also all cells that depend on them.
+    pub with_downstream: bool,
 }
 
 /// Why a name's value is not certain.
@@ -53,41 +73,71 @@ pub enum Doubt {
 impl Graph {
     /// Plans to run all cells that are out of date, and those whose values they need again.
     pub fn plan_stale(&self) -> Plan {
-        self.plan_stale_of(&(0..self.cells.len()).collect())
+        self.plan(&PlanRequest {
+            cells: (0..self.cells.len()).collect(),
+            only_stale: true,
+            ..PlanRequest::default()
+        })
     }
 
-    /// Like [`Graph::plan_stale`], for the stale ones among these cells.
-    pub fn plan_stale_of(&self, among: &BTreeSet<usize>) -> Plan {
+    /// Plans to run cells, with others that this needs or concerns.
+    pub fn plan(&self, request: &PlanRequest) -> Plan {
         let mut why = BTreeMap::new();
-        for cell in among {
-            let stale = self.cells.get(*cell).and_then(|it| it.stale.clone());
-            if let Some(stale) = stale {
-                why.insert(*cell, Why::Stale(stale));
+        let mut among = request.cells.clone();
+        if !request.only_stale {
+            why.extend(request.cells.iter().map(|cell| (*cell, Why::Asked)));
+        }
+        if request.with_downstream {
+            for cell in self.downstream(&request.cells) {
+                if let Some((name, from)) = self.read_from(cell, &among)
+                    && among.insert(cell)
+                    && !request.only_stale
+                {
+                    why.insert(cell, Why::Reads { name, cell: from });
+                }
             }
         }
-        let is_all = among.len() == self.cells.len();
+        let upstream = match request.with_upstream {
+            true => self.upstream(&among),
+            false => BTreeSet::new(),
+        };
+        let candidates = match request.only_stale {
+            true => &among | &upstream,
+            false => upstream,
+        };
+        for cell in &candidates {
+            let stale = self.cells.get(*cell).and_then(|it| it.stale.clone());
+            if let Some(stale) = stale {
+                why.entry(*cell).or_insert(Why::Stale(stale));
+            }
+        }
+        let restores = request.only_stale || request.with_upstream;
         loop {
-            let (kernel, missing) = self.simulate(&why, is_all);
-            if missing.is_empty() {
-                return self.plan(why, &kernel);
+            let (kernel, missing) = self.simulate(&why, &candidates);
+            if missing.is_empty() || !restores {
+                return self.planned(why, &kernel);
             }
             why.extend(missing);
         }
     }
 
-    /// Plans to run these cells, and no others.
-    pub fn plan_asked(&self, cells: &BTreeSet<usize>) -> Plan {
-        let why: BTreeMap<_, _> = cells.iter().map(|cell| (*cell, Why::Asked)).collect();
-        let (kernel, _) = self.simulate(&why, false);
-        self.plan(why, &kernel)
+    /// Returns a name that a cell reads from one of these cells, and that cell.
+    fn read_from(&self, cell: usize, among: &BTreeSet<usize>) -> Option<(Name, usize)> {
+        let trace = self.traces.get(cell)?;
+        trace.inputs.iter().find_map(|(name, version)| {
+            let from = places(version).into_iter().find(|it| among.contains(it))?;
+            Some((name.clone(), from))
+        })
     }
 
-    /// Follows a plan, and returns the cells that it lacks.
+    /// Follows a plan, and returns the cells that it lacks: those whose values it needs again, and those of the
+    /// candidates that it makes stale.
     fn simulate(
         &self,
         why: &BTreeMap<usize, Why>,
-        is_all: bool,
+        candidates: &BTreeSet<usize>,
     ) -> (KernelRuns, BTreeMap<usize, Why>) {
+        let is_all = candidates.len() == self.cells.len();
         let mut kernel = self.kernel.clone();
         let mut missing = BTreeMap::new();
         let mut add = |name: &Name, writers: Vec<usize>| {
@@ -129,7 +179,7 @@ impl Graph {
         let after = kernel.stale_after(&self.traces);
         let mut further = BTreeMap::new();
         for (cell, stale) in after {
-            if is_all && !why.contains_key(&cell) {
+            if candidates.contains(&cell) && !why.contains_key(&cell) {
                 further.insert(cell, Why::Stale(stale));
             }
         }
@@ -159,7 +209,7 @@ impl Graph {
             .collect()
     }
 
-    fn plan(&self, why: BTreeMap<usize, Why>, kernel: &KernelRuns) -> Plan {
+    fn planned(&self, why: BTreeMap<usize, Why>, kernel: &KernelRuns) -> Plan {
         let mut doubtful = BTreeMap::new();
         let read = self.read_names();
         let mut writers: BTreeMap<&Name, usize> = BTreeMap::new();

@@ -224,6 +224,11 @@ pub(super) struct RunCell {
     /// All code cells
     #[serde(default)]
     pub(super) all: bool,
+    /// Only cells out of date, of these or of all
+    #[serde(default)]
+    pub(super) stale: bool,
+    /// Also the stale cells that these need, or all that need these
+    pub(super) with: Option<With>,
     /// Instead of cells: code, which is not put into the notebook
     #[serde(default, deserialize_with = "some_text")]
     pub(super) code: Option<String>,
@@ -236,6 +241,16 @@ pub(super) struct RunCell {
     pub(super) limit: Option<usize>,
     /// Pixels of an image's longer side at most
     pub(super) image_size: Option<u32>,
+}
+
+/// Which cells run beside those that are named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+pub(super) enum With {
+    Upstream,
+    Downstream,
+    Both,
 }
 
 /// `get_run_status`

@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 use super::arguments::{
     AnswerInput, ApplyEdits, CreateCell, DeleteCell, GetNotebookState, GetRunStatus, History,
     HistoryAction, Kernel, KernelAction, Notebooks, OfNotebook, OpenNotebook, ReadCell, RunCell,
-    UpdateCell, Variables,
+    UpdateCell, Variables, With,
 };
 use super::audit::CallRecord;
 use super::commands::as_tools;
@@ -419,6 +419,8 @@ async fn run_cell(request: Request<'_, RunCell>) -> Result<ToolAnswer, Problem> 
     let RunCell {
         cell,
         all,
+        stale,
+        with,
         code,
         timeout_s,
         wait,
@@ -430,7 +432,7 @@ async fn run_cell(request: Request<'_, RunCell>) -> Result<ToolAnswer, Problem> 
     let watcher = RunWatcher::new(request.context, request.cancelled);
     let caller = request.caller;
     if let Some(code) = code {
-        if cell.is_some() || all {
+        if cell.is_some() || all || stale || with.is_some() {
             let text = "either cells or code are meant";
             return Err(Problem::new(ProblemKind::Usage, text));
         }
@@ -448,6 +450,9 @@ async fn run_cell(request: Request<'_, RunCell>) -> Result<ToolAnswer, Problem> 
         cells: CellsToRun {
             named: cell.map(|cell| cell.selectors()).unwrap_or_default(),
             all,
+            stale,
+            with_upstream: matches!(with, Some(With::Upstream | With::Both)),
+            with_downstream: matches!(with, Some(With::Downstream | With::Both)),
             ..CellsToRun::default()
         },
         follow,

@@ -193,6 +193,7 @@ fn status(verdict: JobVerdict) -> &'static str {
         JobVerdict::Interrupted => "interrupted",
         JobVerdict::NoKernel => "no_kernel",
         JobVerdict::Aborted => "aborted",
+        JobVerdict::Edited => "conflict",
         JobVerdict::StillRunning => "timeout",
         JobVerdict::Asks => "waiting_input",
         JobVerdict::Failed => "failed",

@@ -83,6 +83,10 @@ pub struct Job {
     /// About how many bytes of text of each cell go there; none is no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_output: Option<u64>,
+    /// The notebook's revision for which the cells were planned: an edit of its code ends the job. None where an
+    /// edit does not matter.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plan: Option<String>,
     /// Further messages for the actor who asked.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
@@ -178,8 +182,8 @@ pub struct JobCell {
     /// The kernel's request that runs it, once that was sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub msg_id: Option<String>,
-    /// How it ended: a word of [`super::event::Outcome`]; `withdrawn`, `no_kernel` or `not_run`
-    /// where it never began; none before that.
+    /// How it ended: a word of [`super::event::Outcome`]; `withdrawn`, `no_kernel`, `not_run`, or
+    /// `edited` where an edit ended the plan, if it never began; none before that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<String>,
     /// The number that the kernel gave it.

@@ -37,8 +37,8 @@ fn head(cell: &ShownCell) -> String {
         (CellType::Code, None) => parts.push("In[ ]".to_owned()),
         _ => {}
     }
-    if cell.is_stale {
-        parts.push("stale: its outputs are of an earlier source".to_owned());
+    if let (Some("stale"), Some(stale)) = (cell.state, &cell.stale) {
+        parts.push(format!("stale: {}", stale.text));
     }
     let mut head = parts.join(" · ");
     head.push('\n');

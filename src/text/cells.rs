@@ -81,7 +81,7 @@ fn column_width(row: &CellRow, column: usize) -> usize {
     }
 }
 
-/// Appends the first line of a cell's source and the summary of its outputs. If there is too little room
+/// Appends what there is to know of a cell, the first line of its source and the summary of its outputs. If there is too little room
 /// for both, the outputs get a third of it.
 fn write_texts(row: &CellRow, room: Option<usize>, out: &mut String) {
     let (first_line, outputs_in_short) = (&row.first_line, &row.outputs_in_short);
@@ -94,6 +94,13 @@ fn write_texts(row: &CellRow, room: Option<usize>, out: &mut String) {
     } else {
         " → "
     };
+    if !row.note.is_empty() {
+        out.push_str(&format!("({}) ", row.note));
+    }
+    let room = room.map(|room| match columns::width(&row.note) {
+        0 => room,
+        width => room.saturating_sub(width + 3),
+    });
     match room {
         Some(room) => {
             let outputs = columns::width(arrow) + columns::width(outputs_in_short);
@@ -164,6 +171,12 @@ mod tests {
             cell_type: CellType::Code,
             execution_count: Some(3),
             state: None,
+            stale: None,
+            reads: Vec::new(),
+            writes: Vec::new(),
+            unused: Vec::new(),
+            undefined: Vec::new(),
+            note: String::new(),
             first_line: first_line.to_owned(),
             lines,
             outputs: 1,
@@ -207,11 +220,13 @@ mod tests {
     #[test]
     fn a_line_fits_the_terminal_and_shows_some_of_everything() {
         let long = "x = '".to_owned() + &"日".repeat(100);
-        let rows = [
+        let mut rows = [
             row(&long, &"out ".repeat(30), 3),
             row("y", "", 1),
             row("z", "1", 1),
+            row(&long, "", 1),
         ];
+        rows[3].note = "3f2c ran after it: データ".to_owned();
         for width in [40, 60, 80, 200] {
             let texts = said(&rows, width);
             assert!(
@@ -226,6 +241,10 @@ mod tests {
         );
         assert!(
             texts[1].ends_with("In[3]  y") && texts[2].ends_with("z → 1"),
+            "{texts:#?}"
+        );
+        assert!(
+            texts[3].contains("(3f2c ran after it: データ) x = '日"),
             "{texts:#?}"
         );
     }

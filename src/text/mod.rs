@@ -2,8 +2,10 @@
 
 pub(crate) mod cell;
 pub(crate) mod cells;
+pub(crate) mod diagram;
 pub(crate) mod diff;
 pub(crate) mod edit;
+pub(crate) mod graph;
 pub(crate) mod kernel;
 pub(crate) mod log;
 pub(crate) mod meanwhile;

@@ -269,6 +269,7 @@ fn summary(job: &Job) -> String {
         "kernel_died",
         "no_kernel",
         "aborted",
+        "edited",
         "no_reply",
         "unheard",
     ];

@@ -266,6 +266,8 @@ pub enum JobVerdict {
     NoKernel,
     /// Another client's failing cell emptied the queue.
     Aborted,
+    /// The notebook was edited since its cells were planned.
+    Edited,
     /// The job still runs.
     StillRunning,
     /// The job's code waits for input.
@@ -350,6 +352,7 @@ impl JobAnswer {
             "interrupted" | "withdrawn" => JobVerdict::Interrupted,
             "kernel_died" | "no_kernel" => JobVerdict::NoKernel,
             "aborted" => JobVerdict::Aborted,
+            "edited" => JobVerdict::Edited,
             _ => JobVerdict::Failed,
         });
         match verdicts.find(|verdict| *verdict != JobVerdict::Well) {

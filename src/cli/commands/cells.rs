@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::{Args, ValueEnum};
 
 use crate::api::problem::Problem;
-use crate::api::{self, CellsAnswer, CellsRequest, ExportRequest};
+use crate::api::{self, CellCondition, CellsAnswer, CellsRequest, ExportRequest};
 use crate::cli::Context;
 use crate::cli::args::cells::CellNames;
 use crate::cli::args::take_notebook;
@@ -23,7 +23,9 @@ const PART: usize = 16 << 10;
 /// A line has the index, the id and the revision (ID@REV; as much of the id as other commands need),
 /// the type, the execution count, the beginning of the source, and what the outputs say in short.
 /// After the first line stands the number of lines where there are more. `running`, `error` and `stale`
-/// stand after the count: stale outputs are of an earlier source of the cell. --json has the whole ids.
+/// stand after the count. A stale cell is out of date, for the reason in parentheses: it, or a cell that it
+/// depends on, was edited or run since its own last run. nb exec --stale runs all of them. --json has the
+/// whole ids, and the names that each cell reads and writes.
 #[derive(Args, Debug)]
 #[command(override_usage = "nb cells [OPTIONS] [NOTEBOOK] [CELL]...", after_help = EXAMPLES)]
 pub(crate) struct Cells {
@@ -36,8 +38,17 @@ pub(crate) struct Cells {
     /// running a cell is no change
     #[arg(long, value_name = "REV", conflicts_with_all = ["ids", "indexes"])]
     since: Option<Revision>,
+    /// Only the cells that are out of date
+    #[arg(long)]
+    stale: bool,
+    /// Only the cells that give a name a value which no cell reads
+    #[arg(long)]
+    unused: bool,
+    /// Only the cells that read a name to which no cell above gives a value
+    #[arg(long)]
+    undefined: bool,
     /// Print the cells in another form: `py` is what nb export prints, and nothing else
-    #[arg(long, value_enum, conflicts_with_all = ["since", "json"])]
+    #[arg(long, value_enum, conflicts_with_all = ["since", "stale", "unused", "undefined", "json"])]
     format: Option<CellsFormat>,
 }
 
@@ -53,6 +64,7 @@ Examples:
   nb cells train.ipynb
   nb cells train.ipynb 10..20
   nb cells --since 8c1f09a2b3
+  nb cells --stale                              what nb exec --stale would run, and why
   nb cells --format py                           all sources, as nb insert --cells reads them
   nb cells --json | jq -r '.cells[] | select(.state == \"error\") | .id'";
 
@@ -71,9 +83,16 @@ impl Command for Cells {
         let width = columns::of_terminal().filter(|_| !context.json);
         let more = |least: usize| width.map_or(least, |width| width.max(least));
         let least = CellsRequest::default();
+        let only = [
+            (self.stale, CellCondition::Stale),
+            (self.unused, CellCondition::Unused),
+            (self.undefined, CellCondition::Undefined),
+        ];
+        let only = only.iter().filter(|(is_set, _)| *is_set);
         let request = CellsRequest {
             cells,
             since: self.since,
+            only: only.map(|(_, condition)| *condition).collect(),
             first_line: more(least.first_line),
             outputs: more(least.outputs),
         };

@@ -15,6 +15,7 @@ use crate::cli::commands::follow::{Form, Patience};
 use crate::cli::render::print;
 use crate::kernel::process::limits::amount;
 use crate::notebook::CellSelector;
+use crate::text;
 
 /// Run cells in the notebook's kernel, their outputs in the notebook
 ///
@@ -49,8 +50,28 @@ pub(crate) struct Exec {
     /// Only cells whose text is not what this kernel ran of them last
     #[arg(long)]
     changed: bool,
+    /// Only cells that are out of date, and the cells whose values these need again
+    ///
+    /// With cells: of these. An edit of the notebook meanwhile ends it, exit code 5.
+    #[arg(long)]
+    stale: bool,
+    /// Also the cells that these depend on, if they are out of date
+    #[arg(long)]
+    with_upstream: bool,
+    /// Also all cells that depend on these
+    #[arg(long)]
+    with_downstream: bool,
+    /// Print what would run and why, and run nothing
+    #[arg(long, conflicts_with_all = ["replay", "restart", "detach"])]
+    plan: bool,
+    /// With --stale or --with-…: plan anew when somebody edits the notebook meanwhile
+    #[arg(long, conflicts_with = "detach")]
+    follow: bool,
+    /// Take each cell to depend on all cells above it: for languages whose code nb does not read
+    #[arg(long)]
+    assume_order: bool,
     /// What ran without error in the kernel before this one, in that order, whoever ran it
-    #[arg(long, conflicts_with_all = ["all", "from", "to", "failed", "tag", "changed"])]
+    #[arg(long, conflicts_with_all = ["all", "from", "to", "failed", "tag", "changed", "stale", "with_upstream", "with_downstream"])]
     replay: bool,
     /// Replace the kernel by a new one first: its variables are gone
     #[arg(long)]
@@ -88,6 +109,8 @@ Examples:
   nb exec 4..8 --allow-errors
   nb exec --from 3f2c --max-time 60
   nb exec --changed                   what was edited since it ran, or never ran
+  nb exec --stale                     that, and what depends on it: as after Restart & Run All
+  nb exec 3f2c --with-downstream --plan
   nb exec --all --restart             all of them on a new kernel
   nb exec --replay                    what a kernel had run before it died or was restarted
   nb exec --all -d; nb wait           the job's id is printed; nb wait follows it";
@@ -99,6 +122,10 @@ impl Command for Exec {
 
     async fn run(self, context: &Context) -> Result<ExitCode, Problem> {
         let cells = self.cells()?;
+        if self.plan {
+            let answer = api::plan(&context.caller, cells).await?;
+            return context.print(&answer, |answer| print::raw(text::graph::plan(answer).as_bytes()));
+        }
         let follow = context.follow_options(&self.patience, &self.form, None);
         let request = ExecRequest {
             cells,
@@ -108,6 +135,7 @@ impl Command for Exec {
             max_time: self.max_time,
             saves: !self.no_save,
             max_output: self.max_output,
+            replans: self.follow,
             follow: (!self.detach).then_some(follow),
         };
         let watcher = context.watcher(&self.form);
@@ -138,6 +166,10 @@ impl Exec {
             failed: self.failed,
             tags: self.tag.clone(),
             changed: self.changed,
+            stale: self.stale,
+            with_upstream: self.with_upstream,
+            with_downstream: self.with_downstream,
+            assume_order: self.assume_order,
             replay: self.replay,
         })
     }
@@ -146,7 +178,14 @@ impl Exec {
 impl Context {
     fn end_of_exec(&self, answer: &ExecAnswer, form: &Form) -> Result<ExitCode, Problem> {
         let (notebook, replay) = match answer {
-            ExecAnswer::Job { job, .. } => return self.end_of_run(job, answer, form),
+            ExecAnswer::Job { job, earlier, .. } => {
+                if !self.json {
+                    for job in earlier {
+                        self.printed(&self.print_report(job))?;
+                    }
+                }
+                return self.end_of_run(job, answer, form);
+            }
             ExecAnswer::Nothing {
                 notebook, replay, ..
             } => (notebook, replay),

@@ -126,7 +126,7 @@ impl Context {
         Ok(ExitCode::from(code(job.verdict())))
     }
 
-    fn print_report(&self, job: &JobAnswer) -> std::io::Result<()> {
+    pub(crate) fn print_report(&self, job: &JobAnswer) -> std::io::Result<()> {
         let commands = self.commands();
         // What each cell wrote to stderr stands below its head.
         let has_heads = job.record.cells.len() > 1;
@@ -152,7 +152,7 @@ fn code(verdict: JobVerdict) -> u8 {
         JobVerdict::Failed => 1,
         JobVerdict::Raised => 3,
         JobVerdict::StillRunning => 4,
-        JobVerdict::Aborted => 5,
+        JobVerdict::Aborted | JobVerdict::Edited => 5,
         JobVerdict::NoKernel => 6,
         JobVerdict::Asks => 7,
         JobVerdict::Interrupted => 130,

@@ -18,6 +18,7 @@ mod export;
 mod fmt;
 mod follow;
 mod gc;
+mod graph;
 mod help;
 mod insert;
 mod interrupt;
@@ -89,7 +90,7 @@ pub(crate) enum Group {
 use Group::{Kernel, Notebook, Rest, Running};
 
 /// All commands, as the help lists them.
-pub(crate) const COMMANDS: [Entry; 42] = [
+pub(crate) const COMMANDS: [Entry; 43] = [
     Entry::of::<open::Open>("open", Kernel)
         .aliases("new start create")
         .first(),
@@ -139,6 +140,7 @@ pub(crate) const COMMANDS: [Entry; 42] = [
         .aliases("grep find")
         .first()
         .words("PATTERN"),
+    Entry::of::<graph::Graph>("graph", Notebook).aliases("dag deps dependencies"),
     Entry::of::<diff::Diff>("diff", Notebook),
     Entry::of::<apply::Apply>("apply", Notebook).words("-"),
     Entry::of::<export::Export>("export", Notebook).aliases("dump"),

@@ -8,9 +8,6 @@ use super::reader::Reader;
 use super::{Act, Binder, EffectStep, Effects, Name, Need, Unknown, Value, ValueKind, VariableRef};
 use crate::code::parse::{self, Lines, count_lines};
 
-/// Cell magics whose cell is Python code of the kernel.
-const OF_PYTHON: [&str; 5] = ["capture", "mprun", "prun", "snakeviz", "time"];
-
 /// Cell magics whose cell is Python code that is run as a function: its names are its own.
 const OF_A_FUNCTION: [&str; 2] = ["memit", "timeit"];
 
@@ -126,7 +123,6 @@ pub(super) fn effects_of_cell(source: &str) -> Effects {
             problem: None,
         },
         "file" | "python" | "python2" | "python3" => Effects::default(),
-        _ if OF_PYTHON.contains(&name) => of_python(body, line + 1, false),
         _ if OF_OTHERS.contains(&name) => {
             let words: Vec<_> = options.split_whitespace().collect();
             let pairs = words.windows(2).filter_map(|pair| match pair {

@@ -278,6 +278,36 @@ impl Effects {
     pub fn of(source: &str) -> Self {
         magics::effects_of_cell(source)
     }
+
+    /// Returns the effects of code in a language that is not read.
+    pub fn of_other_language() -> Self {
+        Self::in_line_1([Act::Unknown(Unknown::AnyName(
+            "code in another language".to_owned(),
+        ))])
+    }
+
+    /// Returns the effects of code that depends on all code before it: both read and write this name.
+    pub fn of_next_in_order(name: Name) -> Self {
+        let read = Act::Read {
+            variable: VariableRef::Global(name.clone()),
+            need: Need::Perhaps,
+        };
+        let bind = Act::Bind {
+            name,
+            value: Value::default(),
+            certain: true,
+            by: Binder::Statement,
+        };
+        Self::in_line_1([read, bind])
+    }
+
+    fn in_line_1(acts: impl IntoIterator<Item = Act>) -> Self {
+        let steps = acts.into_iter().map(|act| EffectStep { line: 1, act });
+        Self {
+            steps: steps.collect(),
+            problem: None,
+        }
+    }
 }
 
 impl Value {

@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use serde_json::value::RawValue;
 
+use super::plan::PlannedCode;
 use super::state::Recorder;
 use crate::execution::run::{Ran, RunError, RunOptions, Runner};
 use crate::lifecycle::target::recorded;
@@ -16,10 +17,19 @@ impl Recorder<'_> {
         let cells = self.job.borrow().cells.len();
         let mut runner = None;
         let mut goes_on = true;
+        let mut planned = PlannedCode::default();
         for at in 0..cells {
             self.at.set(at);
             if !goes_on {
                 self.job(|job| job.cells[at].status = Some("not_run".to_owned()));
+                continue;
+            }
+            if let Some(why) = self.edited(&mut planned).await {
+                goes_on = false;
+                self.job(|job| {
+                    job.cells[at].status = Some("edited".to_owned());
+                    job.notes.push(why);
+                });
                 continue;
             }
             let (status, notes) = match self.run_one(at, &mut runner).await {

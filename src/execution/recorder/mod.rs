@@ -11,6 +11,7 @@ mod elsewhere;
 mod gaps;
 mod hearing;
 mod outputs;
+mod plan;
 mod questions;
 mod resume;
 pub mod salvage;

@@ -157,6 +157,9 @@ pub struct ExecutionEnd {
     /// How long it took, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub took_ms: Option<u64>,
+    /// The number that the kernel gave it, if the writer got the reply.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub execution_count: Option<u64>,
 }
 
 /// How an execution ended.
@@ -327,6 +330,7 @@ impl ExecutionEnd {
             status,
             store_history: true,
             took_ms,
+            execution_count: None,
         }
     }
 }

@@ -1,0 +1,389 @@
+//! `graph`: what depends on what in a notebook, and which cells are out of date.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+
+use super::caller::{Caller, blocking};
+use super::cells::{NotebookSummary, places};
+use super::envelope::Answer;
+use super::problem::{Problem, ProblemKind};
+use crate::editing::view;
+use crate::execution::notebook_graph::NotebookGraph;
+use crate::graph::{Because, GraphCell, Name, Stale, Unknown};
+use crate::notebook::{CellSelector, Document, first_line};
+
+/// How many characters of a cell's first line are in the answer.
+const FIRST_LINE: usize = 60;
+
+/// Which part of a notebook's graph is returned.
+#[derive(Clone, Debug, Default)]
+pub struct GraphRequest {
+    /// These cells, all that they depend on, and all that depend on them; an empty list selects all cells.
+    pub cells: Vec<CellSelector>,
+    /// Each cell is taken to depend on all cells above it, whatever their text says.
+    pub assume_order: bool,
+}
+
+/// What depends on what in a notebook.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct GraphAnswer {
+    /// The notebook.
+    #[serde(flatten)]
+    pub notebook: NotebookSummary,
+    /// The code cells, without blank ones.
+    pub cells: Vec<GraphRow>,
+    /// What its authors may want to change: cells that depend on each other, several that give a name its value.
+    pub advice: Vec<String>,
+}
+
+impl Answer for GraphAnswer {}
+
+/// A cell of a graph.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct GraphRow {
+    /// Its place in the notebook, from 0.
+    pub index: usize,
+    /// Its id.
+    pub id: String,
+    /// How its source begins.
+    pub first_line: String,
+    /// Why it is out of date, if it is.
+    pub stale: Option<StaleCell>,
+    /// The names that it reads from other cells.
+    pub reads: Vec<NameRead>,
+    /// The names that it gives a value.
+    pub writes: Vec<String>,
+    /// The names of other cells whose object it may change.
+    pub changes: Vec<String>,
+    /// The names that it deletes.
+    pub deletes: Vec<String>,
+    /// The names that have no value where it reads them.
+    pub undefined: Vec<UndefinedName>,
+    /// The names that it gives a value and no cell reads.
+    pub unused: Vec<String>,
+    /// What its text does not show.
+    pub unknown: Vec<UnknownEffect>,
+    /// Why its text is not understood.
+    pub problem: Option<UnknownEffect>,
+    /// As much of its id as other requests need.
+    #[serde(skip)]
+    pub short_id: String,
+}
+
+/// A name that a cell reads.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct NameRead {
+    /// The name.
+    pub name: String,
+    /// The ids of the cells that make its value: several, where some may leave it as it was.
+    pub from: Vec<String>,
+}
+
+/// A name that has no value where a cell reads it.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct UndefinedName {
+    /// The name.
+    pub name: String,
+    /// The line of the cell, from 1.
+    pub line: usize,
+}
+
+impl UndefinedName {
+    pub(super) fn of((name, line): (&Name, &usize)) -> Self {
+        Self {
+            name: name.to_string(),
+            line: *line,
+        }
+    }
+}
+
+/// Something that a cell's text does not show.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct UnknownEffect {
+    /// The line of the cell, from 1.
+    pub line: usize,
+    /// What it is.
+    pub text: String,
+}
+
+/// Why a cell is out of date.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct StaleCell {
+    /// The reason in one word.
+    pub why: StaleReason,
+    /// The name whose value is another one now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// The id of the cell that gives it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cell: Option<String>,
+    /// All of it, in words.
+    pub text: String,
+}
+
+/// Why a cell is out of date, in one word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum StaleReason {
+    /// The present kernel has not run it.
+    NotRun,
+    /// The present kernel has not run it, and its outputs are of an earlier text.
+    EarlierOutputs,
+    /// It was edited since it ran.
+    Edited,
+    /// Its last run failed.
+    Failed,
+    /// Nobody heard how its last run ended, or what its text was.
+    Unheard,
+    /// A cell whose name it reads is out of date.
+    NeedsStale,
+    /// A cell whose name it reads ran after it.
+    RanAfter,
+    /// When it ran, a name that it reads had the value of another cell.
+    OtherCell,
+    /// When it ran, a name that it reads had a value that no cell above gives it.
+    OtherValue,
+}
+
+/// Says what depends on what.
+///
+/// # Errors
+/// The notebook or the project's state cannot be read, a cell does not exist, or it is no code.
+pub async fn graph(caller: &Caller, request: GraphRequest) -> Result<GraphAnswer, Problem> {
+    let page = caller.page().await?;
+    blocking(caller, move |caller| {
+        let document = view::open(&page, caller.by())?.document;
+        let graph = NotebookGraph::of(&page, &document, request.assume_order)?;
+        let names = CellNames::of(&document, &graph);
+        let wanted = wanted(&document, &graph, &request.cells)?;
+        let cells = graph.cells().enumerate();
+        let cells = cells.filter(|(at, _)| wanted.contains(at));
+        let rows = cells.filter_map(|(_, (place, cell))| names.row(place, cell));
+        Ok(GraphAnswer {
+            cells: rows.collect(),
+            advice: names.advice(&wanted),
+            notebook: NotebookSummary::of(&page, &document),
+        })
+    })
+    .await
+}
+
+/// Returns the cells of the graph that a request is about.
+fn wanted(
+    document: &Document,
+    graph: &NotebookGraph,
+    selectors: &[CellSelector],
+) -> Result<BTreeSet<usize>, Problem> {
+    if selectors.is_empty() {
+        return Ok((0..graph.graph.cells().len()).collect());
+    }
+    let named = places(document, selectors)?.into_iter();
+    let named: BTreeSet<_> = named.filter_map(|place| graph.cell_at(place)).collect();
+    if named.is_empty() {
+        let text = "none of these cells is code";
+        return Err(Problem::new(ProblemKind::Usage, text).hint("nb graph shows all that are"));
+    }
+    Ok(&graph.graph.upstream(&named) | &graph.graph.downstream(&named))
+}
+
+/// The cells of a notebook's graph, by their ids.
+pub(super) struct CellNames<'a> {
+    document: &'a Document,
+    graph: &'a NotebookGraph,
+    short: Vec<&'a str>,
+}
+
+impl<'a> CellNames<'a> {
+    pub(super) fn of(document: &'a Document, graph: &'a NotebookGraph) -> Self {
+        Self {
+            document,
+            graph,
+            short: document.short_ids(),
+        }
+    }
+
+    /// Returns the whole id of a cell of the graph.
+    fn id(&self, cell: usize) -> String {
+        let place = self.graph.place(cell);
+        let cell = place.and_then(|place| self.document.cells().get(place));
+        cell.map(|cell| cell.id().to_owned()).unwrap_or_default()
+    }
+
+    /// Returns the short id of a cell of the graph.
+    pub(super) fn short_id(&self, cell: usize) -> &'a str {
+        let place = self.graph.place(cell);
+        let short = place.and_then(|place| self.short.get(place));
+        short.copied().unwrap_or_default()
+    }
+
+    fn row(&self, place: usize, cell: &GraphCell) -> Option<GraphRow> {
+        let shown = self.document.cells().get(place)?;
+        let reads = cell.reads.iter().map(|(name, from)| NameRead {
+            name: name.to_string(),
+            from: from.iter().map(|cell| self.id(*cell)).collect(),
+        });
+        let undefined = cell.undefined.iter().map(UndefinedName::of);
+        let unknown = cell.unknown.iter().map(|(line, unknown)| UnknownEffect {
+            line: *line,
+            text: unknown_text(unknown),
+        });
+        let problem = cell.problem.as_ref().map(|problem| UnknownEffect {
+            line: problem.line,
+            text: problem.message.clone(),
+        });
+        Some(GraphRow {
+            index: place,
+            id: shown.id().to_owned(),
+            first_line: first_line(&shown.source(), FIRST_LINE),
+            stale: self.stale_at(place),
+            reads: reads.collect(),
+            writes: strings(&cell.writes),
+            changes: strings(&cell.changes),
+            deletes: strings(&cell.deletes),
+            undefined: undefined.collect(),
+            unused: strings(&cell.unused),
+            unknown: unknown.collect(),
+            problem,
+            short_id: (*self.short.get(place)?).to_owned(),
+        })
+    }
+
+    /// Returns why the cell at an index of the notebook is out of date.
+    pub(super) fn stale_at(&self, place: usize) -> Option<StaleCell> {
+        let stale = self.graph.at(place)?.stale.as_ref()?;
+        self.stale(stale, self.graph.has_earlier_outputs(place))
+    }
+
+    fn stale(&self, stale: &Stale, has_earlier_outputs: bool) -> Option<StaleCell> {
+        if *stale == Stale::NotRun && has_earlier_outputs {
+            return Some(StaleCell {
+                why: StaleReason::EarlierOutputs,
+                name: None,
+                cell: None,
+                text: "its outputs are of an earlier text".to_owned(),
+            });
+        }
+        let (why, text) = match stale {
+            Stale::NotRun => (StaleReason::NotRun, "the kernel has not run it".to_owned()),
+            Stale::Edited => (StaleReason::Edited, "edited since it ran".to_owned()),
+            Stale::Failed => (StaleReason::Failed, "its last run failed".to_owned()),
+            Stale::Unheard => {
+                let text = "nobody heard how its last run ended";
+                (StaleReason::Unheard, text.to_owned())
+            }
+            Stale::Needs {
+                name,
+                cell,
+                because,
+            } => {
+                let cell = self.short_id(*cell);
+                match because {
+                    Because::IsStale => (
+                        StaleReason::NeedsStale,
+                        format!("{cell}, which gives {name}, is stale"),
+                    ),
+                    Because::RanAfter => {
+                        (StaleReason::RanAfter, format!("{cell} ran after it: {name}"))
+                    }
+                    Because::WasOther => (
+                        StaleReason::OtherCell,
+                        format!("when it ran, {name} was not what {cell} gives"),
+                    ),
+                }
+            }
+            Stale::OtherValue(name) => (
+                StaleReason::OtherValue,
+                format!("when it ran, {name} had a value that no cell above gives"),
+            ),
+        };
+        let (name, cell) = match stale {
+            Stale::Needs { name, cell, .. } => (Some(name), Some(self.id(*cell))),
+            Stale::OtherValue(name) => (Some(name), None),
+            _ => (None, None),
+        };
+        Some(StaleCell {
+            why,
+            name: name.map(ToString::to_string),
+            cell,
+            text,
+        })
+    }
+
+    /// Returns what the authors of these cells may want to change.
+    fn advice(&self, wanted: &BTreeSet<usize>) -> Vec<String> {
+        let mut advice = Vec::new();
+        let cells = self.graph.graph.cells();
+        let mut writers: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+        for (at, cell) in cells.iter().enumerate() {
+            for name in cell.writes.iter().filter(|name| !name.starts_with('_')) {
+                writers.entry(name.as_str()).or_default().push(at);
+            }
+        }
+        for at in wanted {
+            let Some(cell) = cells.get(*at) else { continue };
+            for name in cell.undefined.keys() {
+                let below = writers.get(name.as_str()).into_iter().flatten();
+                let Some(below) = below.copied().find(|below| below > at) else {
+                    continue;
+                };
+                let (reader, writer) = (self.short_id(*at), self.short_id(below));
+                let depends = self.graph.graph.upstream(&BTreeSet::from([below])).contains(at);
+                advice.push(match depends {
+                    true => format!(
+                        "{reader} and {writer} depend on each other: {reader} reads {name}, which {writer} below it gives"
+                    ),
+                    false => format!(
+                        "{reader} reads {name}, which only {writer} below it gives: Restart & Run All fails there"
+                    ),
+                });
+            }
+        }
+        for (name, writers) in &writers {
+            // A cell that reads the name before it writes it builds on the cell above.
+            let anew = writers.iter().filter(|at| {
+                let cell = cells.get(**at);
+                cell.is_some_and(|cell| !cell.reads.contains_key(*name))
+            });
+            let anew: Vec<_> = anew.copied().collect();
+            let is_concerned = anew.iter().any(|at| wanted.contains(at));
+            let is_read = cells.iter().any(|cell| cell.reads.contains_key(*name));
+            if anew.len() > 1 && is_concerned && is_read {
+                let ids: Vec<_> = anew.iter().map(|at| self.short_id(*at)).collect();
+                advice.push(format!(
+                    "{name} gets its value in {}: its readers depend on which of them ran last",
+                    and(&ids)
+                ));
+            }
+        }
+        advice
+    }
+}
+
+pub(super) fn strings<'a>(names: impl IntoIterator<Item = &'a Name>) -> Vec<String> {
+    names.into_iter().map(ToString::to_string).collect()
+}
+
+/// Joins words: `a`, `a and b`, `a, b and c`.
+pub(super) fn and(words: &[&str]) -> String {
+    match words {
+        [] => String::new(),
+        [one] => (*one).to_owned(),
+        [most @ .., last] => format!("{} and {last}", most.join(", ")),
+    }
+}
+
+fn unknown_text(unknown: &Unknown) -> String {
+    match unknown {
+        Unknown::AnyName(what) => format!("{what} may read or write any name"),
+        Unknown::Outside(what) => format!("{what} may give another result each time"),
+        Unknown::SameObject(one, other) => format!("a change of {one} may be one of {other}"),
+    }
+}

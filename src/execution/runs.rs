@@ -1,0 +1,245 @@
+//! What the present kernel of a notebook has run, as the journal tells it.
+//!
+//! Everybody's runs count: those of jobs, of front ends behind a proxy, and of clients that only an observer
+//! saw. Runs that nobody saw show by the kernel's numbers.
+
+use std::collections::{HashMap, HashSet};
+
+use super::meant::Meant;
+use crate::graph::{End, PastRun};
+use crate::notebook::Document;
+use crate::project::event::{Event, EventKind, ExecutionEnd, ExecutionStart, Outcome};
+use crate::project::{Project, StateError};
+
+/// How many bytes of the journal are read: about 50,000 runs.
+const FAR: u64 = 16 << 20;
+
+/// Returns what the present kernel of a notebook, or its last one, has run, in order. It is empty if the
+/// notebook never had a kernel.
+///
+/// # Errors
+/// The project's state cannot be read.
+pub(super) fn past_runs(
+    project: &Project,
+    notebook: &str,
+    document: &Document,
+) -> Result<Vec<PastRun>, StateError> {
+    let state = project.state()?;
+    let owner = state.owner_key(notebook);
+    let Some(session) = state.session(&owner) else {
+        return Ok(Vec::new());
+    };
+    let past = Past {
+        notebook,
+        owner: &owner,
+        generation: session.generation,
+        // The kernel of another program may have run code before nb knew it.
+        is_whole: session.is_owned(),
+    };
+    Ok(past.runs(project.events(&owner).within(FAR), document))
+}
+
+/// The kernel whose past is read, and the notebook.
+struct Past<'a> {
+    notebook: &'a str,
+    owner: &'a str,
+    generation: u64,
+    /// Whether the journal has the kernel's beginning.
+    is_whole: bool,
+}
+
+impl Past<'_> {
+    /// Collects the runs from events that come newest first.
+    fn runs(&self, events: impl Iterator<Item = Event>, document: &Document) -> Vec<PastRun> {
+        let mut ends: HashMap<String, ExecutionEnd> = HashMap::new();
+        let mut starts: Vec<(ExecutionStart, bool, bool)> = Vec::new();
+        let mut is_whole = false;
+        for event in events {
+            let of = event.generation.unwrap_or(self.generation);
+            if of != self.generation {
+                // The ends of an earlier kernel's cells may be written after this kernel's beginning.
+                if of < self.generation && event.asked().is_some() {
+                    is_whole = true;
+                    break;
+                }
+                continue;
+            }
+            let is_here = event.notebook.as_deref().unwrap_or(self.owner) == self.notebook;
+            match event.kind {
+                EventKind::Done(end) => match ends.get_mut(&end.msg_id) {
+                    Some(known) if known.status.is_certain() => {}
+                    Some(known) => *known = end,
+                    None => drop(ends.insert(end.msg_id.clone(), end)),
+                },
+                EventKind::Asked(start) => starts.push((start, true, is_here)),
+                EventKind::Seen(start) => starts.push((start, false, is_here)),
+                EventKind::Opened | EventKind::Restarted => {
+                    is_whole = true;
+                    break;
+                }
+                _ => {}
+            }
+        }
+        let asked = starts.iter().filter(|(_, is_asked, _)| *is_asked);
+        let asked: HashSet<_> = asked.map(|(start, ..)| start.msg_id.clone()).collect();
+        starts.retain(|(start, is_asked, _)| {
+            let end = ends.get(&start.msg_id).map(|end| end.status);
+            start.store_history
+                && (*is_asked || !asked.contains(&start.msg_id))
+                && !matches!(end, Some(Outcome::Aborted | Outcome::Withdrawn))
+        });
+        let named = starts.iter().filter(|(.., is_here)| *is_here);
+        let named =
+            named.filter_map(|(start, ..)| Some((start.cell.as_deref()?, start.code.as_deref()?)));
+        let meant = Meant::of(document, named);
+        let has_end = |start: &ExecutionStart| ends.contains_key(&start.msg_id);
+        let last_end = starts.iter().position(|(start, ..)| has_end(start));
+        let mut runs = Vec::new();
+        // A kernel counts from 1; of a kernel whose beginning is not known, nothing is.
+        let mut count = Some(0);
+        if !(is_whole && self.is_whole) {
+            runs.push(unseen());
+            count = None;
+        }
+        for (at, (start, _, is_here)) in starts.iter().enumerate().rev() {
+            let end = ends.get(&start.msg_id);
+            let number = end.and_then(|end| end.execution_count);
+            count = count.map(|count| count + 1);
+            if let (Some(number), Some(known)) = (number, count)
+                && number > known
+            {
+                runs.push(unseen());
+            }
+            count = number.or(count);
+            let place = start.cell.as_deref().filter(|_| *is_here);
+            let place = place.and_then(|name| meant.place(name));
+            runs.push(PastRun {
+                cell: place.map(|place| document.cells()[place].id().to_owned()),
+                code: start.code.clone(),
+                end: match end {
+                    Some(end) => how(end.status),
+                    // It runs, or waits to be run.
+                    None if last_end.is_none_or(|last| at < last) => End::Whole,
+                    None => End::Unheard,
+                },
+            });
+        }
+        runs
+    }
+}
+
+/// Runs that nobody saw.
+fn unseen() -> PastRun {
+    PastRun {
+        cell: None,
+        code: None,
+        end: End::Unheard,
+    }
+}
+
+fn how(status: Outcome) -> End {
+    match status {
+        Outcome::Ok | Outcome::Seen => End::Whole,
+        Outcome::Error | Outcome::Interrupted | Outcome::SeenError | Outcome::KernelDied => {
+            End::Failed
+        }
+        _ => End::Unheard,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::notebook::tests::fixtures::cells;
+    use crate::project::event::fixtures::event;
+
+    /// Makes one event of each line: `2 asked 7 aaaa code`, `2 done 7 ok`, `2 done 7 ok 3`.
+    fn past(lines: &[&str], is_whole: bool) -> Vec<PastRun> {
+        let events = lines.iter().map(|line| {
+            let words: Vec<_> = line.split(' ').collect();
+            let word = |at: usize| words.get(at).filter(|word| **word != "-");
+            let is_end = words[1] == "done";
+            event(json!({
+                "event": words[1], "generation": words[0].parse::<u64>().unwrap(), "msg_id": word(2),
+                "status": word(3).filter(|_| is_end), "cell": word(3).filter(|_| !is_end),
+                "code": word(4).filter(|_| !is_end), "notebook": word(5),
+                "execution_count": word(4).filter(|_| is_end).map(|it| it.parse::<u64>().unwrap()),
+            }))
+        });
+        let mut events: Vec<_> = events.collect();
+        events.reverse();
+        let document = cells("aaaa:1 bbbb:2 cccc:3");
+        let past = Past {
+            notebook: "a.ipynb",
+            owner: "a.ipynb",
+            generation: 2,
+            is_whole,
+        };
+        past.runs(events.into_iter(), &document)
+    }
+
+    fn run(cell: &str, code: &str, end: End) -> PastRun {
+        let known = |text: &str| (text != "-").then(|| text.to_owned());
+        PastRun {
+            cell: known(cell),
+            code: known(code),
+            end,
+        }
+    }
+
+    #[test]
+    fn everybodys_runs_of_this_kernel_are_in_order() {
+        let lines = [
+            "1 asked 0 aaaa 1",
+            "1 done 0 ok",
+            "2 opened",
+            "2 asked 1 aaaa old",
+            "2 done 1 ok",
+            "2 asked 2 v:/a#W1 2",
+            "2 seen 2 - 2",
+            "2 done 2 seen",
+            "2 done 2 error",
+            "2 asked 3 cccc 3",
+            "2 done 3 aborted",
+            "2 seen 4 - x",
+            "2 done 4 seen_error",
+            "2 asked 5 aaaa 1 b.ipynb",
+            "2 asked 6 - -",
+            "2 done 6 ok",
+            "2 asked 7 cccc 3",
+        ];
+        let want = [
+            run("aaaa", "old", End::Whole),
+            run("bbbb", "2", End::Failed),
+            run("-", "x", End::Failed),
+            run("-", "1", End::Unheard),
+            run("-", "-", End::Whole),
+            run("cccc", "3", End::Whole),
+        ];
+        assert_eq!(past(&lines, true), want);
+    }
+
+    #[test]
+    fn runs_that_nobody_saw_show_by_the_kernels_numbers() {
+        let lines = [
+            "2 restarted",
+            "2 asked 1 aaaa 1",
+            "2 done 1 ok 1",
+            "2 asked 2 v:/a#W1 2",
+            "2 done 2 ok",
+            "2 asked 3 aaaa 1",
+            "2 done 3 ok 3",
+            "2 asked 4 cccc 3",
+            "2 done 4 ok 6",
+        ];
+        let runs = past(&lines, true);
+        let unseen: Vec<_> = (0..).zip(&runs).filter(|(_, run)| run.code.is_none()).collect();
+        assert_eq!(unseen, [(3, &super::unseen())]);
+        assert_eq!(runs.len(), 5);
+        // A kernel that another program started, or whose beginning is not in the journal.
+        assert_eq!(past(&lines, false)[0], super::unseen());
+        assert_eq!(past(&lines[1..], true)[0], super::unseen());
+    }
+}

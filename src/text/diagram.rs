@@ -1,0 +1,159 @@
+//! A notebook's graph as a diagram: Mermaid, Graphviz's DOT, SVG.
+
+use std::collections::BTreeMap;
+
+use layout::backends::svg::SVGWriter;
+use layout::core::base::Orientation;
+use layout::core::color::Color;
+use layout::core::geometry::Point;
+use layout::core::style::StyleAttr;
+use layout::std_shapes::shapes::{Arrow, Element, ShapeKind};
+use layout::topo::layout::VisualGraph;
+
+use crate::api::{GraphAnswer, GraphRow};
+
+/// How many characters of a cell's first line are in a diagram.
+const FIRST_LINE: usize = 32;
+
+/// How many characters the names beside an arrow take.
+const NAMES: usize = 40;
+
+/// The width of a character and the height of a line in an SVG, in pixels.
+const CHARACTER: (f64, f64) = (8.5, 20.0);
+
+/// The size of an SVG's text, in pixels.
+const FONT: usize = 15;
+
+/// An arrow: the cell that gives names a value, the cell that reads them, and the names.
+type Arrows = BTreeMap<(usize, usize), Vec<String>>;
+
+/// Returns a Mermaid flowchart, which GitHub and JupyterLab show in Markdown.
+pub(crate) fn mermaid(answer: &GraphAnswer) -> String {
+    let mut text = String::from("flowchart TD\n");
+    for (at, cell) in answer.cells.iter().enumerate() {
+        let [head, line] = label(cell);
+        text.push_str(&format!(
+            "  c{at}[\"{}<br>{}\"]\n",
+            mermaid_text(&head),
+            mermaid_text(&line)
+        ));
+    }
+    for ((from, to), names) in arrows(answer) {
+        let names = mermaid_text(&short(&names.join(", "), NAMES));
+        text.push_str(&format!("  c{from} -- \"{names}\" --> c{to}\n"));
+    }
+    let stale = answer.cells.iter().enumerate();
+    let stale = stale.filter(|(_, cell)| cell.stale.is_some());
+    let stale: Vec<_> = stale.map(|(at, _)| format!("c{at}")).collect();
+    if !stale.is_empty() {
+        text.push_str("  classDef stale stroke-dasharray: 5 5\n");
+        text.push_str(&format!("  class {} stale\n", stale.join(",")));
+    }
+    text
+}
+
+/// Returns a graph in Graphviz's language.
+pub(crate) fn dot(answer: &GraphAnswer) -> String {
+    let mut text = String::from("digraph notebook {\n  node [shape=box];\n");
+    for (at, cell) in answer.cells.iter().enumerate() {
+        let [head, line] = label(cell);
+        let style = match &cell.stale {
+            Some(_) => ", style=dashed",
+            None => "",
+        };
+        text.push_str(&format!(
+            "  c{at} [label=\"{}\\n{}\"{style}];\n",
+            dot_text(&head),
+            dot_text(&line)
+        ));
+    }
+    for ((from, to), names) in arrows(answer) {
+        let names = dot_text(&short(&names.join(", "), NAMES));
+        text.push_str(&format!("  c{from} -> c{to} [label=\"{names}\"];\n"));
+    }
+    text.push_str("}\n");
+    text
+}
+
+/// Returns a picture.
+pub(crate) fn svg(answer: &GraphAnswer) -> String {
+    let mut graph = VisualGraph::new(Orientation::TopToBottom);
+    let cells = answer.cells.iter().map(|cell| {
+        let lines = label(cell);
+        let width = lines.iter().map(|line| line.chars().count()).max();
+        #[allow(clippy::cast_precision_loss, reason = "a line is short")]
+        let width = width.unwrap_or_default() as f64 * CHARACTER.0 + 20.0;
+        let mut style = StyleAttr::simple();
+        style.font_size = FONT;
+        if cell.stale.is_some() {
+            style.fill_color = Some(Color::fast("lightyellow"));
+        }
+        graph.add_node(Element::create(
+            ShapeKind::new_box(&lines.join("\n")),
+            style,
+            Orientation::TopToBottom,
+            Point::new(width, CHARACTER.1 * 3.0),
+        ))
+    });
+    let cells: Vec<_> = cells.collect();
+    for ((from, to), names) in arrows(answer) {
+        if let (Some(from), Some(to)) = (cells.get(from), cells.get(to)) {
+            graph.add_edge(Arrow::simple(&short(&names.join(", "), NAMES)), *from, *to);
+        }
+    }
+    let mut writer = SVGWriter::new();
+    graph.do_it(false, false, false, &mut writer);
+    writer.finalize()
+}
+
+/// Returns the arrows between the cells, by their places in the answer.
+fn arrows(answer: &GraphAnswer) -> Arrows {
+    let places = answer.cells.iter().enumerate();
+    let places: BTreeMap<_, _> = places.map(|(at, cell)| (cell.id.as_str(), at)).collect();
+    let mut arrows = Arrows::new();
+    for (to, cell) in answer.cells.iter().enumerate() {
+        for read in &cell.reads {
+            let from = read.from.iter().filter_map(|id| places.get(id.as_str()));
+            for from in from {
+                arrows.entry((*from, to)).or_default().push(read.name.clone());
+            }
+        }
+    }
+    arrows
+}
+
+/// Returns the two lines of a cell.
+fn label(cell: &GraphRow) -> [String; 2] {
+    let head = format!("{} · {}", cell.index, cell.short_id);
+    [short(&head, FIRST_LINE), short(cell.first_line.trim(), FIRST_LINE)]
+}
+
+/// Returns a text of at most this many characters, without control characters.
+fn short(text: &str, most: usize) -> String {
+    let mut plain = text.chars().filter(|c| !c.is_control());
+    let mut short: String = plain.by_ref().take(most).collect();
+    if plain.next().is_some() {
+        short.pop();
+        short.push('…');
+    }
+    short
+}
+
+/// Escapes a text for a quoted label: Mermaid reads HTML and Markdown in it.
+fn mermaid_text(text: &str) -> String {
+    let mut escaped = String::new();
+    for c in text.chars() {
+        match c {
+            '"' | '&' | '<' | '>' | '#' | '`' | '\\' | '*' | '_' | ';' => {
+                escaped.push_str(&format!("#{};", u32::from(c)));
+            }
+            c => escaped.push(c),
+        }
+    }
+    escaped
+}
+
+/// Escapes a text for a quoted string.
+fn dot_text(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"")
+}

@@ -1,0 +1,103 @@
+//! A notebook's graph, and a plan to run its cells, as text.
+
+use crate::api::{GraphAnswer, GraphRow, NameRead, PlanAnswer, PlannedRow};
+use crate::text::count;
+
+/// How many names are in a line.
+const MOST_NAMES: usize = 20;
+
+/// Returns the graph as text: a line for each cell, and below it what is known of it.
+pub(crate) fn text(answer: &GraphAnswer) -> String {
+    let stale = answer.cells.iter().filter(|cell| cell.stale.is_some()).count();
+    let cells = count(answer.cells.len(), "code cell");
+    let notebook = &answer.notebook.notebook;
+    let mut text = format!("{notebook}: {cells} · {stale} stale\n");
+    for cell in &answer.cells {
+        push_cell(cell, answer, &mut text);
+    }
+    for advice in &answer.advice {
+        text.push_str(&format!("advice: {advice}\n"));
+    }
+    text
+}
+
+fn push_cell(cell: &GraphRow, answer: &GraphAnswer, text: &mut String) {
+    text.push_str(&format!("{}  {}  ", cell.index, cell.short_id));
+    if let Some(stale) = &cell.stale {
+        text.push_str(&format!("stale ({})  ", stale.text));
+    }
+    text.push_str(cell.first_line.trim_end());
+    text.push('\n');
+    let reads = cell.reads.iter().map(|read| read_text(read, answer));
+    let parts = [
+        ("reads", reads.collect::<Vec<_>>()),
+        ("writes", cell.writes.clone()),
+        ("changes", cell.changes.clone()),
+        ("deletes", cell.deletes.clone()),
+    ];
+    let parts = parts.iter().filter(|(_, names)| !names.is_empty());
+    let parts: Vec<_> = parts
+        .map(|(what, names)| format!("{what} {}", names_text(names)))
+        .collect();
+    if !parts.is_empty() {
+        text.push_str(&format!("     {}\n", parts.join(" · ")));
+    }
+    let undefined = cell.undefined.iter();
+    let undefined = undefined.map(|it| (it.line, format!("{} has no value", it.name)));
+    let unknown = cell.unknown.iter().map(|it| (it.line, it.text.clone()));
+    let problem = cell.problem.iter();
+    let problem = problem.map(|it| (it.line, format!("not understood: {}", it.text)));
+    for (line, what) in problem.chain(undefined).chain(unknown) {
+        text.push_str(&format!("     line {line}: {what}\n"));
+    }
+}
+
+fn read_text(read: &NameRead, answer: &GraphAnswer) -> String {
+    let from: Vec<_> = read.from.iter().map(|id| short_id(id, answer)).collect();
+    match from.as_slice() {
+        [] => read.name.clone(),
+        from => format!("{} ({})", read.name, from.join(", ")),
+    }
+}
+
+fn short_id<'a>(id: &'a str, answer: &'a GraphAnswer) -> &'a str {
+    let cell = answer.cells.iter().find(|cell| cell.id == id);
+    cell.map_or(id, |cell| &cell.short_id)
+}
+
+fn names_text(names: &[String]) -> String {
+    let shown = names.get(..MOST_NAMES.min(names.len())).unwrap_or_default();
+    match names.len() - shown.len() {
+        0 => shown.join(", "),
+        more => format!("{} and {more} more", shown.join(", ")),
+    }
+}
+
+/// Returns a plan as text.
+pub(crate) fn plan(answer: &PlanAnswer) -> String {
+    let notebook = &answer.notebook.notebook;
+    let mut text = match answer.plan.len() {
+        0 => format!("{notebook}: there is nothing to run\n"),
+        cells => format!("{notebook}: {} would run\n", count(cells, "cell")),
+    };
+    for cell in &answer.plan {
+        push_planned(cell, &mut text);
+    }
+    if answer.any_name_is_doubtful {
+        text.push_str(
+            "any value may be another than after Restart & Run All: code ran whose effect is not known\n",
+        );
+    }
+    for name in &answer.doubtful {
+        text.push_str(&format!("{} may be another value: {}\n", name.name, name.why));
+    }
+    text
+}
+
+fn push_planned(cell: &PlannedRow, text: &mut String) {
+    let line = cell.first_line.trim_end();
+    text.push_str(&format!(
+        "{}  {}  {line}  ← {}\n",
+        cell.index, cell.short_id, cell.why
+    ));
+}
