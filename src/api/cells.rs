@@ -257,11 +257,7 @@ fn listed(
 }
 
 /// Returns the indices of the cells to which one of the conditions applies; without a condition, of all.
-fn with_condition(
-    graph: &NotebookGraph,
-    places: Vec<usize>,
-    only: &[CellCondition],
-) -> Vec<usize> {
+fn with_condition(graph: &NotebookGraph, places: Vec<usize>, only: &[CellCondition]) -> Vec<usize> {
     let applies = |place: &usize| {
         graph.at(*place).is_some_and(|cell| {
             only.iter().any(|condition| match condition {
@@ -272,7 +268,9 @@ fn with_condition(
         })
     };
     let places = places.into_iter();
-    places.filter(|place| only.is_empty() || applies(place)).collect()
+    places
+        .filter(|place| only.is_empty() || applies(place))
+        .collect()
 }
 
 /// Returns why a cell is out of date, and what a filter has found in it.

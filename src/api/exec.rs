@@ -8,6 +8,7 @@ use super::edit::EditAnswer;
 use super::envelope::Answer;
 use super::job::{CellResult, FollowOptions, JobAnswer, JobObserver, JobVerdict, RunAnswer};
 use super::open::open_if_closed;
+use super::plan::Doubts;
 use super::problem::editing::{LIST, no_cell};
 use super::problem::{Problem, ProblemKind};
 use super::restart::{RestartRequest, restart};
@@ -108,6 +109,9 @@ pub enum ExecAnswer {
         /// What was to be run again.
         #[serde(skip_serializing_if = "Option::is_none")]
         replay: Option<Replay>,
+        /// What is not certain, if only stale cells were to be run.
+        #[serde(flatten)]
+        doubts: Option<Doubts>,
     },
     /// Cells run, or ran.
     Job {
@@ -123,6 +127,9 @@ pub enum ExecAnswer {
         /// The jobs before it, which edits of the notebook have ended.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         earlier: Vec<JobAnswer>,
+        /// What is not certain after it, if only stale cells run.
+        #[serde(flatten)]
+        doubts: Option<Doubts>,
     },
 }
 
@@ -187,8 +194,8 @@ pub async fn exec(
     }
     let mut earlier = Vec::new();
     loop {
-        let cells = match &replay {
-            Some(replay) => replay.job(&document),
+        let (cells, doubts) = match &replay {
+            Some(replay) => (replay.job(&document), None),
             None => cells_for(caller, &page, &document, meant, places.clone()).await?,
         };
         if cells.is_empty() && earlier.is_empty() {
@@ -197,6 +204,7 @@ pub async fn exec(
                     notebook: page.key,
                     cells: [],
                     replay,
+                    doubts,
                 }),
                 false => {
                     let text = "none of these cells is code: nothing was run";
@@ -217,7 +225,9 @@ pub async fn exec(
         let job = begun(caller, folder, follow, observer).await?;
         match job {
             RunAnswer::Followed(job)
-                if request.replans && job.verdict() == JobVerdict::Edited && earlier.len() < MOST_PLANS =>
+                if request.replans
+                    && job.verdict() == JobVerdict::Edited
+                    && earlier.len() < MOST_PLANS =>
             {
                 let before = std::mem::replace(&mut document, read(caller, &page).await?);
                 places = match places.map(|places| moved(&before, &document, &places)) {
@@ -232,6 +242,7 @@ pub async fn exec(
                     replay: replay.filter(|_| request.follow.is_some()),
                     edited: None,
                     earlier,
+                    doubts,
                 });
             }
         }
@@ -275,6 +286,7 @@ pub async fn exec_edited(
         job,
         replay: None,
         earlier: Vec::new(),
+        doubts: None,
         edited: Some(EditedCells {
             op: edit.op.clone(),
             changes: edit.changes.clone(),
@@ -290,7 +302,7 @@ async fn cells_for(
     document: &Document,
     meant: &CellsToRun,
     places: Option<Vec<usize>>,
-) -> Result<Vec<JobCell>, Problem> {
+) -> Result<(Vec<JobCell>, Option<Doubts>), Problem> {
     let (page, document, meant) = (page.clone(), document.clone(), meant.clone());
     blocking(caller, move |_| meant.job(&page, &document, places)).await
 }
@@ -319,11 +331,8 @@ async fn to_replay(page: &NotebookFile, document: &Document) -> Result<Replay, P
 impl CellsToRun {
     /// Returns the indices of the selected cells; `None` selects all.
     pub(super) fn places(&self, document: &Document) -> Result<Option<Vec<usize>>, Problem> {
-        let filters = self.failed
-            || self.changed
-            || self.stale
-            || self.replay
-            || !self.tags.is_empty();
+        let filters =
+            self.failed || self.changed || self.stale || self.replay || !self.tags.is_empty();
         let end = |cell: &Option<CellSelector>| match cell {
             Some(cell) => Ok::<_, Problem>(Some(document.find(cell)?)),
             None => Ok(None),

@@ -290,9 +290,10 @@ impl<'a> CellNames<'a> {
                         StaleReason::NeedsStale,
                         format!("{cell}, which gives {name}, is stale"),
                     ),
-                    Because::RanAfter => {
-                        (StaleReason::RanAfter, format!("{cell} ran after it: {name}"))
-                    }
+                    Because::RanAfter => (
+                        StaleReason::RanAfter,
+                        format!("{cell} ran after it: {name}"),
+                    ),
                     Because::WasOther => (
                         StaleReason::OtherCell,
                         format!("when it ran, {name} was not what {cell} gives"),
@@ -335,7 +336,11 @@ impl<'a> CellNames<'a> {
                     continue;
                 };
                 let (reader, writer) = (self.short_id(*at), self.short_id(below));
-                let depends = self.graph.graph.upstream(&BTreeSet::from([below])).contains(at);
+                let depends = self
+                    .graph
+                    .graph
+                    .upstream(&BTreeSet::from([below]))
+                    .contains(at);
                 advice.push(match depends {
                     true => format!(
                         "{reader} and {writer} depend on each other: {reader} reads {name}, which {writer} below it gives"

@@ -55,6 +55,7 @@ pub mod time;
 mod undo;
 mod vars;
 mod versions;
+mod watch;
 
 pub use self::adopt::{AdoptAnswer, AdoptRequest, Adopted, Held, adopt};
 pub use self::agent_setup::{
@@ -97,7 +98,7 @@ pub use self::open::{
     CreatedNotebook, Idle, OpenAnswer, OpenOutcome, OpenRequest, OpenedNotebook,
     RequestedConfinement, SpecChange, open,
 };
-pub use self::plan::{DoubtfulName, PlanAnswer, PlannedRow, plan};
+pub use self::plan::{DoubtfulName, Doubts, PlanAnswer, PlannedRow, plan};
 pub use self::replace::{ReplaceAnswer, ReplaceRequest, replace};
 pub use self::restart::{RestartAnswer, RestartRequest, restart};
 pub use self::restore::{RestoreAnswer, RestoreRequest, restore};
@@ -125,3 +126,4 @@ pub use self::versions::{
     VersionsRequest, cell_versions, deleted_cells,
 };
 pub(crate) use self::versions::{deleted_line, version_lines};
+pub use self::watch::{StaleSnapshot, StaleWatch, WatchRequest, WatchedCell};

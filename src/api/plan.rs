@@ -30,8 +30,16 @@ pub struct PlanAnswer {
     pub notebook: NotebookSummary,
     /// The cells, in the order in which they would run.
     pub plan: Vec<PlannedRow>,
-    /// The names whose values may be others than after Restart & Run All, even when these cells have run. If any
-    /// may, only those for which there is another reason.
+    /// What is not certain when these cells have run.
+    #[serde(flatten)]
+    pub doubts: Doubts,
+}
+
+/// The values that may be others than after Restart & Run All, even when a plan has run.
+#[derive(Clone, Debug, Default, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Doubts {
+    /// Their names. If any value may be another, only those for which there is another reason.
     pub doubtful: Vec<DoubtfulName>,
     /// Code ran that may write any name: every value may be another.
     pub any_name_is_doubtful: bool,
@@ -96,21 +104,29 @@ pub async fn plan(caller: &Caller, cells: CellsToRun) -> Result<PlanAnswer, Prob
                 short_id: names.short_id(planned.cell).to_owned(),
             })
         });
-        // If every value may be another, this is no news of a name.
-        let known = |doubt: &Doubt| !plan.is_any_doubtful || *doubt != Doubt::Unknown;
-        let doubtful = plan.doubtful.iter().filter(|(_, doubt)| known(doubt));
-        let doubtful = doubtful.map(|(name, doubt)| DoubtfulName {
-            name: name.to_string(),
-            why: doubt_text(*doubt),
-        });
         Ok(PlanAnswer {
             plan: rows.collect(),
-            doubtful: doubtful.collect(),
-            any_name_is_doubtful: plan.is_any_doubtful,
+            doubts: Doubts::of(&plan),
             notebook: NotebookSummary::of(&page, &document),
         })
     })
     .await
+}
+
+impl Doubts {
+    fn of(plan: &Plan) -> Self {
+        // If every value may be another, this is no news of a name.
+        let is_news = |doubt: &Doubt| !plan.is_any_doubtful || *doubt != Doubt::Unknown;
+        let doubtful = plan.doubtful.iter().filter(|(_, doubt)| is_news(doubt));
+        let doubtful = doubtful.map(|(name, doubt)| DoubtfulName {
+            name: name.to_string(),
+            why: doubt_text(*doubt),
+        });
+        Self {
+            doubtful: doubtful.collect(),
+            any_name_is_doubtful: plan.is_any_doubtful,
+        }
+    }
 }
 
 impl CellsToRun {
@@ -124,17 +140,20 @@ impl CellsToRun {
         self.stale || self.changed || self.failed
     }
 
-    /// Returns the cells to run, in order; of the cells at these positions, `None` is all of them.
+    /// Returns the cells to run, in order; of the cells at these positions, `None` is all of them. If only stale
+    /// ones are, it also returns what is not certain after that.
     pub(super) fn job(
         &self,
         page: &NotebookFile,
         document: &Document,
         places: Option<Vec<usize>>,
-    ) -> Result<Vec<JobCell>, Problem> {
+    ) -> Result<(Vec<JobCell>, Option<Doubts>), Problem> {
         let mut selection = self.selection(places);
+        let mut doubts = None;
         if self.is_planned() || self.changed {
             let graph = NotebookGraph::of(page, document, self.assume_order)?;
             let plan = self.plan(document, &graph, &selection);
+            doubts = self.stale.then(|| Doubts::of(&plan));
             let cells = plan.cells.iter();
             let places = cells.filter_map(|planned| graph.place(planned.cell));
             selection = CellSelection {
@@ -143,7 +162,7 @@ impl CellsToRun {
                 ..CellSelection::default()
             };
         }
-        Ok(exec::cells(document, &selection))
+        Ok((exec::cells(document, &selection), doubts))
     }
 
     fn selection(&self, places: Option<Vec<usize>>) -> CellSelection {
@@ -161,7 +180,10 @@ impl CellsToRun {
         let cells = places.filter_map(|place| graph.cell_at(place));
         let is_changed = |cell: &usize| {
             let stale = graph.graph.cells().get(*cell).map(|cell| &cell.stale);
-            matches!(stale, Some(Some(Stale::NotRun | Stale::Edited | Stale::Unheard)))
+            matches!(
+                stale,
+                Some(Some(Stale::NotRun | Stale::Edited | Stale::Unheard))
+            )
         };
         let cells: BTreeSet<_> = cells
             .filter(|cell| !self.changed || is_changed(cell))
@@ -204,7 +226,9 @@ impl CellNames<'_> {
 fn doubt_text(doubt: Doubt) -> &'static str {
     match doubt {
         Doubt::Unknown => "what made it depends on something that the code does not show",
-        Doubt::Left => "no cell gives it a value: it is left from an earlier run or from other code",
+        Doubt::Left => {
+            "no cell gives it a value: it is left from an earlier run or from other code"
+        }
         Doubt::Unread => "several cells give it a value and no cell reads it",
         Doubt::Earlier => "an earlier run may have left it",
     }

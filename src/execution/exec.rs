@@ -187,7 +187,7 @@ pub(super) fn job_cell(index: usize, cell: &Cell) -> JobCell {
 }
 
 /// Says whether a cell has one of the tags.
-fn bears(cell: &Cell, tags: &[String]) -> bool {
+pub fn bears(cell: &Cell, tags: &[String]) -> bool {
     let Some(own) = cell.metadata(&["tags"]) else {
         return false;
     };

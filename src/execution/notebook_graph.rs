@@ -1,7 +1,7 @@
 //! Which cells of a notebook depend on which and which are out of date: its cells and its kernel's past, put
 //! together.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use super::runs::past_runs;
 use super::stale::outputs_of_earlier_text;
@@ -16,12 +16,12 @@ use crate::project::StateError;
 pub struct NotebookGraph {
     /// The graph.
     pub graph: Graph,
-    /// The language of the cells.
-    pub language: CellLanguage,
     /// The index in the notebook of each cell of the graph.
     places: Vec<usize>,
     /// The indices in the notebook of cells that the kernel has not run, and whose outputs are of an earlier text.
     with_earlier_outputs: BTreeSet<usize>,
+    /// How often the kernel has run each cell, by its id.
+    run_counts: HashMap<String, usize>,
     /// The kernel has run something.
     has_run: bool,
 }
@@ -36,29 +36,51 @@ impl NotebookGraph {
         document: &Document,
         assume_order: bool,
     ) -> Result<Self, StateError> {
+        let language = match assume_order {
+            true => CellLanguage::InOrder,
+            false => language_of(notebook, document),
+        };
+        Self::with_cache(notebook, document, &mut EffectsCache::new(language))
+    }
+
+    /// Analyses a notebook again, with what is known of its texts.
+    ///
+    /// # Errors
+    /// The project's state cannot be read.
+    pub fn with_cache(
+        notebook: &NotebookFile,
+        document: &Document,
+        cache: &mut EffectsCache,
+    ) -> Result<Self, StateError> {
         let runs = past_runs(&notebook.project, &notebook.key, document)?;
-        let language = language_of(notebook, document, assume_order);
-        let mut graph = Self::with(document, &runs, &mut EffectsCache::new(language));
-        let not_run = graph.cells().filter(|(_, cell)| cell.stale == Some(Stale::NotRun));
+        let mut graph = Self::with(document, &runs, cache);
+        let not_run = graph
+            .cells()
+            .filter(|(_, cell)| cell.stale == Some(Stale::NotRun));
         let not_run: Vec<_> = not_run.map(|(place, _)| place).collect();
         let earlier = outputs_of_earlier_text(notebook, document, &not_run);
         graph.with_earlier_outputs = earlier.into_iter().collect();
-        graph.language = language;
         Ok(graph)
     }
 
     /// Analyses a notebook whose kernel has run this.
-    pub fn with(document: &Document, runs: &[PastRun], cache: &mut EffectsCache) -> Self {
+    fn with(document: &Document, runs: &[PastRun], cache: &mut EffectsCache) -> Self {
         let cells = document.cells().iter().enumerate();
         let code = cells.filter(|(_, cell)| cell.cell_type() == CellType::Code);
         let code = code.map(|(place, cell)| (place, cell.id(), cell.source()));
-        let code: Vec<_> = code.filter(|(.., source)| !source.trim().is_empty()).collect();
+        let code: Vec<_> = code
+            .filter(|(.., source)| !source.trim().is_empty())
+            .collect();
         let cells = code.iter().map(|(_, id, source)| (*id, source.as_ref()));
+        let mut run_counts = HashMap::new();
+        for id in runs.iter().filter_map(|run| run.cell.as_ref()) {
+            *run_counts.entry(id.clone()).or_default() += 1;
+        }
         Self {
             graph: Graph::of(&cells.collect::<Vec<_>>(), runs, cache),
-            language: CellLanguage::default(),
             places: code.iter().map(|(place, ..)| *place).collect(),
             with_earlier_outputs: BTreeSet::new(),
+            run_counts,
             has_run: !runs.is_empty(),
         }
     }
@@ -83,6 +105,11 @@ impl NotebookGraph {
         self.places.binary_search(&place).ok()
     }
 
+    /// Returns how often the kernel has run a cell.
+    pub fn runs_of(&self, id: &str) -> usize {
+        self.run_counts.get(id).copied().unwrap_or_default()
+    }
+
     /// Says whether the kernel has run something.
     pub fn has_run(&self) -> bool {
         self.has_run
@@ -96,14 +123,17 @@ impl NotebookGraph {
 }
 
 /// Returns the language of a notebook's code cells: what the notebook says, or else its kernel.
-fn language_of(notebook: &NotebookFile, document: &Document, assume_order: bool) -> CellLanguage {
+pub fn language_of(notebook: &NotebookFile, document: &Document) -> CellLanguage {
     let named = document
         .metadata_string(&["language_info", "name"])
         .or_else(|| document.metadata_string(&["kernelspec", "language"]))
-        .or_else(|| language::known(notebook)?["name"].as_str().map(str::to_owned));
-    match (named, assume_order) {
-        (_, true) => CellLanguage::InOrder,
-        (Some(named), _) if !named.to_lowercase().contains("python") => CellLanguage::Other,
+        .or_else(|| {
+            language::known(notebook)?["name"]
+                .as_str()
+                .map(str::to_owned)
+        });
+    match named {
+        Some(named) if !named.to_lowercase().contains("python") => CellLanguage::Other,
         _ => CellLanguage::Python,
     }
 }

@@ -235,7 +235,10 @@ mod tests {
             "2 done 4 ok 6",
         ];
         let runs = past(&lines, true);
-        let unseen: Vec<_> = (0..).zip(&runs).filter(|(_, run)| run.code.is_none()).collect();
+        let unseen: Vec<_> = (0..)
+            .zip(&runs)
+            .filter(|(_, run)| run.code.is_none())
+            .collect();
         assert_eq!(unseen, [(3, &super::unseen())]);
         assert_eq!(runs.len(), 5);
         // A kernel that another program started, or whose beginning is not in the journal.

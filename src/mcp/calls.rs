@@ -460,8 +460,10 @@ async fn run_cell(request: Request<'_, RunCell>) -> Result<ToolAnswer, Problem> 
     };
     let answer = watcher.watch(api::exec(caller, exec, &watcher)).await?;
     match &answer {
-        ExecAnswer::Job { job, .. } => {
-            let mut told = begun(caller, &answer, job, String::new()).await;
+        ExecAnswer::Job { job, doubts, .. } => {
+            let doubts = doubts.as_ref().and_then(text::graph::doubts);
+            let doubts = doubts.map(|doubts| format!("{}\n", as_tools(&doubts)));
+            let mut told = begun(caller, &answer, job, doubts.unwrap_or_default()).await;
             told.scale_images(image_size).await;
             Ok(told)
         }

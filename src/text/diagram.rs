@@ -115,7 +115,10 @@ fn arrows(answer: &GraphAnswer) -> Arrows {
         for read in &cell.reads {
             let from = read.from.iter().filter_map(|id| places.get(id.as_str()));
             for from in from {
-                arrows.entry((*from, to)).or_default().push(read.name.clone());
+                arrows
+                    .entry((*from, to))
+                    .or_default()
+                    .push(read.name.clone());
             }
         }
     }
@@ -125,7 +128,10 @@ fn arrows(answer: &GraphAnswer) -> Arrows {
 /// Returns the two lines of a cell.
 fn label(cell: &GraphRow) -> [String; 2] {
     let head = format!("{} · {}", cell.index, cell.short_id);
-    [short(&head, FIRST_LINE), short(cell.first_line.trim(), FIRST_LINE)]
+    [
+        short(&head, FIRST_LINE),
+        short(cell.first_line.trim(), FIRST_LINE),
+    ]
 }
 
 /// Returns a text of at most this many characters, without control characters.

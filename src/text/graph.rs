@@ -1,6 +1,6 @@
 //! A notebook's graph, and a plan to run its cells, as text.
 
-use crate::api::{GraphAnswer, GraphRow, NameRead, PlanAnswer, PlannedRow};
+use crate::api::{Doubts, GraphAnswer, GraphRow, NameRead, PlanAnswer, PlannedRow};
 use crate::text::count;
 
 /// How many names are in a line.
@@ -8,7 +8,11 @@ const MOST_NAMES: usize = 20;
 
 /// Returns the graph as text: a line for each cell, and below it what is known of it.
 pub(crate) fn text(answer: &GraphAnswer) -> String {
-    let stale = answer.cells.iter().filter(|cell| cell.stale.is_some()).count();
+    let stale = answer
+        .cells
+        .iter()
+        .filter(|cell| cell.stale.is_some())
+        .count();
     let cells = count(answer.cells.len(), "code cell");
     let notebook = &answer.notebook.notebook;
     let mut text = format!("{notebook}: {cells} · {stale} stale\n");
@@ -83,15 +87,33 @@ pub(crate) fn plan(answer: &PlanAnswer) -> String {
     for cell in &answer.plan {
         push_planned(cell, &mut text);
     }
-    if answer.any_name_is_doubtful {
-        text.push_str(
-            "any value may be another than after Restart & Run All: code ran whose effect is not known\n",
-        );
+    if answer.doubts.any_name_is_doubtful {
+        text.push_str(&format!("{ANY}\n"));
     }
-    for name in &answer.doubtful {
-        text.push_str(&format!("{} may be another value: {}\n", name.name, name.why));
+    for name in &answer.doubts.doubtful {
+        text.push_str(&format!(
+            "{} may be another value: {}\n",
+            name.name, name.why
+        ));
     }
     text
+}
+
+/// What is said where any value may be another.
+const ANY: &str =
+    "any value may be another than after Restart & Run All: code ran whose effect is not known";
+
+/// Returns what is not certain after a run of the stale cells, in one line, if there is anything.
+pub(crate) fn doubts(doubts: &Doubts) -> Option<String> {
+    let names = doubts.doubtful.iter().map(|it| it.name.clone());
+    match names.collect::<Vec<_>>().as_slice() {
+        _ if doubts.any_name_is_doubtful => Some(ANY.to_owned()),
+        [] => None,
+        names => Some(format!(
+            "perhaps not as after Restart & Run All: {}; nb exec --stale --plan says why",
+            names_text(names)
+        )),
+    }
 }
 
 fn push_planned(cell: &PlannedRow, text: &mut String) {

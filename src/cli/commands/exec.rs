@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::Args;
 
 use crate::api::problem::Problem;
-use crate::api::{self, CellsToRun, EditRequest, ExecAnswer, ExecRequest};
+use crate::api::{self, CellsToRun, Doubts, EditRequest, ExecAnswer, ExecRequest};
 use crate::cli::Context;
 use crate::cli::args::cells::CellNames;
 use crate::cli::args::take_notebook;
@@ -124,7 +124,9 @@ impl Command for Exec {
         let cells = self.cells()?;
         if self.plan {
             let answer = api::plan(&context.caller, cells).await?;
-            return context.print(&answer, |answer| print::raw(text::graph::plan(answer).as_bytes()));
+            return context.print(&answer, |answer| {
+                print::raw(text::graph::plan(answer).as_bytes())
+            });
         }
         let follow = context.follow_options(&self.patience, &self.form, None);
         let request = ExecRequest {
@@ -178,17 +180,30 @@ impl Exec {
 impl Context {
     fn end_of_exec(&self, answer: &ExecAnswer, form: &Form) -> Result<ExitCode, Problem> {
         let (notebook, replay) = match answer {
-            ExecAnswer::Job { job, earlier, .. } => {
+            ExecAnswer::Job {
+                job,
+                earlier,
+                doubts,
+                ..
+            } => {
                 if !self.json {
                     for job in earlier {
                         self.printed(&self.print_report(job))?;
                     }
                 }
-                return self.end_of_run(job, answer, form);
+                let code = self.end_of_run(job, answer, form)?;
+                self.print_doubts(doubts.as_ref());
+                return Ok(code);
             }
             ExecAnswer::Nothing {
-                notebook, replay, ..
-            } => (notebook, replay),
+                notebook,
+                replay,
+                doubts,
+                ..
+            } => {
+                self.print_doubts(doubts.as_ref());
+                (notebook, replay)
+            }
         };
         self.print(answer, |_| match replay {
             Some(replay) if replay.generation == 0 => print::line(&format!(
@@ -197,6 +212,13 @@ impl Context {
             Some(_) => print::line("nothing of it can be run again"),
             None => print::line("there is nothing to run: no cell is meant by this"),
         })
+    }
+
+    fn print_doubts(&self, doubts: Option<&Doubts>) {
+        let text = doubts.and_then(text::graph::doubts);
+        if let Some(text) = text.filter(|_| !self.json) {
+            print::note(&text);
+        }
     }
 }
 

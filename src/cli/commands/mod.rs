@@ -43,6 +43,7 @@ mod status;
 mod status_watch;
 mod undo;
 mod vars;
+mod watch;
 
 use std::ffi::OsStr;
 use std::fmt::Debug;
@@ -90,7 +91,7 @@ pub(crate) enum Group {
 use Group::{Kernel, Notebook, Rest, Running};
 
 /// All commands, as the help lists them.
-pub(crate) const COMMANDS: [Entry; 43] = [
+pub(crate) const COMMANDS: [Entry; 44] = [
     Entry::of::<open::Open>("open", Kernel)
         .aliases("new start create")
         .first(),
@@ -154,6 +155,8 @@ pub(crate) const COMMANDS: [Entry; 43] = [
         .aliases("execute run-cell execute-cell rerun")
         .first()
         .words("CELL"),
+    Entry::of::<watch::Watch>("watch", Running)
+        .json("Print one JSON object for each change, and one for each run"),
     Entry::of::<run::Run>("run", Running)
         .aliases("eval")
         .first()

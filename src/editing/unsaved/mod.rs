@@ -153,6 +153,22 @@ impl Unsaved {
         conflicts
     }
 
+    /// Returns the ids of the cells that have unsaved text.
+    pub fn typed_in(&self, notebook: &NotebookFile, document: &Document) -> Vec<String> {
+        let Self::Found(backups) = self else {
+            return Vec::new();
+        };
+        let mut cells: Vec<String> = Vec::new();
+        for backup in backups {
+            for (cell, _) in backup.typed_in(notebook, document) {
+                if !cells.iter().any(|known| known == cell.id()) {
+                    cells.push(cell.id().to_owned());
+                }
+            }
+        }
+        cells
+    }
+
     /// Returns how long there has been unsaved text, for a reader.
     pub fn age(&self) -> String {
         let Self::Found(backups) = self else {
@@ -188,14 +204,7 @@ impl Unsaved {
             }
             Self::Found(backups) => backups,
         };
-        let mut cells: Vec<String> = Vec::new();
-        for backup in backups {
-            for (cell, _) in backup.typed_in(notebook, document) {
-                if !cells.iter().any(|known| known == cell.id()) {
-                    cells.push(cell.id().to_owned());
-                }
-            }
-        }
+        let cells = self.typed_in(notebook, document);
         let readable = backups.iter().all(|backup| backup.document.is_some());
         let what = match (cells.len(), readable) {
             (0, true) => "unsaved changes, though not of a cell's text".to_owned(),

@@ -114,7 +114,11 @@ mod tests {
             ("a:1 b:2 d:4 c:3", Some("cell d was inserted")),
             ("a:1 c:3 b:2", Some("cell c was moved")),
         ] {
-            assert_eq!(first_difference(&before, &list(now)).as_deref(), want, "{now}");
+            assert_eq!(
+                first_difference(&before, &list(now)).as_deref(),
+                want,
+                "{now}"
+            );
         }
     }
 }

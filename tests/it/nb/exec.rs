@@ -278,7 +278,7 @@ fn outputs_of_a_cell_that_was_edited_meanwhile_say_so() {
     assert_eq!(cells["cells"][0]["state"], "stale", "{cells}");
     nb(&world, ["cell", "a.ipynb", "0"])
         .ended(0)
-        .with("stale: its outputs are of an earlier source");
+        .with("stale: edited since it ran");
     let told = nb(&world, ["cell", "a.ipynb", "0", "--json"]).ended(0);
     assert_eq!(told.json()["cells"][0]["state"], "stale");
     nb(&world, ["exec", "a.ipynb", "0"]).ended(3);

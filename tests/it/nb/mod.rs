@@ -31,6 +31,7 @@ mod saved_meanwhile;
 mod seen;
 mod share;
 mod spec;
+mod stale;
 mod starts;
 mod target;
 mod unsaved;
