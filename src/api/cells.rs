@@ -6,8 +6,8 @@ use serde::Serialize;
 
 use super::caller::{Caller, blocking};
 use super::envelope::Answer;
-use super::graph::{CellNames, StaleCell, StaleReason, UndefinedName, strings};
 use super::problem::{Problem, ProblemKind};
+use super::stale::{CellNames, StaleCell, StaleReason, UndefinedName, strings};
 use crate::editing::history::{self, steps};
 use crate::editing::notebook_file::NotebookFile;
 use crate::editing::running::running;

@@ -3,22 +3,21 @@
 use serde::Serialize;
 
 use super::caller::{Caller, blocking};
-use super::cells::places;
 use super::edit::EditAnswer;
 use super::envelope::Answer;
 use super::job::{CellResult, FollowOptions, JobAnswer, JobObserver, JobVerdict, RunAnswer};
 use super::open::open_if_closed;
-use super::plan::Doubts;
-use super::problem::editing::{LIST, no_cell};
+use super::problem::editing::LIST;
 use super::problem::{Problem, ProblemKind};
 use super::restart::{RestartRequest, restart};
 use super::run::{begun, max_time};
+use super::selection::{CellsToRun, Doubts};
 use crate::editing::notebook_file::NotebookFile;
 use crate::editing::view;
 use crate::execution::exec::{self, CellSelection, ExecError, ExecOptions, MAX_OUTPUT};
 use crate::execution::replay::Replay;
 use crate::kernel::shell::quote;
-use crate::notebook::{CellChange, CellSelector, Document, Revision};
+use crate::notebook::{CellChange, Document, Revision};
 use crate::project::jobs::JobCell;
 
 /// How often cells are planned anew for one request.
@@ -61,37 +60,6 @@ impl Default for ExecRequest {
             follow: Some(FollowOptions::default()),
         }
     }
-}
-
-/// Which cells of a notebook run.
-#[derive(Clone, Debug, Default)]
-pub struct CellsToRun {
-    /// The cells with these selectors.
-    pub named: Vec<CellSelector>,
-    /// All of them.
-    pub all: bool,
-    /// The cells from this one on.
-    pub from: Option<CellSelector>,
-    /// The cells up to this one.
-    pub to: Option<CellSelector>,
-    /// Of the selected cells, only those that show an error.
-    pub failed: bool,
-    /// Of the selected cells, only those with one of these tags.
-    pub tags: Vec<String>,
-    /// Of the selected cells, only those whose source differs from what the kernel last ran of them.
-    pub changed: bool,
-    /// Of the selected cells, only those that are out of date, and the cells whose values they need again. An edit
-    /// of the notebook meanwhile ends the job.
-    pub stale: bool,
-    /// Also the cells out of date that the selected ones depend on.
-    pub with_upstream: bool,
-    /// Also all cells that depend on the selected ones.
-    pub with_downstream: bool,
-    /// Each cell is taken to depend on all cells above it, whatever their text says.
-    pub assume_order: bool,
-    /// Whether the cells and code that ran without error in the previous kernel run again, in the same
-    /// order.
-    pub replay: bool,
 }
 
 /// What came of running cells.
@@ -326,36 +294,6 @@ async fn to_replay(page: &NotebookFile, document: &Document) -> Result<Replay, P
         error => error.into(),
     })?;
     Ok(replay.unwrap_or_default())
-}
-
-impl CellsToRun {
-    /// Returns the indices of the selected cells; `None` selects all.
-    pub(super) fn places(&self, document: &Document) -> Result<Option<Vec<usize>>, Problem> {
-        let filters =
-            self.failed || self.changed || self.stale || self.replay || !self.tags.is_empty();
-        let end = |cell: &Option<CellSelector>| match cell {
-            Some(cell) => Ok::<_, Problem>(Some(document.find(cell)?)),
-            None => Ok(None),
-        };
-        let (from, to) = (end(&self.from)?, end(&self.to)?);
-        let is_part = from.is_some() || to.is_some();
-        match (self.named.is_empty(), self.all || filters || is_part) {
-            (true, false) => {
-                let problem = no_cell("which cells? --all runs all of them");
-                Err(problem.hint("nb exec --all"))
-            }
-            (false, _) if self.all || is_part || self.replay => Err(Problem::new(
-                ProblemKind::Usage,
-                "cells are named twice: by themselves and by --all, --from, --to or --replay",
-            )),
-            (false, _) => Ok(Some(places(document, &self.named)?)),
-            (true, true) if is_part => {
-                let last = document.cells().len().saturating_sub(1);
-                Ok(Some((from.unwrap_or(0)..=to.unwrap_or(last)).collect()))
-            }
-            (true, true) => Ok(None),
-        }
-    }
 }
 
 /// Returns the indices of cells in a later version of their notebook; `None` if one no longer exists.

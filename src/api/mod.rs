@@ -45,8 +45,10 @@ mod run;
 mod sandbox;
 mod save;
 mod search;
+mod selection;
 mod serve;
 mod shutdown;
+mod stale;
 mod status;
 mod status_watch;
 #[cfg(test)]
@@ -72,14 +74,11 @@ pub use self::diff::{DiffAnswer, DiffBase, DiffBefore, DiffRequest, diff_noteboo
 pub use self::doctor::{DoctorAnswer, doctor};
 pub use self::edit::{EditAnswer, EditPolicy, EditRequest, edit, preview_edit};
 pub use self::events::{EventFollower, EventsRequest, Position, events};
-pub use self::exec::{CellsToRun, EditedCells, ExecAnswer, ExecRequest, exec, exec_edited};
+pub use self::exec::{EditedCells, ExecAnswer, ExecRequest, exec, exec_edited};
 pub use self::export::{ExportAnswer, ExportRequest, export};
 pub use self::format::{FormatAnswer, FormatRequest, FormattedNotebook, format};
 pub use self::gc::{Cleanup, CleanupAction, GcAnswer, GcRequest, gc};
-pub use self::graph::{
-    GraphAnswer, GraphRequest, GraphRow, NameRead, StaleCell, StaleReason, UndefinedName,
-    UnknownEffect, graph,
-};
+pub use self::graph::{GraphAnswer, GraphRequest, GraphRow, NameRead, UnknownEffect, graph};
 pub use self::interrupt::{InterruptAnswer, InterruptRequest, interrupt};
 pub use self::jobs::{
     InterruptJobAnswer, InterruptJobRequest, JobQuestion, JobRecord, JobsAnswer, JobsRequest,
@@ -98,7 +97,7 @@ pub use self::open::{
     CreatedNotebook, Idle, OpenAnswer, OpenOutcome, OpenRequest, OpenedNotebook,
     RequestedConfinement, SpecChange, open,
 };
-pub use self::plan::{DoubtfulName, Doubts, PlanAnswer, PlannedRow, plan};
+pub use self::plan::{PlanAnswer, PlannedRow, plan};
 pub use self::replace::{ReplaceAnswer, ReplaceRequest, replace};
 pub use self::restart::{RestartAnswer, RestartRequest, restart};
 pub use self::restore::{RestoreAnswer, RestoreRequest, restore};
@@ -106,6 +105,7 @@ pub use self::run::{PeekAnswer, PeekRequest, PeekStatus, RunRequest, peek, run};
 pub use self::sandbox::SandboxSummary;
 pub use self::save::{FlushedJob, SaveAnswer, UnwrittenCell, save};
 pub use self::search::{NotebookMatch, SearchAnswer, SearchRequest, SearchScope, search};
+pub use self::selection::{CellsToRun, DoubtfulName, Doubts};
 pub use self::serve::{
     EnvLine, ServeAnswer, ServePlace, ServeRequest, UnserveAnswer, serve, unserve,
 };
@@ -113,6 +113,7 @@ pub use self::shutdown::{
     ShutdownAnswer, ShutdownIdleAnswer, ShutdownIdleRequest, ShutdownRequest, shutdown,
     shutdown_idle,
 };
+pub use self::stale::{StaleCell, StaleReason, UndefinedName};
 pub use self::status::{
     AllKernelsAnswer, KernelStatus, LeftKernel, ProjectKernel, RunningCell, StatusAnswer,
     UnreadableProject, status, status_everywhere,

@@ -1,22 +1,17 @@
 //! `exec --plan`: which cells a request would run, and why.
 
-use std::collections::BTreeSet;
-
 use serde::Serialize;
 
 use super::caller::{Caller, blocking};
 use super::cells::NotebookSummary;
 use super::envelope::Answer;
-use super::exec::CellsToRun;
-use super::graph::{CellNames, StaleCell};
 use super::problem::Problem;
-use crate::editing::notebook_file::NotebookFile;
+use super::selection::{CellsToRun, Doubts};
+use super::stale::{CellNames, StaleCell};
 use crate::editing::view;
-use crate::execution::exec::{self, CellSelection};
 use crate::execution::notebook_graph::NotebookGraph;
-use crate::graph::{Doubt, Plan, PlanRequest, Stale, Why};
-use crate::notebook::{Document, first_line};
-use crate::project::jobs::JobCell;
+use crate::graph::{Stale, Why};
+use crate::notebook::first_line;
 
 /// How many characters of a cell's first line are in the answer.
 const FIRST_LINE: usize = 60;
@@ -33,16 +28,6 @@ pub struct PlanAnswer {
     /// What is not certain when these cells have run.
     #[serde(flatten)]
     pub doubts: Doubts,
-}
-
-/// The values that may be others than after Restart & Run All, even when a plan has run.
-#[derive(Clone, Debug, Default, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Doubts {
-    /// Their names. If any value may be another, only those for which there is another reason.
-    pub doubtful: Vec<DoubtfulName>,
-    /// Code ran that may write any name: every value may be another.
-    pub any_name_is_doubtful: bool,
 }
 
 impl Answer for PlanAnswer {}
@@ -64,16 +49,6 @@ pub struct PlannedRow {
     /// As much of its id as other requests need.
     #[serde(skip)]
     pub short_id: String,
-}
-
-/// A name whose value is not certain.
-#[derive(Clone, Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct DoubtfulName {
-    /// The name.
-    pub name: String,
-    /// Why, in words.
-    pub why: &'static str,
 }
 
 /// Says which cells a request would run, and why. Nothing runs.
@@ -113,90 +88,6 @@ pub async fn plan(caller: &Caller, cells: CellsToRun) -> Result<PlanAnswer, Prob
     .await
 }
 
-impl Doubts {
-    fn of(plan: &Plan) -> Self {
-        // If every value may be another, this is no news of a name.
-        let is_news = |doubt: &Doubt| !plan.is_any_doubtful || *doubt != Doubt::Unknown;
-        let doubtful = plan.doubtful.iter().filter(|(_, doubt)| is_news(doubt));
-        let doubtful = doubtful.map(|(name, doubt)| DoubtfulName {
-            name: name.to_string(),
-            why: doubt_text(*doubt),
-        });
-        Self {
-            doubtful: doubtful.collect(),
-            any_name_is_doubtful: plan.is_any_doubtful,
-        }
-    }
-}
-
-impl CellsToRun {
-    /// Says whether the cells are planned: an edit of the notebook meanwhile ends the job.
-    pub(super) fn is_planned(&self) -> bool {
-        self.stale || self.with_upstream || self.with_downstream
-    }
-
-    /// Says whether it is no mistake if there are none.
-    pub(super) fn may_be_none(&self) -> bool {
-        self.stale || self.changed || self.failed
-    }
-
-    /// Returns the cells to run, in order; of the cells at these positions, `None` is all of them. If only stale
-    /// ones are, it also returns what is not certain after that.
-    pub(super) fn job(
-        &self,
-        page: &NotebookFile,
-        document: &Document,
-        places: Option<Vec<usize>>,
-    ) -> Result<(Vec<JobCell>, Option<Doubts>), Problem> {
-        let mut selection = self.selection(places);
-        let mut doubts = None;
-        if self.is_planned() || self.changed {
-            let graph = NotebookGraph::of(page, document, self.assume_order)?;
-            let plan = self.plan(document, &graph, &selection);
-            doubts = self.stale.then(|| Doubts::of(&plan));
-            let cells = plan.cells.iter();
-            let places = cells.filter_map(|planned| graph.place(planned.cell));
-            selection = CellSelection {
-                places: Some(places.collect()),
-                skips: selection.skips,
-                ..CellSelection::default()
-            };
-        }
-        Ok((exec::cells(document, &selection), doubts))
-    }
-
-    fn selection(&self, places: Option<Vec<usize>>) -> CellSelection {
-        CellSelection {
-            places,
-            skips: self.named.is_empty(),
-            failed: self.failed,
-            tags: self.tags.clone(),
-        }
-    }
-
-    fn plan(&self, document: &Document, graph: &NotebookGraph, which: &CellSelection) -> Plan {
-        let selected = exec::cells(document, which);
-        let places = selected.iter().filter_map(|cell| cell.index);
-        let cells = places.filter_map(|place| graph.cell_at(place));
-        let is_changed = |cell: &usize| {
-            let stale = graph.graph.cells().get(*cell).map(|cell| &cell.stale);
-            matches!(
-                stale,
-                Some(Some(Stale::NotRun | Stale::Edited | Stale::Unheard))
-            )
-        };
-        let cells: BTreeSet<_> = cells
-            .filter(|cell| !self.changed || is_changed(cell))
-            .collect();
-        graph.graph.plan(&PlanRequest {
-            cells,
-            only_stale: self.stale,
-            with_upstream: self.with_upstream,
-            with_downstream: self.with_downstream,
-        })
-    }
-}
-
 impl CellNames<'_> {
     fn why(&self, place: usize, why: &Why) -> String {
         match why {
@@ -220,16 +111,5 @@ impl CellNames<'_> {
             }
             _ => "it becomes stale".to_owned(),
         }
-    }
-}
-
-fn doubt_text(doubt: Doubt) -> &'static str {
-    match doubt {
-        Doubt::Unknown => "what made it depends on something that the code does not show",
-        Doubt::Left => {
-            "no cell gives it a value: it is left from an earlier run or from other code"
-        }
-        Doubt::Unread => "several cells give it a value and no cell reads it",
-        Doubt::Earlier => "an earlier run may have left it",
     }
 }

@@ -9,10 +9,11 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::caller::{Caller, blocking};
-use super::exec::{CellsToRun, ExecAnswer, ExecRequest};
-use super::graph::{CellNames, StaleCell};
+use super::exec::{ExecAnswer, ExecRequest};
 use super::job::{FollowOptions, JobVerdict, OutputsAs, RunAnswer};
 use super::problem::Problem;
+use super::selection::CellsToRun;
+use super::stale::{CellNames, StaleCell};
 use crate::editing::notebook_file::NotebookFile;
 use crate::editing::running::running;
 use crate::editing::unsaved;

@@ -76,6 +76,7 @@ pub fn examine(notebook: &Path, variables: &dyn Variables) -> Vec<Check> {
     checks.extend(machine::folders(notebook, variables));
     checks.push(notebooks::memory(notebook));
     checks.extend(notebooks::kernel(notebook, variables));
+    checks.extend(notebooks::sql(notebook, variables));
     checks.extend(installed::spec(variables));
     checks.extend(machine::logout());
     checks.push(machine::sandbox());

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use super::Check;
+use crate::editing::notebook_file::NotebookFile;
 use crate::kernel::environment::python;
 use crate::kernel::environment::tools::ToolFolders;
 use crate::kernel::environment::trust;
@@ -14,7 +15,7 @@ use crate::kernel::spec::candidates::CandidateSource;
 use crate::kernel::spec::selection::SelectionError;
 use crate::kernel::variables::{ProcessVariables, Variables};
 use crate::lifecycle::available::available;
-use crate::notebook::NamedKernel;
+use crate::notebook::{Cell, CellType, NamedKernel};
 use crate::project::{Project, RealSpec};
 use crate::task::causes::with_causes;
 
@@ -109,6 +110,50 @@ pub(super) fn kernel(notebook: &Path, variables: &dyn Variables) -> Vec<Check> {
         }
     }
     checks
+}
+
+/// The packages that bring IPython's magic for cells of SQL, and what a cell runs to load each.
+const SQL_MAGICS: [(&str, &str); 3] = [
+    ("jupysql", "%load_ext sql"),
+    ("ipython_sql", "%load_ext sql"),
+    ("magic_duckdb", "%load_ext magic_duckdb"),
+];
+
+/// Checks that the kernel has the magic of a notebook with cells of SQL, and that a cell loads it.
+pub(super) fn sql(notebook: &Path, variables: &dyn Variables) -> Option<Check> {
+    const ABOUT: &str = "sql";
+    let document = NotebookFile::of(notebook).ok()?.read().ok()?;
+    let cells = document.cells().iter();
+    let code = cells.filter(|cell| cell.cell_type() == CellType::Code);
+    let code: Vec<_> = code.map(Cell::source).collect();
+    let mut lines = code.iter().flat_map(|source| source.lines());
+    lines.find(|line| line.starts_with("%%sql") || line.starts_with("%sql "))?;
+    let found = available(notebook, variables).ok()?;
+    let program = PathBuf::from(found.chosen.ok()?.spec.argv.first()?);
+    let installed = SQL_MAGICS.iter().find_map(|(package, load)| {
+        Some((python::package_version(&program, package)?, package, load))
+    });
+    let Some((version, package, load)) = installed else {
+        // Of an environment whose files do not show its packages nothing is known.
+        python::package_version(&program, "ipykernel")?;
+        let program = quote(&program);
+        let text = format!("the notebook has cells of SQL, and {program} has no magic for them");
+        let mend = format!(
+            "{program} -m pip install jupysql, then {} in a cell",
+            SQL_MAGICS[0].1
+        );
+        return Some(Check::bad(ABOUT, text, mend));
+    };
+    let text = format!("{package} {version}");
+    let is_loaded = code.iter().any(|source| source.contains("load_ext"));
+    Some(match is_loaded {
+        true => Check::good(ABOUT, text),
+        false => Check::note(
+            ABOUT,
+            format!("{text} is installed, and no cell loads it"),
+            format!("{load} in a cell above the first one of SQL"),
+        ),
+    })
 }
 
 /// Returns the version of a kernelspec's ipykernel. If no files show it, the kernelspec's Python is

@@ -69,6 +69,21 @@ fn a_sound_machine_is_well_before_and_after_the_first_notebook() {
 }
 
 #[test]
+fn cells_of_sql_need_a_magic() {
+    let world = World::new();
+    nb(&world, ["open", "q.ipynb", "--no-kernel"]).ended(0);
+    nb(&world, ["insert", "q.ipynb", "-s", "%%sql\nselect 1"]).ended(0);
+    doctor(&world, "", &["q.ipynb"])
+        .ended(1)
+        .with("! sql")
+        .with("-m pip install jupysql, then %load_ext sql in a cell");
+    nb(&world, ["edit", "q.ipynb", "0", "-s", "print('%%sql')"]).ended(0);
+    doctor(&world, "", &["q.ipynb"])
+        .ended(0)
+        .with("all is well");
+}
+
+#[test]
 fn what_would_not_work_is_told_with_what_mends_it() {
     let world = World::served();
     let project = world.project().canonicalize().expect("it is there");

@@ -672,6 +672,43 @@ fn resources_are_read_and_what_others_change_is_told() {
 }
 
 #[test]
+fn an_agent_runs_what_its_edit_made_stale() {
+    let world = World::new();
+    open(&world, "a.ipynb");
+    let client = McpClient::of(&world, "inspector", &[]);
+    for source in ["x = 1", "y = x + 1", "print('y is', y)", "z = 0"] {
+        let create = json!({"notebook": "a.ipynb", "source": source, "run": true});
+        client.call("create_cell", &create).text();
+    }
+    let edit = json!({"notebook": "a.ipynb", "cell": 0, "source": "x = 41"});
+    client.call("update_cell", &edit).text();
+    let state = client.call("get_notebook_state", &json!({"notebook": "a.ipynb"}));
+    assert!(
+        state.text().contains("which gives x, is stale"),
+        "{state:?}"
+    );
+    let cells = &state.fields()["cells"];
+    assert_eq!(cells[1]["reads"], json!(["x"]));
+    assert_eq!(cells[1]["writes"], json!(["y"]));
+    assert_eq!(cells[1]["stale"]["why"], "needs_stale");
+    assert_eq!(cells[3]["stale"], Value::Null);
+    let run = json!({"notebook": "a.ipynb", "cell": 1, "with": "upstream"});
+    let ran = client.call("run_cell", &run);
+    assert_eq!(ran.fields()["cells"].as_array().map(Vec::len), Some(2));
+    let run = json!({"notebook": "a.ipynb", "stale": true});
+    assert!(client.call("run_cell", &run).text().contains("y is 42"));
+    assert!(
+        client
+            .call("run_cell", &run)
+            .text()
+            .contains("nothing to run")
+    );
+    let run = json!({"notebook": "a.ipynb", "cell": 0, "with": "downstream"});
+    let ran = client.call("run_cell", &run);
+    assert_eq!(ran.fields()["cells"].as_array().map(Vec::len), Some(3));
+}
+
+#[test]
 fn calls_are_recorded_with_what_their_code_does() {
     let world = World::new();
     open(&world, "a.ipynb");
