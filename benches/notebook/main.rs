@@ -1,7 +1,9 @@
 //! The cost of reading and editing notebooks, compared with Python's nbformat on the same files.
 //!
 //! `cargo bench --bench notebook` prints two tables. In the first, both sides read the file from the page
-//! cache, and neither the start of Python nor a sync is counted. In the second, whole programs alternate:
+//! cache, and neither the start of Python nor a sync is counted; the rows about the graph have the time of
+//! Python's own parser beside them. With `-- --analysis` only these are printed. In the second, whole programs
+//! alternate:
 //! `nb` (with its sync, its lock and its history), Python with nbformat, and nb-cli if `NB_CLI` names its
 //! program.
 
@@ -11,6 +13,7 @@
     reason = "a bench has no outside, and shares the tests' Python"
 )]
 
+mod analysis;
 #[path = "../../tests/it/made.rs"]
 mod made;
 #[path = "../programs.rs"]
@@ -55,6 +58,19 @@ fn main() {
         "{:<32}{:>6}{:>12}{:>12}{:>8}",
         "", "MB", "nb", "nbformat", "ratio"
     );
+    for (name, ours, theirs) in analysis::rows() {
+        let ratio = theirs.map(|theirs| ours.as_secs_f64() / theirs.as_secs_f64());
+        let ratio = ratio.map_or("–".into(), |ratio| format!("{ratio:.3}"));
+        let theirs = theirs.map_or("–".into(), |theirs| format!("{theirs:.2?}"));
+        println!(
+            "{name:<32}{:>6}{:>12}{theirs:>12}{ratio:>8}",
+            "",
+            format!("{ours:.2?}")
+        );
+    }
+    if std::env::args().any(|arg| arg == "--analysis") {
+        return;
+    }
     let image = "iVBORw0KGgoAAAANSUhEUgAAAoAAAAHg".repeat(15_000);
     let (small, large) = (notebook(1000, ""), notebook(100, &image));
     for (name, text) in [("1,000 cells", &small), ("100 cells with images", &large)] {

@@ -33,6 +33,8 @@ pub struct GraphAnswer {
     /// The notebook.
     #[serde(flatten)]
     pub notebook: NotebookSummary,
+    /// Whether the kernel has run something. Until then no cell is up to date, and none is out of date either.
+    pub kernel_has_run: bool,
     /// The code cells, without blank ones.
     pub cells: Vec<GraphRow>,
     /// What its authors may want to change: cells that depend on each other, several that give a name its value.
@@ -111,6 +113,7 @@ pub async fn graph(caller: &Caller, request: GraphRequest) -> Result<GraphAnswer
         Ok(GraphAnswer {
             cells: rows.collect(),
             advice: names.advice(&wanted),
+            kernel_has_run: graph.has_run(),
             notebook: NotebookSummary::of(&page, &document),
         })
     })
@@ -209,7 +212,9 @@ impl CellNames<'_> {
             });
             let anew: Vec<_> = anew.copied().collect();
             let is_concerned = anew.iter().any(|at| wanted.contains(at));
-            let is_read = cells.iter().any(|cell| cell.reads.contains_key(*name));
+            // What a module gives is the same wherever it is imported.
+            let from = |cell: &GraphCell| cell.reads.get(*name).is_some_and(|it| !it.is_empty());
+            let is_read = cells.iter().any(from);
             if anew.len() > 1 && is_concerned && is_read {
                 let ids: Vec<_> = anew.iter().map(|at| self.short_id(*at)).collect();
                 advice.push(format!(

@@ -11,7 +11,7 @@ mod stale;
 mod tests;
 
 use std::collections::hash_map::DefaultHasher;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
@@ -21,6 +21,7 @@ pub use stale::{Because, End, PastRun, Stale};
 
 use crate::code::effects::Effects;
 use namespace::{Namespace, Run, Trace, Version, Written, is_module};
+use stale::FollowedRuns;
 
 /// How many texts' effects are kept.
 const MOST_KEPT: usize = 20_000;
@@ -40,11 +41,12 @@ pub enum CellLanguage {
 /// The name that each cell of [`CellLanguage::InOrder`] reads and writes.
 pub const CELLS_ABOVE: Name = Name::new_static("the cells above");
 
-/// The effects of texts that were read before: a text is parsed once.
+/// The effects of texts that were read before, and the runs that were followed: a text is parsed once.
 #[derive(Debug, Default)]
 pub struct EffectsCache {
     language: CellLanguage,
     known: HashMap<u64, (usize, Arc<Effects>)>,
+    followed: FollowedRuns,
 }
 
 impl EffectsCache {
@@ -84,12 +86,13 @@ impl EffectsCache {
 #[derive(Debug)]
 pub struct Graph {
     cells: Vec<GraphCell>,
+    sources: Vec<Arc<str>>,
     effects: Vec<Arc<Effects>>,
     /// What each cell needs and writes when all are run in order; their places are the runs.
     traces: Vec<Trace>,
     /// The names after Restart & Run All.
     last: Namespace,
-    kernel: stale::KernelRuns,
+    kernel: Arc<stale::KernelRuns>,
 }
 
 /// A cell of a graph.
@@ -127,13 +130,15 @@ impl Graph {
             .collect();
         let mut graph = Self {
             cells: Vec::new(),
+            sources: cells.iter().map(|(_, source)| Arc::from(*source)).collect(),
             effects,
             traces,
             last,
             kernel: stale::KernelRuns::of(cells, runs, cache),
         };
-        let stale = graph.kernel.stale(&graph.traces);
+        let stale = graph.kernel.stale(&graph.sources, &graph.traces);
         let used = graph.used();
+        let mut all = Vec::with_capacity(cells.len());
         for (at, trace) in graph.traces.iter().enumerate() {
             let effects = graph.effects.get(at);
             let named = |wanted: &[Written]| {
@@ -144,7 +149,7 @@ impl Graph {
                     .collect::<BTreeSet<_>>()
             };
             let bound = named(&[Written::Bound, Written::Imported]);
-            graph.cells.push(GraphCell {
+            all.push(GraphCell {
                 reads: trace
                     .inputs
                     .iter()
@@ -153,7 +158,7 @@ impl Graph {
                     .collect(),
                 unused: bound
                     .iter()
-                    .filter(|name| !used.contains(&(at, (*name).clone())))
+                    .filter(|name| !used.contains(&(at, *name)))
                     .filter(|name| !name.starts_with('_') && !trace.uses.contains(*name))
                     .cloned()
                     .collect(),
@@ -166,6 +171,7 @@ impl Graph {
                 stale: stale.get(at).cloned().flatten(),
             });
         }
+        graph.cells = all;
         graph
     }
 
@@ -175,13 +181,13 @@ impl Graph {
     }
 
     /// Returns which names of which cells another cell reads.
-    fn used(&self) -> BTreeSet<(usize, Name)> {
-        let mut used = BTreeSet::new();
+    fn used(&self) -> HashSet<(usize, &Name)> {
+        let mut used = HashSet::new();
         let mut writers: HashMap<&Name, Vec<usize>> = HashMap::new();
         for (at, trace) in self.traces.iter().enumerate() {
             for name in trace.inputs.keys().chain(&trace.uses) {
                 for writer in writers.get(name).into_iter().flatten() {
-                    used.insert((*writer, name.clone()));
+                    used.insert((*writer, name));
                 }
             }
             for (name, written) in &trace.writes {

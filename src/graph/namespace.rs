@@ -934,10 +934,22 @@ impl Runner<'_> {
             _ => {}
         }
         for argument in &call.arguments {
-            if argument.keyword.as_ref().is_some_and(|name| name == "file") {
+            let is_file = argument.keyword.as_ref().is_some_and(|name| name == "file");
+            if is_file && !self.is_of_module(&argument.value) {
                 self.change_argument(argument, given);
             }
         }
+    }
+
+    /// Says whether a value is an object of a module, like `sys.stderr`.
+    fn is_of_module(&self, value: &Value) -> bool {
+        value.shares.iter().all(|(variable, _)| match variable {
+            VariableRef::Global(name) => {
+                let held = self.names.names.get(name);
+                held.is_some_and(|held| held.imported.is_some())
+            }
+            VariableRef::Parameter(_) => false,
+        })
     }
 
     fn call_library(&mut self, imported: &Name, call: &Call, given: Option<&Given>) {

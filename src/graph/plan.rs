@@ -1,8 +1,9 @@
 //! Which cells to run so that the kernel has what Restart & Run All would give it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use super::namespace::{Before, Written};
+use super::namespace::{Before, Trace, Written};
 use super::stale::{KernelRuns, LastRun, Stale};
 use super::{Graph, Name, places};
 
@@ -138,7 +139,7 @@ impl Graph {
         candidates: &BTreeSet<usize>,
     ) -> (KernelRuns, BTreeMap<usize, Why>) {
         let is_all = candidates.len() == self.cells.len();
-        let mut kernel = self.kernel.clone();
+        let mut kernel = KernelRuns::clone(&self.kernel);
         let mut missing = BTreeMap::new();
         let mut add = |name: &Name, writers: Vec<usize>| {
             for writer in writers {
@@ -150,16 +151,19 @@ impl Graph {
             }
         };
         for cell in why.keys() {
-            let (Some(effects), Some(wanted)) = (self.effects.get(*cell), self.traces.get(*cell))
-            else {
+            let (Some(effects), Some(source), Some(wanted)) = (
+                self.effects.get(*cell),
+                self.sources.get(*cell),
+                self.traces.get(*cell),
+            ) else {
                 continue;
             };
-            let run = kernel.next;
             kernel.next += 1;
+            let run = kernel.next;
             let before = kernel
                 .last
                 .get(cell)
-                .filter(|last| last.is_current == Some(true));
+                .filter(|last| last.code.as_ref() == Some(source));
             let before = before.map(|last| (last.run, last.inputs.clone()));
             let before = before
                 .as_ref()
@@ -173,10 +177,10 @@ impl Graph {
             }
             kernel
                 .last
-                .insert(*cell, LastRun::planned(run, trace.inputs));
+                .insert(*cell, LastRun::planned(run, source.clone(), trace.inputs));
         }
         // A cell that reads what a planned one writes anew.
-        let after = kernel.stale_after(&self.traces);
+        let after = kernel.stale_after(&self.sources, &self.traces);
         let mut further = BTreeMap::new();
         for (cell, stale) in after {
             if candidates.contains(&cell) && !why.contains_key(&cell) {
@@ -252,8 +256,8 @@ impl Graph {
 
 impl KernelRuns {
     /// Returns the cells that are out of date, with the reasons.
-    fn stale_after(&self, traces: &[super::namespace::Trace]) -> Vec<(usize, Stale)> {
-        let all = self.stale(traces);
+    fn stale_after(&self, sources: &[Arc<str>], traces: &[Trace]) -> Vec<(usize, Stale)> {
+        let all = self.stale(sources, traces);
         let all = all.into_iter().enumerate();
         all.filter_map(|(cell, stale)| Some((cell, stale?)))
             .collect()

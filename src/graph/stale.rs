@@ -79,15 +79,25 @@ pub(super) struct KernelRuns {
 pub(super) struct LastRun {
     pub(super) run: Run,
     pub(super) end: End,
-    /// Its text is still the cell's; none if the text is not known.
-    pub(super) is_current: Option<bool>,
-    code: Option<Arc<str>>,
+    /// Its text, if it is known.
+    pub(super) code: Option<Arc<str>>,
     pub(super) inputs: BTreeMap<Name, Version>,
 }
 
+/// The runs of a kernel that were followed before, each with the place of its cell.
+#[derive(Debug, Default)]
+pub(super) struct FollowedRuns {
+    runs: Vec<(Option<usize>, PastRun)>,
+    kernel: Arc<KernelRuns>,
+}
+
 impl KernelRuns {
-    /// Follows the runs of a kernel.
-    pub(super) fn of(cells: &[(&str, &str)], runs: &[PastRun], cache: &mut EffectsCache) -> Self {
+    /// Follows the runs of a kernel; those that were followed before are not followed again.
+    pub(super) fn of(
+        cells: &[(&str, &str)],
+        runs: &[PastRun],
+        cache: &mut EffectsCache,
+    ) -> Arc<Self> {
         let mut places = HashMap::new();
         let mut by_text: HashMap<&str, Option<usize>> = HashMap::new();
         for (at, (id, source)) in cells.iter().enumerate() {
@@ -98,71 +108,83 @@ impl KernelRuns {
                 .and_modify(|it| *it = None)
                 .or_insert(Some(at));
         }
-        let mut kernel = Self {
-            next: 1,
-            ..Self::default()
+        let place = |past: &PastRun| match &past.cell {
+            Some(id) => places.get(id.as_str()).copied(),
+            None => by_text.get(past.code.as_deref()?).copied().flatten(),
         };
-        for past in runs {
-            let place = match &past.cell {
-                Some(id) => places.get(id.as_str()).copied(),
-                None => past
-                    .code
-                    .as_deref()
-                    .and_then(|code| by_text.get(code).copied().flatten()),
-            };
-            let run = kernel.next;
-            kernel.next += 1;
-            let Some(code) = past.code.as_deref() else {
-                kernel.names.any_run(run);
-                if let Some(place) = place {
-                    kernel
-                        .last
-                        .insert(place, LastRun::without_code(run, past.end));
-                }
-                continue;
-            };
-            let effects = cache.of(code);
-            let before = place.and_then(|place| kernel.last.get(&place));
-            let same = before.filter(|it| it.code.as_deref() == Some(code) && it.end == End::Whole);
-            let same = same.map(|it| Before {
-                run: it.run,
-                inputs: &it.inputs,
-            });
-            let trace = match past.end {
-                End::Whole => kernel.names.run(run, &effects, same.as_ref()),
-                End::Failed | End::Unheard => kernel.names.run_in_part(run, &effects),
-            };
-            if let Some(place) = place {
-                let is_current = cells.get(place).is_some_and(|(_, source)| *source == code);
-                kernel.last.insert(
-                    place,
-                    LastRun {
-                        run,
-                        end: past.end,
-                        is_current: Some(is_current),
-                        code: Some(code.into()),
-                        inputs: trace.inputs,
-                    },
-                );
-            }
+        let runs: Vec<_> = runs.iter().map(|past| (place(past), past)).collect();
+        let mut followed = std::mem::take(&mut cache.followed);
+        let known = followed.runs.iter().map(|(place, past)| (*place, past));
+        if followed.runs.len() > runs.len()
+            || !known.eq(runs.iter().copied().take(followed.runs.len()))
+        {
+            followed = FollowedRuns::default();
         }
+        let kernel = Arc::make_mut(&mut followed.kernel);
+        for (place, past) in runs.into_iter().skip(followed.runs.len()) {
+            kernel.follow(place, past, cache);
+            followed.runs.push((place, past.clone()));
+        }
+        let kernel = followed.kernel.clone();
+        cache.followed = followed;
         kernel
     }
 
+    /// Follows one run; its cell is at this place.
+    fn follow(&mut self, place: Option<usize>, past: &PastRun, cache: &mut EffectsCache) {
+        self.next += 1;
+        let run = self.next;
+        let mut last = LastRun {
+            run,
+            end: past.end,
+            code: None,
+            inputs: BTreeMap::new(),
+        };
+        match past.code.as_deref() {
+            Some(code) => {
+                let effects = cache.of(code);
+                let before = place.and_then(|place| self.last.get(&place));
+                let same =
+                    before.filter(|it| it.code.as_deref() == Some(code) && it.end == End::Whole);
+                let same = same.map(|it| Before {
+                    run: it.run,
+                    inputs: &it.inputs,
+                });
+                let trace = match past.end {
+                    End::Whole => self.names.run(run, &effects, same.as_ref()),
+                    End::Failed | End::Unheard => self.names.run_in_part(run, &effects),
+                };
+                last.code = Some(code.into());
+                last.inputs = trace.inputs;
+            }
+            None => self.names.any_run(run),
+        }
+        if let Some(place) = place {
+            self.last.insert(place, last);
+        }
+    }
+
     /// Returns why each cell is out of date.
-    pub(super) fn stale(&self, traces: &[Trace]) -> Vec<Option<Stale>> {
+    pub(super) fn stale(&self, sources: &[Arc<str>], traces: &[Trace]) -> Vec<Option<Stale>> {
         let mut all: Vec<Option<Stale>> = Vec::with_capacity(traces.len());
-        for (at, trace) in traces.iter().enumerate() {
-            all.push(self.why(at, trace, &all));
+        for (at, (source, trace)) in sources.iter().zip(traces).enumerate() {
+            all.push(self.why(at, source, trace, &all));
         }
         all
     }
 
-    fn why(&self, at: usize, trace: &Trace, above: &[Option<Stale>]) -> Option<Stale> {
+    fn why(
+        &self,
+        at: usize,
+        source: &str,
+        trace: &Trace,
+        above: &[Option<Stale>],
+    ) -> Option<Stale> {
         let Some(last) = self.last.get(&at) else {
             return Some(Stale::NotRun);
         };
-        match (last.is_current, last.end) {
+        let is_current = last.code.as_deref().map(|code| code == source);
+        match (is_current, last.end) {
             (Some(false), _) => return Some(Stale::Edited),
             (None, _) | (_, End::Unheard) => return Some(Stale::Unheard),
             (_, End::Failed) => return Some(Stale::Failed),
@@ -223,24 +245,12 @@ impl KernelRuns {
 }
 
 impl LastRun {
-    /// A run whose code is not known.
-    fn without_code(run: Run, end: End) -> Self {
-        Self {
-            run,
-            end,
-            is_current: None,
-            code: None,
-            inputs: BTreeMap::new(),
-        }
-    }
-
     /// A run that is planned.
-    pub(super) fn planned(run: Run, inputs: BTreeMap<Name, Version>) -> Self {
+    pub(super) fn planned(run: Run, source: Arc<str>, inputs: BTreeMap<Name, Version>) -> Self {
         Self {
             run,
             end: End::Whole,
-            is_current: Some(true),
-            code: None,
+            code: Some(source),
             inputs,
         }
     }

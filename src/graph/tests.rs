@@ -383,3 +383,54 @@ fn broken_and_strange_cells_are_islands() {
     assert_eq!(graph.needs(8), BTreeSet::from([5]));
     assert_eq!(graph.cells()[1].problem.as_ref().unwrap().line, 1);
 }
+
+/// What was followed before is not followed again, and gives the same.
+#[test]
+fn a_cache_changes_no_answer() {
+    let texts = ["x = [1]", "y = x", "x.append(2)", "y", "x = 5", "del y"];
+    let mut random = 7_u64;
+    let mut below = |end: usize| {
+        random = random
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (random >> 33) as usize % end
+    };
+    let mut cache = EffectsCache::default();
+    let mut runs: Vec<PastRun> = Vec::new();
+    let ids = ["a", "b", "c", "d"];
+    let mut sources = ["x = [1]", "y = x", "x.append(2)", "y"];
+    for step in 0..400 {
+        match below(12) {
+            0 => sources[below(4)] = texts[below(6)],
+            1 if step % 3 == 0 => runs.truncate(below(runs.len() + 1)),
+            2 => runs.push(PastRun {
+                cell: None,
+                code: (below(3) > 0).then(|| texts[below(6)].to_owned()),
+                end: End::Whole,
+            }),
+            _ => {
+                let at = below(4);
+                runs.push(PastRun {
+                    cell: Some(ids[at].to_owned()),
+                    code: Some(sources[at].to_owned()),
+                    end: [End::Whole, End::Whole, End::Failed][below(3)],
+                });
+            }
+        }
+        let cells: Vec<_> = ids.into_iter().zip(sources).collect();
+        let cached = Graph::of(&cells, &runs, &mut cache);
+        let fresh = Graph::of(&cells, &runs, &mut EffectsCache::default());
+        let stale = |graph: &Graph| -> Vec<_> {
+            graph
+                .cells()
+                .iter()
+                .map(|cell| cell.stale.clone())
+                .collect()
+        };
+        assert_eq!(stale(&cached), stale(&fresh), "{step}");
+        assert_eq!(cached.plan_stale(), fresh.plan_stale(), "{step}");
+        if runs.len() > 40 {
+            runs.clear();
+        }
+    }
+}

@@ -43,7 +43,7 @@ pub(crate) fn mermaid(answer: &GraphAnswer) -> String {
         text.push_str(&format!("  c{from} -- \"{names}\" --> c{to}\n"));
     }
     let stale = answer.cells.iter().enumerate();
-    let stale = stale.filter(|(_, cell)| cell.stale.is_some());
+    let stale = stale.filter(|(_, cell)| is_stale(cell, answer));
     let stale: Vec<_> = stale.map(|(at, _)| format!("c{at}")).collect();
     if !stale.is_empty() {
         text.push_str("  classDef stale stroke-dasharray: 5 5\n");
@@ -57,9 +57,9 @@ pub(crate) fn dot(answer: &GraphAnswer) -> String {
     let mut text = String::from("digraph notebook {\n  node [shape=box];\n");
     for (at, cell) in answer.cells.iter().enumerate() {
         let [head, line] = label(cell);
-        let style = match &cell.stale {
-            Some(_) => ", style=dashed",
-            None => "",
+        let style = match is_stale(cell, answer) {
+            true => ", style=dashed",
+            false => "",
         };
         text.push_str(&format!(
             "  c{at} [label=\"{}\\n{}\"{style}];\n",
@@ -85,7 +85,7 @@ pub(crate) fn svg(answer: &GraphAnswer) -> String {
         let width = width.unwrap_or_default() as f64 * CHARACTER.0 + 20.0;
         let mut style = StyleAttr::simple();
         style.font_size = FONT;
-        if cell.stale.is_some() {
+        if is_stale(cell, answer) {
             style.fill_color = Some(Color::fast("lightyellow"));
         }
         graph.add_node(Element::create(
@@ -104,6 +104,10 @@ pub(crate) fn svg(answer: &GraphAnswer) -> String {
     let mut writer = SVGWriter::new();
     graph.do_it(false, false, false, &mut writer);
     writer.finalize()
+}
+
+fn is_stale(cell: &GraphRow, answer: &GraphAnswer) -> bool {
+    answer.kernel_has_run && cell.stale.is_some()
 }
 
 /// Returns the arrows between the cells, by their places in the answer.

@@ -8,14 +8,13 @@ const MOST_NAMES: usize = 20;
 
 /// Returns the graph as text: a line for each cell, and below it what is known of it.
 pub(crate) fn text(answer: &GraphAnswer) -> String {
-    let stale = answer
-        .cells
-        .iter()
-        .filter(|cell| cell.stale.is_some())
-        .count();
     let cells = count(answer.cells.len(), "code cell");
-    let notebook = &answer.notebook.notebook;
-    let mut text = format!("{notebook}: {cells} · {stale} stale\n");
+    let stale = answer.cells.iter().filter(|cell| cell.stale.is_some());
+    let stale = match answer.kernel_has_run {
+        true => format!("{} stale", stale.count()),
+        false => "the kernel has run nothing".to_owned(),
+    };
+    let mut text = format!("{}: {cells} · {stale}\n", answer.notebook.notebook);
     for cell in &answer.cells {
         push_cell(cell, answer, &mut text);
     }
@@ -27,7 +26,7 @@ pub(crate) fn text(answer: &GraphAnswer) -> String {
 
 fn push_cell(cell: &GraphRow, answer: &GraphAnswer, text: &mut String) {
     text.push_str(&format!("{}  {}  ", cell.index, cell.short_id));
-    if let Some(stale) = &cell.stale {
+    if let Some(stale) = cell.stale.as_ref().filter(|_| answer.kernel_has_run) {
         text.push_str(&format!("stale ({})  ", stale.text));
     }
     text.push_str(cell.first_line.trim_end());

@@ -41,6 +41,11 @@ fn the_page_on_failures_prints_what_it_says() {
 }
 
 #[test]
+fn the_page_on_stale_cells_prints_what_it_says() {
+    check("docs/reactive.md");
+}
+
+#[test]
 fn the_page_on_the_sandbox_prints_what_it_says() {
     if Command::new("bwrap").arg("--version").output().is_err() {
         eprintln!("no bubblewrap here: the page on the sandbox is not tested");
@@ -55,6 +60,7 @@ fn no_other_page_has_commands_that_are_not_run() {
         "README.md",
         "docs/collaboration.md",
         "docs/failures.md",
+        "docs/reactive.md",
         "docs/sandbox.md",
     ];
     for page in pages() {

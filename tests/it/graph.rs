@@ -9,9 +9,11 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use nb::graph::{EffectsCache, End, Graph, PastRun};
+use nb::notebook::{CellType, Document};
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::notebooks::{jupyters_own, notebooks};
 use crate::python;
 
 /// How many notebooks are run by default.
@@ -451,4 +453,71 @@ fn least(
         }
     }
     count
+}
+
+/// Returns whether Python's own parser takes each text.
+fn python_takes(texts: &[String]) -> Vec<bool> {
+    let mut python = Command::new(python::interpreter())
+        .arg(python::script("parses.py"))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("start Python");
+    let mut stdin = python.stdin.take().expect("it has a stdin");
+    let input = serde_json::to_vec(texts).expect("JSON");
+    std::thread::scope(|scope| {
+        scope.spawn(move || stdin.write_all(&input).expect("write to Python"));
+        let out = python.wait_with_output().expect("Python ends");
+        assert!(out.status.success());
+        serde_json::from_slice(&out.stdout).expect("JSON")
+    })
+}
+
+#[test]
+fn of_real_notebooks_every_cell_that_python_takes_is_understood() {
+    let (mut analysed, mut cells, mut unknown, mut reads) = (0, 0, 0, 0);
+    let mut texts: Vec<String> = Vec::new();
+    let mut problems = Vec::new();
+    for (name, text) in notebooks(&jupyters_own()) {
+        let Ok(document) = Document::parse(text) else {
+            continue;
+        };
+        let language = ["language_info", "kernelspec"].iter().find_map(|part| {
+            let field = if *part == "kernelspec" {
+                "language"
+            } else {
+                "name"
+            };
+            document.metadata_string(&[part, field])
+        });
+        if language.is_some_and(|language| !language.to_lowercase().contains("python")) {
+            continue;
+        }
+        let code = document.cells().iter();
+        let code = code.filter(|cell| cell.cell_type() == CellType::Code);
+        let code: Vec<_> = code
+            .map(|cell| (cell.id().to_owned(), cell.source().into_owned()))
+            .collect();
+        let pairs: Vec<_> = code.iter().map(|(id, text)| (&**id, &**text)).collect();
+        let graph = Graph::of(&pairs, &[], &mut EffectsCache::default());
+        assert!(graph.plan_stale().cells.len() <= pairs.len());
+        analysed += 1;
+        cells += pairs.len();
+        for (cell, (_, text)) in graph.cells().iter().zip(&code) {
+            unknown += usize::from(!cell.unknown.is_empty());
+            reads += usize::from(!cell.reads.is_empty());
+            texts.push(text.clone());
+            problems.push((name.clone(), cell.problem.clone()));
+        }
+    }
+    let takes = python_takes(&texts);
+    let wrong = texts.iter().zip(&problems).zip(&takes);
+    let wrong = wrong.filter(|((_, (_, problem)), takes)| **takes && problem.is_some());
+    let wrong: Vec<_> = wrong.collect();
+    let refused = takes.iter().filter(|takes| !**takes).count();
+    println!(
+        "{analysed} notebooks, {cells} cells: {reads} read from others, {unknown} with something unknown, {refused} that Python refuses"
+    );
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    assert!(analysed >= 60 && refused > 0, "{analysed} {refused}");
 }
