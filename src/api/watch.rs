@@ -115,8 +115,8 @@ impl StaleWatch {
         })
     }
 
-    /// Returns the cells that are out of date: at once the first time, and then when the list has changed or there
-    /// is something to run.
+    /// Returns the cells that are out of date: at once the first time, and then when the list has changed, when a
+    /// change concerns a cell of it anew, or when there is something to run.
     ///
     /// # Errors
     /// The project's state cannot be read.
@@ -134,7 +134,8 @@ impl StaleWatch {
             let list = snapshot.stale.iter();
             let list = list.map(|cell| (cell.id.clone(), cell.stale.text.clone()));
             let list = Some(list.collect::<Vec<_>>());
-            if list != self.last || !snapshot.to_run.is_empty() {
+            let is_news = !snapshot.became_stale.is_empty() || !snapshot.to_run.is_empty();
+            if list != self.last || is_news {
                 self.last = list;
                 return Ok(snapshot);
             }

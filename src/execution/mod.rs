@@ -1,6 +1,7 @@
 //! Runs code on a kernel: jobs, whose recorders outlive the command that asked for them, and
 //! inspections of the kernel beside the running cell.
 
+mod earlier_outputs;
 mod ending;
 pub mod exec;
 pub mod flush;
@@ -19,7 +20,7 @@ pub mod replay;
 pub mod reply;
 pub mod run;
 mod runs;
-mod stale;
+
 pub mod vars;
 
 pub use recorder::salvage;

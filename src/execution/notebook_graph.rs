@@ -3,8 +3,8 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use super::earlier_outputs::outputs_of_earlier_text;
 use super::runs::past_runs;
-use super::stale::outputs_of_earlier_text;
 use crate::editing::language;
 use crate::editing::notebook_file::NotebookFile;
 use crate::graph::{CellLanguage, EffectsCache, Graph, GraphCell, PastRun, Stale};

@@ -1,7 +1,9 @@
 //! Which cells are out of date, and the runs that bring them up to date, on real kernels.
 
 use std::io::{BufRead, BufReader};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -9,6 +11,9 @@ use super::exec::{GATE, begin, cell, is, notebook, text};
 use super::{Said, nb, say, until};
 use crate::python;
 use crate::world::{World, succeed};
+
+/// How long a line of a watch is awaited.
+const LONG: Duration = Duration::from_secs(60);
 
 /// Cells that depend on the first one, but for the last.
 const CELLS: [&str; 5] = [
@@ -218,82 +223,122 @@ fn a_graph_has_names_and_advice_and_other_languages_are_unknown() {
         .with("reads the cells above (");
 }
 
+/// A running `nb watch --run-stale`.
+pub(super) struct StaleWatch {
+    process: Child,
+    lines: Receiver<String>,
+}
+
+impl StaleWatch {
+    pub(super) fn start(world: &World, notebook: &str) -> Self {
+        let mut watch = world.nb();
+        watch.args([
+            "watch",
+            notebook,
+            "--run-stale",
+            "--json",
+            "--as",
+            "watcher",
+        ]);
+        let mut process = watch
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("start nb watch");
+        let stdout = process.stdout.take().expect("it has a stdout");
+        let (sender, lines) = channel();
+        std::thread::spawn(move || {
+            let lines = BufReader::new(stdout).lines().map_while(Result::ok);
+            lines.for_each(|line| drop(sender.send(line)));
+        });
+        Self { process, lines }
+    }
+
+    /// Returns the next thing that it says.
+    pub(super) fn next(&mut self) -> Value {
+        let line = self.lines.recv_timeout(LONG).expect("a line");
+        serde_json::from_str(&line).expect("JSON")
+    }
+
+    /// Returns the next run.
+    fn next_run(&mut self) -> Value {
+        loop {
+            let line = self.next();
+            if line["cells"].is_array() {
+                return line;
+            }
+        }
+    }
+
+    /// Returns the next reason for which something is not run.
+    pub(super) fn next_wait(&mut self) -> String {
+        loop {
+            if let Some(why) = self.next()["waits_for"].as_str() {
+                return why.to_owned();
+            }
+        }
+    }
+}
+
+impl Drop for StaleWatch {
+    fn drop(&mut self) {
+        self.process.kill().expect("end the watch");
+        self.process.wait().expect("it ends");
+    }
+}
+
 #[test]
 fn a_watch_runs_what_an_edit_concerns_and_nothing_else() {
     let world = notebook(&CELLS);
-    nb(
-        &world,
-        [
-            "insert",
-            "a.ipynb",
-            "-s",
-            "print('never', base)",
-            "--meta",
-            "tags=[\"manual\"]",
-        ],
-    )
-    .ended(0);
+    let never = "print('never', base)";
+    let manual = "tags=[\"manual\"]";
+    nb(&world, ["insert", "a.ipynb", "-s", never, "--meta", manual]).ended(0);
     nb(&world, ["exec", "a.ipynb", "0", "1", "2", "3"]).ended(0);
-    let mut watch = world.nb();
-    watch.args(["watch", "a.ipynb", "--run-stale", "--json"]);
-    let mut watch = watch
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("start nb watch");
-    let mut lines = BufReader::new(watch.stdout.take().expect("stdout")).lines();
-    let mut next = || -> Value {
-        let line = lines.next().expect("a line").expect("UTF-8");
-        serde_json::from_str(&line).expect("JSON")
-    };
+    let mut watch = StaleWatch::start(&world, "a.ipynb");
     // What is stale already is not run.
-    let first = next();
+    let first = watch.next();
     assert_eq!(first["stale"].as_array().map(Vec::len), Some(2), "{first}");
     assert_eq!(first["to_run"], json!([]));
     edit(&world, "0", "base = 5");
-    let ids = |cells: &[usize]| -> Vec<Value> {
-        cells
-            .iter()
-            .map(|at| cell(&world, *at)["id"].clone())
-            .collect()
-    };
-    let became = next();
-    assert_eq!(became["to_run"], Value::from(ids(&[0, 2, 3])), "{became}");
-    assert!(
-        became["waits_for"]
-            .as_str()
-            .unwrap()
-            .contains("is tagged manual")
-    );
-    let ran = next();
+    let ids = [0, 2, 3].map(|at| cell(&world, at)["id"].clone());
+    let became = watch.next();
+    assert_eq!(became["to_run"], json!(ids), "{became}");
+    let why = became["waits_for"].as_str().expect("a reason");
+    assert!(why.contains("is tagged manual"), "{became}");
+    let ran = watch.next();
     assert_eq!(ran["cells"].as_array().map(Vec::len), Some(3), "{ran}");
-    until("the outputs are written", || {
-        (text(&world, 3) == "a is 7\n").then_some(())
-    });
-    let after = next();
-    assert_eq!(after["to_run"], json!([]), "{after}");
+    assert_eq!(text(&world, 3), "a is 7\n");
+    assert_eq!(watch.next()["to_run"], json!([]));
     // A cell that fails is not run again until something changes.
     edit(&world, "1", "def area(r):\n    return r + missing");
-    let failed = loop {
-        let line = next();
-        if line["cells"].is_array() {
-            break line;
-        }
-    };
+    let failed = watch.next_run();
     assert_eq!(failed["cells"][1]["status"], "error", "{failed}");
     edit(&world, "1", "def area(r):\n    return r");
-    loop {
-        let line = next();
-        if line["cells"].is_array() {
-            assert_eq!(line["cells"].as_array().map(Vec::len), Some(3), "{line}");
-            break;
-        }
-    }
-    until("the outputs are right", || {
-        (text(&world, 3) == "a is 2\n").then_some(())
-    });
-    watch.kill().expect("end the watch");
-    watch.wait().expect("it ends");
+    let ran = watch.next_run();
+    assert_eq!(ran["cells"].as_array().map(Vec::len), Some(3), "{ran}");
+    assert_eq!(text(&world, 3), "a is 2\n");
+    drop(watch);
     let log = nb(&world, ["log", "a.ipynb", "--json"]).ended(0);
     assert!(!log.out.contains("'never'"), "{log:?}");
+}
+
+#[test]
+fn a_watch_waits_for_others() {
+    let world = notebook(&[GATE, "x = 1", "print('x is', x)"]);
+    nb(&world, ["exec", "a.ipynb", "1", "2"]).ended(0);
+    let id = begin(&world, &["0", "--as", "bob"]);
+    is(&world, &id, "running");
+    let mut watch = StaleWatch::start(&world, "a.ipynb");
+    watch.next();
+    edit(&world, "1", "x = 2");
+    assert_eq!(watch.next_wait(), "a cell of bob runs");
+    assert_eq!(text(&world, 2), "x is 1\n");
+    std::fs::write(world.project().join("go"), "").expect("open the gate");
+    watch.next_run();
+    assert_eq!(text(&world, 2), "x is 2\n");
+    // Without a kernel nothing runs.
+    nb(&world, ["shutdown", "a.ipynb", "--force"]).ended(0);
+    edit(&world, "1", "x = 3");
+    assert_eq!(watch.next_wait(), "the notebook has no running kernel");
+    drop(watch);
     say(world.nb().args(["watch", "a.ipynb", "--only", "x"])).ended(2);
 }

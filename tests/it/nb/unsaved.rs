@@ -5,7 +5,8 @@ use std::time::UNIX_EPOCH;
 
 use serde_json::{Value, json};
 
-use super::{Said, home, nb};
+use super::stale::StaleWatch;
+use super::{Said, home, nb, open};
 use crate::world::World;
 
 /// Writes a notebook with the cells `aaaa` and `bbbb`, which the editing actor has seen.
@@ -114,6 +115,22 @@ fn who_moves_a_notebook_is_told_of_text_that_is_not_in_its_file() {
         .ended(0)
         .with("VS Code has unsaved text of t.ipynb (")
         .with("t.ipynb → u.ipynb: moved");
+}
+
+#[test]
+fn a_watch_does_not_run_a_cell_in_which_somebody_types() {
+    let world = World::new();
+    notebook(&world);
+    open(&world, "t.ipynb");
+    nb(&world, ["exec", "t.ipynb", "--all"]).ended(0);
+    let mut watch = StaleWatch::start(&world, "t.ipynb");
+    watch.next();
+    let backup = type_in(&world, "Code", "aaaa", "typed = 1");
+    nb(&world, ["edit", "t.ipynb", "aaaa", "edited = 1", "--force"]).ended(0);
+    assert_eq!(watch.next_wait(), "aaaa is being edited");
+    std::fs::remove_file(backup).expect("VS Code takes the file's text");
+    nb(&world, ["edit", "t.ipynb", "bbbb", "edited = 2", "--force"]).ended(0);
+    assert_eq!(watch.next()["to_run"], json!(["aaaa", "bbbb"]));
 }
 
 #[test]
