@@ -152,6 +152,22 @@ impl Namespace {
         self.names.get(name).map(|held| &held.version)
     }
 
+    /// Returns the names that an iterator reads when it is read.
+    pub(super) fn read_later(&self, name: &Name) -> impl Iterator<Item = &Name> {
+        let held = self.names.get(name);
+        let held = held.filter(|held| held.kind == HeldKind::Iterator);
+        let functions = held.into_iter().flat_map(|held| &held.functions);
+        let steps = functions.flat_map(|(function, _)| &function.steps);
+        steps.filter_map(|step| match &step.act {
+            Act::Read {
+                variable: VariableRef::Global(name),
+                ..
+            } => Some(name),
+            Act::Call(call) => call.root.as_ref(),
+            _ => None,
+        })
+    }
+
     /// Says whether code ran that may have written any name.
     pub(super) fn is_any_doubtful(&self) -> bool {
         self.is_any_doubtful
@@ -497,6 +513,7 @@ impl Runner<'_> {
         // `y = x` is what `x` is.
         if let ([(name, Share::Same)], HeldKind::Unknown, None) =
             (&*shares, held.kind, &value.result_of)
+            && !value.is_part
             && let Some(found) = self.names.names.get(name)
         {
             held.kind = found.kind;
@@ -517,6 +534,11 @@ impl Runner<'_> {
         if let Some(call) = &value.result_of {
             self.result(call, given, &mut held, &mut shares);
         }
+        if value.is_part {
+            let parts = shares.iter().flat_map(|(name, _)| self.held_in(name));
+            let parts: Vec<_> = parts.map(|part| (part, Share::Perhaps)).collect();
+            shares.extend(parts);
+        }
         held.functions.truncate(MOST);
         let mut seen = HashSet::new();
         held.functions
@@ -535,6 +557,28 @@ impl Runner<'_> {
         }
         if held.kind != HeldKind::Scalar {
             held.edges = shares;
+        }
+        held
+    }
+
+    /// Returns the names whose objects this one holds, in whatever depth: an item of it may be one of them.
+    fn held_in(&self, name: &Name) -> Vec<Name> {
+        let mut seen = vec![name.clone()];
+        let mut held = Vec::new();
+        let mut next = 0;
+        while let Some(name) = seen.get(next).cloned().filter(|_| next < MOST) {
+            next += 1;
+            let found = self.names.names.get(&name);
+            for (other, share) in found.into_iter().flat_map(|found| &found.edges) {
+                let is_holder = matches!(share, Share::HeldBy | Share::PerhapsHeldBy);
+                if is_holder || seen.contains(other) {
+                    continue;
+                }
+                seen.push(other.clone());
+                if matches!(share, Share::Holds | Share::PerhapsHolds) {
+                    held.push(other.clone());
+                }
+            }
         }
         held
     }
@@ -637,7 +681,9 @@ impl Runner<'_> {
         }
         for (at, (one, share)) in edges.iter().enumerate() {
             for (other, further) in edges.iter().skip(at + 1) {
-                self.connect(one, other, (*share).max(*further));
+                if let Some(share) = share.reversed().then(*further) {
+                    self.connect(one, other, share);
+                }
             }
         }
     }
@@ -646,7 +692,7 @@ impl Runner<'_> {
         if one == other || !self.names.names.contains_key(other) {
             return;
         }
-        for (from, to) in [(one, other), (other, one)] {
+        for (from, to, share) in [(one, other, share), (other, one, share.reversed())] {
             if let Some(held) = self.names.names.get_mut(from) {
                 let is_full = held.edges.len() >= MOST;
                 match held.edges.iter_mut().find(|(it, _)| it == to) {
@@ -722,20 +768,27 @@ impl Runner<'_> {
             self.held(name).version = version([run]);
             return;
         }
-        let mut open = vec![name.clone()];
+        // With whether a change of what the object holds counts, and one of what it holds with others.
+        let mut open = vec![(name.clone(), deep, deep)];
         let mut changed: Vec<Name> = Vec::new();
         let mut perhaps = Vec::new();
-        while let Some(next) = open.pop() {
+        while let Some((next, parts, common)) = open.pop() {
             if changed.contains(&next) {
                 continue;
             }
             let held = self.names.names.get(&next);
             for (other, share) in held.iter().flat_map(|held| &held.edges) {
                 match share {
-                    Share::Same => open.push(other.clone()),
-                    Share::Perhaps => perhaps.push((next.clone(), other.clone())),
-                    Share::Elements if deep => perhaps.push((next.clone(), other.clone())),
-                    Share::Elements => {}
+                    Share::Same => open.push((other.clone(), parts, common)),
+                    Share::HeldBy => open.push((other.clone(), false, true)),
+                    Share::Perhaps | Share::PerhapsHeldBy => {
+                        perhaps.push((next.clone(), other.clone()));
+                    }
+                    Share::Holds | Share::PerhapsHolds if parts => {
+                        perhaps.push((next.clone(), other.clone()));
+                    }
+                    Share::Elements if common => perhaps.push((next.clone(), other.clone())),
+                    Share::Holds | Share::PerhapsHolds | Share::Elements => {}
                 }
             }
             changed.push(next);
@@ -1017,7 +1070,7 @@ impl Runner<'_> {
                 self.change_shared(name, call.is_deep, *share);
                 if takes_in(method) {
                     for argument in &call.arguments {
-                        self.hold(name, &held_value(&argument.value), given);
+                        self.hold(name, &argument.value.clone().taken_in(), given);
                     }
                 }
             }
@@ -1160,16 +1213,4 @@ fn changes_parameter(function: &Function) -> bool {
 
 fn is_false(argument: &Argument) -> bool {
     !argument.is_true && argument.value.kind == ValueKind::Scalar
-}
-
-/// Returns what an object holds that takes this in.
-fn held_value(value: &Value) -> Value {
-    let shares = value.shares.iter();
-    let shares = shares.map(|(variable, share)| (variable.clone(), (*share).max(Share::Elements)));
-    Value {
-        kind: ValueKind::Unknown,
-        shares: shares.collect(),
-        functions: value.functions.clone(),
-        result_of: None,
-    }
 }

@@ -237,6 +237,18 @@ impl Graph {
                 doubtful.insert(name.clone(), doubt);
             }
         }
+        let later: Vec<_> = self
+            .last
+            .versions()
+            .map(|(name, _)| name)
+            .filter(|name| {
+                let mut later = kernel.names.read_later(name);
+                later.any(|read| doubtful.contains_key(read))
+            })
+            .collect();
+        for name in later {
+            doubtful.entry(name.clone()).or_insert(Doubt::Unknown);
+        }
         for (name, made) in kernel.names.versions() {
             let is_known = self.last.version(name).is_some_and(|it| !it.is_empty());
             if !made.is_empty() && !is_known {

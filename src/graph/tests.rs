@@ -434,3 +434,78 @@ fn a_cache_changes_no_answer() {
         }
     }
 }
+
+/// Returns the names that are doubtful after the stale cells have run, where each cell ran, and the last one twice.
+fn doubtful(cells: &[&str]) -> String {
+    let ids: Vec<String> = (0..cells.len()).map(|at| at.to_string()).collect();
+    let cells: Vec<_> = ids
+        .iter()
+        .map(String::as_str)
+        .zip(cells.iter().copied())
+        .collect();
+    let run = |(id, code): &(&str, &str)| PastRun {
+        cell: Some((*id).to_owned()),
+        code: Some((*code).to_owned()),
+        end: End::Whole,
+    };
+    let runs: Vec<_> = cells.iter().chain(cells.last()).map(run).collect();
+    let graph = Graph::of(&cells, &runs, &mut EffectsCache::default());
+    words(graph.plan_stale().doubtful.keys())
+}
+
+#[test]
+fn what_holds_an_object_changes_with_it() {
+    for list in ["[x]", "[x, x]", "[x, 1]", "{'a': x}", "(x,)"] {
+        let text = format!("m = {list}");
+        let graph = graph(&["x = [3]", &text, "x.append(1)", "m"]);
+        assert_eq!(
+            graph.needs(3).into_iter().collect::<Vec<_>>(),
+            [2],
+            "{list}"
+        );
+    }
+    let graph = graph(&["x = [3]", "m = []\nm.append(x)", "x += [1]", "len(m)"]);
+    assert_eq!(graph.needs(3).into_iter().collect::<Vec<_>>(), [2]);
+    // A list of the same objects does not change with the other list.
+    let graph = self::graph(&["x = [[3]]", "m = list(x)", "x.append(1)", "len(m)"]);
+    assert_eq!(graph.needs(3).into_iter().collect::<Vec<_>>(), [1]);
+}
+
+#[test]
+fn an_item_may_be_an_object_that_has_a_name() {
+    for change in [
+        "for row in m:\n    row.append(1)",
+        "row = m[0]\nrow.append(1)",
+        "row = m[0]\nrow[0] = 1",
+        "def f(rows):\n    for row in rows:\n        row.append(1)\nf(m)",
+        "m[0].append(1)",
+    ] {
+        let names = doubtful(&["x = [3]", "m = [x]", change]);
+        assert!(names.contains('x'), "{change}: {names}");
+    }
+    // A copy has the same items.
+    let names = doubtful(&[
+        "x = [3]",
+        "m = [x]",
+        "c = list(m)",
+        "for row in c:\n    row.append(1)",
+    ]);
+    assert!(names.contains('x'), "{names}");
+    assert_eq!(doubtful(&["x = [3]", "m = [x]", "m.append(1)"]), "");
+    // It perhaps holds it.
+    for list in ["[y for y in [x]]", "[f(x)]"] {
+        let text = format!("m = {list}");
+        let names = doubtful(&["from a import f", "x = [3]", &text, "x.append(1)"]);
+        assert!(names.contains('m'), "{list}: {names}");
+    }
+}
+
+#[test]
+fn what_an_iterator_reads_later_is_as_doubtful_as_that() {
+    let names = doubtful(&[
+        "n = 1",
+        "i = (x + n for x in [1])",
+        "import random\nn = random.random()",
+    ]);
+    assert!(names.contains('i'), "{names}");
+}

@@ -167,3 +167,74 @@ fn mermaid_text(text: &str) -> String {
 fn dot_text(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::{NameRead, NotebookSummary, StaleCell, StaleReason};
+    use crate::notebook::Document;
+
+    /// What a text does to a page or a graph that it is put into.
+    const HOSTILE: &str =
+        "\"]; click c0 href \"javascript:x\" <script>&amp;</script> `a` \u{1b}[31m\\";
+
+    fn answer() -> GraphAnswer {
+        let cell = |index: usize, from: Option<&str>| GraphRow {
+            index,
+            id: format!("id-{index}"),
+            first_line: HOSTILE.to_owned(),
+            stale: from.map(|_| StaleCell {
+                why: StaleReason::Edited,
+                name: None,
+                cell: None,
+                text: String::new(),
+            }),
+            reads: from
+                .map(|id| NameRead {
+                    name: HOSTILE.to_owned(),
+                    from: vec![id.to_owned()],
+                })
+                .into_iter()
+                .collect(),
+            writes: Vec::new(),
+            changes: Vec::new(),
+            deletes: Vec::new(),
+            undefined: Vec::new(),
+            unused: Vec::new(),
+            unknown: Vec::new(),
+            problem: None,
+            short_id: HOSTILE.to_owned(),
+        };
+        let document = Document::parse(r#"{"cells": []}"#).unwrap();
+        GraphAnswer {
+            notebook: NotebookSummary {
+                notebook: "a.ipynb".to_owned(),
+                path: "a.ipynb".into(),
+                revision: document.revision(),
+                nbformat: [4, 5],
+                read_only: false,
+                kernelspec: None,
+                cell_count: 2,
+            },
+            kernel_has_run: true,
+            cells: vec![cell(0, None), cell(1, Some("id-0"))],
+            advice: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_cells_text_stays_a_label() {
+        let answer = answer();
+        for (diagram, lines) in [(mermaid(&answer), 6), (dot(&answer), 6)] {
+            assert_eq!(diagram.lines().count(), lines, "{diagram}");
+            assert!(!diagram.contains('\u{1b}'), "{diagram}");
+        }
+        let mermaid = mermaid(&answer);
+        assert_eq!(mermaid.matches('"').count(), 6, "{mermaid}");
+        assert!(!mermaid.contains("<script"), "{mermaid}");
+        let svg = svg(&answer);
+        assert!(!svg.contains("<script") && !svg.contains('\u{1b}'), "{svg}");
+        let quotes = dot(&answer).replace("\\\\", "").replace("\\\"", "");
+        assert_eq!(quotes.matches('"').count(), 6, "{quotes}");
+    }
+}

@@ -28,6 +28,9 @@ def main():
     nb("run", "scratch = 1", "--as", "claude")
     at_front_ends(options.kernel)
     assert codes(log("--since", "last", "--by", "human", "--as", "codex")) == ["x += 1", "x = 1", "1/0"]
+    assert stale() == {
+        "bbbb2222": "ran_after", "cccc3333": "failed", "dddd4444": "not_run", "eeee5555": "not_run",
+    }, stale()
     in_the_next_cells_way()
     before_the_recorder_came()
 
@@ -142,6 +145,12 @@ def until(client, request, text):
 
 def log(*words):
     return [it for it in json.loads(nb("log", "t.ipynb", "--json", *words))["log"] if it["event"] == "ran"]
+
+
+def stale():
+    """The cells that are out of date, whoever ran them, with the reasons."""
+    cells = json.loads(nb("cells", "t.ipynb", "--stale", "--json"))["cells"]
+    return {cell["id"]: cell["stale"]["why"] for cell in cells}
 
 
 def codes(ran):

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
 
-use crate::api::problem::Problem;
+use crate::api::problem::{Problem, ProblemKind};
 use crate::api::{self, GraphRequest};
 use crate::cli::Context;
 use crate::cli::args::cells::CellNames;
@@ -51,6 +51,9 @@ enum GraphFormat {
     Svg,
 }
 
+/// How many cells a picture has at most: the time to draw it grows with the third power.
+const MOST_IN_PICTURE: usize = 500;
+
 const EXAMPLES: &str = "\
 Examples:
   nb graph train.ipynb
@@ -73,6 +76,16 @@ impl Command for Graph {
             GraphFormat::Text => graph::text(&answer),
             GraphFormat::Mermaid => diagram::mermaid(&answer),
             GraphFormat::Dot => diagram::dot(&answer),
+            GraphFormat::Svg if answer.cells.len() > MOST_IN_PICTURE => {
+                let text = format!(
+                    "a picture of {} cells would be too large",
+                    answer.cells.len()
+                );
+                let problem = Problem::new(ProblemKind::Usage, text);
+                return Err(problem
+                    .hint("nb graph CELL --format svg draws the part that one cell belongs to")
+                    .hint("nb graph --format dot | dot -Tsvg"));
+            }
             GraphFormat::Svg => diagram::svg(&answer),
         };
         context.print(&answer, |_| print::raw(text.as_bytes()))

@@ -140,6 +140,8 @@ pub enum VariableRef {
 pub struct Value {
     /// What kind it is.
     pub kind: ValueKind,
+    /// It is an item or an attribute of what it shares: an object that this one holds.
+    pub is_part: bool,
     /// Objects that it may be, or hold, or be held by.
     pub shares: Vec<(VariableRef, Share)>,
     /// Functions that a call of it may run.
@@ -173,8 +175,49 @@ pub enum Share {
     Same,
     /// Both may have the object.
     Perhaps,
+    /// The first one holds the other's object, as a list its elements.
+    Holds,
+    /// The other one holds the first one's object.
+    HeldBy,
+    /// The first one may hold the other's object.
+    PerhapsHolds,
+    /// The other one may hold the first one's object.
+    PerhapsHeldBy,
     /// Both may hold the same objects: only a change of those is a change of both.
     Elements,
+}
+
+impl Share {
+    /// Returns how the other one shares with the first.
+    pub fn reversed(self) -> Self {
+        match self {
+            Self::Holds => Self::HeldBy,
+            Self::HeldBy => Self::Holds,
+            Self::PerhapsHolds => Self::PerhapsHeldBy,
+            Self::PerhapsHeldBy => Self::PerhapsHolds,
+            same => same,
+        }
+    }
+
+    /// Returns how one shares with a third, if it shares with another like this, and that one with the third like
+    /// `next`.
+    pub fn then(self, next: Self) -> Option<Self> {
+        let holds = |share| matches!(share, Self::Holds | Self::PerhapsHolds);
+        let is_held = |share| matches!(share, Self::HeldBy | Self::PerhapsHeldBy);
+        let perhaps = |share| share == Self::Perhaps;
+        match (self, next) {
+            (Self::Same, share) | (share, Self::Same) => Some(share),
+            (one, other) if is_held(one) && holds(other) => None,
+            (one, other) if one == other => Some(one),
+            (one, other) if [one, other].iter().all(|it| holds(*it) || perhaps(*it)) => {
+                Some(Self::PerhapsHolds)
+            }
+            (one, other) if [one, other].iter().all(|it| is_held(*it) || perhaps(*it)) => {
+                Some(Self::PerhapsHeldBy)
+            }
+            _ => Some(Self::Elements),
+        }
+    }
 }
 
 /// How a value has a function.
@@ -311,6 +354,26 @@ impl Effects {
 }
 
 impl Value {
+    /// Returns what an object has in common with others that takes this one in.
+    pub fn taken_in(mut self) -> Self {
+        for (_, share) in &mut self.shares {
+            *share = match share {
+                Share::Same if !self.is_part => Share::Holds,
+                Share::Perhaps => Share::PerhapsHolds,
+                _ => Share::Elements,
+            };
+        }
+        for (_, direct) in &mut self.functions {
+            *direct = Direct::Holds;
+        }
+        Self {
+            kind: ValueKind::Unknown,
+            is_part: false,
+            result_of: None,
+            ..self
+        }
+    }
+
     /// Returns a value of which only the kind is known.
     pub fn of(kind: ValueKind) -> Self {
         Self {

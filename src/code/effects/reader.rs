@@ -181,6 +181,7 @@ impl<'a> Reader<'a> {
         if let Some(scope) = self.scopes.get_mut(at) {
             // Which of several assignments counts is not followed.
             let own = scope.names.entry(name.clone()).or_default();
+            own.is_part |= value.is_part;
             own.shares.extend(value.shares);
             own.shares.sort_unstable_by(order);
             own.shares.dedup();
@@ -193,7 +194,7 @@ impl<'a> Reader<'a> {
     /// Says that an object is changed.
     fn change(&mut self, node: &impl Ranged, value: &Value, deep: bool) {
         for (variable, share) in &value.shares {
-            let deep = deep || *share != Share::Same;
+            let deep = deep || value.is_part || *share != Share::Same;
             let act = Act::Change {
                 variable: variable.clone(),
                 deep,
@@ -597,7 +598,7 @@ impl<'a> Reader<'a> {
         for (variable, _) in holders {
             let act = Act::Hold {
                 variable: variable.clone(),
-                value: weaker(value.clone(), Share::Elements),
+                value: value.clone().taken_in(),
             };
             self.push(node, act);
         }
@@ -937,6 +938,7 @@ impl<'a> Reader<'a> {
                 self.expression(&it.test);
                 let mut value = self.maybe(true, &it.body);
                 let other = self.maybe(true, &it.orelse);
+                value.is_part |= other.is_part;
                 value.shares.extend(other.shares);
                 value.functions.extend(other.functions);
                 value.result_of = None;
@@ -1144,11 +1146,13 @@ impl<'a> Reader<'a> {
             }
             other => call.receiver = self.expression(other),
         }
+        call.is_deep |= call.receiver.is_part;
     }
 }
 
 fn add_perhaps(value: &mut Value, part: Value) {
     let part = weaker(part, Share::Perhaps);
+    value.is_part |= part.is_part;
     value.shares.extend(part.shares);
     value.shares.truncate(MOST_SHARES);
     value.functions.extend(part.functions);
@@ -1193,13 +1197,14 @@ fn weaker(mut value: Value, at_most: Share) -> Value {
 /// Returns an item or an attribute of a value.
 fn part_of(mut value: Value) -> Value {
     value.kind = ValueKind::Unknown;
+    value.is_part = true;
     value
         .functions
         .iter_mut()
         .for_each(|(_, direct)| *direct = Direct::Holds);
     // An item of a list that holds `x` may be `x`.
     for (_, share) in &mut value.shares {
-        if *share == Share::Elements {
+        if matches!(share, Share::Holds | Share::PerhapsHolds | Share::Elements) {
             *share = Share::Perhaps;
         }
     }
@@ -1208,7 +1213,7 @@ fn part_of(mut value: Value) -> Value {
 }
 
 fn add_part(value: &mut Value, part: Value) {
-    let part = weaker(part, Share::Elements);
+    let part = part.taken_in();
     value.shares.extend(part.shares);
     value.shares.truncate(MOST_SHARES);
     value.functions.extend(part.functions);
@@ -1230,6 +1235,7 @@ fn combined(left: Value, right: Value) -> Value {
         }
     }
     let mut value = weaker(left, Share::Elements);
+    value.is_part = false;
     value.shares.extend(weaker(right, Share::Elements).shares);
     value.functions = Vec::new();
     value.kind = match (is_scalar, needed.is_empty()) {
