@@ -746,7 +746,7 @@ impl Runner<'_> {
         if share != Share::Same {
             // Only perhaps, and only one of its own.
             if share == Share::Perhaps || deep {
-                self.alias(name, name);
+                self.alias(name, name, &[]);
             }
             return;
         }
@@ -798,14 +798,29 @@ impl Runner<'_> {
         }
         for (one, other) in perhaps {
             if !changed.contains(&other) {
-                self.alias(&one, &other);
+                self.alias(&one, &other, &changed);
             }
         }
     }
 
-    /// Says that a change of one name may be one of the other.
-    fn alias(&mut self, one: &Name, other: &Name) {
-        self.aliased.insert(other.clone());
+    /// Says that a change of one name may be one of the other, and so of all that share or hold the other's object;
+    /// not of those that are changed anyway.
+    fn alias(&mut self, one: &Name, other: &Name, changed: &[Name]) {
+        let mut open = vec![other.clone()];
+        let mut seen: Vec<Name> = Vec::new();
+        while let Some(next) = open.pop() {
+            if seen.len() >= MOST || seen.contains(&next) || changed.contains(&next) {
+                continue;
+            }
+            let held = self.names.names.get(&next);
+            let sharing = held.into_iter().flat_map(|held| &held.edges);
+            let sharing = sharing.filter(|(_, share)| {
+                !matches!(share, Share::Holds | Share::PerhapsHolds | Share::Elements)
+            });
+            open.extend(sharing.map(|(name, _)| name.clone()));
+            seen.push(next);
+        }
+        self.aliased.extend(seen);
         self.unknown(Unknown::SameObject(one.clone(), other.clone()));
     }
 

@@ -492,6 +492,14 @@ fn an_item_may_be_an_object_that_has_a_name() {
     ]);
     assert!(names.contains('x'), "{names}");
     assert_eq!(doubtful(&["x = [3]", "m = [x]", "m.append(1)"]), "");
+    // What may have changed has other names too.
+    let names = doubtful(&[
+        "x = [3]",
+        "m = [x]",
+        "y = x",
+        "for row in m:\n    row.append(1)",
+    ]);
+    assert!(names.contains('x') && names.contains('y'), "{names}");
     // It perhaps holds it.
     for list in ["[y for y in [x]]", "[f(x)]"] {
         let text = format!("m = {list}");
