@@ -16,7 +16,7 @@ use crate::editing::export::Export;
 use crate::editing::notebook_file::NotebookFile;
 use crate::editing::running::running;
 use crate::editing::view;
-use crate::execution::notebook_graph::NotebookGraph;
+use crate::execution::notebook_graph::{Analysis, NotebookGraph};
 use crate::notebook::{Cell, CellSelector, CellType, Document, MimeData, Output, Revision, scaled};
 
 /// Which cells are shown, and how.
@@ -152,7 +152,7 @@ pub async fn cell(caller: &Caller, request: CellRequest) -> Result<CellAnswer, P
         let document = &view.document;
         let places = named(document, &request.cells)?;
         let runs = running(&page).and_then(|runs| runs.cell);
-        let graph = NotebookGraph::of(&page, document, false)?;
+        let graph = NotebookGraph::of(&page, document, Analysis::IfRun)?;
         let names = CellNames::of(document, &graph);
         let mut files = OutputFiles::of(&page, &caller.here);
         let cells = places.iter();

@@ -12,7 +12,7 @@ use crate::editing::history::{self, steps};
 use crate::editing::notebook_file::NotebookFile;
 use crate::editing::running::running;
 use crate::editing::view;
-use crate::execution::notebook_graph::NotebookGraph;
+use crate::execution::notebook_graph::{Analysis, NotebookGraph};
 use crate::notebook::{Cell, CellSelector, CellType, ChangeKind, Document, Revision, first_line};
 use crate::project::event::CellStep;
 
@@ -25,6 +25,8 @@ pub struct CellsRequest {
     pub since: Option<Revision>,
     /// Only cells to which one of these applies; an empty list selects all.
     pub only: Vec<CellCondition>,
+    /// Whether the names that the cells read and write are in the answer even if the kernel has run nothing.
+    pub names: bool,
     /// How many characters of a cell's first line are in the answer.
     pub first_line: usize,
     /// The length, in characters, of the summary of a cell's outputs.
@@ -37,8 +39,18 @@ impl Default for CellsRequest {
             cells: Vec::new(),
             since: None,
             only: Vec::new(),
+            names: false,
             first_line: 80,
             outputs: 60,
+        }
+    }
+}
+
+impl CellsRequest {
+    fn analysis(&self) -> Analysis {
+        match self.names || !self.only.is_empty() {
+            true => Analysis::Whole,
+            false => Analysis::IfRun,
         }
     }
 }
@@ -121,7 +133,8 @@ pub struct CellRow {
     pub execution_count: Option<u64>,
     /// `running`; `stale` where it is out of date; `error` where its outputs have one.
     pub state: Option<&'static str>,
-    /// Why it is out of date, if it is. A cell that was never run has this and no state.
+    /// Why it is out of date, if it is. As long as the kernel has run nothing, only a list of stale cells has this.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub stale: Option<StaleCell>,
     /// The names that it reads from other cells.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -196,7 +209,7 @@ fn listed(
         (None, selectors) => places(document, selectors)?,
     };
     let runs = running(page).and_then(|runs| runs.cell);
-    let graph = NotebookGraph::of(page, document, false)?;
+    let graph = NotebookGraph::of(page, document, request.analysis())?;
     let places = with_condition(&graph, places, &request.only);
     let names = CellNames::of(document, &graph);
     let short = document.short_ids();
@@ -211,7 +224,9 @@ fn listed(
             view.shown(cell);
         }
         let own = steps.iter().filter(|step| step.cell == cell.id());
+        let is_asked = graph.has_run() || request.only.contains(&CellCondition::Stale);
         let stale = names.stale_at(*index);
+        let stale = stale.filter(|stale| is_asked || stale.why != StaleReason::NotRun);
         let known = graph.at(*index);
         let undefined = known.into_iter().flat_map(|known| &known.undefined);
         Some(CellRow {

@@ -8,7 +8,7 @@ use super::caller::{Caller, blocking};
 use super::cells::{NotebookSummary, places};
 use super::envelope::Answer;
 use super::problem::{Problem, ProblemKind};
-use super::stale::{CellNames, StaleCell, UndefinedName, strings};
+use super::stale::{CellNames, StaleCell, UndefinedName, analysis, strings};
 use crate::editing::view;
 use crate::execution::notebook_graph::NotebookGraph;
 use crate::graph::{GraphCell, Unknown};
@@ -84,6 +84,9 @@ pub struct NameRead {
     pub name: String,
     /// The ids of the cells that make its value: several, where some may leave it as it was.
     pub from: Vec<String>,
+    /// As much of these ids as other requests need.
+    #[serde(skip)]
+    pub short_from: Vec<String>,
 }
 
 /// Something that a cell's text does not show.
@@ -104,7 +107,7 @@ pub async fn graph(caller: &Caller, request: GraphRequest) -> Result<GraphAnswer
     let page = caller.page().await?;
     blocking(caller, move |caller| {
         let document = view::open(&page, caller.by())?.document;
-        let graph = NotebookGraph::of(&page, &document, request.assume_order)?;
+        let graph = NotebookGraph::of(&page, &document, analysis(request.assume_order))?;
         let names = CellNames::of(&document, &graph);
         let wanted = wanted(&document, &graph, &request.cells)?;
         let cells = graph.cells().enumerate();
@@ -144,6 +147,10 @@ impl CellNames<'_> {
         let reads = cell.reads.iter().map(|(name, from)| NameRead {
             name: name.to_string(),
             from: from.iter().map(|cell| self.id(*cell)).collect(),
+            short_from: from
+                .iter()
+                .map(|cell| self.short_id(*cell).to_owned())
+                .collect(),
         });
         let undefined = cell.undefined.iter().map(UndefinedName::of);
         let unknown = cell.unknown.iter().map(|(line, unknown)| UnknownEffect {

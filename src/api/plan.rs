@@ -7,7 +7,7 @@ use super::cells::NotebookSummary;
 use super::envelope::Answer;
 use super::problem::Problem;
 use super::selection::{CellsToRun, Doubts};
-use super::stale::{CellNames, StaleCell};
+use super::stale::{CellNames, StaleCell, analysis};
 use crate::editing::view;
 use crate::execution::notebook_graph::NotebookGraph;
 use crate::graph::{Stale, Why};
@@ -59,7 +59,7 @@ pub async fn plan(caller: &Caller, cells: CellsToRun) -> Result<PlanAnswer, Prob
     let page = caller.page().await?;
     blocking(caller, move |caller| {
         let document = view::open(&page, caller.by())?.document;
-        let graph = NotebookGraph::of(&page, &document, cells.assume_order)?;
+        let graph = NotebookGraph::of(&page, &document, analysis(cells.assume_order))?;
         let selection = cells.selection(cells.places(&document)?);
         let plan = cells.plan(&document, &graph, &selection);
         let names = CellNames::of(&document, &graph);

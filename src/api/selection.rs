@@ -7,6 +7,7 @@ use serde::Serialize;
 use super::cells::places;
 use super::problem::editing::no_cell;
 use super::problem::{Problem, ProblemKind};
+use super::stale::analysis;
 use crate::editing::notebook_file::NotebookFile;
 use crate::execution::exec::{self, CellSelection};
 use crate::execution::notebook_graph::NotebookGraph;
@@ -115,7 +116,7 @@ impl CellsToRun {
         let mut selection = self.selection(places);
         let mut doubts = None;
         if self.is_planned() || self.changed {
-            let graph = NotebookGraph::of(page, document, self.assume_order)?;
+            let graph = NotebookGraph::of(page, document, analysis(self.assume_order))?;
             let plan = self.plan(document, &graph, &selection);
             doubts = self.stale.then(|| Doubts::of(&plan));
             let cells = plan.cells.iter();

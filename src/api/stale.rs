@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::execution::notebook_graph::NotebookGraph;
+use crate::execution::notebook_graph::{Analysis, NotebookGraph};
 use crate::graph::{Because, Name, Stale};
 use crate::notebook::Document;
 
@@ -156,6 +156,14 @@ impl<'a> CellNames<'a> {
             cell,
             text,
         })
+    }
+}
+
+/// Returns what of a notebook's code is read for a graph or a plan.
+pub(super) fn analysis(assume_order: bool) -> Analysis {
+    match assume_order {
+        true => Analysis::InOrder,
+        false => Analysis::Whole,
     }
 }
 

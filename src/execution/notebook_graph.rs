@@ -11,6 +11,17 @@ use crate::graph::{CellLanguage, EffectsCache, Graph, GraphCell, PastRun, Stale}
 use crate::notebook::{CellType, Document};
 use crate::project::StateError;
 
+/// What of a notebook's code is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Analysis {
+    /// All of it, if it is in a language that can be read.
+    Whole,
+    /// The same, but nothing as long as the kernel has run nothing: then each cell is only one that was not run.
+    IfRun,
+    /// Nothing: each cell is taken to depend on all cells above it.
+    InOrder,
+}
+
 /// A notebook's graph. Its cells are the code cells that are not blank.
 #[derive(Debug)]
 pub struct NotebookGraph {
@@ -34,13 +45,16 @@ impl NotebookGraph {
     pub fn of(
         notebook: &NotebookFile,
         document: &Document,
-        assume_order: bool,
+        analysis: Analysis,
     ) -> Result<Self, StateError> {
-        let language = match assume_order {
-            true => CellLanguage::InOrder,
-            false => language_of(notebook, document),
+        let runs = past_runs(&notebook.project, &notebook.key, document)?;
+        let language = match analysis {
+            Analysis::InOrder => CellLanguage::InOrder,
+            Analysis::IfRun if runs.is_empty() => CellLanguage::Other,
+            Analysis::IfRun | Analysis::Whole => language_of(notebook, document),
         };
-        Self::with_cache(notebook, document, &mut EffectsCache::new(language))
+        let mut cache = EffectsCache::new(language);
+        Ok(Self::of_runs(notebook, document, &runs, &mut cache))
     }
 
     /// Analyses a notebook again, with what is known of its texts.
@@ -53,14 +67,23 @@ impl NotebookGraph {
         cache: &mut EffectsCache,
     ) -> Result<Self, StateError> {
         let runs = past_runs(&notebook.project, &notebook.key, document)?;
-        let mut graph = Self::with(document, &runs, cache);
+        Ok(Self::of_runs(notebook, document, &runs, cache))
+    }
+
+    fn of_runs(
+        notebook: &NotebookFile,
+        document: &Document,
+        runs: &[PastRun],
+        cache: &mut EffectsCache,
+    ) -> Self {
+        let mut graph = Self::with(document, runs, cache);
         let not_run = graph
             .cells()
             .filter(|(_, cell)| cell.stale == Some(Stale::NotRun));
         let not_run: Vec<_> = not_run.map(|(place, _)| place).collect();
         let earlier = outputs_of_earlier_text(notebook, document, &not_run);
         graph.with_earlier_outputs = earlier.into_iter().collect();
-        Ok(graph)
+        graph
     }
 
     /// Analyses a notebook whose kernel has run this.

@@ -243,6 +243,7 @@ async fn get_notebook_state(request: Request<'_, GetNotebookState>) -> Result<To
     let since = revision(request.arguments.since.as_deref())?;
     let cells = CellsRequest {
         since,
+        names: true,
         ..CellsRequest::default()
     };
     let answer = api::cells(request.caller, cells).await?;

@@ -193,6 +193,7 @@ mod tests {
                 .map(|id| NameRead {
                     name: HOSTILE.to_owned(),
                     from: vec![id.to_owned()],
+                    short_from: vec![HOSTILE.to_owned()],
                 })
                 .into_iter()
                 .collect(),

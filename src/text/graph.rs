@@ -31,7 +31,7 @@ fn push_cell(cell: &GraphRow, answer: &GraphAnswer, text: &mut String) {
     }
     text.push_str(cell.first_line.trim_end());
     text.push('\n');
-    let reads = cell.reads.iter().map(|read| read_text(read, answer));
+    let reads = cell.reads.iter().map(read_text);
     let parts = [
         ("reads", reads.collect::<Vec<_>>()),
         ("writes", cell.writes.clone()),
@@ -55,17 +55,11 @@ fn push_cell(cell: &GraphRow, answer: &GraphAnswer, text: &mut String) {
     }
 }
 
-fn read_text(read: &NameRead, answer: &GraphAnswer) -> String {
-    let from: Vec<_> = read.from.iter().map(|id| short_id(id, answer)).collect();
-    match from.as_slice() {
+fn read_text(read: &NameRead) -> String {
+    match read.short_from.as_slice() {
         [] => read.name.clone(),
         from => format!("{} ({})", read.name, from.join(", ")),
     }
-}
-
-fn short_id<'a>(id: &'a str, answer: &'a GraphAnswer) -> &'a str {
-    let cell = answer.cells.iter().find(|cell| cell.id == id);
-    cell.map_or(id, |cell| &cell.short_id)
 }
 
 fn names_text(names: &[String]) -> String {

@@ -93,6 +93,7 @@ impl Command for Cells {
             cells,
             since: self.since,
             only: only.map(|(_, condition)| *condition).collect(),
+            names: context.json,
             first_line: more(least.first_line),
             outputs: more(least.outputs),
         };
