@@ -3,12 +3,14 @@
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use serde::Serialize;
 
 use super::caller::{Caller, blocking};
+use super::events::{EventFollower, EventsRequest, events};
 use super::exec::{ExecAnswer, ExecRequest};
 use super::job::{FollowOptions, JobVerdict, OutputsAs, RunAnswer};
 use super::problem::Problem;
@@ -22,11 +24,13 @@ use crate::execution::exec::bears;
 use crate::execution::notebook_graph::{NotebookGraph, language_of};
 use crate::graph::{EffectsCache, PlanRequest};
 use crate::notebook::{CellSelector, Document, first_line};
-use crate::project::event::EventFollower;
 use crate::project::{FolderWatch, Status};
 
 /// How long nothing must change before the notebook is analysed.
 const DEBOUNCE: Duration = Duration::from_millis(300);
+
+/// How long the analysis waits at most while something changes all the time.
+const MOST_DELAY: Duration = Duration::from_secs(3);
 
 /// The pause between two looks at the file where the system reports no changes.
 const PACE: Duration = Duration::from_secs(1);
@@ -88,11 +92,17 @@ pub struct StaleWatch {
     page: NotebookFile,
     file: FolderWatch,
     events: EventFollower,
+    known: Arc<Mutex<Known>>,
+    /// The list that was returned last.
+    last: Option<Vec<(String, String)>>,
+}
+
+/// What a watch knows of the notebook.
+#[derive(Debug, Default)]
+struct Known {
     /// The effects of texts that were read before.
     cache: Option<EffectsCache>,
     triggers: Triggers,
-    /// The list that was returned last.
-    last: Option<Vec<(String, String)>>,
 }
 
 impl StaleWatch {
@@ -103,14 +113,13 @@ impl StaleWatch {
     pub async fn begin(caller: &Caller, request: WatchRequest) -> Result<Self, Problem> {
         let page = caller.page().await?;
         let folder = page.real.parent().unwrap_or(&page.real).to_owned();
-        let end = page.project.events_of(&[]).end();
+        let events = events(caller, EventsRequest::default()).await?;
         Ok(Self {
             request,
             file: FolderWatch::begin(&[&folder], PACE),
-            events: page.project.follow_events(end),
+            events,
             page,
-            cache: None,
-            triggers: Triggers::default(),
+            known: Arc::default(),
             last: None,
         })
     }
@@ -119,18 +128,16 @@ impl StaleWatch {
     /// change concerns a cell of it anew, or when there is something to run.
     ///
     /// # Errors
-    /// The project's state cannot be read.
+    /// The notebook cannot be read at first, or the project's state cannot be read.
     pub async fn next(&mut self, caller: &Caller) -> Result<StaleSnapshot, Problem> {
         loop {
             if self.last.is_some() {
                 self.changed().await;
             }
             // A notebook that cannot be read now is being written: its next change is waited for.
-            let Ok(document) = self.read(caller).await else {
-                self.last.get_or_insert_default();
+            let Some(snapshot) = self.look(caller).await? else {
                 continue;
             };
-            let snapshot = self.look(&document)?;
             let list = snapshot.stale.iter();
             let list = list.map(|cell| (cell.id.clone(), cell.stale.text.clone()));
             let list = Some(list.collect::<Vec<_>>());
@@ -170,13 +177,14 @@ impl StaleWatch {
             return;
         };
         // The cells that an edit kept from being run are planned again; those behind one that failed are not.
+        let triggers = &mut lock(&self.known).triggers;
         let is_edited = job.verdict() == JobVerdict::Edited;
         let is_left = |status: &str| is_edited && matches!(status, "not_run" | "edited");
         for cell in &job.record.cells {
             match (&cell.cell, cell.status.as_deref()) {
                 (Some(_), Some(status)) if is_left(status) => {}
-                (Some(id), Some("not_run")) => self.triggers.settled(id),
-                (Some(id), _) => self.triggers.ran(id, key_of(&cell.code)),
+                (Some(id), Some("not_run")) => triggers.settled(id),
+                (Some(id), _) => triggers.ran(id, key_of(&cell.code)),
                 (None, _) => {}
             }
         }
@@ -192,7 +200,8 @@ impl StaleWatch {
             () = self.file.changed(is_notebook) => {}
             _ = self.events.next() => {}
         }
-        loop {
+        let last = Instant::now() + MOST_DELAY;
+        while Instant::now() < last {
             tokio::select! {
                 () = self.file.changed(is_notebook) => {}
                 _ = self.events.next() => {}
@@ -201,18 +210,41 @@ impl StaleWatch {
         }
     }
 
-    async fn read(&self, caller: &Caller) -> Result<Document, Problem> {
-        let page = self.page.clone();
+    /// Analyses the notebook. Returns `None` if it cannot be read now, but could before.
+    async fn look(&self, caller: &Caller) -> Result<Option<StaleSnapshot>, Problem> {
+        let (page, request) = (self.page.clone(), self.request.clone());
+        let (known, is_first) = (self.known.clone(), self.last.is_none());
         blocking(caller, move |caller| {
-            Ok(view::open(&page, caller.by())?.document)
+            let document = match view::open(&page, caller.by()) {
+                Ok(view) => view.document,
+                Err(_) if !is_first => return Ok(None),
+                Err(error) => return Err(error.into()),
+            };
+            let looker = Looker {
+                page: &page,
+                request: &request,
+            };
+            looker.look(&document, &mut lock(&known)).map(Some)
         })
         .await
     }
+}
 
-    fn look(&mut self, document: &Document) -> Result<StaleSnapshot, Problem> {
-        let language = || EffectsCache::new(language_of(&self.page, document));
-        let cache = self.cache.get_or_insert_with(language);
-        let graph = NotebookGraph::with_cache(&self.page, document, cache)?;
+fn lock(known: &Mutex<Known>) -> MutexGuard<'_, Known> {
+    known.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A look at a watched notebook.
+struct Looker<'a> {
+    page: &'a NotebookFile,
+    request: &'a WatchRequest,
+}
+
+impl Looker<'_> {
+    fn look(&self, document: &Document, known: &mut Known) -> Result<StaleSnapshot, Problem> {
+        let language = || EffectsCache::new(language_of(self.page, document));
+        let cache = known.cache.get_or_insert_with(language);
+        let graph = NotebookGraph::with_cache(self.page, document, cache)?;
         let names = CellNames::of(document, &graph);
         let cells = graph.cells().filter_map(|(place, cell)| {
             let source = document.cells().get(place)?.source();
@@ -221,7 +253,7 @@ impl StaleWatch {
             Some((id.to_owned(), key, cell.stale.is_some()))
         });
         let cells: Vec<_> = cells.collect();
-        let became_stale = self
+        let became_stale = known
             .triggers
             .look(&cells, |changed| graph.graph.downstream(changed));
         let id = |place: usize| document.cells().get(place).map(|cell| cell.id().to_owned());
@@ -236,7 +268,7 @@ impl StaleWatch {
         });
         let stale = stale.collect();
         let (to_run, waits_for) = match self.request.runs_stale {
-            true => self.to_run(document, &graph),
+            true => self.to_run(document, &graph, &known.triggers),
             false => (Vec::new(), None),
         };
         Ok(StaleSnapshot {
@@ -250,11 +282,16 @@ impl StaleWatch {
     }
 
     /// Returns the cells to run now, and why others are not.
-    fn to_run(&self, document: &Document, graph: &NotebookGraph) -> (Vec<String>, Option<String>) {
+    fn to_run(
+        &self,
+        document: &Document,
+        graph: &NotebookGraph,
+        triggers: &Triggers,
+    ) -> (Vec<String>, Option<String>) {
         let places = graph.cells().enumerate();
         let wanted = places.filter_map(|(at, (place, _))| {
             let id = document.cells().get(place)?.id();
-            self.triggers.open.contains(id).then_some(at)
+            triggers.open.contains(id).then_some(at)
         });
         let wanted: BTreeSet<usize> = wanted.collect();
         if wanted.is_empty() {
@@ -266,11 +303,11 @@ impl StaleWatch {
                 Some("the notebook has no running kernel".to_owned()),
             );
         }
-        if let Some(runs) = running(&self.page) {
+        if let Some(runs) = running(self.page) {
             let by = runs.by.unwrap_or_else(|| "another client".to_owned());
             return (Vec::new(), Some(format!("a cell of {by} runs")));
         }
-        let typed_in = unsaved::look(&self.page).typed_in(&self.page, document);
+        let typed_in = unsaved::look(self.page).typed_in(self.page, document);
         let left_out = |at: usize| -> Option<String> {
             let cell = document.cells().get(graph.place(at)?)?;
             let id = cell.id();
