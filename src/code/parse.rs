@@ -2,6 +2,10 @@
 //!
 //! Only this module uses the parser.
 
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
+use std::sync::Once;
+
 use ruff_python_ast::ModModule;
 use ruff_python_ast::token::TokenKind;
 use ruff_python_parser::{Mode, ParseOptions, Parsed, lexer, parse_unchecked};
@@ -33,7 +37,7 @@ pub struct SyntaxProblem {
 ///
 /// # Errors
 ///
-/// The text is longer than 4 MiB, or nested deeper than Python's own compiler can follow.
+/// The text is longer than 4 MiB, nested deeper than Python's own compiler can follow, or the parser fails.
 pub(super) fn parsed<T>(
     source: &str,
     read: impl FnOnce(&Parsed<ModModule>) -> T,
@@ -45,17 +49,42 @@ pub(super) fn parsed<T>(
     if source.len() > LONGEST {
         return Err(refused("the cell is longer than 4 MiB"));
     }
-    let depth = depth(source);
+    let fails = || refused("the parser fails on this text");
+    let depth = guarded(|| depth(source)).ok_or_else(fails)?;
     if depth > DEEPEST {
         return Err(refused("the code is nested too deeply"));
     }
     // Memory that is not used is not taken.
     let stack = LEAST_STACK + depth * STACK_PER_LEVEL;
     stacker::maybe_grow(stack, stack, || {
-        let parsed = parse_unchecked(source, ParseOptions::from(Mode::Ipython));
-        parsed.try_into_module().map(|parsed| read(&parsed))
+        let parse = || parse_unchecked(source, ParseOptions::from(Mode::Ipython));
+        let parsed = guarded(parse).ok_or_else(fails)?;
+        let parsed = parsed.try_into_module().map(|parsed| read(&parsed));
+        parsed.ok_or_else(|| refused("the code is no module"))
     })
-    .ok_or_else(|| refused("the code is no module"))
+}
+
+thread_local! {
+    /// Whether this thread runs the parser.
+    static PARSES: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs the parser. It panics on some texts that are no Python, like `[)` above a line `,`: then this returns `None`,
+/// and nothing is printed.
+fn guarded<T>(parse: impl FnOnce() -> T) -> Option<T> {
+    static QUIET: Once = Once::new();
+    QUIET.call_once(|| {
+        let before = take_hook();
+        set_hook(Box::new(move |panic| {
+            if !PARSES.get() {
+                before(panic);
+            }
+        }));
+    });
+    PARSES.set(true);
+    let parsed = catch_unwind(AssertUnwindSafe(parse));
+    PARSES.set(false);
+    parsed.ok()
 }
 
 /// Returns the first error of a parsed text.

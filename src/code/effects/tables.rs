@@ -237,7 +237,9 @@ const VIEWS: [&str; 20] = [
 ];
 
 /// Methods of Python's own types, of pandas and of NumPy that change nothing. In the order of their bytes.
-const READING: [&str; 301] = [
+const READING: [&str; 303] = [
+    "DataFrame",
+    "PolarsDataFrame",
     "abs",
     "absolute",
     "add_prefix",
