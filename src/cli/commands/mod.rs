@@ -156,6 +156,7 @@ pub(crate) const COMMANDS: [Entry; 44] = [
         .first()
         .words("CELL"),
     Entry::of::<watch::Watch>("watch", Running)
+        .aliases("autorun")
         .json("Print one JSON object for each change, and one for each run"),
     Entry::of::<run::Run>("run", Running)
         .aliases("eval")
