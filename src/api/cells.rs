@@ -209,7 +209,9 @@ fn listed(
         (None, selectors) => places(document, selectors)?,
     };
     let runs = running(page).and_then(|runs| runs.cell);
-    let graph = NotebookGraph::of(page, document, request.analysis())?;
+    let graph = NotebookGraph::of(page, document, request.analysis());
+    // Cells can be read where nothing of the project can.
+    let graph = graph.or_else(|_| NotebookGraph::of(page, document, Analysis::IfRun))?;
     let places = with_condition(&graph, places, &request.only);
     let names = CellNames::of(document, &graph);
     let short = document.short_ids();

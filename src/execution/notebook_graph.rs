@@ -16,7 +16,8 @@ use crate::project::StateError;
 pub enum Analysis {
     /// All of it, if it is in a language that can be read.
     Whole,
-    /// The same, but nothing as long as the kernel has run nothing: then each cell is only one that was not run.
+    /// The same, but nothing as long as the kernel has run nothing, or where the project's state cannot be read: then
+    /// each cell is only one that was not run.
     IfRun,
     /// Nothing: each cell is taken to depend on all cells above it.
     InOrder,
@@ -47,7 +48,11 @@ impl NotebookGraph {
         document: &Document,
         analysis: Analysis,
     ) -> Result<Self, StateError> {
-        let runs = past_runs(&notebook.project, &notebook.key, document)?;
+        let runs = past_runs(&notebook.project, &notebook.key, document);
+        let runs = match analysis {
+            Analysis::IfRun => runs.unwrap_or_default(),
+            Analysis::Whole | Analysis::InOrder => runs?,
+        };
         let language = match analysis {
             Analysis::InOrder => CellLanguage::InOrder,
             Analysis::IfRun if runs.is_empty() => CellLanguage::Other,

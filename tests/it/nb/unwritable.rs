@@ -169,6 +169,7 @@ fn reading_needs_no_place_to_write() {
     std::fs::write(world.project().join(".nb"), "").expect("make a file");
     for words in [
         ["cells", "t.ipynb"].as_slice(),
+        &["cells", "t.ipynb", "--json"],
         &["cell", "t.ipynb", "aaaa"],
         &["search", "t.ipynb", "1"],
         &["log", "t.ipynb"],
