@@ -8,14 +8,11 @@ use super::caller::{Caller, blocking};
 use super::cells::{NotebookSummary, places};
 use super::envelope::Answer;
 use super::problem::{Problem, ProblemKind};
-use super::stale::{CellNames, StaleCell, UndefinedName, analysis, strings};
+use super::stale::{CellNames, FIRST_LINE, StaleCell, UndefinedName, analysis, strings};
 use crate::editing::view;
 use crate::execution::notebook_graph::NotebookGraph;
 use crate::graph::{GraphCell, Unknown};
 use crate::notebook::{CellSelector, Document, first_line};
-
-/// How many characters of a cell's first line are in the answer.
-const FIRST_LINE: usize = 60;
 
 /// Which part of a notebook's graph is returned.
 #[derive(Clone, Debug, Default)]
@@ -235,7 +232,7 @@ impl CellNames<'_> {
 }
 
 /// Joins words: `a`, `a and b`, `a, b and c`.
-pub(super) fn and(words: &[&str]) -> String {
+fn and(words: &[&str]) -> String {
     match words {
         [] => String::new(),
         [one] => (*one).to_owned(),

@@ -7,14 +7,11 @@ use super::cells::NotebookSummary;
 use super::envelope::Answer;
 use super::problem::Problem;
 use super::selection::{CellsToRun, Doubts};
-use super::stale::{CellNames, StaleCell, analysis};
+use super::stale::{CellNames, FIRST_LINE, StaleCell, analysis};
 use crate::editing::view;
 use crate::execution::notebook_graph::NotebookGraph;
 use crate::graph::{Stale, Why};
 use crate::notebook::first_line;
-
-/// How many characters of a cell's first line are in the answer.
-const FIRST_LINE: usize = 60;
 
 /// What a request would run.
 #[derive(Clone, Debug, Serialize)]

@@ -6,6 +6,9 @@ use crate::execution::notebook_graph::{Analysis, NotebookGraph};
 use crate::graph::{Because, Name, Stale};
 use crate::notebook::Document;
 
+/// How many characters of a cell's first line are in an answer about the graph.
+pub(super) const FIRST_LINE: usize = 60;
+
 /// Why a cell is out of date.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]

@@ -15,7 +15,7 @@ use super::exec::{ExecAnswer, ExecRequest};
 use super::job::{FollowOptions, JobVerdict, OutputsAs, RunAnswer};
 use super::problem::Problem;
 use super::selection::CellsToRun;
-use super::stale::{CellNames, StaleCell};
+use super::stale::{CellNames, FIRST_LINE, StaleCell};
 use crate::editing::notebook_file::NotebookFile;
 use crate::editing::running::running;
 use crate::editing::unsaved;
@@ -34,9 +34,6 @@ const MOST_DELAY: Duration = Duration::from_secs(3);
 
 /// The pause between two looks at the file where the system reports no changes.
 const PACE: Duration = Duration::from_secs(1);
-
-/// How many characters of a cell's first line are in an answer.
-const FIRST_LINE: usize = 60;
 
 /// The tag of cells that run only when somebody asks for them.
 const MANUAL: &str = "manual";

@@ -20,7 +20,6 @@ pub mod replay;
 pub mod reply;
 pub mod run;
 mod runs;
-
 pub mod vars;
 
 pub use recorder::salvage;

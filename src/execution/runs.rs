@@ -3,12 +3,13 @@
 //! Everybody's runs count: those of jobs, of front ends behind a proxy, and of clients that only an observer
 //! saw. Runs that nobody saw show by the kernel's numbers.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use super::meant::Meant;
+use super::replay::ends;
 use crate::graph::{End, PastRun};
 use crate::notebook::Document;
-use crate::project::event::{Event, EventKind, ExecutionEnd, ExecutionStart, Outcome};
+use crate::project::event::{Event, EventKind, ExecutionStart, Outcome};
 use crate::project::{Project, StateError};
 
 /// How many bytes of the journal are read: about 50,000 runs.
@@ -51,8 +52,7 @@ struct Past<'a> {
 impl Past<'_> {
     /// Collects the runs from events that come newest first.
     fn runs(&self, events: impl Iterator<Item = Event>, document: &Document) -> Vec<PastRun> {
-        let mut ends: HashMap<String, ExecutionEnd> = HashMap::new();
-        let mut starts: Vec<(ExecutionStart, bool, bool)> = Vec::new();
+        let mut seen = Vec::new();
         let mut is_whole = false;
         for event in events {
             let of = event.generation.unwrap_or(self.generation);
@@ -64,36 +64,32 @@ impl Past<'_> {
                 }
                 continue;
             }
-            let is_here = event.notebook.as_deref().unwrap_or(self.owner) == self.notebook;
-            match event.kind {
-                EventKind::Done(end) => match ends.get_mut(&end.msg_id) {
-                    Some(known) if known.status.is_certain() => {}
-                    Some(known) => *known = end,
-                    None => drop(ends.insert(end.msg_id.clone(), end)),
-                },
-                EventKind::Asked(start) => starts.push((start, true, is_here)),
-                EventKind::Seen(start) => starts.push((start, false, is_here)),
-                EventKind::Opened | EventKind::Restarted => {
-                    is_whole = true;
-                    break;
-                }
-                _ => {}
+            if matches!(event.kind, EventKind::Opened | EventKind::Restarted) {
+                is_whole = true;
+                break;
             }
+            seen.push(event);
         }
-        let asked = starts.iter().filter(|(_, is_asked, _)| *is_asked);
-        let asked: HashSet<_> = asked.map(|(start, ..)| start.msg_id.clone()).collect();
-        starts.retain(|(start, is_asked, _)| {
-            let end = ends.get(&start.msg_id).map(|end| end.status);
-            start.store_history
-                && (*is_asked || !asked.contains(&start.msg_id))
-                && !matches!(end, Some(Outcome::Aborted | Outcome::Withdrawn))
+        let seen: Vec<_> = seen.iter().collect();
+        let ends = ends(&seen);
+        let asked = seen.iter().filter_map(|event| event.asked());
+        let asked: HashSet<_> = asked.map(|start| &*start.msg_id).collect();
+        let starts = seen.iter().filter_map(|event| {
+            let start = event.start()?;
+            let end = ends.get(&*start.msg_id).map(|end| end.status);
+            let counts = start.store_history
+                && (event.asked().is_some() || !asked.contains(&*start.msg_id))
+                && !matches!(end, Some(Outcome::Aborted | Outcome::Withdrawn));
+            let is_here = event.notebook.as_deref().unwrap_or(self.owner) == self.notebook;
+            counts.then_some((start, is_here))
         });
-        let named = starts.iter().filter(|(.., is_here)| *is_here);
+        let starts: Vec<_> = starts.collect();
+        let named = starts.iter().filter(|(_, is_here)| *is_here);
         let named =
-            named.filter_map(|(start, ..)| Some((start.cell.as_deref()?, start.code.as_deref()?)));
+            named.filter_map(|(start, _)| Some((start.cell.as_deref()?, start.code.as_deref()?)));
         let meant = Meant::of(document, named);
-        let has_end = |start: &ExecutionStart| ends.contains_key(&start.msg_id);
-        let last_end = starts.iter().position(|(start, ..)| has_end(start));
+        let has_end = |start: &ExecutionStart| ends.contains_key(&*start.msg_id);
+        let last_end = starts.iter().position(|(start, _)| has_end(start));
         let mut runs = Vec::new();
         // A kernel counts from 1; of a kernel whose beginning is not known, nothing is.
         let mut count = Some(0);
@@ -101,8 +97,8 @@ impl Past<'_> {
             runs.push(unseen());
             count = None;
         }
-        for (at, (start, _, is_here)) in starts.iter().enumerate().rev() {
-            let end = ends.get(&start.msg_id);
+        for (at, (start, is_here)) in starts.iter().enumerate().rev() {
+            let end = ends.get(&*start.msg_id);
             let number = end.and_then(|end| end.execution_count);
             count = count.map(|count| count + 1);
             if let (Some(number), Some(known)) = (number, count)
