@@ -14,6 +14,7 @@
 //! | [`route`] | who gets what: clients, outstanding requests, the execution queue, synthetic messages. Pure, with its own clock | wire |
 //! | [`socket`] | ZMTP over TCP and Unix sockets: bind, connect, outboxes | wire, zmtp |
 //! | [`kernel`] | kernelspecs (`spec`), environments (`environment`), processes and their supervisor (`process`), sandbox and container (`confine`) | wire, project |
+//! | [`server`] | Jupyter servers elsewhere: records, secrets, the REST client, categories of failure | project, kernel |
 //! | [`client`] | a kernel's client over the `zeromq` crate; one execute request as a pure state machine | wire |
 //! | [`activity`] | who acts, who else is there, what they did since somebody last looked | notebook, project, kernel |
 //! | [`task`] | processes of our own that outlive whoever started them | project, kernel |
@@ -47,6 +48,7 @@ pub mod program;
 pub mod project;
 pub mod proxy;
 pub mod route;
+pub mod server;
 pub mod socket;
 pub mod task;
 pub mod text;

@@ -42,6 +42,7 @@ mod state;
 mod state_folder;
 mod stranger;
 mod token;
+mod user_file;
 mod watch;
 pub mod written;
 
@@ -63,4 +64,5 @@ pub use session::{
 };
 pub use state::{State, StateError};
 pub use token::server_token;
+pub use user_file::{read_private, replace_private, user_folder};
 pub use watch::FolderWatch;

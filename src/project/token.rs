@@ -2,12 +2,13 @@
 
 use std::fs::Permissions;
 use std::io::{self, Write};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use zeroize::Zeroizing;
 
 use super::state_folder::{make_private, state_folder};
+use super::user_file::read_private;
 
 /// The shortest token, in characters.
 const SHORTEST: usize = 32;
@@ -46,14 +47,9 @@ fn token_in(file: &Path) -> io::Result<Zeroizing<String>> {
 }
 
 fn read(file: &Path) -> io::Result<Zeroizing<String>> {
-    let is_private = |found: &std::fs::Metadata| {
-        found.uid() == rustix::process::geteuid().as_raw() && found.mode() & 0o077 == 0
-    };
-    if !is_private(&file.metadata()?) {
-        let text = "others may read it; remove it, and the next start makes another one";
-        return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
-    }
-    let text = Zeroizing::new(std::fs::read_to_string(file)?);
+    let bytes = Zeroizing::new(read_private(file, 4096)?);
+    let text = std::str::from_utf8(&bytes);
+    let text = text.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
     let token = text.trim();
     if token.len() < SHORTEST {
         let text = format!("a token has at least {SHORTEST} characters");
@@ -64,6 +60,8 @@ fn read(file: &Path) -> io::Result<Zeroizing<String>> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::MetadataExt;
+
     use super::*;
 
     #[test]
@@ -76,7 +74,10 @@ mod tests {
         assert_eq!(token_in(&file).unwrap(), token);
         std::fs::set_permissions(&file, Permissions::from_mode(0o640)).unwrap();
         let error = token_in(&file).unwrap_err();
-        assert!(error.to_string().contains("others may read it"), "{error}");
+        assert!(
+            error.to_string().contains("other users may read it"),
+            "{error}"
+        );
         std::fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
         std::fs::write(&file, "short\n").unwrap();
         assert!(token_in(&file).is_err());

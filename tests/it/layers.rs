@@ -332,7 +332,7 @@ fn no_test_file_is_forgotten() {
 
 /// The files that open, make, rename or remove files in a project's folder, and what they may call there
 /// without [`nb::project::beneath`], since these calls touch other files.
-const ELSEWHERE: [(&str, &[&str]); 16] = [
+const ELSEWHERE: [(&str, &[&str]); 17] = [
     // Opening itself; folders of the user's state folder.
     ("project/beneath.rs", &["std::fs::"]),
     ("project/identity.rs", &["std::fs::"]),
@@ -340,6 +340,7 @@ const ELSEWHERE: [(&str, &[&str]); 16] = [
     ("project/sandbox_folders.rs", &["std::fs::"]),
     ("project/scratch.rs", &["std::fs::"]),
     ("project/token.rs", &["std::fs::", "tempfile"]),
+    ("project/user_file.rs", &["std::fs::"]),
     ("project/written.rs", &["std::fs::"]),
     // On Linux it uses its own descriptors.
     (

@@ -1,0 +1,384 @@
+//! The secrets of a server: where they lie, and the headers that requests get from them.
+//!
+//! Secrets lie in the system's keyring if it has one that answers, else in a private file of the state folder.
+//! A token command's output is stored nowhere.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use serde::{Deserialize, Serialize};
+use tokio::io::AsyncReadExt;
+use zeroize::{Zeroize, Zeroizing};
+
+use super::error::ServerErrorKind;
+use super::gateway::headers_of_variables;
+use super::record::{CredentialSource, SecretPlace, ServerRecord};
+use super::secret::Secret;
+use crate::kernel::variables::ProcessVariables;
+use crate::project::{read_private, replace_private, user_folder};
+
+/// The largest token, or output of a token command, in bytes.
+const MOST: u64 = 64 << 10;
+
+/// How long a token command may run.
+const COMMAND_DEADLINE: Duration = Duration::from_secs(60);
+
+/// How long the keyring may take: its user may have to unlock it.
+const KEYRING_DEADLINE: Duration = Duration::from_secs(60);
+
+/// The name under which the keyring has `nb`'s secrets.
+const SERVICE: &str = "nb";
+
+/// The headers with secrets that each request gets.
+#[derive(Clone, Default, PartialEq)]
+pub struct CredentialHeaders(HeaderMap);
+
+impl CredentialHeaders {
+    /// Adds a header, in place of one of the same name.
+    pub(super) fn add(&mut self, name: &str, value: &str) -> Result<(), ServerErrorKind> {
+        let wrong =
+            |what: &str| ServerErrorKind::Credential(format!("{what} cannot be a header's"));
+        let name = HeaderName::try_from(name.trim()).map_err(|_| wrong("the name"))?;
+        let value = HeaderValue::try_from(value.trim());
+        let mut value = value.map_err(|_| wrong("the value, or the token,"))?;
+        value.set_sensitive(true);
+        self.0.insert(name, value);
+        Ok(())
+    }
+
+    fn add_token(&mut self, token: &Secret) -> Result<(), ServerErrorKind> {
+        // A text with a space has its scheme: `Bearer …`.
+        match token.expose().trim() {
+            "" => Err(ServerErrorKind::Credential("the token is empty".to_owned())),
+            token if token.contains(' ') => self.add("Authorization", token),
+            token => {
+                let value = Zeroizing::new(format!("token {token}"));
+                self.add("Authorization", &value)
+            }
+        }
+    }
+
+    /// Returns the headers, for a request.
+    pub(super) fn map(&self) -> &HeaderMap {
+        &self.0
+    }
+
+    /// Takes the secrets out of a text that the server sent.
+    pub(super) fn redact(&self, text: String) -> String {
+        let values = self.0.values().filter_map(|value| value.to_str().ok());
+        let words = values.flat_map(str::split_whitespace);
+        let secrets = words.filter(|word| word.len() >= 8);
+        secrets.fold(text, |text, secret| text.replace(secret, "…"))
+    }
+
+    #[cfg(test)]
+    pub(super) fn get(&self, name: &str) -> Option<&str> {
+        self.0.get(name)?.to_str().ok()
+    }
+}
+
+impl fmt::Debug for CredentialHeaders {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
+}
+
+/// Returns the value of `Authorization` for a user name and a password.
+pub(super) fn basic(user: &str, password: &str) -> Secret {
+    let both = Zeroizing::new(format!("{user}:{password}"));
+    Secret::new(format!("Basic {}", BASE64_STANDARD.encode(both.as_bytes())))
+}
+
+/// The secrets of a server, as they are stored.
+#[derive(Default, Serialize, Deserialize)]
+pub struct StoredSecrets {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    token: Option<String>,
+    #[serde(default)]
+    headers: BTreeMap<String, String>,
+}
+
+impl StoredSecrets {
+    /// Takes a token and headers' values.
+    pub fn new(token: Option<&Secret>, headers: &[(String, Secret)]) -> Self {
+        let values = headers.iter();
+        let values = values.map(|(name, value)| (name.clone(), value.expose().to_owned()));
+        Self {
+            token: token.map(|token| token.expose().to_owned()),
+            headers: values.collect(),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.token.is_none() && self.headers.is_empty()
+    }
+}
+
+impl Drop for StoredSecrets {
+    fn drop(&mut self) {
+        self.token.zeroize();
+        self.headers.values_mut().for_each(Zeroize::zeroize);
+    }
+}
+
+/// Stores the secrets of a server, in place of earlier ones; returns where.
+///
+/// # Errors
+/// Neither the keyring nor the state folder takes them.
+pub fn keep(name: &str, secrets: &StoredSecrets) -> Result<SecretPlace, ServerErrorKind> {
+    let file = file(name).map_err(|error| unusable(&error))?;
+    if secrets.is_empty() {
+        remove_file(&file)?;
+        return Ok(SecretPlace::Nowhere);
+    }
+    let text = serde_json::to_string(secrets).map_err(io::Error::from);
+    let text = Zeroizing::new(text.map_err(|error| unusable(&error))?);
+    let (user, kept) = (name.to_owned(), text.clone());
+    if in_time(move || keyring(&user)?.set_password(&kept)).is_some() {
+        remove_file(&file)?;
+        return Ok(SecretPlace::Keyring);
+    }
+    replace_private(&file, text.as_bytes()).map_err(|error| unusable(&error))?;
+    Ok(SecretPlace::File)
+}
+
+/// Removes the secrets of a server.
+///
+/// # Errors
+/// They cannot be removed.
+pub fn forget(record: &ServerRecord) -> Result<(), ServerErrorKind> {
+    remove_file(&file(&record.name).map_err(|error| unusable(&error))?)?;
+    if record.secrets == SecretPlace::Keyring {
+        let name = record.name.clone();
+        let removed = in_time(move || keyring(&name)?.delete_credential());
+        removed.ok_or_else(|| {
+            let text = "the keyring does not answer: remove the entry \"nb\" there by hand";
+            ServerErrorKind::Setup(text.to_owned())
+        })?;
+    }
+    Ok(())
+}
+
+/// Returns the headers of a server's requests.
+///
+/// # Errors
+/// A secret cannot be had.
+pub(super) async fn load(record: &ServerRecord) -> Result<CredentialHeaders, ServerErrorKind> {
+    match &record.credential {
+        CredentialSource::Variables => headers_of_variables(&ProcessVariables),
+        CredentialSource::Nothing | CredentialSource::Stored { .. } => {
+            headers_of(&stored(record).await?)
+        }
+        CredentialSource::Command { command } => {
+            let mut headers = headers_of(&stored(record).await?)?;
+            headers.add_token(&token_of_command(command).await?)?;
+            Ok(headers)
+        }
+    }
+}
+
+/// Returns newer headers where there may be some: by the command, or from the file that had the token.
+pub(super) async fn renewed(
+    record: &ServerRecord,
+    refused: &CredentialHeaders,
+) -> Result<Option<CredentialHeaders>, ServerErrorKind> {
+    let newer = match &record.credential {
+        CredentialSource::Command { .. } => load(record).await?,
+        CredentialSource::Stored {
+            token_file: Some(file),
+            ..
+        } => {
+            let mut headers = refused.clone();
+            match token_in(file) {
+                Ok(token) => headers.add_token(&token)?,
+                // The user may have removed it: its token is stored.
+                Err(_) => return Ok(None),
+            }
+            headers
+        }
+        // `nb server add --replace` may have stored another one meanwhile.
+        CredentialSource::Stored { .. } => load(record).await?,
+        CredentialSource::Nothing | CredentialSource::Variables => return Ok(None),
+    };
+    Ok((newer != *refused).then_some(newer))
+}
+
+/// Reads a token from a private file.
+///
+/// # Errors
+/// The file cannot be read, others may read it, or it has no token.
+pub fn token_in(file: &Path) -> Result<Secret, ServerErrorKind> {
+    let of = |error: io::Error| {
+        ServerErrorKind::Credential(format!("{} cannot be read: {error}", file.display()))
+    };
+    let bytes = Zeroizing::new(read_private(file, MOST).map_err(of)?);
+    first_line(&bytes, &file.display().to_string())
+}
+
+fn first_line(bytes: &[u8], whose: &str) -> Result<Secret, ServerErrorKind> {
+    let text = std::str::from_utf8(bytes).unwrap_or_default();
+    let line = text.lines().map(str::trim).find(|line| !line.is_empty());
+    let line = line.ok_or_else(|| ServerErrorKind::Credential(format!("{whose} has none")))?;
+    Ok(Secret::new(line))
+}
+
+async fn token_of_command(command: &str) -> Result<Secret, ServerErrorKind> {
+    // What the command prints may be secret, also on stderr.
+    let failed = |why: String| {
+        ServerErrorKind::Credential(format!(
+            "the token command {why}; run it by hand: {command}"
+        ))
+    };
+    let child = tokio::process::Command::new("sh")
+        .args(["-c", command])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .kill_on_drop(true)
+        .spawn();
+    let mut child = child.map_err(|error| failed(format!("cannot be started: {error}")))?;
+    let output = child.stdout.take();
+    let ended = tokio::time::timeout(COMMAND_DEADLINE, async {
+        let mut printed = Zeroizing::new(Vec::new());
+        if let Some(output) = output {
+            output.take(MOST).read_to_end(&mut printed).await?;
+        }
+        Ok::<_, io::Error>((child.wait().await?, printed))
+    });
+    let (status, printed) = match ended.await {
+        Ok(ended) => ended.map_err(|error| failed(format!("failed: {error}")))?,
+        Err(_) => {
+            let seconds = COMMAND_DEADLINE.as_secs();
+            return Err(failed(format!("does not end within {seconds} s")));
+        }
+    };
+    match status.success() {
+        true => first_line(&printed, "the output of the token command"),
+        false => Err(failed(format!("failed ({status})"))),
+    }
+}
+
+fn headers_of(secrets: &StoredSecrets) -> Result<CredentialHeaders, ServerErrorKind> {
+    let mut headers = CredentialHeaders::default();
+    if let Some(token) = &secrets.token {
+        headers.add_token(&Secret::new(token.as_str()))?;
+    }
+    for (name, value) in &secrets.headers {
+        headers.add(name, value)?;
+    }
+    Ok(headers)
+}
+
+async fn stored(record: &ServerRecord) -> Result<StoredSecrets, ServerErrorKind> {
+    let (name, place) = (record.name.clone(), record.secrets);
+    let read = tokio::task::spawn_blocking(move || stored_in(place, &name)).await;
+    read.map_err(|error| ServerErrorKind::Credential(error.to_string()))?
+}
+
+fn stored_in(place: SecretPlace, name: &str) -> Result<StoredSecrets, ServerErrorKind> {
+    let text = match place {
+        SecretPlace::Nowhere => return Ok(StoredSecrets::default()),
+        SecretPlace::File => {
+            let text = file(name).and_then(|file| read_private(&file, MOST));
+            Zeroizing::new(text.map_err(|error| unusable(&error))?)
+        }
+        SecretPlace::Keyring => {
+            let name = name.to_owned();
+            let text = in_time(move || keyring(&name)?.get_password()).ok_or_else(|| {
+                let text = "the system's keyring, which has it, does not answer; unlock it, or nb server add --replace";
+                ServerErrorKind::Credential(text.to_owned())
+            })?;
+            Zeroizing::new(text.into_bytes())
+        }
+    };
+    serde_json::from_slice(&text)
+        .map_err(|_| ServerErrorKind::Credential("what is stored is damaged".to_owned()))
+}
+
+/// Returns the keyring's entry of a server. The connection to the keyring ends with it.
+fn keyring(name: &str) -> keyring_core::Result<keyring_core::Entry> {
+    use keyring_core::api::CredentialStoreApi;
+    #[cfg(target_os = "linux")]
+    let store = zbus_secret_service_keyring_store::Store::new()?;
+    #[cfg(target_os = "macos")]
+    let store = apple_native_keyring_store::keychain::Store::new()?;
+    store.build(SERVICE, name, None)
+}
+
+/// Runs a call to the keyring; `None` if it fails or takes too long.
+fn in_time<T: Send + 'static>(
+    call: impl FnOnce() -> keyring_core::Result<T> + Send + 'static,
+) -> Option<T> {
+    let (sender, receiver) = std::sync::mpsc::channel();
+    // A thread of its own: it is left alone if the keyring never answers.
+    std::thread::Builder::new()
+        .name("keyring".to_owned())
+        .spawn(move || sender.send(call()))
+        .ok()?;
+    match receiver.recv_timeout(KEYRING_DEADLINE) {
+        Ok(Ok(done)) => Some(done),
+        Ok(Err(error)) => {
+            tracing::debug!(%error, "the keyring");
+            None
+        }
+        Err(_) => None,
+    }
+}
+
+fn file(name: &str) -> io::Result<PathBuf> {
+    Ok(user_folder("servers")?.join(format!("{name}.secret")))
+}
+
+fn remove_file(file: &Path) -> Result<(), ServerErrorKind> {
+    match std::fs::remove_file(file) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(unusable(&error)),
+        _ => Ok(()),
+    }
+}
+
+fn unusable(error: &io::Error) -> ServerErrorKind {
+    ServerErrorKind::Setup(format!("secrets cannot be stored or read: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_becomes_a_header_that_debug_does_not_show() {
+        let secrets = StoredSecrets::new(
+            Some(&Secret::new("sesame-open")),
+            &[("X-Api".to_owned(), Secret::new("sesame-two"))],
+        );
+        let headers = headers_of(&secrets).unwrap();
+        assert_eq!(headers.get("authorization"), Some("token sesame-open"));
+        assert_eq!(headers.get("x-api"), Some("sesame-two"));
+        let shown = format!("{headers:?} {:?}", headers.map());
+        assert!(!shown.contains("sesame"), "{shown}");
+        let text = headers.redact("the token sesame-open is wrong".to_owned());
+        assert_eq!(text, "the token … is wrong");
+        let mut headers = CredentialHeaders::default();
+        headers.add_token(&Secret::new("Bearer abc")).unwrap();
+        assert_eq!(headers.get("authorization"), Some("Bearer abc"));
+        let error = headers.add_token(&Secret::new("sesame\0")).unwrap_err();
+        assert!(!error.to_string().contains("sesame"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_token_command_that_fails_is_told_without_what_it_printed() {
+        let token = token_of_command("printf '\\n abc \\nmore'").await.unwrap();
+        assert_eq!(token.expose(), "abc");
+        for command in ["echo sesame; exit 3", "exec 1>&-", "echo"] {
+            let error = token_of_command(command).await.unwrap_err().to_string();
+            assert!(error.contains("token command"), "{error}");
+            assert!(!error.replace(command, "").contains("sesame"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! Jupyter servers elsewhere: which the user has named, what they answer, what goes wrong with them.
+//!
+//! A [`ServerRecord`] names a server and says where its secrets lie; [`ServerClient`] speaks its REST interface;
+//! [`ServerError`] says in a line what went wrong and what mends it. Secrets are in headers only, and in no
+//! message.
+
+mod address;
+mod client;
+pub mod credential;
+mod discovery;
+mod error;
+pub mod gateway;
+mod hub;
+pub mod models;
+mod record;
+pub mod registry;
+mod secret;
+
+pub use address::{ServerAddress, parse_address};
+pub use client::{ServerClient, UpgradedConnection};
+pub use error::{ServerError, ServerErrorKind};
+pub use record::{CredentialSource, SecretPlace, ServerKind, ServerRecord, is_server_name};
+pub use secret::Secret;
