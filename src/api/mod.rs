@@ -47,6 +47,7 @@ mod save;
 mod search;
 mod selection;
 mod serve;
+mod servers;
 mod shutdown;
 mod stale;
 mod status;
@@ -108,6 +109,12 @@ pub use self::search::{NotebookMatch, SearchAnswer, SearchRequest, SearchScope, 
 pub use self::selection::{CellsToRun, DoubtfulName, Doubts};
 pub use self::serve::{
     EnvLine, ServeAnswer, ServePlace, ServeRequest, UnserveAnswer, serve, unserve,
+};
+pub use self::servers::{
+    AddServerAnswer, AddServerRequest, ListedServer, RemoteKernel, RemoteKernelspec,
+    RemoveServerAnswer, RequestedToken, ServerAnswer, ServerKernelsAnswer, ServerState,
+    ServersAnswer, StopServerAnswer, add_server, check_server, remove_server, server_kernels,
+    servers, stop_server,
 };
 pub use self::shutdown::{
     ShutdownAnswer, ShutdownIdleAnswer, ShutdownIdleRequest, ShutdownRequest, shutdown,

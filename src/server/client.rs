@@ -16,7 +16,7 @@ use reqwest::{Method, Response, StatusCode, Url};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::credential::{self, CredentialHeaders};
+use super::credential::{self, CredentialHeaders, StoredSecrets};
 use super::error::{ServerError, ServerErrorKind};
 use super::gateway::{checks_certificates, client_certificate};
 use super::models::{FailureModel, KernelModel, KernelspecsModel, ServerVersion, SessionModel};
@@ -88,8 +88,28 @@ impl ServerClient {
     /// # Errors
     /// The record's URL, its file of certificates or its credential cannot be used.
     pub async fn open(record: ServerRecord) -> Result<Self, ServerError> {
-        let made = Self::make(&record).await;
-        let (base, http, credential) = made.map_err(|kind| kind.of(&record.name))?;
+        match credential::load(&record).await {
+            Ok(credential) => Self::of(record, credential),
+            Err(kind) => Err(kind.of(&record.name)),
+        }
+    }
+
+    /// Makes a client of a server whose secrets are not stored yet.
+    ///
+    /// # Errors
+    /// Those of [`ServerClient::open`].
+    pub async fn open_with(
+        record: ServerRecord,
+        secrets: &StoredSecrets,
+    ) -> Result<Self, ServerError> {
+        match credential::load_with(&record, secrets).await {
+            Ok(credential) => Self::of(record, credential),
+            Err(kind) => Err(kind.of(&record.name)),
+        }
+    }
+
+    fn of(record: ServerRecord, credential: CredentialHeaders) -> Result<Self, ServerError> {
+        let (base, http) = Self::make(&record).map_err(|kind| kind.of(&record.name))?;
         Ok(Self {
             record,
             base,
@@ -99,9 +119,12 @@ impl ServerClient {
         })
     }
 
-    async fn make(
-        record: &ServerRecord,
-    ) -> Result<(Url, reqwest::Client, CredentialHeaders), ServerErrorKind> {
+    fn make(record: &ServerRecord) -> Result<(Url, reqwest::Client), ServerErrorKind> {
+        // Without sockets the runtime cannot wait for one, and the HTTP client would panic.
+        if let Err(error) = std::os::unix::net::UnixStream::pair() {
+            let text = format!("this process may not use the network ({error})");
+            return Err(ServerErrorKind::Setup(text));
+        }
         let url =
             Url::parse(&record.url).map_err(|error| ServerErrorKind::Url(error.to_string()))?;
         let base = match &record.kind {
@@ -113,7 +136,7 @@ impl ServerClient {
             _ => url,
         };
         let http = http_client(record, &base)?;
-        Ok((base, http, credential::load(record).await?))
+        Ok((base, http))
     }
 
     /// Returns the record that the client was made of.
@@ -460,11 +483,19 @@ impl ServerClient {
         if status.is_success() || status == StatusCode::SWITCHING_PROTOCOLS {
             return Ok(response);
         }
+        let user = match &self.record.kind {
+            ServerKind::Hub { user } if request.url.path().starts_with(self.base.path()) => {
+                Some(user.clone())
+            }
+            _ => None,
+        };
         if status.is_redirection() {
             let to = location(&response).unwrap_or_default();
-            return Err(match is_login(&to) {
-                true => ServerErrorKind::LoginPage { path },
-                false => ServerErrorKind::Redirected { to },
+            return Err(match user {
+                // The hub answers for a server that does not run.
+                Some(user) if to.contains("/hub/user/") => ServerErrorKind::NotRunning { user },
+                _ if is_login(&to) => ServerErrorKind::LoginPage { path },
+                _ => ServerErrorKind::Redirected { to },
             });
         }
         let retry_after = response.headers().get(RETRY_AFTER);
@@ -473,12 +504,6 @@ impl ServerClient {
         // What the server says is an extra: a failure to read it is passed over.
         let said = in_time(request, body(response, request, MOST_OF_FAILURE)).await;
         let said = used.redact(said_in(&said.unwrap_or_default()));
-        let user = match &self.record.kind {
-            ServerKind::Hub { user } if request.url.path().starts_with(self.base.path()) => {
-                Some(user.clone())
-            }
-            _ => None,
-        };
         let number = status.as_u16();
         Err(match (number, user) {
             (424, Some(user)) => ServerErrorKind::NotRunning { user },

@@ -173,15 +173,23 @@ pub fn forget(record: &ServerRecord) -> Result<(), ServerErrorKind> {
 pub(super) async fn load(record: &ServerRecord) -> Result<CredentialHeaders, ServerErrorKind> {
     match &record.credential {
         CredentialSource::Variables => headers_of_variables(&ProcessVariables),
-        CredentialSource::Nothing | CredentialSource::Stored { .. } => {
-            headers_of(&stored(record).await?)
-        }
-        CredentialSource::Command { command } => {
-            let mut headers = headers_of(&stored(record).await?)?;
-            headers.add_token(&token_of_command(command).await?)?;
-            Ok(headers)
-        }
+        _ => load_with(record, &stored(record).await?).await,
     }
+}
+
+/// Returns the headers of a server's requests, from secrets that need not be stored.
+///
+/// # Errors
+/// A secret cannot be had.
+pub(super) async fn load_with(
+    record: &ServerRecord,
+    secrets: &StoredSecrets,
+) -> Result<CredentialHeaders, ServerErrorKind> {
+    let mut headers = headers_of(secrets)?;
+    if let CredentialSource::Command { command } = &record.credential {
+        headers.add_token(&token_of_command(command).await?)?;
+    }
+    Ok(headers)
 }
 
 /// Returns newer headers where there may be some: by the command, or from the file that had the token.

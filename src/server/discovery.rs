@@ -31,6 +31,8 @@ impl ServerClient {
             return Ok(found);
         }
         let version = first?;
+        // The version is told without a token.
+        self.kernelspecs().await?;
         found.kind = match version.gateway_version.is_none() && self.has_contents().await? {
             true => ServerKind::Jupyter,
             false => ServerKind::Gateway,

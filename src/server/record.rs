@@ -69,8 +69,6 @@ pub enum CredentialSource {
     Stored {
         /// The file that the token was read from: it is read again when the server refuses the token.
         token_file: Option<PathBuf>,
-        /// Whether the system's keyring has it.
-        in_keyring: bool,
     },
     /// A command prints it, and is run anew when the server refuses the token.
     Command {

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::Args;
 
 use crate::api::problem::Problem;
-use crate::api::{self, KernelsAnswer, ListedKernel};
+use crate::api::{self, KernelsAnswer, ListedKernel, ServerKernelsAnswer};
 use crate::cli::Context;
 use crate::cli::commands::Command;
 use crate::cli::render::{columns, print};
@@ -17,10 +17,14 @@ use crate::kernel::shell::quote;
 /// Environments at hand (active, or at or above the notebook) come first, then kernelspecs in
 /// Jupyter's order, the python3 on PATH, and the environments that conda knows. What cannot be
 /// started says why, and what mends it. nb open --kernel NAME or --python PATH takes another.
+/// With --server it lists the kernels that run on a server, and those that it could start.
 #[derive(Args, Debug)]
 pub(crate) struct Kernels {
     /// The notebook; without it, a new one in the working directory
     pub(crate) notebook: Option<PathBuf>,
+    /// List the kernels of this server
+    #[arg(long, value_name = "NAME", conflicts_with = "notebook")]
+    pub(crate) server: Option<String>,
 }
 
 impl Command for Kernels {
@@ -29,6 +33,14 @@ impl Command for Kernels {
     }
 
     async fn run(self, context: &Context) -> Result<ExitCode, Problem> {
+        if let Some(server) = self.server {
+            let answer = api::server_kernels(&context.caller, &server).await?;
+            return context.print(&answer, |answer| {
+                print::line(&on_server(answer).join("\n"))?;
+                print::notes(&answer.notes);
+                Ok(())
+            });
+        }
         let answer = api::kernels(&context.caller).await?;
         context.print(&answer, |answer| {
             print::line(&text(answer).join("\n"))?;
@@ -40,6 +52,33 @@ impl Command for Kernels {
             Ok(())
         })
     }
+}
+
+fn on_server(answer: &ServerKernelsAnswer) -> Vec<String> {
+    let rows = answer.kernels.iter().map(|kernel| {
+        let paths = kernel.notebooks.join(", ");
+        let activity = kernel.last_activity.clone().unwrap_or_default();
+        let state = kernel.state.clone().unwrap_or_default();
+        [
+            kernel.id.clone(),
+            kernel.kernelspec.clone(),
+            state,
+            activity,
+            paths,
+        ]
+    });
+    let mut lines = columns::lines(&rows.collect::<Vec<_>>());
+    if lines.is_empty() && answer.notes.is_empty() {
+        lines.push(format!("{} runs no kernel", answer.server));
+    }
+    let specs = answer.kernelspecs.iter().map(|spec| {
+        let mark = if spec.is_default { "*" } else { " " };
+        let name = format!("{mark} {}", spec.name);
+        [name, spec.language.clone(), spec.display_name.clone()]
+    });
+    lines.push("it can start:".to_owned());
+    lines.extend(columns::lines(&specs.collect::<Vec<_>>()));
+    lines
 }
 
 fn text(answer: &KernelsAnswer) -> Vec<String> {

@@ -37,6 +37,7 @@ mod run;
 mod save;
 mod search;
 mod serve;
+mod server;
 mod shutdown;
 mod split_join;
 mod status;
@@ -91,7 +92,7 @@ pub(crate) enum Group {
 use Group::{Kernel, Notebook, Rest, Running};
 
 /// All commands, as the help lists them.
-pub(crate) const COMMANDS: [Entry; 44] = [
+pub(crate) const COMMANDS: [Entry; 45] = [
     Entry::of::<open::Open>("open", Kernel)
         .aliases("new start create")
         .first(),
@@ -113,6 +114,9 @@ pub(crate) const COMMANDS: [Entry; 44] = [
     Entry::of::<adopt::Adopt>("adopt", Kernel),
     Entry::of::<serve::Serve>("serve", Kernel),
     Entry::of::<serve::Unserve>("unserve", Kernel),
+    Entry::of::<server::Server>("server", Kernel)
+        .aliases("servers")
+        .words("list"),
     Entry::of::<cells::Cells>("cells", Notebook)
         .aliases("list ls list-cells")
         .first(),
@@ -246,6 +250,8 @@ impl Entry {
             return command;
         }
         let json = Arg::new(JSON).long(JSON).action(ArgAction::SetTrue);
+        // Also behind a word such as `list` in `nb server list`.
+        let json = json.global(true);
         command.arg(json.help(self.json).help_heading(None))
     }
 
