@@ -22,6 +22,7 @@ mod prints;
 mod python;
 mod run;
 mod seeing;
+mod servers;
 mod socket_events;
 mod sockets;
 mod vscode;

@@ -11,6 +11,10 @@ use crate::made::{self, run};
 const MCP_PACKAGE: &str = include_str!("../node/mcp/package.json");
 const MCP_LOCKED: &str = include_str!("../node/mcp/package-lock.json");
 
+/// The proxy of JupyterHub.
+const HUB_PACKAGE: &str = include_str!("../node/hub/package.json");
+const HUB_LOCKED: &str = include_str!("../node/hub/package-lock.json");
+
 const PACKAGE: &str = include_str!("../node/package.json");
 const LOCKED: &str = include_str!("../node/package-lock.json");
 
@@ -26,6 +30,11 @@ pub fn modules() -> Option<&'static Path> {
 /// Like [`modules`], with the tools for MCP servers.
 pub fn mcp_modules() -> Option<PathBuf> {
     installed("test-node-mcp", MCP_PACKAGE, MCP_LOCKED)
+}
+
+/// Like [`modules`], with JupyterHub's proxy.
+pub fn hub_modules() -> Option<PathBuf> {
+    installed("test-node-hub", HUB_PACKAGE, HUB_LOCKED)
 }
 
 fn installed(name: &str, package: &str, locked: &str) -> Option<PathBuf> {

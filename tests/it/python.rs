@@ -21,6 +21,12 @@ const WITH_IPYKERNEL6: &str = include_str!("../python/ipykernel6.txt");
 /// The official client of the Model Context Protocol.
 const WITH_MCP: &str = include_str!("../python/mcp.txt");
 
+/// Jupyter Server, a kernel gateway and JupyterHub.
+const WITH_SERVERS: &str = include_str!("../python/servers.txt");
+
+/// The Enterprise Gateway, which needs older libraries than the other servers.
+const WITH_ENTERPRISE_GATEWAY: &str = include_str!("../python/enterprise_gateway.txt");
+
 /// JupyterLab and the browser's driver: only if there is a browser, since they take a minute.
 const WITH_JUPYTERLAB: &str = include_str!("../browser/requirements.txt");
 
@@ -60,6 +66,19 @@ pub fn with_ipykernel6() -> &'static Path {
 pub fn with_mcp() -> &'static Path {
     static PYTHON: OnceLock<PathBuf> = OnceLock::new();
     PYTHON.get_or_init(|| environment("test-mcp", WITH_MCP))
+}
+
+/// Returns the interpreter of the environment with Jupyter's servers; makes the environment if it does not exist.
+pub fn with_servers() -> &'static Path {
+    static PYTHON: OnceLock<PathBuf> = OnceLock::new();
+    PYTHON.get_or_init(|| environment("test-servers", WITH_SERVERS))
+}
+
+/// Returns the interpreter of the environment with the Enterprise Gateway; makes the environment if it does not
+/// exist.
+pub fn with_enterprise_gateway() -> &'static Path {
+    static PYTHON: OnceLock<PathBuf> = OnceLock::new();
+    PYTHON.get_or_init(|| environment("test-enterprise-gateway", WITH_ENTERPRISE_GATEWAY))
 }
 
 fn environment(name: &str, requirements: &str) -> PathBuf {

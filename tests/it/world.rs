@@ -118,6 +118,8 @@ impl World {
             .env("IPYTHONDIR", home.join("ipython"))
             .env("TMPDIR", self.root.path().join("tmp"))
             .env("PYTHONDONTWRITEBYTECODE", "1")
+            // No test may use the developer's own keyring.
+            .env("DBUS_SESSION_BUS_ADDRESS", "unix:path=/nonexistent")
             .env("NB_TEST_BINARY", env!("CARGO_BIN_EXE_nb"))
             .env("NB_TEST_PYTHON", python::interpreter());
         command

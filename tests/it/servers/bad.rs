@@ -1,0 +1,260 @@
+//! What answers wrongly, or not at all: each case is a line that says what and what mends it.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use super::ScriptedServer;
+use crate::python;
+use crate::world::{World, finish};
+
+const TOKEN: &str = "sesame-open";
+
+/// Adds a server, and returns what `nb` says about it.
+fn add(world: &World, url: &str, more: &[&str], variables: &[(&str, &str)]) -> (i32, String) {
+    let mut command = world.nb();
+    let url = format!("{url}?token={TOKEN}");
+    command.args(["server", "add", "one", &url]).args(more);
+    for name in [
+        "HTTP_PROXY",
+        "HTTPS_PROXY",
+        "ALL_PROXY",
+        "NO_PROXY",
+        "SSL_CERT_FILE",
+    ] {
+        command.env_remove(name).env_remove(name.to_lowercase());
+    }
+    command.envs(variables.iter().copied());
+    let (status, out, err) = finish(&mut command);
+    let said = format!("{out}{err}");
+    assert!(!said.contains("sesame"), "the token is shown: {said}");
+    assert!(!said.contains("panicked"), "{said}");
+    (status.code().expect("it was not killed"), said)
+}
+
+/// Adds a server that cannot be added: `nb` says `what` on one line.
+#[track_caller]
+fn refused(world: &World, url: &str, variables: &[(&str, &str)], what: &str) {
+    let (code, said) = add(world, url, &[], variables);
+    assert!(said.contains(what), "no {what:?} in {said}");
+    assert_ne!(code, 0, "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+}
+
+#[test]
+fn answers_that_are_none() {
+    let world = World::new();
+    let html = "200 OK\r\nContent-Type: text/html";
+    let json = "Content-Type: application/json";
+    let long = format!("{{\"version\": \"{}\"}}", "x".repeat(17 << 20));
+    let echo = format!(r#"{{"message": "no {TOKEN} here"}}"#);
+    for (head, body, what) in [
+        (html, "<html>Log in</html>", "login page"),
+        ("302 Found\r\nLocation: /login?next=%2F", "", "login page"),
+        (
+            "301 Moved\r\nLocation: https://a.org/x?token=sesame",
+            "",
+            "https://a.org/x",
+        ),
+        (
+            "200 OK",
+            "{\"version\": 3}",
+            "check that the URL is that of a Jupyter server",
+        ),
+        (
+            "200 OK",
+            "",
+            "check that the URL is that of a Jupyter server",
+        ),
+        ("200 OK", &long, "more than 16777216 bytes"),
+        (
+            &format!("200 OK\r\n{json}"),
+            r#"{"version": "0.9.1"}"#,
+            "version 0.9.1, which is too old",
+        ),
+        (
+            "401 Unauthorized",
+            &echo,
+            "refuses the token (401): no … here",
+        ),
+        ("403 Forbidden", "", "refuses the token (403)"),
+        ("404 Not Found", "", "is not there (404)"),
+        (
+            "407 Proxy Authentication Required",
+            "",
+            "write it into HTTPS_PROXY",
+        ),
+        ("409 Conflict", "", "in the way (409)"),
+        ("429 Too Many\r\nRetry-After: 17", "", "try again in 17 s"),
+        (
+            "500 Oops",
+            r#"{"message": "no room"}"#,
+            "the server failed (500): no room",
+        ),
+        ("503 Unavailable", "<html>", "the server failed (503)"),
+        ("418 Teapot", "", "refuses the request (418)"),
+    ] {
+        let server = ScriptedServer::answering(head, body);
+        refused(&world, &server.url(), &[], what);
+        let requests = server.requests();
+        let header = format!("authorization: token {TOKEN}");
+        assert!(requests[0].contains(&header), "{requests:?}");
+        assert!(!requests[0].contains("?token"), "{requests:?}");
+    }
+}
+
+#[test]
+fn answers_that_break_off() {
+    let world = World::new();
+    let half = ScriptedServer::saying("HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{\"vers");
+    refused(&world, &half.url(), &[], "the connection to 127.0.0.1");
+    let other = ScriptedServer::saying("220 mail.example.org ESMTP\r\n");
+    refused(&world, &other.url(), &[], "the connection to 127.0.0.1");
+}
+
+#[test]
+fn a_silent_server_does_not_hold_up_the_list() {
+    let world = World::new();
+    let silent = ScriptedServer::saying("");
+    let mut command = world.nb();
+    command
+        .args(["server", "list", "--json"])
+        .env("JUPYTER_GATEWAY_URL", silent.url());
+    let (status, out, err) = finish(&mut command);
+    assert!(status.success(), "{err}");
+    let listed: serde_json::Value = serde_json::from_str(&out).expect("it is JSON");
+    assert_eq!(listed["servers"][0]["state"], "down");
+    let problem = listed["servers"][0]["problem"].as_str().expect("a problem");
+    assert!(
+        problem.contains("no answer from 127.0.0.1 within 10 s"),
+        "{problem}"
+    );
+}
+
+#[test]
+fn servers_that_are_not_there() {
+    let world = World::new();
+    refused(
+        &world,
+        "http://server.invalid/",
+        &[],
+        "no host has the name server.invalid",
+    );
+    refused(
+        &world,
+        "http://127.0.0.1:1/",
+        &[],
+        "nothing listens at 127.0.0.1:1",
+    );
+    refused(
+        &world,
+        "127.0.0.1:8888/",
+        &[],
+        "does not begin with http://",
+    );
+    refused(&world, "ftp://h.org/", &[], "does not begin with http://");
+    refused(
+        &world,
+        "http://ann:sesame@h.org/",
+        &[],
+        "do not belong in it",
+    );
+}
+
+#[test]
+fn a_proxy_that_wants_a_password() {
+    let world = World::new();
+    let proxy = ScriptedServer::answering("407 Proxy Authentication Required", "");
+    let url = proxy.url();
+    let variables = [("HTTP_PROXY", url.as_str()), ("HTTPS_PROXY", url.as_str())];
+    let what = "the proxy on the way wants a password";
+    refused(&world, "http://server.invalid/", &variables, what);
+    refused(&world, "https://server.invalid/", &variables, what);
+    assert!(
+        proxy
+            .requests()
+            .iter()
+            .any(|it| it.starts_with("CONNECT server.invalid:443"))
+    );
+    let around = [variables[0], ("NO_PROXY", "server.invalid")];
+    refused(
+        &world,
+        "http://server.invalid/",
+        &around,
+        "no host has the name",
+    );
+    // A tunnel's end on this machine is asked directly.
+    refused(
+        &world,
+        "http://127.0.0.1:1/",
+        &variables,
+        "nothing listens at",
+    );
+}
+
+/// A server of HTTPS; it ends on drop.
+struct TlsServer {
+    process: Child,
+    url: String,
+}
+
+impl TlsServer {
+    fn start(folder: &Path, when: &str) -> TlsServer {
+        let mut process = Command::new(python::with_servers())
+            .arg(python::script("tls_server.py"))
+            .arg(folder)
+            .arg(when)
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("start the server");
+        let mut port = String::new();
+        let output = process.stdout.take().expect("it is piped");
+        let read = BufReader::new(output).read_line(&mut port);
+        read.expect("read the port");
+        let url = format!("https://127.0.0.1:{}/", port.trim());
+        TlsServer { process, url }
+    }
+}
+
+impl Drop for TlsServer {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+#[test]
+fn certificates_are_checked() {
+    let world = World::new();
+    let folder = world.project();
+    let ca = folder.join("ca.pem");
+    let ca = ca.to_str().expect("a path of the test");
+    let server = TlsServer::start(&folder, "valid");
+    refused(&world, &server.url, &[], "comes from an unknown authority");
+    let wrong = server.url.replace("127.0.0.1", "localhost");
+    let trusted = [("SSL_CERT_FILE", ca)];
+    refused(
+        &world,
+        &wrong,
+        &trusted,
+        "check that the URL has the certificate's name",
+    );
+    refused(
+        &world,
+        &server.url.replace("https", "http"),
+        &[],
+        "connection to 127.0.0.1",
+    );
+    let (code, said) = add(&world, &server.url, &["--ca", "nothing.pem"], &[]);
+    assert!(said.contains("nothing.pem cannot be read"), "{said}");
+    assert_eq!(code, 1, "{said}");
+    let (code, said) = add(&world, &server.url, &["--ca", ca], &[]);
+    assert_eq!((code, said.contains("up")), (0, true), "{said}");
+    let (code, said) = add(&world, &server.url, &["--replace"], &trusted);
+    assert_eq!((code, said.contains("up")), (0, true), "{said}");
+    for (when, what) in [("expired", "(expired)"), ("early", "(not valid yet)")] {
+        let server = TlsServer::start(&folder, when);
+        refused(&world, &server.url, &trusted, what);
+        refused(&world, &server.url, &trusted, "check this machine's clock");
+    }
+}
