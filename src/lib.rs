@@ -14,22 +14,23 @@
 //! | [`route`] | who gets what: clients, outstanding requests, the execution queue, synthetic messages. Pure, with its own clock | wire |
 //! | [`socket`] | ZMTP over TCP and Unix sockets: bind, connect, outboxes | wire, zmtp |
 //! | [`kernel`] | kernelspecs (`spec`), environments (`environment`), processes and their supervisor (`process`), sandbox and container (`confine`) | wire, project |
-//! | [`server`] | Jupyter servers elsewhere: records, secrets, the REST client, categories of failure | project, kernel |
+//! | [`server`] | Jupyter servers elsewhere: records, secrets, the REST client, the websocket of a kernel, categories of failure | wire, project, kernel |
 //! | [`client`] | a kernel's client over the `zeromq` crate; one execute request as a pure state machine | wire |
 //! | [`activity`] | who acts, who else is there, what they did since somebody last looked | notebook, project, kernel |
 //! | [`task`] | processes of our own that outlive whoever started them | project, kernel |
 //! | [`editing`] | a notebook read, edited, undone, restored | wire, notebook, project, kernel, activity, task |
-//! | [`lifecycle`] | a kernel opened, shared, served, restarted, ended; which notebook a command means | wire, notebook, project, kernel, client, activity, task, editing |
+//! | [`lifecycle`] | a kernel opened, shared, served, restarted, ended; which notebook a command means | wire, notebook, project, kernel, server, client, activity, task, editing |
 //! | [`execution`] | cells and code run, recorded, followed, replayed; what a kernel has run, as a graph | wire, notebook, graph, project, kernel, client, activity, task, editing, lifecycle |
 //! | [`api`] | the use cases, one function a command | wire, notebook, graph, project, kernel, client, activity, task, editing, lifecycle, execution, server |
 //! | [`demo`] | what `nb demo` plays | wire, notebook, project, kernel, client, lifecycle |
 //! | [`proxy`] | the I/O shell round `route` | wire, route, socket, kernel, project, activity, task, editing, lifecycle, execution |
+//! | [`remote`] | the bridge: presents a kernel on a server as one of this machine | wire, socket, kernel, project, server, task |
 //! | [`text`] | answers and problems as plain text | api, editing, execution, lifecycle, and types of activity, kernel, notebook, project |
 //! | [`mcp`] | the commands as tools for agents, over the Model Context Protocol | code, api, text, activity, editing, and types of kernel, notebook, project |
 //! | [`cli`] | the `nb` command line: arguments, commands, printing | api, text, mcp, activity, task, editing, lifecycle, execution, demo, and types of wire, notebook, kernel, project, server |
-//! | [`program`] | what both programs do before their own `main` | project, kernel, task, editing, lifecycle, execution |
+//! | [`program`] | what both programs do before their own `main` | project, kernel, task, editing, lifecycle, execution, remote |
 //!
-//! Adapters (`proxy`, `mcp`, `cli`) never import each other, except that `nb mcp` starts the server.
+//! Adapters (`proxy`, `remote`, `mcp`, `cli`) never import each other, except that `nb mcp` starts the server.
 
 pub mod activity;
 pub mod api;
@@ -47,6 +48,7 @@ pub mod notebook;
 pub mod program;
 pub mod project;
 pub mod proxy;
+pub mod remote;
 pub mod route;
 pub mod server;
 pub mod socket;

@@ -5,7 +5,9 @@
 //! message.
 
 mod address;
+pub mod channels;
 mod client;
+pub mod connection_state;
 pub mod credential;
 mod discovery;
 mod error;
@@ -15,6 +17,7 @@ pub mod models;
 mod record;
 pub mod registry;
 mod secret;
+pub mod websocket;
 
 pub use address::{ServerAddress, parse_address};
 pub use client::{ServerClient, UpgradedConnection};

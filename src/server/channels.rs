@@ -1,0 +1,159 @@
+//! The websocket of one kernel: its messages, verified by the credential with which it was opened.
+
+use std::time::Duration;
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use bytes::Bytes;
+use futures_util::stream::{SplitSink, SplitStream};
+use futures_util::{SinkExt, StreamExt};
+use reqwest::header::{HeaderMap, HeaderValue, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_PROTOCOL};
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
+use tokio_tungstenite::tungstenite::{Error as WebSocketError, Message, Utf8Bytes};
+
+use super::client::{ServerClient, escaped};
+use super::error::{ServerError, ServerErrorKind};
+use super::websocket::{Framing, Payload, SUBPROTOCOL};
+use crate::wire::{Channel, Verified};
+
+/// The longest message, in bytes; the same as on a kernel's own sockets.
+const MOST: usize = 1 << 30;
+
+/// How long the server may take to take its part in closing.
+const CLOSES: Duration = Duration::from_secs(1);
+
+type Stream = WebSocketStream<reqwest::Upgraded>;
+
+/// The half of a kernel's websocket that sends.
+pub struct KernelSender {
+    stream: SplitSink<Stream, Message>,
+    framing: Framing,
+}
+
+/// The half of a kernel's websocket that receives.
+pub struct KernelReceiver {
+    stream: SplitStream<Stream>,
+    framing: Framing,
+}
+
+/// What arrived over a kernel's websocket.
+#[derive(Debug)]
+pub enum Received {
+    /// A message of the kernel, or of the server in its name.
+    Message(Channel, Verified),
+    /// The answer to a ping, or any other frame that shows that the server is there.
+    SignOfLife,
+    /// A frame that is no message; the text says why. It is dropped.
+    Malformed(String),
+    /// The connection has ended; the text says how.
+    Closed(String),
+}
+
+/// Opens the websocket of a kernel. The server keeps for `session` what the kernel says while no websocket is open, and
+/// sends it first.
+///
+/// # Errors
+/// The request fails, or the server answers with a subprotocol that was not offered.
+pub async fn open(
+    client: &ServerClient,
+    kernel: &str,
+    session: &str,
+) -> Result<(KernelSender, KernelReceiver), ServerError> {
+    let mut headers = HeaderMap::new();
+    let key = BASE64_STANDARD.encode(uuid::Uuid::new_v4().as_bytes());
+    let key = HeaderValue::from_str(&key).expect("base64 is ASCII");
+    headers.insert(SEC_WEBSOCKET_KEY, key);
+    headers.insert(
+        SEC_WEBSOCKET_PROTOCOL,
+        HeaderValue::from_static(SUBPROTOCOL),
+    );
+    let (kernel, session) = (escaped(kernel), escaped(session));
+    let path = format!("api/kernels/{kernel}/channels?session_id={session}");
+    let upgraded = client.upgrade(&path, headers).await?;
+    let framing = Framing::negotiated(upgraded.protocol.as_deref());
+    let framing = framing.ok_or_else(|| {
+        client.error(ServerErrorKind::NotJson {
+            path,
+            reason: "a subprotocol of websockets that was not offered".to_owned(),
+        })
+    })?;
+    let limits = WebSocketConfig::default()
+        .max_message_size(Some(MOST))
+        .max_frame_size(Some(MOST))
+        // Each message is flushed at once.
+        .write_buffer_size(0);
+    let stream =
+        WebSocketStream::from_raw_socket(upgraded.stream, Role::Client, Some(limits)).await;
+    let (sink, stream) = stream.split();
+    let sender = KernelSender {
+        stream: sink,
+        framing,
+    };
+    Ok((sender, KernelReceiver { stream, framing }))
+}
+
+impl KernelSender {
+    /// Sends a message; returns whether it could be written into this framing.
+    ///
+    /// # Errors
+    /// The connection has ended; the text says how.
+    pub async fn send(&mut self, channel: Channel, message: &Verified) -> Result<bool, String> {
+        let payload = match self.framing.encode(channel, message) {
+            Ok(Payload::Binary(bytes)) => Message::Binary(bytes),
+            Ok(Payload::Text(text)) => match Utf8Bytes::try_from(text) {
+                Ok(text) => Message::Text(text),
+                Err(_) => return Ok(false),
+            },
+            Err(_) => return Ok(false),
+        };
+        let sent = self.stream.send(payload).await;
+        sent.map(|()| true).map_err(|error| ended(&error))
+    }
+
+    /// Sends a ping, which the server answers.
+    ///
+    /// # Errors
+    /// The connection has ended; the text says how.
+    pub async fn ping(&mut self) -> Result<(), String> {
+        let sent = self.stream.send(Message::Ping(Bytes::new())).await;
+        sent.map_err(|error| ended(&error))
+    }
+
+    /// Closes the websocket once all messages are written, or after a second.
+    pub async fn close(mut self) {
+        let _ = tokio::time::timeout(CLOSES, self.stream.close()).await;
+    }
+}
+
+impl KernelReceiver {
+    /// Waits for the next frame. The future may be dropped.
+    pub async fn next(&mut self) -> Received {
+        let payload = match self.stream.next().await {
+            None => return Received::Closed("the connection ended".to_owned()),
+            Some(Err(error)) => return Received::Closed(ended(&error)),
+            Some(Ok(Message::Binary(bytes))) => Payload::Binary(bytes),
+            Some(Ok(Message::Text(text))) => Payload::Text(text.into()),
+            Some(Ok(Message::Close(close))) => {
+                let why = close.map_or_else(String::new, |close| {
+                    format!(" ({} {})", u16::from(close.code), close.reason)
+                });
+                return Received::Closed(format!("the server closed it{why}"));
+            }
+            Some(Ok(_)) => return Received::SignOfLife,
+        };
+        match self.framing.decode(&payload) {
+            Ok((channel, message)) => Received::Message(channel, message),
+            Err(why) => Received::Malformed(why.to_string()),
+        }
+    }
+}
+
+fn ended(error: &WebSocketError) -> String {
+    match error {
+        WebSocketError::ConnectionClosed | WebSocketError::AlreadyClosed => {
+            "the connection ended".to_owned()
+        }
+        error => error.to_string(),
+    }
+}
