@@ -96,7 +96,7 @@ pub use self::log_file::{
 pub use self::move_notebook::{MoveAnswer, MoveRequest, move_to};
 pub use self::open::{
     CreatedNotebook, Idle, OpenAnswer, OpenOutcome, OpenRequest, OpenedNotebook,
-    RequestedConfinement, SpecChange, open,
+    RequestedConfinement, SpecChange, WantedServer, open,
 };
 pub use self::plan::{PlanAnswer, PlannedRow, plan};
 pub use self::replace::{ReplaceAnswer, ReplaceRequest, replace};
@@ -122,8 +122,8 @@ pub use self::shutdown::{
 };
 pub use self::stale::{StaleCell, StaleReason, UndefinedName};
 pub use self::status::{
-    AllKernelsAnswer, KernelStatus, LeftKernel, ProjectKernel, RunningCell, StatusAnswer,
-    UnreadableProject, status, status_everywhere,
+    AllKernelsAnswer, KernelStatus, LeftKernel, ProjectKernel, RunningCell, ServerKernelStatus,
+    StatusAnswer, UnreadableProject, status, status_everywhere,
 };
 pub use self::status_watch::{StatusSnapshot, StatusWatch};
 pub(crate) use self::undo::in_words;

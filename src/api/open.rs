@@ -26,6 +26,8 @@ use crate::lifecycle::open::{OpenOptions, Opened, ensure_kernel};
 use crate::lifecycle::open_error::OpenError;
 use crate::lifecycle::sandbox::checked;
 use crate::lifecycle::serve::{self, Health, Level};
+use crate::lifecycle::server_kernel;
+pub use crate::lifecycle::server_kernel::WantedServer;
 use crate::lifecycle::trust_again::trust_again;
 use crate::project::{
     Confinement, Container, Ended, Project, ResourceLimits, Sandbox, Session, Status,
@@ -45,8 +47,10 @@ pub struct OpenRequest {
     pub kernel_of: Option<PathBuf>,
     /// The connection file of a kernel that another program started, to attach to.
     pub attach: Option<PathBuf>,
-    /// Whether the notebook gets a kernel of its own, if it shares one.
+    /// Whether the notebook gets a kernel of its own on this machine, if it shares one or has one on a server.
     pub own: bool,
+    /// The server on which the kernel runs.
+    pub server: Option<WantedServer>,
     /// How the kernel is reached.
     pub transport: Option<Transport>,
     /// The kernel's resource limits; `None` leaves them as before.
@@ -151,6 +155,8 @@ pub struct OpenedNotebook {
     pub kernel_of: Option<String>,
     /// Whether `nb` has started it.
     pub owned: bool,
+    /// The name of the server on which it runs.
+    pub server: Option<String>,
     /// The container that it runs in.
     pub container: Option<Container>,
     /// Its sandbox.
@@ -311,6 +317,10 @@ async fn options(
         }
         None => None,
     };
+    if let Some(server) = &request.server {
+        // A hub may have to start the server, which takes some time.
+        server_kernel::client(&server.name, &mut |text| (caller.tell)(text)).await?;
+    }
     let is_contained = matches!(confinement, Some(Confinement::Container(_)));
     Ok(OpenOptions {
         kernel: request.kernel.clone(),
@@ -322,6 +332,7 @@ async fn options(
         kernel_of: request.kernel_of.clone(),
         attach,
         own: request.own,
+        server: request.server.clone(),
         limits: request.limits,
         confinement,
         idle: request.idle,
@@ -499,6 +510,7 @@ fn answer(
         connection_file: session.connection_file.clone(),
         kernel_of: opened.kernel_of,
         owned: session.is_owned(),
+        server: session.as_remote().map(|remote| remote.server.clone()),
         container: session.confinement().container().cloned(),
         sandbox: session.sandbox().map(SandboxSummary::of),
         shared_with: opened.shared_with,

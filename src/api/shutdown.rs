@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::caller::{Caller, open_project};
 use super::envelope::Answer;
-use super::problem::{Problem, causes};
+use super::problem::{Problem, ProblemKind, causes};
 use super::time::milliseconds;
 use crate::lifecycle;
 use crate::lifecycle::consent::KernelAction;
@@ -21,6 +21,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub struct ShutdownRequest {
     /// Whether to end the kernel even if that ends others' work.
     pub force: bool,
+    /// Whether a kernel on a server goes on running there.
+    pub detach: bool,
 }
 
 /// A session without a kernel.
@@ -92,13 +94,19 @@ pub async fn shutdown(
 ) -> Result<ShutdownAnswer, Problem> {
     let target = caller.target().await?;
     // A kernel of another program or notebook is only released.
-    if target.session.is_owned() && !target.is_shared() {
+    if request.detach && target.session.as_remote().is_none() {
+        let text = format!("the kernel of {} runs on this machine", target.notebook_key);
+        return Err(Problem::new(ProblemKind::Usage, text)
+            .hint("without nb shutdown it goes on running as it is"));
+    }
+    if target.session.is_owned() && !target.is_shared() && !request.detach {
         caller
             .consent(KernelAction::Shutdown, &target, request.force)
             .await?;
     }
     let (project, key) = (&target.project, &target.notebook_key);
-    let stopped = lifecycle::shutdown::shutdown(project, key, caller.by(), PATIENCE).await?;
+    let stopped =
+        lifecycle::shutdown::shutdown(project, key, caller.by(), PATIENCE, request.detach).await?;
     Ok(ShutdownAnswer {
         notebook: target.notebook_key,
         status: stopped.session.status.as_str().to_owned(),

@@ -14,11 +14,13 @@ use crate::activity::labels::whose;
 use crate::kernel::variables::ProcessVariables;
 use crate::lifecycle::everywhere::{self, UnreachableKernel};
 use crate::lifecycle::liveness::{Liveness, sandboxed};
+use crate::lifecycle::reconnect;
 use crate::lifecycle::serve::{self, Health, Level};
 use crate::lifecycle::status::{SessionStatus, status as status_of};
 use crate::project::event::RunningExecution;
 use crate::project::joined::Joined;
-use crate::project::{Ended, ResourceLimits, Status};
+use crate::project::{Ended, ResourceLimits, Session, Status};
+use crate::server::connection_state::ConnectionState;
 use crate::wire::Transport;
 
 /// The hint for a folder in which no notebook is open.
@@ -81,6 +83,8 @@ pub struct KernelStatus {
     pub idle_timeout: Option<u64>,
     /// Whether `nb` has started it.
     pub owned: bool,
+    /// Where it runs, if not on this machine.
+    pub remote: Option<ServerKernelStatus>,
     /// Its sandbox.
     pub sandbox: Option<SandboxSummary>,
     /// When it was started.
@@ -119,6 +123,7 @@ impl KernelStatus {
             limits: session.settings.limits,
             idle_timeout: session.settings.idle_timeout,
             owned: session.is_owned(),
+            remote: ServerKernelStatus::of(session, &status.liveness),
             sandbox: session.sandbox().map(SandboxSummary::of),
             started_at: session.started_at,
             ended: session.ended.clone(),
@@ -131,7 +136,14 @@ impl KernelStatus {
     pub fn is_up(&self) -> bool {
         matches!(
             self.state,
-            "idle" | "busy" | "live" | "starting" | "restarting" | "elsewhere" | "unchecked"
+            "idle"
+                | "busy"
+                | "live"
+                | "disconnected"
+                | "starting"
+                | "restarting"
+                | "elsewhere"
+                | "unchecked"
         )
     }
 }
@@ -301,8 +313,7 @@ async fn ask_all(_: Caller) -> Result<AllKernelsAnswer, Problem> {
 
 /// Says whether a kernel runs whose notebook was moved or deleted.
 fn is_gone(status: &SessionStatus) -> bool {
-    let runs = matches!(status.liveness, Liveness::Own(_) | Liveness::Foreign);
-    runs && matches!(status.session.notebook.try_exists(), Ok(false))
+    status.liveness.is_up() && matches!(status.session.notebook.try_exists(), Ok(false))
 }
 
 /// Returns the word that users see for the kernel's state.
@@ -316,9 +327,52 @@ fn state(status: &SessionStatus) -> &'static str {
         (_, Status::Starting, _) => "starting",
         (_, Status::Restarting, _) => "restarting",
         (Liveness::Dead, ..) | (_, Status::Died, _) => "died",
+        (Liveness::Disconnected, ..) => "disconnected",
+        _ if is_unconnected(status) => "disconnected",
         (_, _, Some(true)) => "busy",
         (_, _, Some(false)) => "idle",
         (_, _, None) => "live",
+    }
+}
+
+/// Says whether the connection to the server of a kernel is not there now.
+fn is_unconnected(status: &SessionStatus) -> bool {
+    let report = reconnect::report(&status.session);
+    report.is_some_and(|report| report.state != ConnectionState::Connected)
+}
+
+/// A kernel on a server.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct ServerKernelStatus {
+    /// The name of the server.
+    pub server: String,
+    /// The kernel's id there.
+    pub kernel_id: String,
+    /// The state of the connection.
+    pub state: ConnectionState,
+    /// Since when.
+    pub since: Option<Timestamp>,
+    /// How long the server took to answer a ping, in milliseconds.
+    pub latency_ms: Option<u64>,
+    /// Why it is not connected.
+    pub problem: Option<String>,
+}
+
+impl ServerKernelStatus {
+    pub(super) fn of(session: &Session, liveness: &Liveness) -> Option<Self> {
+        let remote = session.as_remote()?;
+        let report = reconnect::report(session);
+        let report = report.filter(|_| *liveness != Liveness::Disconnected);
+        let state = report.as_ref().map(|report| report.state);
+        Some(Self {
+            server: remote.server.clone(),
+            kernel_id: remote.kernel_id.clone(),
+            state: state.unwrap_or(ConnectionState::Disconnected),
+            since: report.as_ref().map(|report| report.since),
+            latency_ms: report.as_ref().and_then(|report| report.latency_ms),
+            problem: report.and_then(|report| report.problem),
+        })
     }
 }
 
@@ -327,6 +381,6 @@ fn pid(status: &SessionStatus) -> Option<u32> {
     match &status.liveness {
         Liveness::Own(process) => Some(process.pid),
         Liveness::Foreign | Liveness::OutOfReach => status.session.pid(),
-        Liveness::Dead => None,
+        Liveness::Dead | Liveness::Disconnected => None,
     }
 }

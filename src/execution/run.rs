@@ -12,13 +12,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
 use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::ending::how_it_went;
 use super::heard::Heard;
 use super::observed;
-use crate::client::{Client, ClientError, Execute, ExecuteRequest, IopubMessage, RequestEnd};
+use crate::client::{
+    Client, ClientError, Execute, ExecuteRequest, FollowedStep, IopubMessage, RequestEnd,
+};
 pub use crate::client::{
     DisplayContent, EOF, ExecutionEvent, KernelException, OutputMessage, Prompt, StreamText,
 };
@@ -28,6 +32,7 @@ use crate::kernel::spec::quirks;
 use crate::lifecycle::death::{self, note_death};
 use crate::lifecycle::liveness::{Liveness, liveness};
 use crate::lifecycle::open_error::OpenError;
+use crate::lifecycle::reconnect::reconnect;
 use crate::project::event::{
     Event as JournalEvent, EventKind, ExecutionEnd, ExecutionStart, Outcome, RunningExecution,
     split_actor,
@@ -161,8 +166,6 @@ impl RunError {
 pub struct Runner {
     kernel: Joined,
     client: Client,
-    /// How many steps of other clients' cells were seen on iopub.
-    others: Arc<AtomicU64>,
     /// The value of `others` when the last cell of this runner ended and left the kernel idle.
     left_idle: Option<u64>,
 }
@@ -178,6 +181,8 @@ struct Joined {
     /// The job's notebook, if the kernel belongs to another notebook's session.
     notebook: Option<String>,
     process: Option<Process>,
+    /// How many steps of other clients' cells were seen on iopub.
+    others: Arc<AtomicU64>,
     /// The events to write to the journal before any others.
     unwritten: Vec<JournalEvent>,
 }
@@ -197,27 +202,7 @@ impl Runner {
     ) -> Result<Self, RunError> {
         let session = settled(project, key, session, wait).await?;
         let (info, process) = reach(project, key, &session).await?;
-        let mut client = Client::connect(&info, split_actor(by).0).await?;
-        let spec = session.kernelspec.as_ref();
-        if let Some(silence) = spec.and_then(quirks::silence_after_idle) {
-            client.linger(silence);
-        }
-        let others = Arc::new(AtomicU64::new(0));
-        let (count, mut journal) = (
-            Arc::clone(&others),
-            observed::journal(project, key, session.generation),
-        );
-        client.observe(move |foreign| {
-            count.fetch_add(1, Ordering::Relaxed);
-            journal(foreign);
-        });
-        if let Some(process) = process.clone() {
-            client.watch(async move {
-                process.death().await;
-                format!("process {} has ended", process.pid)
-            });
-        }
-        let kernel = Joined {
+        let mut kernel = Joined {
             project: project.clone(),
             key: key.to_owned(),
             session,
@@ -225,12 +210,13 @@ impl Runner {
             job: None,
             notebook: None,
             process,
+            others: Arc::default(),
             unwritten: Vec::new(),
         };
+        let client = kernel.connect(&info).await?;
         Ok(Self {
             kernel,
             client,
-            others,
             left_idle: None,
         })
     }
@@ -258,7 +244,7 @@ impl Runner {
         // Directly after a cell of this runner the kernel is idle, and asking it would take as long as a
         // small cell. If another client has sent a request since, that one is earlier in the kernel's
         // queue.
-        let others = self.others.load(Ordering::Relaxed);
+        let others = self.kernel.others.load(Ordering::Relaxed);
         let mut is_idle = self.left_idle.take() == Some(others);
         if !is_idle {
             self.kernel.write_down();
@@ -278,6 +264,7 @@ impl Runner {
             let ended = match std::mem::take(&mut is_idle) {
                 true => None,
                 false => match running.idle(client, audience).await {
+                    Err(error) if running.kernel.rejoin(client, &error).await => continue,
                     Err(error) => return Err(running.told(error).await),
                     Ok(ended) => ended,
                 },
@@ -285,6 +272,7 @@ impl Runner {
             status = match ended {
                 Some(status) => status,
                 None => match running.once(client, audience).await {
+                    Err(error) if running.kernel.rejoin(client, &error).await => continue,
                     Err(error) => return Err(running.told(error).await),
                     Ok(status) => status,
                 },
@@ -294,7 +282,7 @@ impl Runner {
             }
         }
         if matches!(status, Outcome::Ok | Outcome::Error) && !running.is_idle_missing {
-            self.left_idle = Some(self.others.load(Ordering::Relaxed));
+            self.left_idle = Some(running.kernel.others.load(Ordering::Relaxed));
         }
         Ok(Ran {
             status,
@@ -337,6 +325,56 @@ impl Runner {
 }
 
 impl Joined {
+    /// Connects a client to the kernel.
+    async fn connect(&mut self, info: &ConnectionInfo) -> Result<Client, ClientError> {
+        let mut client = Client::connect(info, split_actor(&self.by).0).await?;
+        let spec = self.session.kernelspec.as_ref();
+        if let Some(silence) = spec.and_then(quirks::silence_after_idle) {
+            client.linger(silence);
+        }
+        let mut journal = observed::journal(&self.project, &self.key, self.session.generation);
+        let count = Arc::clone(&self.others);
+        client.observe(move |foreign| {
+            count.fetch_add(1, Ordering::Relaxed);
+            journal(foreign);
+        });
+        if let Some(process) = self.process.clone() {
+            client.watch(async move {
+                process.death().await;
+                format!("process {} has ended", process.pid)
+            });
+        }
+        Ok(client)
+    }
+
+    /// Connects again after an error, if only the bridge to the kernel's server has ended; returns whether it has.
+    async fn rejoin(&mut self, client: &mut Client, error: &RunError) -> bool {
+        match error {
+            RunError::Client(ClientError::KernelGone(_)) => match self.join_again().await {
+                Some(again) => {
+                    *client = again;
+                    true
+                }
+                None => false,
+            },
+            _ => false,
+        }
+    }
+
+    /// Returns a client of the same kernel over the next bridge to its server; `None` if the kernel has ended, or runs on
+    /// this machine.
+    async fn join_again(&mut self) -> Option<Client> {
+        self.session.as_remote()?;
+        let key = self.project.current_key(&self.key);
+        let now = reconnect(&self.project, &key).await.ok()?;
+        if now.generation != self.session.generation {
+            return None;
+        }
+        let (info, process) = reach(&self.project, &key, &now).await.ok()?;
+        (self.session, self.process) = (now, process);
+        self.connect(&info).await.ok()
+    }
+
     /// Writes the events that are not in the journal yet.
     fn write_down(&mut self) {
         let events = std::mem::take(&mut self.unwritten);
@@ -393,6 +431,14 @@ pub(super) async fn reach(
     match liveness(session).await {
         Liveness::Own(process) => Ok((info, Some(process))),
         Liveness::Foreign => Ok((info, None)),
+        Liveness::Disconnected => {
+            let session = reconnect(project, key).await;
+            let session = session.map_err(|error| RunError::Unseen(Box::new(error)))?;
+            Ok((
+                connection::read(&session.connection_file)?,
+                Process::recorded(&session),
+            ))
+        }
         Liveness::Dead => {
             let session = match session.status {
                 Status::Live => note_death(project, key, session.clone())?,
@@ -560,7 +606,8 @@ impl Running<'_> {
             }
         }
         let (dropped, missing) = (execution.dropped(), execution.missing());
-        let outcome = execution.outcome();
+        let outcome = execution.outcome().cloned();
+        let outcome = outcome.as_ref();
         self.is_idle_missing = outcome.is_none_or(|outcome| outcome.idle_missing);
         self.execution_count = outcome.and_then(|outcome| outcome.execution_count);
         let status = match outcome.map(|outcome| &outcome.end) {
@@ -572,8 +619,13 @@ impl Running<'_> {
             Some(RequestEnd::Raised(_)) => Outcome::Error,
             Some(RequestEnd::Aborted) => Outcome::Aborted,
             Some(RequestEnd::KernelGone(why)) => {
-                let why = why.clone();
-                self.kernel_ended(audience, &why).await
+                match self.follow_again(client, audience, &msg_id, begun).await {
+                    Some(status) => {
+                        self.is_idle_missing = status == Outcome::NoReply;
+                        status
+                    }
+                    None => self.kernel_ended(audience, why).await,
+                }
             }
             Some(RequestEnd::NoReply) | None => Outcome::NoReply,
         };
@@ -596,12 +648,69 @@ impl Running<'_> {
             audience.sees(&ExecutionEvent::Iopub(on_stderr(&format!("[nb] {note}\n"))));
             self.notes.push(note);
         }
-        if outcome.is_some_and(|outcome| outcome.idle_missing) && status != Outcome::KernelDied {
+        if self.is_idle_missing && status != Outcome::KernelDied {
             self.notes
                 .push("the kernel never said that it was idle: outputs may be missing".to_owned());
         }
         self.note_done(&msg_id, status, sent.elapsed());
         Ok(status)
+    }
+
+    /// Follows the request to its end over the next bridge to the kernel's server; `None` if the kernel has ended, or runs
+    /// on this machine. Its reply goes to the client that sent it, which is gone.
+    async fn follow_again(
+        &mut self,
+        client: &mut Client,
+        audience: &impl Audience,
+        msg_id: &str,
+        has_begun: bool,
+    ) -> Option<Outcome> {
+        let mut has_begun = has_begun;
+        let mut interrupted = false;
+        let mut has_error = false;
+        loop {
+            *client = self.kernel.join_again().await?;
+            let server = self.kernel.session.as_remote().map(|it| it.server.clone());
+            let at = Timestamp::now().to_zoned(TimeZone::system());
+            self.notes.push(format!(
+                "the process that connects to {} was ended at {}, and another one took over; what the cell printed at that moment may be missing",
+                server.unwrap_or_default(),
+                at.strftime("%H:%M:%S")
+            ));
+            let mut followed = client.follow_requests([msg_id.to_owned()]);
+            if has_begun {
+                followed.has_begun(0, true);
+            }
+            loop {
+                let heard = tokio::select! {
+                    heard = followed.next() => heard?,
+                    () = audience.interrupts() => {
+                        interrupted = true;
+                        followed.interrupt();
+                        continue;
+                    }
+                };
+                match heard.what {
+                    FollowedStep::Event(event) => {
+                        has_begun = true;
+                        if let ExecutionEvent::Iopub(message) = &event {
+                            has_error |= message.msg_type == "error";
+                        }
+                        if let ExecutionEvent::Counted(count) = &event {
+                            self.execution_count = Some(*count);
+                        }
+                        audience.sees(&event);
+                        self.heard.take(&event);
+                    }
+                    FollowedStep::Ended { ran: false } => return Some(Outcome::Aborted),
+                    FollowedStep::Ended { .. } if !has_error => return Some(Outcome::Ok),
+                    FollowedStep::Ended { .. } if interrupted => return Some(Outcome::Interrupted),
+                    FollowedStep::Ended { .. } => return Some(Outcome::Error),
+                    FollowedStep::Unheard => return Some(Outcome::NoReply),
+                    FollowedStep::Gone(_) => break,
+                }
+            }
+        }
     }
 
     /// Says whether the kernel is being restarted or shut down: its cell is interrupted then, so

@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use rustix::process::Signal;
 
+use super::reconnect;
 use crate::activity::actor::Actor;
 use crate::activity::labels::{self, whose};
 use crate::activity::zone;
@@ -48,10 +49,16 @@ pub fn note_death(project: &Project, key: &str, seen: Session) -> Result<Session
     // The session of the kernel's owner is changed: a notebook that shares the kernel has no record
     // of it.
     let key = &project.state()?.owner_key(key);
-    let end = told_end(&seen);
+    // The end of a bridge says nothing about its kernel.
+    let end = told_end(&seen).filter(|_| seen.as_remote().is_none());
+    let ended_there = reconnect::why_ended(&seen);
+    if seen.as_remote().is_some() && ended_there.is_none() {
+        return Ok(seen);
+    }
     let running = project.present(key, seen.generation).running;
     let job = job_of(project, key, &seen, running.as_ref());
     let reason = match seen.relation() {
+        _ if let Some(why) = &ended_there => why,
         Relation::EarlierBoot => "the machine was started anew",
         _ if seen.is_attached() => "it answers no more",
         _ => "its process ended",

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use tokio::sync::Semaphore;
 use tokio::task::LocalSet;
 
+use super::liveness::{is_in_use, recorded_liveness};
 use super::status::{self, SessionStatus};
 use crate::kernel::process::Process;
 use crate::project::registry::{self, Known, KnownKernel};
@@ -100,6 +101,37 @@ pub async fn everywhere() -> Kernels {
         !found.iter().any(same)
     });
     kernels
+}
+
+/// Returns the notebooks of all the user's projects whose kernel runs on this server, with whether the kernel was idle
+/// when something last happened.
+pub fn on_server(server: &str) -> Vec<ServerNotebook> {
+    let projects = registry::known().into_iter();
+    let projects = projects.filter_map(|known| known.project());
+    let mut found = Vec::new();
+    for project in projects {
+        for (key, session) in project.state().unwrap_or_default().all() {
+            let is_there = session.as_remote().is_some_and(|it| it.server == server);
+            let liveness = recorded_liveness(&session);
+            if is_there && is_in_use(&session.status, &liveness) {
+                let running = project.present(&key, session.generation).running;
+                found.push(ServerNotebook {
+                    notebook: session.notebook,
+                    is_idle: running.is_none(),
+                });
+            }
+        }
+    }
+    found
+}
+
+/// A notebook whose kernel runs on a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerNotebook {
+    /// Its path.
+    pub notebook: PathBuf,
+    /// Whether no cell of it is known to run.
+    pub is_idle: bool,
 }
 
 type Question = std::pin::Pin<Box<dyn Future<Output = Result<SessionStatus, StateError>>>>;

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::action_event::journal;
 use super::liveness::{Liveness, liveness};
 use super::open_error::OpenError;
+use super::reconnect::reconnect;
 use crate::client::{Client, ClientError};
 use crate::kernel::process::connection;
 use crate::kernel::process::{Signal, SignalError};
@@ -35,11 +36,15 @@ pub async fn interrupt(
     session: &Session,
     by: &str,
 ) -> Result<InterruptMode, InterruptError> {
-    let liveness = liveness(session).await;
+    let mut liveness = liveness(session).await;
+    if liveness == Liveness::Disconnected {
+        reconnect(project, key).await?;
+        liveness = Liveness::Foreign;
+    }
     let mode = session.interrupt_mode();
     match (&liveness, mode) {
         (Liveness::Own(process), InterruptMode::Signal) => process.signal_group(Signal::INT)?,
-        (Liveness::Own(_) | Liveness::Foreign, _) => {
+        (Liveness::Own(_) | Liveness::Foreign | Liveness::Disconnected, _) => {
             let info = connection::read(&session.connection_file).map_err(OpenError::from)?;
             let mut client = Client::connect(&info, by).await?;
             client.interrupt(REPLY).await?;

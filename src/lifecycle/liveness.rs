@@ -7,7 +7,8 @@ use std::time::Duration;
 use crate::client::Client;
 use crate::kernel::process::Process;
 use crate::kernel::process::connection::{self, KernelFiles};
-use crate::project::{Backend, Relation, Session, Status};
+use crate::project::{Backend, Relation, RemoteKernel, Session, Status};
+use crate::server::connection_state::ConnectionReport;
 use crate::wire::{Channel, Transport};
 
 /// How long a kernel that another program started may take to accept a connection.
@@ -20,6 +21,9 @@ pub enum Liveness {
     Own(Process),
     /// A kernel that another program started answers; its process is never signalled.
     Foreign,
+    /// The kernel runs on a server, as far as is known, and the process that presents it here (its bridge) does not
+    /// run: [`super::reconnect`] starts it.
+    Disconnected,
     /// No kernel of this session is alive.
     Dead,
     /// Not known from here: the kernel was recorded on another host, in another container or by a
@@ -30,7 +34,7 @@ pub enum Liveness {
 impl Liveness {
     /// Says whether a kernel is alive that can be reached from here.
     pub fn is_up(&self) -> bool {
-        matches!(self, Self::Own(_) | Self::Foreign)
+        matches!(self, Self::Own(_) | Self::Foreign | Self::Disconnected)
     }
 }
 
@@ -53,13 +57,16 @@ pub async fn liveness(session: &Session) -> Liveness {
 /// The record names the kernel that was last ready. A later one whose starter was killed is found
 /// by its pid file.
 pub fn recorded_liveness(session: &Session) -> Liveness {
+    if let Some(remote) = session.as_remote() {
+        return liveness_of_bridge(session, remote);
+    }
     match session.relation() {
         Relation::OtherHost => return Liveness::OutOfReach,
         Relation::EarlierBoot => return Liveness::Dead,
         Relation::Here => {}
     }
     match &session.backend {
-        Backend::Local(_) | Backend::SharedWith(_) => {
+        Backend::Local(_) | Backend::SharedWith(_) | Backend::Remote(_) => {
             let alive = |process: &Process| process.is_alive();
             let recorded = Process::recorded(session).filter(alive);
             let started = || {
@@ -78,6 +85,26 @@ pub fn recorded_liveness(session: &Session) -> Liveness {
             _ => Liveness::Foreign,
         },
         Backend::Unknown(_) => Liveness::OutOfReach,
+    }
+}
+
+/// Like [`recorded_liveness`], for a kernel on a server.
+fn liveness_of_bridge(session: &Session, remote: &RemoteKernel) -> Liveness {
+    if session.relation() == Relation::OtherHost {
+        return Liveness::OutOfReach;
+    }
+    let files = KernelFiles::of(&session.connection_file);
+    let started = files.process();
+    let recorded = Process::recorded(session);
+    let mut processes = started.into_iter().chain(recorded);
+    if let Some(process) = processes.find(Process::is_alive) {
+        return Liveness::Own(process);
+    }
+    let report = ConnectionReport::read(&session.connection_file);
+    let has_ended = report.is_some_and(|report| report.kernel_ended.is_some());
+    match session.status {
+        Status::Live if !has_ended && remote.bridge.is_some() => Liveness::Disconnected,
+        _ => Liveness::Dead,
     }
 }
 

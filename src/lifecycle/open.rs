@@ -14,7 +14,9 @@ use super::attach::{self, RunningKernel};
 use super::death::note_death;
 use super::liveness::{Liveness, liveness};
 use super::open_error::OpenError;
+use super::reconnect;
 use super::sandbox::{check_running, confinement_of_new, policy};
+use super::server_kernel::{self, WantedServer};
 use super::share;
 use super::start::{Held, KernelPlan, refuse_in_a_sandbox};
 use crate::editing::history;
@@ -71,6 +73,8 @@ pub struct OpenOptions {
     pub confinement: Option<Confinement>,
     /// When to end an unused kernel; `None` for the session's setting.
     pub idle: Option<Idle>,
+    /// The server on which the kernel runs; `None` for the session's, or this machine.
+    pub server: Option<WantedServer>,
 }
 
 /// When to end an unused kernel.
@@ -108,6 +112,7 @@ impl Default for OpenOptions {
             limits: None,
             confinement: None,
             idle: None,
+            server: None,
         }
     }
 }
@@ -178,7 +183,7 @@ pub async fn ensure_kernel(
     };
     let owner = match &options.kernel_of {
         Some(other) => share::owner(notebook, other)?.0,
-        None if options.own || options.attach.is_some() => key.clone(),
+        None if options.own || options.attach.is_some() || options.server.is_some() => key.clone(),
         None => project.state()?.partner(&key),
     };
     let (session, how, before) = if let Some(running) = &options.attach {
@@ -198,6 +203,7 @@ pub async fn ensure_kernel(
             transport: None,
             limits: None,
             idle: None,
+            server: None,
             ..options.clone()
         };
         let opened = own(project, &owner, &kernel, &mut notes).await?;
@@ -355,7 +361,15 @@ async fn reopen(
     notes: &mut Notes,
 ) -> Result<Option<(Session, OpenOutcome)>, OpenError> {
     let check_running = || check_running(options.confinement.as_ref(), session);
-    let process = match liveness(session).await {
+    let liveness = liveness(session).await;
+    if liveness.is_up() && session.status != Status::Stopped {
+        check_place(session, options)?;
+    }
+    let process = match liveness {
+        Liveness::Disconnected => {
+            let session = reconnect::reconnect_held(held, session.clone()).await?;
+            return Ok(Some((session, OpenOutcome::Attached)));
+        }
         // A kernel that has ended there does not prevent a start here.
         Liveness::OutOfReach
             if !options.force
@@ -433,6 +447,18 @@ async fn start(
 ) -> Result<Session, OpenError> {
     // This is checked first: other things that are missing in the sandbox may exist outside.
     refuse_in_a_sandbox()?;
+    let last = before
+        .as_ref()
+        .and_then(Session::as_remote)
+        .filter(|_| !options.own);
+    let last = last.map(|last| WantedServer {
+        name: last.server.clone(),
+        kernel_id: None,
+    });
+    if let Some(server) = options.server.clone().or(last) {
+        let spec = options.kernel.as_deref();
+        return server_kernel::start(held, before, &server, spec, options.patience).await;
+    }
     let named = meant(read_named(notebook)?, options.language.as_deref());
     let known = before.as_ref();
     let confinement = confinement_of_new(options.confinement.as_ref(), known);
@@ -483,6 +509,25 @@ async fn start(
     let started = held.start(notebook, before, wanted, options.patience).await;
     notes.all.extend(held.problem());
     started
+}
+
+/// Fails if the running kernel is not where one is asked for.
+fn check_place(session: &Session, options: &OpenOptions) -> Result<(), OpenError> {
+    let place = match (session.as_remote(), &options.server) {
+        (Some(remote), Some(wanted)) => {
+            let is_other = |id: &String| *id != remote.kernel_id;
+            let is_same_kernel = !wanted.kernel_id.as_ref().is_some_and(is_other);
+            if remote.server == wanted.name && is_same_kernel {
+                return Ok(());
+            }
+            format!("on {} ({})", remote.server, remote.kernel_id)
+        }
+        (None, Some(_)) => "on this machine".to_owned(),
+        (Some(remote), None) if options.own => format!("on {}", remote.server),
+        _ => return Ok(()),
+    };
+    let notebook = session.notebook.clone();
+    Err(OpenError::RunsElsewhere { notebook, place })
 }
 
 /// Chooses the kernelspec of a new kernel that is not in a container.

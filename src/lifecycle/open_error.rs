@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::everywhere::ServerNotebook;
 use super::liveness::{refusal, sandboxed};
 use crate::client::ClientError;
 use crate::editing::notebook_file::NotebookFileError;
@@ -17,6 +18,7 @@ use crate::kernel::spec::selection::SelectionError;
 use crate::kernel::variables::NoHome;
 use crate::notebook::NotANotebook;
 use crate::project::{ConfigError, ProjectError, Session, StateError, Status};
+use crate::server::ServerError;
 use crate::task::TaskError;
 use crate::wire::ConnectionFileError;
 
@@ -192,6 +194,35 @@ pub enum OpenError {
     /// A kernel that another program started cannot be used.
     #[error(transparent)]
     Attach(#[from] AttachError),
+    /// A server does not do what is asked of it.
+    #[error(transparent)]
+    Server(#[from] ServerError),
+    /// The server does not run this kernel.
+    #[error("server {server} runs no kernel {id}")]
+    NoServerKernel {
+        /// The name of the server.
+        server: String,
+        /// The kernel's id.
+        id: String,
+    },
+    /// The user has as many kernels on the server as allowed.
+    #[error("{} kernels of yours are open on {server}, which allows {most}", open.len())]
+    ServerLimit {
+        /// The name of the server.
+        server: String,
+        /// The limit.
+        most: u32,
+        /// The notebooks that have them.
+        open: Vec<ServerNotebook>,
+    },
+    /// The notebook has a kernel elsewhere than where one is asked for.
+    #[error("the kernel of {} runs {place}", notebook.display())]
+    RunsElsewhere {
+        /// The notebook.
+        notebook: PathBuf,
+        /// Where: `on this machine`, `on NAME`.
+        place: String,
+    },
     /// An internal error of this program.
     #[error("nb failed: {0}")]
     Internal(String),

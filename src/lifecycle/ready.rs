@@ -31,7 +31,21 @@ pub(super) async fn ready(
     patience: Duration,
 ) -> Result<Value, NotReady> {
     tokio::select! {
-        answer = ask(info, patience) => answer,
+        answer = ask(info, Channel::Shell, patience) => answer,
+        () = process.death() => Err(NotReady::Died),
+    }
+}
+
+/// Like [`ready`], for a kernel that may run a cell of other clients: the request goes to control, too, where most
+/// kernels answer meanwhile.
+pub(super) async fn ready_anywhere(
+    info: &ConnectionInfo,
+    process: &Process,
+    patience: Duration,
+) -> Result<Value, NotReady> {
+    tokio::select! {
+        answer = ask(info, Channel::Shell, patience) => answer,
+        Ok(answer) = ask(info, Channel::Control, patience) => Ok(answer),
         () = process.death() => Err(NotReady::Died),
     }
 }
@@ -63,14 +77,18 @@ pub(super) async fn chosen(
 /// The pause between two checks for the ports that a kernel writes.
 const LOOK: Duration = Duration::from_millis(5);
 
-async fn ask(info: &ConnectionInfo, patience: Duration) -> Result<Value, NotReady> {
+async fn ask(
+    info: &ConnectionInfo,
+    channel: Channel,
+    patience: Duration,
+) -> Result<Value, NotReady> {
     let deadline = Instant::now() + patience;
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
         let answer = async {
             let mut client = Client::connect_when_up(info, "nb", left).await?;
             let left = deadline.saturating_duration_since(Instant::now());
-            client.kernel_info(Channel::Shell, left).await
+            client.kernel_info(channel, left).await
         };
         match tokio::time::timeout_at(deadline, answer).await {
             Ok(Ok(reply)) => {

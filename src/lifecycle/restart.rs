@@ -10,6 +10,7 @@ use super::action_event::journal;
 use super::end_kernel::end_kernel;
 use super::liveness::{Liveness, liveness};
 use super::open_error::OpenError;
+use super::server_kernel;
 use super::start::Held;
 use super::target::recorded;
 use crate::kernel::process::connection::{self, KernelFiles};
@@ -56,7 +57,7 @@ async fn check(project: &Project, key: &str) -> Result<(), OpenError> {
     if liveness(&session).await == Liveness::OutOfReach {
         return Err(OpenError::out_of_reach(&session));
     }
-    let is_apart = !session.confinement().is_none();
+    let is_apart = !session.confinement().is_none() || session.as_remote().is_some();
     // Checked while the old kernel still runs, so that it is not ended for one that cannot be
     // started.
     if let Some(spec) = session.kernelspec.filter(|_| !is_apart) {
@@ -90,6 +91,9 @@ pub(crate) async fn perform(
     else {
         return Err(no_kernel());
     };
+    if let Some(remote) = session.as_remote().cloned() {
+        return server_kernel::restart(&held, session, remote, by, patience).await;
+    }
     held.record(|session| {
         session.status = Status::Restarting;
         session.ended = Some(session.ends_now("restarted", Some(by)));

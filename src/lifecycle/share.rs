@@ -113,7 +113,7 @@ pub(super) async fn leave(held: &Held<'_>, recorded: Option<&Session>) -> Result
             // The process that shut it down was killed before the kernel had ended.
             held.end(&process, Duration::ZERO).await;
         }
-        Liveness::Own(_) | Liveness::Foreign => {
+        Liveness::Own(_) | Liveness::Foreign | Liveness::Disconnected => {
             let notebook = session.notebook.clone();
             return Err(ShareError::HasOwn { notebook }.into());
         }

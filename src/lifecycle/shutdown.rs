@@ -8,6 +8,7 @@ use super::end_kernel::end_kernel;
 use super::liveness::{Liveness, liveness};
 use super::open_error::OpenError;
 use super::sandbox;
+use super::server_kernel;
 use super::share;
 use super::start::Held;
 use crate::editing::named_kernelspec;
@@ -38,15 +39,17 @@ pub struct Stopped {
 /// `key` is the notebook's own, see [`super::target::Target`]. Only `nb open` starts a kernel for
 /// the session again. A kernel of another program or of another notebook is not ended; the notebook
 /// only stops using it.
+/// With `leaves` a kernel on a server goes on running there.
 pub async fn shutdown(
     project: &Project,
     key: &str,
     by: &str,
     patience: Duration,
+    leaves: bool,
 ) -> Result<Stopped, OpenError> {
     let began = Instant::now();
     let held = Held::wait(project, key, patience).await?;
-    end(&held, by, None, began).await
+    end(&held, by, None, leaves, began).await
 }
 
 /// Ends the kernel like [`shutdown`], and records the reason, unless `keeps` returns a reason against
@@ -67,7 +70,7 @@ pub(super) async fn shutdown_unless(
     {
         return Ok(Err(kept));
     }
-    end(&held, by, why, began).await.map(Ok)
+    end(&held, by, why, false, began).await.map(Ok)
 }
 
 /// Ends the kernel of a session whose lock is held.
@@ -75,6 +78,7 @@ async fn end(
     held: &Held<'_>,
     by: &str,
     why: Option<&str>,
+    leaves: bool,
     began: Instant,
 ) -> Result<Stopped, OpenError> {
     let (project, key) = (held.project, held.key);
@@ -111,12 +115,17 @@ async fn end(
     if found == Liveness::OutOfReach {
         return Err(OpenError::out_of_reach(&session));
     }
-    let was_running = matches!(found, Liveness::Own(_));
+    let was_running = matches!(found, Liveness::Own(_) | Liveness::Disconnected);
     let shared_with = state.sharers(key);
     let record = || {
         held.record(|session| {
             session.status = Status::Stopped;
-            let mut ended = session.ends_now("shut down", Some(by));
+            let reason = if leaves {
+                server_kernel::LEFT
+            } else {
+                "shut down"
+            };
+            let mut ended = session.ends_now(reason, Some(by));
             let why = why.map(|why| (BECAUSE.to_owned(), why.into()));
             ended.other.extend(why);
             session.ended = Some(ended);
@@ -129,10 +138,13 @@ async fn end(
         unrecorded = record().err();
         journal(project, key, &session, EventKind::Stopped, by);
     }
-    if let Liveness::Own(process) = &found {
+    let mut notes = Vec::new();
+    if let Some(remote) = session.as_remote() {
+        notes = server_kernel::end(held, &session, remote, leaves).await;
+    } else if let Liveness::Own(process) = &found {
         end_kernel(held, &session, process, false).await;
     }
-    if session.is_owned() {
+    if session.is_owned() || session.as_remote().is_some() {
         KernelFiles::of(&session.connection_file).remove(&held.variables);
     }
     if unrecorded.is_some() {
@@ -154,6 +166,7 @@ async fn end(
             .filter_map(|key| named_kernelspec::restore(project, &state, key))
             .chain(scratch)
             .chain(unrecorded)
+            .chain(notes)
             .collect(),
         shared_with,
         took: began.elapsed(),

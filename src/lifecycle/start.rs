@@ -9,9 +9,10 @@ use jiff::Timestamp;
 use super::death;
 use super::liveness::{refusal, sandboxed};
 use super::open_error::OpenError;
-use super::ready::{NotReady, chosen, ready};
+use super::ready::{NotReady, chosen, ready, ready_anywhere};
 use super::sandbox::{self as sandbox_of, confine, contain};
 use super::target::recorded;
+use crate::client::Client;
 use crate::kernel::confine::sandbox;
 use crate::kernel::environment::trust;
 use crate::kernel::process::connection::{self, KernelFiles};
@@ -128,7 +129,7 @@ impl<'a> Held<'a> {
 
     /// Changes the project's state without waiting for the disk, while the start continues: a power
     /// cut that loses the change ends the kernel too.
-    fn update<T>(&self, change: impl FnOnce(&mut State) -> T) -> Result<T, OpenError> {
+    pub(super) fn update<T>(&self, change: impl FnOnce(&mut State) -> T) -> Result<T, OpenError> {
         let answer = self.project.update_unsynced(change)?;
         let project = self.project.clone();
         // Only the exit of this process waits for this.
@@ -258,6 +259,49 @@ impl<'a> Held<'a> {
         unreachable!("the loop ends by returning")
     }
 
+    /// Starts the bridge of a kernel on a server, on an existing connection file, and waits until the kernel answers.
+    pub(super) async fn run_bridge(
+        &self,
+        files: &KernelFiles,
+        patience: Duration,
+    ) -> Result<Session, OpenError> {
+        // What the last bridge reported does not concern this one.
+        let _ = beneath::remove_file(&files.report_file());
+        self.run(files, &RealSpec::named(""), Transport::Ipc, patience)
+            .await
+    }
+
+    /// Starts the bridge of a kernel that goes on meanwhile, and waits until clients can connect to the bridge. Whether the
+    /// server answers does not matter.
+    pub(super) async fn relaunch_bridge(
+        &self,
+        files: &KernelFiles,
+        patience: Duration,
+    ) -> Result<Session, OpenError> {
+        let (process, _) = self.launch(files, &RealSpec::named("")).await?;
+        let info = connection::read(files.connection_file())?;
+        let listens = Client::connect_when_up(&info, "nb", patience);
+        tokio::select! {
+            connected = listens => drop(connected.map_err(|source| OpenError::Unreachable {
+                pid: process.pid,
+                source,
+            })?),
+            () = process.death() => {
+                let log = self.log();
+                return Err(OpenError::Died {
+                    argv: Vec::new(),
+                    how: None,
+                    limit: None,
+                    lines: launch::last_lines(&log, 0, 1),
+                    log,
+                });
+            }
+        }
+        self.record(|session| session.set_process(process.pid, process.start_time, None))?;
+        self.session()?
+            .ok_or_else(|| OpenError::Internal("the session's record has vanished".to_owned()))
+    }
+
     async fn launch(
         &self,
         files: &KernelFiles,
@@ -294,7 +338,15 @@ impl<'a> Held<'a> {
             },
             confined: None,
             contained: None,
+            bridge: None,
         };
+        if self.session()?.is_some_and(|it| it.as_remote().is_some()) {
+            start.bridge = Some(task::arguments(&Task::Bridge {
+                state_file: self.project.state_file(),
+                key: self.key.to_owned(),
+                connection_file: files.connection_file().to_owned(),
+            })?);
+        }
         if let Some(container) = confinement.container() {
             let contained = contain(self.project, container, files)?;
             start.supervision.container = Some(contained.named().clone());
@@ -364,7 +416,10 @@ impl<'a> Held<'a> {
             Ok(()) => {
                 let info = connection::read(files.connection_file())?;
                 let left = deadline.saturating_duration_since(tokio::time::Instant::now());
-                ready(&info, process, left).await
+                match self.session()?.is_some_and(|it| it.as_remote().is_some()) {
+                    true => ready_anywhere(&info, process, left).await,
+                    false => ready(&info, process, left).await,
+                }
             }
             Err(not_ready) => Err(not_ready),
         };
@@ -396,7 +451,9 @@ impl<'a> Held<'a> {
         let said = beneath::metadata(&self.log()).map(|log| log.len());
         let live = self.update(|state| {
             let session = state.sessions.get_mut(self.key)?;
-            if Process::recorded(session).as_ref() != Some(process) {
+            // A bridge that is started anew leads to the same kernel.
+            let is_new = Process::recorded(session).as_ref() != Some(process);
+            if is_new && session.as_remote().is_none() {
                 // The first kernel of a session is generation 1.
                 session.generation += u64::from(session.process().is_some());
                 session.started_at = Some(Timestamp::now());

@@ -74,7 +74,8 @@ async fn look(
     asks: bool,
 ) -> Result<SessionStatus, StateError> {
     let mut found = liveness(&session).await;
-    let running = found.is_up() && session.status == Status::Live;
+    let running =
+        found.is_up() && found != Liveness::Disconnected && session.status == Status::Live;
     // Read before the kernel is asked: requests sent after that do not matter.
     let mut present = if running {
         project.present(key, session.generation)
@@ -106,7 +107,8 @@ async fn look(
         _ => session,
     };
     let memory_bytes = match &found {
-        Liveness::Own(process) => process.memory_bytes(),
+        // The memory of a bridge is not the kernel's.
+        Liveness::Own(process) if session.as_remote().is_none() => process.memory_bytes(),
         _ => None,
     };
     let between = matches!(session.status, Status::Starting | Status::Restarting);

@@ -562,7 +562,14 @@ async fn kernel(request: Request<'_, Kernel>) -> Result<ToolAnswer, Problem> {
             Ok(ToolAnswer::of(caller, &answer, text::kernel::restarted(&answer) + "\n").await)
         }
         KernelAction::Shutdown => {
-            let answer = api::shutdown(caller, ShutdownRequest { force }).await?;
+            let answer = api::shutdown(
+                caller,
+                ShutdownRequest {
+                    force,
+                    detach: false,
+                },
+            )
+            .await?;
             Ok(ToolAnswer::of(caller, &answer, text::kernel::shut_down(&answer) + "\n").await)
         }
     }

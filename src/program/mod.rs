@@ -11,8 +11,9 @@ use crate::execution::recorder;
 use crate::kernel::process::connection::KernelFiles;
 use crate::kernel::process::detach::{self, DetachEntry};
 use crate::lifecycle::open_error::OpenError;
-use crate::lifecycle::{death, idle, restart};
+use crate::lifecycle::{death, idle, reconnect, restart};
 use crate::project::{Project, beneath};
+use crate::remote;
 use crate::task::causes::with_causes;
 use crate::task::{Task, TaskReport, WORD};
 
@@ -76,6 +77,14 @@ fn perform(task: &OsStr, report: &Path) -> ExitCode {
             let _ = serde_json::to_vec(&answer).map(|text| beneath::replace(report, &text));
             code
         }
+        Task::Bridge {
+            state_file,
+            key,
+            connection_file,
+        } => {
+            drop(runtime);
+            remote::run(&state_file, &key, &connection_file)
+        }
         Task::Ended {
             state_file,
             key,
@@ -88,6 +97,10 @@ fn perform(task: &OsStr, report: &Path) -> ExitCode {
                 return ExitCode::SUCCESS;
             };
             let key = project.current_key(&key);
+            if reconnect::is_lost(&project, &key, &process) {
+                let done = runtime.block_on(reconnect::after_a_loss(&project, &key, &process));
+                return ExitCode::from(u8::from(done.is_err()));
+            }
             match death::supervisor_reports(&project, &key, &process) {
                 Ok(()) => ExitCode::SUCCESS,
                 Err(_) => ExitCode::FAILURE,

@@ -59,8 +59,8 @@ pub use root::notebook_path;
 pub use sandbox::{Demand, Mechanism, Missing, Reached, Sandbox};
 pub use session::{
     AttachedKernel, Backend, Confinement, Container, Ended, Exit, InterruptMode, KernelSettings,
-    LocalKernel, ProcessStamp, RealSpec, ResourceLimits, Session, SharedKernel, Status,
-    UnknownBackend,
+    LocalKernel, ProcessStamp, RealSpec, RemoteKernel, ResourceLimits, Session, SharedKernel,
+    Status, UnknownBackend,
 };
 pub use state::{State, StateError};
 pub use token::server_token;

@@ -65,6 +65,8 @@ pub enum Backend {
     Attached(AttachedKernel),
     /// It is the kernel of another notebook of the project.
     SharedWith(SharedKernel),
+    /// It runs on a Jupyter server, and a process of `nb` (the bridge) presents it here.
+    Remote(RemoteKernel),
     /// A kind that a later version added. It is written back as it was read; `nb` does not use, end
     /// or replace its kernel.
     #[serde(untagged)]
@@ -120,6 +122,30 @@ pub struct SharedKernel {
     pub other: Map<String, Value>,
 }
 
+/// A kernel on a Jupyter server.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RemoteKernel {
+    /// The name by which the user knows the server.
+    pub server: String,
+    /// The kernel's id there.
+    pub kernel_id: String,
+    /// The server's own session with this kernel, if `nb` made one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server_session: Option<String>,
+    /// The id under which the server keeps what the kernel says while no websocket is open.
+    pub websocket_session: String,
+    /// Whether `nb` started the kernel.
+    pub owned: bool,
+    /// The machine on which the bridge runs.
+    pub host: HostIdentity,
+    /// The last bridge that was ready.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bridge: Option<ProcessStamp>,
+    /// Fields of a later version.
+    #[serde(flatten)]
+    pub other: Map<String, Value>,
+}
+
 /// The fields of a [`Backend`] whose kind this version does not know.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Map<String, Value>")]
@@ -131,7 +157,9 @@ impl TryFrom<Map<String, Value>> for UnknownBackend {
     fn try_from(fields: Map<String, Value>) -> Result<Self, Self::Error> {
         // Without this, a damaged backend of a known kind would count as one of a later version.
         match fields.get("kind").and_then(Value::as_str) {
-            Some("local" | "attached" | "shared-with") => Err("a field is missing or wrong"),
+            Some("local" | "attached" | "shared-with" | "remote") => {
+                Err("a field is missing or wrong")
+            }
             Some(_) => Ok(Self(fields)),
             None => Err("`kind` is missing"),
         }
@@ -264,9 +292,29 @@ impl Session {
         }
     }
 
+    /// Returns the kernel on a server, if this session has one.
+    pub fn as_remote(&self) -> Option<&RemoteKernel> {
+        match &self.backend {
+            Backend::Remote(kernel) => Some(kernel),
+            _ => None,
+        }
+    }
+
+    /// Returns the kernel on a server, to be changed.
+    pub fn as_remote_mut(&mut self) -> Option<&mut RemoteKernel> {
+        match &mut self.backend {
+            Backend::Remote(kernel) => Some(kernel),
+            _ => None,
+        }
+    }
+
     /// Says whether `nb` starts, restarts and ends the kernels of this session.
     pub fn is_owned(&self) -> bool {
-        matches!(self.backend, Backend::Local(_) | Backend::SharedWith(_))
+        match &self.backend {
+            Backend::Local(_) | Backend::SharedWith(_) => true,
+            Backend::Remote(kernel) => kernel.owned,
+            Backend::Attached(_) | Backend::Unknown(_) => false,
+        }
     }
 
     /// Says whether another program started the kernel.
@@ -291,17 +339,30 @@ impl Session {
         }
     }
 
-    /// Returns the process of the last kernel that was ready, if `nb` started it.
+    /// Returns the process of the last kernel that was ready, if `nb` started it here; the bridge of a kernel on a
+    /// server.
     pub fn process(&self) -> Option<ProcessStamp> {
-        self.as_local()?.process
+        match &self.backend {
+            Backend::Local(kernel) => kernel.process,
+            Backend::Remote(kernel) => kernel.bridge,
+            _ => None,
+        }
     }
 
-    /// Records the process of a kernel that `nb` started on this machine and that is ready.
+    /// Records the process of a kernel or a bridge that `nb` started on this machine and that is ready.
     pub fn set_process(&mut self, pid: u32, start_time: u64, log_bytes: Option<u64>) {
-        if let Backend::Local(kernel) = &mut self.backend {
-            kernel.host = HostIdentity::here();
-            kernel.process = Some(ProcessStamp { pid, start_time });
-            kernel.log_bytes = log_bytes;
+        let process = Some(ProcessStamp { pid, start_time });
+        match &mut self.backend {
+            Backend::Local(kernel) => {
+                kernel.host = HostIdentity::here();
+                kernel.process = process;
+                kernel.log_bytes = log_bytes;
+            }
+            Backend::Remote(kernel) => {
+                kernel.host = HostIdentity::here();
+                kernel.bridge = process;
+            }
+            _ => {}
         }
     }
 
@@ -311,6 +372,7 @@ impl Session {
         match &self.backend {
             Backend::Local(kernel) => kernel.process.map(|process| process.pid),
             Backend::Attached(kernel) => kernel.pid,
+            Backend::Remote(kernel) => kernel.bridge.map(|process| process.pid),
             Backend::SharedWith(_) | Backend::Unknown(_) => None,
         }
     }
@@ -319,7 +381,8 @@ impl Session {
     pub fn host(&self) -> Option<&HostIdentity> {
         match &self.backend {
             Backend::Local(LocalKernel { host, .. })
-            | Backend::Attached(AttachedKernel { host, .. }) => Some(host),
+            | Backend::Attached(AttachedKernel { host, .. })
+            | Backend::Remote(RemoteKernel { host, .. }) => Some(host),
             Backend::SharedWith(_) | Backend::Unknown(_) => None,
         }
     }
@@ -396,6 +459,25 @@ impl Backend {
         Self::Attached(AttachedKernel {
             host: HostIdentity::here(),
             pid,
+            other: Map::new(),
+        })
+    }
+
+    /// Returns the backend of a kernel on a server, which has no bridge yet.
+    pub fn remote(
+        server: &str,
+        kernel_id: &str,
+        server_session: Option<String>,
+        owned: bool,
+    ) -> Self {
+        Self::Remote(RemoteKernel {
+            server: server.to_owned(),
+            kernel_id: kernel_id.to_owned(),
+            server_session,
+            websocket_session: uuid::Uuid::new_v4().to_string(),
+            owned,
+            host: HostIdentity::here(),
+            bridge: None,
             other: Map::new(),
         })
     }
@@ -517,6 +599,22 @@ pub struct RealSpec {
     /// Fields of a later version.
     #[serde(flatten)]
     pub other: Map<String, Value>,
+}
+
+impl RealSpec {
+    /// Returns the spec of a kernel of which only the name is known.
+    pub fn named(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            display_name: String::new(),
+            argv: Vec::new(),
+            language: String::new(),
+            interrupt_mode: InterruptMode::Message,
+            env: Map::new(),
+            resource_dir: None,
+            other: Map::new(),
+        }
+    }
 }
 
 /// How a kernel is interrupted.

@@ -63,6 +63,11 @@ impl Target {
             Status::Stopped => KernelState::None(messages::stopped(self)),
             Status::Died => self.died(&session),
             Status::Live | Status::Other(_) => match recorded_liveness(&session) {
+                Liveness::Disconnected => self.live(&state, &key, &session, None)?,
+                // A bridge that ends is replaced on the same sockets, and its kernel goes on.
+                Liveness::Own(_) if session.as_remote().is_some() => {
+                    self.live(&state, &key, &session, None)?
+                }
                 Liveness::Own(process) => self.live(&state, &key, &session, Some(process))?,
                 Liveness::Foreign => self.live(&state, &key, &session, None)?,
                 Liveness::OutOfReach => KernelState::None(messages::out_of_reach(self, &session)),
@@ -119,6 +124,7 @@ impl Target {
             widgets: widgets(state, session),
             handed_over: self.handed_over(),
             before: session.ended.clone(),
+            is_disconnected: recorded_liveness(session) == Liveness::Disconnected,
         })))
     }
 

@@ -53,6 +53,8 @@ pub(super) struct LiveKernel {
     pub(super) interrupt: Interrupt,
     /// The content of the kernel's `kernel_info_reply`.
     pub(super) info: Option<Bytes>,
+    /// Whether the bridge of a kernel on a server has to be started.
+    pub(super) is_disconnected: bool,
     /// How the previous kernel ended.
     pub(super) before: Option<Ended>,
     /// The version of ipywidgets that the kernel most likely has.

@@ -199,10 +199,10 @@ fn encode_json(channel: Channel, message: &Verified) -> Result<Payload, FramingE
     let json = || -> serde_json::Result<Vec<u8>> {
         serde_json::to_vec(&JsonMessage {
             channel: channel.name(),
-            header: &*header?,
-            parent_header: &*parent_header?,
-            metadata: &*metadata?,
-            content: &*content?,
+            header: &header?,
+            parent_header: &parent_header?,
+            metadata: &metadata?,
+            content: &content?,
             buffers: [],
         })
     };

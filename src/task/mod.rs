@@ -60,6 +60,12 @@ pub(crate) enum Task {
         /// The job's id.
         id: String,
     },
+    /// Present the kernel of a session, which runs on a server, on the sockets of a connection file.
+    Bridge {
+        state_file: PathBuf,
+        key: String,
+        connection_file: PathBuf,
+    },
     /// Record how a kernel ended, from its supervisor's record.
     Ended {
         state_file: PathBuf,

@@ -9,7 +9,8 @@ use serde_json::Value;
 use super::{count, sandbox as sandboxing};
 use crate::api::time::{age, moment, took};
 use crate::api::{
-    InterruptAnswer, InterruptJobAnswer, KernelStatus, RestartAnswer, ShutdownAnswer,
+    InterruptAnswer, InterruptJobAnswer, KernelStatus, RestartAnswer, ServerKernelStatus,
+    ShutdownAnswer,
 };
 use crate::kernel::process::limits::{self, MemoryBound};
 use crate::kernel::shell::quote;
@@ -114,7 +115,8 @@ pub(crate) fn kernel_text(kernel: &KernelStatus) -> String {
         parts.push(spec.display_name.clone());
     }
     if matches!(status.liveness, Liveness::Own(_) | Liveness::Foreign) {
-        parts.extend(kernel.kernel_pid.map(|pid| format!("pid {pid}")));
+        let pid = kernel.kernel_pid.filter(|_| kernel.remote.is_none());
+        parts.extend(pid.map(|pid| format!("pid {pid}")));
         parts.extend(status.memory_bytes.map(size));
         parts.extend(bound(kernel));
         let idle = session.settings.idle_timeout.map(Duration::from_secs);
@@ -125,6 +127,9 @@ pub(crate) fn kernel_text(kernel: &KernelStatus) -> String {
             let since = session.started_at;
             parts.extend(since.map(|at| format!("since {}", moment(at))));
         }
+    }
+    if let Some(remote) = &kernel.remote {
+        parts.push(on_server(remote));
     }
     if session.is_attached() {
         parts.push("started by another program".to_owned());
@@ -177,6 +182,23 @@ pub(crate) fn kernel_text(kernel: &KernelStatus) -> String {
         lines.push(format!("  shared by: {}", status.shared_by.join(", ")));
     }
     lines.join("\n")
+}
+
+/// Describes the connection to a kernel on a server.
+fn on_server(remote: &ServerKernelStatus) -> String {
+    let since = remote
+        .since
+        .map(|since| format!(" since {}", moment(since)));
+    let latency = remote.latency_ms.map(|ms| format!(", {ms} ms away"));
+    let problem = remote.problem.as_ref().map(|why| format!(": {why}"));
+    format!(
+        "on {}, {}{}{}{}",
+        remote.server,
+        remote.state.as_str(),
+        since.unwrap_or_default(),
+        latency.unwrap_or_default(),
+        problem.unwrap_or_default()
+    )
 }
 
 /// Describes the kernel's memory limit, if it has one.

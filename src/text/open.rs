@@ -17,7 +17,10 @@ pub(crate) fn opened(answer: &OpenedNotebook) -> String {
     let real = session.kernelspec.as_ref();
     let name = real.map_or("?", |spec| spec.display_name.as_str());
     let created = if answer.created { "created; " } else { "" };
-    let pid = answer.kernel_pid.map(|pid| format!(", pid {pid}"));
+    let pid = match &answer.server {
+        Some(server) => Some(format!(", on {server}")),
+        None => answer.kernel_pid.map(|pid| format!(", pid {pid}")),
+    };
     let whose = answer.kernel_of.as_ref();
     let whose = whose.map(|owner| format!("shares the kernel of {owner}; "));
     format!(

@@ -12,6 +12,7 @@ use crate::lifecycle::serve::ServeError;
 use crate::lifecycle::target::TargetError;
 use crate::notebook::size;
 use crate::project::StateError;
+use crate::server::{ServerError, ServerErrorKind};
 
 impl Problem {
     /// Makes a problem of a command for which no notebook is found; `command` is what was typed.
@@ -119,6 +120,26 @@ impl From<OpenError> for Problem {
             OpenError::Connection(
                 ConnectionError::Read { .. } | ConnectionError::Content { .. },
             ) => problem(ProblemKind::Failed).hint(NEW_FILE),
+            OpenError::Server(server) => Self::of_server(server),
+            OpenError::NoServerKernel { server, .. } => problem(ProblemKind::NoKernel)
+                .hint(format!("nb kernels --server {server} lists those that run there"))
+                .hint(format!("to start one there: nb open NOTEBOOK --server {server}")),
+            OpenError::ServerLimit { server, open, .. } => {
+                let lines: Vec<_> = open
+                    .iter()
+                    .map(|it| {
+                        let state = if it.is_idle { "idle" } else { "busy" };
+                        format!("{}: {state}", it.notebook.display())
+                    })
+                    .collect();
+                problem(ProblemKind::Refused)
+                    .lines(&lines)
+                    .hint("end one that is not needed: nb shutdown NOTEBOOK")
+                    .hint(format!("to allow more: nb server add {server} … --max-kernels N --replace"))
+            }
+            OpenError::RunsElsewhere { notebook, .. } => {
+                problem(ProblemKind::Refused).hint(format!("nb shutdown {}", quote(notebook)))
+            }
             OpenError::Busy { .. } => problem(ProblemKind::Refused).hint("nb status tells what it does"),
             OpenError::NotebookFile(page) => {
                 problem(ProblemKind::Failed).all_hints(super::editing::hint(page))
@@ -133,6 +154,20 @@ impl From<OpenError> for Problem {
             | OpenError::Detach(_)
             | OpenError::Internal(_) => problem(ProblemKind::Failed),
         }
+    }
+}
+
+impl Problem {
+    /// Makes a problem of what went wrong with a server.
+    pub(crate) fn of_server(error: &ServerError) -> Self {
+        let kind = match &error.kind {
+            ServerErrorKind::Unauthorized { .. } | ServerErrorKind::Conflict { .. } => {
+                ProblemKind::Refused
+            }
+            ServerErrorKind::Name(_) => ProblemKind::Usage,
+            _ => ProblemKind::Failed,
+        };
+        Self::new(kind, causes(error))
     }
 }
 

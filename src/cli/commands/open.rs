@@ -9,7 +9,7 @@ use clap::{Args, ValueEnum};
 use crate::api::problem::{ConfirmationQuestion, Problem, ProblemKind};
 use crate::api::{
     self, CreatedNotebook, Idle, OpenAnswer, OpenRequest, OpenedNotebook, RequestedConfinement,
-    SpecChange,
+    SpecChange, WantedServer,
 };
 use crate::cli::Context;
 use crate::cli::args::sandbox::Sandboxing;
@@ -54,6 +54,22 @@ pub(crate) struct Open {
     /// Share no kernel any more: start one of the notebook's own
     #[arg(long, conflicts_with_all = ["kernel_of", "attach"])]
     own: bool,
+    /// Run the kernel on this server: one that `nb server add` named; the notebook stays here
+    ///
+    /// The kernel stays on the server over restarts and `nb shutdown`; --own takes that back. With
+    /// --kernel NAME it is a kernelspec of the server.
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["python", "transport", "install", "kernel_of", "attach", "own", "memory", "container", "no_kernel"])]
+    server: Option<String>,
+    /// Use a kernel that runs on the server, by its id: `nb kernels --server NAME` lists them
+    ///
+    /// `nb` neither restarts nor ends it.
+    #[arg(
+        long,
+        value_name = "ID",
+        requires = "server",
+        conflicts_with = "kernel"
+    )]
+    kernel_id: Option<String>,
     /// How the kernel is reached: Unix sockets (ipc, the default) or TCP on this machine
     #[arg(long, value_enum)]
     transport: Option<Transport>,
@@ -188,6 +204,10 @@ impl Open {
             kernel_of: self.kernel_of,
             attach: self.attach,
             own: self.own,
+            server: self.server.map(|name| WantedServer {
+                name,
+                kernel_id: self.kernel_id,
+            }),
             transport: self.transport.map(|transport| match transport {
                 Transport::Ipc => wire::Transport::Ipc,
                 Transport::Tcp => wire::Transport::Tcp,

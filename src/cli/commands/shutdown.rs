@@ -41,6 +41,9 @@ pub(crate) struct Shutdown {
     /// End it even when that ends others' work; with --idle: also where a front end is joined
     #[arg(long)]
     force: bool,
+    /// Let a kernel on a server go on running there; `nb open` finds it again
+    #[arg(long, conflicts_with = "idle")]
+    detach: bool,
 }
 
 impl Command for Shutdown {
@@ -52,7 +55,9 @@ impl Command for Shutdown {
         if let Some(age) = self.idle {
             return self.end_idle(context, age).await;
         }
-        let request = async |force| api::shutdown(&context.caller, ShutdownRequest { force }).await;
+        let detach = self.detach;
+        let request =
+            async |force| api::shutdown(&context.caller, ShutdownRequest { force, detach }).await;
         let answer = context.insist(self.force, request).await?;
         context.print(&answer, |answer| {
             print::line(&shut_down(answer))?;

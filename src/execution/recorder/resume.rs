@@ -160,6 +160,17 @@ impl Recorder<'_> {
             }
         }
         if let Some(seen) = gone {
+            if session.as_remote().is_some()
+                && let Ok(next) = self.join_again().await
+            {
+                // Only the bridge to the kernel's server has ended.
+                let left: Vec<_> = pending.to_vec();
+                let left = left
+                    .into_iter()
+                    .filter(|(at, _)| self.job.borrow().cells[*at].status.is_none());
+                let left: Vec<_> = left.collect();
+                return Box::pin(self.follow_requests(next, &left)).await;
+            }
             let process = process.as_ref();
             let ending = how_it_went(self.project, &key, session, process, &seen).await;
             for (at, _) in pending {

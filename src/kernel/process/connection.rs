@@ -128,6 +128,11 @@ impl KernelFiles {
         self.connection_file.with_extension("sandbox")
     }
 
+    /// Returns the path of the file in which the bridge of a kernel on a server reports about its connection.
+    pub fn report_file(&self) -> PathBuf {
+        self.connection_file.with_extension("remote")
+    }
+
     /// Returns how this process ended, if its supervisor has recorded that.
     pub fn end_of(&self, process: &Process) -> Option<ProcessEnd> {
         let end: ProcessEnd =
@@ -190,6 +195,7 @@ impl KernelFiles {
             self.pid_file(),
             self.end_file(),
             self.outcome_file(),
+            self.report_file(),
             container::record(&self.connection_file),
         ];
         all.extend(self.sockets(variables));
@@ -221,6 +227,7 @@ impl KernelFiles {
         outcome::end_leftovers(&self.outcome_file());
         container::remove(&self.connection_file);
         let _ = beneath::remove_file(&self.outcome_file());
+        let _ = beneath::remove_file(&self.report_file());
         if let Some(link) = self.link_path(variables)
             && std::fs::read_link(&link).is_ok_and(|target| target == self.connection_file)
         {

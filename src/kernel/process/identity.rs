@@ -78,12 +78,11 @@ impl Process {
     ///
     /// Returns `None` for a kernel that `nb` did not start: its pid may have been reused.
     pub fn recorded(session: &Session) -> Option<Self> {
-        let local = session.as_local()?;
-        let process = local.process?;
+        let process = session.process()?;
         Some(Self {
             pid: process.pid,
             start_time: process.start_time,
-            boot_id: local.host.boot_id.clone(),
+            boot_id: session.host()?.boot_id.clone(),
         })
     }
 

@@ -47,6 +47,9 @@ pub struct KernelStart {
     pub more: BTreeMap<String, String>,
     /// The supervisor's orders.
     pub supervision: Supervision,
+    /// The arguments with which this very program presents a kernel that runs on a server. It is run in place of the
+    /// spec's command.
+    pub bridge: Option<Vec<OsString>>,
 }
 
 /// Why a kernel was not started.
@@ -88,6 +91,9 @@ pub fn launch(
     preforked: Option<PreforkedProcess>,
     variables: &dyn Variables,
 ) -> Result<LaunchedKernel, LaunchError> {
+    if let Some(arguments) = &start.bridge {
+        return launch_bridge(start, arguments.clone(), preforked);
+    }
     let mut argv = spec::command(&start.spec, start.files.connection_file());
     let (change, scripts) = activation(start, &argv);
     if let Some(problem) = &change.problem {
@@ -166,6 +172,33 @@ pub fn launch(
         process,
         problem: change.problem,
     })
+}
+
+/// Starts the bridge to a kernel on a server.
+fn launch_bridge(
+    start: &KernelStart,
+    arguments: Vec<OsString>,
+    preforked: Option<PreforkedProcess>,
+) -> Result<LaunchedKernel, LaunchError> {
+    let plan = StartPlan {
+        executable: Executable::ThisProgram(arguments),
+        set: Vec::new(),
+        remove: Vec::new(),
+        input: None,
+        folder: start.folder.clone(),
+        log: start.log.clone(),
+        pid_file: start.files.pid_file(),
+        needs: Some(start.files.connection_file().to_owned()),
+        address_space: None,
+        supervision: Some(start.supervision.clone()),
+        supervisor: None,
+    };
+    let process = match preforked {
+        Some(preforked) => preforked.start(&plan)?,
+        None => detach::start(&plan)?,
+    };
+    let problem = None;
+    Ok(LaunchedKernel { process, problem })
 }
 
 /// Returns the variables that a kernel's environment changes, and the activation scripts to run inside the

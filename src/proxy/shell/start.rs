@@ -88,6 +88,9 @@ impl Shell {
         self.note(attachment, &snapshot);
         let kernel = snapshot.kernel;
         let text = match &kernel {
+            KernelState::Live(kernel) if kernel.is_disconnected => {
+                "the bridge to the kernel's server does not run".to_owned()
+            }
             KernelState::Live(_) => return Ok(Some(kernel)),
             KernelState::Awaited if !target.is_abandoned() => return Ok(Some(kernel)),
             KernelState::Awaited => "the process that was starting the kernel is gone".to_owned(),

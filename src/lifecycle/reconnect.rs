@@ -1,0 +1,99 @@
+//! Starts the bridge of a kernel on a server again: it was killed, or this machine was started anew. The kernel has gone on
+//! meanwhile, and its server has kept what it said.
+
+use std::time::{Duration, SystemTime};
+
+use super::liveness::{Liveness, recorded_liveness};
+use super::open_error::OpenError;
+use super::start::Held;
+use crate::kernel::process::Process;
+use crate::kernel::process::connection::{self, KernelFiles};
+use crate::kernel::variables::ProcessVariables;
+use crate::project::{Project, RealSpec, Session, beneath};
+use crate::server::connection_state::ConnectionReport;
+use crate::wire::Transport;
+
+/// A bridge that ends sooner than this after its start is not started again by its supervisor.
+const TOO_SOON: Duration = Duration::from_secs(2);
+
+/// How long the new bridge may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Makes sure that the bridge of a session's kernel runs.
+///
+/// # Errors
+/// The session has no kernel on a server any more, or the bridge cannot be started.
+pub async fn reconnect(project: &Project, key: &str) -> Result<Session, OpenError> {
+    let held = Held::wait(project, key, PATIENCE).await?;
+    let session = held.session()?.ok_or_else(|| OpenError::NoKernel {
+        notebook: project.notebook(key),
+    })?;
+    match recorded_liveness(&session) {
+        Liveness::Disconnected => reconnect_held(&held, session).await,
+        liveness if liveness.is_up() => Ok(session),
+        _ => Err(OpenError::NoKernel {
+            notebook: session.notebook,
+        }),
+    }
+}
+
+/// Starts the bridge of a session whose lock is held.
+pub(super) async fn reconnect_held(
+    held: &Held<'_>,
+    session: Session,
+) -> Result<Session, OpenError> {
+    let files = KernelFiles::of(&session.connection_file);
+    let spec = session.kernelspec.unwrap_or_else(|| RealSpec::named(""));
+    match connection::read(files.connection_file()) {
+        // Clients that wait for the bridge connect to the same addresses again.
+        Ok(_) => files.remove_sockets(&ProcessVariables),
+        Err(_) => {
+            files.remove(&held.variables);
+            held.create(&files, false, Transport::Ipc, &spec)?;
+        }
+    }
+    held.relaunch_bridge(&files, PATIENCE).await
+}
+
+/// Says whether a process that has ended was the bridge of a kernel that goes on.
+pub(crate) fn is_lost(project: &Project, key: &str, process: &Process) -> bool {
+    let session = project.state().ok().and_then(|state| state.session(key));
+    session.is_some_and(|session| {
+        Process::recorded(&session).as_ref() == Some(process)
+            && recorded_liveness(&session) == Liveness::Disconnected
+    })
+}
+
+/// Starts the bridge again after its supervisor has seen its end. A bridge that ends at once again is left to the next
+/// command, which says why.
+///
+/// # Errors
+/// Like [`reconnect`].
+pub(crate) async fn after_a_loss(
+    project: &Project,
+    key: &str,
+    process: &Process,
+) -> Result<(), OpenError> {
+    let session = project.state()?.session(key);
+    let begun = session.and_then(|session| {
+        let files = KernelFiles::of(&session.connection_file);
+        let begun = beneath::metadata(&files.pid_file()).ok()?.modified().ok()?;
+        (files.process().as_ref() == Some(process)).then_some(begun)
+    });
+    let age = begun.and_then(|begun| SystemTime::now().duration_since(begun).ok());
+    if age.is_none_or(|age| age < TOO_SOON) {
+        return Ok(());
+    }
+    reconnect(project, key).await.map(drop)
+}
+
+/// Returns what the bridge of a session's kernel last reported; `None` for other kernels.
+pub fn report(session: &Session) -> Option<ConnectionReport> {
+    session.as_remote()?;
+    ConnectionReport::read(&session.connection_file)
+}
+
+/// Returns why a kernel on a server has ended, if its bridge has seen that.
+pub(super) fn why_ended(session: &Session) -> Option<String> {
+    report(session)?.kernel_ended
+}

@@ -1,0 +1,92 @@
+//! The clients' side of the bridge: the kernel's five sockets on this machine.
+
+use std::collections::{HashMap, HashSet};
+use std::rc::Weak;
+use std::time::Instant;
+
+use bytes::Bytes;
+
+use super::bridge::Bridge;
+use crate::socket::{
+    DisconnectReason, EndpointHandler, EndpointLimits, PeerId, SocketLimits, SpillTo,
+};
+use crate::wire::{Channel, Rejected, Verified};
+
+/// Passes the events of the sockets to the bridge.
+pub(super) struct Front(pub(super) Weak<Bridge>);
+
+/// The clients that are connected on each channel.
+#[derive(Debug, Default)]
+pub(super) struct ConnectedClients(HashMap<Channel, HashSet<Bytes>>);
+
+impl ConnectedClients {
+    fn joined(&mut self, channel: Channel, client: &Bytes) {
+        self.0.entry(channel).or_default().insert(client.clone());
+    }
+
+    fn left(&mut self, channel: Channel, client: &Bytes) {
+        if let Some(clients) = self.0.get_mut(&channel) {
+            clients.remove(client);
+        }
+    }
+
+    /// Returns the client that has this session as its identity, as Jupyter's own clients do, or else all of them.
+    pub(super) fn of_session(&self, channel: Channel, session: &str) -> Vec<Bytes> {
+        let clients = self.0.get(&channel).into_iter().flatten();
+        let named = clients.clone().find(|it| **it == session.as_bytes());
+        match named {
+            Some(client) => vec![client.clone()],
+            None => clients.cloned().collect(),
+        }
+    }
+}
+
+/// How many bytes a subscriber may leave unread in memory, and how many on disk after that.
+const SUBSCRIBER_BYTES: usize = 16 << 20;
+const SPILL_BYTES: u64 = 1 << 30;
+
+/// Returns the limits of the sockets.
+pub(super) fn limits() -> EndpointLimits {
+    EndpointLimits {
+        router: SocketLimits::default(),
+        iopub: SocketLimits {
+            outbox_bytes: SUBSCRIBER_BYTES,
+            ..SocketLimits::default()
+        },
+        spill: Some(SpillTo {
+            folder: std::env::temp_dir(),
+            bytes: SPILL_BYTES,
+        }),
+    }
+}
+
+impl EndpointHandler for Front {
+    fn joined(&self, channel: Channel, client: &Bytes) {
+        if let Some(bridge) = self.0.upgrade() {
+            bridge.clients.borrow_mut().joined(channel, client);
+        }
+    }
+
+    fn message(&self, channel: Channel, client: &Bytes, message: Verified) {
+        if let Some(bridge) = self.0.upgrade() {
+            bridge.client_message(channel, client, message);
+        }
+    }
+
+    fn left(&self, channel: Channel, client: &Bytes, _why: &DisconnectReason) {
+        if let Some(bridge) = self.0.upgrade() {
+            bridge.clients.borrow_mut().left(channel, client);
+        }
+    }
+
+    fn rejected(&self, channel: Channel, why: &Rejected) {
+        super::log(&format!("dropped a message on {channel}: {why}"));
+    }
+
+    fn subscribed(&self, _subscriber: &PeerId, _topic: &[u8]) -> Vec<Verified> {
+        let bridge = self.0.upgrade();
+        bridge.map_or_else(Vec::new, |bridge| {
+            bridge.recent.borrow().for_subscriber(Instant::now())
+        })
+    }
+}
