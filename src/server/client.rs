@@ -54,7 +54,7 @@ pub(super) struct ServerRequest {
     method: Method,
     url: Url,
     body: Option<Vec<u8>>,
-    headers: HeaderMap,
+    pub(super) headers: HeaderMap,
     deadline: Duration,
     /// The largest answer, in bytes.
     most: u64,

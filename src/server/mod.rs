@@ -6,6 +6,8 @@
 
 mod address;
 mod client;
+mod contents;
+pub mod copy;
 pub mod credential;
 mod discovery;
 mod error;
