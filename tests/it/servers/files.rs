@@ -51,7 +51,12 @@ fn part(file: &Path, content: &[u8]) -> std::path::PathBuf {
 #[track_caller]
 fn has(file: &Path, content: &[u8]) {
     let found = std::fs::read(file).expect("read the copy");
-    assert!(found == content, "{} differs: {} bytes", file.display(), found.len());
+    assert!(
+        found == content,
+        "{} differs: {} bytes",
+        file.display(),
+        found.len()
+    );
     let folder = file.parent().expect("it has a folder");
     let left = std::fs::read_dir(folder).expect("list").flatten();
     let left: Vec<_> = left.map(|it| it.file_name()).collect();
@@ -87,7 +92,11 @@ fn files_go_to_a_server_and_come_back() {
     cp(&world, 0, &["exact.bin", "gpu:data/other.bin"]);
     has(&there.join("data/other.bin"), &content(PART, 2));
     std::fs::create_dir(here.join("results")).expect("make a folder");
-    cp(&world, 0, &["gpu:data/other.bin", "gpu:data/deep/empty.csv", "results"]);
+    cp(
+        &world,
+        0,
+        &["gpu:data/other.bin", "gpu:data/deep/empty.csv", "results"],
+    );
     has(&here.join("results/other.bin"), &content(PART, 2));
     has(&here.join("results/empty.csv"), b"");
     cp(&world, 0, &[odd, "gpu:"]);
@@ -122,7 +131,9 @@ fn a_copy_that_was_broken_off_goes_on() {
     std::fs::write(&mine, &bytes).expect("write a file");
     let growing = part(&theirs, &bytes);
     let mut command = world.nb();
-    command.args(["cp", "big.bin", "gpu:"]).stdout(Stdio::null());
+    command
+        .args(["cp", "big.bin", "gpu:"])
+        .stdout(Stdio::null());
     let mut copying = command.stderr(Stdio::null()).spawn().expect("start nb");
     while !std::fs::metadata(&growing).is_ok_and(|it| it.len() > PART as u64) {
         let ended = copying.try_wait().expect("ask for its end");
@@ -134,8 +145,13 @@ fn a_copy_that_was_broken_off_goes_on() {
     copying.wait().expect("it ends");
     assert!(!theirs.exists());
     let answer = copied(&world, &["big.bin", "gpu:"]);
-    let resumed = answer["files"][0]["resumed_bytes"].as_u64().expect("a number");
-    assert!(resumed > PART as u64 && resumed < bytes.len() as u64, "{resumed}");
+    let resumed = answer["files"][0]["resumed_bytes"]
+        .as_u64()
+        .expect("a number");
+    assert!(
+        resumed > PART as u64 && resumed < bytes.len() as u64,
+        "{resumed}"
+    );
     has(&theirs, &bytes);
 
     // And back: a part that is there already is not asked for again.
