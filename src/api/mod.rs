@@ -15,6 +15,7 @@ mod cell;
 mod cells;
 pub(crate) mod columns;
 mod consent;
+mod copy;
 mod diff;
 mod doctor;
 mod edit;
@@ -71,6 +72,7 @@ pub use self::cell::{
 pub use self::cells::{
     CellCondition, CellRow, CellsAnswer, CellsRequest, NotebookSummary, RemovedCell, cells,
 };
+pub use self::copy::{CopiedItem, CopyAnswer, CopyRequest, copy};
 pub use self::diff::{DiffAnswer, DiffBase, DiffBefore, DiffRequest, diff_notebooks};
 pub use self::doctor::{DoctorAnswer, doctor};
 pub use self::edit::{EditAnswer, EditPolicy, EditRequest, edit, preview_edit};

@@ -81,7 +81,7 @@ pub struct ListedServer {
     pub idle_kernels: Option<usize>,
     /// How many kernels the user opens there at most.
     pub max_kernels: Option<u32>,
-    /// How long the server takes to answer a request, in milliseconds.
+    /// How long the server takes to answer a request on a new connection, in milliseconds.
     pub latency_ms: Option<f64>,
 }
 
@@ -360,8 +360,6 @@ struct SeenServer {
 
 async fn look(client: &ServerClient) -> ListedServer {
     let seen = async {
-        // The first request opens the connection.
-        client.version().await?;
         let start = Instant::now();
         let version = client.version().await?;
         let latency = start.elapsed();

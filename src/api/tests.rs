@@ -25,6 +25,7 @@ fn schemas() -> Vec<(&'static str, String)> {
         ("adopt", schema::<AdoptAnswer>()),
         ("cell", schema::<CellAnswer>()),
         ("cells", schema::<CellsAnswer>()),
+        ("cp", schema::<CopyAnswer>()),
         ("diff", schema::<DiffAnswer>()),
         ("doctor", schema::<DoctorAnswer>()),
         ("edit", schema::<EditAnswer>()),

@@ -54,7 +54,7 @@ pub(super) struct ServerRequest {
     method: Method,
     url: Url,
     body: Option<Vec<u8>>,
-    headers: HeaderMap,
+    pub(super) headers: HeaderMap,
     deadline: Duration,
     /// The largest answer, in bytes.
     most: u64,
@@ -636,7 +636,8 @@ fn http_client(record: &ServerRecord, base: &Url) -> Result<reqwest::Client, Ser
         .referer(false)
         .http1_only()
         .connect_timeout(CONNECT)
-        .pool_max_idle_per_host(1)
+        // A connection that idles may have ended, and what is sent on it may or may not have arrived.
+        .pool_max_idle_per_host(0)
         .tcp_keepalive(Duration::from_secs(60));
     // A tunnel ends on this machine, where a proxy elsewhere does not reach it.
     if base.host_str().is_some_and(is_loopback) {

@@ -212,8 +212,12 @@ pub(super) async fn renewed(
             headers
         }
         // `nb server add --replace` may have stored another one meanwhile.
-        CredentialSource::Stored { .. } => load(record).await?,
-        CredentialSource::Nothing | CredentialSource::Variables => return Ok(None),
+        CredentialSource::Stored { .. } if record.secrets != SecretPlace::Nowhere => {
+            load(record).await?
+        }
+        CredentialSource::Stored { .. }
+        | CredentialSource::Nothing
+        | CredentialSource::Variables => return Ok(None),
     };
     Ok((newer != *refused).then_some(newer))
 }

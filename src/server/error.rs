@@ -248,16 +248,18 @@ impl ServerErrorKind {
             if last.contains("proxy authorization required") {
                 return Self::ProxyPassword;
             }
-            let inner = cause.downcast_ref::<std::io::Error>();
-            if inner.is_some_and(|it| it.kind() == std::io::ErrorKind::ConnectionRefused) {
-                return Self::Refused { at };
-            }
-            let inside = inner.and_then(|it| it.get_ref());
-            let tls = inside.and_then(|it| it.downcast_ref::<rustls::Error>());
-            if let Some(tls) = tls.or_else(|| cause.downcast_ref()) {
+            if let Some(tls) = cause.downcast_ref::<rustls::Error>() {
                 return Self::of_tls(tls, host);
             }
-            next = cause.source();
+            let system = cause.downcast_ref::<std::io::Error>();
+            if system.is_some_and(|it| it.kind() == std::io::ErrorKind::ConnectionRefused) {
+                return Self::Refused { at };
+            }
+            // The source of an error of the system is that of the error in it, which would be passed over.
+            next = match system.and_then(std::io::Error::get_ref) {
+                Some(inside) => Some(inside),
+                None => cause.source(),
+            };
         }
         Self::Connection { at, reason: last }
     }

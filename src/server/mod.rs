@@ -8,6 +8,8 @@ mod address;
 pub mod channels;
 mod client;
 pub mod connection_state;
+mod contents;
+pub mod copy;
 pub mod credential;
 mod discovery;
 mod error;

@@ -125,3 +125,36 @@ pub(super) struct HubProgressModel {
     #[serde(default)]
     pub(super) failed: bool,
 }
+
+/// A file or folder of a server, without its content.
+#[derive(Clone, Debug, Deserialize)]
+pub struct ContentsModel {
+    /// `file`, `notebook` or `directory`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// Its size in bytes.
+    #[serde(default)]
+    pub size: Option<u64>,
+    /// When it was last changed, as the server writes it.
+    #[serde(default)]
+    pub last_modified: Option<String>,
+    /// The checksum of its content, where the server tells one.
+    #[serde(default)]
+    pub hash: Option<String>,
+    /// How the checksum is made.
+    #[serde(default)]
+    pub hash_algorithm: Option<String>,
+}
+
+impl ContentsModel {
+    /// Says whether it is a folder.
+    pub fn is_folder(&self) -> bool {
+        self.kind == "directory"
+    }
+
+    /// Returns the SHA-256 of its content in hexadecimal digits, where the server tells it.
+    pub fn sha256(&self) -> Option<&str> {
+        let is_sha256 = self.hash_algorithm.as_deref() == Some("sha256");
+        self.hash.as_deref().filter(|_| is_sha256)
+    }
+}

@@ -9,6 +9,7 @@ mod change;
 mod clear;
 mod completions;
 mod consent;
+mod cp;
 mod demo;
 mod diff;
 mod doctor;
@@ -92,7 +93,7 @@ pub(crate) enum Group {
 use Group::{Kernel, Notebook, Rest, Running};
 
 /// All commands, as the help lists them.
-pub(crate) const COMMANDS: [Entry; 45] = [
+pub(crate) const COMMANDS: [Entry; 46] = [
     Entry::of::<open::Open>("open", Kernel)
         .aliases("new start create")
         .first(),
@@ -117,6 +118,9 @@ pub(crate) const COMMANDS: [Entry; 45] = [
     Entry::of::<server::Server>("server", Kernel)
         .aliases("servers")
         .words("list"),
+    Entry::of::<cp::Cp>("cp", Kernel)
+        .aliases("copy")
+        .words("FILE DESTINATION"),
     Entry::of::<cells::Cells>("cells", Notebook)
         .aliases("list ls list-cells")
         .first(),

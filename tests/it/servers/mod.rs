@@ -3,7 +3,7 @@
 mod bad;
 mod client;
 mod command;
-
+mod files;
 mod scripted;
 
 use std::io::{Read, Write};
