@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use serde_json::value::RawValue;
 
+use super::category;
 use super::ending::how_it_went;
 use super::heard::Heard;
 use super::observed;
@@ -33,7 +34,9 @@ use crate::project::event::{
     split_actor,
 };
 use crate::project::jobs::Job;
-use crate::project::{FolderWatch, InterruptMode, Project, Session, StateError, Status};
+use crate::project::{
+    ErrorCategory, FolderWatch, InterruptMode, Project, Session, StateError, Status,
+};
 use crate::wire::ConnectionInfo;
 
 /// How often to send code that was removed from the queue because another client's cell failed.
@@ -86,6 +89,8 @@ pub trait Audience {
 pub struct Ran {
     /// How the code ended.
     pub status: Outcome,
+    /// The kind of the error that ended it, as far as the kernel's messages or its end show it.
+    pub category: Option<ErrorCategory>,
     /// The execution count.
     pub execution_count: Option<u64>,
     /// How long it took, including the wait for others' cells.
@@ -270,6 +275,7 @@ impl Runner {
             began: Instant::now(),
             heard: Heard::default(),
             notes: Vec::new(),
+            category: None,
             execution_count: None,
             is_idle_missing: false,
         };
@@ -298,6 +304,7 @@ impl Runner {
         }
         Ok(Ran {
             status,
+            category: running.category,
             execution_count: running.execution_count,
             took: running.began.elapsed(),
             notes: running.notes,
@@ -444,6 +451,7 @@ struct Running<'a> {
     began: Instant,
     heard: Heard,
     notes: Vec<String>,
+    category: Option<ErrorCategory>,
     execution_count: Option<u64>,
     /// Whether the kernel did not send the idle status after the code.
     is_idle_missing: bool,
@@ -563,6 +571,13 @@ impl Running<'_> {
         let outcome = execution.outcome();
         self.is_idle_missing = outcome.is_none_or(|outcome| outcome.idle_missing);
         self.execution_count = outcome.and_then(|outcome| outcome.execution_count);
+        self.category = match outcome.map(|outcome| &outcome.end) {
+            Some(RequestEnd::Raised(raised)) => {
+                let language = self.kernel.session.language();
+                Some(category::of_exception(&language, raised))
+            }
+            _ => None,
+        };
         let status = match outcome.map(|outcome| &outcome.end) {
             Some(RequestEnd::Ok) => Outcome::Ok,
             Some(RequestEnd::Raised(_)) if interrupted => Outcome::Interrupted,
@@ -629,6 +644,7 @@ impl Running<'_> {
         let ending = how_it_went(project, key, session, process.as_ref(), seen).await;
         audience.sees(&ExecutionEvent::Iopub(ending.told()));
         self.notes.push(ending.text().to_owned());
+        self.category = Some(ending.category());
         Outcome::KernelDied
     }
 
