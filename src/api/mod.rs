@@ -34,6 +34,7 @@ mod log;
 mod log_file;
 mod move_notebook;
 mod open;
+mod output_fields;
 mod output_files;
 pub mod outputs;
 mod plan;
@@ -100,6 +101,7 @@ pub use self::open::{
     CreatedNotebook, Idle, OpenAnswer, OpenOutcome, OpenRequest, OpenedNotebook,
     RequestedConfinement, SpecChange, WantedServer, open,
 };
+pub use self::output_fields::{OutputFields, Timing};
 pub use self::plan::{PlanAnswer, PlannedRow, plan};
 pub use self::replace::{ReplaceAnswer, ReplaceRequest, replace};
 pub use self::restart::{RestartAnswer, RestartRequest, restart};

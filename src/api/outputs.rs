@@ -225,8 +225,8 @@ pub(crate) fn traceback(raised: &KernelException) -> String {
     }
 }
 
-/// Prepares outputs for a JSON answer: without colours, and under a limit with long texts cut, and notes in the
-/// place of other long data.
+/// Prepares displays and errors for a JSON answer: without colours, and under a limit with long texts cut, and notes
+/// in the place of other long data.
 pub(crate) fn for_json(
     outputs: &mut [OutputMessage],
     limit: Option<usize>,
@@ -240,11 +240,7 @@ pub(crate) fn for_json(
                     *line = plain(line);
                 }
             }
-            OutputMessage::Stream(stream) => {
-                if let Some(limit) = limit {
-                    stream.text = cut(&stream.text, limit, more).into_owned();
-                }
-            }
+            OutputMessage::Stream(_) => {}
             OutputMessage::Display(it) | OutputMessage::Update(it) | OutputMessage::Result(it) => {
                 let Some(limit) = limit else { continue };
                 for (mime, value) in &mut it.data {

@@ -7,13 +7,14 @@ use super::envelope::Answer;
 use super::job::{
     BegunJob, FollowOptions, JobObserver, OutputsAs, RunAnswer, follow_job, patience,
 };
+use super::output_fields::OutputFields;
 use super::outputs::{self, OutputText, Reading, UncutText};
 use super::problem::{Problem, ProblemKind};
 use crate::execution::exec::{self, ExecOptions, MAX_OUTPUT};
-use crate::execution::fold::NotebookOutput;
 use crate::execution::look::LookError;
 use crate::execution::peek::{self, PeekError};
 use crate::notebook::OmittedOutput;
+use crate::project::ErrorCategory;
 use crate::project::cursor::Cursor;
 use crate::project::jobs::{JobCell, JobFolder};
 
@@ -99,9 +100,11 @@ pub struct PeekAnswer {
     /// Where it was interrupted: whether it is over.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub over: Option<bool>,
-    /// Its outputs, each shortened; where that was asked for.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub outputs: Option<Vec<NotebookOutput>>,
+    /// The kind of error that ended it; none if none did.
+    pub category: Option<ErrorCategory>,
+    /// Its outputs; where that was asked for.
+    #[serde(flatten)]
+    pub outputs: Option<OutputFields>,
     /// The same as one text, shortened; where that was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<OutputText>,
@@ -143,6 +146,7 @@ pub async fn peek(
         notebook: target.notebook_key.clone(),
         status: PeekStatus::Ok,
         over: None,
+        category: None,
         outputs: None,
         text: None,
         beside: None,
@@ -151,7 +155,7 @@ pub async fn peek(
         Err(PeekError::Look(LookError::Stopped { over })) => {
             answer.status = PeekStatus::Interrupted;
             answer.over = Some(over);
-            answer.outputs = Some(Vec::new());
+            answer.outputs = Some(OutputFields::default());
             return Ok(answer);
         }
         peeked => peeked?,
@@ -159,13 +163,15 @@ pub async fn peek(
     if peeked.raised() {
         answer.status = PeekStatus::Error;
     }
+    answer.category = peeked.category;
     answer.beside = Some(peeked.beside);
     let more = "--limit 0 shows all".to_owned();
-    let mut outputs = peeked.outputs;
+    let outputs = peeked.outputs;
     match request.outputs {
         OutputsAs::Objects => {
-            outputs::for_json(&mut outputs, request.limit, &more, outputs::note);
-            answer.outputs = Some(outputs.into_iter().map(NotebookOutput::from).collect());
+            let failed = answer.status == PeekStatus::Error;
+            let fields = OutputFields::of(outputs, failed, request.limit, &more, outputs::note);
+            answer.outputs = Some(fields);
         }
         OutputsAs::Text | OutputsAs::Events => {
             let how = Reading {

@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use serde_json::json;
 
+use super::category;
 use crate::client::IopubMessage;
 use crate::kernel::process::Process;
 use crate::lifecycle::death::{self, note_death};
-use crate::project::{Ended, Project, Session, Status};
+use crate::project::{Ended, ErrorCategory, Project, Session, Status};
 
 /// How long a process may take to exit after its sockets were closed.
 const GONE: Duration = Duration::from_secs(1);
@@ -22,12 +23,17 @@ pub(super) struct Ending {
     name: &'static str,
     /// The text: what happened, and its consequences.
     text: String,
+    /// What kind of error it is for the code that ran.
+    category: ErrorCategory,
 }
 
 impl Ending {
     /// Returns the end of a kernel that exited unexpectedly.
-    pub(super) fn died(how: &str) -> Self {
-        Self::new("KernelDied", how)
+    pub(super) fn died(how: &str, ended: Option<&Ended>) -> Self {
+        Self {
+            category: category::of_death(ended),
+            ..Self::new("KernelDied", how)
+        }
     }
 
     /// Returns the error for a kernel that cannot be reached, so that the end of its cell will
@@ -36,6 +42,7 @@ impl Ending {
         Self {
             name: "KernelUnreachable",
             text: why.to_owned(),
+            category: ErrorCategory::Unknown,
         }
     }
 
@@ -43,6 +50,7 @@ impl Ending {
         Self {
             name,
             text: format!("{}. Its variables are gone.", how.trim_end_matches('.')),
+            category: ErrorCategory::Unknown,
         }
     }
 
@@ -53,7 +61,7 @@ impl Ending {
         match &*ended.reason {
             "restarted" => Self::restarted(&by),
             "shut down" => Self::stopped(&by),
-            _ => Self::died(&death::words(key, ended)),
+            _ => Self::died(&death::words(key, ended), Some(ended)),
         }
     }
 
@@ -68,6 +76,11 @@ impl Ending {
     /// Returns the text of the error.
     pub(super) fn text(&self) -> &str {
         &self.text
+    }
+
+    /// Returns what kind of error it is for the code that ran.
+    pub(super) fn category(&self) -> ErrorCategory {
+        self.category
     }
 
     /// Returns the error message that the kernel would have sent.
@@ -114,10 +127,10 @@ pub(super) async fn how_it_went(
             Ending::restarted(&by(&now.ended))
         }
         Some(now) if now.status == Status::Died => match &now.ended {
-            Some(ended) => Ending::died(&death::words(key, ended)),
-            None => Ending::died(&format!("the kernel died: {seen}")),
+            Some(ended) => Ending::died(&death::words(key, ended), Some(ended)),
+            None => Ending::died(&format!("the kernel died: {seen}"), None),
         },
-        _ => Ending::died(&format!("the kernel died: {seen}")),
+        _ => Ending::died(&format!("the kernel died: {seen}"), None),
     }
 }
 
@@ -125,6 +138,7 @@ pub(super) async fn how_it_went(
 mod tests {
     use super::*;
     use crate::client::OutputMessage;
+    use crate::project::Exit;
 
     fn ended(reason: &str, by: Option<&str>) -> Ended {
         let ended = json!({
@@ -163,6 +177,17 @@ mod tests {
                 "{error:?}"
             );
             assert!(error.traceback[0].ends_with(&error.evalue), "{error:?}");
+            assert_eq!(ending.category(), ErrorCategory::Unknown);
+        }
+    }
+
+    #[test]
+    fn a_kernel_that_the_system_killed_for_memory_is_an_error_of_memory() {
+        for exit in [Exit::OutOfMemory, Exit::PerhapsOutOfMemory] {
+            let mut killed = ended("out of memory, 61.8 GB", None);
+            killed.exit = Some(exit);
+            let ending = Ending::recorded("t.ipynb", &killed);
+            assert_eq!(ending.category(), ErrorCategory::Memory);
         }
     }
 }

@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use crate::client::{KernelException, OutputMessage, StreamText};
+use crate::client::{KernelException, OutputMessage};
 use crate::notebook::{Json, OutputAccumulator};
 use crate::project::jobs::Said;
 
@@ -42,14 +42,12 @@ pub fn last_line(text: &str) -> Option<&str> {
     lines.find(|line| !line.trim().is_empty())
 }
 
-/// An output as a notebook file has it.
+/// An output that is no stream, as a notebook file has it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(tag = "output_type", rename_all = "snake_case")]
 #[allow(missing_docs, reason = "the fields are those of nbformat")]
 pub enum NotebookOutput {
-    /// Text on stdout or stderr.
-    Stream { name: String, text: String },
     /// Something that was displayed.
     DisplayData {
         data: Map<String, Value>,
@@ -65,10 +63,11 @@ pub enum NotebookOutput {
     Error(KernelException),
 }
 
-impl From<OutputMessage> for NotebookOutput {
-    fn from(output: OutputMessage) -> Self {
-        match output {
-            OutputMessage::Stream(StreamText { name, text }) => Self::Stream { name, text },
+impl NotebookOutput {
+    /// Returns an output in this form; `None` for text on stdout or stderr.
+    pub fn of(output: OutputMessage) -> Option<Self> {
+        Some(match output {
+            OutputMessage::Stream(_) => return None,
             OutputMessage::Display(it) | OutputMessage::Update(it) => Self::DisplayData {
                 data: it.data,
                 metadata: it.metadata,
@@ -79,13 +78,14 @@ impl From<OutputMessage> for NotebookOutput {
                 execution_count: it.execution_count,
             },
             OutputMessage::Error(raised) => Self::Error(raised),
-        }
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::client::StreamText;
 
     #[test]
     fn each_kind_of_output_is_read_again() {
@@ -115,13 +115,13 @@ mod tests {
         assert!(matches!(&read[2], OutputMessage::Result(it) if it.execution_count == Some(4)));
         assert!(matches!(&read[3], OutputMessage::Error(it) if it.ename == "E"));
         assert_eq!(read.len(), 4);
-        let in_notebook = read.into_iter().map(NotebookOutput::from);
+        let in_notebook = read.into_iter().filter_map(NotebookOutput::of);
         let in_notebook: Vec<_> = in_notebook.map(|it| serde_json::json!(it)).collect();
         let kinds: Vec<_> = in_notebook
             .iter()
             .map(|it| it["output_type"].as_str())
             .collect();
-        let wanted = ["stream", "display_data", "execute_result", "error"].map(Some);
+        let wanted = ["display_data", "execute_result", "error"].map(Some);
         assert_eq!(kinds, wanted);
     }
 }

@@ -281,19 +281,6 @@ fn has_subshells(session: &Session) -> bool {
     features.is_some_and(|them| them.iter().any(|it| it == "kernel subshells"))
 }
 
-/// Returns the language that a session's kernel runs.
-pub(super) fn language(session: &Session) -> String {
-    let info = session.kernel_info.as_ref();
-    let said = info.and_then(|info| info["language_info"]["name"].as_str());
-    let spec = session.kernelspec.as_ref();
-    match (said, spec) {
-        (Some(name), _) => name.to_owned(),
-        (None, Some(spec)) if !spec.language.is_empty() => spec.language.clone(),
-        // Nothing is known about an attached kernel: if it is not Python, its answer will show it.
-        (None, _) => "python".to_owned(),
-    }
-}
-
 /// Makes a request to a Python kernel whose answer is the value of a call of one of `look.py`'s
 /// functions: no output, no execution count, no history. With `beside`, while a cell runs, IPython's
 /// own actions around the request are suppressed.

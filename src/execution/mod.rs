@@ -1,6 +1,7 @@
 //! Runs code on a kernel: jobs, whose recorders outlive the command that asked for them, and
 //! inspections of the kernel beside the running cell.
 
+pub(super) mod category;
 mod earlier_outputs;
 mod ending;
 pub mod exec;

@@ -5,18 +5,21 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::json;
 
+use super::category;
 use super::fold::read_all;
-use super::look::{self, Look, LookError, language};
+use super::look::{self, Look, LookError};
 use crate::client::{Execute, KernelException, OutputMessage};
 use crate::notebook::OutputAccumulator;
 use crate::project::event::{Event, EventKind};
-use crate::project::{Project, Session};
+use crate::project::{ErrorCategory, Project, Session};
 
 /// The result of the code.
 #[derive(Debug, Default)]
 pub struct Peeked {
     /// The outputs: what it printed and displayed, and its value or error.
     pub outputs: Vec<OutputMessage>,
+    /// The kind of the error that it raised.
+    pub category: Option<ErrorCategory>,
     /// Whether a cell ran at the same time.
     pub beside: bool,
 }
@@ -35,9 +38,7 @@ pub enum PeekError {
 impl Peeked {
     /// Returns whether the code raised.
     pub fn raised(&self) -> bool {
-        self.outputs
-            .iter()
-            .any(|it| matches!(it, OutputMessage::Error(_)))
+        self.category.is_some()
     }
 }
 
@@ -68,7 +69,8 @@ pub async fn peek(
 ) -> Result<Peeked, PeekError> {
     let mut look = Look::join(project, key, session, by).await?;
     let beside = look.is_beside();
-    let is_python = language(look.session()).eq_ignore_ascii_case("python");
+    let language = look.session().language();
+    let is_python = language.eq_ignore_ascii_case("python");
     let request = if is_python {
         let asked = json!({ "code": code, "running": beside }).to_string();
         look::request(&format!("peek({})", look::literal(&asked)), beside)
@@ -105,7 +107,15 @@ pub async fn peek(
         }
     }
     let outputs = read_all(&outputs);
-    Ok(Peeked { outputs, beside })
+    let raised = outputs.iter().rev().find_map(|it| match it {
+        OutputMessage::Error(raised) => Some(raised),
+        _ => None,
+    });
+    Ok(Peeked {
+        category: raised.map(|raised| category::of_exception(&language, raised)),
+        outputs,
+        beside,
+    })
 }
 
 /// Records who ran what, as an event of its own kind, since it is not part of the kernel's queue.

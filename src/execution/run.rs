@@ -17,6 +17,7 @@ use jiff::tz::TimeZone;
 use serde_json::json;
 use serde_json::value::RawValue;
 
+use super::category;
 use super::ending::how_it_went;
 use super::heard::Heard;
 use super::observed;
@@ -38,7 +39,9 @@ use crate::project::event::{
     split_actor,
 };
 use crate::project::jobs::Job;
-use crate::project::{FolderWatch, InterruptMode, Project, Session, StateError, Status};
+use crate::project::{
+    ErrorCategory, FolderWatch, InterruptMode, Project, Session, StateError, Status,
+};
 use crate::wire::ConnectionInfo;
 
 /// How often to send code that was removed from the queue because another client's cell failed.
@@ -91,6 +94,8 @@ pub trait Audience {
 pub struct Ran {
     /// How the code ended.
     pub status: Outcome,
+    /// The kind of the error that ended it, as far as the kernel's messages or its end show it.
+    pub category: Option<ErrorCategory>,
     /// The execution count.
     pub execution_count: Option<u64>,
     /// How long it took, including the wait for others' cells.
@@ -256,6 +261,7 @@ impl Runner {
             began: Instant::now(),
             heard: Heard::default(),
             notes: Vec::new(),
+            category: None,
             execution_count: None,
             is_idle_missing: false,
         };
@@ -286,6 +292,7 @@ impl Runner {
         }
         Ok(Ran {
             status,
+            category: running.category,
             execution_count: running.execution_count,
             took: running.began.elapsed(),
             notes: running.notes,
@@ -490,6 +497,7 @@ struct Running<'a> {
     began: Instant,
     heard: Heard,
     notes: Vec<String>,
+    category: Option<ErrorCategory>,
     execution_count: Option<u64>,
     /// Whether the kernel did not send the idle status after the code.
     is_idle_missing: bool,
@@ -610,6 +618,13 @@ impl Running<'_> {
         let outcome = outcome.as_ref();
         self.is_idle_missing = outcome.is_none_or(|outcome| outcome.idle_missing);
         self.execution_count = outcome.and_then(|outcome| outcome.execution_count);
+        self.category = match outcome.map(|outcome| &outcome.end) {
+            Some(RequestEnd::Raised(raised)) => {
+                let language = self.kernel.session.language();
+                Some(category::of_exception(&language, raised))
+            }
+            _ => None,
+        };
         let status = match outcome.map(|outcome| &outcome.end) {
             Some(RequestEnd::Ok) => Outcome::Ok,
             Some(RequestEnd::Raised(_)) if interrupted => Outcome::Interrupted,
@@ -738,6 +753,7 @@ impl Running<'_> {
         let ending = how_it_went(project, key, session, process.as_ref(), seen).await;
         audience.sees(&ExecutionEvent::Iopub(ending.told()));
         self.notes.push(ending.text().to_owned());
+        self.category = Some(ending.category());
         Outcome::KernelDied
     }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::look::{self, Look, LookError, language};
+use super::look::{self, Look, LookError};
 use crate::client::Execute;
 use crate::project::{Project, Session};
 
@@ -119,7 +119,7 @@ pub async fn look(
     wanted: &VariablesWanted,
 ) -> Result<Found, VarsError> {
     let mut look = Look::join(project, key, session, by).await?;
-    let language = language(look.session());
+    let language = look.session().language();
     if !language.eq_ignore_ascii_case("python") {
         look.leave().await;
         return Err(VarsError::Language { language });

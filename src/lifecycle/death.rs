@@ -263,7 +263,7 @@ fn sentences(notebook: &str, ended: &Ended, zone: &TimeZone) -> String {
 }
 
 /// Returns whether a program causes this signal by a crash.
-fn is_crash(signal: i32) -> bool {
+pub(crate) fn is_crash(signal: i32) -> bool {
     let crashes = [
         Signal::SEGV,
         Signal::ABORT,

@@ -20,6 +20,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use super::beneath;
+use super::error_category::ErrorCategory;
 use super::event::{actor_id, split_actor};
 use super::folder::Project;
 use super::fresh::fresh_id;
@@ -186,6 +187,9 @@ pub struct JobCell {
     /// `edited` where an edit ended the plan, if it never began; none before that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<String>,
+    /// The kind of error that ended it, if one did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub category: Option<ErrorCategory>,
     /// The number that the kernel gave it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub execution_count: Option<u64>,

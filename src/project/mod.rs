@@ -15,6 +15,7 @@ mod config;
 pub mod counters;
 pub mod cursor;
 pub mod displays;
+mod error_category;
 pub mod event;
 mod folder;
 mod fresh;
@@ -47,6 +48,7 @@ mod watch;
 pub mod written;
 
 pub use config::{Config, ConfigError, JournalConfig, OnRestart, StartupCode};
+pub use error_category::ErrorCategory;
 pub use folder::{Project, ProjectError};
 pub use fresh::fresh_id;
 pub use host::{HostIdentity, Relation, boot_id, pid_namespace};

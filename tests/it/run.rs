@@ -396,14 +396,14 @@ fn the_command_prints_bounded_text_or_one_json_object() {
     assert_eq!(code, Some(3));
     let json: serde_json::Value = serde_json::from_str(&out).expect("one object");
     assert_eq!(json["status"], "error");
-    assert_eq!(json["outputs"][0]["text"], "a\n");
-    assert_eq!(json["outputs"][1]["ename"], "ZeroDivisionError");
+    assert_eq!(json["stdout"], "a\n");
+    assert_eq!(json["error"]["ename"], "ZeroDivisionError");
     assert_eq!(json["kernel_generation"], 1);
-    assert!(json["took_ms"].is_number() && json["execution_count"].is_number());
+    assert!(json["timing"]["duration_ms"].is_number() && json["execution_count"].is_number());
 
     line.nb(&["restart"], "");
     let (_, [out, _]) = line.nb(&["run", "--json", "1"], "");
     let json: serde_json::Value = serde_json::from_str(&out).expect("one object");
     assert_eq!(json["kernel_generation"], 2, "the variables are gone");
-    assert_eq!(json["outputs"][0]["data"]["text/plain"], "1");
+    assert_eq!(json["display_data"][0]["data"]["text/plain"], "1");
 }

@@ -10,13 +10,15 @@ use super::collected::Collected;
 use super::options::{FollowOptions, OutputsAs};
 use super::until::Until;
 use crate::api::envelope::Answer;
+use crate::api::output_fields::{OutputFields, Timing};
 use crate::api::output_files::OutputFiles;
 use crate::api::outputs::{self, Image, MOST_IMAGES, OutputText, Reading, UncutText};
 use crate::editing::notebook_file::NotebookFile;
-use crate::execution::fold::{NotebookOutput, last_line, output, read_all};
+use crate::execution::fold::{last_line, output, read_all};
 use crate::execution::follow::{FollowEnd, Followed};
 use crate::execution::run::OutputMessage;
 use crate::notebook::OmittedOutput;
+use crate::project::ErrorCategory;
 use crate::project::cursor::Cursor;
 use crate::project::jobs::{Job, JobCell, JobFolder, JobPrompt, JobState};
 
@@ -211,13 +213,15 @@ pub struct CellResult {
 pub struct RunResult {
     /// How it ended; none while it is not over.
     pub status: Option<String>,
+    /// The kind of error that ended it; none if none did.
+    pub category: Option<ErrorCategory>,
     /// The number that the kernel gave it.
     pub execution_count: Option<u64>,
-    /// How long it took, in milliseconds.
-    pub took_ms: Option<u64>,
-    /// Its outputs, each shortened; where that was asked for.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub outputs: Option<Vec<NotebookOutput>>,
+    /// When the kernel ran it; none if it is not known to have begun.
+    pub timing: Option<Timing>,
+    /// Its outputs that the caller had not seen; where that was asked for.
+    #[serde(flatten)]
+    pub outputs: Option<OutputFields>,
     /// The same as one text, shortened; where that was asked for and there are any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<OutputText>,
@@ -382,19 +386,19 @@ impl RunResult {
     ) -> Self {
         let heard = heard.filter(|heard| heard.is_news);
         let outputs = (options.outputs == OutputsAs::Objects).then(|| {
-            let mut outputs = heard
-                .map(|heard| read_all(&heard.outputs))
-                .unwrap_or_default();
+            let outputs = heard.map(|heard| read_all(&heard.outputs));
+            let outputs = outputs.unwrap_or_default();
+            let failed = cell.category.is_some();
             let note = |mime: &str, value: &Value| media.note(cell, mime, value);
-            outputs::for_json(&mut outputs, options.limit, &more(job), note);
-            outputs.into_iter().map(NotebookOutput::from).collect()
+            OutputFields::of(outputs, failed, options.limit, &more(job), note)
         });
         let left_out = heard.map(|heard| heard.outputs.left_out());
         let left_out = left_out.filter(|it| *it != OmittedOutput::default());
         Self {
             status: cell.status.clone(),
+            category: cell.category,
             execution_count: cell.execution_count,
-            took_ms: cell.took_ms,
+            timing: Timing::of(cell),
             outputs,
             text: None,
             images: Vec::new(),

@@ -7,11 +7,13 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use crate::api::envelope::Answer;
+use crate::api::output_fields::Timing;
 use crate::api::outputs::OutputText;
 use crate::execution::fold;
 use crate::execution::replay::Replay;
 use crate::execution::run::OutputMessage;
 use crate::notebook::Document;
+use crate::project::ErrorCategory;
 use crate::project::jobs::{Job, JobCell, JobPrompt, JobState, Said};
 
 /// What happened to a job that is followed: a line of `--events`.
@@ -68,10 +70,12 @@ pub struct CellEvent {
     pub cell: Option<String>,
     /// How it ended.
     pub status: Option<String>,
+    /// The kind of error that ended it; none if none did.
+    pub category: Option<ErrorCategory>,
     /// The number that the kernel gave it.
     pub execution_count: Option<u64>,
-    /// How long it took, in milliseconds.
-    pub took_ms: Option<u64>,
+    /// When the kernel ran it; none if it is not known to have begun.
+    pub timing: Option<Timing>,
 }
 
 impl CellEvent {
@@ -80,8 +84,9 @@ impl CellEvent {
             at,
             cell: cell.cell.clone(),
             status: cell.status.clone(),
+            category: cell.category,
             execution_count: cell.execution_count,
-            took_ms: cell.took_ms,
+            timing: Timing::of(cell),
         }
     }
 }

@@ -5,6 +5,7 @@ use serde_json::value::RawValue;
 
 use super::plan::PlannedCode;
 use super::state::Recorder;
+use crate::execution::category;
 use crate::execution::run::{Ran, RunError, RunOptions, Runner};
 use crate::lifecycle::target::recorded;
 use crate::project::event::Outcome;
@@ -51,6 +52,7 @@ impl Recorder<'_> {
 
     async fn run_one(&self, at: usize, runner: &mut Option<Runner>) -> Result<Ran, RunError> {
         self.interrupted.set(false);
+        self.is_over_time.set(false);
         self.ends_after.set(None);
         let options = {
             let job = self.job.borrow();
@@ -92,17 +94,20 @@ impl Recorder<'_> {
         if has_begun {
             self.has_changed(at);
         }
+        let status = match ran.status {
+            // The kernel never began to run it.
+            Outcome::Interrupted if !has_begun => "withdrawn".to_owned(),
+            status => status.word(),
+        };
+        let category = category::of_status(&status, ran.category, self.is_over_time.get());
         self.job_soon(|job| {
             let cell = &mut job.cells[at];
             cell.idle_at = has_begun.then(Timestamp::now);
             cell.execution_count = ran.execution_count;
             cell.took_ms = u64::try_from(ran.took.as_millis()).ok();
+            cell.category = category;
         });
-        match ran.status {
-            // The kernel never began to run it.
-            Outcome::Interrupted if !has_begun => "withdrawn".to_owned(),
-            status => status.word(),
-        }
+        status
     }
 
     /// Writes the remaining outputs, and closes the job.

@@ -244,6 +244,7 @@ impl Audience for Recorder<'_> {
                 () = self.interrupts.notified() => return,
                 () = self.ran_for(limit) => {
                     self.interrupted.set(true);
+                    self.is_over_time.set(true);
                     let seconds = max_time.unwrap_or_default();
                     let note = format!("it ran longer than {seconds} s, and was interrupted");
                     self.note(note);

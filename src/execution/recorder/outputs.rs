@@ -4,6 +4,8 @@
 use std::collections::{BTreeMap, HashSet};
 use std::io;
 
+use crate::client::KernelException;
+use crate::execution::category;
 use crate::execution::into_notebook::{Leaving, hash};
 use crate::notebook::{CellExecution, Json, MimeBundle, OutputAccumulator, OutputChange, Widgets};
 use crate::project::displays::Displays;
@@ -13,8 +15,8 @@ use crate::project::jobs::{Job, JobCell, JobFolder};
 #[derive(Clone, Debug, Default)]
 pub(super) struct CellOutputs {
     folded: OutputAccumulator,
-    /// Whether there was an error among them.
-    pub(super) raised: bool,
+    /// The last error among them, without its traceback.
+    pub(super) raised: Option<KernelException>,
 }
 
 /// The outputs of a job's cells, and the widgets that they made or changed.
@@ -53,7 +55,7 @@ impl JobOutputs {
         let widgets = Widgets::bounded(folded.clone());
         let cell = CellOutputs {
             folded,
-            raised: false,
+            raised: None,
         };
         Self {
             cells: vec![cell; job.cells.len()],
@@ -99,7 +101,9 @@ impl JobOutputs {
         let Some(cell) = self.cells.get_mut(at) else {
             return Change::default();
         };
-        cell.raised |= msg_type == "error";
+        if msg_type == "error" {
+            cell.raised = Some(category::name_and_text(content));
+        }
         let (id, shown) = match cell.folded.take(msg_type, content) {
             OutputChange::Nothing => return Change::default(),
             OutputChange::Changed | OutputChange::Unreadable => return own(None),

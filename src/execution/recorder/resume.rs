@@ -14,12 +14,13 @@ use jiff::Timestamp;
 use super::outputs::JobOutputs;
 use super::state::Recorder;
 use crate::client::{ExecutionEvent, FollowedEvent, FollowedStep, IopubMessage, RequestFollower};
+use crate::execution::category;
 use crate::execution::ending::{Ending, how_it_went};
 use crate::execution::lost::to_the_second;
 use crate::execution::run::{Audience, RunError, Runner};
 use crate::kernel::process::Signal;
 use crate::project::event::{Event as JournalEvent, EventKind, ExecutionEnd, Outcome};
-use crate::project::{InterruptMode, Session};
+use crate::project::{ErrorCategory, InterruptMode, Session};
 use crate::task::causes::with_causes;
 
 /// How often to check whether the proxy has finished handing over.
@@ -80,7 +81,7 @@ impl Recorder<'_> {
             other => {
                 let recorded = other.as_ref().and_then(ended);
                 return Err(
-                    recorded.unwrap_or_else(|| Ending::died("the kernel was replaced since"))
+                    recorded.unwrap_or_else(|| Ending::died("the kernel was replaced since", None))
                 );
             }
         };
@@ -89,7 +90,9 @@ impl Recorder<'_> {
             let state = self.project.state().ok();
             let recorded = state.and_then(|state| ended(&state.session(&key)?));
             match error {
-                RunError::Ended { told, .. } => recorded.unwrap_or_else(|| Ending::died(&told)),
+                RunError::Ended { told, .. } => {
+                    recorded.unwrap_or_else(|| Ending::died(&told, None))
+                }
                 error => Ending::unreachable(&with_causes(&error)),
             }
         })
@@ -100,7 +103,7 @@ impl Recorder<'_> {
         self.at.set(at);
         self.sees(&ExecutionEvent::Iopub(ending.told()));
         self.note(ending.text().to_owned());
-        self.is_over(at, "kernel_died");
+        self.is_over(at, "kernel_died", Some(ending.category()));
     }
 
     async fn follow_requests(&self, mut runner: Runner, pending: &[(usize, String)]) {
@@ -108,6 +111,7 @@ impl Recorder<'_> {
         let key = self.job.borrow().session.clone();
         let (client, session) = runner.parts();
         let interrupt_mode = session.interrupt_mode();
+        let language = session.language();
         let ids = pending.iter().map(|(_, id)| id.clone());
         let mut overheard = client.follow_requests(ids);
         let early = self.hear_early(&mut overheard).await;
@@ -129,7 +133,7 @@ impl Recorder<'_> {
         };
         let mut gone = None;
         for heard in early.into_iter().filter(&is_new) {
-            gone = self.hears(pending, heard).or(gone);
+            gone = self.hears(pending, heard, &language).or(gone);
         }
         self.tell_unheard_questions();
         let mut questions = self.questions();
@@ -137,7 +141,7 @@ impl Recorder<'_> {
             tokio::select! {
                 heard = overheard.next() => match heard {
                     // The proxy may have recorded a message that arrives here only now.
-                    Some(heard) if is_new(&heard) => gone = self.hears(pending, heard).or(gone),
+                    Some(heard) if is_new(&heard) => gone = self.hears(pending, heard, &language).or(gone),
                     Some(_) => {}
                     None => break,
                 },
@@ -273,30 +277,40 @@ impl Recorder<'_> {
     }
 
     /// Takes an event; returns the reason if the kernel has ended.
-    fn hears(&self, pending: &[(usize, String)], heard: FollowedEvent) -> Option<String> {
+    fn hears(
+        &self,
+        pending: &[(usize, String)],
+        heard: FollowedEvent,
+        language: &str,
+    ) -> Option<String> {
         let (at, _) = pending.get(heard.at)?;
         let at = *at;
         self.at.set(at);
-        let has_error = || {
+        let raised = || {
             let outputs = self.outputs.borrow();
-            outputs.cells.get(at).is_some_and(|it| it.raised)
+            let raised = outputs.cells.get(at)?.raised.as_ref()?;
+            Some(category::of_exception(language, raised))
         };
         match heard.what {
             FollowedStep::Event(event) => self.sees(&event),
-            FollowedStep::Ended { ran: false } => self.is_over(at, "aborted"),
-            FollowedStep::Ended { ran: true } if !has_error() => self.is_over(at, "ok"),
-            FollowedStep::Ended { ran: true } if self.interrupted.get() => {
-                self.is_over(at, "interrupted");
+            FollowedStep::Ended { ran: false } => self.is_over(at, "aborted", None),
+            FollowedStep::Ended { ran: true } => {
+                let raised = raised();
+                let word = match raised {
+                    None => "ok",
+                    Some(_) if self.interrupted.get() => "interrupted",
+                    Some(_) => "error",
+                };
+                self.is_over(at, word, raised);
             }
-            FollowedStep::Ended { ran: true } => self.is_over(at, "error"),
-            FollowedStep::Unheard => self.is_over(at, "unheard"),
+            FollowedStep::Unheard => self.is_over(at, "unheard", None),
             FollowedStep::Gone(seen) => return Some(seen),
         }
         None
     }
 
     /// Records the end of a cell, also in the journal, where its sender has not written it.
-    fn is_over(&self, at: usize, word: &str) {
+    fn is_over(&self, at: usize, word: &str, found: Option<ErrorCategory>) {
         let now = Timestamp::now();
         let begun = self.job.borrow().cells[at].begun_at;
         let begun = begun.filter(|_| matches!(word, "ok" | "error" | "interrupted"));
@@ -307,6 +321,7 @@ impl Recorder<'_> {
         self.job(|job| {
             let cell = &mut job.cells[at];
             cell.status = Some(word.to_owned());
+            cell.category = category::of_status(word, found, self.is_over_time.get());
             cell.took_ms = took;
             cell.idle_at = begun.map(|_| now);
         });

@@ -40,6 +40,8 @@ pub(super) struct Recorder<'a> {
     pub(super) interrupts: Notify,
     /// Whether the cell was interrupted, on request or by its time limit.
     pub(super) interrupted: Cell<bool>,
+    /// Whether the cell has reached its time limit.
+    pub(super) is_over_time: Cell<bool>,
     /// After how many seconds the running cell's kernel is ended, if that is not soon after the
     /// cell's time limit.
     pub(super) ends_after: Cell<Option<f64>>,
@@ -63,6 +65,7 @@ impl<'a> Recorder<'a> {
             job: RefCell::new(job),
             interrupts: Notify::new(),
             interrupted: Cell::default(),
+            is_over_time: Cell::default(),
             ends_after: Cell::default(),
             replies: RefCell::default(),
             replied: Notify::new(),

@@ -295,6 +295,11 @@ fn a_run_goes_on_after_its_timeout_and_asks() {
     let over = client.call("answer_input", &answer);
     assert_eq!(over.fields()["status"], "ok");
     assert_eq!(over.fields()["run_id"], *run_id);
+    assert_eq!(over.fields()["category"], Value::Null);
+    let run = json!({"notebook": "a.ipynb", "code": "open('no/such/file')"});
+    let failed = client.call("run_cell", &run);
+    assert_eq!(failed.fields()["category"], "io");
+    assert_eq!(failed.fields().get("error"), None, "its text has it");
     assert!(over.text().contains("hello ada"), "{over:?}");
     let endless = "import time\nwhile True: time.sleep(0.01)";
     let run = json!({"notebook": "a.ipynb", "code": endless, "timeout_s": 0.2});

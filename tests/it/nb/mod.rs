@@ -25,6 +25,7 @@ mod places;
 mod reads;
 mod recorder;
 mod replay;
+mod results;
 mod run;
 mod sandbox;
 mod saved_meanwhile;

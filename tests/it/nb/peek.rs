@@ -71,7 +71,7 @@ fn a_running_cell_is_not_disturbed() {
     let said = nb(&world, ["run", "--peek", "--json", "step"])
         .ended(0)
         .json();
-    assert_eq!(said["outputs"][0]["data"]["text/plain"], "8");
+    assert_eq!(said["display_data"][0]["data"]["text/plain"], "8");
     assert_eq!(
         (&said["beside"], &said["status"]),
         (&true.into(), &"ok".into())
