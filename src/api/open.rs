@@ -414,7 +414,15 @@ async fn attempt(
     options: &OpenOptions,
     created: &mut bool,
 ) -> Result<Result<Opened, OpenError>, Problem> {
-    let (path, wanted) = (notebook.to_owned(), options.clone());
+    let (path, mut wanted) = (notebook.to_owned(), options.clone());
+    if let Some(server) = &mut wanted.server
+        && !notebook.exists()
+    {
+        match server_kernel::spec_of_new(server, options.kernel.as_deref()).await {
+            Ok(spec) => server.spec = Some(spec),
+            Err(error) => return Ok(Err(error)),
+        }
+    }
     let make = move |_: &Caller| match create_notebook(&path, &wanted, true) {
         Ok(made) => Ok(Ok((made, project_of(&path)?))),
         Err(error) => Ok(Err(error)),

@@ -76,10 +76,14 @@ pub fn create_notebook(
     if let (Some(running), Some(project)) = (&options.attach, Project::find(notebook)) {
         attach::check(&project, notebook, running)?;
     }
-    let choice = match (&options.attach, &options.confinement) {
-        (Some(running), _) => Ok(running.spec.clone()),
-        (None, Some(Confinement::Container(container))) => Ok(container::spec(container)),
-        (None, _) => selection::select(request, &real, &ProcessVariables).map(|choice| choice.spec),
+    let on_server = options.server.as_ref().and_then(|it| it.spec.clone());
+    let choice = match (on_server, &options.attach, &options.confinement) {
+        (Some(spec), ..) => Ok(spec),
+        (None, Some(running), _) => Ok(running.spec.clone()),
+        (None, None, Some(Confinement::Container(container))) => Ok(container::spec(container)),
+        (None, None, _) => {
+            selection::select(request, &real, &ProcessVariables).map(|choice| choice.spec)
+        }
     };
     let (name, display, language) = match choice {
         // A kernel that another program started may have no kernelspec that is known here.

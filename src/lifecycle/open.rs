@@ -454,6 +454,7 @@ async fn start(
     let last = last.map(|last| WantedServer {
         name: last.server.clone(),
         kernel_id: None,
+        spec: None,
     });
     if let Some(server) = options.server.clone().or(last) {
         let spec = options.kernel.as_deref();

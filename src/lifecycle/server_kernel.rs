@@ -7,14 +7,16 @@ use jiff::Timestamp;
 use super::action_event::journal;
 use super::everywhere;
 use super::liveness::{Liveness, liveness};
+use super::open::read_named;
 use super::open_error::OpenError;
 use super::reconnect;
 use super::start::{Held, replace};
 use crate::kernel::process::connection::{self, KernelFiles};
+use crate::notebook::NamedKernel;
 use crate::project::event::EventKind;
 use crate::project::{Backend, InterruptMode, RealSpec, RemoteKernel, Session, Status};
 use crate::server::gateway::kernel_variables;
-use crate::server::models::KernelModel;
+use crate::server::models::{KernelModel, KernelspecModel, KernelspecsModel};
 use crate::server::{ServerClient, ServerKind, registry};
 use crate::wire::Transport;
 
@@ -22,12 +24,35 @@ use crate::wire::Transport;
 const ENDS: Duration = Duration::from_secs(3);
 
 /// A kernel on a server that a notebook is to get.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct WantedServer {
     /// The name of the server.
     pub name: String,
     /// A kernel that runs there, by its id; `None` to start one.
     pub kernel_id: Option<String>,
+    /// The kernelspec, if it is known already.
+    pub spec: Option<RealSpec>,
+}
+
+/// Returns the kernelspec of the kernel that a new notebook is to get.
+///
+/// # Errors
+/// The server cannot be reached, or has no such kernel.
+pub async fn spec_of_new(
+    wanted: &WantedServer,
+    asked: Option<&str>,
+) -> Result<RealSpec, OpenError> {
+    let client = client(&wanted.name, &mut |_| {}).await?;
+    let Some(id) = &wanted.kernel_id else {
+        let chosen = choose(&client, &NamedKernel::default(), asked).await?;
+        return Ok(chosen.unwrap_or_else(|| RealSpec::named("python3")));
+    };
+    let model = client.kernel(id).await?;
+    let model = model.ok_or_else(|| OpenError::NoServerKernel {
+        server: wanted.name.clone(),
+        id: id.clone(),
+    })?;
+    Ok(described(&client, &model.name).await)
 }
 
 /// Returns a client of a server that the user has named, and makes sure that the server runs. `progress` gets what a hub
@@ -47,11 +72,16 @@ pub(super) async fn start(
     held: &Held<'_>,
     before: Option<Session>,
     wanted: &WantedServer,
-    spec: Option<&str>,
+    asked: Option<&str>,
     patience: Duration,
 ) -> Result<Session, OpenError> {
     let client = client(&wanted.name, &mut |_| {}).await?;
     let notebook = held.project.notebook(held.key);
+    let spec = match &wanted.spec {
+        Some(spec) => Some(spec.clone()),
+        None => choose(&client, &read_named(&notebook)?, asked).await?,
+    };
+    let spec = spec.as_ref().map(|spec| &*spec.name);
     let before = before.unwrap_or_else(|| Session::local(notebook.clone()));
     let last = before.as_remote().filter(|it| it.server == wanted.name);
     let (model, remote) = match (&wanted.kernel_id, last) {
@@ -81,7 +111,7 @@ pub(super) async fn start(
         },
         (None, None) => new(held, &client, spec).await?,
     };
-    let spec = described(&client, &model).await;
+    let spec = described(&client, &model.name).await;
     let files = KernelFiles::fresh(held.project).map_err(|source| OpenError::Lock {
         dir: held.project.dir().to_owned(),
         source,
@@ -163,15 +193,49 @@ async fn check_limit(client: &ServerClient) -> Result<(), OpenError> {
     Err(OpenError::ServerLimit { server, most, open })
 }
 
-/// Returns the kernelspec of a kernel of the server, as far as the server describes it.
-async fn described(client: &ServerClient, model: &KernelModel) -> RealSpec {
+/// Chooses the kernelspec of a new kernel: the one that is asked for, else the one that the notebook names if the server
+/// has it, else one of the notebook's language; `None` for the server's default.
+async fn choose(
+    client: &ServerClient,
+    named: &NamedKernel,
+    asked: Option<&str>,
+) -> Result<Option<RealSpec>, OpenError> {
+    let KernelspecsModel {
+        default,
+        kernelspecs,
+    } = client.kernelspecs().await?;
+    let language = |name: &String| kernelspecs.get(name).map(|it| it.spec.language.as_str());
+    let is_default = |language: &str| {
+        let default = default.as_ref().and_then(|name| kernelspecs.get(name));
+        default.is_some_and(|it| it.spec.language.eq_ignore_ascii_case(language))
+    };
+    let of_language = named.language.as_ref().filter(|it| !is_default(it));
+    let of_language = of_language.and_then(|wanted| {
+        let mut names = kernelspecs.keys();
+        names.find(|it| language(it).is_some_and(|it| it.eq_ignore_ascii_case(wanted)))
+    });
+    let is_there = |name: &&String| kernelspecs.contains_key(*name);
+    let of_notebook = named.kernelspec.as_ref().filter(is_there);
+    let name = match asked {
+        Some(asked) => Some(asked.to_owned()),
+        None => of_notebook.or(of_language).or(default.as_ref()).cloned(),
+    };
+    Ok(name.map(|name| of_server(&name, kernelspecs.get(&name))))
+}
+
+/// Returns a kernelspec of the server, as far as the server describes it.
+async fn described(client: &ServerClient, name: &str) -> RealSpec {
     let specs = client.kernelspecs().await.ok();
-    let content = specs.and_then(|mut specs| Some(specs.kernelspecs.remove(&model.name)?.spec));
-    let mut spec = RealSpec::named(&model.name);
+    of_server(name, specs.as_ref().and_then(|it| it.kernelspecs.get(name)))
+}
+
+fn of_server(name: &str, model: Option<&KernelspecModel>) -> RealSpec {
+    let mut spec = RealSpec::named(name);
     // The server interrupts it as its kernelspec there says.
     spec.interrupt_mode = InterruptMode::Message;
-    if let Some(content) = content {
-        (spec.display_name, spec.language) = (content.display_name, content.language);
+    if let Some(model) = model {
+        spec.display_name.clone_from(&model.spec.display_name);
+        spec.language.clone_from(&model.spec.language);
     }
     spec
 }

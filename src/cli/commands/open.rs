@@ -207,6 +207,7 @@ impl Open {
             server: self.server.map(|name| WantedServer {
                 name,
                 kernel_id: self.kernel_id,
+                spec: None,
             }),
             transport: self.transport.map(|transport| match transport {
                 Transport::Ipc => wire::Transport::Ipc,

@@ -53,14 +53,14 @@ use crate::world::{World, finish};
 
 /// The output of a command, and how it ended.
 #[derive(Debug)]
-struct Said {
-    code: Option<i32>,
-    out: String,
-    err: String,
+pub struct Said {
+    pub code: Option<i32>,
+    pub out: String,
+    pub err: String,
 }
 
 /// Runs a command to its end.
-fn say(command: &mut Command) -> Said {
+pub fn say(command: &mut Command) -> Said {
     let (status, out, err) = finish(command);
     let said = Said {
         code: status.code(),
@@ -72,19 +72,21 @@ fn say(command: &mut Command) -> Said {
 }
 
 /// Runs `nb` in the world's project.
-fn nb<S: AsRef<OsStr>>(world: &World, words: impl IntoIterator<Item = S>) -> Said {
+pub fn nb<S: AsRef<OsStr>>(world: &World, words: impl IntoIterator<Item = S>) -> Said {
     say(world.nb().args(words))
 }
 
 impl Said {
     /// Checks the exit code.
-    fn ended(self, code: i32) -> Said {
+    #[track_caller]
+    pub fn ended(self, code: i32) -> Said {
         assert_eq!(self.code, Some(code), "{self:#?}");
         self
     }
 
     /// Checks for a text, on stdout or stderr.
-    fn with(self, text: &str) -> Said {
+    #[track_caller]
+    pub fn with(self, text: &str) -> Said {
         assert!(
             self.out.contains(text) || self.err.contains(text),
             "no {text:?} in {self:#?}"
@@ -93,7 +95,7 @@ impl Said {
     }
 
     /// Returns stdout, which must be one JSON object on one line.
-    fn json(&self) -> Value {
+    pub fn json(&self) -> Value {
         assert_eq!(self.out.lines().count(), 1, "{self:#?}");
         let value: Value = serde_json::from_str(&self.out).expect("stdout is JSON");
         assert!(value.is_object(), "{value}");
@@ -221,7 +223,7 @@ fn stat<T: std::str::FromStr>(pid: u32, field: usize) -> Option<T> {
 }
 
 /// Repeats `look` until it returns something.
-fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+pub fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + Duration::from_secs(60);
     loop {
         if let Some(found) = look() {

@@ -1,8 +1,10 @@
 //! Kernels' servers elsewhere: real ones, started from their PyPI packages, and one that answers by a script.
 
 mod bad;
+mod bridge;
 mod client;
 mod command;
+mod cutter;
 mod files;
 mod scripted;
 

@@ -1,0 +1,347 @@
+//! Notebooks whose kernels run on servers.
+
+use serde_json::{Value, json};
+
+use super::Server;
+use super::cutter::{Cutter, Loss};
+use crate::nb::{Said, nb, until};
+use crate::world::{World, succeed};
+
+/// Makes a world whose notebook `t.ipynb` has a kernel on the server.
+fn opened(server: &Server) -> World {
+    let world = World::new();
+    server.add_to(&world, "gpu");
+    open(&world).ended(0);
+    world
+}
+
+fn open(world: &World) -> Said {
+    nb(world, ["open", "t.ipynb", "--server", "gpu", "--json"])
+}
+
+fn exec(world: &World, code: &str) -> Said {
+    nb(world, ["run", "-n", "t.ipynb", "--timeout", "100", code])
+}
+
+/// Begins a cell in the notebook, in the background; returns its job.
+fn begin(world: &World, code: &str) -> String {
+    nb(world, ["insert", "t.ipynb", code]).ended(0);
+    let began = nb(world, ["exec", "t.ipynb", "-1", "-d", "--json"]).ended(0);
+    began.json()["job"].as_str().expect("a job").to_owned()
+}
+
+fn status(world: &World) -> Value {
+    let told = nb(world, ["status", "--json"]).ended(0).json();
+    told["sessions"][0].clone()
+}
+
+/// Returns the text of the last cell in the notebook's file.
+fn text(world: &World) -> String {
+    let text = std::fs::read(world.project().join("t.ipynb")).expect("read the notebook");
+    let notebook: Value = serde_json::from_slice(&text).expect("JSON");
+    let cells = notebook["cells"].as_array().expect("cells");
+    let outputs = cells.last().expect("a cell")["outputs"].clone();
+    let mut text = String::new();
+    for output in outputs.as_array().expect("outputs") {
+        match &output["text"] {
+            Value::Array(lines) => text.extend(lines.iter().filter_map(Value::as_str)),
+            Value::String(it) => text += it,
+            _ => text += output["evalue"].as_str().unwrap_or_default(),
+        }
+    }
+    text
+}
+
+/// Code that prints numbers, slowly enough that connections are lost meanwhile.
+fn counter(lines: usize, seconds: f64) -> String {
+    format!(
+        "import time\nfor n in range({lines}):\n    print(n, flush=True)\n    time.sleep({seconds})"
+    )
+}
+
+fn counted(lines: usize) -> String {
+    (0..lines).map(|it| format!("{it}\n")).collect()
+}
+
+/// Uses a kernel on a server as people and agents do.
+fn is_used(server: &Server) {
+    let world = opened(server);
+    let remote = status(&world)["remote"].clone();
+    assert_eq!(remote["server"], "gpu");
+    assert_eq!(remote["state"], "connected");
+    exec(&world, "print('hello'); x = 41")
+        .ended(0)
+        .with("hello");
+    exec(&world, "x + 1").ended(0).with("42");
+    exec(&world, "1 / 0").ended(3).with("ZeroDivisionError");
+
+    let asked = exec(&world, "name = input('name? ')\nprint('hi', name)").ended(7);
+    asked.with("name? ");
+    nb(&world, ["reply", "Ada"]).ended(0).with("hi Ada");
+
+    let plot = "from IPython.display import Image, display\n\
+        import base64\n\
+        data = 'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=='\n\
+        display(Image(data=base64.b64decode(data)))";
+    nb(&world, ["insert", "t.ipynb", plot]).ended(0);
+    nb(&world, ["exec", "t.ipynb", "-1"]).ended(0);
+    let file = std::fs::read_to_string(world.project().join("t.ipynb")).expect("read it");
+    assert!(file.contains("image/png"), "{file}");
+
+    let job = begin(
+        &world,
+        "import time\nprint('begun')\nwhile True: time.sleep(0.05)",
+    );
+    until("its output", || {
+        text(&world).contains("begun").then_some(())
+    });
+    nb(&world, ["interrupt", &job]).ended(0);
+    nb(&world, ["wait", &job, "--timeout", "60"]).ended(130);
+    exec(&world, "x + 1").ended(0).with("42");
+
+    nb(&world, ["restart"]).ended(0).with("generation 2");
+    exec(&world, "'x' in globals()").ended(0).with("False");
+
+    // What it leaves is found again.
+    exec(&world, "left = 7").ended(0);
+    nb(&world, ["shutdown", "--detach"])
+        .ended(0)
+        .with("goes on running");
+    open(&world).ended(0);
+    exec(&world, "left").ended(0).with("7");
+
+    // Another notebook attaches to the kernel of this one.
+    let id = status(&world)["remote"]["kernel_id"].clone();
+    let id = id.as_str().expect("an id");
+    let other = ["open", "other.ipynb", "--server", "gpu", "--kernel-id", id];
+    nb(&world, other).ended(0);
+    nb(&world, ["run", "-n", "other.ipynb", "left + 1"])
+        .ended(0)
+        .with("8");
+    nb(&world, ["shutdown", "other.ipynb"])
+        .ended(0)
+        .with("goes on running");
+    exec(&world, "left").ended(0).with("7");
+
+    let died = exec(
+        &world,
+        "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)",
+    );
+    died.ended(6).with("ended");
+    nb(&world, ["status"]).ended(0).with("died");
+    open(&world).ended(0);
+    exec(&world, "'left' in globals()").ended(0).with("False");
+    nb(&world, ["shutdown", "t.ipynb"]).ended(0);
+    let none = nb(&world, ["kernels", "--server", "gpu", "--json"]).ended(0);
+    let kernels = none.json()["running"].clone();
+    assert!(kernels.is_null() || kernels == json!([]), "{kernels}");
+}
+
+#[test]
+fn a_kernel_on_a_jupyter_server_is_used() {
+    is_used(&Server::jupyter());
+}
+
+#[test]
+fn a_kernel_on_a_kernel_gateway_is_used() {
+    is_used(&Server::kernel_gateway());
+}
+
+#[test]
+fn a_kernel_on_an_enterprise_gateway_is_used() {
+    is_used(&Server::enterprise_gateway());
+}
+
+#[test]
+fn a_kernel_on_a_hub_is_used() {
+    if let Some(hub) = Server::hub() {
+        is_used(&hub);
+    }
+}
+
+/// Makes a world whose notebook has a kernel on the server, with a proxy in between that loses connections.
+fn opened_behind(server: &Server) -> (World, Cutter) {
+    let (world, cutter) = (World::new(), Cutter::new(server.port()));
+    let mut command = world.nb();
+    command.args(["server", "add", "gpu", &cutter.url(), "--token-file"]);
+    succeed(command.arg(server.token_file()));
+    open(&world).ended(0);
+    (world, cutter)
+}
+
+/// `NB_TEST_CUTS` is how often the connection is lost: 200 takes part in no CI run.
+#[test]
+fn each_line_arrives_once_although_the_connection_is_lost_again_and_again() {
+    let cuts = std::env::var("NB_TEST_CUTS").ok();
+    let cuts: usize = cuts.and_then(|it| it.parse().ok()).unwrap_or(6);
+    let server = Server::jupyter();
+    let (world, cutter) = opened_behind(&server);
+    let mut gaps = 0;
+    let mut done = 0;
+    while done < cuts {
+        let job = begin(&world, &counter(300, 0.02));
+        for _ in 0..3.min(cuts - done) {
+            cutter.wait_for_a_websocket();
+            let seen = text(&world).len();
+            until("some lines", || {
+                (text(&world).len() > seen + 10).then_some(())
+            });
+            done += 1;
+            match done % 3 {
+                0 => cutter.cut(Loss::Close),
+                1 => cutter.cut(Loss::Reset),
+                _ => {
+                    cutter.lose(Loss::Reset);
+                    until("reconnecting", || {
+                        (status(&world)["remote"]["state"] == "reconnecting").then_some(())
+                    });
+                    cutter.come_back();
+                }
+            }
+        }
+        nb(&world, ["wait", &job, "--timeout", "100"]).ended(0);
+        let text = text(&world);
+        if text == counted(300) {
+            continue;
+        }
+        gaps += 1;
+        assert!(
+            text.contains("of the kernel are missing") || text.contains("is missing"),
+            "{text}"
+        );
+        let lines = text.lines().filter_map(|it| it.parse::<usize>().ok());
+        let lines: Vec<_> = lines.collect();
+        assert!(lines.is_sorted_by(|one, next| one < next), "{text}");
+    }
+    eprintln!("{done} losses, {gaps} cells with a gap that is told");
+    exec(&world, "n").ended(0).with("299");
+}
+
+#[test]
+fn a_connection_that_is_silent_is_given_up_and_made_again() {
+    let server = Server::jupyter();
+    let (world, cutter) = opened_behind(&server);
+    let job = begin(&world, &counter(1000, 0.1));
+    until("some lines", || text(&world).contains("5\n").then_some(()));
+    cutter.cut(Loss::Stall);
+    let told = nb(&world, ["wait", &job, "--timeout", "200"]).ended(0);
+    assert!(!told.out.contains("ConnectionLost"), "{told:?}");
+    let text = text(&world);
+    assert!(text.ends_with("999\n"), "{text}");
+    assert!(text == counted(1000) || text.contains("missing"), "{text}");
+}
+
+#[test]
+fn a_cell_outlives_the_process_that_holds_its_connection() {
+    let server = Server::jupyter();
+    let world = opened(&server);
+    let job = begin(&world, &counter(300, 0.02));
+    for _ in 0..2 {
+        let seen = text(&world).len();
+        until("some lines", || {
+            (text(&world).len() > seen + 10).then_some(())
+        });
+        let bridges = world.processes();
+        let bridge = bridges.iter().find(|(_, words)| words.contains("bridge"));
+        let (pid, _) = bridge.expect("a bridge runs");
+        let pid = rustix::process::Pid::from_raw(*pid).expect("a pid");
+        rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("kill it");
+        exec_is_queued(&world);
+    }
+    nb(&world, ["wait", &job, "--timeout", "100"]).ended(0);
+    assert_eq!(text(&world), counted(300));
+    exec(&world, "n").ended(0).with("299");
+}
+
+/// Any command brings the connection back.
+fn exec_is_queued(world: &World) {
+    nb(world, ["run", "-n", "t.ipynb", "-d", "'next'"]).ended(0);
+    assert_eq!(status(world)["remote"]["state"], "connected");
+}
+
+#[test]
+fn a_server_that_restarted_is_told_and_the_notebook_is_opened_anew() {
+    let mut server = Server::jupyter();
+    let world = opened(&server);
+    nb(
+        &world,
+        [
+            "insert",
+            "t.ipynb",
+            "y = 6 * 7
+print(y)",
+        ],
+    )
+    .ended(0);
+    nb(&world, ["exec", "t.ipynb", "-1"]).ended(0);
+    let job = begin(&world, &counter(10_000, 0.05));
+    until("some lines", || text(&world).contains("5\n").then_some(()));
+    server.restart();
+    let back = std::time::Instant::now();
+    until("that the kernel is gone", || {
+        (status(&world)["state"] == "died").then_some(())
+    });
+    let took = back.elapsed();
+    eprintln!("told {took:?} after the server's return");
+    assert!(took.as_secs() < 5, "{took:?}");
+    nb(&world, ["wait", &job, "--timeout", "60"]).ended(6);
+    assert!(
+        text(&world).contains("0\n1\n2\n3\n4\n5\n"),
+        "{}",
+        text(&world)
+    );
+    nb(&world, ["open", "t.ipynb", "--server", "gpu", "--replay"]).ended(0);
+    exec(&world, "y").ended(0).with("42");
+}
+
+#[test]
+fn a_token_that_expired_is_renewed_under_a_running_cell() {
+    let server = Server::jupyter();
+    let (world, cutter) = (World::new(), Cutter::new(server.port()));
+    let file = world.project().join("token");
+    std::fs::write(&file, "sesame-first").expect("write the token");
+    cutter.take_token("sesame-first", server.token());
+    let command = format!("cat {}", file.display());
+    let add = [
+        "server",
+        "add",
+        "gpu",
+        &cutter.url(),
+        "--token-command",
+        &command,
+    ];
+    nb(&world, add).ended(0);
+    open(&world).ended(0);
+    let job = begin(&world, &counter(300, 0.02));
+    until("some lines", || text(&world).contains("5\n").then_some(()));
+    cutter.take_token("sesame-second", server.token());
+    std::fs::write(&file, "sesame-second").expect("write the token");
+    cutter.cut(Loss::Close);
+    nb(&world, ["wait", &job, "--timeout", "100"]).ended(0);
+    assert_eq!(text(&world), counted(300));
+    assert!(cutter.refused() > 0, "the old token was tried");
+    for entry in ["proxy.log", "state.json"] {
+        let text = std::fs::read_to_string(world.project().join(".nb").join(entry));
+        assert!(!text.unwrap_or_default().contains("sesame"), "{entry}");
+    }
+}
+
+/// Front ends that are not changed, on the kernelspec of `nb-proxy`.
+#[test]
+fn front_ends_share_a_kernel_on_a_server() {
+    let server = Server::jupyter();
+    let world = opened(&server);
+    succeed(world.nb().arg("serve"));
+    exec(&world, "from_agent = 5").ended(0);
+    succeed(
+        &mut world
+            .script("three_clients.py", "nb-shared")
+            .args(["--count", "100"]),
+    );
+    succeed(&mut world.script("notebook.py", "nb-shared"));
+    succeed(&mut world.script("interrupts.py", "nb-shared"));
+    let suite = succeed(&mut world.script("kernel_suite.py", "nb-shared"));
+    for outcome in [": \"failed\"", ": \"error\""] {
+        assert!(!suite.contains(outcome), "{suite}");
+    }
+}
