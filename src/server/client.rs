@@ -223,7 +223,16 @@ impl ServerClient {
             body["env"] = json!(env);
         }
         let request = self.post("api/kernels").json(&body).within(START);
-        self.json(request).await
+        let started = self.json(request).await;
+        started.map_err(
+            |error: ServerError| match (error.kind, env.get("KERNEL_USERNAME")) {
+                (ServerErrorKind::Unauthorized { status: 403, said }, Some(user)) => {
+                    let user = user.clone();
+                    self.error(ServerErrorKind::UserRefused { user, said })
+                }
+                (kind, _) => self.error(kind),
+            },
+        )
     }
 
     /// Makes a session with a kernel of its own; if there is a session of this path, returns that one.
@@ -612,7 +621,8 @@ fn is_login(url: &str) -> bool {
 fn said_in(body: &[u8]) -> String {
     let failure: FailureModel = serde_json::from_slice(body).unwrap_or_default();
     let reason = failure.reason.filter(|reason| !reason.is_empty());
-    let said = failure.message.or(reason).unwrap_or_default();
+    let message = failure.message.filter(|message| !message.is_empty());
+    let said = message.or(reason).unwrap_or_default();
     let line = said
         .split(char::is_control)
         .map(str::trim)

@@ -118,6 +118,14 @@ pub enum ServerErrorKind {
         /// What the server said.
         said: String,
     },
+    /// 403 of a gateway that answers other requests: it starts no kernels for this user.
+    #[error("the gateway starts no kernel for {user} (403){}; name another user in the variable KERNEL_USERNAME, or give it a valid token with nb server add --replace", with(.said))]
+    UserRefused {
+        /// The user of the kernel.
+        user: String,
+        /// What the gateway said.
+        said: String,
+    },
     /// 404: a kernel that was culled or ended, a session that is gone, a file that is not there.
     #[error("{what} is not there (404): it was ended, culled or never there")]
     NotFound {

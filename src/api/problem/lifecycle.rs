@@ -161,9 +161,9 @@ impl Problem {
     /// Makes a problem of what went wrong with a server.
     pub(crate) fn of_server(error: &ServerError) -> Self {
         let kind = match &error.kind {
-            ServerErrorKind::Unauthorized { .. } | ServerErrorKind::Conflict { .. } => {
-                ProblemKind::Refused
-            }
+            ServerErrorKind::Unauthorized { .. }
+            | ServerErrorKind::UserRefused { .. }
+            | ServerErrorKind::Conflict { .. } => ProblemKind::Refused,
             ServerErrorKind::Name(_) => ProblemKind::Usage,
             _ => ProblemKind::Failed,
         };

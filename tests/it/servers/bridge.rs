@@ -241,10 +241,9 @@ fn a_cell_outlives_the_process_that_holds_its_connection() {
         until("some lines", || {
             (text(&world).len() > seen + 10).then_some(())
         });
-        let bridges = world.processes();
-        let bridge = bridges.iter().find(|(_, words)| words.contains("bridge"));
-        let (pid, _) = bridge.expect("a bridge runs");
-        let pid = rustix::process::Pid::from_raw(*pid).expect("a pid");
+        let pid = status(&world)["kernel_pid"].as_u64();
+        let pid = pid.and_then(|it| rustix::process::Pid::from_raw(it.try_into().ok()?));
+        let pid = pid.expect("the pid of the process");
         rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("kill it");
         exec_is_queued(&world);
     }
@@ -290,7 +289,11 @@ print(y)",
         "{}",
         text(&world)
     );
-    nb(&world, ["open", "t.ipynb", "--server", "gpu", "--replay"]).ended(0);
+    open(&world).ended(0);
+    exec(&world, "y").ended(3).with("NameError");
+    nb(&world, ["exec", "t.ipynb", "--replay"])
+        .ended(0)
+        .with("was running when it ended, and is left out");
     exec(&world, "y").ended(0).with("42");
 }
 

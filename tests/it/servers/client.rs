@@ -124,6 +124,19 @@ async fn gateways_have_kernels_only() {
 }
 
 #[tokio::test]
+async fn a_gateway_starts_no_kernels_for_some_users() {
+    let server = Server::enterprise_gateway();
+    let client = client(&server).await;
+    let env = [("KERNEL_USERNAME".to_owned(), "mallory".to_owned())];
+    let refused = client.start_kernel(None, &env.into()).await;
+    let error = refused.expect_err("mallory may not");
+    assert!(
+        error.to_string().contains("no kernel for mallory"),
+        "{error}"
+    );
+}
+
+#[tokio::test]
 async fn a_hub_starts_and_stops_its_users_server() {
     let Some(server) = Server::hub() else { return };
     let client = client(&server).await;

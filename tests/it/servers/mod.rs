@@ -221,6 +221,7 @@ impl Server {
             .env("PATH", path.expect("join the paths"))
             .env("HOME", &home)
             .env("NB_TEST_SERVER", self.folder.path())
+            .env("EG_UNAUTHORIZED_USERS", "mallory")
             .env("PYTHONDONTWRITEBYTECODE", "1");
         let (port, token) = (self.port, &self.token);
         match self.kind {
