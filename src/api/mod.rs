@@ -115,10 +115,10 @@ pub use self::serve::{
     EnvLine, ServeAnswer, ServePlace, ServeRequest, UnserveAnswer, serve, unserve,
 };
 pub use self::servers::{
-    AddServerAnswer, AddServerRequest, ListedServer, RemoteKernel, RemoteKernelspec,
-    RemoveServerAnswer, RequestedToken, ServerAnswer, ServerKernelsAnswer, ServerState,
-    ServersAnswer, StopServerAnswer, add_server, check_server, remove_server, server_kernels,
-    servers, stop_server,
+    AddServerAnswer, AddServerRequest, ListedServer, RemoteKernelspec, RemoveServerAnswer,
+    RequestedToken, ServerAnswer, ServerKernel, ServerKernelsAnswer, ServerState, ServersAnswer,
+    StopServerAnswer, add_server, check_server, remove_server, server_kernels, servers,
+    stop_server,
 };
 pub use self::shutdown::{
     ShutdownAnswer, ShutdownIdleAnswer, ShutdownIdleRequest, ShutdownRequest, shutdown,

@@ -415,12 +415,20 @@ async fn attempt(
     created: &mut bool,
 ) -> Result<Result<Opened, OpenError>, Problem> {
     let (path, mut wanted) = (notebook.to_owned(), options.clone());
-    if let Some(server) = &mut wanted.server
-        && !notebook.exists()
-    {
-        match server_kernel::spec_of_new(server, options.kernel.as_deref()).await {
-            Ok(spec) => server.spec = Some(spec),
-            Err(error) => return Ok(Err(error)),
+    if let Some(server) = &mut wanted.server {
+        // A hub may have to start the user's server first, which is told here.
+        let reached = server_kernel::client(&server.name, &mut |line| (caller.tell)(line)).await;
+        if !notebook.exists() {
+            let found = match reached {
+                Ok(client) => {
+                    server_kernel::spec_of_new(&client, server, options.kernel.as_deref()).await
+                }
+                Err(error) => Err(error),
+            };
+            match found {
+                Ok(spec) => server.spec = Some(spec),
+                Err(error) => return Ok(Err(error)),
+            }
         }
     }
     let make = move |_: &Caller| match create_notebook(&path, &wanted, true) {

@@ -161,7 +161,7 @@ pub struct ServerKernelsAnswer {
     /// The name of the server.
     pub server: String,
     /// The kernels that run there.
-    pub kernels: Vec<RemoteKernel>,
+    pub kernels: Vec<ServerKernel>,
     /// The kernelspecs that it offers.
     pub kernelspecs: Vec<RemoteKernelspec>,
     /// What is to be known of the list.
@@ -173,7 +173,7 @@ impl Answer for ServerKernelsAnswer {}
 /// A kernel that runs on a server.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct RemoteKernel {
+pub struct ServerKernel {
     /// Its id.
     pub id: String,
     /// The name of its kernelspec.
@@ -526,10 +526,10 @@ pub async fn server_kernels(caller: &Caller, name: &str) -> Result<ServerKernels
     })
 }
 
-fn remote_kernel(kernel: KernelModel, sessions: &[SessionModel]) -> RemoteKernel {
+fn remote_kernel(kernel: KernelModel, sessions: &[SessionModel]) -> ServerKernel {
     let is_of =
         |session: &&SessionModel| session.kernel.as_ref().is_some_and(|it| it.id == kernel.id);
-    RemoteKernel {
+    ServerKernel {
         notebooks: sessions
             .iter()
             .filter(is_of)

@@ -14,8 +14,8 @@ use crate::activity::labels::whose;
 use crate::kernel::variables::ProcessVariables;
 use crate::lifecycle::everywhere::{self, UnreachableKernel};
 use crate::lifecycle::liveness::{Liveness, sandboxed};
-use crate::lifecycle::reconnect;
 use crate::lifecycle::serve::{self, Health, Level};
+use crate::lifecycle::server_connection;
 use crate::lifecycle::status::{SessionStatus, status as status_of};
 use crate::project::event::RunningExecution;
 use crate::project::joined::Joined;
@@ -67,7 +67,7 @@ pub struct KernelStatus {
     pub shared_by: Vec<String>,
     /// The kernelspec's name.
     pub kernel: Option<String>,
-    /// The kernel's process.
+    /// The kernel's process; of a kernel on a server, the process here that holds its connection.
     pub kernel_pid: Option<u32>,
     /// Which of the session's kernels it is.
     pub kernel_generation: u64,
@@ -337,7 +337,7 @@ fn state(status: &SessionStatus) -> &'static str {
 
 /// Says whether the connection to the server of a kernel is not there now.
 fn is_unconnected(status: &SessionStatus) -> bool {
-    let report = reconnect::report(&status.session);
+    let report = server_connection::report(&status.session);
     report.is_some_and(|report| report.state != ConnectionState::Connected)
 }
 
@@ -362,7 +362,7 @@ pub struct ServerKernelStatus {
 impl ServerKernelStatus {
     pub(super) fn of(session: &Session, liveness: &Liveness) -> Option<Self> {
         let remote = session.as_remote()?;
-        let report = reconnect::report(session);
+        let report = server_connection::report(session);
         let report = report.filter(|_| *liveness != Liveness::Disconnected);
         let state = report.as_ref().map(|report| report.state);
         Some(Self {

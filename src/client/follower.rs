@@ -182,7 +182,8 @@ impl RequestFollower<'_> {
             }
             return;
         }
-        if channel != Channel::Iopub {
+        // The process that connects to a server asks all clients what a client asks that it does not know.
+        if !matches!(channel, Channel::Iopub | Channel::Stdin) {
             return;
         }
         let now = Instant::now();

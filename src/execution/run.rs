@@ -34,13 +34,14 @@ use crate::lifecycle::death::{self, note_death};
 use crate::lifecycle::liveness::{Liveness, liveness};
 use crate::lifecycle::open_error::OpenError;
 use crate::lifecycle::reconnect::reconnect;
+use crate::lifecycle::server_connection;
 use crate::project::event::{
     Event as JournalEvent, EventKind, ExecutionEnd, ExecutionStart, Outcome, RunningExecution,
     split_actor,
 };
 use crate::project::jobs::Job;
 use crate::project::{
-    ErrorCategory, FolderWatch, InterruptMode, Project, Session, StateError, Status,
+    ErrorCategory, FolderWatch, InterruptMode, Project, RemoteKernel, Session, StateError, Status,
 };
 use crate::wire::ConnectionInfo;
 
@@ -82,8 +83,8 @@ pub trait Audience {
     /// Answers an input request of the code; `None` is the end of the input. Cancel safe.
     fn answers(&self, prompt: Prompt) -> impl Future<Output = Option<String>>;
 
-    /// Is called once if the kernel is busy, with the cell that it runs, if known.
-    fn waits(&self, _behind: Option<&RunningExecution>) {}
+    /// Is called when the code waits: for the cell that the kernel runs, if that is known, else for what the text names.
+    fn waits(&self, _behind: Option<&RunningExecution>, _otherwise: &str) {}
 
     /// Waits until the user wants the code interrupted. Cancel safe.
     fn interrupts(&self) -> impl Future<Output = ()>;
@@ -485,10 +486,40 @@ async fn settled(
     settled.unwrap_or(Err(RunError::NotReady(patience)))
 }
 
+/// Returns whether an output says that messages were lost with the connection to a server.
+fn tells_loss(event: &ExecutionEvent) -> bool {
+    let ExecutionEvent::Iopub(message) = event else {
+        return false;
+    };
+    let note = RemoteKernel::LOSS_NOTE.as_bytes();
+    message.msg_type == "stream" && message.content.windows(note.len()).any(|it| it == note)
+}
+
 /// An input request that waits for its answer.
 struct Asked<'a> {
     prompt: Prompt,
     answer: Pin<Box<dyn Future<Output = Option<String>> + 'a>>,
+}
+
+impl<'a> Asked<'a> {
+    fn by(prompt: &Prompt, audience: &'a impl Audience) -> Self {
+        Self {
+            prompt: prompt.clone(),
+            answer: Box::pin(audience.answers(prompt.clone())),
+        }
+    }
+}
+
+/// Waits for the answer to the input request, and takes both; without a request waits for ever.
+async fn answered(asked: &mut Option<Asked<'_>>) -> (Prompt, Option<String>) {
+    let answer = match asked {
+        Some(asked) => asked.answer.as_mut().await,
+        None => std::future::pending().await,
+    };
+    match asked.take() {
+        Some(Asked { prompt, .. }) => (prompt, answer),
+        None => std::future::pending().await,
+    }
 }
 
 struct Running<'a> {
@@ -534,10 +565,16 @@ impl Running<'_> {
             session,
             ..
         } = &*self.kernel;
+        let lost = server_connection::lost_since(session);
+        if let Some((remote, since)) = session.as_remote().zip(lost) {
+            let since = death::clock(since, &TimeZone::system());
+            let server = &remote.server;
+            return audience.waits(None, &format!("the connection to {server}, lost {since}"));
+        }
         let present = project.present(key, session.generation);
         let is_ours = |cell: &RunningExecution| Some(cell.msg_id.as_str()) == sent;
         if !present.running.as_ref().is_some_and(is_ours) {
-            audience.waits(present.running.as_ref());
+            audience.waits(present.running.as_ref(), "another client");
         }
     }
 
@@ -562,18 +599,15 @@ impl Running<'_> {
         let waits = tokio::time::sleep(SOON);
         tokio::pin!(waits);
         let mut asked: Option<Asked<'_>> = None;
+        let server = self.kernel.session.as_remote().map(|it| it.server.clone());
+        let mut is_loss_told = false;
         loop {
-            let answered = async {
-                match &mut asked {
-                    Some(asked) => asked.answer.as_mut().await,
-                    None => std::future::pending().await,
-                }
-            };
             tokio::select! {
                 event = execution.next() => {
                     let Some(event) = event else {
                         break;
                     };
+                    is_loss_told |= server.is_some() && tells_loss(&event);
                     audience.sees(&event);
                     if event == ExecutionEvent::Begun {
                         begun = true;
@@ -582,22 +616,14 @@ impl Running<'_> {
                         }
                     }
                     if let ExecutionEvent::Prompt(prompt) = &event {
-                        asked = Some(Asked {
-                            prompt: prompt.clone(),
-                            answer: Box::pin(audience.answers(prompt.clone())),
-                        });
+                        asked = Some(Asked::by(prompt, audience));
                     }
                     self.heard.take(&event);
                 }
-                answer = answered => {
-                    let Some(Asked { prompt, .. }) = asked.take() else {
-                        continue;
-                    };
-                    match answer {
-                        Some(text) => execution.answer(&prompt, &text),
-                        None => execution.answer_eof(&prompt),
-                    }
-                }
+                (prompt, answer) = answered(&mut asked) => match answer {
+                    Some(text) => execution.answer(&prompt, &text),
+                    None => execution.answer_eof(&prompt),
+                },
                 () = &mut waits, if !begun => {
                     self.tell_wait(audience, Some(&msg_id));
                     waits.as_mut().reset(tokio::time::Instant::now() + STILL_WAITS);
@@ -634,7 +660,10 @@ impl Running<'_> {
             Some(RequestEnd::Raised(_)) => Outcome::Error,
             Some(RequestEnd::Aborted) => Outcome::Aborted,
             Some(RequestEnd::KernelGone(why)) => {
-                match self.follow_again(client, audience, &msg_id, begun).await {
+                match self
+                    .follow_again(client, audience, &msg_id, begun, asked)
+                    .await
+                {
                     Some(status) => {
                         self.is_idle_missing = status == Outcome::NoReply;
                         status
@@ -656,8 +685,13 @@ impl Running<'_> {
             self.notes
                 .push(format!("{dropped} messages found no room in memory"));
         }
-        if missing > 0 {
-            let note = lost(missing);
+        if missing > 0 && !is_loss_told {
+            let note = match server {
+                Some(server) => format!(
+                    "{missing} messages did not arrive from {server}, which may have dropped them"
+                ),
+                None => lost(missing),
+            };
             // The note is an output too, so that later readers do not take the outputs for
             // complete.
             audience.sees(&ExecutionEvent::Iopub(on_stderr(&format!("[nb] {note}\n"))));
@@ -673,13 +707,15 @@ impl Running<'_> {
 
     /// Follows the request to its end over the next bridge to the kernel's server; `None` if the kernel has ended, or runs
     /// on this machine. Its reply goes to the client that sent it, which is gone.
-    async fn follow_again(
+    async fn follow_again<'a>(
         &mut self,
         client: &mut Client,
-        audience: &impl Audience,
+        audience: &'a impl Audience,
         msg_id: &str,
         has_begun: bool,
+        asked: Option<Asked<'a>>,
     ) -> Option<Outcome> {
+        let mut asked = asked;
         let mut has_begun = has_begun;
         let mut interrupted = false;
         let mut has_error = false;
@@ -699,7 +735,12 @@ impl Running<'_> {
             loop {
                 let heard = tokio::select! {
                     heard = followed.next() => heard?,
+                    (prompt, answer) = answered(&mut asked) => {
+                        followed.answer(prompt.header, answer.as_deref().unwrap_or(EOF));
+                        continue;
+                    }
                     () = audience.interrupts() => {
+                        asked = None;
                         interrupted = true;
                         followed.interrupt();
                         continue;
@@ -715,6 +756,9 @@ impl Running<'_> {
                             self.execution_count = Some(*count);
                         }
                         audience.sees(&event);
+                        if let ExecutionEvent::Prompt(prompt) = &event {
+                            asked = Some(Asked::by(prompt, audience));
+                        }
                         self.heard.take(&event);
                     }
                     FollowedStep::Ended { ran: false } => return Some(Outcome::Aborted),

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use rustix::process::Signal;
 
-use super::reconnect;
+use super::server_connection;
 use crate::activity::actor::Actor;
 use crate::activity::labels::{self, whose};
 use crate::activity::zone;
@@ -51,7 +51,7 @@ pub fn note_death(project: &Project, key: &str, seen: Session) -> Result<Session
     let key = &project.state()?.owner_key(key);
     // The end of a bridge says nothing about its kernel.
     let end = told_end(&seen).filter(|_| seen.as_remote().is_none());
-    let ended_there = reconnect::why_ended(&seen);
+    let ended_there = server_connection::why_ended(&seen);
     if seen.as_remote().is_some() && ended_there.is_none() {
         return Ok(seen);
     }

@@ -456,11 +456,11 @@ async fn start(
         kernel_id: None,
         spec: None,
     });
+    let named = meant(read_named(notebook)?, options.language.as_deref());
     if let Some(server) = options.server.clone().or(last) {
         let spec = options.kernel.as_deref();
-        return server_kernel::start(held, before, &server, spec, options.patience).await;
+        return server_kernel::start(held, before, &server, (spec, &named), options.patience).await;
     }
-    let named = meant(read_named(notebook)?, options.language.as_deref());
     let known = before.as_ref();
     let confinement = confinement_of_new(options.confinement.as_ref(), known);
     let choice = match confinement.container() {

@@ -10,7 +10,6 @@ use crate::kernel::process::Process;
 use crate::kernel::process::connection::{self, KernelFiles};
 use crate::kernel::variables::ProcessVariables;
 use crate::project::{Project, RealSpec, Session, beneath};
-use crate::server::connection_state::ConnectionReport;
 use crate::wire::Transport;
 
 /// A bridge that ends sooner than this after its start is not started again by its supervisor.
@@ -85,15 +84,4 @@ pub(crate) async fn after_a_loss(
         return Ok(());
     }
     reconnect(project, key).await.map(drop)
-}
-
-/// Returns what the bridge of a session's kernel last reported; `None` for other kernels.
-pub fn report(session: &Session) -> Option<ConnectionReport> {
-    session.as_remote()?;
-    ConnectionReport::read(&session.connection_file)
-}
-
-/// Returns why a kernel on a server has ended, if its bridge has seen that.
-pub(super) fn why_ended(session: &Session) -> Option<String> {
-    report(session)?.kernel_ended
 }

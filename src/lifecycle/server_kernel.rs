@@ -7,7 +7,6 @@ use jiff::Timestamp;
 use super::action_event::journal;
 use super::everywhere;
 use super::liveness::{Liveness, liveness};
-use super::open::read_named;
 use super::open_error::OpenError;
 use super::reconnect;
 use super::start::{Held, replace};
@@ -39,12 +38,12 @@ pub struct WantedServer {
 /// # Errors
 /// The server cannot be reached, or has no such kernel.
 pub async fn spec_of_new(
+    client: &ServerClient,
     wanted: &WantedServer,
     asked: Option<&str>,
 ) -> Result<RealSpec, OpenError> {
-    let client = client(&wanted.name, &mut |_| {}).await?;
     let Some(id) = &wanted.kernel_id else {
-        let chosen = choose(&client, &NamedKernel::default(), asked).await?;
+        let chosen = choose(client, &NamedKernel::default(), asked).await?;
         return Ok(chosen.unwrap_or_else(|| RealSpec::named("python3")));
     };
     let model = client.kernel(id).await?;
@@ -52,7 +51,7 @@ pub async fn spec_of_new(
         server: wanted.name.clone(),
         id: id.clone(),
     })?;
-    Ok(described(&client, &model.name).await)
+    Ok(described(client, &model.name).await)
 }
 
 /// Returns a client of a server that the user has named, and makes sure that the server runs. `progress` gets what a hub
@@ -72,14 +71,14 @@ pub(super) async fn start(
     held: &Held<'_>,
     before: Option<Session>,
     wanted: &WantedServer,
-    asked: Option<&str>,
+    (asked, named): (Option<&str>, &NamedKernel),
     patience: Duration,
 ) -> Result<Session, OpenError> {
     let client = client(&wanted.name, &mut |_| {}).await?;
     let notebook = held.project.notebook(held.key);
     let spec = match &wanted.spec {
         Some(spec) => Some(spec.clone()),
-        None => choose(&client, &read_named(&notebook)?, asked).await?,
+        None => choose(&client, named, asked).await?,
     };
     let spec = spec.as_ref().map(|spec| &*spec.name);
     let before = before.unwrap_or_else(|| Session::local(notebook.clone()));

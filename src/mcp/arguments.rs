@@ -62,6 +62,8 @@ pub(super) struct OpenNotebook {
     pub(super) python: Option<PathBuf>,
     /// Notebook whose running kernel is shared
     pub(super) kernel_of: Option<PathBuf>,
+    /// Jupyter server of the user's on which the kernel runs, by its name in nb server list
+    pub(super) server: Option<String>,
 }
 
 /// `get_notebook_state`

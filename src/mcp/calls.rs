@@ -28,7 +28,7 @@ use crate::api::{
     EditRequest, ExecAnswer, ExecRequest, InterruptJobRequest, InterruptRequest, KernelStatus,
     LogRequest, OpenAnswer, OpenRequest, OutputForm, QuestionRequest, ReplyRequest, RestartRequest,
     RestoreRequest, RunRequest, ShownOutputs, ShutdownRequest, UndoRequest, VarsRequest,
-    VersionsRequest, WaitRequest, version_lines,
+    VersionsRequest, WaitRequest, WantedServer, version_lines,
 };
 use crate::editing::gather::gather;
 use crate::notebook::{CellSelector, Operation, Revision};
@@ -220,10 +220,19 @@ async fn open_notebook(request: Request<'_, OpenNotebook>) -> Result<ToolAnswer,
     let arguments = request.arguments;
     let kernel_of = arguments.kernel_of.as_deref();
     let kernel_of = kernel_of.map(|other| request.session.root().notebook(other));
+    if arguments.server.is_some() && (arguments.python.is_some() || kernel_of.is_some()) {
+        let text = "a kernel on a server goes with neither python nor kernel_of";
+        return Err(Problem::new(ProblemKind::Usage, text));
+    }
     let open = OpenRequest {
         kernel: arguments.kernel,
         python: arguments.python,
         kernel_of: kernel_of.transpose()?,
+        server: arguments.server.map(|name| WantedServer {
+            name,
+            kernel_id: None,
+            spec: None,
+        }),
         ..OpenRequest::default()
     };
     let answer = api::open(request.caller, open).await?;

@@ -146,6 +146,11 @@ pub struct RemoteKernel {
     pub other: Map<String, Value>,
 }
 
+impl RemoteKernel {
+    /// How the text begins that says, among a cell's outputs, that messages were lost with the connection.
+    pub const LOSS_NOTE: &'static str = "[nb] the connection to ";
+}
+
 /// The fields of a [`Backend`] whose kind this version does not know.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Map<String, Value>")]

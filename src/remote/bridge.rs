@@ -2,7 +2,7 @@
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::path::PathBuf;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -11,12 +11,13 @@ use serde_json::{Value, json};
 use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::front::{ConnectedClients, Front, limits};
+use super::clients::{ConnectedClients, limits};
+use super::log::log;
 use super::recent::RecentMessages;
 use super::requests::{RequestTable, Step};
 use crate::server::ServerClient;
-use crate::socket::{BindError, KernelEndpoint};
-use crate::wire::{Channel, ConnectionInfo, NewHeader, Verified};
+use crate::socket::{BindError, DisconnectReason, EndpointHandler, KernelEndpoint, PeerId};
+use crate::wire::{Channel, ConnectionInfo, NewHeader, Rejected, Verified};
 
 /// How many bytes of messages may wait for the connection before clients are read no further.
 const WAITING_BYTES: usize = 64 << 20;
@@ -28,8 +29,8 @@ pub(super) struct Bridge {
     pub(super) kernel: String,
     /// The connection file of the sockets on this machine.
     pub(super) connection_file: PathBuf,
-    pub(super) clients: RefCell<ConnectedClients>,
-    pub(super) recent: RefCell<RecentMessages>,
+    clients: RefCell<ConnectedClients>,
+    recent: RefCell<RecentMessages>,
     endpoint: OnceCell<KernelEndpoint>,
     table: RefCell<RequestTable>,
     /// The session of this process's own messages.
@@ -72,8 +73,8 @@ impl Bridge {
             ended: OnceCell::new(),
             has_ended: Notify::new(),
         });
-        let front = Rc::new(Front(Rc::downgrade(&bridge)));
-        let endpoint = KernelEndpoint::bind(connection, limits(), front)?;
+        let events = Rc::new(SocketEvents(Rc::downgrade(&bridge)));
+        let endpoint = KernelEndpoint::bind(connection, limits(), events)?;
         let _ = bridge.endpoint.set(endpoint);
         Ok(bridge)
     }
@@ -213,7 +214,7 @@ impl Bridge {
             Ok(()) => json!({ "status": "ok" }),
             Err(error) => {
                 let text = error.to_string();
-                super::log(&format!("the kernel is not interrupted: {text}"));
+                log(&format!("the kernel is not interrupted: {text}"));
                 json!({ "status": "error", "ename": "ServerError", "evalue": text, "traceback": [] })
             }
         };
@@ -235,5 +236,39 @@ impl Bridge {
             msg_type,
         };
         Verified::new(&header, request.header_bytes().clone(), content)
+    }
+}
+
+/// Passes the events of the sockets to the bridge.
+struct SocketEvents(Weak<Bridge>);
+
+impl EndpointHandler for SocketEvents {
+    fn joined(&self, channel: Channel, client: &Bytes) {
+        if let Some(bridge) = self.0.upgrade() {
+            bridge.clients.borrow_mut().joined(channel, client);
+        }
+    }
+
+    fn message(&self, channel: Channel, client: &Bytes, message: Verified) {
+        if let Some(bridge) = self.0.upgrade() {
+            bridge.client_message(channel, client, message);
+        }
+    }
+
+    fn left(&self, channel: Channel, client: &Bytes, _why: &DisconnectReason) {
+        if let Some(bridge) = self.0.upgrade() {
+            bridge.clients.borrow_mut().left(channel, client);
+        }
+    }
+
+    fn rejected(&self, channel: Channel, why: &Rejected) {
+        log(&format!("dropped a message on {channel}: {why}"));
+    }
+
+    fn subscribed(&self, _subscriber: &PeerId, _topic: &[u8]) -> Vec<Verified> {
+        let bridge = self.0.upgrade();
+        bridge.map_or_else(Vec::new, |bridge| {
+            bridge.recent.borrow().for_subscriber(Instant::now())
+        })
     }
 }

@@ -11,6 +11,7 @@ use tokio::time::Instant;
 
 use super::backoff::Backoff;
 use super::bridge::Bridge;
+use super::log::log;
 use crate::server::channels::{self, KernelReceiver, KernelSender, Received};
 use crate::server::connection_state::{ConnectionReport, ConnectionState};
 use crate::server::{ServerError, ServerErrorKind};
@@ -55,7 +56,7 @@ impl Reporter {
             self.last.since = Timestamp::now();
         }
         let text = problem.as_ref().map(|why| format!(": {why}"));
-        super::log(&format!("{}{}", state.as_str(), text.unwrap_or_default()));
+        log(&format!("{}{}", state.as_str(), text.unwrap_or_default()));
         (self.last.state, self.last.problem) = (state, problem);
         self.write();
     }
@@ -67,14 +68,14 @@ impl Reporter {
 
     /// Records why the kernel has ended.
     pub(super) fn kernel_ended(&mut self, why: &str) {
-        super::log(&format!("the kernel has ended: {why}"));
+        log(&format!("the kernel has ended: {why}"));
         self.last.kernel_ended = Some(why.to_owned());
         self.write();
     }
 
     fn write(&self) {
         if let Err(error) = self.last.write(&self.bridge.connection_file) {
-            super::log(&format!(
+            log(&format!(
                 "the state of the connection is not written: {error}"
             ));
         }
@@ -196,7 +197,7 @@ async fn serve(
                     };
                     match sender.send(channel, &message).await {
                         Ok(true) => {}
-                        Ok(false) => super::log("dropped a message that is no JSON"),
+                        Ok(false) => log("dropped a message that is no JSON"),
                         Err(why) => return why,
                     }
                     bridge.written(message.size());
@@ -223,7 +224,7 @@ async fn serve(
                         reporter.latency(at.elapsed());
                     }
                 }
-                Received::Malformed(why) => super::log(&format!("dropped a frame: {why}")),
+                Received::Malformed(why) => log(&format!("dropped a frame: {why}")),
                 Received::Closed(why) => return why,
             }
         }

@@ -7,13 +7,14 @@
 //! |---|---|
 //! | `requests`, `numbers` | which requests are under way, and what becomes of them when the connection is lost. Pure |
 //! | `backoff`, `recent` | pauses between attempts to connect; messages for clients that join late. Pure |
-//! | `bridge`, `front` | passes messages between the sockets and the websocket |
+//! | `bridge`, `clients` | passes messages between the sockets and the websocket |
 //! | `connection` | keeps the websocket open |
 
 mod backoff;
 mod bridge;
+mod clients;
 mod connection;
-mod front;
+mod log;
 mod numbers;
 mod recent;
 mod requests;
@@ -22,11 +23,11 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use jiff::Zoned;
 use tokio::signal::unix::{SignalKind, signal};
 
 use self::bridge::Bridge;
 use self::connection::Reporter;
+use self::log::log;
 use crate::kernel::process::connection as connection_file_of;
 use crate::project::{Project, RemoteKernel, Status};
 use crate::server::ServerClient;
@@ -97,9 +98,4 @@ fn remote_of(state_file: &Path, key: &str) -> Result<(RemoteKernel, bool), Strin
     let remote = session.and_then(|session| Some((session.as_remote()?, &session.status)));
     let (remote, status) = remote.ok_or_else(|| format!("{key} has no kernel on a server"))?;
     Ok((remote.clone(), *status != Status::Live))
-}
-
-/// Writes a line into the kernel's log.
-fn log(text: &str) {
-    eprintln!("{} {text}", Zoned::now().strftime("%Y-%m-%d %H:%M:%S"));
 }

@@ -16,6 +16,7 @@ use jiff::Zoned;
 use serde_json::{Value, json};
 
 use super::numbers::MessageNumbers;
+use crate::project::RemoteKernel;
 use crate::wire::{Channel, Header, NewHeader, Verified};
 
 /// What the caller does next.
@@ -452,7 +453,7 @@ impl RequestTable {
         cut.missing
     }
 
-    /// Returns what is known about the loss of the connection, for people.
+    /// Returns what is known about the loss of the connection, for people, from the server's name on.
     fn text_of_cut(&self, missing: u64) -> String {
         let Cut { lost, back, .. } = self.cut.clone().unwrap_or_default();
         let messages = match missing {
@@ -461,7 +462,7 @@ impl RequestTable {
             _ => format!("{missing} messages of the kernel are missing"),
         };
         let server = &self.server;
-        format!("the connection to {server} was lost from {lost} to {back}: {messages}")
+        format!("{server} was lost from {lost} to {back}: {messages}")
     }
 
     /// Returns the output that says that a cell's outputs are not complete, if they may not be.
@@ -469,8 +470,8 @@ impl RequestTable {
         if missing == 0 && self.cut.as_ref()?.is_numbered {
             return None;
         }
-        let text = self.text_of_cut(missing);
-        let note = json!({ "name": "stderr", "text": format!("[nb] {text}\n") });
+        let text = format!("{}{}\n", RemoteKernel::LOSS_NOTE, self.text_of_cut(missing));
+        let note = json!({ "name": "stderr", "text": text });
         Some(self.publish(now, "stream", parent, &note))
     }
 
@@ -490,7 +491,7 @@ impl RequestTable {
             None => {
                 let missing = outputs + request.lost_of_end();
                 let text = self.text_of_cut(missing);
-                let text = format!("{text}; how this ended is not known");
+                let text = format!("the connection to {text}; how this ended is not known");
                 let error = json!({
                     "ename": "ConnectionLost",
                     "evalue": text,

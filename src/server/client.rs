@@ -16,9 +16,10 @@ use reqwest::{Method, Response, StatusCode, Url};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::credential::{self, CredentialHeaders, StoredSecrets};
+use super::credential::{self, StoredSecrets};
 use super::error::{ServerError, ServerErrorKind};
 use super::gateway::{checks_certificates, client_certificate};
+use super::headers::CredentialHeaders;
 use super::models::{FailureModel, KernelModel, KernelspecsModel, ServerVersion, SessionModel};
 use super::record::{CredentialSource, ServerKind, ServerRecord};
 use crate::kernel::variables::ProcessVariables;

@@ -4,21 +4,18 @@
 //! A token command's output is stored nowhere.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-use base64::Engine;
-use base64::prelude::BASE64_STANDARD;
-use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use serde::{Deserialize, Serialize};
 use tokio::io::AsyncReadExt;
 use zeroize::{Zeroize, Zeroizing};
 
 use super::error::ServerErrorKind;
 use super::gateway::headers_of_variables;
+use super::headers::CredentialHeaders;
 use super::record::{CredentialSource, SecretPlace, ServerRecord};
 use super::secret::Secret;
 use crate::kernel::variables::ProcessVariables;
@@ -35,66 +32,6 @@ const KEYRING_DEADLINE: Duration = Duration::from_secs(60);
 
 /// The name under which the keyring has `nb`'s secrets.
 const SERVICE: &str = "nb";
-
-/// The headers with secrets that each request gets.
-#[derive(Clone, Default, PartialEq)]
-pub struct CredentialHeaders(HeaderMap);
-
-impl CredentialHeaders {
-    /// Adds a header, in place of one of the same name.
-    pub(super) fn add(&mut self, name: &str, value: &str) -> Result<(), ServerErrorKind> {
-        let wrong =
-            |what: &str| ServerErrorKind::Credential(format!("{what} cannot be a header's"));
-        let name = HeaderName::try_from(name.trim()).map_err(|_| wrong("the name"))?;
-        let value = HeaderValue::try_from(value.trim());
-        let mut value = value.map_err(|_| wrong("the value, or the token,"))?;
-        value.set_sensitive(true);
-        self.0.insert(name, value);
-        Ok(())
-    }
-
-    fn add_token(&mut self, token: &Secret) -> Result<(), ServerErrorKind> {
-        // A text with a space has its scheme: `Bearer …`.
-        match token.expose().trim() {
-            "" => Err(ServerErrorKind::Credential("the token is empty".to_owned())),
-            token if token.contains(' ') => self.add("Authorization", token),
-            token => {
-                let value = Zeroizing::new(format!("token {token}"));
-                self.add("Authorization", &value)
-            }
-        }
-    }
-
-    /// Returns the headers, for a request.
-    pub(super) fn map(&self) -> &HeaderMap {
-        &self.0
-    }
-
-    /// Takes the secrets out of a text that the server sent.
-    pub(super) fn redact(&self, text: String) -> String {
-        let values = self.0.values().filter_map(|value| value.to_str().ok());
-        let words = values.flat_map(str::split_whitespace);
-        let secrets = words.filter(|word| word.len() >= 8);
-        secrets.fold(text, |text, secret| text.replace(secret, "…"))
-    }
-
-    #[cfg(test)]
-    pub(super) fn get(&self, name: &str) -> Option<&str> {
-        self.0.get(name)?.to_str().ok()
-    }
-}
-
-impl fmt::Debug for CredentialHeaders {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set().entries(self.0.keys()).finish()
-    }
-}
-
-/// Returns the value of `Authorization` for a user name and a password.
-pub(super) fn basic(user: &str, password: &str) -> Secret {
-    let both = Zeroizing::new(format!("{user}:{password}"));
-    Secret::new(format!("Basic {}", BASE64_STANDARD.encode(both.as_bytes())))
-}
 
 /// The secrets of a server, as they are stored.
 #[derive(Default, Serialize, Deserialize)]

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use serde_json::Map;
 
 use super::address::parse_address;
-use super::credential::{CredentialHeaders, basic};
 use super::error::ServerErrorKind;
+use super::headers::{CredentialHeaders, basic};
 use super::record::{CredentialSource, SecretPlace, ServerKind, ServerRecord};
 use super::secret::Secret;
 use crate::kernel::variables::Variables;

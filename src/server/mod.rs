@@ -14,6 +14,7 @@ pub mod credential;
 mod discovery;
 mod error;
 pub mod gateway;
+mod headers;
 mod hub;
 pub mod models;
 mod record;

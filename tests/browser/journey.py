@@ -1,4 +1,7 @@
-"""A person's day with the shared kernel in JupyterLab, an agent beside them."""
+"""A person's day with the shared kernel in JupyterLab, an agent beside them.
+
+With an argument, the kernel runs on the server of that name.
+"""
 
 import json
 import os
@@ -30,16 +33,18 @@ SET, PLOT, WIDGET, ASK, LOOP, LOOK = range(len(CELLS))
 def main():
     expect.set_options(timeout=1000 * SECONDS)
     notebook, other = "analysis.ipynb", "other.ipynb"
-    python = os.environ["NB_TEST_PYTHON"]
+    servers = sys.argv[1:]
+    where = ["--server", *servers] if servers else ["--python", os.environ["NB_TEST_PYTHON"]]
     for name in (notebook, other):
         write(name, *CELLS, kernelspec={"name": "python3", "display_name": PLAIN})
-    nb("open", notebook, "--python", python)
+    nb("open", notebook, *where)
     nb("run", "-n", notebook, "agents = 1")
     # The browser ends first: it shows what was there when something went wrong.
     with Server() as server, chromium() as browser:
         day(browser, server, notebook)
         turns(browser, server, notebook)
-        second_notebook(browser, server, other)
+        if not servers:
+            second_notebook(browser, server, other)
     with Server() as server, chromium() as browser:
         next_day(browser, server, notebook)
         death(browser, server, notebook)
@@ -108,7 +113,11 @@ def turns(browser, server, path):
     book = Notebook(page, server, path)
     book.is_idle()
     say("a cell waits for the agent's")
-    waits = "import os, time\nwhile not os.path.exists('go'): time.sleep(0.02)\nprint('agent done')"
+    go = pathlib.Path("go").absolute()
+    waits = (
+        f"import os, time\nwhile not os.path.exists({str(go)!r}): time.sleep(0.02)\n"
+        "print('agent done')"
+    )
     agent = begin("run", "-n", path, waits)
     expect(page.locator("#jp-main-statusbar")).to_contain_text("| Busy")
     book.run(SET)
@@ -120,7 +129,7 @@ def turns(browser, server, path):
     say("another waits and runs")
     book.run(SET)
     expect(book.cell(SET).locator(".jp-InputPrompt")).to_have_text("[*]:")
-    pathlib.Path("go").touch()
+    go.touch()
     assert agent.communicate(timeout=SECONDS)[0].strip() == "agent done"
     assert agent.returncode == 0
     book.ends(SET, "x is 20")
@@ -135,11 +144,12 @@ def death(browser, server, path):
     book = Notebook(page, server, path)
     book.is_idle()
     say("the kernel is killed")
+    pid = int(nb("run", "-n", path, "import os; os.getpid()"))
     book.run(LOOP)
     expect(book.cell(LOOP).locator(".jp-InputPrompt")).to_have_text("[*]:")
     # What the page shows may be of the day before: the kernel itself has begun it.
     until(lambda: status(path)["running"])
-    os.kill(status(path)["kernel_pid"], signal.SIGKILL)
+    os.kill(pid, signal.SIGKILL)
     book.ends(LOOP, "KernelDied", count=r"\[ \]:|\[\d*\]:")
     say("the next cell brings another")
     book.run(LOOK)

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use crate::python;
+use crate::servers::Server;
 use crate::world::{World, succeed};
 
 /// Returns this machine's Chromium: the one that `CHROMIUM` names, else the one on `PATH`.
@@ -38,6 +39,18 @@ fn a_day_in_jupyterlab_with_an_agent_beside() {
     let world = World::new();
     if let Some(mut journey) = script(&world, "journey.py") {
         succeed(&mut journey);
+    }
+}
+
+#[test]
+fn a_day_in_jupyterlab_with_a_kernel_on_a_server() {
+    let world = World::new();
+    if let Some(mut journey) = script(&world, "journey.py") {
+        let server = Server::with_libraries();
+        server.add_to(&world, "gpu");
+        succeed(journey.arg("gpu"));
+        // The world ends first: its kernels are the server's.
+        drop(world);
     }
 }
 

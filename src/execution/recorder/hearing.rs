@@ -213,8 +213,8 @@ impl Audience for Recorder<'_> {
         }
     }
 
-    fn waits(&self, behind: Option<&RunningExecution>) {
-        let whose = behind.map_or_else(|| "another client".to_owned(), whose);
+    fn waits(&self, behind: Option<&RunningExecution>, otherwise: &str) {
+        let whose = behind.map_or_else(|| otherwise.to_owned(), whose);
         let since = behind.map(|cell| cell.since);
         let prompt = behind.and_then(|cell| cell.prompt.clone());
         let is_known = {

@@ -1,5 +1,7 @@
 //! Notebooks whose kernels run on servers.
 
+use std::time::{Duration, Instant};
+
 use serde_json::{Value, json};
 
 use super::Server;
@@ -61,6 +63,23 @@ fn counter(lines: usize, seconds: f64) -> String {
 
 fn counted(lines: usize) -> String {
     (0..lines).map(|it| format!("{it}\n")).collect()
+}
+
+/// Checks that each number is there once and in order, or that a gap is told once; returns whether there is a gap.
+#[track_caller]
+fn is_told(text: &str, lines: usize) -> bool {
+    if text == counted(lines) {
+        return false;
+    }
+    assert_eq!(text.matches("[nb] ").count(), 1, "{text}");
+    assert!(
+        text.contains("of the kernel are missing") || text.contains("is missing"),
+        "{text}"
+    );
+    let numbers = text.lines().filter_map(|it| it.parse::<usize>().ok());
+    let numbers: Vec<_> = numbers.collect();
+    assert!(numbers.is_sorted_by(|one, next| one < next), "{text}");
+    true
 }
 
 /// Uses a kernel on a server as people and agents do.
@@ -200,35 +219,52 @@ fn each_line_arrives_once_although_the_connection_is_lost_again_and_again() {
             }
         }
         nb(&world, ["wait", &job, "--timeout", "100"]).ended(0);
-        let text = text(&world);
-        if text == counted(300) {
-            continue;
-        }
-        gaps += 1;
-        assert!(
-            text.contains("of the kernel are missing") || text.contains("is missing"),
-            "{text}"
-        );
-        let lines = text.lines().filter_map(|it| it.parse::<usize>().ok());
-        let lines: Vec<_> = lines.collect();
-        assert!(lines.is_sorted_by(|one, next| one < next), "{text}");
+        gaps += usize::from(is_told(&text(&world), 300));
     }
     eprintln!("{done} losses, {gaps} cells with a gap that is told");
     exec(&world, "n").ended(0).with("299");
+}
+
+/// `NB_TEST_AWAY` is for how many seconds: 60 takes part in no CI run.
+#[test]
+fn what_is_sent_without_a_connection_waits_for_it() {
+    let away = std::env::var("NB_TEST_AWAY").ok();
+    let away: u64 = away.and_then(|it| it.parse().ok()).unwrap_or(1);
+    let server = Server::jupyter();
+    let (world, cutter) = opened_behind(&server);
+    cutter.delay(Duration::from_millis(30));
+    exec(&world, "x = 41").ended(0);
+    let job = begin(&world, &counter(200, 0.02));
+    until("some lines", || text(&world).contains("5\n").then_some(()));
+    cutter.lose(Loss::Close);
+    let since = Instant::now();
+    until("reconnecting", || {
+        (status(&world)["remote"]["state"] == "reconnecting").then_some(())
+    });
+    nb(
+        &world,
+        ["run", "-n", "t.ipynb", "--timeout", "3", "x += 1; x"],
+    )
+    .ended(4)
+    .with("behind the connection to gpu, lost");
+    // That the connection stays away is what is tested.
+    std::thread::sleep(Duration::from_secs(away).saturating_sub(since.elapsed()));
+    cutter.come_back();
+    nb(&world, ["wait", &job, "--timeout", "100"]).ended(0);
+    is_told(&text(&world), 200);
+    exec(&world, "x").ended(0).with("42");
 }
 
 #[test]
 fn a_connection_that_is_silent_is_given_up_and_made_again() {
     let server = Server::jupyter();
     let (world, cutter) = opened_behind(&server);
-    let job = begin(&world, &counter(1000, 0.1));
+    let job = begin(&world, &counter(650, 0.1));
     until("some lines", || text(&world).contains("5\n").then_some(()));
     cutter.cut(Loss::Stall);
     let told = nb(&world, ["wait", &job, "--timeout", "200"]).ended(0);
     assert!(!told.out.contains("ConnectionLost"), "{told:?}");
-    let text = text(&world);
-    assert!(text.ends_with("999\n"), "{text}");
-    assert!(text == counted(1000) || text.contains("missing"), "{text}");
+    assert!(is_told(&text(&world), 650), "what was on its way is lost");
 }
 
 #[test]
@@ -241,15 +277,39 @@ fn a_cell_outlives_the_process_that_holds_its_connection() {
         until("some lines", || {
             (text(&world).len() > seen + 10).then_some(())
         });
-        let pid = status(&world)["kernel_pid"].as_u64();
-        let pid = pid.and_then(|it| rustix::process::Pid::from_raw(it.try_into().ok()?));
-        let pid = pid.expect("the pid of the process");
-        rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("kill it");
+        kill_the_bridge(&world);
         exec_is_queued(&world);
     }
     nb(&world, ["wait", &job, "--timeout", "100"]).ended(0);
     assert_eq!(text(&world), counted(300));
     exec(&world, "n").ended(0).with("299");
+}
+
+fn kill_the_bridge(world: &World) {
+    let pid = status(world)["kernel_pid"].as_u64();
+    let pid = pid.and_then(|it| rustix::process::Pid::from_raw(it.try_into().ok()?));
+    let pid = pid.expect("the pid of the process");
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("kill it");
+}
+
+#[test]
+fn a_question_outlives_the_process_that_holds_the_connection() {
+    let server = Server::jupyter();
+    let world = opened(&server);
+    let asks = "one = input('one? ')\ntwo = input('two? ')\nprint(one, two)";
+    let job = begin(&world, asks);
+    nb(&world, ["wait", &job, "--timeout", "60"])
+        .ended(7)
+        .with("one? ");
+    kill_the_bridge(&world);
+    nb(&world, ["reply", &job, "1", "--timeout", "60"])
+        .ended(7)
+        .with("two? ");
+    kill_the_bridge(&world);
+    nb(&world, ["reply", &job, "2", "--timeout", "60"])
+        .ended(0)
+        .with("1 2");
+    assert_eq!(text(&world), "1 2\n");
 }
 
 /// Any command brings the connection back.
@@ -276,7 +336,7 @@ print(y)",
     let job = begin(&world, &counter(10_000, 0.05));
     until("some lines", || text(&world).contains("5\n").then_some(()));
     server.restart();
-    let back = std::time::Instant::now();
+    let back = Instant::now();
     until("that the kernel is gone", || {
         (status(&world)["state"] == "died").then_some(())
     });
@@ -327,6 +387,23 @@ fn a_token_that_expired_is_renewed_under_a_running_cell() {
         let text = std::fs::read_to_string(world.project().join(".nb").join(entry));
         assert!(!text.unwrap_or_default().contains("sesame"), "{entry}");
     }
+}
+
+#[test]
+fn what_a_server_drops_is_said() {
+    let server = Server::jupyter();
+    let world = opened(&server);
+    // A server passes at most 1 MB a second on, unless it is told otherwise.
+    let job = begin(&world, "for n in range(30_000):\n    print('x' * 1000)");
+    nb(&world, ["wait", &job, "--timeout", "100"]).ended(0);
+    let text = text(&world);
+    let lines = text.lines().filter(|it| it.starts_with("xxx")).count();
+    let tail: String = text.lines().filter(|it| !it.starts_with("xxx")).collect();
+    assert!(
+        lines == 30_000 || tail.contains("rate exceeded"),
+        "{lines}: {tail}"
+    );
+    eprintln!("{lines} of 30000 lines: {tail}");
 }
 
 /// Front ends that are not changed, on the kernelspec of `nb-proxy`.

@@ -22,6 +22,8 @@ pub use scripted::ScriptedServer;
 /// A server of Jupyter's, with a folder and a token of its own. On drop it ends, and so do its kernels.
 pub struct Server {
     kind: Kind,
+    /// The interpreter of its environment, and of its kernels'.
+    python: &'static Path,
     /// Its working directory and its home.
     folder: tempfile::TempDir,
     port: u16,
@@ -46,14 +48,19 @@ pub const HUB_USER: &str = "ann";
 impl Server {
     /// Starts a Jupyter Server.
     pub fn jupyter() -> Server {
-        Server::started(Kind::Jupyter)
+        Server::started(Kind::Jupyter, python::with_servers())
+    }
+
+    /// Starts a Jupyter Server whose kernels have matplotlib and ipywidgets.
+    pub fn with_libraries() -> Server {
+        Server::started(Kind::Jupyter, python::with_jupyterlab())
     }
 
     /// Starts a JupyterHub with a token of its user `ann`; `None` if this machine has no npm, from which its
     /// proxy comes.
     pub fn hub() -> Option<Server> {
         node::hub_modules()?;
-        let mut hub = Server::started(Kind::Hub);
+        let mut hub = Server::started(Kind::Hub, python::with_servers());
         let users = format!("hub/api/users/{HUB_USER}");
         hub.post_as_service(&users);
         let made = hub.post_as_service(&format!("{users}/tokens"));
@@ -65,12 +72,12 @@ impl Server {
 
     /// Starts a kernel gateway, which does not list its kernels.
     pub fn kernel_gateway() -> Server {
-        Server::started(Kind::KernelGateway)
+        Server::started(Kind::KernelGateway, python::with_servers())
     }
 
     /// Starts an Enterprise Gateway, which lists its kernels.
     pub fn enterprise_gateway() -> Server {
-        Server::started(Kind::EnterpriseGateway)
+        Server::started(Kind::EnterpriseGateway, python::with_enterprise_gateway())
     }
 
     /// Returns the base URL, with a slash at the end; for a hub the hub's.
@@ -169,7 +176,7 @@ impl Server {
         self.folder.path().join("log")
     }
 
-    fn started(kind: Kind) -> Server {
+    fn started(kind: Kind, python: &'static Path) -> Server {
         let folder = tempfile::Builder::new()
             .prefix("nb-server-")
             .tempdir()
@@ -179,6 +186,7 @@ impl Server {
         }
         let mut server = Server {
             kind,
+            python,
             port: free_port(),
             token: format!("sesame-{}", nb::project::fresh_id()),
             folder,
@@ -202,11 +210,7 @@ impl Server {
     }
 
     fn command(&self) -> Command {
-        let python = match self.kind {
-            Kind::EnterpriseGateway => python::with_enterprise_gateway(),
-            _ => python::with_servers(),
-        };
-        let bin = python.parent().expect("the environment has a bin");
+        let bin = self.python.parent().expect("the environment has a bin");
         let home = self.folder.path().join("home");
         let path = std::env::var_os("PATH").unwrap_or_default();
         let path = std::env::join_paths(
