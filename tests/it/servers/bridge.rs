@@ -414,7 +414,7 @@ fn front_ends_share_a_kernel_on_a_server() {
     succeed(world.nb().arg("serve"));
     exec(&world, "from_agent = 5").ended(0);
     succeed(
-        &mut world
+        world
             .script("three_clients.py", "nb-shared")
             .args(["--count", "100"]),
     );
