@@ -52,17 +52,17 @@ pub(super) struct Notebooks {}
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct OpenNotebook {
-    /// The .ipynb file; it is created if there is none
+    /// The .ipynb file; created if there is none
     #[serde(alias = "path", alias = "notebook_path", alias = "file_path")]
     pub(super) notebook: PathBuf,
-    /// Kernelspec to start, if not the notebook's own
+    /// Kernelspec, if not the notebook's own
     #[serde(alias = "kernel_name")]
     pub(super) kernel: Option<String>,
-    /// Python interpreter to start
+    /// Python to start
     pub(super) python: Option<PathBuf>,
-    /// Notebook whose running kernel is shared
+    /// Notebook whose kernel is shared
     pub(super) kernel_of: Option<PathBuf>,
-    /// Jupyter server of the user's on which the kernel runs, by its name in nb server list
+    /// Jupyter server
     pub(super) server: Option<String>,
 }
 

@@ -366,7 +366,7 @@ mod tests {
                     "status":"live","backend":{backend}}}}}}}"#
             )
         };
-        let state = parse(&session(r#"{"kind":"remote","url":"https://hub"}"#)).unwrap();
+        let state = parse(&session(r#"{"kind":"elsewhere","url":"https://hub"}"#)).unwrap();
         let later = &state.sessions["a"];
         assert!(matches!(later.backend, Backend::Unknown(_)), "{later:?}");
         assert_eq!(later.relation(), super::super::Relation::OtherHost);
@@ -374,13 +374,14 @@ mod tests {
         let written = serde_json::to_value(&state).unwrap();
         let backend = &written["sessions"]["a"]["backend"];
         assert_eq!(backend["url"], "https://hub");
-        assert_eq!(backend["kind"], "remote");
+        assert_eq!(backend["kind"], "elsewhere");
         for damaged in [
             "{}",
             r#"{"kind":7}"#,
             r#"{"kind":"local"}"#,
             r#"{"kind":"local","host":{},"process":41}"#,
             r#"{"kind":"shared-with"}"#,
+            r#"{"kind":"remote","server":"gpu"}"#,
         ] {
             let error = parse(&session(damaged)).unwrap_err();
             assert!(matches!(error, StateError::Damaged { .. }), "{damaged}");
@@ -389,6 +390,10 @@ mod tests {
             (r#"{"kind":"local","host":{}}"#, None),
             (r#"{"kind":"attached","host":{}}"#, None),
             (r#"{"kind":"shared-with","owner":"b"}"#, Some("b")),
+            (
+                r#"{"kind":"remote","server":"gpu","kernel_id":"1","websocket_session":"2","owned":true,"host":{}}"#,
+                None,
+            ),
         ] {
             let state = parse(&session(text)).unwrap();
             assert_eq!(state.sessions["a"].shared_with(), owner);
