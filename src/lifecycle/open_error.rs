@@ -118,7 +118,7 @@ pub enum OpenError {
         lines: Vec<String>,
     },
     /// The kernel runs but has not answered.
-    #[error("the kernel (pid {pid}) is still starting after {after:?}")]
+    #[error("the kernel (pid {pid}) is still starting after {after:?}{}", of_server(.said))]
     Slow {
         /// Its process.
         pid: u32,
@@ -126,6 +126,8 @@ pub enum OpenError {
         after: Duration,
         /// Its log.
         log: PathBuf,
+        /// What the process that connects to its server has logged last, if it is on a server.
+        said: Option<String>,
     },
     /// The kernel runs, but this process cannot connect to it.
     #[error("the kernel (pid {pid}) cannot be reached from this process")]
@@ -439,4 +441,11 @@ impl ShareError {
             }
         }
     }
+}
+
+fn of_server(said: &Option<String>) -> String {
+    let said = said
+        .as_ref()
+        .map(|said| format!("; on its connection: {said}"));
+    said.unwrap_or_default()
 }

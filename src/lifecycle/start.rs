@@ -267,8 +267,13 @@ impl<'a> Held<'a> {
     ) -> Result<Session, OpenError> {
         // What the last bridge reported does not concern this one.
         let _ = beneath::remove_file(&files.report_file());
-        self.run(files, &RealSpec::named(""), Transport::Ipc, patience)
-            .await
+        let mut ran = self
+            .run(files, &RealSpec::named(""), Transport::Ipc, patience)
+            .await;
+        if let Err(OpenError::Slow { log, said, .. }) = &mut ran {
+            *said = launch::last_lines(log, 0, 1).pop();
+        }
+        ran
     }
 
     /// Starts the bridge of a kernel that goes on meanwhile, and waits until clients can connect to the bridge. Whether the
@@ -439,6 +444,7 @@ impl<'a> Held<'a> {
                     pid: process.pid,
                     after: patience,
                     log: self.log(),
+                    said: None,
                 });
             }
             Err(NotReady::Unreachable(source)) => {

@@ -43,6 +43,8 @@ pub(super) struct Bridge {
     /// Why the kernel has ended, once it has.
     ended: OnceCell<String>,
     has_ended: Notify,
+    /// Is notified when the kernel says that it shuts down.
+    shuts_down: Notify,
 }
 
 impl Bridge {
@@ -72,6 +74,7 @@ impl Bridge {
             paused: RefCell::default(),
             ended: OnceCell::new(),
             has_ended: Notify::new(),
+            shuts_down: Notify::new(),
         });
         let events = Rc::new(SocketEvents(Rc::downgrade(&bridge)));
         let endpoint = KernelEndpoint::bind(connection, limits(), events)?;
@@ -91,6 +94,11 @@ impl Bridge {
             }
             self.has_ended.notified().await;
         }
+    }
+
+    /// Waits until the kernel says that it shuts down.
+    pub(super) async fn shuts_down(&self) {
+        self.shuts_down.notified().await;
     }
 
     /// Records that the kernel has ended.
@@ -129,6 +137,10 @@ impl Bridge {
 
     /// Takes a message of the kernel.
     pub(super) fn kernel_message(&self, channel: Channel, message: Verified) {
+        let header = message.header();
+        if header.is_ok_and(|header| header.msg_type == "shutdown_reply") {
+            self.shuts_down.notify_one();
+        }
         let steps = self
             .table
             .borrow_mut()

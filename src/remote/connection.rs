@@ -20,6 +20,13 @@ use crate::server::{ServerError, ServerErrorKind};
 /// from closing a connection on which nothing happens.
 const PING: Duration = Duration::from_secs(30);
 
+/// How often to ask the server whether the kernel is still there: it does not tell when it has ended it.
+const HEALTH: Duration = Duration::from_secs(30);
+
+/// How often, and how many times, to ask after the kernel has said that it shuts down.
+const HEALTH_SOON: Duration = Duration::from_secs(1);
+const SOON_TIMES: u32 = 10;
+
 /// How often to look whether a server that refused connections accepts them again.
 const LISTENS: Duration = Duration::from_secs(2);
 
@@ -109,8 +116,7 @@ pub(super) async fn keep(
                 continue;
             }
             Ok(None) => {
-                let server = &bridge.server.record().name;
-                bridge.end(format!("{server} does not have it any more"));
+                bridge.end(is_gone(bridge));
                 return Ok(());
             }
             Err(error) => error,
@@ -234,8 +240,32 @@ async fn serve(
         why = writer => why,
         why = &mut reader => return why,
         ended = bridge.kernel_ended() => return ended,
+        () = kernel_is_gone(bridge) => {
+            bridge.end(is_gone(bridge));
+            return "the kernel is gone".to_owned();
+        }
     };
     // What has arrived before is read although nothing can be sent.
     let _ = tokio::time::timeout(DRAIN, reader).await;
     why
+}
+
+/// Waits until the server does not have the kernel any more.
+async fn kernel_is_gone(bridge: &Bridge) {
+    let mut soon = 0;
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep(HEALTH_SOON), if soon > 0 => soon -= 1,
+            () = tokio::time::sleep(HEALTH), if soon == 0 => {}
+            () = bridge.shuts_down() => soon = SOON_TIMES,
+        }
+        // Whether the server can be reached is seen on the websocket.
+        if let Ok(None) = bridge.server.kernel(&bridge.kernel).await {
+            return;
+        }
+    }
+}
+
+fn is_gone(bridge: &Bridge) -> String {
+    format!("{} does not have it any more", bridge.server.record().name)
 }

@@ -136,7 +136,8 @@ impl KernelReceiver {
             Some(Ok(Message::Text(text))) => Payload::Text(text.into()),
             Some(Ok(Message::Close(close))) => {
                 let why = close.map_or_else(String::new, |close| {
-                    format!(" ({} {})", u16::from(close.code), close.reason)
+                    let reason = close.reason.replace(char::is_control, " ");
+                    format!(" ({} {reason})", u16::from(close.code))
                 });
                 return Received::Closed(format!("the server closed it{why}"));
             }

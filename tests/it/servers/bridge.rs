@@ -358,6 +358,44 @@ print(y)",
 }
 
 #[test]
+fn a_kernel_that_its_server_ended_is_told() {
+    let server = Server::jupyter();
+    let world = opened(&server);
+    let job = begin(&world, &counter(10_000, 0.05));
+    until("some lines", || text(&world).contains("5\n").then_some(()));
+    let id = status(&world)["remote"]["kernel_id"].clone();
+    let id = id.as_str().expect("an id");
+    server.end_kernel(id);
+    // The server interrupts the cell first.
+    let told = nb(&world, ["wait", &job, "--timeout", "60"]);
+    assert!(told.code == Some(1) || told.code == Some(6), "{told:?}");
+    until("that it ended", || {
+        (status(&world)["state"] == "died").then_some(())
+    });
+    assert!(text(&world).starts_with("0\n1\n2\n3\n4\n5\n"));
+    let attach = ["open", "other.ipynb", "--server", "gpu", "--kernel-id", id];
+    nb(&world, attach).ended(6).with("nb kernels --server gpu");
+    assert!(!world.project().join("other.ipynb").exists());
+    open(&world).ended(0);
+    exec(&world, "6 * 7").ended(0).with("42");
+}
+
+#[test]
+fn a_kernel_above_the_limit_is_refused() {
+    let (server, world) = (Server::jupyter(), World::new());
+    let url = format!("{}?token={}", server.url(), server.token());
+    nb(&world, ["server", "add", "gpu", &url, "--max-kernels", "1"]).ended(0);
+    open(&world).ended(0);
+    let other = ["open", "other.ipynb", "--server", "gpu"];
+    nb(&world, other).ended(5).with("t.ipynb");
+    nb(&world, ["shutdown", "t.ipynb"]).ended(0);
+    nb(&world, other).ended(0);
+    // On this machine it is another kernel.
+    let here = ["open", "other.ipynb", "--own"];
+    nb(&world, here).ended(5).with("nb shutdown");
+}
+
+#[test]
 fn a_token_that_expired_is_renewed_under_a_running_cell() {
     let server = Server::jupyter();
     let (world, cutter) = (World::new(), Cutter::new(server.port()));

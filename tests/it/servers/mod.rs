@@ -7,6 +7,7 @@ mod command;
 mod cutter;
 mod files;
 mod scripted;
+mod sockets;
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -113,6 +114,13 @@ impl Server {
         let mut command = world.nb();
         command.args(["server", "add", name, &self.url(), "--token-file"]);
         succeed(command.arg(self.token_file()));
+    }
+
+    /// Ends a kernel, as the server does with one that nobody uses.
+    pub fn end_kernel(&self, id: &str) {
+        let answer = self.ask("DELETE", &format!("/api/kernels/{id}"));
+        let answer = answer.expect("the server answers");
+        assert!(answer.starts_with("HTTP/1.1 204"), "{answer}");
     }
 
     /// Ends the server as an administrator does, and starts it again at the same port.

@@ -76,7 +76,7 @@ impl Drop for ScriptedServer {
 }
 
 /// Reads a request with its body: a connection that is closed before would be reset.
-fn read_request(stream: &TcpStream) -> String {
+pub fn read_request(stream: &TcpStream) -> String {
     let mut reader = BufReader::new(stream);
     let mut head = String::new();
     while let Ok(read) = reader.read_line(&mut head) {
