@@ -32,6 +32,7 @@ mod kernels;
 mod log;
 mod log_file;
 mod move_notebook;
+mod notebook_text;
 mod open;
 mod output_files;
 pub mod outputs;
@@ -93,6 +94,7 @@ pub use self::log_file::{
     GrowingLog, LogFile, LogFileAnswer, LogFileRequest, follow_log_file, log_file,
 };
 pub use self::move_notebook::{MoveAnswer, MoveRequest, move_to};
+pub use self::notebook_text::{notebook_text, set_notebook_text};
 pub use self::open::{
     CreatedNotebook, Idle, OpenAnswer, OpenOutcome, OpenRequest, OpenedNotebook,
     RequestedConfinement, SpecChange, open,
@@ -107,7 +109,7 @@ pub use self::save::{FlushedJob, SaveAnswer, UnwrittenCell, save};
 pub use self::search::{NotebookMatch, SearchAnswer, SearchRequest, SearchScope, search};
 pub use self::selection::{CellsToRun, DoubtfulName, Doubts};
 pub use self::serve::{
-    EnvLine, ServeAnswer, ServePlace, ServeRequest, UnserveAnswer, serve, unserve,
+    EnvLine, ServeAnswer, ServePlace, ServeRequest, UnserveAnswer, serve, serve_chat, unserve,
 };
 pub use self::shutdown::{
     ShutdownAnswer, ShutdownIdleAnswer, ShutdownIdleRequest, ShutdownRequest, shutdown,

@@ -24,6 +24,7 @@ mod ready;
 pub mod restart;
 pub mod sandbox;
 pub mod serve;
+pub mod serve_chat;
 pub mod share;
 pub mod shutdown;
 pub(super) mod start;
