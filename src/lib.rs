@@ -27,7 +27,7 @@
 //! | [`text`] | answers and problems as plain text | api, editing, execution, lifecycle, and types of activity, kernel, notebook, project |
 //! | [`mcp`] | the commands as tools for agents, over the Model Context Protocol | code, api, text, activity, editing, and types of kernel, notebook, project |
 //! | [`chat`] | a kernel whose cells are messages to agents | wire, socket, kernel, project, lifecycle, agent, api |
-//! | [`cli`] | the `nb` command line: arguments, commands, printing | api, text, mcp, activity, task, editing, lifecycle, execution, demo, and types of wire, notebook, kernel, project |
+//! | [`cli`] | the `nb` command line: arguments, commands, printing | agent, api, text, mcp, activity, task, editing, lifecycle, execution, demo, and types of wire, notebook, kernel, project |
 //! | [`program`] | what both programs do before their own `main` | project, kernel, task, editing, lifecycle, execution |
 //!
 //! Adapters (`proxy`, `mcp`, `cli`) never import each other, except that `nb mcp` starts the server.

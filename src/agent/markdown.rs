@@ -103,7 +103,8 @@ pub(super) fn division(text: &str, most: usize) -> Option<Division> {
     let (mut blank, mut in_code, mut at) = (None, None, 0);
     for line in text.split_inclusive('\n') {
         let bare = line.trim();
-        if line.ends_with('\n') && at > 0 {
+        // Neither part may be empty.
+        if at > 0 && at + line.len() < text.len() {
             match fence {
                 None if bare.is_empty() => blank = Some(at + line.len()),
                 Some(opening) if bare != closing(opening) => {
@@ -135,7 +136,7 @@ pub(super) fn division(text: &str, most: usize) -> Option<Division> {
         // One endless paragraph.
         (None, None) if text.len() > 2 * most => {
             let end = text.rfind(char::is_whitespace).map(|at| at + 1);
-            let end = end.filter(|end| *end > most);
+            let end = end.filter(|end| *end > most && *end < text.len());
             Some(whole(end.unwrap_or(text.floor_char_boundary(most))))
         }
         (None, None) => None,
@@ -167,7 +168,7 @@ mod tests {
     fn a_divided_text_is_the_same_text() {
         let paragraphs = "word word\n\n".repeat(30);
         let division = division(&paragraphs, 100).unwrap();
-        assert_eq!(division.at, paragraphs.len());
+        assert_eq!(division.at, paragraphs.len() - 11);
         let code = format!("```python\n{}", "x = 1\n".repeat(40));
         let found = super::division(&code, 100).unwrap();
         assert_eq!((&*found.close, &*found.open), ("```\n", "```python\n"));

@@ -149,6 +149,9 @@ pub struct Capabilities {
     pub images: bool,
     /// Whether it takes the text of files in a message.
     pub context: bool,
+    /// Whether a file that is not there is to be read as an empty one: gemini 0.61 takes every error of
+    /// `fs/read_text_file` for a failure, and so could write no new file.
+    pub reads_missing: bool,
     /// Its ways to log in: id, and name.
     pub logins: Vec<(String, String)>,
 }
@@ -488,7 +491,9 @@ pub(super) fn capabilities(answer: Value) -> Result<Capabilities, String> {
     }
     let login = |method: acp::AuthMethod| (method.id().to_string(), method.name().to_owned());
     let able = answer.agent_capabilities;
+    let name = answer.agent_info.as_ref().map(|it| it.name.to_lowercase());
     Ok(Capabilities {
+        reads_missing: name.is_some_and(|name| name.contains("gemini")),
         title: answer.agent_info.map(|it| {
             let name = it.title.unwrap_or(it.name);
             format!("{name} {}", it.version)
@@ -623,6 +628,7 @@ pub(super) fn answer_line(id: &RequestId, answer: Result<Value, Refusal>) -> Str
     let answer = answer.map_err(|refusal| match refusal {
         Refusal::UnknownMethod => Error::new(-32601, "unknown method"),
         Refusal::Invalid(why) => Error::new(-32602, why),
+        Refusal::NotFound(path) => Error::new(-32002, format!("Resource not found: {path}")),
         Refusal::Failed(why) => Error::new(-32603, why),
     });
     line(&RawJsonRpcMessage::response(id.0.clone(), answer))
@@ -633,6 +639,7 @@ pub(super) fn answer_line(id: &RequestId, answer: Result<Value, Refusal>) -> Str
 pub(super) enum Refusal {
     UnknownMethod,
     Invalid(String),
+    NotFound(String),
     Failed(String),
 }
 

@@ -739,11 +739,19 @@ impl<'a, F: Front> Exchange<'a, F> {
                     None => self.asked.push_back((id, question)),
                 }
             }
-            AgentRequest::Read { path, line, limit } => work.push(Box::pin(async move {
-                let text = workspace.read(&by, &path, line, limit).await;
-                let answer = text.map(|text| json!({ "content": text }));
-                protocol::answer_line(&id, answer.map_err(Refusal::Failed))
-            })),
+            AgentRequest::Read { path, line, limit } => {
+                let reads_missing = self.running.capabilities.reads_missing;
+                work.push(Box::pin(async move {
+                    let answer = match workspace.read(&by, &path, line, limit).await {
+                        Ok(Some(text)) => Ok(text),
+                        Ok(None) if reads_missing => Ok(String::new()),
+                        Ok(None) => Err(Refusal::NotFound(path.display().to_string())),
+                        Err(why) => Err(Refusal::Failed(why)),
+                    };
+                    let answer = answer.map(|text| json!({ "content": text }));
+                    protocol::answer_line(&id, answer)
+                }));
+            }
             AgentRequest::Write { path, text } => work.push(Box::pin(async move {
                 let done = workspace.write(&by, &path, text).await;
                 let answer = done.map(|()| json!({}));

@@ -30,6 +30,7 @@ pub struct Turn {
     usage: Option<(u64, u64, Option<(f64, String)>)>,
     bytes: usize,
     is_cut: bool,
+    is_over: bool,
     /// The folder from which paths are shown.
     root: std::path::PathBuf,
 }
@@ -85,6 +86,7 @@ impl Turn {
             usage: None,
             bytes: 0,
             is_cut: false,
+            is_over: false,
             root: root.to_owned(),
         }
     }
@@ -124,6 +126,11 @@ impl Turn {
 
     /// Ends the turn: its last page tells why it stopped, and what it used.
     pub fn end(&mut self, stop: &str) {
+        self.is_over = true;
+        let open = |it: &&Tool| matches!(it.state, ToolState::Waiting | ToolState::Running);
+        for tool in self.tools.values().filter(open) {
+            self.pages[tool.page].is_changed = true;
+        }
         let mut words = Vec::new();
         match stop {
             "end_turn" => {}
@@ -221,9 +228,6 @@ impl Turn {
             let rest = format!("{}{}", division.open, &text[division.at..]);
             text.truncate(division.at);
             text.push_str(&division.close);
-            if rest.is_empty() {
-                return;
-            }
             self.pages.push(Page::of(match is_thought {
                 true => Part::Thought(rest),
                 false => Part::Answer(rest),
@@ -350,6 +354,7 @@ impl Turn {
 
     fn tool(&self, tool: &Tool) -> (String, String) {
         let mark = match tool.state {
+            ToolState::Waiting | ToolState::Running if self.is_over => "–",
             ToolState::Waiting => "○",
             ToolState::Running => "▸",
             ToolState::Done => "✓",
@@ -689,7 +694,7 @@ mod tests {
         let (pages, _) = shown(&mut turn);
         assert_eq!(
             pages[0]["text/markdown"],
-            "**Plan**\n\n- ✓ <del>look</del>\n- ▸ **act**\n\n○ **run**\n\n\
+            "**Plan**\n\n- ✓ <del>look</del>\n- ▸ **act**\n\n– **run**\n\n\
              <details><summary>output</summary>\n\n```\n$ make\nred\n```\n\n</details>\n\n\
              <sub>x `javascript:alert(1)`</sub>"
         );

@@ -99,7 +99,7 @@ impl Workspace {
         Ok(real)
     }
 
-    /// Returns the text of a file, or some of its lines.
+    /// Returns the text of a file, or some of its lines; `None` if there is no such file.
     ///
     /// # Errors
     /// The file is outside, too large or no text, or cannot be read.
@@ -109,9 +109,12 @@ impl Workspace {
         path: &Path,
         line: Option<u32>,
         limit: Option<u32>,
-    ) -> Result<String, String> {
+    ) -> Result<Option<String>, String> {
         let real = self.resolve(path)?;
-        let text = if is_notebook(&real) && real.exists() {
+        if !real.exists() {
+            return Ok(None);
+        }
+        let text = if is_notebook(&real) {
             let caller = self.caller(by, &real).map_err(|error| in_words(&error))?;
             let text = api::notebook_text(&caller).await;
             let text = text.map_err(|error| in_words(&error))?;
@@ -123,11 +126,12 @@ impl Workspace {
             read.map_err(|error| format!("cannot read {}: {error}", path.display()))?
         };
         if line.is_none() && limit.is_none() {
-            return Ok(text);
+            return Ok(Some(text));
         }
         let first = line.map_or(0, |line| line.saturating_sub(1) as usize);
         let count = limit.map_or(usize::MAX, |limit| limit as usize);
-        Ok(text.split_inclusive('\n').skip(first).take(count).collect())
+        let lines = text.split_inclusive('\n').skip(first).take(count);
+        Ok(Some(lines.collect()))
     }
 
     /// Writes a file.
@@ -279,7 +283,7 @@ mod tests {
         for path in outside {
             let path = Path::new(path);
             let read = place.workspace.read("a", path, None, None).await;
-            assert!(read.is_err(), "{path:?} was read");
+            assert!(!matches!(read, Ok(Some(_))), "{path:?} was read");
             let written = place.workspace.write("a", path, "x".to_owned()).await;
             assert!(written.is_err(), "{path:?} was written");
         }
@@ -295,9 +299,9 @@ mod tests {
         let place = place();
         let file = place.root.join("a.txt");
         let read = |line, limit| place.workspace.read("a", &file, line, limit);
-        assert_eq!(read(None, None).await.unwrap(), "1\n2\n3\n");
-        assert_eq!(read(Some(2), Some(1)).await.unwrap(), "2\n");
-        assert_eq!(read(Some(9), None).await.unwrap(), "");
+        assert_eq!(read(None, None).await.unwrap().unwrap(), "1\n2\n3\n");
+        assert_eq!(read(Some(2), Some(1)).await.unwrap().unwrap(), "2\n");
+        assert_eq!(read(Some(9), None).await.unwrap().unwrap(), "");
         let executable = std::fs::Permissions::from_mode(0o755);
         std::fs::set_permissions(&file, executable).unwrap();
         place
@@ -307,7 +311,7 @@ mod tests {
             .unwrap();
         let mode = std::fs::metadata(&file).unwrap().permissions().mode();
         assert_eq!(
-            (mode & 0o777, read(None, None).await.unwrap()),
+            (mode & 0o777, read(None, None).await.unwrap().unwrap()),
             (0o755, "new".to_owned())
         );
         let new = Path::new("deep/er/new.txt");
@@ -317,7 +321,12 @@ mod tests {
             .await
             .unwrap();
         assert_eq!(
-            place.workspace.read("a", new, None, None).await.unwrap(),
+            place
+                .workspace
+                .read("a", new, None, None)
+                .await
+                .unwrap()
+                .unwrap(),
             "x"
         );
     }
@@ -330,7 +339,12 @@ mod tests {
             .unwrap()
             .set_len(LARGEST + 1)
             .unwrap();
-        for path in ["sub", "bytes", "huge", "missing"] {
+        let missing = Path::new("missing");
+        assert_eq!(
+            place.workspace.read("a", missing, None, None).await,
+            Ok(None)
+        );
+        for path in ["sub", "bytes", "huge"] {
             let read = place.workspace.read("a", Path::new(path), None, None).await;
             assert!(read.is_err(), "{path} was read");
         }

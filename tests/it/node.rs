@@ -11,6 +11,10 @@ use crate::made::{self, run};
 const MCP_PACKAGE: &str = include_str!("../node/mcp/package.json");
 const MCP_LOCKED: &str = include_str!("../node/mcp/package-lock.json");
 
+/// Agents that speak the Agent Client Protocol.
+const ACP_PACKAGE: &str = include_str!("../node/acp/package.json");
+const ACP_LOCKED: &str = include_str!("../node/acp/package-lock.json");
+
 const PACKAGE: &str = include_str!("../node/package.json");
 const LOCKED: &str = include_str!("../node/package-lock.json");
 
@@ -26,6 +30,11 @@ pub fn modules() -> Option<&'static Path> {
 /// Like [`modules`], with the tools for MCP servers.
 pub fn mcp_modules() -> Option<PathBuf> {
     installed("test-node-mcp", MCP_PACKAGE, MCP_LOCKED)
+}
+
+/// Like [`modules`], with agents that speak the Agent Client Protocol.
+pub fn acp_modules() -> Option<PathBuf> {
+    installed("test-node-acp", ACP_PACKAGE, ACP_LOCKED)
 }
 
 fn installed(name: &str, package: &str, locked: &str) -> Option<PathBuf> {
