@@ -25,6 +25,7 @@ pub mod reconnect;
 pub mod restart;
 pub mod sandbox;
 pub mod serve;
+pub mod serve_chat;
 pub mod server_connection;
 pub mod server_kernel;
 pub mod share;
