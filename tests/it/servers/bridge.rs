@@ -54,11 +54,30 @@ fn text(world: &World) -> String {
     text
 }
 
-/// Code that prints numbers, slowly enough that connections are lost meanwhile.
-fn counter(lines: usize, seconds: f64) -> String {
+/// Code that prints numbers, until [`enough`].
+fn counter(world: &World, seconds: f64) -> String {
+    let path = world.project().join("enough");
+    let _ = std::fs::remove_file(&path);
     format!(
-        "import time\nfor n in range({lines}):\n    print(n, flush=True)\n    time.sleep({seconds})"
+        "import os, time\nn = 0\nwhile not os.path.exists({path:?}):\n    print(n, flush=True)\n    \
+         n += 1\n    time.sleep({seconds})"
     )
+}
+
+/// Ends the counter; returns how many numbers it has printed.
+fn enough(world: &World, job: &str) -> usize {
+    std::fs::write(world.project().join("enough"), "").expect("write a file");
+    nb(world, ["wait", job, "--timeout", "100"]).ended(0);
+    let said = exec(world, "n").ended(0);
+    said.out.trim().parse().expect("a number")
+}
+
+/// Waits until the cell has printed more.
+fn prints_more(world: &World) {
+    let seen = text(world).len();
+    until("some lines", || {
+        (text(world).len() > seen + 10).then_some(())
+    });
 }
 
 fn counted(lines: usize) -> String {
@@ -198,13 +217,10 @@ fn each_line_arrives_once_although_the_connection_is_lost_again_and_again() {
     let mut gaps = 0;
     let mut done = 0;
     while done < cuts {
-        let job = begin(&world, &counter(300, 0.02));
+        let job = begin(&world, &counter(&world, 0.02));
         for _ in 0..3.min(cuts - done) {
             cutter.wait_for_a_websocket();
-            let seen = text(&world).len();
-            until("some lines", || {
-                (text(&world).len() > seen + 10).then_some(())
-            });
+            prints_more(&world);
             done += 1;
             match done % 3 {
                 0 => cutter.cut(Loss::Close),
@@ -218,11 +234,10 @@ fn each_line_arrives_once_although_the_connection_is_lost_again_and_again() {
                 }
             }
         }
-        nb(&world, ["wait", &job, "--timeout", "100"]).ended(0);
-        gaps += usize::from(is_told(&text(&world), 300));
+        let lines = enough(&world, &job);
+        gaps += usize::from(is_told(&text(&world), lines));
     }
     eprintln!("{done} losses, {gaps} cells with a gap that is told");
-    exec(&world, "n").ended(0).with("299");
 }
 
 /// `NB_TEST_AWAY` is for how many seconds: 60 takes part in no CI run.
@@ -234,8 +249,8 @@ fn what_is_sent_without_a_connection_waits_for_it() {
     let (world, cutter) = opened_behind(&server);
     cutter.delay(Duration::from_millis(30));
     exec(&world, "x = 41").ended(0);
-    let job = begin(&world, &counter(200, 0.02));
-    until("some lines", || text(&world).contains("5\n").then_some(()));
+    let job = begin(&world, &counter(&world, 0.02));
+    prints_more(&world);
     cutter.lose(Loss::Close);
     let since = Instant::now();
     until("reconnecting", || {
@@ -250,8 +265,8 @@ fn what_is_sent_without_a_connection_waits_for_it() {
     // That the connection stays away is what is tested.
     std::thread::sleep(Duration::from_secs(away).saturating_sub(since.elapsed()));
     cutter.come_back();
-    nb(&world, ["wait", &job, "--timeout", "100"]).ended(0);
-    is_told(&text(&world), 200);
+    let lines = enough(&world, &job);
+    is_told(&text(&world), lines);
     exec(&world, "x").ended(0).with("42");
 }
 
@@ -259,30 +274,28 @@ fn what_is_sent_without_a_connection_waits_for_it() {
 fn a_connection_that_is_silent_is_given_up_and_made_again() {
     let server = Server::jupyter();
     let (world, cutter) = opened_behind(&server);
-    let job = begin(&world, &counter(650, 0.1));
-    until("some lines", || text(&world).contains("5\n").then_some(()));
+    let job = begin(&world, &counter(&world, 0.1));
+    prints_more(&world);
     cutter.cut(Loss::Stall);
-    let told = nb(&world, ["wait", &job, "--timeout", "200"]).ended(0);
-    assert!(!told.out.contains("ConnectionLost"), "{told:?}");
-    assert!(is_told(&text(&world), 650), "what was on its way is lost");
+    cutter.wait_for_a_websocket();
+    let lines = enough(&world, &job);
+    let text = text(&world);
+    assert!(!text.contains("ConnectionLost"), "{text}");
+    assert!(is_told(&text, lines), "what was on its way is lost");
 }
 
 #[test]
 fn a_cell_outlives_the_process_that_holds_its_connection() {
     let server = Server::jupyter();
     let world = opened(&server);
-    let job = begin(&world, &counter(300, 0.02));
+    let job = begin(&world, &counter(&world, 0.02));
     for _ in 0..2 {
-        let seen = text(&world).len();
-        until("some lines", || {
-            (text(&world).len() > seen + 10).then_some(())
-        });
+        prints_more(&world);
         kill_the_bridge(&world);
         exec_is_queued(&world);
     }
-    nb(&world, ["wait", &job, "--timeout", "100"]).ended(0);
-    assert_eq!(text(&world), counted(300));
-    exec(&world, "n").ended(0).with("299");
+    let lines = enough(&world, &job);
+    is_told(&text(&world), lines);
 }
 
 fn kill_the_bridge(world: &World) {
@@ -333,7 +346,7 @@ print(y)",
     )
     .ended(0);
     nb(&world, ["exec", "t.ipynb", "-1"]).ended(0);
-    let job = begin(&world, &counter(10_000, 0.05));
+    let job = begin(&world, &counter(&world, 0.05));
     until("some lines", || text(&world).contains("5\n").then_some(()));
     server.restart();
     let back = Instant::now();
@@ -361,7 +374,7 @@ print(y)",
 fn a_kernel_that_its_server_ended_is_told() {
     let server = Server::jupyter();
     let world = opened(&server);
-    let job = begin(&world, &counter(10_000, 0.05));
+    let job = begin(&world, &counter(&world, 0.05));
     until("some lines", || text(&world).contains("5\n").then_some(()));
     let id = status(&world)["remote"]["kernel_id"].clone();
     let id = id.as_str().expect("an id");
@@ -413,13 +426,14 @@ fn a_token_that_expired_is_renewed_under_a_running_cell() {
     ];
     nb(&world, add).ended(0);
     open(&world).ended(0);
-    let job = begin(&world, &counter(300, 0.02));
+    let job = begin(&world, &counter(&world, 0.02));
     until("some lines", || text(&world).contains("5\n").then_some(()));
     cutter.take_token("sesame-second", server.token());
     std::fs::write(&file, "sesame-second").expect("write the token");
     cutter.cut(Loss::Close);
-    nb(&world, ["wait", &job, "--timeout", "100"]).ended(0);
-    assert_eq!(text(&world), counted(300));
+    cutter.wait_for_a_websocket();
+    let lines = enough(&world, &job);
+    is_told(&text(&world), lines);
     assert!(cutter.refused() > 0, "the old token was tried");
     for entry in ["proxy.log", "state.json"] {
         let text = std::fs::read_to_string(world.project().join(".nb").join(entry));

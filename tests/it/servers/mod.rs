@@ -10,11 +10,12 @@ mod scripted;
 mod sockets;
 
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::ports::free_port;
 use crate::world::{World, succeed};
 use crate::{node, python};
 
@@ -361,9 +362,4 @@ impl Drop for Server {
             eprintln!("--- the server's log\n{}", last.join("\n"));
         }
     }
-}
-
-fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("bind a port");
-    listener.local_addr().expect("the port").port()
 }
