@@ -493,7 +493,7 @@ impl RequestTable {
                 let text = self.text_of_cut(missing);
                 let text = format!("the connection to {text}; how this ended is not known");
                 let error = json!({
-                    "ename": "ConnectionLost",
+                    "ename": RemoteKernel::LOSS_ERROR,
                     "evalue": text,
                     "traceback": [format!("\u{1b}[0;31mConnectionLost\u{1b}[0m: {text}")],
                 });

@@ -476,3 +476,49 @@ fn front_ends_share_a_kernel_on_a_server() {
         assert!(!suite.contains(outcome), "{suite}");
     }
 }
+
+#[test]
+fn files_that_cells_name_and_the_server_does_not_have_are_told() {
+    let (server, world) = (Server::jupyter(), World::new());
+    server.add_to(&world, "gpu");
+    let data = world.project().join("data");
+    std::fs::create_dir(&data).expect("make a folder");
+    std::fs::write(data.join("x.csv"), "1,2\n").expect("write a file");
+    nb(&world, ["open", "t.ipynb", "--no-kernel"]).ended(0);
+    let code = "print(open('data/x.csv').read(), 'not.csv')";
+    nb(&world, ["insert", "t.ipynb", code]).ended(0);
+    let notes = open(&world).ended(0).json()["notes"].to_string();
+    let told =
+        "cells name a file that gpu does not have: data/x.csv; to copy: nb cp data/x.csv gpu:data/";
+    assert!(notes.contains(told), "{notes}");
+    nb(&world, ["exec", "t.ipynb", "-1"]).ended(3);
+    nb(&world, ["cp", "data/x.csv", "gpu:data/"]).ended(0);
+    nb(&world, ["exec", "t.ipynb", "-1"]).ended(0).with("1,2");
+    nb(&world, ["shutdown", "t.ipynb"]).ended(0);
+    let notes = open(&world).ended(0).json()["notes"].to_string();
+    assert!(!notes.contains("nb cp"), "{notes}");
+}
+
+#[test]
+fn the_connection_of_a_deleted_notebook_is_ended_and_its_kernel_goes_on() {
+    let server = Server::jupyter();
+    let world = opened(&server);
+    exec(&world, "left = 7").ended(0);
+    let id = status(&world)["remote"]["kernel_id"].clone();
+    let id = id.as_str().expect("an id");
+    let what = "the connection to gpu of";
+    let gc = |words: &[&str]| {
+        let said = nb(&world, words).ended(0);
+        said.out.contains(what) || said.err.contains(what)
+    };
+    assert!(!gc(&["gc"]));
+    std::fs::remove_file(world.project().join("t.ipynb")).expect("delete the notebook");
+    assert!(gc(&["gc", "--dry-run"]));
+    assert!(gc(&["gc"]));
+    assert!(!gc(&["gc"]));
+    let other = ["open", "other.ipynb", "--server", "gpu", "--kernel-id", id];
+    nb(&world, other).ended(0);
+    nb(&world, ["run", "-n", "other.ipynb", "left"])
+        .ended(0)
+        .with("7");
+}
