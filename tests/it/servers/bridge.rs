@@ -180,6 +180,16 @@ fn a_kernel_on_a_jupyter_server_is_used() {
 }
 
 #[test]
+fn a_kernel_on_a_server_without_a_token_is_used() {
+    let (server, world) = (Server::open(), World::new());
+    nb(&world, ["server", "add", "gpu", &server.url()]).ended(0);
+    open(&world).ended(0);
+    exec(&world, "6 * 7").ended(0).with("42");
+    nb(&world, ["restart"]).ended(0);
+    nb(&world, ["shutdown", "t.ipynb"]).ended(0);
+}
+
+#[test]
 fn a_kernel_on_a_kernel_gateway_is_used() {
     is_used(&Server::kernel_gateway());
 }
