@@ -211,7 +211,8 @@ async fn serve(
                     bridge.written(message.size());
                 }
                 () = arrived.notified() => {
-                    if pongs.take(Instant::now())
+                    if bridge.expects_messages()
+                        && pongs.take(Instant::now())
                         && let Err(why) = sender.pong().await
                     {
                         return why;
@@ -270,10 +271,10 @@ async fn serve(
 struct PongBudget(Instant);
 
 impl PongBudget {
-    const EVERY: Duration = Duration::from_millis(20);
+    const EVERY: Duration = Duration::from_millis(2);
 
     /// How many may be sent at once.
-    const BURST: u32 = 10;
+    const BURST: u32 = 50;
 
     fn new(now: Instant) -> Self {
         Self(now)

@@ -164,6 +164,11 @@ impl RequestTable {
         sizes.map(Verified::size).sum()
     }
 
+    /// Returns whether no request is under way.
+    pub(super) fn is_empty(&self) -> bool {
+        self.requests.is_empty()
+    }
+
     /// Returns the session of the kernel's messages, as far as is known.
     pub(super) fn kernel_session(&self) -> &str {
         &self.kernel_session
