@@ -21,6 +21,7 @@ use crate::kernel::variables::ProcessVariables;
 use crate::lifecycle::attach;
 use crate::lifecycle::create::create_notebook;
 use crate::lifecycle::install::install;
+use crate::lifecycle::named_files;
 pub use crate::lifecycle::open::{Idle, OpenOutcome};
 use crate::lifecycle::open::{OpenOptions, Opened, ensure_kernel};
 use crate::lifecycle::open_error::OpenError;
@@ -256,7 +257,7 @@ async fn open_notebook(
     }
     let mut installs = request.install;
     let mut created = false;
-    let opened = loop {
+    let mut opened = loop {
         let error = match attempt(caller, &notebook, &options, &mut created).await? {
             Ok(opened) => break opened,
             Err(error) => error,
@@ -274,6 +275,11 @@ async fn open_notebook(
         }
     };
     caller.concerns(&opened.project, &opened.key);
+    if request.server.is_some() {
+        let shown = &notebook;
+        let note = named_files::missing_on_server(&opened.session, &opened.key, shown).await;
+        opened.notes.extend(note);
+    }
     blocking(caller, move |_| {
         let answer = answer(&notebook, opened, created, &request)?;
         Ok(OpenAnswer::Opened(Box::new(answer)))

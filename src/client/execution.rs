@@ -92,6 +92,11 @@ impl<'a> ExecuteRequest<'a> {
         self.numbers.missing().saturating_sub(self.dropped())
     }
 
+    /// Returns the sequence numbers of the kernel's messages, for whoever follows the request over another connection.
+    pub fn numbers(&self) -> &SequenceNumbers {
+        &self.numbers
+    }
+
     /// Returns how the request ended, once [`ExecuteRequest::next`] has returned `None`.
     pub fn outcome(&self) -> Option<&RequestOutcome> {
         self.run.outcome()

@@ -7,8 +7,11 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
+use serde_json::json;
+
 use super::execution_state::{ExecutionEvent, ExecutionState};
-use super::{Client, ClientError, answers, reached};
+use super::sequence_numbers::SequenceNumbers;
+use super::{Client, ClientError, IopubMessage, answers, reached};
 use crate::wire::{Channel, Verified};
 
 /// Follows requests of other clients; [`RequestFollower::next`] returns their events.
@@ -26,6 +29,9 @@ pub struct RequestFollower<'a> {
     pause: Duration,
     heard: VecDeque<FollowedEvent>,
     gone: bool,
+    numbers: SequenceNumbers,
+    /// Whether messages may have been lost with an earlier connection, and no output says so yet.
+    is_loss_untold: bool,
 }
 
 struct Request {
@@ -95,7 +101,24 @@ impl Client {
             pause: SIGN_AGAIN,
             heard: VecDeque::new(),
             gone: false,
+            numbers: SequenceNumbers::default(),
+            is_loss_untold: false,
         }
+    }
+}
+
+/// Returns the output that says how many messages were lost with a connection.
+fn loss_note(lost: Option<u64>) -> IopubMessage {
+    let messages = match lost {
+        None => "messages of the kernel may be missing".to_owned(),
+        Some(1) => "1 message of the kernel is missing".to_owned(),
+        Some(lost) => format!("{lost} messages of the kernel are missing"),
+    };
+    let text = format!("[nb] the connection to the kernel was lost: {messages}\n");
+    IopubMessage {
+        msg_type: "stream".to_owned(),
+        content: json!({ "name": "stderr", "text": text }).to_string().into(),
+        buffers: Vec::new(),
     }
 }
 
@@ -139,6 +162,19 @@ impl RequestFollower<'_> {
         self.first.as_deref()
     }
 
+    /// Continues the count of the kernel's messages after a connection was lost: if any were lost with it, an output of
+    /// the first request that ends says so.
+    pub fn continue_from(&mut self, mut numbers: SequenceNumbers) {
+        numbers.connection_lost();
+        self.numbers = numbers;
+        self.is_loss_untold = true;
+    }
+
+    /// Returns the sequence numbers of the kernel's messages, for the next connection.
+    pub fn into_numbers(self) -> SequenceNumbers {
+        self.numbers
+    }
+
     /// Marks a request as ended, which the caller knows from another source.
     pub fn is_over(&mut self, at: usize) {
         if let Some(request) = self.requests.get_mut(at) {
@@ -166,10 +202,9 @@ impl RequestFollower<'_> {
     }
 
     fn take(&mut self, channel: Channel, message: &Verified) {
-        let id = message
-            .header()
-            .ok()
-            .map(|header| header.msg_id.into_owned());
+        let header = message.header().unwrap_or_default();
+        self.numbers.take(&header);
+        let id = Some(header.msg_id.clone().into_owned()).filter(|id| !id.is_empty());
         if channel == Channel::Iopub && self.first.is_none() {
             self.first = Some(id.clone().unwrap_or_default());
         }
@@ -206,6 +241,15 @@ impl RequestFollower<'_> {
             if request.run.poll_timeout().is_some() {
                 request.over = true;
                 let ran = request.counted;
+                let lost = self.numbers.lost_with_connections(&header);
+                if std::mem::take(&mut self.is_loss_untold) && lost != Some(0) {
+                    let note = ExecutionEvent::Iopub(loss_note(lost));
+                    self.heard.push_back(FollowedEvent {
+                        at,
+                        id: None,
+                        what: FollowedStep::Event(note),
+                    });
+                }
                 self.heard.push_back(FollowedEvent {
                     at,
                     id: id.clone(),

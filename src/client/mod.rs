@@ -39,6 +39,7 @@ pub use follower::{FollowedEvent, FollowedStep, RequestFollower};
 use other_clients::OtherClients;
 pub use other_clients::{ExecutionStep, OtherClientStep};
 pub use request::Execute;
+pub use sequence_numbers::SequenceNumbers;
 use socket_thread::{Arrived, SocketThread};
 
 /// A kernel's client: shell, control and stdin under one identity, and everything on iopub.

@@ -13,13 +13,15 @@ use crate::wire::Header;
 /// written, or two threads of the kernel that number at the same time.
 const HOLE: u64 = 20;
 
-/// The numbers seen so far, of the first session that has numbers.
-#[derive(Debug, Default)]
-pub(super) struct SequenceNumbers {
+/// The sequence numbers of a kernel's messages that have arrived.
+#[derive(Clone, Debug, Default)]
+pub struct SequenceNumbers {
     /// The part of the message ids before the number.
     prefix: Option<String>,
     /// Runs of numbers without a gap: the first number of each, and the number after its last.
     runs: BTreeMap<u64, u64>,
+    /// The last number before each loss of the connection to the kernel.
+    last_before: Vec<u64>,
 }
 
 impl SequenceNumbers {
@@ -52,6 +54,30 @@ impl SequenceNumbers {
         let holes = ends.zip(self.runs.keys().skip(1));
         let holes = holes.map(|(end, next)| next - end);
         holes.filter(|hole| *hole >= HOLE).sum()
+    }
+
+    /// Records that the connection to the kernel was lost.
+    pub(super) fn connection_lost(&mut self) {
+        let last = self.runs.values().next_back();
+        self.last_before.extend(last.map(|end| end - 1));
+    }
+
+    /// Returns how many messages before this `idle` were lost with connections: between the last message before and the
+    /// first one after each loss. The reply just before the `idle` may be late: it comes over another socket. `None` if
+    /// the kernel does not number its messages.
+    pub(super) fn lost_with_connections(&self, idle: &Header<'_>) -> Option<u64> {
+        let (_, until) = idle.numbered()?;
+        let before = self.runs.range(..=until);
+        let holes = before.clone().zip(before.skip(1));
+        let lost = holes.map(|((first, end), (next, _))| {
+            let is_lost = self
+                .last_before
+                .iter()
+                .any(|last| (first..end).contains(&last));
+            let missing = (next - end).saturating_sub(u64::from(*next == until));
+            if is_lost { missing } else { 0 }
+        });
+        Some(lost.sum())
     }
 }
 
@@ -86,6 +112,39 @@ mod tests {
         assert_eq!(missing(evens.chain([1, 3])), 0, "others are replied");
         let thirds = (0..9).map(|at| at * (HOLE + 1));
         assert_eq!(missing(thirds), 8 * HOLE);
+    }
+
+    #[test]
+    fn what_was_lost_with_a_connection_is_counted_exactly() {
+        let mut seen = SequenceNumbers::default();
+        seen.connection_lost();
+        assert_eq!(
+            seen.lost_with_connections(&header("k", "k".to_owned())),
+            None
+        );
+        let mut take = |numbers: &[u64], is_lost: bool| {
+            for number in numbers {
+                seen.take(&header("k", format!("k_7_{number}")));
+            }
+            if is_lost {
+                seen.connection_lost();
+            }
+            seen.lost_with_connections(&header("k", "k_7_16".to_owned()))
+        };
+        assert_eq!(
+            take(&[5, 6, 8], true),
+            Some(0),
+            "7 is no loss of a connection"
+        );
+        assert_eq!(take(&[9], true), Some(0));
+        assert_eq!(take(&[10], true), Some(0));
+        assert_eq!(take(&[12, 13], true), Some(1));
+        assert_eq!(take(&[11, 16], false), Some(1), "14; 15 is the reply");
+        assert_eq!(
+            take(&[20], false),
+            Some(1),
+            "what comes later may only be late"
+        );
     }
 
     #[test]

@@ -7,7 +7,7 @@
 use crate::client::KernelException;
 use crate::lifecycle::death::is_crash;
 use crate::project::ErrorCategory::{Import, Io, Memory, Runtime, Syntax, Timeout, Unknown};
-use crate::project::{Ended, ErrorCategory, Exit};
+use crate::project::{Ended, ErrorCategory, Exit, RemoteKernel};
 
 /// Words, and the category that each of them stands for.
 type Words = &'static [(ErrorCategory, &'static [&'static str])];
@@ -162,7 +162,7 @@ const ETIMEDOUT: i32 = rustix::io::Errno::TIMEDOUT.raw_os_error();
 pub(super) fn of_exception(language: &str, raised: &KernelException) -> ErrorCategory {
     let text = beginning(&raised.evalue);
     let name = last_name(&raised.ename);
-    if name.is_empty() {
+    if name.is_empty() || name == RemoteKernel::LOSS_ERROR {
         return Unknown;
     }
     let by_language = match &*language.to_ascii_lowercase() {
@@ -322,6 +322,11 @@ mod tests {
             ("KeyboardInterrupt", "", Runtime),
             ("SystemError", "an error of the interpreter", Runtime),
             ("", "1", Unknown),
+            (
+                RemoteKernel::LOSS_ERROR,
+                "the connection to gpu was lost",
+                Unknown,
+            ),
         ] {
             assert_eq!(of("python", ename, evalue), category, "{ename}: {evalue}");
         }

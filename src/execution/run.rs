@@ -12,7 +12,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde_json::json;
 use serde_json::value::RawValue;
@@ -23,6 +22,7 @@ use super::heard::Heard;
 use super::observed;
 use crate::client::{
     Client, ClientError, Execute, ExecuteRequest, FollowedStep, IopubMessage, RequestEnd,
+    SequenceNumbers,
 };
 pub use crate::client::{
     DisplayContent, EOF, ExecutionEvent, KernelException, OutputMessage, Prompt, StreamText,
@@ -50,6 +50,9 @@ const SENDS: u32 = 3;
 
 /// The longest wait for others' cells that is not reported.
 const SOON: Duration = Duration::from_millis(300);
+
+/// How long a process lives at most after it was killed and its sockets were closed.
+pub(super) const CLOSES: Duration = Duration::from_secs(5);
 
 /// The time between two readings of what others' cells do, while this code waits for them.
 const STILL_WAITS: Duration = Duration::from_secs(1);
@@ -373,6 +376,9 @@ impl Joined {
     /// this machine.
     async fn join_again(&mut self) -> Option<Client> {
         self.session.as_remote()?;
+        if let Some(process) = &self.process {
+            process.ended_within(CLOSES).await;
+        }
         let key = self.project.current_key(&self.key);
         let now = reconnect(&self.project, &key).await.ok()?;
         if now.generation != self.session.generation {
@@ -640,6 +646,7 @@ impl Running<'_> {
             }
         }
         let (dropped, missing) = (execution.dropped(), execution.missing());
+        let numbers = execution.numbers().clone();
         let outcome = execution.outcome().cloned();
         let outcome = outcome.as_ref();
         self.is_idle_missing = outcome.is_none_or(|outcome| outcome.idle_missing);
@@ -661,7 +668,7 @@ impl Running<'_> {
             Some(RequestEnd::Aborted) => Outcome::Aborted,
             Some(RequestEnd::KernelGone(why)) => {
                 match self
-                    .follow_again(client, audience, &msg_id, begun, asked)
+                    .follow_again(client, audience, (&msg_id, numbers), begun, asked)
                     .await
                 {
                     Some(status) => {
@@ -711,24 +718,19 @@ impl Running<'_> {
         &mut self,
         client: &mut Client,
         audience: &'a impl Audience,
-        msg_id: &str,
+        (msg_id, numbers): (&str, SequenceNumbers),
         has_begun: bool,
         asked: Option<Asked<'a>>,
     ) -> Option<Outcome> {
+        let mut numbers = numbers;
         let mut asked = asked;
         let mut has_begun = has_begun;
         let mut interrupted = false;
         let mut has_error = false;
         loop {
             *client = self.kernel.join_again().await?;
-            let server = self.kernel.session.as_remote().map(|it| it.server.clone());
-            let at = Timestamp::now().to_zoned(TimeZone::system());
-            self.notes.push(format!(
-                "the process that connects to {} was ended at {}, and another one took over; what the cell printed at that moment may be missing",
-                server.unwrap_or_default(),
-                at.strftime("%H:%M:%S")
-            ));
             let mut followed = client.follow_requests([msg_id.to_owned()]);
+            followed.continue_from(numbers);
             if has_begun {
                 followed.has_begun(0, true);
             }
@@ -769,6 +771,7 @@ impl Running<'_> {
                     FollowedStep::Gone(_) => break,
                 }
             }
+            numbers = followed.into_numbers();
         }
     }
 

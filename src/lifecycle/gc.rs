@@ -4,7 +4,7 @@
 //! A kernel with variables is not ended here, however long it has been unused: that is done in
 //! [`super::idle`]. A kernel is ended here only if no client has ever used it or can use it again:
 //! one that was never ready, one that was shut down but still runs, and one whose project was
-//! deleted.
+//! deleted. The connection to a kernel on a server is ended with its notebook; that kernel goes on.
 
 pub(super) mod scratch;
 
@@ -19,6 +19,7 @@ use super::liveness::{Liveness, liveness};
 use super::open::{stray_note, unknown};
 use super::open_error::OpenError;
 use super::serve::{self, Health, Level};
+use super::shutdown::shutdown;
 use super::start::{Held, end_group};
 
 use crate::activity::participants::is_of_here;
@@ -141,9 +142,12 @@ fn mend_spec(cleared: &mut Cleared) {
 async fn clear_project(project: &Project, cleared: &mut Cleared) -> Result<(), OpenError> {
     let sessions = project.state()?.sessions;
     for (key, session) in sessions {
-        let mine = session.as_local().is_some();
+        let mine = session.as_local().is_some() || session.as_remote().is_some();
         if mine && session.relation() != Relation::OtherHost {
             clear_session(project, &key, cleared).await?;
+        }
+        if session.as_remote().is_some() {
+            clear_bridge(project, &key, cleared).await?;
         }
     }
     let scratches = scratch::listed(project);
@@ -213,6 +217,42 @@ async fn clear_session(
         &files,
         &format!("the kernel of {notebook}, which has ended"),
     );
+    Ok(())
+}
+
+/// Ends the bridge of a kernel on a server whose notebook was deleted. The kernel may have variables, and goes on.
+async fn clear_bridge(
+    project: &Project,
+    key: &str,
+    cleared: &mut Cleared,
+) -> Result<(), OpenError> {
+    let Some(session) = project.state()?.session(key) else {
+        return Ok(());
+    };
+    let is_gone = || matches!(session.notebook.try_exists(), Ok(false));
+    let (Some(remote), Liveness::Own(process)) = (session.as_remote(), liveness(&session).await)
+    else {
+        return Ok(());
+    };
+    if session.status != Status::Live || !is_gone() {
+        return Ok(());
+    }
+    let (notebook, server) = (session.notebook.display(), &remote.server);
+    if !cleared.dry_run {
+        match shutdown(project, key, "nb gc", PATIENCE, true).await {
+            Ok(_) => {}
+            Err(OpenError::Busy { .. }) => return Ok(()),
+            Err(error) => return Err(error),
+        }
+    }
+    cleared.ends(
+        &process,
+        &format!("the connection to {server} of {notebook}, which was deleted"),
+    );
+    cleared.notes.push(format!(
+        "the kernel of {notebook} goes on running on {server}; to use it: nb open NOTEBOOK --server {server} --kernel-id {}",
+        remote.kernel_id
+    ));
     Ok(())
 }
 

@@ -17,6 +17,7 @@ pub mod install;
 pub mod interrupt;
 pub mod liveness;
 pub mod move_notebook;
+pub mod named_files;
 pub mod open;
 pub mod open_error;
 mod program;

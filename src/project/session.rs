@@ -149,6 +149,9 @@ pub struct RemoteKernel {
 impl RemoteKernel {
     /// How the text begins that says, among a cell's outputs, that messages were lost with the connection.
     pub const LOSS_NOTE: &'static str = "[nb] the connection to ";
+
+    /// The name of the error that a cell ends with if it is not known how it ended.
+    pub const LOSS_ERROR: &'static str = "ConnectionLost";
 }
 
 /// The fields of a [`Backend`] whose kind this version does not know.

@@ -164,6 +164,11 @@ impl Bridge {
         self.table.borrow_mut().disconnected(&Zoned::now());
     }
 
+    /// Returns whether the kernel has not handled all requests.
+    pub(super) fn expects_messages(&self) -> bool {
+        !self.table.borrow().is_empty()
+    }
+
     /// Takes the news that a message was written into the websocket.
     pub(super) fn written(&self, bytes: usize) {
         let left = self.outgoing_bytes.get().saturating_sub(bytes);

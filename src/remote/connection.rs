@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use tokio::net::TcpStream;
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 
 use super::backoff::Backoff;
@@ -193,6 +193,8 @@ async fn serve(
     bridge.connected(outgoing);
     // When the server was last pinged, until it answers.
     let pinged = Cell::new(None);
+    let arrived = Notify::new();
+    let mut pongs = PongBudget::new(Instant::now());
     let writer = async {
         let mut ticks = tokio::time::interval(PING);
         loop {
@@ -207,6 +209,14 @@ async fn serve(
                         Err(why) => return why,
                     }
                     bridge.written(message.size());
+                }
+                () = arrived.notified() => {
+                    if bridge.expects_messages()
+                        && pongs.take(Instant::now())
+                        && let Err(why) = sender.pong().await
+                    {
+                        return why;
+                    }
                 }
                 _ = ticks.tick() => {
                     pinged.set(Some(Instant::now()));
@@ -224,7 +234,10 @@ async fn serve(
                 Err(_) => return format!("the server said nothing for {} s", PING.as_secs() * 2),
             };
             match received {
-                Received::Message(channel, message) => bridge.kernel_message(channel, message),
+                Received::Message(channel, message) => {
+                    bridge.kernel_message(channel, message);
+                    arrived.notify_one();
+                }
                 Received::SignOfLife => {
                     if let Some(at) = pinged.take() {
                         reporter.latency(at.elapsed());
@@ -248,6 +261,32 @@ async fn serve(
     // What has arrived before is read although nothing can be sent.
     let _ = tokio::time::timeout(DRAIN, reader).await;
     why
+}
+
+/// How many pongs may be sent now.
+///
+/// Jupyter's servers leave Nagle's algorithm on: each sends a short message only when the one before it is acknowledged,
+/// for which the system waits up to 40 ms unless something is sent. A pong acknowledges what has arrived. There are
+/// few, so that a flood of outputs costs the server nothing.
+struct PongBudget(Instant);
+
+impl PongBudget {
+    const EVERY: Duration = Duration::from_millis(2);
+
+    /// How many may be sent at once.
+    const BURST: u32 = 50;
+
+    fn new(now: Instant) -> Self {
+        Self(now)
+    }
+
+    fn take(&mut self, now: Instant) -> bool {
+        let is_allowed = self.0 <= now + Self::EVERY * Self::BURST;
+        if is_allowed {
+            self.0 = self.0.max(now) + Self::EVERY;
+        }
+        is_allowed
+    }
 }
 
 /// Waits until the server does not have the kernel any more.

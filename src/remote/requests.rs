@@ -164,6 +164,11 @@ impl RequestTable {
         sizes.map(Verified::size).sum()
     }
 
+    /// Returns whether no request is under way.
+    pub(super) fn is_empty(&self) -> bool {
+        self.requests.is_empty()
+    }
+
     /// Returns the session of the kernel's messages, as far as is known.
     pub(super) fn kernel_session(&self) -> &str {
         &self.kernel_session
@@ -493,7 +498,7 @@ impl RequestTable {
                 let text = self.text_of_cut(missing);
                 let text = format!("the connection to {text}; how this ended is not known");
                 let error = json!({
-                    "ename": "ConnectionLost",
+                    "ename": RemoteKernel::LOSS_ERROR,
                     "evalue": text,
                     "traceback": [format!("\u{1b}[0;31mConnectionLost\u{1b}[0m: {text}")],
                 });

@@ -12,6 +12,10 @@ pub(super) struct DroppedMessages {
     prefix: String,
     last: u64,
     count: u64,
+    /// Whether the connection was lost after the last message.
+    is_lost: bool,
+    /// How many messages were lost with the connection, and are in no notice yet.
+    lost: u64,
 }
 
 impl DroppedMessages {
@@ -21,17 +25,37 @@ impl DroppedMessages {
         let Some((prefix, number)) = header.numbered() else {
             return;
         };
+        let was_lost = std::mem::take(&mut self.is_lost);
         if self.prefix != prefix {
             // The messages come from another kernel.
             prefix.clone_into(&mut self.prefix);
         } else if let Some(missing) = number.checked_sub(self.last + 1) {
-            self.count += missing.saturating_sub(u64::from(is_idle));
+            let missing = missing.saturating_sub(u64::from(is_idle));
+            self.count += missing;
+            if was_lost {
+                self.lost += missing;
+            }
         } else {
             // Out of order: two threads of the kernel send.
             self.count = self.count.saturating_sub(1);
             return;
         }
         self.last = number;
+    }
+
+    /// Records that the connection to the kernel was lost.
+    pub(super) fn connection_lost(&mut self) {
+        self.is_lost = true;
+    }
+
+    /// Returns how many messages were lost with the connection, and are in no notice yet.
+    pub(super) fn lost(&self) -> u64 {
+        self.lost
+    }
+
+    /// Records that a notice tells what was lost with the connection.
+    pub(super) fn told(&mut self) {
+        self.lost = 0;
     }
 
     /// Returns how many messages were dropped so far.
@@ -46,6 +70,15 @@ pub(super) fn notice(dropped: u64) -> String {
         "{dropped} messages of the kernel are missing here: its own queue was full, and it dropped them. \
          The end of this cell was among them. To see its whole output, run it again."
     )
+}
+
+/// Returns the notice about messages that were lost with the connection to the kernel.
+pub(super) fn loss_notice(lost: u64) -> String {
+    let messages = match lost {
+        1 => "1 message of the kernel is".to_owned(),
+        _ => format!("{lost} messages of the kernel are"),
+    };
+    format!("the connection to the kernel was lost: {messages} missing here")
 }
 
 #[cfg(test)]
@@ -72,6 +105,31 @@ mod tests {
         assert_eq!(count([(5, false), (9, true)]), 2);
         assert_eq!(count([(5, false), (7, false), (6, false), (8, false)]), 0);
         assert_eq!(count([]), 0);
+    }
+
+    #[test]
+    fn what_was_lost_with_the_connection_is_counted_apart() {
+        let mut dropped = DroppedMessages::default();
+        let mut see = |number: u64, is_lost: bool| {
+            if is_lost {
+                dropped.connection_lost();
+            }
+            let header = Header {
+                msg_id: format!("k_7_{number}").into(),
+                session: "k".into(),
+                ..Header::default()
+            };
+            dropped.see(&header, false);
+            let lost = dropped.lost();
+            dropped.told();
+            lost
+        };
+        assert_eq!(
+            (see(5, true), see(7, false)),
+            (0, 0),
+            "no loss of the connection"
+        );
+        assert_eq!((see(8, true), see(10, true), see(12, false)), (0, 1, 0));
     }
 
     #[test]

@@ -120,6 +120,15 @@ impl KernelSender {
         sent.map_err(|error| ended(&error))
     }
 
+    /// Sends a pong, which asks for no answer.
+    ///
+    /// # Errors
+    /// The connection has ended; the text says how.
+    pub async fn pong(&mut self) -> Result<(), String> {
+        let sent = self.stream.send(Message::Pong(Bytes::new())).await;
+        sent.map_err(|error| ended(&error))
+    }
+
     /// Closes the websocket once all messages are written, or after a second.
     pub async fn close(mut self) {
         let _ = tokio::time::timeout(CLOSES, self.stream.close()).await;

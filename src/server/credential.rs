@@ -123,6 +123,9 @@ pub(super) async fn load_with(
     secrets: &StoredSecrets,
 ) -> Result<CredentialHeaders, ServerErrorKind> {
     let mut headers = headers_of(secrets)?;
+    if record.credential == CredentialSource::Nothing && secrets.is_empty() {
+        headers.add_xsrf()?;
+    }
     if let CredentialSource::Command { command } = &record.credential {
         headers.add_token(&token_of_command(command).await?)?;
     }

@@ -39,6 +39,14 @@ impl CredentialHeaders {
         }
     }
 
+    /// Adds what a server wants that asks for no token: the same value in a cookie and in a header, which a page of
+    /// another site could not send.
+    pub(super) fn add_xsrf(&mut self) -> Result<(), ServerErrorKind> {
+        let value = uuid::Uuid::new_v4().simple().to_string();
+        self.add("Cookie", &format!("_xsrf={value}"))?;
+        self.add("X-XSRFToken", &value)
+    }
+
     /// Returns the headers, for a request.
     pub(super) fn map(&self) -> &HeaderMap {
         &self.0

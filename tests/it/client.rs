@@ -1,7 +1,6 @@
 //! The kernel's client against a real ipykernel, over TCP and over Unix sockets.
 
 use std::future::Future;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -11,6 +10,7 @@ use nb::client::{
 };
 use nb::wire::{Channel, ConnectionInfo, Transport};
 
+use crate::ports::free_port;
 use crate::python;
 
 /// Long enough for a kernel on a busy machine.
@@ -68,10 +68,7 @@ impl Drop for Kernel {
 fn connection(transport: Transport, folder: &Path) -> (PathBuf, ConnectionInfo) {
     let (name, ip, ports) = match transport {
         Transport::Tcp => {
-            let free: [TcpListener; 5] = std::array::from_fn(|_| {
-                TcpListener::bind("127.0.0.1:0").expect("find a free port")
-            });
-            let ports = free.map(|it| it.local_addr().expect("it is bound").port());
+            let ports = std::array::from_fn(|_| free_port());
             ("tcp", "127.0.0.1".to_owned(), ports)
         }
         Transport::Ipc => {

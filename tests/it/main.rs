@@ -19,6 +19,7 @@ mod made;
 mod nb;
 mod node;
 mod notebooks;
+mod ports;
 mod prints;
 mod python;
 mod run;

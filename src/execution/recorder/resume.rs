@@ -13,11 +13,13 @@ use jiff::Timestamp;
 
 use super::outputs::JobOutputs;
 use super::state::Recorder;
-use crate::client::{ExecutionEvent, FollowedEvent, FollowedStep, IopubMessage, RequestFollower};
+use crate::client::{
+    ExecutionEvent, FollowedEvent, FollowedStep, IopubMessage, RequestFollower, SequenceNumbers,
+};
 use crate::execution::category;
 use crate::execution::ending::{Ending, how_it_went};
 use crate::execution::lost::to_the_second;
-use crate::execution::run::{Audience, RunError, Runner};
+use crate::execution::run::{Audience, CLOSES, RunError, Runner};
 use crate::kernel::process::Signal;
 use crate::project::event::{Event as JournalEvent, EventKind, ExecutionEnd, Outcome};
 use crate::project::{ErrorCategory, InterruptMode, Session};
@@ -45,7 +47,7 @@ impl Recorder<'_> {
             false => Some(self.join_again().await),
         };
         if let Some(Ok(runner)) = joined {
-            self.follow_requests(runner, &pending).await;
+            self.follow_requests(runner, &pending, None).await;
         } else {
             self.fed().await;
             self.refold(None);
@@ -106,7 +108,13 @@ impl Recorder<'_> {
         self.is_over(at, "kernel_died", Some(ending.category()));
     }
 
-    async fn follow_requests(&self, mut runner: Runner, pending: &[(usize, String)]) {
+    /// Follows cells to their end. `numbers` are those of the kernel's messages over a connection that was lost.
+    async fn follow_requests(
+        &self,
+        mut runner: Runner,
+        pending: &[(usize, String)],
+        numbers: Option<SequenceNumbers>,
+    ) {
         let process = runner.process().cloned();
         let key = self.job.borrow().session.clone();
         let (client, session) = runner.parts();
@@ -114,6 +122,9 @@ impl Recorder<'_> {
         let language = session.language();
         let ids = pending.iter().map(|(_, id)| id.clone());
         let mut overheard = client.follow_requests(ids);
+        if let Some(numbers) = numbers {
+            overheard.continue_from(numbers);
+        }
         let early = self.hear_early(&mut overheard).await;
         // After that call: until then the proxy has written the job's record.
         let kept = self.refold(Some(pending));
@@ -163,7 +174,11 @@ impl Recorder<'_> {
                 }
             }
         }
+        let numbers = overheard.into_numbers();
         if let Some(seen) = gone {
+            if let Some(process) = process.as_ref().filter(|_| session.as_remote().is_some()) {
+                process.ended_within(CLOSES).await;
+            }
             if session.as_remote().is_some()
                 && let Ok(next) = self.join_again().await
             {
@@ -173,7 +188,7 @@ impl Recorder<'_> {
                     .into_iter()
                     .filter(|(at, _)| self.job.borrow().cells[*at].status.is_none());
                 let left: Vec<_> = left.collect();
-                return Box::pin(self.follow_requests(next, &left)).await;
+                return Box::pin(self.follow_requests(next, &left, Some(numbers))).await;
             }
             let process = process.as_ref();
             let ending = how_it_went(self.project, &key, session, process, &seen).await;

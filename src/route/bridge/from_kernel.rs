@@ -7,6 +7,7 @@ use serde_json::json;
 
 use super::Bridge;
 use crate::route::clients::Prompt;
+use crate::route::dropped;
 use crate::route::execution::ExecutionProgress;
 use crate::route::request::{Answer, Key, Request, Role};
 use crate::route::timer::{Now, Timer};
@@ -33,6 +34,7 @@ impl Bridge {
     /// Messages that the kernel publishes until then are lost.
     pub fn iopub_down(&mut self) {
         self.kernel.iopub_down();
+        self.dropped.connection_lost();
         self.requests.iopub_lost();
     }
 
@@ -113,6 +115,14 @@ impl Bridge {
         };
         let is_idle = status.as_deref() == Some("idle");
         self.dropped.see(&header, is_idle);
+        if let lost @ 1.. = self.dropped.lost()
+            && let Ok(parent) = message.parent()
+            && parent.msg_type == "execute_request"
+        {
+            self.dropped.told();
+            let parent = message.parent_bytes().clone();
+            self.out.publish_notice(parent, &dropped::loss_notice(lost));
+        }
         match &*header.msg_type {
             // VS Code's client hangs for good after `restarting`; the bridge itself announces the next
             // kernel.

@@ -187,3 +187,23 @@ fn what_a_subshell_runs_does_not_end_what_the_main_shell_has() {
     desk.bridge.iopub_message(desk.now, busy);
     assert!(!published(&mut desk).contains(&"1 idle".to_owned()));
 }
+
+#[test]
+fn what_was_lost_with_the_connection_is_told_in_the_cell() {
+    let mut desk = Desk::live(FrontEnd::VsCode, &["c"]);
+    flood(&mut desk, "1");
+    desk.bridge.iopub_down();
+    desk.bridge.iopub_up(desk.now);
+    // The proxy's own question comes first; it has no outputs to which a notice could belong.
+    let parent = message("kernel_info_request", "own", "nb", "{}".into(), &json!({}));
+    let content = json!({ "execution_state": "busy" });
+    let parent = parent.header_bytes().clone();
+    let busy = message("status", "k_7_14", "k", parent, &content);
+    desk.bridge.iopub_message(desk.now, busy);
+    let text = json!({ "name": "stdout", "text": "x" });
+    says(&mut desk, 15, ("c", "1"), "stream", &text);
+    let text =
+        "[nb] the connection to the kernel was lost: 2 messages of the kernel are missing here\n";
+    let expected = ["own busy".to_owned(), format!("1 {text}"), "1 x".into()];
+    assert_eq!(published(&mut desk), expected);
+}

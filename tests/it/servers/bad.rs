@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 
 use super::ScriptedServer;
 use crate::python;
-use crate::world::{World, finish};
+use crate::world::{World, finish, succeed};
 
 const TOKEN: &str = "sesame-open";
 
@@ -252,6 +252,7 @@ fn certificates_are_checked() {
     assert_eq!((code, said.contains("up")), (0, true), "{said}");
     let (code, said) = add(&world, &server.url, &["--replace"], &trusted);
     assert_eq!((code, said.contains("up")), (0, true), "{said}");
+    succeed(world.nb().args(["server", "rm", "one"]));
     for (when, what) in [("expired", "(expired)"), ("early", "(not valid yet)")] {
         let server = TlsServer::start(&folder, when);
         refused(&world, &server.url, &trusted, what);

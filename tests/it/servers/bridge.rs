@@ -54,11 +54,30 @@ fn text(world: &World) -> String {
     text
 }
 
-/// Code that prints numbers, slowly enough that connections are lost meanwhile.
-fn counter(lines: usize, seconds: f64) -> String {
+/// Code that prints numbers, until [`enough`].
+fn counter(world: &World, seconds: f64) -> String {
+    let path = world.project().join("enough");
+    let _ = std::fs::remove_file(&path);
     format!(
-        "import time\nfor n in range({lines}):\n    print(n, flush=True)\n    time.sleep({seconds})"
+        "import os, time\nn = 0\nwhile not os.path.exists({path:?}):\n    print(n, flush=True)\n    \
+         n += 1\n    time.sleep({seconds})"
     )
+}
+
+/// Ends the counter; returns how many numbers it has printed.
+fn enough(world: &World, job: &str) -> usize {
+    std::fs::write(world.project().join("enough"), "").expect("write a file");
+    nb(world, ["wait", job, "--timeout", "100"]).ended(0);
+    let said = exec(world, "n").ended(0);
+    said.out.trim().parse().expect("a number")
+}
+
+/// Waits until the cell has printed more.
+fn prints_more(world: &World) {
+    let seen = text(world).len();
+    until("some lines", || {
+        (text(world).len() > seen + 10).then_some(())
+    });
 }
 
 fn counted(lines: usize) -> String {
@@ -73,8 +92,7 @@ fn is_told(text: &str, lines: usize) -> bool {
     }
     assert_eq!(text.matches("[nb] ").count(), 1, "{text}");
     assert!(
-        text.contains("of the kernel are missing") || text.contains("is missing"),
-        "{text}"
+        text.contains("of the kernel are missing") || text.contains("of the kernel is missing")
     );
     let numbers = text.lines().filter_map(|it| it.parse::<usize>().ok());
     let numbers: Vec<_> = numbers.collect();
@@ -162,6 +180,16 @@ fn a_kernel_on_a_jupyter_server_is_used() {
 }
 
 #[test]
+fn a_kernel_on_a_server_without_a_token_is_used() {
+    let (server, world) = (Server::open(), World::new());
+    nb(&world, ["server", "add", "gpu", &server.url()]).ended(0);
+    open(&world).ended(0);
+    exec(&world, "6 * 7").ended(0).with("42");
+    nb(&world, ["restart"]).ended(0);
+    nb(&world, ["shutdown", "t.ipynb"]).ended(0);
+}
+
+#[test]
 fn a_kernel_on_a_kernel_gateway_is_used() {
     is_used(&Server::kernel_gateway());
 }
@@ -198,13 +226,10 @@ fn each_line_arrives_once_although_the_connection_is_lost_again_and_again() {
     let mut gaps = 0;
     let mut done = 0;
     while done < cuts {
-        let job = begin(&world, &counter(300, 0.02));
+        let job = begin(&world, &counter(&world, 0.02));
         for _ in 0..3.min(cuts - done) {
             cutter.wait_for_a_websocket();
-            let seen = text(&world).len();
-            until("some lines", || {
-                (text(&world).len() > seen + 10).then_some(())
-            });
+            prints_more(&world);
             done += 1;
             match done % 3 {
                 0 => cutter.cut(Loss::Close),
@@ -218,11 +243,10 @@ fn each_line_arrives_once_although_the_connection_is_lost_again_and_again() {
                 }
             }
         }
-        nb(&world, ["wait", &job, "--timeout", "100"]).ended(0);
-        gaps += usize::from(is_told(&text(&world), 300));
+        let lines = enough(&world, &job);
+        gaps += usize::from(is_told(&text(&world), lines));
     }
     eprintln!("{done} losses, {gaps} cells with a gap that is told");
-    exec(&world, "n").ended(0).with("299");
 }
 
 /// `NB_TEST_AWAY` is for how many seconds: 60 takes part in no CI run.
@@ -234,8 +258,8 @@ fn what_is_sent_without_a_connection_waits_for_it() {
     let (world, cutter) = opened_behind(&server);
     cutter.delay(Duration::from_millis(30));
     exec(&world, "x = 41").ended(0);
-    let job = begin(&world, &counter(200, 0.02));
-    until("some lines", || text(&world).contains("5\n").then_some(()));
+    let job = begin(&world, &counter(&world, 0.02));
+    prints_more(&world);
     cutter.lose(Loss::Close);
     let since = Instant::now();
     until("reconnecting", || {
@@ -250,8 +274,8 @@ fn what_is_sent_without_a_connection_waits_for_it() {
     // That the connection stays away is what is tested.
     std::thread::sleep(Duration::from_secs(away).saturating_sub(since.elapsed()));
     cutter.come_back();
-    nb(&world, ["wait", &job, "--timeout", "100"]).ended(0);
-    is_told(&text(&world), 200);
+    let lines = enough(&world, &job);
+    is_told(&text(&world), lines);
     exec(&world, "x").ended(0).with("42");
 }
 
@@ -259,30 +283,28 @@ fn what_is_sent_without_a_connection_waits_for_it() {
 fn a_connection_that_is_silent_is_given_up_and_made_again() {
     let server = Server::jupyter();
     let (world, cutter) = opened_behind(&server);
-    let job = begin(&world, &counter(650, 0.1));
-    until("some lines", || text(&world).contains("5\n").then_some(()));
+    let job = begin(&world, &counter(&world, 0.1));
+    prints_more(&world);
     cutter.cut(Loss::Stall);
-    let told = nb(&world, ["wait", &job, "--timeout", "200"]).ended(0);
-    assert!(!told.out.contains("ConnectionLost"), "{told:?}");
-    assert!(is_told(&text(&world), 650), "what was on its way is lost");
+    cutter.wait_for_a_websocket();
+    let lines = enough(&world, &job);
+    let text = text(&world);
+    assert!(!text.contains("ConnectionLost"), "{text}");
+    assert!(is_told(&text, lines), "what was on its way is lost");
 }
 
 #[test]
 fn a_cell_outlives_the_process_that_holds_its_connection() {
     let server = Server::jupyter();
     let world = opened(&server);
-    let job = begin(&world, &counter(300, 0.02));
+    let job = begin(&world, &counter(&world, 0.02));
     for _ in 0..2 {
-        let seen = text(&world).len();
-        until("some lines", || {
-            (text(&world).len() > seen + 10).then_some(())
-        });
+        prints_more(&world);
         kill_the_bridge(&world);
         exec_is_queued(&world);
     }
-    nb(&world, ["wait", &job, "--timeout", "100"]).ended(0);
-    assert_eq!(text(&world), counted(300));
-    exec(&world, "n").ended(0).with("299");
+    let lines = enough(&world, &job);
+    is_told(&text(&world), lines);
 }
 
 fn kill_the_bridge(world: &World) {
@@ -333,7 +355,7 @@ print(y)",
     )
     .ended(0);
     nb(&world, ["exec", "t.ipynb", "-1"]).ended(0);
-    let job = begin(&world, &counter(10_000, 0.05));
+    let job = begin(&world, &counter(&world, 0.05));
     until("some lines", || text(&world).contains("5\n").then_some(()));
     server.restart();
     let back = Instant::now();
@@ -361,7 +383,7 @@ print(y)",
 fn a_kernel_that_its_server_ended_is_told() {
     let server = Server::jupyter();
     let world = opened(&server);
-    let job = begin(&world, &counter(10_000, 0.05));
+    let job = begin(&world, &counter(&world, 0.05));
     until("some lines", || text(&world).contains("5\n").then_some(()));
     let id = status(&world)["remote"]["kernel_id"].clone();
     let id = id.as_str().expect("an id");
@@ -413,13 +435,14 @@ fn a_token_that_expired_is_renewed_under_a_running_cell() {
     ];
     nb(&world, add).ended(0);
     open(&world).ended(0);
-    let job = begin(&world, &counter(300, 0.02));
+    let job = begin(&world, &counter(&world, 0.02));
     until("some lines", || text(&world).contains("5\n").then_some(()));
     cutter.take_token("sesame-second", server.token());
     std::fs::write(&file, "sesame-second").expect("write the token");
     cutter.cut(Loss::Close);
-    nb(&world, ["wait", &job, "--timeout", "100"]).ended(0);
-    assert_eq!(text(&world), counted(300));
+    cutter.wait_for_a_websocket();
+    let lines = enough(&world, &job);
+    is_told(&text(&world), lines);
     assert!(cutter.refused() > 0, "the old token was tried");
     for entry in ["proxy.log", "state.json"] {
         let text = std::fs::read_to_string(world.project().join(".nb").join(entry));
@@ -462,4 +485,50 @@ fn front_ends_share_a_kernel_on_a_server() {
     for outcome in [": \"failed\"", ": \"error\""] {
         assert!(!suite.contains(outcome), "{suite}");
     }
+}
+
+#[test]
+fn files_that_cells_name_and_the_server_does_not_have_are_told() {
+    let (server, world) = (Server::jupyter(), World::new());
+    server.add_to(&world, "gpu");
+    let data = world.project().join("data");
+    std::fs::create_dir(&data).expect("make a folder");
+    std::fs::write(data.join("x.csv"), "1,2\n").expect("write a file");
+    nb(&world, ["open", "t.ipynb", "--no-kernel"]).ended(0);
+    let code = "print(open('data/x.csv').read(), 'not.csv')";
+    nb(&world, ["insert", "t.ipynb", code]).ended(0);
+    let notes = open(&world).ended(0).json()["notes"].to_string();
+    let told =
+        "cells name a file that gpu does not have: data/x.csv; to copy: nb cp data/x.csv gpu:data/";
+    assert!(notes.contains(told), "{notes}");
+    nb(&world, ["exec", "t.ipynb", "-1"]).ended(3);
+    nb(&world, ["cp", "data/x.csv", "gpu:data/"]).ended(0);
+    nb(&world, ["exec", "t.ipynb", "-1"]).ended(0).with("1,2");
+    nb(&world, ["shutdown", "t.ipynb"]).ended(0);
+    let notes = open(&world).ended(0).json()["notes"].to_string();
+    assert!(!notes.contains("nb cp"), "{notes}");
+}
+
+#[test]
+fn the_connection_of_a_deleted_notebook_is_ended_and_its_kernel_goes_on() {
+    let server = Server::jupyter();
+    let world = opened(&server);
+    exec(&world, "left = 7").ended(0);
+    let id = status(&world)["remote"]["kernel_id"].clone();
+    let id = id.as_str().expect("an id");
+    let what = "the connection to gpu of";
+    let gc = |words: &[&str]| {
+        let said = nb(&world, words).ended(0);
+        said.out.contains(what) || said.err.contains(what)
+    };
+    assert!(!gc(&["gc"]));
+    std::fs::remove_file(world.project().join("t.ipynb")).expect("delete the notebook");
+    assert!(gc(&["gc", "--dry-run"]));
+    assert!(gc(&["gc"]));
+    assert!(!gc(&["gc"]));
+    let other = ["open", "other.ipynb", "--server", "gpu", "--kernel-id", id];
+    nb(&world, other).ended(0);
+    nb(&world, ["run", "-n", "other.ipynb", "left"])
+        .ended(0)
+        .with("7");
 }

@@ -10,11 +10,12 @@ mod scripted;
 mod sockets;
 
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::ports::free_port;
 use crate::world::{World, succeed};
 use crate::{node, python};
 
@@ -35,6 +36,8 @@ pub struct Server {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Jupyter,
+    /// A Jupyter Server without a token.
+    Open,
     Hub,
     KernelGateway,
     EnterpriseGateway,
@@ -50,6 +53,11 @@ impl Server {
     /// Starts a Jupyter Server.
     pub fn jupyter() -> Server {
         Server::started(Kind::Jupyter, python::with_servers())
+    }
+
+    /// Starts a Jupyter Server that asks for no token.
+    pub fn open() -> Server {
+        Server::started(Kind::Open, python::with_servers())
     }
 
     /// Starts a Jupyter Server whose kernels have matplotlib and ipywidgets.
@@ -235,9 +243,14 @@ impl Server {
             .env("NB_TEST_SERVER", self.folder.path())
             .env("EG_UNAUTHORIZED_USERS", "mallory")
             .env("PYTHONDONTWRITEBYTECODE", "1");
-        let (port, token) = (self.port, &self.token);
+        let token = if self.kind == Kind::Open {
+            ""
+        } else {
+            &self.token
+        };
+        let port = self.port;
         match self.kind {
-            Kind::Jupyter => command.args([
+            Kind::Jupyter | Kind::Open => command.args([
                 "server",
                 "--allow-root",
                 "--no-browser",
@@ -361,9 +374,4 @@ impl Drop for Server {
             eprintln!("--- the server's log\n{}", last.join("\n"));
         }
     }
-}
-
-fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("bind a port");
-    listener.local_addr().expect("the port").port()
 }
