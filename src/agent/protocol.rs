@@ -544,6 +544,11 @@ pub(super) fn stop_reason(answer: &Value) -> String {
     reason.unwrap_or("end_turn").to_owned()
 }
 
+/// Returns the answer to `session/prompt` of a turn that was interrupted.
+pub(super) fn cancelled() -> Value {
+    json!({ "stopReason": "cancelled" })
+}
+
 /// Reads the text in an answer to `chat/send`.
 pub(super) fn chat_text(answer: &Value) -> String {
     let fields = ["response", "message", "text", "content"];

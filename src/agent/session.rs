@@ -652,7 +652,12 @@ impl<'a, F: Front> Exchange<'a, F> {
                     None => return Err(Broken::Gone),
                     Some(Incoming::Answer(to, answer)) if to == id => {
                         self.refuse_all();
-                        return Ok(answer);
+                        // It may have been at its end when it was interrupted.
+                        let was_interrupted = deadline.is_some();
+                        return Ok(answer.map(|answer| match was_interrupted {
+                            true => protocol::cancelled(),
+                            false => answer,
+                        }));
                     }
                     Some(Incoming::Request(request, asked)) => {
                         let open = work.len() + self.asked.len();
@@ -679,8 +684,9 @@ impl<'a, F: Front> Exchange<'a, F> {
                         return Err(Broken::Stubborn);
                     };
                     asking = None;
-                    self.refuse_all();
+                    // Before the answers to its questions, so that it does not go on after them.
                     self.running.connection.send(protocol::cancel_line(session));
+                    self.refuse_all();
                     deadline = Some(Instant::now() + STOPS_WITHIN);
                 }
                 () = at(deadline) => return Err(Broken::Stubborn),

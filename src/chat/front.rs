@@ -1,6 +1,6 @@
 //! One cell's outputs and questions: a turn that is painted, and a person who is asked.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use serde_json::json;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::kernel::Kernel;
+use super::channels::ChatChannels;
 use crate::agent::update::Update;
 use crate::agent::{Front, Turn};
 
@@ -18,7 +18,7 @@ const PACE: Duration = Duration::from_millis(100);
 
 /// The front end of a running cell.
 pub(super) struct CellFront {
-    kernel: Rc<Kernel>,
+    channels: Rc<ChatChannels>,
     parent: Bytes,
     client: Bytes,
     allows_stdin: bool,
@@ -28,20 +28,16 @@ pub(super) struct CellFront {
     changed: Notify,
 }
 
-/// When the last display was sent.
-#[derive(Debug, Default)]
-pub(super) struct Pace(Cell<Option<Instant>>);
-
 impl CellFront {
     pub(super) fn new(
-        kernel: Rc<Kernel>,
+        channels: Rc<ChatChannels>,
         parent: Bytes,
         client: Bytes,
         allows_stdin: bool,
         turn: Turn,
     ) -> Self {
         Self {
-            kernel,
+            channels,
             parent,
             client,
             allows_stdin,
@@ -76,13 +72,13 @@ impl CellFront {
     /// Prints the text of a command's answer.
     pub(super) fn print(&self, text: &str) {
         let content = json!({ "name": "stdout", "text": text });
-        self.kernel.publish("stream", &self.parent, &content);
+        self.channels.publish("stream", &self.parent, &content);
     }
 
     /// Sends the displays that have changed.
     async fn paint(&self) {
         loop {
-            if let Some(last) = self.kernel.pace.0.get() {
+            if let Some(last) = self.channels.last_display.get() {
                 tokio::time::sleep_until(last + PACE).await;
             }
             let Some(display) = self.turn.borrow_mut().next_display() else {
@@ -97,8 +93,8 @@ impl CellFront {
                 true => "update_display_data",
                 false => "display_data",
             };
-            self.kernel.publish(msg_type, &self.parent, &content);
-            self.kernel.pace.0.set(Some(Instant::now()));
+            self.channels.publish(msg_type, &self.parent, &content);
+            self.channels.last_display.set(Some(Instant::now()));
         }
     }
 }
@@ -115,6 +111,6 @@ impl Front for CellFront {
         if !self.allows_stdin {
             return None;
         }
-        self.kernel.ask(&self.parent, &self.client, &prompt).await
+        self.channels.ask(&self.parent, &self.client, &prompt).await
     }
 }

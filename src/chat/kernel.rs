@@ -6,7 +6,7 @@
 //! | a cell | [`LONGEST_CELL`] | it is answered with an error |
 //! | the history | [`MOST_HISTORY`] cells | the oldest are dropped |
 
-use std::cell::{Cell, OnceCell, RefCell};
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::rc::{Rc, Weak};
@@ -18,18 +18,19 @@ use rustix::process::getppid;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::sync::{Notify, mpsc};
 
+use super::channels::{ChatChannels, Request};
 use super::complete::{self, ChatNames};
 use super::conversation::{CellError, Conversation};
-use super::front::{CellFront, Pace};
+use super::front::CellFront;
 use super::{cell, conversation};
 use crate::agent::Turn;
 use crate::lifecycle::serve_chat::LANGUAGE;
 use crate::socket::{
     DisconnectReason, EndpointHandler, EndpointLimits, KernelEndpoint, SocketLimits,
 };
-use crate::wire::{Channel, ConnectionInfo, NewHeader, Verified};
+use crate::wire::{Channel, ConnectionInfo, Verified};
 
 const MOST_CELLS: usize = 1000;
 const LONGEST_CELL: usize = 8 << 20;
@@ -46,34 +47,16 @@ const CLOSES_WITHIN: Duration = Duration::from_secs(2);
 
 /// The kernel of a chat.
 pub(super) struct Kernel {
-    endpoint: OnceCell<KernelEndpoint>,
-    /// The kernel's session, with which its messages' ids begin.
-    session: String,
-    sent: Cell<u64>,
+    channels: Rc<ChatChannels>,
     count: Cell<u64>,
     cells: mpsc::UnboundedSender<Request>,
     waiting: Cell<usize>,
     /// Ends the running cell.
     running: RefCell<Option<Rc<Notify>>>,
-    question: RefCell<Option<OpenQuestion>>,
     history: RefCell<VecDeque<(u64, String)>>,
-    pub(super) names: RefCell<ChatNames>,
-    pub(super) pace: Pace,
+    names: RefCell<ChatNames>,
     here: PathBuf,
     stop: Notify,
-}
-
-/// A request of a client.
-struct Request {
-    channel: Channel,
-    client: Bytes,
-    message: Verified,
-}
-
-/// A question that a client's person has not answered.
-struct OpenQuestion {
-    client: Bytes,
-    answer: oneshot::Sender<String>,
 }
 
 #[derive(Deserialize)]
@@ -95,17 +78,13 @@ pub(super) async fn serve(connection: &ConnectionInfo, file: &Path) -> anyhow::R
     let here = std::env::current_dir().context("cannot read the working directory")?;
     let (cells, mut queue) = mpsc::unbounded_channel();
     let kernel = Rc::new(Kernel {
-        endpoint: OnceCell::new(),
-        session: uuid::Uuid::new_v4().simple().to_string(),
-        sent: Cell::new(0),
+        channels: Rc::default(),
         count: Cell::new(0),
         cells,
         waiting: Cell::new(0),
         running: RefCell::default(),
-        question: RefCell::default(),
         history: RefCell::default(),
         names: RefCell::default(),
-        pace: Pace::default(),
         here: here.clone(),
         stop: Notify::new(),
     });
@@ -126,8 +105,10 @@ pub(super) async fn serve(connection: &ConnectionInfo, file: &Path) -> anyhow::R
         let source = error.source.to_string();
         anyhow::anyhow!("cannot bind {error}: {source}")
     })?;
-    let _ = kernel.endpoint.set(endpoint);
-    kernel.status(&Bytes::from_static(b"{}"), "starting");
+    kernel.channels.bound(endpoint);
+    kernel
+        .channels
+        .status(&Bytes::from_static(b"{}"), "starting");
 
     let name = conversation::name(file);
     let mut conversation = Conversation::open(&here, &name).context("cannot open the chat")?;
@@ -151,9 +132,7 @@ pub(super) async fn serve(connection: &ConnectionInfo, file: &Path) -> anyhow::R
         () = orphaned() => {}
     }
     conversation.close().await;
-    if let Some(endpoint) = kernel.endpoint.get() {
-        endpoint.close(Instant::now() + CLOSES_WITHIN).await;
-    }
+    kernel.channels.close(Instant::now() + CLOSES_WITHIN).await;
     Ok(())
 }
 
@@ -199,12 +178,11 @@ impl EndpointHandler for Requests {
     }
 
     fn left(&self, channel: Channel, client: &Bytes, _: &DisconnectReason) {
-        let Some(kernel) = self.0.upgrade() else {
-            return;
-        };
-        let is_asked = |it: &mut OpenQuestion| channel == Channel::Stdin && it.client == client;
-        // Nobody will answer.
-        drop(kernel.question.borrow_mut().take_if(is_asked));
+        if let Some(kernel) = self.0.upgrade()
+            && channel == Channel::Stdin
+        {
+            kernel.channels.client_left(client);
+        }
     }
 }
 
@@ -217,7 +195,7 @@ impl Kernel {
         let msg_type = header.msg_type.to_string();
         if request.channel == Channel::Stdin {
             if msg_type == "input_reply" {
-                self.take_answer(&request);
+                self.channels.take_answer(&request);
             }
             return;
         }
@@ -229,7 +207,7 @@ impl Kernel {
             return;
         };
         let parent = request.message.header_bytes().clone();
-        self.status(&parent, "busy");
+        self.channels.status(&parent, "busy");
         let content: Value = request.message.read_content().unwrap_or_default();
         let reply = match name {
             "kernel_info" => kernel_info(),
@@ -254,11 +232,12 @@ impl Kernel {
                 "traceback": [],
             }),
         };
-        self.reply(&request, &format!("{name}_reply"), &reply);
+        self.channels
+            .reply(&request, &format!("{name}_reply"), &reply);
         if name == "shutdown" {
-            self.publish("shutdown_reply", &parent, &reply);
+            self.channels.publish("shutdown_reply", &parent, &reply);
         }
-        self.status(&parent, "idle");
+        self.channels.status(&parent, "idle");
         if name == "shutdown" {
             self.stop.notify_one();
         }
@@ -271,9 +250,9 @@ impl Kernel {
                 format!("{MOST_CELLS} cells wait already: run this one again later"),
             );
             let parent = request.message.header_bytes().clone();
-            self.status(&parent, "busy");
+            self.channels.status(&parent, "busy");
             self.fail(&request, &error);
-            return self.status(&parent, "idle");
+            return self.channels.status(&parent, "idle");
         }
         self.waiting.set(self.waiting.get() + 1);
         let _ = self.cells.send(request);
@@ -282,11 +261,11 @@ impl Kernel {
     /// Runs a cell. Returns whether the cells after it are not to run.
     async fn execute(self: &Rc<Self>, request: &Request, chat: &mut Conversation) -> bool {
         let parent = request.message.header_bytes().clone();
-        self.status(&parent, "busy");
+        self.channels.status(&parent, "busy");
         let Some(execute) = request.message.read_content::<ExecuteRequest>() else {
             let error = CellError::new("BadRequest", "the request has no code".to_owned());
             self.fail(request, &error);
-            self.status(&parent, "idle");
+            self.channels.status(&parent, "idle");
             return false;
         };
         let is_stored = execute.store_history.unwrap_or(true) && !execute.silent;
@@ -297,7 +276,7 @@ impl Kernel {
         let count = self.count.get();
         if !execute.silent {
             let input = json!({ "code": execute.code, "execution_count": count });
-            self.publish("execute_input", &parent, &input);
+            self.channels.publish("execute_input", &parent, &input);
         }
         let done = self.run(&execute, request, chat).await;
         *self.names.borrow_mut() = chat.names();
@@ -310,13 +289,13 @@ impl Kernel {
                     "payload": [],
                     "user_expressions": {},
                 });
-                self.reply(request, "execute_reply", &reply);
+                self.channels.reply(request, "execute_reply", &reply);
             }
             Err(error) => {
                 self.fail(request, &error);
             }
         }
-        self.status(&parent, "idle");
+        self.channels.status(&parent, "idle");
         failed && execute.stop_on_error.unwrap_or(true)
     }
 
@@ -335,7 +314,7 @@ impl Kernel {
         let interrupt = Rc::new(Notify::new());
         *self.running.borrow_mut() = Some(interrupt.clone());
         let front = CellFront::new(
-            self.clone(),
+            self.channels.clone(),
             request.message.header_bytes().clone(),
             request.client.clone(),
             execute.allow_stdin,
@@ -349,7 +328,7 @@ impl Kernel {
     /// Answers a cell that is not run, since one before it failed.
     fn abort(&self, request: &Request) {
         let parent = request.message.header_bytes().clone();
-        self.status(&parent, "busy");
+        self.channels.status(&parent, "busy");
         let reply = json!({
             "status": "aborted",
             "execution_count": self.count.get(),
@@ -357,8 +336,8 @@ impl Kernel {
             "evalue": "",
             "traceback": [],
         });
-        self.reply(request, "execute_reply", &reply);
-        self.status(&parent, "idle");
+        self.channels.reply(request, "execute_reply", &reply);
+        self.channels.status(&parent, "idle");
     }
 
     fn fail(&self, request: &Request, error: &CellError) {
@@ -368,49 +347,17 @@ impl Kernel {
             "evalue": error.message,
             "traceback": error.traceback(),
         });
-        self.publish("error", parent, &content);
+        self.channels.publish("error", parent, &content);
         let mut reply = content;
         reply["status"] = "error".into();
         reply["execution_count"] = self.count.get().into();
-        self.reply(request, "execute_reply", &reply);
+        self.channels.reply(request, "execute_reply", &reply);
     }
 
     /// Interrupts the running cell.
     fn interrupt(&self) {
         if let Some(running) = &*self.running.borrow() {
             running.notify_one();
-        }
-    }
-
-    /// Asks a client's person. `None` if the client has no stdin, or goes away.
-    pub(super) async fn ask(&self, parent: &Bytes, client: &Bytes, prompt: &str) -> Option<String> {
-        let (answer, answered) = oneshot::channel();
-        *self.question.borrow_mut() = Some(OpenQuestion {
-            client: client.clone(),
-            answer,
-        });
-        let content = json!({ "prompt": prompt, "password": false });
-        let message = self.message("input_request", parent, &content);
-        let message = message.with_identities(Vec::new());
-        let sent = self.endpoint.get()?.send(Channel::Stdin, client, message);
-        if sent.is_err() {
-            self.question.borrow_mut().take();
-            return None;
-        }
-        answered.await.ok()
-    }
-
-    fn take_answer(&self, request: &Request) {
-        #[derive(Deserialize)]
-        struct InputReply {
-            value: String,
-        }
-        let is_asked = |it: &mut OpenQuestion| it.client == request.client;
-        let Some(question) = self.question.borrow_mut().take_if(is_asked) else {
-            return;
-        };
-        if let Some(reply) = request.message.read_content::<InputReply>() {
-            let _ = question.answer.send(reply.value);
         }
     }
 
@@ -467,42 +414,6 @@ impl Kernel {
             "cursor_end": position,
             "metadata": {},
         })
-    }
-
-    pub(super) fn publish(&self, msg_type: &str, parent: &Bytes, content: &Value) {
-        let topic = Bytes::from(format!("kernel.{}.{msg_type}", self.session));
-        let message = self.message(msg_type, parent, content);
-        if let Some(endpoint) = self.endpoint.get() {
-            endpoint.publish(message.with_identities(vec![topic]));
-        }
-    }
-
-    fn status(&self, parent: &Bytes, state: &str) {
-        self.publish("status", parent, &json!({ "execution_state": state }));
-    }
-
-    fn reply(&self, request: &Request, msg_type: &str, content: &Value) {
-        let message = self.message(msg_type, request.message.header_bytes(), content);
-        let message = message.with_identities(request.message.identities().to_vec());
-        if let Some(endpoint) = self.endpoint.get() {
-            // A client that is gone needs no reply.
-            let _ = endpoint.send(request.channel, &request.client, message);
-        }
-    }
-
-    fn message(&self, msg_type: &str, parent: &Bytes, content: &Value) -> Verified {
-        self.sent.set(self.sent.get() + 1);
-        let id = format!("{}_{}", self.session, self.sent.get());
-        // jupyter_client parses at most six decimals.
-        let date = format!("{:.6}", jiff::Timestamp::now());
-        let header = NewHeader {
-            msg_id: &id,
-            session: &self.session,
-            username: "kernel",
-            date: &date,
-            msg_type,
-        };
-        Verified::new(&header, parent.clone(), content)
     }
 }
 

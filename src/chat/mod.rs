@@ -5,13 +5,15 @@
 //!
 //! | file | content |
 //! |---|---|
-//! | `kernel` | the sockets, the requests, the queue of cells |
+//! | `kernel` | the requests, the queue of cells |
+//! | `channels` | the sockets, and what is sent over them |
 //! | `front` | one cell's outputs and questions |
 //! | `cell` | a cell as commands and a message. Pure |
 //! | `conversation` | the agents of the chat, and what commands do |
 //! | `complete` | completions. Pure |
 
 mod cell;
+mod channels;
 mod complete;
 mod conversation;
 mod front;
@@ -25,7 +27,7 @@ use zeroize::Zeroizing;
 
 use crate::wire::ConnectionInfo;
 
-pub use crate::lifecycle::serve_chat::WORD;
+pub use crate::lifecycle::program::CHAT_WORD as WORD;
 
 /// Serves a front end with the arguments after [`WORD`]: `-f CONNECTION_FILE`.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {

@@ -20,7 +20,7 @@ pub mod move_notebook;
 pub mod named_files;
 pub mod open;
 pub mod open_error;
-mod program;
+pub mod program;
 mod ready;
 pub mod reconnect;
 pub mod restart;

@@ -9,8 +9,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::program::{differs, install_file, install_program, proxy_path};
-use super::serve_chat;
+use super::program::{differs, has_chat, install_file, install_program, proxy_path};
 use crate::kernel::spec::jupyter_paths::JupyterPaths;
 use crate::kernel::spec::prefix::prefix_in_use;
 use crate::kernel::spec::{self, SpecError};
@@ -194,7 +193,7 @@ pub fn unserve(level: &Level, variables: &dyn Variables) -> Result<Unserved, Ser
     let before = elsewhere(variables)?;
     let mut used_by = before.clone();
     let mut known = before.clone();
-    known.retain(|other| !installed(other).is_empty() || serve_chat::has(other));
+    known.retain(|other| !installed(other).is_empty() || has_chat(other));
     if known != before {
         note_elsewhere(&known, variables)?;
     }

@@ -6,13 +6,9 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
-use super::program::{install_file, install_program};
+use super::program::{CHAT, CHAT_WORD, has_chat, install_file, install_program, starts_chat};
 use super::serve::{LOGOS, Level, ServeError, Served, elsewhere, kernels_dir, note_elsewhere};
-use crate::kernel::spec;
 use crate::kernel::variables::{NoHome, Variables, own_data_dir};
-
-/// The kernelspec's name.
-pub const NAME: &str = "nb-chat";
 
 /// The name that people see.
 pub const DISPLAY_NAME: &str = "Agent Client Protocol";
@@ -20,18 +16,15 @@ pub const DISPLAY_NAME: &str = "Agent Client Protocol";
 /// The language of a chat's notebooks.
 pub const LANGUAGE: &str = "agent-chat";
 
-/// The argument by which the program becomes a chat's kernel.
-pub const WORD: &str = "chat-kernel";
-
 /// Installs the kernelspec, and the program that it starts. Does nothing if both are up to date.
 ///
 /// # Errors
 /// The folder holds another program's kernelspec, or a file cannot be written.
 pub fn serve(level: &Level, variables: &dyn Variables) -> Result<Served, ServeError> {
     let kernels = kernels_dir(level, variables)?;
-    let folder = kernels.join(NAME);
+    let folder = kernels.join(CHAT);
     let program = program_path(variables)?;
-    if folder.join("kernel.json").exists() && !is_ours(&folder) {
+    if folder.join("kernel.json").exists() && !starts_chat(&folder) {
         return Err(ServeError::NotOurs { folder });
     }
     let cannot = |path: &Path, source| ServeError::Install {
@@ -70,35 +63,24 @@ pub fn serve(level: &Level, variables: &dyn Variables) -> Result<Served, ServeEr
 /// # Errors
 /// A file cannot be removed.
 pub fn unserve(level: &Level, variables: &dyn Variables) -> Result<Vec<PathBuf>, ServeError> {
-    let folder = kernels_dir(level, variables)?.join(NAME);
+    let folder = kernels_dir(level, variables)?.join(CHAT);
     let mut removed = Vec::new();
     let cannot = |path: &Path, source| ServeError::Remove {
         path: path.to_owned(),
         source,
     };
-    if is_ours(&folder) {
+    if starts_chat(&folder) {
         std::fs::remove_dir_all(&folder).map_err(|source| cannot(&folder, source))?;
         removed.push(folder);
     }
     let program = program_path(variables)?;
     let user = kernels_dir(&Level::User, variables)?;
     let mut all = elsewhere(variables)?.into_iter().chain([user]);
-    if !removed.is_empty() && !all.any(|kernels| has(&kernels)) && program.exists() {
+    if !removed.is_empty() && !all.any(|kernels| has_chat(&kernels)) && program.exists() {
         std::fs::remove_file(&program).map_err(|source| cannot(&program, source))?;
         removed.push(program);
     }
     Ok(removed)
-}
-
-/// Returns whether a folder of kernelspecs has this one.
-pub(super) fn has(kernels: &Path) -> bool {
-    is_ours(&kernels.join(NAME))
-}
-
-/// Returns whether a kernelspec's folder is `nb`'s.
-fn is_ours(folder: &Path) -> bool {
-    let spec = spec::read(folder);
-    spec.is_ok_and(|spec| spec.argv.get(1).is_some_and(|word| word == WORD))
 }
 
 fn program_path(variables: &dyn Variables) -> Result<PathBuf, NoHome> {
@@ -107,7 +89,7 @@ fn program_path(variables: &dyn Variables) -> Result<PathBuf, NoHome> {
 
 fn kernel_json(program: &Path) -> Vec<u8> {
     let spec = json!({
-        "argv": [program, WORD, "-f", "{connection_file}"],
+        "argv": [program, CHAT_WORD, "-f", "{connection_file}"],
         "display_name": DISPLAY_NAME,
         "language": LANGUAGE,
         "interrupt_mode": "message",

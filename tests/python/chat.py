@@ -1,6 +1,6 @@
 """A front end on the kernel of a chat, on jupyter_client alone.
 
-It runs the cells of a JSON list, its argument, and prints what came of them as JSON: for each cell its status, its
+It runs the cells of a JSON list, in the file that is its argument, and prints what came of them as JSON: for each cell its status, its
 error, its printed text, the displays as they are in the end, the questions, and the times of the displays.
 A cell is an object with `code`, and maybe `answers` (to the questions, in order; without them stdin is not
 allowed), `interrupt` (a text of the outputs at which to interrupt), `kill` (a text at which to kill the process
@@ -125,7 +125,9 @@ class FrontEnd:
 
 front_end = FrontEnd()
 results = []
-for cell in json.loads(sys.argv[1]):
+with open(sys.argv[1], encoding="utf-8") as file:
+    cells = json.load(file)
+for cell in cells:
     if "complete" in cell:
         reply = front_end.client.complete(cell["complete"], reply=True, timeout=SECONDS)
         results.append(reply["content"]["matches"])

@@ -11,6 +11,13 @@ import time
 
 KIND = sys.argv[1] if len(sys.argv) > 1 else "good"
 SESSIONS = sys.argv[2] if len(sys.argv) > 2 else None
+SETTINGS = {
+    "modes": {"currentModeId": "ask", "availableModes": [{"id": "ask", "name": "Ask"}, {"id": "code", "name": "Code"}]},
+    "configOptions": [
+        {"id": "model", "name": "Model", "category": "model", "type": "select", "currentValue": "small",
+         "options": [{"value": "small", "name": "Small"}, {"value": "large", "name": "Large"}]},
+    ],
+}
 requests = {}
 counter = [1000]
 lock = threading.Lock()
@@ -150,17 +157,14 @@ def handle(request):
         if SESSIONS:
             with open(SESSIONS, "a", encoding="utf-8") as file:
                 file.write(session + "\n")
-        modes = {"currentModeId": "ask", "availableModes": [{"id": "ask", "name": "Ask"}, {"id": "code", "name": "Code"}]}
-        option = {"id": "model", "name": "Model", "category": "model", "type": "select", "currentValue": "small",
-                  "options": [{"value": "small", "name": "Small"}, {"value": "large", "name": "Large"}]}
-        answer(request, {"sessionId": session, "modes": modes, "configOptions": [option]})
+        answer(request, {"sessionId": session, **SETTINGS})
         return update(session, "available_commands_update", availableCommands=[{"name": "compact", "description": "x"}])
     if method == "session/load":
         known = open(SESSIONS, encoding="utf-8").read().split()
         if params["sessionId"] not in known:
             return send({"id": request["id"], "error": {"code": -32002, "message": "no such session"}})
         say(params["sessionId"], "an answer of before")
-        return answer(request, None)
+        return answer(request, SETTINGS)
     if method in ("session/set_mode", "session/set_config_option"):
         return answer(request, {})
     if method == "session/cancel":
