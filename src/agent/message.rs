@@ -27,14 +27,14 @@ static FILE: LazyLock<Regex> =
 
 /// A message, ready to be sent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Message {
+pub struct ChatMessage {
     /// The text, and what it names.
     pub content: Vec<Content>,
     /// What is not sent, and why.
     pub notes: Vec<String>,
 }
 
-impl Message {
+impl ChatMessage {
     /// Makes a message. `![](fig.png)` sends an image, `@analysis.ipynb#3f2c` the last figure of a cell, and
     /// `@file` the file's address. Paths are relative to `here`.
     pub async fn of(
@@ -175,7 +175,7 @@ mod tests {
             ..Capabilities::default()
         };
         let text = "see ![x](fig.png), @a.ipynb#3f2c and @data.csv. ![y](../out.png) @nobody";
-        let message = Message::of(text, &workspace, &here, &able, None).await;
+        let message = ChatMessage::of(text, &workspace, &here, &able, None).await;
         let media = |data: &str| Content::Media {
             mime: "image/png".to_owned(),
             data: data.to_owned(),
@@ -193,7 +193,7 @@ mod tests {
         assert_eq!(message.content, wanted);
         assert_eq!(message.notes.len(), 1, "{:?}", message.notes);
         let unable = Capabilities::default();
-        let message = Message::of("![](fig.png)", &workspace, &here, &unable, None).await;
+        let message = ChatMessage::of("![](fig.png)", &workspace, &here, &unable, None).await;
         assert_eq!(
             message.notes,
             ["fig.png is not sent: the agent takes no images"]

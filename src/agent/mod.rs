@@ -27,7 +27,7 @@ pub mod update;
 pub mod workspace;
 
 pub use connection::{AgentEnd, Launch};
-pub use message::Message;
+pub use message::ChatMessage;
 pub use protocol::{Capabilities, McpServer};
 pub use session::{Agent, AgentError, Begun, Front};
 pub use turn::{Display, Turn};

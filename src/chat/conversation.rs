@@ -10,7 +10,7 @@ use super::front::CellFront;
 use crate::agent::known::{KnownAgents, own_server};
 use crate::agent::stored::{ChatFile, OpenTurn, StoredAgent, StoredChat, beginning};
 use crate::agent::update::Update;
-use crate::agent::{Agent, AgentError, Begun, Front, Launch, McpServer, Message, Workspace};
+use crate::agent::{Agent, AgentError, Begun, ChatMessage, Front, Launch, McpServer, Workspace};
 use crate::api::problem::Problem;
 use crate::kernel::variables::{ProcessVariables, Variables};
 
@@ -244,7 +244,7 @@ impl Conversation {
         let agent = &mut self.agents[at].agent;
         let able = agent.capabilities().cloned().unwrap_or_default();
         let on = self.stored.on.as_deref();
-        let message = Message::of(text, &self.workspace, &self.here, &able, on).await;
+        let message = ChatMessage::of(text, &self.workspace, &self.here, &able, on).await;
         for note in message.notes {
             front.take(Update::Note(note));
         }

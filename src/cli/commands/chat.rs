@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use crate::agent::known::{KnownAgents, own_server};
 use crate::agent::stored::{ChatFile, StoredAgent, StoredChat};
 use crate::agent::update::{Content, ToolContent, ToolState, Update};
-use crate::agent::{Agent, AgentError, Begun, Front, Message, Workspace};
+use crate::agent::{Agent, AgentError, Begun, ChatMessage, Front, Workspace};
 use crate::api::problem::{Problem, ProblemKind};
 use crate::cli::Context;
 use crate::cli::commands::Command;
@@ -169,7 +169,8 @@ impl ShellChat {
         }
         let able = self.agent.capabilities().cloned().unwrap_or_default();
         let here = std::env::current_dir().unwrap_or_else(|_| self.workspace.root().to_owned());
-        let message = Message::of(text, &self.workspace, &here, &able, self.on.as_deref()).await;
+        let message =
+            ChatMessage::of(text, &self.workspace, &here, &able, self.on.as_deref()).await;
         message.notes.iter().for_each(|note| print::note(note));
         let front = ShellFront::default();
         let stop = self.agent.prompt(message.content, &front, interrupt).await;
