@@ -1,10 +1,22 @@
 //! A whole notebook as the text of its file, for programs that know only files.
 
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+
 use super::caller::{Caller, blocking};
 use super::edit::{self, EditAnswer, EditPolicy, EditRequest};
 use super::problem::{Problem, ProblemKind, causes};
 use crate::editing::view;
 use crate::notebook::Document;
+
+/// What each notebook has.
+#[derive(Deserialize)]
+struct NotebookFields {
+    #[serde(rename = "cells")]
+    _cells: Vec<IgnoredAny>,
+    #[serde(rename = "nbformat")]
+    _nbformat: u32,
+}
 
 /// Returns the text of a notebook's file. Its cells count as seen once the answer is delivered.
 ///
@@ -29,10 +41,13 @@ pub async fn notebook_text(caller: &Caller) -> Result<String, Problem> {
 /// # Errors
 /// The text is no notebook, cells are not what the caller saw last, or the file cannot be written.
 pub async fn set_notebook_text(caller: &Caller, text: String) -> Result<EditAnswer, Problem> {
-    let wanted = Document::parse(text).map_err(|error| {
-        let message = format!("the new text is no notebook: {}", causes(&error));
+    let no_notebook = |why: &dyn std::error::Error| {
+        let message = format!("the new text is no notebook: {}", causes(why));
         Problem::new(ProblemKind::Failed, message)
-    })?;
+    };
+    // A document without cells would delete all that are there.
+    serde_json::from_str::<NotebookFields>(&text).map_err(|error| no_notebook(&error))?;
+    let wanted = Document::parse(text).map_err(|error| no_notebook(&error))?;
     let page = caller.page().await?;
     let operations = blocking(caller, move |_| Ok(page.read()?.operations_to(&wanted))).await?;
     let request = EditRequest {
