@@ -9,7 +9,7 @@ use super::connection::Launch;
 use super::protocol::McpServer;
 use crate::activity::actor::Actor;
 use crate::kernel::variables::{Variables, own_data_dir};
-use crate::project::{Project, beneath};
+use crate::project::beneath;
 
 /// The agents that speak the protocol: the name, and the command.
 const AGENTS: [(&str, &[&str]); 6] = [
@@ -21,7 +21,7 @@ const AGENTS: [(&str, &[&str]); 6] = [
     ("qwen", &["qwen", "--acp"]),
 ];
 
-/// The file with agents of the user's own, in `.nb` and in `nb`'s own data folder.
+/// The file with agents of the user's own, in `nb`'s own data folder: commands in a project's folder may be a stranger's.
 const FILE: &str = "agents.toml";
 
 /// Programs that run a script or a package, whose name says more than theirs.
@@ -84,18 +84,16 @@ pub enum UnknownAgent {
 }
 
 impl KnownAgents {
-    /// Reads the agents of a project and of the user.
-    pub fn read(project: &Project, variables: &dyn Variables) -> Self {
+    /// Reads the agents of the user.
+    pub fn read(variables: &dyn Variables) -> Self {
         let mut known = Self::default();
         let path = variables.get("PATH").unwrap_or_default();
         for (name, argv) in AGENTS {
             let argv: Vec<_> = argv.iter().map(|word| (*word).to_owned()).collect();
             known.add(name, argv, Vec::new(), None, &path);
         }
-        let user = own_data_dir(variables).map(|folder| folder.join(FILE));
-        let files = user.ok().into_iter().chain([project.dir().join(FILE)]);
-        for file in files {
-            known.read_file(&file, &path);
+        if let Ok(folder) = own_data_dir(variables) {
+            known.read_file(&folder.join(FILE), &path);
         }
         known
     }
@@ -261,17 +259,18 @@ mod tests {
     fn files_add_agents_and_their_faults_are_told() {
         let temp = tempfile::tempdir().unwrap();
         let folder = temp.path().canonicalize().unwrap();
-        let project = Project::for_notebook(&folder.join("a.ipynb")).unwrap();
         let program = folder.join("mine");
         std::fs::write(&program, "#!/bin/sh\n").unwrap();
         std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
         let text = "[mine]\ncommand = \"mine 'one word'\"\nenv = { K = \"v\" }\n\
                     [human]\ncommand = [\"mine\"]\n[nothing]\ncommand = \"\"\n";
-        std::fs::write(project.dir().join(FILE), text).unwrap();
         let home = folder.join("home").display().to_string();
         let path = folder.display().to_string();
         let variables = HashMap::from([("HOME", home.as_str()), ("PATH", path.as_str())]);
-        let known = KnownAgents::read(&project, &variables);
+        let file = own_data_dir(&variables).unwrap().join(FILE);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(&file, text).unwrap();
+        let known = KnownAgents::read(&variables);
         let mine = known.meant("mine").unwrap();
         assert_eq!(mine.argv, ["mine", "one word"]);
         assert_eq!(mine.env, [("K".to_owned(), "v".to_owned())]);
@@ -281,8 +280,8 @@ mod tests {
             Err(UnknownAgent::Missing { .. })
         ));
 
-        std::fs::write(project.dir().join(FILE), "[mine]\ncomand = 3").unwrap();
-        let damaged = KnownAgents::read(&project, &variables);
+        std::fs::write(&file, "[mine]\ncomand = 3").unwrap();
+        let damaged = KnownAgents::read(&variables);
         assert_eq!(damaged.faults.len(), 1);
         assert!(!damaged.agents.contains_key("mine"));
     }

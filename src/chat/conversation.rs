@@ -126,7 +126,7 @@ impl Conversation {
         let file = ChatFile::of(workspace.project(), name)?;
         let mut stored = file.read();
         stored.notebook = Some(name.to_owned());
-        let known = KnownAgents::read(workspace.project(), &ProcessVariables);
+        let known = KnownAgents::read(&ProcessVariables);
         let mut chat = Self {
             workspace,
             here: here.to_owned(),
@@ -351,7 +351,7 @@ impl Conversation {
     }
 
     async fn start(&mut self, text: &str, interrupt: &Notify) -> Result<String, CellError> {
-        self.known = KnownAgents::read(self.workspace.project(), &ProcessVariables);
+        self.known = KnownAgents::read(&ProcessVariables);
         let launch = self.known.meant(text).map_err(|error| {
             CellError::new("AgentNotStarted", error.to_string())
                 .hint("%agent list shows the agents that can be started")

@@ -59,7 +59,7 @@ impl Command for Chat {
         let last = stored.agents.first();
         let launch = match (&self.agent, last) {
             (Some(text), _) => {
-                let known = KnownAgents::read(workspace.project(), &ProcessVariables);
+                let known = KnownAgents::read(&ProcessVariables);
                 known.faults.iter().for_each(|fault| print::note(fault));
                 let meant = known.meant(text);
                 meant.map_err(|error| no_agent(&error.to_string()))?
