@@ -1,7 +1,10 @@
 //! The kernel of a chat: with a scripted agent that does right and wrong, and with agents that others wrote.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
+use crate::nb::until;
 use crate::python;
 use crate::world::{World, finish, succeed};
 
@@ -694,4 +697,68 @@ fn gemini_works_on_a_notebook_with_nbs_tools() {
     assert!(shown.contains("x = 21") && shown.contains("42"), "{shown}");
     let log = succeed(world.nb().args(["log", "t.ipynb"]));
     assert!(log.contains("gemini"), "{log}");
+}
+
+/// `NB_TEST_KILLS` is how often something is killed: 100 takes part in no CI run.
+#[test]
+fn whatever_is_killed_at_any_moment_the_conversation_goes_on() {
+    let kills = std::env::var("NB_TEST_KILLS").ok();
+    let kills: u32 = kills.and_then(|it| it.parse().ok()).unwrap_or(6);
+    let world = world();
+    let sessions = world.project().join("sessions.txt");
+    let front_end = |cells: &[Value]| {
+        let mut script = world.command(python::interpreter());
+        let file = world.project().join("../cells.json");
+        std::fs::write(&file, Value::from(cells).to_string()).expect("write the cells");
+        script.arg("-u").arg(python::script("chat.py")).arg(file);
+        script.env("JPY_SESSION_NAME", "chat.ipynb");
+        script
+    };
+    let start = start(&format!("good {}", sessions.display()));
+    succeed(&mut front_end(&[cell(&start), cell("say hello")]));
+    let mut told = 0;
+    for kill in 0..kills {
+        let victim = ["chat_agent.py", "chat-kernel", "chat.py"][kill as usize % 3];
+        let long = "say begun\nflood 2000\nterminal sleep 0.3\nwrite a.txt text\nflood 2000";
+        let mut killed = front_end(&[cell(long)])
+            .stdout(std::process::Stdio::null())
+            .stderr(std::process::Stdio::null())
+            .spawn()
+            .expect("start the front end");
+        // Any moment: from before the kernel is there until after the turn.
+        std::thread::sleep(Duration::from_millis(u64::from(kill) * 618 % 2600));
+        kill_all(&world, victim);
+        // Its kernel notices that the front end is gone.
+        let _ = killed.kill();
+        let _ = killed.wait();
+        until("that nothing is left", || {
+            let left = world.processes().into_iter();
+            let mut left = left.filter(|(_, words)| words.contains("chat"));
+            left.next().is_none().then_some(())
+        });
+        let next = format!("say still {kill}");
+        let out = succeed(&mut front_end(&[cell(&next)]));
+        let results: Vec<Value> = serde_json::from_str(&out).expect("JSON");
+        is_ok(&results[0]);
+        let shown = text(&results[0]);
+        assert!(shown.contains("the session of before"), "{victim}: {shown}");
+        assert!(
+            shown.contains(&format!("still {kill}")),
+            "{victim}: {shown}"
+        );
+        told += u32::from(shown.contains("the kernel ended while chat-agent answered"));
+    }
+    eprintln!("{kills} kills, {told} turns that were told as lost");
+    let begun = std::fs::read_to_string(&sessions).expect("read the sessions");
+    assert_eq!(begun.lines().count(), 1, "it is one conversation");
+}
+
+fn kill_all(world: &World, victim: &str) {
+    for (pid, words) in world.processes() {
+        if words.contains(victim)
+            && let Some(pid) = rustix::process::Pid::from_raw(pid)
+        {
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+        }
+    }
 }
