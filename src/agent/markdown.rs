@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use similar::TextDiff;
 
 /// How much of one text of a tool is shown, in bytes.
@@ -158,6 +159,18 @@ pub(super) fn add(text: &mut String, part: &str) {
         }
     }
     let _ = write!(text, "{part}");
+}
+
+/// Returns a link to a notebook's cell, which JupyterLab follows; other front ends open the notebook.
+pub fn cell_link(notebook: &str, cell: &str) -> String {
+    const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
+        .remove(b'/')
+        .remove(b'.')
+        .remove(b'-')
+        .remove(b'_');
+    let [path, id] = [notebook, cell].map(|it| utf8_percent_encode(it, ESCAPED));
+    let name = escaped(&format!("{notebook} {cell}"));
+    format!("[{name}]({path}#cell-id={id})")
 }
 
 #[cfg(test)]

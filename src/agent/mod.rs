@@ -27,6 +27,7 @@ pub mod update;
 pub mod workspace;
 
 pub use connection::{AgentEnd, Launch};
+pub use markdown::cell_link;
 pub use message::ChatMessage;
 pub use protocol::{Capabilities, McpServer};
 pub use session::{Agent, AgentError, Begun, Front};

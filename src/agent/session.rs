@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::sync::Notify;
-use tokio::time::Instant;
+use tokio::time::{Instant, MissedTickBehavior};
 
 use super::connection::{AgentEnd, Connection, Launch};
 use super::permission::{PermissionChoice, PermissionQuestion, StandingPermission};
@@ -27,6 +27,9 @@ use super::workspace::Workspace;
 
 /// How long an agent may take to introduce itself and to begin a session: some are downloaded first.
 const STARTS_WITHIN: Duration = Duration::from_secs(120);
+
+/// How often the output of commands that run is shown.
+const LIVE: Duration = Duration::from_millis(250);
 
 /// How long an agent may take to end a turn that is interrupted.
 const STOPS_WITHIN: Duration = Duration::from_secs(5);
@@ -639,6 +642,8 @@ impl<'a, F: Front> Exchange<'a, F> {
         let mut work: Vec<Work<'a, String>> = Vec::new();
         let mut asking: Option<Work<'a, Option<String>>> = None;
         let mut deadline: Option<Instant> = None;
+        let mut live = tokio::time::interval(LIVE);
+        live.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             if asking.is_none()
                 && deadline.is_none()
@@ -688,6 +693,11 @@ impl<'a, F: Front> Exchange<'a, F> {
                     self.running.connection.send(protocol::cancel_line(session));
                     self.refuse_all();
                     deadline = Some(Instant::now() + STOPS_WITHIN);
+                }
+                _ = live.tick(), if !self.running.terminals.is_empty() => {
+                    for (id, text) in self.running.terminals.take_changed() {
+                        self.front.take(Update::Terminal { id, text });
+                    }
                 }
                 () = at(deadline) => return Err(Broken::Stubborn),
             }

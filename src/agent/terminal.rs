@@ -41,6 +41,8 @@ pub(super) struct Terminal {
     /// The command, for the person.
     pub(super) title: String,
     output: Arc<Mutex<Output>>,
+    /// How many bytes had been printed when the person was shown the output last.
+    shown: Cell<u64>,
     exit: watch::Receiver<Option<TerminalExit>>,
     /// Is dropped with the terminal, which kills the command too.
     kill: watch::Sender<bool>,
@@ -50,6 +52,8 @@ pub(super) struct Terminal {
 #[derive(Debug)]
 struct Output {
     bytes: VecDeque<u8>,
+    /// How many bytes were printed in all.
+    printed: u64,
     most: usize,
     is_cut: bool,
 }
@@ -82,6 +86,23 @@ impl Terminals {
     pub(super) fn get(&self, id: &str) -> Result<Rc<Terminal>, String> {
         let found = self.running.borrow().get(id).cloned();
         found.ok_or_else(|| format!("there is no terminal {id:?}"))
+    }
+
+    /// Returns whether there is none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.running.borrow().is_empty()
+    }
+
+    /// Returns what the terminals show that have printed something since the last call.
+    pub(super) fn take_changed(&self) -> Vec<(String, String)> {
+        let running = self.running.borrow();
+        let changed = running.iter().filter(|(_, terminal)| {
+            let printed = terminal.printed();
+            terminal.shown.replace(printed) != printed
+        });
+        changed
+            .map(|(id, terminal)| (id.clone(), terminal.shown()))
+            .collect()
     }
 
     /// Ends a terminal and forgets it.
@@ -124,6 +145,7 @@ impl Terminal {
         let limit = new.limit.and_then(|limit| usize::try_from(limit).ok());
         let output = Arc::new(Mutex::new(Output {
             bytes: VecDeque::new(),
+            printed: 0,
             most: limit.unwrap_or(OUTPUT).min(MOST_OUTPUT),
             is_cut: false,
         }));
@@ -145,6 +167,7 @@ impl Terminal {
         Ok(Self {
             title: words.join(" "),
             output,
+            shown: Cell::new(0),
             exit,
             kill,
         })
@@ -160,6 +183,11 @@ impl Terminal {
         let rest = bytes.iter().take(3).take_while(is_rest).count();
         let text = String::from_utf8_lossy(&bytes[rest..]).into_owned();
         (text, output.is_cut, exit)
+    }
+
+    fn printed(&self) -> u64 {
+        let output = self.output.lock().unwrap_or_else(PoisonError::into_inner);
+        output.printed
     }
 
     /// Returns the command and its output, for the person.
@@ -245,6 +273,7 @@ async fn copy(from: Option<impl AsyncRead + Unpin>, output: Arc<Mutex<Output>>) 
         }
         let mut output = output.lock().unwrap_or_else(PoisonError::into_inner);
         output.bytes.extend(&bytes[..count]);
+        output.printed += count as u64;
         let over = output.bytes.len().saturating_sub(output.most);
         if over > 0 {
             output.bytes.drain(..over);

@@ -1,5 +1,6 @@
 //! The agents of a chat: started and stopped by commands, spoken to by messages, stored between kernels.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use tokio::sync::Notify;
@@ -7,12 +8,17 @@ use tokio::sync::Notify;
 use super::cell::{self, ChatCell, ChatCommand};
 use super::complete::ChatNames;
 use super::front::CellFront;
+use crate::agent::cell_link;
 use crate::agent::known::{KnownAgents, own_server};
 use crate::agent::stored::{ChatFile, OpenTurn, StoredAgent, StoredChat, beginning};
 use crate::agent::update::Update;
 use crate::agent::{Agent, AgentError, Begun, ChatMessage, Front, Launch, McpServer, Workspace};
 use crate::api::problem::Problem;
 use crate::kernel::variables::{ProcessVariables, Variables};
+use crate::project::event::{EventKind, Position};
+
+/// How many changed cells are named after a turn.
+const MOST_LINKS: usize = 20;
 
 /// The agents of a chat.
 pub(super) struct Conversation {
@@ -248,9 +254,14 @@ impl Conversation {
         for note in message.notes {
             front.take(Update::Note(note));
         }
+        let name = agent.launch().name.clone();
+        let begin = self.workspace.project().events_of(&[]).end();
         let done = front
             .painted(agent.prompt(message.content, front, interrupt))
             .await;
+        if let Some(note) = self.changed_cells(begin, &name) {
+            front.take(Update::Note(note));
+        }
         self.stored.open = None;
         self.store();
         match done {
@@ -411,6 +422,34 @@ impl Conversation {
                 names => format!("its agents: {}", names.join(", ")),
             })
         })
+    }
+
+    /// Returns links to the cells that an agent has changed since a moment.
+    fn changed_cells(&self, since: Position, by: &str) -> Option<String> {
+        let mut events = self.workspace.project().events_of(&[]);
+        let mut cells = BTreeSet::new();
+        while let Some(event) = events.next() {
+            if events.position() < since {
+                break;
+            }
+            if let EventKind::Edited(change) = event.kind
+                && event.by.as_deref() == Some(by)
+            {
+                let changed = change.changes.into_iter();
+                let changed = changed.filter(|it| it.after.is_some());
+                cells.extend(changed.map(|it| (event.session.clone(), it.cell)));
+            }
+        }
+        let links = cells.iter().take(MOST_LINKS).map(|(notebook, cell)| {
+            let path = self.workspace.root().join(notebook);
+            let path = path.strip_prefix(&self.here).unwrap_or(&path);
+            cell_link(&path.to_string_lossy(), cell)
+        });
+        let mut links: Vec<_> = links.collect();
+        if cells.len() > MOST_LINKS {
+            links.push(format!("and {} more", cells.len() - MOST_LINKS));
+        }
+        (!links.is_empty()).then(|| format!("changed: {}", links.join(" · ")))
     }
 
     /// Returns the current agent, which runs.

@@ -226,6 +226,7 @@ fn files_and_commands_are_those_of_the_workspace() {
             ),
             cell("write new/b.txt made\nwrite ../out.txt no\nwrite link.txt no"),
             cell("terminal printf '%2000s' x; exit 3"),
+            json!({ "code": "terminal printf 'half done'; sleep 100", "interrupt": "half done" }),
             cell("terminal /does/not/exist"),
             cell("hang-terminal sleep 1000"),
             cell("method fs/delete_everything\nas"),
@@ -255,14 +256,16 @@ fn files_and_commands_are_those_of_the_workspace() {
     assert!(!world.project().join("../out.txt").exists());
     assert!(text(&results[3]).contains(r#"terminal [{"exitCode": 3, "signal": null}, 1000]"#));
     assert!(text(&results[3]).contains("▸ a command") || text(&results[3]).contains("– a command"));
-    assert!(text(&results[4]).contains("no terminal"), "{}", results[4]);
-    is_ok(&results[5]);
+    // Its output was seen while it ran, or the cell would not have been interrupted.
+    assert!(error(&results[4]).starts_with("KeyboardInterrupt"));
+    assert!(text(&results[5]).contains("no terminal"), "{}", results[5]);
+    is_ok(&results[6]);
     assert!(
-        text(&results[6]).contains("method -32601"),
+        text(&results[7]).contains("method -32601"),
         "{}",
-        results[6]
+        results[7]
     );
-    assert!(text(&results[6]).contains("as chat-agent"));
+    assert!(text(&results[7]).contains("as chat-agent"));
     // The world's end asserts that `sleep 1000` has ended with its turn.
 }
 
@@ -430,7 +433,10 @@ fn an_agents_text_of_a_notebook_is_an_edit_like_others() {
             cell("%agent mcp list"),
         ],
     );
-    assert_eq!(text(&results[1]).trim(), "replaced null", "{}", results[1]);
+    let replaced = text(&results[1]);
+    assert!(replaced.contains("replaced null"), "{replaced}");
+    let link = "[t.ipynb cell0001](t.ipynb#cell-id=cell0001)";
+    assert!(replaced.contains(link), "{replaced}");
     let log = succeed(world.nb().args(["log", "t.ipynb"]));
     assert!(log.contains("chat-agent"), "{log}");
     let shown = succeed(world.nb().args(["cell", "t.ipynb", "cell0001"]));
