@@ -692,6 +692,7 @@ impl<'a, F: Front> Exchange<'a, F> {
                     // Before the answers to its questions, so that it does not go on after them.
                     self.running.connection.send(protocol::cancel_line(session));
                     self.refuse_all();
+                    self.running.terminals.kill_all();
                     deadline = Some(Instant::now() + STOPS_WITHIN);
                 }
                 _ = live.tick(), if !self.running.terminals.is_empty() => {

@@ -112,6 +112,12 @@ impl Terminals {
         }
     }
 
+    /// Ends all commands.
+    pub(super) fn kill_all(&self) {
+        let running = self.running.borrow();
+        running.values().for_each(|terminal| terminal.kill());
+    }
+
     /// Ends all terminals and forgets them. Returns what they have shown.
     pub(super) fn release_all(&self) -> Vec<(String, String)> {
         let all = self.running.borrow_mut().drain().collect::<Vec<_>>();
