@@ -418,16 +418,19 @@ fn a_login_and_an_agent_that_only_chats() {
 fn an_agents_text_of_a_notebook_is_an_edit_like_others() {
     let world = world();
     world.open("t.ipynb");
-    succeed(
-        world
-            .nb()
-            .args(["insert", "t.ipynb", "--source", "x = 1", "--id", "cell0001"]),
-    );
+    succeed(world.nb().args([
+        "insert",
+        "t.ipynb",
+        "--source",
+        "first = 1",
+        "--id",
+        "cell0001",
+    ]));
     let results = run(
         &world,
         &[
             cell(&start("good")),
-            cell("replace t.ipynb x y"),
+            cell("replace t.ipynb first second"),
             cell("write t.ipynb {}"),
             cell("%agent on t.ipynb"),
             cell("images"),
@@ -442,10 +445,10 @@ fn an_agents_text_of_a_notebook_is_an_edit_like_others() {
     let log = succeed(world.nb().args(["log", "t.ipynb"]));
     assert!(log.contains("chat-agent"), "{log}");
     let shown = succeed(world.nb().args(["cell", "t.ipynb", "cell0001"]));
-    assert!(shown.contains("y = 1"), "{shown}");
+    assert!(shown.contains("second = 1"), "{shown}");
     succeed(world.nb().args(["undo", "t.ipynb"]));
     let shown = succeed(world.nb().args(["cell", "t.ipynb", "cell0001"]));
-    assert!(shown.contains("x = 1"), "{shown}");
+    assert!(shown.contains("first = 1"), "{shown}");
     assert!(
         text(&results[2]).contains("is no notebook"),
         "{}",
