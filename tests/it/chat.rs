@@ -446,7 +446,8 @@ fn an_agents_text_of_a_notebook_is_an_edit_like_others() {
     assert!(log.contains("chat-agent"), "{log}");
     let shown = succeed(world.nb().args(["cell", "t.ipynb", "cell0001"]));
     assert!(shown.contains("second = 1"), "{shown}");
-    succeed(world.nb().args(["undo", "t.ipynb"]));
+    // Its last edit, not the person's.
+    succeed(world.nb().args(["undo", "t.ipynb", "--as", "chat-agent"]));
     let shown = succeed(world.nb().args(["cell", "t.ipynb", "cell0001"]));
     assert!(shown.contains("first = 1"), "{shown}");
     assert!(
