@@ -1,7 +1,7 @@
 //! A turn as it is shown: the updates of an agent become displays that grow in place. Pure.
 //!
 //! The parts of a turn (answer, thoughts, plan, tool calls) follow each other in pages. A page is one display
-//! of the front end; a new one begins when a page has [`PAGE`] bytes, so that a long answer is not sent
+//! of the front end; a new one begins when a page has `PAGE` bytes, so that a long answer is not sent
 //! again as a whole whenever it grows. An image is a page of its own.
 
 use std::collections::HashMap;
