@@ -25,15 +25,19 @@
 //! | [`demo`] | what `nb demo` plays | wire, notebook, project, kernel, client, lifecycle |
 //! | [`proxy`] | the I/O shell round `route` | wire, route, socket, kernel, project, activity, task, editing, lifecycle, execution |
 //! | [`remote`] | the bridge: presents a kernel on a server as one of this machine | wire, socket, kernel, project, server, task |
+//! | [`agent`] | conversations with coding agents: the client's side of the Agent Client Protocol | notebook, kernel, project, activity, api |
 //! | [`text`] | answers and problems as plain text | api, editing, execution, lifecycle, and types of activity, kernel, notebook, project |
 //! | [`mcp`] | the commands as tools for agents, over the Model Context Protocol | code, api, text, activity, editing, and types of kernel, notebook, project |
-//! | [`cli`] | the `nb` command line: arguments, commands, printing | api, text, mcp, activity, task, editing, lifecycle, execution, demo, and types of wire, notebook, kernel, project, server |
+//! | [`chat`] | a kernel whose cells are messages to agents | wire, socket, kernel, project, lifecycle, agent, api |
+//! | [`cli`] | the `nb` command line: arguments, commands, printing | agent, api, text, mcp, activity, task, editing, lifecycle, execution, demo, and types of wire, notebook, kernel, project, server |
 //! | [`program`] | what both programs do before their own `main` | project, kernel, task, editing, lifecycle, execution, remote |
 //!
-//! Adapters (`proxy`, `remote`, `mcp`, `cli`) never import each other, except that `nb mcp` starts the server.
+//! Adapters (`proxy`, `remote`, `mcp`, `chat`, `cli`) never import each other, except that `nb mcp` starts the server.
 
 pub mod activity;
+pub mod agent;
 pub mod api;
+pub mod chat;
 pub mod cli;
 pub mod client;
 pub mod code;

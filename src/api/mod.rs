@@ -33,6 +33,7 @@ mod kernels;
 mod log;
 mod log_file;
 mod move_notebook;
+mod notebook_text;
 mod open;
 mod output_fields;
 mod output_files;
@@ -97,6 +98,7 @@ pub use self::log_file::{
     GrowingLog, LogFile, LogFileAnswer, LogFileRequest, follow_log_file, log_file,
 };
 pub use self::move_notebook::{MoveAnswer, MoveRequest, move_to};
+pub use self::notebook_text::{notebook_text, set_notebook_text};
 pub use self::open::{
     CreatedNotebook, Idle, OpenAnswer, OpenOutcome, OpenRequest, OpenedNotebook,
     RequestedConfinement, SpecChange, WantedServer, open,
@@ -112,7 +114,7 @@ pub use self::save::{FlushedJob, SaveAnswer, UnwrittenCell, save};
 pub use self::search::{NotebookMatch, SearchAnswer, SearchRequest, SearchScope, search};
 pub use self::selection::{CellsToRun, DoubtfulName, Doubts};
 pub use self::serve::{
-    EnvLine, ServeAnswer, ServePlace, ServeRequest, UnserveAnswer, serve, unserve,
+    EnvLine, ServeAnswer, ServePlace, ServeRequest, UnserveAnswer, serve, serve_chat, unserve,
 };
 pub use self::servers::{
     AddServerAnswer, AddServerRequest, ListedServer, RemoteKernelspec, RemoveServerAnswer,

@@ -9,7 +9,8 @@ use super::envelope::Answer;
 use super::problem::Problem;
 use crate::editing::named_kernelspec;
 use crate::kernel::variables::ProcessVariables;
-use crate::lifecycle::serve::{self, Level, env_line};
+use crate::lifecycle::serve::{self, Level, Served, env_line};
+use crate::lifecycle::serve_chat;
 use crate::project::Project;
 
 /// Where kernelspecs are installed.
@@ -56,6 +57,24 @@ pub struct ServeAnswer {
 }
 
 impl Answer for ServeAnswer {}
+
+impl ServeAnswer {
+    fn of(served: Served, language: String, is_known: bool, project: Option<Project>) -> Self {
+        let env = project.map(|project| EnvLine {
+            file: project.root().join(".env"),
+            line: env_line(project.dir()),
+        });
+        Self {
+            spec: served.folder,
+            program: served.proxy,
+            changed: served.changed,
+            language,
+            env,
+            display_name: served.display_name,
+            is_known,
+        }
+    }
+}
 
 /// A line of an `.env` file.
 #[derive(Clone, Debug, Serialize)]
@@ -114,31 +133,36 @@ pub async fn serve(caller: &Caller, request: ServeRequest) -> Result<ServeAnswer
         let (level, project) = request.place.level(caller, true)?;
         let (language, is_known) = serve::spelled(&request.language, &ProcessVariables);
         let served = serve::serve(&level, &language, &ProcessVariables)?;
-        let env = project.map(|project| EnvLine {
-            file: project.root().join(".env"),
-            line: env_line(project.dir()),
-        });
-        Ok(ServeAnswer {
-            spec: served.folder,
-            program: served.proxy,
-            changed: served.changed,
-            language,
-            env,
-            display_name: served.display_name,
-            is_known,
-        })
+        Ok(ServeAnswer::of(served, language, is_known, project))
     })
     .await
 }
 
-/// Removes the kernelspecs "nb shared kernel" of all languages. Running kernels are left alone.
+/// Installs the kernelspec "Agent Client Protocol", whose kernel is a chat with agents.
+///
+/// # Errors
+/// Its folder was not made by `nb`, or cannot be written.
+pub async fn serve_chat(caller: &Caller, place: ServePlace) -> Result<ServeAnswer, Problem> {
+    blocking(caller, move |caller| {
+        let (level, project) = place.level(caller, true)?;
+        let served = serve_chat::serve(&level, &ProcessVariables)?;
+        let language = serve_chat::LANGUAGE.to_owned();
+        Ok(ServeAnswer::of(served, language, true, project))
+    })
+    .await
+}
+
+/// Removes the kernelspecs "nb shared kernel" of all languages, and that of chats. Running kernels are left
+/// alone.
 ///
 /// # Errors
 /// A folder was not made by `nb`, or cannot be removed.
 pub async fn unserve(caller: &Caller, place: ServePlace) -> Result<UnserveAnswer, Problem> {
     blocking(caller, move |caller| {
         let (level, project) = place.level(caller, false)?;
-        let unserved = serve::unserve(&level, &ProcessVariables)?;
+        let mut unserved = serve::unserve(&level, &ProcessVariables)?;
+        let chat = serve_chat::unserve(&level, &ProcessVariables)?;
+        unserved.removed.extend(chat);
         let mut notes: Vec<_> = project
             .map(|project| {
                 let line = env_line(project.dir());

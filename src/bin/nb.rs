@@ -15,6 +15,11 @@ fn main() -> ExitCode {
         {
             return nb::proxy::main(args);
         }
+        // What the kernelspec of a chat starts, which is no command for people.
+        let mut args = args.peekable();
+        if args.next_if(|word| word == nb::chat::WORD).is_some() {
+            return nb::chat::main(args);
+        }
         nb::cli::main()
     })
 }

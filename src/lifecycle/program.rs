@@ -7,12 +7,29 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use crate::kernel::process::own_program;
-use crate::kernel::spec::PROXY;
+use crate::kernel::spec::{self, PROXY};
 use crate::kernel::variables::{NoHome, Variables, own_data_dir};
 
 /// Returns the path of the program that installed kernelspecs start.
 pub(super) fn proxy_path(variables: &dyn Variables) -> Result<PathBuf, NoHome> {
     Ok(own_data_dir(variables)?.join("bin").join(PROXY))
+}
+
+/// The name of the kernelspec of chats.
+pub(super) const CHAT: &str = "nb-chat";
+
+/// The argument by which the program becomes a chat's kernel.
+pub const CHAT_WORD: &str = "chat-kernel";
+
+/// Returns whether a folder of kernelspecs has that of chats.
+pub(super) fn has_chat(kernels: &Path) -> bool {
+    starts_chat(&kernels.join(CHAT))
+}
+
+/// Returns whether a kernelspec starts the kernel of a chat.
+pub(super) fn starts_chat(folder: &Path) -> bool {
+    let spec = spec::read(folder);
+    spec.is_ok_and(|spec| spec.argv.get(1).is_some_and(|word| word == CHAT_WORD))
 }
 
 /// Writes a file unless it has this content already; returns whether it was written.

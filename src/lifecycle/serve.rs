@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::program::{differs, install_file, install_program, proxy_path};
+use super::program::{differs, has_chat, install_file, install_program, proxy_path};
 use crate::kernel::spec::jupyter_paths::JupyterPaths;
 use crate::kernel::spec::prefix::prefix_in_use;
 use crate::kernel::spec::{self, SpecError};
@@ -17,7 +17,7 @@ use crate::kernel::variables::{NoHome, Variables, own_data_dir};
 
 const TEMPLATE: &str = include_str!("../../kernelspec/kernel.json");
 
-const LOGOS: [(&str, &[u8]); 3] = [
+pub(super) const LOGOS: [(&str, &[u8]); 3] = [
     (
         "logo-32x32.png",
         include_bytes!("../../kernelspec/logo-32x32.png"),
@@ -192,10 +192,12 @@ pub fn unserve(level: &Level, variables: &dyn Variables) -> Result<Unserved, Ser
     }
     let before = elsewhere(variables)?;
     let mut used_by = before.clone();
-    used_by.retain(|other| *other != kernels && !installed(other).is_empty());
-    if used_by != before {
-        note_elsewhere(&used_by, variables)?;
+    let mut known = before.clone();
+    known.retain(|other| !installed(other).is_empty() || has_chat(other));
+    if known != before {
+        note_elsewhere(&known, variables)?;
     }
+    used_by.retain(|other| *other != kernels && !installed(other).is_empty());
     let for_user = installed(&kernels_dir(&Level::User, variables)?);
     let proxy = proxy_path(variables)?;
     if used_by.is_empty() && for_user.is_empty() && proxy.exists() {
@@ -322,14 +324,17 @@ fn ours(folder: &Path) -> bool {
 ///
 /// All kernelspecs start the one program in `nb`'s own data folder, which must not be removed
 /// before them.
-fn elsewhere(variables: &dyn Variables) -> Result<Vec<PathBuf>, NoHome> {
+pub(super) fn elsewhere(variables: &dyn Variables) -> Result<Vec<PathBuf>, NoHome> {
     let text = std::fs::read(own_data_dir(variables)?.join(ELSEWHERE)).ok();
     Ok(text
         .and_then(|text| serde_json::from_slice(&text).ok())
         .unwrap_or_default())
 }
 
-fn note_elsewhere(folders: &[PathBuf], variables: &dyn Variables) -> Result<(), ServeError> {
+pub(super) fn note_elsewhere(
+    folders: &[PathBuf],
+    variables: &dyn Variables,
+) -> Result<(), ServeError> {
     let path = own_data_dir(variables)?.join(ELSEWHERE);
     let done = if folders.is_empty() {
         match std::fs::remove_file(&path) {

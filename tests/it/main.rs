@@ -3,6 +3,7 @@
 #![allow(unreachable_pub, reason = "a test binary has no outside")]
 
 mod browser;
+mod chat;
 mod client;
 mod demo;
 mod dependencies;

@@ -15,6 +15,10 @@ const MCP_LOCKED: &str = include_str!("../node/mcp/package-lock.json");
 const HUB_PACKAGE: &str = include_str!("../node/hub/package.json");
 const HUB_LOCKED: &str = include_str!("../node/hub/package-lock.json");
 
+/// Agents that speak the Agent Client Protocol.
+const ACP_PACKAGE: &str = include_str!("../node/acp/package.json");
+const ACP_LOCKED: &str = include_str!("../node/acp/package-lock.json");
+
 const PACKAGE: &str = include_str!("../node/package.json");
 const LOCKED: &str = include_str!("../node/package-lock.json");
 
@@ -35,6 +39,11 @@ pub fn mcp_modules() -> Option<PathBuf> {
 /// Like [`modules`], with JupyterHub's proxy.
 pub fn hub_modules() -> Option<PathBuf> {
     installed("test-node-hub", HUB_PACKAGE, HUB_LOCKED)
+}
+
+/// Like [`modules`], with agents that speak the Agent Client Protocol.
+pub fn acp_modules() -> Option<PathBuf> {
+    installed("test-node-acp", ACP_PACKAGE, ACP_LOCKED)
 }
 
 fn installed(name: &str, package: &str, locked: &str) -> Option<PathBuf> {

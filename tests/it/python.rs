@@ -27,6 +27,9 @@ const WITH_SERVERS: &str = include_str!("../python/servers.txt");
 /// The Enterprise Gateway, which needs older libraries than the other servers.
 const WITH_ENTERPRISE_GATEWAY: &str = include_str!("../python/enterprise_gateway.txt");
 
+/// The Python library of the Agent Client Protocol, whose source has an example agent, and nbconvert.
+const WITH_ACP: &str = include_str!("../python/acp.txt");
+
 /// JupyterLab and the browser's driver: only if there is a browser, since they take a minute.
 const WITH_JUPYTERLAB: &str = include_str!("../browser/requirements.txt");
 
@@ -79,6 +82,27 @@ pub fn with_servers() -> &'static Path {
 pub fn with_enterprise_gateway() -> &'static Path {
     static PYTHON: OnceLock<PathBuf> = OnceLock::new();
     PYTHON.get_or_init(|| environment("test-enterprise-gateway", WITH_ENTERPRISE_GATEWAY))
+}
+
+/// Returns the interpreter of the environment with nbconvert and the library of the Agent Client Protocol, and
+/// that library's echo agent, which only its source package has; makes the environment if it does not exist.
+pub fn with_acp() -> (&'static Path, &'static Path) {
+    static PATHS: OnceLock<(PathBuf, PathBuf)> = OnceLock::new();
+    let (python, agent) = PATHS.get_or_init(|| {
+        let python = environment("test-acp", WITH_ACP);
+        let source = made::once("test-acp-source", &[WITH_ACP], |home| {
+            let package = WITH_ACP.lines().next().expect("the library comes first");
+            run(Command::new(&python)
+                .args(["-m", "pip", "download", "--quiet", "--no-deps"])
+                .args(["--no-binary", ":all:", package])
+                .current_dir(home));
+            run(Command::new("sh")
+                .args(["-c", "tar -xzf *.tar.gz --strip-components=1"])
+                .current_dir(home));
+        });
+        (python, source.join("examples/echo_agent.py"))
+    });
+    (python, agent)
 }
 
 fn environment(name: &str, requirements: &str) -> PathBuf {

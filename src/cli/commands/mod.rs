@@ -6,6 +6,7 @@ mod apply;
 mod cell;
 mod cells;
 mod change;
+mod chat;
 mod clear;
 mod completions;
 mod consent;
@@ -93,7 +94,7 @@ pub(crate) enum Group {
 use Group::{Kernel, Notebook, Rest, Running};
 
 /// All commands, as the help lists them.
-pub(crate) const COMMANDS: [Entry; 46] = [
+pub(crate) const COMMANDS: [Entry; 47] = [
     Entry::of::<open::Open>("open", Kernel)
         .aliases("new start create")
         .first(),
@@ -179,6 +180,7 @@ pub(crate) const COMMANDS: [Entry; 46] = [
     Entry::of::<log::Log>("log", Running).aliases("history logs"),
     Entry::of::<agent::Agent>("agent", Rest).words("install PROGRAM"),
     Entry::of::<mcp::Mcp>("mcp", Rest).json(""),
+    Entry::of::<chat::Chat>("chat", Rest).words("TEXT").json(""),
     Entry::of::<demo::Demo>("demo", Rest).json(""),
     Entry::of::<completions::Completions>("completions", Rest).json(""),
     Entry::of::<help::Help>("help", Rest).first().json(""),

@@ -24,11 +24,14 @@ pub(crate) struct Serve {
     /// Install the spec for notebooks of this language
     #[arg(long, value_name = "LANGUAGE", default_value = "python")]
     language: String,
+    /// Install the kernelspec "Agent Client Protocol" instead: its cells are messages to coding agents
+    #[arg(long, conflicts_with = "language")]
+    chat: bool,
 }
 
 /// Remove the kernelspec "nb shared kernel"
 ///
-/// For all languages. Kernels that run are left alone; `nb shutdown` ends them. Notebooks that name the shared
+/// For all languages, and the one of chats. Kernels that run are left alone; `nb shutdown` ends them. Notebooks that name the shared
 /// kernelspec name their own one again.
 #[derive(Args, Debug)]
 pub(crate) struct Unserve {
@@ -62,11 +65,14 @@ impl Place {
 
 impl Command for Serve {
     async fn run(self, context: &Context) -> Result<ExitCode, Problem> {
-        let request = ServeRequest {
-            place: self.place.meant(),
-            language: self.language,
+        let place = self.place.meant();
+        let answer = match self.chat {
+            true => api::serve_chat(&context.caller, place).await?,
+            false => {
+                let language = self.language;
+                api::serve(&context.caller, ServeRequest { place, language }).await?
+            }
         };
-        let answer = api::serve(&context.caller, request).await?;
         context.print(&answer, show_served)
     }
 }

@@ -1,5 +1,6 @@
 //! Edits of a notebook, which replace only the bytes that they touch, and lists of edits.
 
+mod between;
 mod cells;
 mod conflict;
 mod error;

@@ -1,0 +1,288 @@
+//! Agents by their names: those of `agents.toml`, and those whose programs are on `PATH`.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use super::connection::Launch;
+use super::protocol::McpServer;
+use crate::activity::actor::Actor;
+use crate::kernel::variables::{Variables, own_data_dir};
+use crate::project::beneath;
+
+/// The agents that speak the protocol: the name, and the command.
+const AGENTS: [(&str, &[&str]); 6] = [
+    ("claude", &["claude-agent-acp"]),
+    ("codex", &["codex-acp"]),
+    ("gemini", &["gemini", "--acp"]),
+    ("goose", &["goose", "acp"]),
+    ("opencode", &["opencode", "acp"]),
+    ("qwen", &["qwen", "--acp"]),
+];
+
+/// The file with agents of the user's own, in `nb`'s own data folder: commands in a project's folder may be a stranger's.
+const FILE: &str = "agents.toml";
+
+/// Programs that run a script or a package, whose name says more than theirs.
+const RUNNERS: [&str; 11] = [
+    "node", "npx", "bunx", "deno", "python", "python3", "uv", "uvx", "pipx", "sh", "env",
+];
+
+/// The agents that can be named.
+#[derive(Clone, Debug, Default)]
+pub struct KnownAgents {
+    /// By name.
+    pub agents: BTreeMap<String, KnownAgent>,
+    /// What is wrong with the files.
+    pub faults: Vec<String>,
+}
+
+/// An agent that can be named.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KnownAgent {
+    /// Its command.
+    pub launch: Launch,
+    /// The file that names it; `None` for one that `nb` knows itself.
+    pub file: Option<PathBuf>,
+    /// Whether its program is there.
+    pub is_installed: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    command: Command,
+    #[serde(default)]
+    env: BTreeMap<String, String>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Command {
+    Line(String),
+    Words(Vec<String>),
+}
+
+/// Why no agent is meant by a text.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum UnknownAgent {
+    /// The text is empty.
+    #[error("no agent is named")]
+    Empty,
+    /// A quote is open.
+    #[error("{0:?} has a quote without an end")]
+    Quote(String),
+    /// Its program is not there.
+    #[error("the program of {name} is not there: {program}")]
+    Missing {
+        /// The agent.
+        name: String,
+        /// The program.
+        program: String,
+    },
+}
+
+impl KnownAgents {
+    /// Reads the agents of the user.
+    pub fn read(variables: &dyn Variables) -> Self {
+        let mut known = Self::default();
+        let path = variables.get("PATH").unwrap_or_default();
+        for (name, argv) in AGENTS {
+            let argv: Vec<_> = argv.iter().map(|word| (*word).to_owned()).collect();
+            known.add(name, argv, Vec::new(), None, &path);
+        }
+        if let Ok(folder) = own_data_dir(variables) {
+            known.read_file(&folder.join(FILE), &path);
+        }
+        known
+    }
+
+    fn read_file(&mut self, file: &Path, path: &std::ffi::OsStr) {
+        let text = match beneath::read_text(file, beneath::SMALL) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return,
+            Err(error) => {
+                let fault = format!("{} cannot be read: {error}", file.display());
+                return self.faults.push(fault);
+            }
+        };
+        let entries: BTreeMap<String, Entry> = match toml::from_str(&text) {
+            Ok(entries) => entries,
+            Err(error) => {
+                let fault = format!("{} names no agents: {}", file.display(), error.message());
+                return self.faults.push(fault);
+            }
+        };
+        for (name, entry) in entries {
+            let argv = match entry.command {
+                Command::Words(words) => words,
+                Command::Line(line) => shell_words::split(&line).unwrap_or_default(),
+            };
+            let usable = Actor::name_of_client(&name).is_some_and(|usable| usable == name);
+            if argv.is_empty() || !usable {
+                let why = match usable {
+                    true => "has no command",
+                    false => "is no name: letters, digits and hyphens in lower case make one",
+                };
+                let fault = format!("{}: {name:?} {why}", file.display());
+                self.faults.push(fault);
+                continue;
+            }
+            let env = entry.env.into_iter().collect();
+            self.add(&name, argv, env, Some(file.to_owned()), path);
+        }
+    }
+
+    fn add(
+        &mut self,
+        name: &str,
+        argv: Vec<String>,
+        env: Vec<(String, String)>,
+        file: Option<PathBuf>,
+        path: &std::ffi::OsStr,
+    ) {
+        let program = argv.first().map(String::as_str).unwrap_or_default();
+        let agent = KnownAgent {
+            is_installed: is_program(program, path),
+            launch: Launch {
+                name: name.to_owned(),
+                argv,
+                env,
+            },
+            file,
+        };
+        self.agents.insert(name.to_owned(), agent);
+    }
+
+    /// Returns the agent that a text means: a name, or a command.
+    ///
+    /// # Errors
+    /// The text is empty or no command, or the named agent's program is not there.
+    pub fn meant(&self, text: &str) -> Result<Launch, UnknownAgent> {
+        let text = text.trim();
+        if let Some(agent) = self.agents.get(text) {
+            if !agent.is_installed {
+                return Err(UnknownAgent::Missing {
+                    name: text.to_owned(),
+                    program: agent.launch.argv.first().cloned().unwrap_or_default(),
+                });
+            }
+            return Ok(agent.launch.clone());
+        }
+        let argv = shell_words::split(text).map_err(|_| UnknownAgent::Quote(text.to_owned()))?;
+        if argv.is_empty() {
+            return Err(UnknownAgent::Empty);
+        }
+        Ok(Launch {
+            name: name_of(&argv),
+            argv,
+            env: Vec::new(),
+        })
+    }
+}
+
+/// Returns the name of an agent that is given by its command.
+fn name_of(argv: &[String]) -> String {
+    let stem = |word: &String| {
+        let name = Path::new(word).file_name().unwrap_or_default();
+        let name = name.to_string_lossy();
+        let scripts = [".py", ".js", ".mjs", ".ts", ".sh"];
+        let ending = scripts.iter().find_map(|ending| name.strip_suffix(ending));
+        ending.unwrap_or(&name).to_owned()
+    };
+    let is_runner = |name: &str| RUNNERS.contains(&name);
+    let mut words = argv.iter().filter(|word| !word.starts_with('-')).map(stem);
+    let found = words.find(|word| !is_runner(word) && word != "run");
+    let found = found.or_else(|| argv.first().map(stem)).unwrap_or_default();
+    Actor::name_of_client(&found).unwrap_or_else(|| "agent".to_owned())
+}
+
+fn is_program(program: &str, path: &std::ffi::OsStr) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    let is_executable = |path: &Path| {
+        let found = std::fs::metadata(path);
+        found.is_ok_and(|it| it.is_file() && it.permissions().mode() & 0o111 != 0)
+    };
+    match program.contains('/') {
+        true => is_executable(Path::new(program)),
+        false => std::env::split_paths(path).any(|folder| is_executable(&folder.join(program))),
+    }
+}
+
+/// Returns the MCP server that every session gets: `nb`'s own, which acts in the agent's name.
+///
+/// # Errors
+/// The path of this program is unknown.
+pub fn own_server(agent: &str, root: &Path, notebook: Option<&Path>) -> std::io::Result<McpServer> {
+    let program = std::env::current_exe()?;
+    // A program that was replaced while it ran.
+    let text = program.to_string_lossy().into_owned();
+    let program = text
+        .strip_suffix(" (deleted)")
+        .map_or(program, PathBuf::from);
+    let mut env = vec![("NB_AS".to_owned(), agent.to_owned())];
+    if let Some(notebook) = notebook {
+        env.push(("NB_NOTEBOOK".to_owned(), notebook.display().to_string()));
+    }
+    let root = root.display().to_string();
+    Ok(McpServer {
+        name: "nb".to_owned(),
+        command: program,
+        args: vec!["mcp".to_owned(), "--root".to_owned(), root],
+        env,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn an_agent_is_named_by_what_it_runs() {
+        let name = |line: &str| KnownAgents::default().meant(line).unwrap().name;
+        assert_eq!(name("python3 -u '/a b/echo_agent.py' --x"), "echo-agent");
+        assert_eq!(name("npx -y @google/gemini-cli --acp"), "gemini");
+        assert_eq!(name("/opt/my-agent acp"), "my-agent");
+        assert_eq!(name("uv run agent.py"), "agent");
+        assert_eq!(name("human"), "agent");
+        assert_eq!(name("node"), "node");
+        let meant = |line| KnownAgents::default().meant(line);
+        assert_eq!(meant("  "), Err(UnknownAgent::Empty));
+        assert!(matches!(meant("a 'b"), Err(UnknownAgent::Quote(_))));
+    }
+
+    #[test]
+    fn files_add_agents_and_their_faults_are_told() {
+        let temp = tempfile::tempdir().unwrap();
+        let folder = temp.path().canonicalize().unwrap();
+        let program = folder.join("mine");
+        std::fs::write(&program, "#!/bin/sh\n").unwrap();
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let text = "[mine]\ncommand = \"mine 'one word'\"\nenv = { K = \"v\" }\n\
+                    [human]\ncommand = [\"mine\"]\n[nothing]\ncommand = \"\"\n";
+        let home = folder.join("home").display().to_string();
+        let path = folder.display().to_string();
+        let variables = HashMap::from([("HOME", home.as_str()), ("PATH", path.as_str())]);
+        let file = own_data_dir(&variables).unwrap().join(FILE);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(&file, text).unwrap();
+        let known = KnownAgents::read(&variables);
+        let mine = known.meant("mine").unwrap();
+        assert_eq!(mine.argv, ["mine", "one word"]);
+        assert_eq!(mine.env, [("K".to_owned(), "v".to_owned())]);
+        assert_eq!(known.faults.len(), 2, "{:?}", known.faults);
+        assert!(matches!(
+            known.meant("gemini"),
+            Err(UnknownAgent::Missing { .. })
+        ));
+
+        std::fs::write(&file, "[mine]\ncomand = 3").unwrap();
+        let damaged = KnownAgents::read(&variables);
+        assert_eq!(damaged.faults.len(), 1);
+        assert!(!damaged.agents.contains_key("mine"));
+    }
+}

@@ -1,0 +1,195 @@
+//! Permissions: how an agent's request is put to the person, what an answer means, and what is allowed from
+//! now on. Pure.
+
+use super::protocol::{PermissionKind, PermissionOption};
+
+/// A question for the person.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PermissionQuestion {
+    /// The name of the agent.
+    pub agent: String,
+    /// What it wants to do.
+    pub title: String,
+    /// The kind of tool.
+    pub kind: String,
+    /// Where.
+    pub places: Vec<String>,
+    /// The answers, each with its letter.
+    pub options: Vec<PermissionOption>,
+}
+
+/// An answer that holds from now on.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct StandingPermission {
+    /// The name of the agent.
+    pub agent: String,
+    /// What it may do.
+    pub title: String,
+    /// The kind of tool.
+    pub kind: String,
+}
+
+/// What the person's answer means.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PermissionChoice {
+    /// One of the options.
+    Option(PermissionOption),
+    /// None of them: nothing is allowed.
+    Nothing,
+    /// A text that is no answer.
+    Unclear,
+}
+
+impl PermissionQuestion {
+    /// Returns the least of the options, which an empty answer means: one that allows nothing.
+    pub fn least(&self) -> Option<&PermissionOption> {
+        let options = self.options.iter();
+        let rejecting = options.filter(|it| it.kind < PermissionKind::AllowOnce);
+        rejecting.min_by_key(|it| it.kind)
+    }
+
+    /// Returns the question as a prompt: a line for each option.
+    pub fn prompt(&self) -> String {
+        let mut text = format!("{} asks: {}", self.agent, one_line(&self.title));
+        if !self.kind.is_empty() {
+            text.push_str(&format!(" ({})", self.kind));
+        }
+        if !self.places.is_empty() {
+            text.push_str(&format!("\nin {}", one_line(&self.places.join(", "))));
+        }
+        for (option, letter) in self.options.iter().zip(letters()) {
+            let meaning = match option.kind {
+                PermissionKind::RejectOnce => "not this time",
+                PermissionKind::RejectAlways => "never",
+                PermissionKind::AllowOnce => "this time",
+                PermissionKind::AllowAlways => "from now on",
+            };
+            let name = one_line(&option.name);
+            text.push_str(&format!("\n  {letter}  {name} ({meaning})"));
+        }
+        let least = match self.least_letter() {
+            Some(letter) => letter.to_string(),
+            None => "nothing is allowed".to_owned(),
+        };
+        text.push_str(&format!("\nletter, or Enter for [{least}]: "));
+        text
+    }
+
+    fn least_letter(&self) -> Option<char> {
+        let least = self.least()?;
+        let at = self.options.iter().position(|it| it == least)?;
+        letters().nth(at)
+    }
+
+    /// Reads the person's answer: a letter, or nothing.
+    pub fn choice(&self, answer: &str) -> PermissionChoice {
+        let answer = answer.trim().trim_end_matches([')', '.']);
+        let mut characters = answer.chars();
+        match (characters.next(), characters.next()) {
+            (None, _) => match self.least() {
+                Some(least) => PermissionChoice::Option(least.clone()),
+                None => PermissionChoice::Nothing,
+            },
+            (Some(letter), None) => {
+                let letter = letter.to_ascii_lowercase();
+                let at = letters().position(|it| it == letter);
+                match at.and_then(|at| self.options.get(at)) {
+                    Some(option) => PermissionChoice::Option(option.clone()),
+                    None => PermissionChoice::Unclear,
+                }
+            }
+            _ => PermissionChoice::Unclear,
+        }
+    }
+
+    /// Returns what an answer that allows it from now on permits.
+    pub fn standing(&self) -> StandingPermission {
+        StandingPermission {
+            agent: self.agent.clone(),
+            title: self.title.clone(),
+            kind: self.kind.clone(),
+        }
+    }
+
+    /// Returns the option by which this one request is allowed, if the agent offers one.
+    pub fn once(&self) -> Option<&PermissionOption> {
+        let mut options = self.options.iter();
+        options.find(|it| it.kind == PermissionKind::AllowOnce)
+    }
+}
+
+/// The letters of options. An agent that offers more of them than these gets no answer to the rest.
+fn letters() -> impl Iterator<Item = char> {
+    'a'..='z'
+}
+
+/// Returns a text of an agent as one line of bounded length, so that it cannot imitate the rest of a prompt.
+fn one_line(text: &str) -> String {
+    const MOST: usize = 200;
+    let plain = |c: char| if c.is_control() { ' ' } else { c };
+    let mut line: String = text.chars().map(plain).take(MOST).collect();
+    if text.chars().nth(MOST).is_some() {
+        line.push('…');
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn option(id: &str, kind: PermissionKind) -> PermissionOption {
+        PermissionOption {
+            id: id.to_owned(),
+            name: format!("{id}\nb  forged"),
+            kind,
+        }
+    }
+
+    fn question(kinds: &[PermissionKind]) -> PermissionQuestion {
+        let options = kinds.iter().enumerate();
+        PermissionQuestion {
+            agent: "claude".to_owned(),
+            title: "Write\u{1b}[2J x".to_owned(),
+            kind: "edit".to_owned(),
+            places: vec!["a.py:3".to_owned()],
+            options: options
+                .map(|(at, kind)| option(&at.to_string(), *kind))
+                .collect(),
+        }
+    }
+
+    fn chosen(question: &PermissionQuestion, answer: &str) -> String {
+        match question.choice(answer) {
+            PermissionChoice::Option(option) => option.id,
+            other => format!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_default_is_the_least_and_what_holds_for_ever_is_typed() {
+        use PermissionKind::{AllowAlways, AllowOnce, RejectAlways, RejectOnce};
+        let all = question(&[AllowAlways, AllowOnce, RejectAlways, RejectOnce]);
+        assert_eq!(chosen(&all, ""), "3");
+        assert_eq!(chosen(&all, " A) "), "0");
+        assert_eq!(chosen(&all, "b"), "1");
+        assert_eq!(chosen(&question(&[RejectAlways, AllowOnce]), "\n"), "0");
+        let only_allow = question(&[AllowAlways, AllowOnce]);
+        assert_eq!(chosen(&only_allow, ""), "Nothing");
+        for unclear in ["c", "yes", "1", "ab", "ä"] {
+            assert_eq!(chosen(&only_allow, unclear), "Unclear", "{unclear}");
+        }
+        assert_eq!(chosen(&question(&[]), ""), "Nothing");
+    }
+
+    #[test]
+    fn an_agents_text_cannot_imitate_an_option() {
+        use PermissionKind::{AllowOnce, RejectOnce};
+        let prompt = question(&[AllowOnce, RejectOnce]).prompt();
+        assert_eq!(
+            prompt,
+            "claude asks: Write [2J x (edit)\nin a.py:3\n  a  0 b  forged (this time)\n  \
+             b  1 b  forged (not this time)\nletter, or Enter for [b]: "
+        );
+    }
+}

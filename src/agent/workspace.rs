@@ -1,0 +1,357 @@
+//! The files that an agent may read and write through its client: those of the workspace.
+//!
+//! Links are resolved, and a path that leads out is refused, as is `nb`'s own folder, which has the keys of
+//! kernels. Notebooks are read and written by the functions of `api`, with history and all their checks.
+//! That keeps only these requests inside: an agent's own tools are its own.
+
+use std::io::{self, Read};
+use std::path::{Component, Path, PathBuf};
+
+use crate::api;
+use crate::api::caller::{Caller, Given};
+use crate::api::envelope::Meanwhile;
+use crate::api::problem::Problem;
+use crate::project::{Project, beneath};
+
+/// The largest file that is read or written, in bytes.
+const LARGEST: u64 = 16 << 20;
+
+/// A folder to work in.
+#[derive(Clone, Debug)]
+pub struct Workspace {
+    root: PathBuf,
+    project: Project,
+}
+
+impl Workspace {
+    /// Returns the workspace of a folder: its project.
+    ///
+    /// # Errors
+    /// The project cannot be opened.
+    pub fn of(folder: &Path) -> Result<Self, Problem> {
+        let here = folder.join("chat.ipynb");
+        let project = Project::for_notebook(&here);
+        let project = project.map_err(|error| Problem::failed("open the project", &error))?;
+        let root = project.root().canonicalize();
+        let root = root.map_err(|error| Problem::failed("open the project's folder", &error))?;
+        Ok(Self { root, project })
+    }
+
+    /// Returns the folder.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Returns the project.
+    pub fn project(&self) -> &Project {
+        &self.project
+    }
+
+    /// Returns a path as people write it: from the root, if it is below.
+    pub fn shown(&self, path: &Path) -> String {
+        let below = path.strip_prefix(&self.root).unwrap_or(path);
+        below.display().to_string()
+    }
+
+    /// Returns the real path of a file, which need not exist yet.
+    ///
+    /// # Errors
+    /// It is outside.
+    pub fn resolve(&self, path: &Path) -> Result<PathBuf, String> {
+        let outside = || {
+            format!(
+                "{} is outside the workspace {}",
+                path.display(),
+                self.root.display()
+            )
+        };
+        let whole = self.root.join(path);
+        if whole.components().any(|part| part == Component::ParentDir) && !whole.exists() {
+            return Err(outside());
+        }
+        // The part that exists, without links; the rest is below it.
+        let mut there = whole.as_path();
+        let mut rest = Vec::new();
+        let real = loop {
+            match there.canonicalize() {
+                Ok(real) => break real,
+                // A link that leads nowhere.
+                Err(_) if there.is_symlink() => return Err(outside()),
+                Err(_) => {}
+            }
+            match (there.parent(), there.file_name()) {
+                (Some(parent), Some(name)) => {
+                    rest.push(name);
+                    there = parent;
+                }
+                _ => return Err(outside()),
+            }
+        };
+        let real = rest.iter().rev().fold(real, |path, name| path.join(name));
+        if !real.starts_with(&self.root) {
+            return Err(outside());
+        }
+        let own = self.project.dir();
+        let own = own.canonicalize().unwrap_or_else(|_| own.to_owned());
+        if real.starts_with(own) {
+            return Err(format!("{} is nb's own", path.display()));
+        }
+        Ok(real)
+    }
+
+    /// Returns the text of a file, or some of its lines; `None` if there is no such file.
+    ///
+    /// # Errors
+    /// The file is outside, too large or no text, or cannot be read.
+    pub(super) async fn read(
+        &self,
+        by: &str,
+        path: &Path,
+        line: Option<u32>,
+        limit: Option<u32>,
+    ) -> Result<Option<String>, String> {
+        let real = self.resolve(path)?;
+        if !real.exists() {
+            return Ok(None);
+        }
+        let text = if is_notebook(&real) {
+            let caller = self.caller(by, &real).map_err(|error| in_words(&error))?;
+            let text = api::notebook_text(&caller).await;
+            let text = text.map_err(|error| in_words(&error))?;
+            has_seen(caller).await;
+            text
+        } else {
+            let read = tokio::task::spawn_blocking(move || read_file(&real)).await;
+            let read = read.unwrap_or_else(|error| Err(io::Error::other(error)));
+            read.map_err(|error| format!("cannot read {}: {error}", path.display()))?
+        };
+        if line.is_none() && limit.is_none() {
+            return Ok(Some(text));
+        }
+        let first = line.map_or(0, |line| line.saturating_sub(1) as usize);
+        let count = limit.map_or(usize::MAX, |limit| limit as usize);
+        let lines = text.split_inclusive('\n').skip(first).take(count);
+        Ok(Some(lines.collect()))
+    }
+
+    /// Writes a file.
+    ///
+    /// # Errors
+    /// The file is outside or cannot be written; others have changed the notebook's cells meanwhile.
+    pub(super) async fn write(&self, by: &str, path: &Path, text: String) -> Result<(), String> {
+        let real = self.resolve(path)?;
+        if text.len() as u64 > LARGEST {
+            return Err(format!(
+                "the text for {} has more than {} MiB",
+                path.display(),
+                LARGEST >> 20
+            ));
+        }
+        if is_notebook(&real) && real.exists() {
+            let caller = self.caller(by, &real).map_err(|error| in_words(&error))?;
+            let done = api::set_notebook_text(&caller, text).await;
+            let done = done.map_err(|error| in_words(&error))?;
+            has_seen(caller).await;
+            return match done.error {
+                Some(error) => Err(in_words(&error)),
+                None => Ok(()),
+            };
+        }
+        let written = tokio::task::spawn_blocking(move || write_file(&real, &text)).await;
+        let written = written.unwrap_or_else(|error| Err(io::Error::other(error)));
+        written.map_err(|error| format!("cannot write {}: {error}", path.display()))
+    }
+
+    /// Returns the maker of a request about a notebook, in the agent's name.
+    fn caller(&self, by: &str, notebook: &Path) -> Result<Caller, Problem> {
+        Caller::of(Given {
+            notebook: Some(notebook.to_owned()),
+            name: Some(by.to_owned()),
+            on_terminal: false,
+            here: self.root.clone(),
+            command: "nb".to_owned(),
+            tell: |_| {},
+            has_own_thread: false,
+        })
+    }
+}
+
+/// Records that the agent has the answer, which tells it nothing of what others did.
+async fn has_seen(caller: Caller) {
+    let delivered = move || caller.delivered(&Meanwhile::default());
+    let _ = tokio::task::spawn_blocking(delivered).await;
+}
+
+fn is_notebook(path: &Path) -> bool {
+    path.extension().is_some_and(|ending| ending == "ipynb")
+}
+
+/// Reads a file whose path has no links.
+fn read_file(path: &Path) -> io::Result<String> {
+    let file = beneath::open(path)?;
+    let mut text = String::new();
+    let read = file.take(LARGEST + 1).read_to_string(&mut text)?;
+    match read as u64 > LARGEST {
+        true => Err(io::Error::other(format!(
+            "it has more than {} MiB",
+            LARGEST >> 20
+        ))),
+        false => Ok(text),
+    }
+}
+
+/// Replaces a file whose path has no links. Its permissions stay.
+fn write_file(path: &Path, text: &str) -> io::Result<()> {
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder)?;
+    }
+    let mode = match std::fs::symlink_metadata(path) {
+        Ok(found) => Some(found.permissions()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => return Err(error),
+    };
+    if mode.is_none() {
+        // Made as other programs make files, with the permissions that the user's umask leaves.
+        std::fs::OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .open(path)?;
+    }
+    let mode = mode.map_or_else(
+        || Ok(std::fs::metadata(path)?.permissions()),
+        io::Result::Ok,
+    )?;
+    beneath::replace(path, text.as_bytes())?;
+    std::fs::set_permissions(path, mode)
+}
+
+/// Returns a problem as a text for an agent.
+fn in_words(problem: &Problem) -> String {
+    let mut text = problem.message.clone();
+    for line in problem.lines.iter().chain(&problem.hints) {
+        text.push('\n');
+        text.push_str(line);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    struct Place {
+        _temp: tempfile::TempDir,
+        root: PathBuf,
+        workspace: Workspace,
+    }
+
+    fn place() -> Place {
+        let temp = tempfile::tempdir().unwrap();
+        let real = temp.path().canonicalize().unwrap();
+        let root = real.join("project");
+        std::fs::create_dir_all(root.join("sub")).unwrap();
+        std::fs::write(real.join("secret"), "secret").unwrap();
+        std::fs::write(root.join("a.txt"), "1\n2\n3\n").unwrap();
+        Place {
+            workspace: Workspace::of(&root).unwrap(),
+            root,
+            _temp: temp,
+        }
+    }
+
+    #[tokio::test]
+    async fn what_leads_out_is_refused_in_every_spelling() {
+        let place = place();
+        let root = &place.root;
+        symlink("../secret", root.join("file_link")).unwrap();
+        symlink("..", root.join("folder_link")).unwrap();
+        symlink("../not_there", root.join("dangling")).unwrap();
+        let outside = [
+            "../secret",
+            "sub/../../secret",
+            "/etc/passwd",
+            "file_link",
+            "folder_link/secret",
+            "folder_link/new",
+            "dangling",
+            "not/../../there",
+            ".nb/state.json",
+            ".nb/new",
+        ];
+        for path in outside {
+            let path = Path::new(path);
+            let read = place.workspace.read("a", path, None, None).await;
+            assert!(!matches!(read, Ok(Some(_))), "{path:?} was read");
+            let written = place.workspace.write("a", path, "x".to_owned()).await;
+            assert!(written.is_err(), "{path:?} was written");
+        }
+        assert!(!root.join("../not_there").exists() && !root.join("../new").exists());
+        assert_eq!(
+            std::fs::read_to_string(root.join("../secret")).unwrap(),
+            "secret"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_files_lines_are_read_and_its_permissions_stay() {
+        let place = place();
+        let file = place.root.join("a.txt");
+        let read = |line, limit| place.workspace.read("a", &file, line, limit);
+        assert_eq!(read(None, None).await.unwrap().unwrap(), "1\n2\n3\n");
+        assert_eq!(read(Some(2), Some(1)).await.unwrap().unwrap(), "2\n");
+        assert_eq!(read(Some(9), None).await.unwrap().unwrap(), "");
+        let executable = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(&file, executable).unwrap();
+        place
+            .workspace
+            .write("a", &file, "new".to_owned())
+            .await
+            .unwrap();
+        let mode = std::fs::metadata(&file).unwrap().permissions().mode();
+        assert_eq!(
+            (mode & 0o777, read(None, None).await.unwrap().unwrap()),
+            (0o755, "new".to_owned())
+        );
+        let new = Path::new("deep/er/new.txt");
+        place
+            .workspace
+            .write("a", new, "x".to_owned())
+            .await
+            .unwrap();
+        assert_eq!(
+            place
+                .workspace
+                .read("a", new, None, None)
+                .await
+                .unwrap()
+                .unwrap(),
+            "x"
+        );
+    }
+
+    #[tokio::test]
+    async fn what_is_no_text_file_is_an_error() {
+        let place = place();
+        std::fs::write(place.root.join("bytes"), b"\xff\xfe").unwrap();
+        std::fs::File::create(place.root.join("huge"))
+            .unwrap()
+            .set_len(LARGEST + 1)
+            .unwrap();
+        let missing = Path::new("missing");
+        assert_eq!(
+            place.workspace.read("a", missing, None, None).await,
+            Ok(None)
+        );
+        for path in ["sub", "bytes", "huge"] {
+            let read = place.workspace.read("a", Path::new(path), None, None).await;
+            assert!(read.is_err(), "{path} was read");
+        }
+        let written = place
+            .workspace
+            .write("a", Path::new("sub"), String::new())
+            .await;
+        assert!(written.is_err());
+    }
+}

@@ -1,0 +1,689 @@
+//! The agents of a chat: started and stopped by commands, spoken to by messages, stored between kernels.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use tokio::sync::Notify;
+
+use super::cell::{self, ChatCell, ChatCommand};
+use super::complete::ChatNames;
+use super::front::CellFront;
+use crate::agent::cell_link;
+use crate::agent::known::{KnownAgents, own_server};
+use crate::agent::stored::{ChatFile, OpenTurn, StoredAgent, StoredChat, beginning};
+use crate::agent::update::Update;
+use crate::agent::{Agent, AgentError, Begun, ChatMessage, Front, Launch, McpServer, Workspace};
+use crate::api::problem::Problem;
+use crate::kernel::variables::{ProcessVariables, Variables};
+use crate::project::event::{EventKind, Position};
+
+/// How many changed cells are named after a turn.
+const MOST_LINKS: usize = 20;
+
+/// The agents of a chat.
+pub(super) struct Conversation {
+    workspace: Workspace,
+    here: PathBuf,
+    known: KnownAgents,
+    agents: Vec<ChatAgent>,
+    file: ChatFile,
+    stored: StoredChat,
+    /// What the person is to know before the next answer.
+    notes: Vec<String>,
+}
+
+/// One of the agents, and the MCP servers that the person has added for it.
+struct ChatAgent {
+    agent: Agent,
+    servers: Vec<McpServer>,
+}
+
+/// Why a cell fails.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct CellError {
+    pub(super) name: String,
+    pub(super) message: String,
+    pub(super) lines: Vec<String>,
+}
+
+impl CellError {
+    pub(super) fn new(name: &str, message: String) -> Self {
+        Self {
+            name: name.to_owned(),
+            message,
+            lines: Vec::new(),
+        }
+    }
+
+    fn hint(mut self, line: impl Into<String>) -> Self {
+        self.lines.push(line.into());
+        self
+    }
+
+    /// Returns the lines that a front end shows.
+    pub(super) fn traceback(&self) -> Vec<String> {
+        let first = match self.message.is_empty() {
+            true => self.name.clone(),
+            false => self.message.clone(),
+        };
+        std::iter::once(first)
+            .chain(self.lines.iter().cloned())
+            .collect()
+    }
+}
+
+impl From<AgentError> for CellError {
+    fn from(error: AgentError) -> Self {
+        let message = error.to_string();
+        let with_lines = |name: &str, lines: &[String]| Self {
+            name: name.to_owned(),
+            message: message.clone(),
+            lines: lines.iter().map(|line| format!("  {line}")).collect(),
+        };
+        match &error {
+            AgentError::Start { .. } => Self::new("AgentNotStarted", message)
+                .hint("%agent start NAME|COMMAND starts another one; %agent list shows which"),
+            AgentError::Gone { end, .. } => {
+                with_lines("AgentGone", &end.lines).hint("the next message starts it again")
+            }
+            AgentError::Silent { end, .. } => with_lines("AgentSilent", &end.lines),
+            AgentError::Login { ways, .. } => {
+                let ways = ways.iter();
+                let ways = ways.map(|(id, name)| format!("%agent login {id}  {name}"));
+                Self {
+                    name: "LoginNeeded".to_owned(),
+                    lines: ways.collect(),
+                    message,
+                }
+                .hint("or log in with the agent's own program, and send the message again")
+            }
+            AgentError::Interrupted | AgentError::Stubborn { .. } => {
+                // The name by which front ends know an interrupt.
+                Self::new("KeyboardInterrupt", message)
+            }
+            AgentError::Answer { .. } | AgentError::Protocol { .. } => {
+                Self::new("AgentError", message)
+            }
+            AgentError::NoSuch(_) => Self::new("NoSuch", message),
+        }
+    }
+}
+
+/// Returns the name under which a chat is stored: its notebook, if the front end names it; else the connection
+/// file, which stays the same when a front end restarts the kernel.
+pub(super) fn name(connection_file: &Path) -> String {
+    match ProcessVariables.get("JPY_SESSION_NAME") {
+        Some(name) if !name.is_empty() => name.to_string_lossy().into_owned(),
+        _ => connection_file.file_name().map_or_else(
+            || "chat".to_owned(),
+            |name| name.to_string_lossy().into_owned(),
+        ),
+    }
+}
+
+impl Conversation {
+    /// Opens a chat in a folder, and takes up what is stored of it.
+    ///
+    /// # Errors
+    /// The project cannot be opened.
+    pub(super) fn open(here: &Path, name: &str) -> anyhow::Result<Self> {
+        let in_words = |problem: Problem| anyhow::anyhow!("{}", problem.message);
+        let workspace = Workspace::of(here).map_err(in_words)?;
+        let file = ChatFile::of(workspace.project(), name)?;
+        let mut stored = file.read();
+        stored.notebook = Some(name.to_owned());
+        let known = KnownAgents::read(&ProcessVariables);
+        let mut chat = Self {
+            workspace,
+            here: here.to_owned(),
+            notes: known.faults.clone(),
+            known,
+            agents: Vec::new(),
+            file,
+            stored: StoredChat::default(),
+        };
+        for kept in &stored.agents {
+            let mut agent = chat.add(
+                kept.launch.clone(),
+                kept.servers.clone(),
+                stored.on.as_deref(),
+            );
+            agent.agent.resume(kept.session.clone());
+            agent.agent.allow(&stored.standing);
+            chat.agents.push(agent);
+        }
+        if let Some(open) = stored.open.take() {
+            chat.notes.push(format!(
+                "the kernel ended while {} answered “{}”: what it said last may be missing above",
+                open.agent, open.message
+            ));
+        }
+        chat.stored = stored;
+        Ok(chat)
+    }
+
+    /// Returns the folder from which paths are shown.
+    pub(super) fn root(&self) -> &Path {
+        self.workspace.root()
+    }
+
+    /// Returns whether the chat has an agent of this name.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.agents.iter().any(|it| it.agent.launch().name == name)
+    }
+
+    /// Returns the names that can be completed.
+    pub(super) fn names(&self) -> ChatNames {
+        let name = |it: &ChatAgent| it.agent.launch().name.clone();
+        let current = self.stored.current.as_deref();
+        let current = current.and_then(|current| self.agents.iter().find(|it| name(it) == current));
+        let commands = current.map(|it| it.agent.commands()).unwrap_or_default();
+        ChatNames {
+            agents: self.agents.iter().map(name).collect(),
+            known: self.known.agents.keys().cloned().collect(),
+            commands: commands.iter().map(|it| it.name.clone()).collect(),
+        }
+    }
+
+    /// Runs a cell: its commands, then its message.
+    ///
+    /// # Errors
+    /// A command or the message fails; what comes after it is not done.
+    pub(super) async fn run(
+        &mut self,
+        cell: ChatCell,
+        front: &CellFront,
+        interrupt: &Notify,
+    ) -> Result<(), CellError> {
+        for command in cell.commands {
+            let text = self.command(command, interrupt).await;
+            self.store();
+            front.print(&text?);
+        }
+        if cell.message.is_empty() {
+            return Ok(());
+        }
+        self.send(cell.to.as_deref(), &cell.message, front, interrupt)
+            .await
+    }
+
+    /// Ends the agents; their sessions are taken up again by the next kernel.
+    pub(super) async fn close(&mut self) {
+        self.store();
+        for it in &mut self.agents {
+            it.agent.stop().await;
+        }
+    }
+
+    async fn send(
+        &mut self,
+        to: Option<&str>,
+        text: &str,
+        front: &CellFront,
+        interrupt: &Notify,
+    ) -> Result<(), CellError> {
+        let name = to
+            .map(str::to_owned)
+            .or_else(|| self.stored.current.clone());
+        let Some(at) = name.and_then(|name| self.position(&name)) else {
+            return Err(CellError::new("NoAgent", "no agent is started".to_owned())
+                .hint("%agent start NAME|COMMAND starts one, such as: %agent start claude")
+                .hint("%agent list shows those that are installed"));
+        };
+        for note in std::mem::take(&mut self.notes) {
+            front.take(Update::Note(note));
+        }
+        let begun = front
+            .painted(self.agents[at].agent.start(interrupt))
+            .await?;
+        let agent = &mut self.agents[at].agent;
+        let agent_name = agent.launch().name.clone();
+        if let Some(note) = started(&agent_name, agent, &begun) {
+            front.take(Update::Note(note));
+        }
+        self.stored.add_session(agent, text);
+        self.stored.open = Some(OpenTurn {
+            agent: agent_name,
+            message: beginning(text),
+        });
+        self.store();
+        let agent = &mut self.agents[at].agent;
+        let able = agent.capabilities().cloned().unwrap_or_default();
+        let on = self.stored.on.as_deref();
+        let message = ChatMessage::of(text, &self.workspace, &self.here, &able, on).await;
+        for note in message.notes {
+            front.take(Update::Note(note));
+        }
+        let name = agent.launch().name.clone();
+        let begin = self.workspace.project().events_of(&[]).end();
+        let done = front
+            .painted(agent.prompt(message.content, front, interrupt))
+            .await;
+        if let Some(note) = self.changed_cells(begin, &name) {
+            front.take(Update::Note(note));
+        }
+        self.stored.open = None;
+        self.store();
+        match done {
+            Ok(stop) => {
+                front.end(&stop).await;
+                match stop.as_str() {
+                    "cancelled" => Err(AgentError::Interrupted.into()),
+                    _ => Ok(()),
+                }
+            }
+            Err(error) => {
+                front
+                    .end(if error.is_interrupt() {
+                        "cancelled"
+                    } else {
+                        "end_turn"
+                    })
+                    .await;
+                Err(error.into())
+            }
+        }
+    }
+
+    async fn command(
+        &mut self,
+        command: ChatCommand,
+        interrupt: &Notify,
+    ) -> Result<String, CellError> {
+        match command {
+            ChatCommand::Start(text) => self.start(&text, interrupt).await,
+            ChatCommand::Stop(name) => {
+                let at = self.named(name.as_deref())?;
+                let mut stopped = self.agents.remove(at);
+                stopped.agent.stop().await;
+                let name = stopped.agent.launch().name.clone();
+                if self.stored.current.as_ref() == Some(&name) {
+                    let next = self.agents.last();
+                    self.stored.current = next.map(|it| it.agent.launch().name.clone());
+                }
+                let next = match &self.stored.current {
+                    Some(current) => format!("; messages go to {current}"),
+                    None => String::new(),
+                };
+                Ok(format!("{name} is stopped{next}\n"))
+            }
+            ChatCommand::List => Ok(self.list()),
+            ChatCommand::Use(name) => {
+                self.named(Some(&name))?;
+                self.stored.current = Some(name.clone());
+                Ok(format!("messages go to {name}\n"))
+            }
+            ChatCommand::Settings => {
+                let at = self.begun(interrupt).await?;
+                let lines = self.agents[at].agent.settings();
+                Ok(match lines.is_empty() {
+                    true => format!("{} has no settings\n", self.agents[at].agent.launch().name),
+                    false => lines.join("\n") + "\n",
+                })
+            }
+            ChatCommand::Mode(mode) => {
+                let at = self.begun(interrupt).await?;
+                self.agents[at].agent.set_mode(&mode).await?;
+                Ok(format!("mode = {mode}\n"))
+            }
+            ChatCommand::Model(model) => {
+                let at = self.begun(interrupt).await?;
+                self.agents[at].agent.set_option(None, &model).await?;
+                Ok(format!("model = {model}\n"))
+            }
+            ChatCommand::Config { option, value } => {
+                let at = self.begun(interrupt).await?;
+                self.agents[at]
+                    .agent
+                    .set_option(Some(&option), &value)
+                    .await?;
+                Ok(format!("{option} = {value}\n"))
+            }
+            ChatCommand::McpAdd { .. } | ChatCommand::McpList | ChatCommand::McpRemove(_) => {
+                self.mcp(command).await
+            }
+            ChatCommand::Permissions => Ok(self.permissions()),
+            ChatCommand::Revoke(number) => self.revoke(number),
+            ChatCommand::New => {
+                let at = self.named(None)?;
+                self.agents[at].agent.forget().await;
+                Ok("the next message begins a new session\n".to_owned())
+            }
+            ChatCommand::Sessions => Ok(self.sessions()),
+            ChatCommand::Resume(number) => self.resume(&number, interrupt).await,
+            ChatCommand::On(notebook) => self.on(notebook).await,
+            ChatCommand::Login(way) => {
+                let at = self.named(None)?;
+                self.agents[at].agent.login(&way).await?;
+                Ok("logged in\n".to_owned())
+            }
+            ChatCommand::Help => Ok(cell::help()),
+        }
+    }
+
+    async fn start(&mut self, text: &str, interrupt: &Notify) -> Result<String, CellError> {
+        self.known = KnownAgents::read(&ProcessVariables);
+        let launch = self.known.meant(text).map_err(|error| {
+            CellError::new("AgentNotStarted", error.to_string())
+                .hint("%agent list shows the agents that can be started")
+        })?;
+        let name = launch.name.clone();
+        let on = self.stored.on.clone();
+        let mut added = self.add(launch, Vec::new(), on.as_deref());
+        let begun = added.agent.start(interrupt).await;
+        let is_login = matches!(begun, Err(AgentError::Login { .. }));
+        let note = match &begun {
+            Ok(begun) => started(&name, &added.agent, begun),
+            Err(_) => None,
+        };
+        if begun.is_ok() || is_login {
+            if let Some(at) = self.position(&name) {
+                let mut earlier = self.agents.remove(at);
+                earlier.agent.stop().await;
+            }
+            self.agents.push(added);
+            self.stored.current = Some(name);
+        }
+        begun?;
+        Ok(note.map_or_else(String::new, |note| note + "\n"))
+    }
+
+    /// Makes an agent of the chat.
+    fn add(&self, launch: Launch, servers: Vec<McpServer>, on: Option<&Path>) -> ChatAgent {
+        let own = own_server(&launch.name, self.workspace.root(), on);
+        let all = own.into_iter().chain(servers.iter().cloned()).collect();
+        ChatAgent {
+            agent: Agent::new(launch, self.workspace.clone(), all),
+            servers,
+        }
+    }
+
+    fn position(&self, name: &str) -> Option<usize> {
+        let mut agents = self.agents.iter();
+        agents.position(|it| it.agent.launch().name == name)
+    }
+
+    /// Returns the agent of this name, or the current one.
+    fn named(&self, name: Option<&str>) -> Result<usize, CellError> {
+        let name = name.or(self.stored.current.as_deref());
+        let Some(name) = name else {
+            return Err(CellError::new("NoAgent", "no agent is started".to_owned())
+                .hint("%agent start NAME|COMMAND starts one"));
+        };
+        self.position(name).ok_or_else(|| {
+            let names: Vec<_> = self
+                .agents
+                .iter()
+                .map(|it| it.agent.launch().name.as_str())
+                .collect();
+            let text = format!("no agent of this chat is called {name}");
+            CellError::new("NoAgent", text).hint(match names.as_slice() {
+                [] => "%agent start NAME|COMMAND starts one".to_owned(),
+                names => format!("its agents: {}", names.join(", ")),
+            })
+        })
+    }
+
+    /// Returns links to the cells that an agent has changed since a moment.
+    fn changed_cells(&self, since: Position, by: &str) -> Option<String> {
+        let mut events = self.workspace.project().events_of(&[]);
+        let mut cells = BTreeSet::new();
+        while let Some(event) = events.next() {
+            if events.position() < since {
+                break;
+            }
+            if let EventKind::Edited(change) = event.kind
+                && event.by.as_deref() == Some(by)
+            {
+                let changed = change.changes.into_iter();
+                let changed = changed.filter(|it| it.after.is_some());
+                cells.extend(changed.map(|it| (event.session.clone(), it.cell)));
+            }
+        }
+        let links = cells.iter().take(MOST_LINKS).map(|(notebook, cell)| {
+            let path = self.workspace.root().join(notebook);
+            let path = path.strip_prefix(&self.here).unwrap_or(&path);
+            cell_link(&path.to_string_lossy(), cell)
+        });
+        let mut links: Vec<_> = links.collect();
+        if cells.len() > MOST_LINKS {
+            links.push(format!("and {} more", cells.len() - MOST_LINKS));
+        }
+        (!links.is_empty()).then(|| format!("changed: {}", links.join(" · ")))
+    }
+
+    /// Returns the current agent, which runs.
+    async fn begun(&mut self, interrupt: &Notify) -> Result<usize, CellError> {
+        let at = self.named(None)?;
+        self.agents[at].agent.start(interrupt).await?;
+        Ok(at)
+    }
+
+    fn list(&self) -> String {
+        let mut text = String::new();
+        for it in &self.agents {
+            let launch = it.agent.launch();
+            let current = self.stored.current.as_ref() == Some(&launch.name);
+            let mark = if current { "*" } else { " " };
+            let state = if it.agent.is_running() {
+                "runs"
+            } else {
+                "is started by the next message"
+            };
+            text.push_str(&format!(
+                "{mark} {}  {}  ({state})\n",
+                launch.name,
+                launch.argv.join(" ")
+            ));
+        }
+        let started = |name: &String| self.has(name);
+        for (name, agent) in self.known.agents.iter().filter(|(name, _)| !started(name)) {
+            let state = if agent.is_installed {
+                "installed"
+            } else {
+                "not installed"
+            };
+            text.push_str(&format!(
+                "  {name}  {}  ({state})\n",
+                agent.launch.argv.join(" ")
+            ));
+        }
+        for fault in &self.known.faults {
+            text.push_str(&format!("{fault}\n"));
+        }
+        text
+    }
+
+    async fn mcp(&mut self, command: ChatCommand) -> Result<String, CellError> {
+        let at = self.named(None)?;
+        let on = self.stored.on.clone();
+        let root = self.workspace.root().to_owned();
+        let it = &mut self.agents[at];
+        match command {
+            ChatCommand::McpAdd { name, command } => {
+                let words = shell_words::split(&command);
+                let words =
+                    words.map_err(|error| CellError::new("NoCommand", error.to_string()))?;
+                let Some((program, args)) = words.split_first() else {
+                    return Err(CellError::new(
+                        "NoCommand",
+                        "the command is empty".to_owned(),
+                    ));
+                };
+                if name == "nb" {
+                    let text = "nb is the name of nb's own server".to_owned();
+                    return Err(CellError::new("NoCommand", text));
+                }
+                it.servers.retain(|server| server.name != name);
+                it.servers.push(McpServer {
+                    name,
+                    command: program.into(),
+                    args: args.to_vec(),
+                    env: Vec::new(),
+                });
+            }
+            ChatCommand::McpRemove(name) => {
+                let before = it.servers.len();
+                it.servers.retain(|server| server.name != name);
+                if it.servers.len() == before {
+                    let text = format!("no server of your own is called {name}");
+                    return Err(CellError::new("NoSuch", text));
+                }
+            }
+            _ => {
+                let line = |server: &McpServer| {
+                    let command = server.command.display();
+                    format!("{}  {command} {}\n", server.name, server.args.join(" "))
+                };
+                return Ok(it.agent.servers().iter().map(line).collect());
+            }
+        }
+        let own = own_server(&it.agent.launch().name, &root, on.as_deref());
+        it.agent
+            .set_servers(own.into_iter().chain(it.servers.iter().cloned()).collect());
+        // The session is taken up again with the other servers.
+        it.agent.stop().await;
+        Ok("the next message starts the agent with these servers\n".to_owned())
+    }
+
+    fn permissions(&self) -> String {
+        let all = self.agents.iter().flat_map(|it| it.agent.standing());
+        let lines = all
+            .enumerate()
+            .map(|(at, it)| format!("{}  {}: {} ({})\n", at + 1, it.agent, it.title, it.kind));
+        let lines: String = lines.collect();
+        match lines.is_empty() {
+            true => "nothing is allowed without a question\n".to_owned(),
+            false => lines,
+        }
+    }
+
+    fn revoke(&mut self, number: Option<usize>) -> Result<String, CellError> {
+        let mut revoked = Vec::new();
+        let mut before = 0;
+        for it in &mut self.agents {
+            let count = it.agent.standing().len();
+            match number {
+                None => revoked.extend(it.agent.revoke(None)),
+                Some(number) if number > before && number <= before + count => {
+                    revoked.extend(it.agent.revoke(Some(number - before - 1)));
+                }
+                Some(_) => {}
+            }
+            before += count;
+        }
+        if let Some(number) = number.filter(|_| revoked.is_empty()) {
+            let text = format!("there is no permission {number}: %agent permissions lists them");
+            return Err(CellError::new("NoSuch", text));
+        }
+        let lines = revoked
+            .iter()
+            .map(|it| format!("taken back: {}: {}\n", it.agent, it.title));
+        Ok(lines.collect())
+    }
+
+    fn sessions(&self) -> String {
+        let lines = self.stored.sessions.iter().enumerate().map(|(at, it)| {
+            let current = self
+                .agents
+                .iter()
+                .any(|agent| agent.agent.session() == Some(&it.session));
+            let mark = if current { "*" } else { " " };
+            format!(
+                "{mark} {}  {}  {:.0}  {}\n",
+                at + 1,
+                it.agent,
+                it.since,
+                it.title
+            )
+        });
+        let lines: String = lines.collect();
+        match lines.is_empty() {
+            true => "no session was begun in this chat\n".to_owned(),
+            false => lines,
+        }
+    }
+
+    async fn resume(&mut self, number: &str, interrupt: &Notify) -> Result<String, CellError> {
+        let number: Option<usize> = number.parse().ok();
+        let found = number.and_then(|number| self.stored.sessions.get(number.checked_sub(1)?));
+        let Some(session) = found.cloned() else {
+            let text = "no session has this number: %agent sessions lists them".to_owned();
+            return Err(CellError::new("NoSuch", text));
+        };
+        let at = self.named(Some(&session.agent))?;
+        let agent = &mut self.agents[at].agent;
+        agent.stop().await;
+        agent.resume(Some(session.session));
+        let begun = agent.start(interrupt).await?;
+        let note = started(&session.agent, agent, &begun).unwrap_or_default();
+        self.stored.current = Some(session.agent);
+        Ok(note + "\n")
+    }
+
+    async fn on(&mut self, notebook: Option<String>) -> Result<String, CellError> {
+        let on = match &notebook {
+            None => None,
+            Some(name) => {
+                let path = self.here.join(name);
+                let real = self.workspace.resolve(&path);
+                let real = real.map_err(|why| CellError::new("NoNotebook", why))?;
+                let is_notebook = real.extension().is_some_and(|it| it == "ipynb");
+                if !is_notebook || !real.is_file() {
+                    let text = format!("{name} is no notebook that exists");
+                    return Err(CellError::new("NoNotebook", text));
+                }
+                Some(real)
+            }
+        };
+        self.stored.on.clone_from(&on);
+        for it in &mut self.agents {
+            let own = own_server(
+                &it.agent.launch().name,
+                self.workspace.root(),
+                on.as_deref(),
+            );
+            it.agent
+                .set_servers(own.into_iter().chain(it.servers.iter().cloned()).collect());
+        }
+        Ok(match &on {
+            Some(path) => format!("the agents work on {}\n", self.workspace.shown(path)),
+            None => "no notebook is named\n".to_owned(),
+        })
+    }
+
+    /// Stores the chat. If that fails, the person is told with the next answer.
+    fn store(&mut self) {
+        self.stored.agents = self
+            .agents
+            .iter()
+            .map(|it| StoredAgent {
+                launch: it.agent.launch().clone(),
+                session: it.agent.session().map(str::to_owned),
+                servers: it.servers.clone(),
+            })
+            .collect();
+        let standing = self.agents.iter().flat_map(|it| it.agent.standing());
+        self.stored.standing = standing.cloned().collect();
+        if let Err(error) = self.file.write(&self.stored) {
+            let note = format!("this chat cannot be stored: {error}");
+            if !self.notes.contains(&note) {
+                self.notes.push(note);
+            }
+        }
+    }
+}
+
+/// Returns what the person is to know of an agent that was started.
+fn started(name: &str, agent: &Agent, begun: &Begun) -> Option<String> {
+    let title = agent.capabilities().and_then(|it| it.title.clone());
+    let title = title.map_or_else(String::new, |title| format!(" ({title})"));
+    match begun {
+        Begun::Already => None,
+        Begun::New => Some(format!("{name}{title}: a new session")),
+        Begun::Resumed => Some(format!("{name}{title}: the session of before")),
+        Begun::Forgotten { why } => Some(format!(
+            "{name}{title}: a new session, which does not know what was said before: {why}"
+        )),
+    }
+}

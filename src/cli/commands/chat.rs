@@ -1,0 +1,303 @@
+//! `nb chat`: a message to a coding agent, from the shell.
+
+use std::cell::{Cell, RefCell};
+use std::io::{self, BufRead, IsTerminal, Read};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use tokio::sync::Notify;
+
+use crate::agent::known::{KnownAgents, own_server};
+use crate::agent::stored::{ChatFile, StoredAgent, StoredChat};
+use crate::agent::update::{Content, ToolContent, ToolState, Update};
+use crate::agent::{Agent, AgentError, Begun, ChatMessage, Front, Workspace};
+use crate::api::problem::{Problem, ProblemKind};
+use crate::cli::Context;
+use crate::cli::commands::Command;
+use crate::cli::render::print;
+use crate::kernel::variables::ProcessVariables;
+
+/// Send a message to a coding agent that speaks the Agent Client Protocol
+///
+/// The answer is printed as it comes. On a terminal without a message it goes on, a line a message, until the
+/// end of input. The agent gets `nb mcp` as a tool, in its own name. Where it asks for a permission, a terminal
+/// is asked; elsewhere nothing is allowed. The session is kept, and --continue takes it up again.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Chat {
+    /// The message; `-` reads it from stdin
+    #[arg(value_name = "TEXT")]
+    text: Option<String>,
+    /// The agent: its name, or the command that starts it; else the last one used here
+    #[arg(long, value_name = "NAME|COMMAND")]
+    agent: Option<String>,
+    /// Go on with the last session here
+    #[arg(long = "continue")]
+    goes_on: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  nb chat --agent claude 'Why does the last cell of analysis.ipynb fail?'
+  nb chat --agent 'gemini --acp'
+  nb chat --continue 'Then fix it'
+  nb serve --chat                              the same in a notebook";
+
+/// The longest message from stdin, in bytes.
+const LONGEST: u64 = 8 << 20;
+
+/// The name under which the shell's conversation is stored.
+const NAME: &str = "shell";
+
+impl Command for Chat {
+    async fn run(self, context: &Context) -> Result<ExitCode, Problem> {
+        let workspace = Workspace::of(&context.caller.here)?;
+        let file = ChatFile::of(workspace.project(), NAME);
+        let file = file.map_err(|error| Problem::failed("store the chat", &error))?;
+        let stored = file.read();
+        let last = stored.agents.first();
+        let launch = match (&self.agent, last) {
+            (Some(text), _) => {
+                let known = KnownAgents::read(&ProcessVariables);
+                known.faults.iter().for_each(|fault| print::note(fault));
+                let meant = known.meant(text);
+                meant.map_err(|error| no_agent(&error.to_string()))?
+            }
+            (None, Some(last)) => last.launch.clone(),
+            (None, None) => return Err(no_agent("no agent is named, and none was used here yet")),
+        };
+        let on = context.typed.as_deref().map(|path| {
+            let real = workspace.resolve(&context.caller.here.join(path));
+            real.map_err(|why| Problem::new(ProblemKind::Usage, why))
+        });
+        let on = on.transpose()?;
+        let own = own_server(&launch.name, workspace.root(), on.as_deref());
+        let mut agent = Agent::new(launch, workspace.clone(), own.into_iter().collect());
+        if self.goes_on {
+            let last = last.filter(|it| it.launch == *agent.launch());
+            agent.resume(last.and_then(|it| it.session.clone()));
+        }
+        let mut chat = ShellChat {
+            workspace,
+            file,
+            stored,
+            agent,
+            on,
+        };
+        let done = chat.talk(self.text.as_deref()).await;
+        chat.agent.stop().await;
+        done
+    }
+}
+
+fn no_agent(message: &str) -> Problem {
+    Problem::new(ProblemKind::Usage, message)
+        .hint("nb chat --agent NAME|COMMAND 'TEXT', such as --agent claude")
+}
+
+/// A conversation on a terminal or through pipes.
+struct ShellChat {
+    workspace: Workspace,
+    file: ChatFile,
+    stored: StoredChat,
+    agent: Agent,
+    /// The notebook to work on.
+    on: Option<PathBuf>,
+}
+
+impl ShellChat {
+    async fn talk(&mut self, text: Option<&str>) -> Result<ExitCode, Problem> {
+        match text {
+            Some("-") => {
+                let mut text = String::new();
+                let read = io::stdin().lock().take(LONGEST).read_to_string(&mut text);
+                read.map_err(|error| Problem::failed("read the message", &error))?;
+                self.send(&text).await
+            }
+            Some(text) => self.send(text).await,
+            None if io::stdin().is_terminal() => {
+                while let Some(line) = asked("> ").await {
+                    if !line.trim().is_empty() {
+                        self.send(&line).await?;
+                    }
+                }
+                Ok(ExitCode::SUCCESS)
+            }
+            None => Err(Problem::new(ProblemKind::Usage, "no message is given")
+                .hint("nb chat 'TEXT', or nb chat - to read it from stdin")),
+        }
+    }
+
+    async fn send(&mut self, text: &str) -> Result<ExitCode, Problem> {
+        let interrupt = Notify::new();
+        let turn = async {
+            let done = self.turn(text, &interrupt).await;
+            done.map_err(|error| problem(&error))
+        };
+        let interrupted = async {
+            loop {
+                if tokio::signal::ctrl_c().await.is_err() {
+                    return std::future::pending::<()>().await;
+                }
+                interrupt.notify_one();
+            }
+        };
+        tokio::select! {
+            done = turn => done,
+            () = interrupted => unreachable!("it waits for ever"),
+        }
+    }
+
+    async fn turn(&mut self, text: &str, interrupt: &Notify) -> Result<ExitCode, AgentError> {
+        let name = self.agent.launch().name.clone();
+        match self.agent.start(interrupt).await? {
+            Begun::Already | Begun::New => {}
+            Begun::Resumed => print::note(&format!("{name}: the session of before")),
+            Begun::Forgotten { why } => print::note(&format!(
+                "{name}: a new session, which does not know what was said before: {why}"
+            )),
+        }
+        self.stored.add_session(&self.agent, text);
+        self.stored.agents = vec![StoredAgent {
+            launch: self.agent.launch().clone(),
+            session: self.agent.session().map(str::to_owned),
+            servers: Vec::new(),
+        }];
+        if let Err(error) = self.file.write(&self.stored) {
+            print::note(&format!("this chat cannot be stored: {error}"));
+        }
+        let able = self.agent.capabilities().cloned().unwrap_or_default();
+        let here = std::env::current_dir().unwrap_or_else(|_| self.workspace.root().to_owned());
+        let message =
+            ChatMessage::of(text, &self.workspace, &here, &able, self.on.as_deref()).await;
+        message.notes.iter().for_each(|note| print::note(note));
+        let front = ShellFront::default();
+        let stop = self.agent.prompt(message.content, &front, interrupt).await;
+        front.end_line();
+        match stop?.as_str() {
+            "end_turn" => Ok(ExitCode::SUCCESS),
+            "cancelled" => Err(AgentError::Interrupted),
+            other => {
+                print::note(&format!("{name} stopped: {other}"));
+                Ok(ExitCode::FAILURE)
+            }
+        }
+    }
+}
+
+fn problem(error: &AgentError) -> Problem {
+    let problem = Problem::new(ProblemKind::Failed, error.to_string());
+    match error {
+        AgentError::Gone { end, .. } | AgentError::Silent { end, .. } => problem.lines(&end.lines),
+        AgentError::Login { ways, .. } => {
+            let ways: Vec<_> = ways
+                .iter()
+                .map(|(id, name)| format!("{id}  {name}"))
+                .collect();
+            problem
+                .lines(&ways)
+                .hint("log in with the agent's own program, and send the message again")
+        }
+        _ => problem,
+    }
+}
+
+/// Prints a turn as it comes: the answer on stdout, the rest on stderr.
+#[derive(Default)]
+struct ShellFront {
+    /// Whether the last character of the answer was no line break.
+    in_line: Cell<bool>,
+    /// The tool calls whose beginning was printed, and whether their end was.
+    tools: RefCell<Vec<(String, String, bool)>>,
+}
+
+impl ShellFront {
+    fn end_line(&self) {
+        if self.in_line.take() {
+            let _ = print::line("");
+        }
+    }
+
+    fn note(&self, text: &str) {
+        self.end_line();
+        print::note(&text.replace(|c: char| c.is_control() && c != '\n', " "));
+    }
+}
+
+impl Front for ShellFront {
+    fn take(&self, update: Update) {
+        match update {
+            Update::Answer(Content::Text(text)) if !text.is_empty() => {
+                let text = printable(&text);
+                // A closed pipe is a quiet end.
+                let _ = print::raw(text.as_bytes());
+                self.in_line.set(!text.ends_with('\n'));
+            }
+            Update::Answer(Content::Link { name, uri }) => self.note(&format!("{name} {uri}")),
+            Update::Answer(Content::File { uri, .. }) => self.note(&uri),
+            Update::Answer(Content::Media { mime, data }) => {
+                self.note(&format!("<{mime} of {} bytes>", data.len() / 4 * 3));
+            }
+            Update::Tool(change) => {
+                let mut tools = self.tools.borrow_mut();
+                let at = tools.iter().position(|(id, ..)| *id == change.id);
+                let at = at.unwrap_or_else(|| {
+                    let title = change.title.clone().unwrap_or_default();
+                    self.note(&format!("… {title}"));
+                    tools.push((change.id.clone(), title, false));
+                    tools.len() - 1
+                });
+                let (_, title, is_over) = &mut tools[at];
+                if let Some(new) = change.title {
+                    *title = new;
+                }
+                let mark = match change.state {
+                    Some(ToolState::Done) => "✓",
+                    Some(ToolState::Failed) => "✗",
+                    _ => return,
+                };
+                if !std::mem::replace(is_over, true) {
+                    self.note(&format!("{mark} {title}"));
+                }
+                for content in change.content.iter().flatten() {
+                    if let ToolContent::Diff { path, .. } = content {
+                        self.note(&format!("  {}", path.display()));
+                    }
+                }
+            }
+            Update::Plan(steps) => {
+                for step in steps {
+                    self.note(&format!("  {:?}: {}", step.state, step.text));
+                }
+            }
+            Update::Note(text) => self.note(&text),
+            _ => {}
+        }
+    }
+
+    async fn ask(&self, prompt: String) -> Option<String> {
+        self.end_line();
+        if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+            return None;
+        }
+        asked(&prompt).await
+    }
+}
+
+/// Returns an agent's text without the commands of terminals.
+fn printable(text: &str) -> String {
+    let is_shown = |c: &char| !c.is_control() || matches!(c, '\n' | '\t');
+    text.chars().filter(is_shown).collect()
+}
+
+/// Reads a line from the terminal; `None` at the end of input.
+async fn asked(prompt: &str) -> Option<String> {
+    eprint!("{prompt}");
+    let read = tokio::task::spawn_blocking(|| {
+        let mut line = String::new();
+        let read = io::stdin().lock().read_line(&mut line);
+        read.is_ok_and(|count| count > 0).then_some(line)
+    });
+    read.await.ok().flatten()
+}
