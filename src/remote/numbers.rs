@@ -78,6 +78,14 @@ impl MessageNumbers {
         }
     }
 
+    /// Returns how many messages before this one are missing, and counts anew from it on. Later ones may be late: the
+    /// channels of a kernel overtake each other.
+    pub(super) fn take_missing_before(&mut self, number: u64) -> u64 {
+        let later = self.missing.split_off(&number);
+        let missing = std::mem::replace(&mut self.missing, later);
+        missing.len() as u64 + std::mem::take(&mut self.beyond)
+    }
+
     /// Returns how many messages are missing, and counts anew from now on.
     pub(super) fn take_missing(&mut self) -> u64 {
         self.busy.clear();
@@ -126,6 +134,19 @@ mod tests {
             19,
             "1,000,022 to 1,000,039, and 1,000,041"
         );
+    }
+
+    #[test]
+    fn what_comes_after_a_message_is_not_missing_before_it() {
+        let mut numbers = MessageNumbers::default();
+        // 9 is a reply that has overtaken 8.
+        for number in [3, 9, 5, 6, 7] {
+            numbers.take(&header(number));
+        }
+        assert_eq!(numbers.take_missing_before(7), 1, "4");
+        assert_eq!(numbers.take_missing_before(7), 0);
+        numbers.take(&header(8));
+        assert_eq!(numbers.take_missing(), 0);
     }
 
     #[test]

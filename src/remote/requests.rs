@@ -259,6 +259,7 @@ impl RequestTable {
             return vec![Step::KernelEnded(why)];
         }
         self.numbers.take(&header);
+        let number = header.numbered().map(|(_, number)| number);
         let (id, session) = (parent.msg_id.into_owned(), parent.session.into_owned());
         let is_ours = self.requests.contains_key(&id) || self.probes.contains_key(&id);
         if let Some(state) = state.as_deref().filter(|_| !is_ours) {
@@ -313,7 +314,7 @@ impl RequestTable {
             let request = request.filter(|it| is_uncertain && it.is_execution());
             if let Some(request) = request {
                 // The note is an output, so it comes before the end.
-                let missing = self.missing();
+                let missing = self.missing_before(number);
                 let note = self.note_of_cut(now, &request.header, missing);
                 steps.splice(0..0, note);
                 steps.extend(request.held_idle.map(Step::Publish));
@@ -415,7 +416,7 @@ impl RequestTable {
         let Some(Probe { channel, .. }) = self.probes.remove(probe) else {
             return Vec::new();
         };
-        let missing = self.missing();
+        let missing = self.missing_before(None);
         let is_numbered = self.cut.as_ref().is_some_and(|it| it.is_numbered);
         let uncertain =
             |it: &&mut Request| it.channel == channel && it.sending == Sending::Uncertain;
@@ -450,9 +451,13 @@ impl RequestTable {
         steps
     }
 
-    /// Returns how many messages of the kernel were lost with the connection, as far as is known.
-    fn missing(&mut self) -> u64 {
-        let missing = self.numbers.take_missing();
+    /// Returns how many messages of the kernel were lost with the connection, as far as is known: before the one with
+    /// this number, if there is one.
+    fn missing_before(&mut self, number: Option<u64>) -> u64 {
+        let missing = match number {
+            Some(number) => self.numbers.take_missing_before(number),
+            None => self.numbers.take_missing(),
+        };
         let cut = self.cut.get_or_insert_default();
         cut.missing += missing;
         cut.missing

@@ -435,15 +435,23 @@ fn a_token_that_expired_is_renewed_under_a_running_cell() {
     ];
     nb(&world, add).ended(0);
     open(&world).ended(0);
-    let job = begin(&world, &counter(&world, 0.02));
-    until("some lines", || text(&world).contains("5\n").then_some(()));
+    // Nothing is on its way while the connection is lost, and the rest is printed while there is none.
+    let gate = world.project().join("gate");
+    let code = format!(
+        "import os, time\nfor n in range(300):\n    print(n, flush=True)\n    \
+         while n == 99 and not os.path.exists({gate:?}): time.sleep(0.01)"
+    );
+    let job = begin(&world, &code);
+    until("some lines", || text(&world).contains("99\n").then_some(()));
     cutter.take_token("sesame-second", server.token());
-    std::fs::write(&file, "sesame-second").expect("write the token");
     cutter.cut(Loss::Close);
-    cutter.wait_for_a_websocket();
-    let lines = enough(&world, &job);
-    is_told(&text(&world), lines);
-    assert!(cutter.refused() > 0, "the old token was tried");
+    until("that the old token is tried", || {
+        (cutter.refused() > 0).then_some(())
+    });
+    std::fs::write(&gate, "").expect("write a file");
+    std::fs::write(&file, "sesame-second").expect("write the token");
+    nb(&world, ["wait", &job, "--timeout", "100"]).ended(0);
+    assert_eq!(text(&world), counted(300));
     for entry in ["proxy.log", "state.json"] {
         let text = std::fs::read_to_string(world.project().join(".nb").join(entry));
         assert!(!text.unwrap_or_default().contains("sesame"), "{entry}");
