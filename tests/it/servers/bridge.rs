@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::Server;
 use super::cutter::{Cutter, Loss};
 use crate::nb::{Said, nb, until};
+use crate::python;
 use crate::world::{World, succeed};
 
 /// Makes a world whose notebook `t.ipynb` has a kernel on the server.
@@ -100,6 +101,20 @@ fn is_told(text: &str, lines: usize) -> bool {
     true
 }
 
+/// A front end that moves a widget.
+const WIDGET: &str = r#"
+import sys
+from jupyter_client import BlockingKernelClient
+
+client = BlockingKernelClient(connection_file=sys.argv[1])
+client.load_connection_file()
+client.start_channels()
+client.wait_for_ready(timeout=60)
+content = {"comm_id": sys.argv[2], "data": {"value": 7}}
+client.shell_channel.send(client.session.msg("comm_msg", content))
+client.kernel_info(reply=True, timeout=60)
+"#;
+
 /// Uses a kernel on a server as people and agents do.
 fn is_used(server: &Server) {
     let world = opened(server);
@@ -135,6 +150,23 @@ fn is_used(server: &Server) {
     nb(&world, ["interrupt", &job]).ended(0);
     nb(&world, ["wait", &job, "--timeout", "60"]).ended(130);
     exec(&world, "x + 1").ended(0).with("42");
+
+    let comm = "from comm import create_comm\n\
+        heard = []\n\
+        comm = create_comm(target_name='widget', data={'value': 1})\n\
+        comm.on_msg(lambda message: heard.append(message['content']['data']))\n\
+        print(comm.comm_id)";
+    let said = exec(&world, comm).ended(0);
+    let file = status(&world)["connection_file"].clone();
+    let mut front_end = world.command(python::with_servers());
+    front_end.args([
+        "-c",
+        WIDGET,
+        file.as_str().expect("a path"),
+        said.out.trim(),
+    ]);
+    succeed(&mut front_end);
+    exec(&world, "heard").ended(0).with("{'value': 7}");
 
     nb(&world, ["restart"]).ended(0).with("generation 2");
     exec(&world, "'x' in globals()").ended(0).with("False");
