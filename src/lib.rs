@@ -25,7 +25,7 @@
 //! | [`demo`] | what `nb demo` plays | wire, notebook, project, kernel, client, lifecycle |
 //! | [`proxy`] | the I/O shell round `route` | wire, route, socket, kernel, project, activity, task, editing, lifecycle, execution |
 //! | [`remote`] | the bridge: presents a kernel on a server as one of this machine | wire, socket, kernel, project, server, task |
-//! | [`agent`] | conversations with coding agents: the client's side of the Agent Client Protocol | notebook, kernel, project, activity, api |
+//! | [`agent`] | conversations with coding agents: the client's side of the Agent Client Protocol | notebook, kernel, server, project, activity, api |
 //! | [`text`] | answers and problems as plain text | api, editing, execution, lifecycle, and types of activity, kernel, notebook, project |
 //! | [`mcp`] | the commands as tools for agents, over the Model Context Protocol | code, api, text, activity, editing, and types of kernel, notebook, project |
 //! | [`chat`] | a kernel whose cells are messages to agents | wire, socket, kernel, project, lifecycle, agent, api |

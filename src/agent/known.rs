@@ -1,12 +1,14 @@
-//! Agents by their names: those of `agents.toml`, and those whose programs are on `PATH`.
+//! Agents by their names: those of `agents.toml`, those whose programs are on `PATH`, and those of the registry.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
 use super::connection::Launch;
 use super::protocol::McpServer;
+use super::registry::{AgentRegistry, AgentSource, RegisteredAgent, RegistryError};
 use crate::activity::actor::Actor;
 use crate::kernel::variables::{Variables, own_data_dir};
 use crate::project::beneath;
@@ -34,8 +36,12 @@ const RUNNERS: [&str; 11] = [
 pub struct KnownAgents {
     /// By name.
     pub agents: BTreeMap<String, KnownAgent>,
+    /// The local copy of the registry, if there is one.
+    pub registry: Option<AgentRegistry>,
     /// What is wrong with the files.
     pub faults: Vec<String>,
+    /// Where programs are looked for.
+    path: OsString,
 }
 
 /// An agent that can be named.
@@ -81,6 +87,19 @@ pub enum UnknownAgent {
         /// The program.
         program: String,
     },
+    /// It is in the registry, and not on this machine.
+    #[error("{} is not installed. The registry of agents says how to run it: {}", .0.title, .0.how())]
+    NotInstalled(Box<RegisteredAgent>),
+}
+
+impl UnknownAgent {
+    /// Returns the agent that runs if the user agrees to a download.
+    pub fn on_agreement(&self) -> Option<&RegisteredAgent> {
+        match self {
+            Self::NotInstalled(agent) if agent.source == AgentSource::Package => Some(agent),
+            _ => None,
+        }
+    }
 }
 
 impl KnownAgents {
@@ -95,6 +114,15 @@ impl KnownAgents {
         if let Ok(folder) = own_data_dir(variables) {
             known.read_file(&folder.join(FILE), &path);
         }
+        known.registry = match AgentRegistry::read(variables) {
+            Ok(registry) => Some(registry),
+            Err(RegistryError::Missing | RegistryError::NoHome(_)) => None,
+            Err(error) => {
+                known.faults.push(error.to_string());
+                None
+            }
+        };
+        known.path = path;
         known
     }
 
@@ -155,20 +183,42 @@ impl KnownAgents {
         self.agents.insert(name.to_owned(), agent);
     }
 
+    /// Returns the names of all agents, sorted.
+    pub fn names(&self) -> Vec<String> {
+        let registered = self.registry.iter().flat_map(|it| it.agents.keys());
+        let names: BTreeSet<_> = self.agents.keys().chain(registered).cloned().collect();
+        names.into_iter().collect()
+    }
+
     /// Returns the agent that a text means: a name, or a command.
     ///
     /// # Errors
-    /// The text is empty or no command, or the named agent's program is not there.
+    /// The text is empty or no command, or the named agent is not installed.
     pub fn meant(&self, text: &str) -> Result<Launch, UnknownAgent> {
         let text = text.trim();
-        if let Some(agent) = self.agents.get(text) {
-            if !agent.is_installed {
-                return Err(UnknownAgent::Missing {
-                    name: text.to_owned(),
-                    program: agent.launch.argv.first().cloned().unwrap_or_default(),
-                });
-            }
+        let missing = |launch: &Launch| UnknownAgent::Missing {
+            name: text.to_owned(),
+            program: launch.argv.first().cloned().unwrap_or_default(),
+        };
+        let known = self.agents.get(text);
+        if let Some(agent) = known.filter(|it| it.is_installed) {
             return Ok(agent.launch.clone());
+        }
+        let is_program = |program: &str| is_program(program, &self.path);
+        let registered = self.registry.as_ref().and_then(|it| it.find(text));
+        if let Some(agent) = registered.filter(|_| !is_program(text)) {
+            let runner = agent.launch.argv.first().map(String::as_str);
+            let can_run = match agent.source {
+                AgentSource::Package => runner.is_some_and(is_program),
+                AgentSource::Archive { .. } => true,
+            };
+            return Err(match can_run {
+                true => UnknownAgent::NotInstalled(Box::new(agent.clone())),
+                false => missing(&agent.launch),
+            });
+        }
+        if let Some(agent) = known {
+            return Err(missing(&agent.launch));
         }
         let argv = shell_words::split(text).map_err(|_| UnknownAgent::Quote(text.to_owned()))?;
         if argv.is_empty() {
@@ -193,7 +243,7 @@ fn name_of(argv: &[String]) -> String {
     };
     let is_runner = |name: &str| RUNNERS.contains(&name);
     let mut words = argv.iter().filter(|word| !word.starts_with('-')).map(stem);
-    let found = words.find(|word| !is_runner(word) && word != "run");
+    let found = words.find(|word| !is_runner(word) && word != "run" && !word.contains('='));
     let found = found.or_else(|| argv.first().map(stem)).unwrap_or_default();
     Actor::name_of_client(&found).unwrap_or_else(|| "agent".to_owned())
 }
@@ -246,6 +296,7 @@ mod tests {
         let name = |line: &str| KnownAgents::default().meant(line).unwrap().name;
         assert_eq!(name("python3 -u '/a b/echo_agent.py' --x"), "echo-agent");
         assert_eq!(name("npx -y @google/gemini-cli --acp"), "gemini");
+        assert_eq!(name("env 'A=b c' npx -y @ann/agent-1 --acp"), "agent-1");
         assert_eq!(name("/opt/my-agent acp"), "my-agent");
         assert_eq!(name("uv run agent.py"), "agent");
         assert_eq!(name("human"), "agent");

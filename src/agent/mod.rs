@@ -10,7 +10,9 @@
 //! | `workspace`, `terminal` | the files and commands that an agent gets through its client |
 //! | `message` | a message with what it names: images, figures, files |
 //! | `session` | an agent that is started, spoken to, interrupted |
+//! | `work` | what an agent did in notebooks, and for which message |
 //! | `known` | agents by their names: those on `PATH`, and those in `agents.toml` |
+//! | `registry` | the published registry of agents, and its local copy |
 //! | `stored` | conversations in `.nb/chat` |
 
 mod connection;
@@ -19,11 +21,13 @@ mod markdown;
 pub mod message;
 pub mod permission;
 mod protocol;
+pub mod registry;
 pub mod session;
 pub mod stored;
 mod terminal;
 pub mod turn;
 pub mod update;
+pub mod work;
 pub mod workspace;
 
 pub use connection::{AgentEnd, Launch};

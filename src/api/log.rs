@@ -18,7 +18,7 @@ use crate::execution::meant::{Meant, is_address};
 use crate::notebook::{Document, Revision};
 use crate::project::Project;
 use crate::project::event::{
-    Event, EventKind, ExecutionEnd, ExecutionStart, NotebookChange, Outcome, ToolCall,
+    ChatTurn, Event, EventKind, ExecutionEnd, ExecutionStart, NotebookChange, Outcome, ToolCall,
 };
 
 /// Which entries of the log are returned.
@@ -103,6 +103,8 @@ pub enum LogEvent {
     },
     /// An agent called a tool of `nb mcp`.
     Called(ToolCall),
+    /// What an agent did here before was for a message in a chat.
+    Messaged(ChatTurn),
 }
 
 /// Code that was run.
@@ -368,6 +370,7 @@ fn other(event: Event) -> Option<LogEntry> {
         EventKind::Withdrew { .. } => kernel("withdrew"),
         EventKind::Moved { from } => LogEvent::Moved { from },
         EventKind::Called(call) => LogEvent::Called(call),
+        EventKind::Messaged(turn) => LogEvent::Messaged(turn),
     };
     Some(LogEntry {
         at: event.at,

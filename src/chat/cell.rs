@@ -9,6 +9,8 @@ pub(super) struct ChatCell {
     pub(super) to: Option<String>,
     /// The message; empty if the cell has only commands.
     pub(super) message: String,
+    /// The cell's id, or its number in brackets.
+    pub(super) id: Option<String>,
 }
 
 /// A command of a chat.
@@ -17,6 +19,8 @@ pub(super) enum ChatCommand {
     Start(String),
     Stop(Option<String>),
     List,
+    Registry,
+    UpdateRegistry,
     Use(String),
     Settings,
     Mode(String),
@@ -48,12 +52,17 @@ pub(super) enum ChatCommand {
 pub(super) struct NoCommand(String);
 
 /// The subcommands of `%agent`, each with its arguments and what it does.
-pub(super) const SUBCOMMANDS: [(&str, &str, &str); 15] = [
+pub(super) const SUBCOMMANDS: [(&str, &str, &str); 16] = [
     ("start", "NAME|COMMAND", "start an agent; messages go to it"),
     (
         "list",
         "",
         "list the agents of this chat, and those that can be started",
+    ),
+    (
+        "registry",
+        "[update]",
+        "list the agents of the published registry, or download the list",
     ),
     ("use", "NAME", "send the next messages to this agent"),
     ("stop", "[NAME]", "end an agent"),
@@ -128,6 +137,11 @@ fn subcommand(rest: &str) -> Result<ChatCommand, NoCommand> {
         "start" => usage("start NAME|COMMAND").map(ChatCommand::Start),
         "stop" => Ok(ChatCommand::Stop(some(rest))),
         "list" => Ok(ChatCommand::List),
+        "registry" => match rest {
+            "" => Ok(ChatCommand::Registry),
+            "update" => Ok(ChatCommand::UpdateRegistry),
+            _ => Err(NoCommand("%agent registry [update]".to_owned())),
+        },
         "use" => usage("use NAME").map(ChatCommand::Use),
         "mode" if rest.is_empty() => Ok(ChatCommand::Settings),
         "mode" => Ok(ChatCommand::Mode(rest.to_owned())),

@@ -10,12 +10,14 @@ use super::complete::ChatNames;
 use super::front::CellFront;
 use crate::agent::cell_link;
 use crate::agent::known::{KnownAgents, own_server};
+use crate::agent::registry::AgentRegistry;
 use crate::agent::stored::{ChatFile, OpenTurn, StoredAgent, StoredChat, beginning};
 use crate::agent::update::Update;
+use crate::agent::work::AgentWork;
 use crate::agent::{Agent, AgentError, Begun, ChatMessage, Front, Launch, McpServer, Workspace};
 use crate::api::problem::Problem;
 use crate::kernel::variables::{ProcessVariables, Variables};
-use crate::project::event::{EventKind, Position};
+use crate::project::event::ChatTurn;
 
 /// How many changed cells are named after a turn.
 const MOST_LINKS: usize = 20;
@@ -180,7 +182,7 @@ impl Conversation {
         let commands = current.map(|it| it.agent.commands()).unwrap_or_default();
         ChatNames {
             agents: self.agents.iter().map(name).collect(),
-            known: self.known.agents.keys().cloned().collect(),
+            known: self.known.names(),
             commands: commands.iter().map(|it| it.name.clone()).collect(),
         }
     }
@@ -191,20 +193,19 @@ impl Conversation {
     /// A command or the message fails; what comes after it is not done.
     pub(super) async fn run(
         &mut self,
-        cell: ChatCell,
+        mut cell: ChatCell,
         front: &CellFront,
         interrupt: &Notify,
     ) -> Result<(), CellError> {
-        for command in cell.commands {
-            let text = self.command(command, interrupt).await;
+        for command in std::mem::take(&mut cell.commands) {
+            let text = self.command(command, front, interrupt).await;
             self.store();
             front.print(&text?);
         }
         if cell.message.is_empty() {
             return Ok(());
         }
-        self.send(cell.to.as_deref(), &cell.message, front, interrupt)
-            .await
+        self.send(&cell, front, interrupt).await
     }
 
     /// Ends the agents; their sessions are taken up again by the next kernel.
@@ -217,14 +218,12 @@ impl Conversation {
 
     async fn send(
         &mut self,
-        to: Option<&str>,
-        text: &str,
+        cell: &ChatCell,
         front: &CellFront,
         interrupt: &Notify,
     ) -> Result<(), CellError> {
-        let name = to
-            .map(str::to_owned)
-            .or_else(|| self.stored.current.clone());
+        let text = &cell.message;
+        let name = cell.to.clone().or_else(|| self.stored.current.clone());
         let Some(at) = name.and_then(|name| self.position(&name)) else {
             return Err(CellError::new("NoAgent", "no agent is started".to_owned())
                 .hint("%agent start NAME|COMMAND starts one, such as: %agent start claude")
@@ -259,7 +258,17 @@ impl Conversation {
         let done = front
             .painted(agent.prompt(message.content, front, interrupt))
             .await;
-        if let Some(note) = self.changed_cells(begin, &name) {
+        let work = AgentWork::since(self.workspace.project(), begin, &name);
+        work.record(
+            self.workspace.project(),
+            &name,
+            &ChatTurn {
+                chat: self.shown_name(),
+                cell: cell.id.clone(),
+                message: Some(beginning(text)),
+            },
+        );
+        if let Some(note) = self.links(&work.changed) {
             front.take(Update::Note(note));
         }
         self.stored.open = None;
@@ -288,10 +297,11 @@ impl Conversation {
     async fn command(
         &mut self,
         command: ChatCommand,
+        front: &CellFront,
         interrupt: &Notify,
     ) -> Result<String, CellError> {
         match command {
-            ChatCommand::Start(text) => self.start(&text, interrupt).await,
+            ChatCommand::Start(text) => self.start(&text, front, interrupt).await,
             ChatCommand::Stop(name) => {
                 let at = self.named(name.as_deref())?;
                 let mut stopped = self.agents.remove(at);
@@ -308,6 +318,22 @@ impl Conversation {
                 Ok(format!("{name} is stopped{next}\n"))
             }
             ChatCommand::List => Ok(self.list()),
+            ChatCommand::Registry => match AgentRegistry::read(&ProcessVariables) {
+                Ok(registry) => Ok(registry.lines()),
+                Err(error) => Err(CellError::new("NoRegistry", error.to_string())
+                    .hint("%agent registry update downloads it")),
+            },
+            ChatCommand::UpdateRegistry => {
+                let registry = tokio::select! {
+                    registry = AgentRegistry::download(&ProcessVariables) => registry,
+                    () = interrupt.notified() => return Err(AgentError::Interrupted.into()),
+                };
+                let registry =
+                    registry.map_err(|error| CellError::new("NoRegistry", error.to_string()))?;
+                let text = registry.lines();
+                self.known = KnownAgents::read(&ProcessVariables);
+                Ok(text)
+            }
             ChatCommand::Use(name) => {
                 self.named(Some(&name))?;
                 self.stored.current = Some(name.clone());
@@ -361,12 +387,39 @@ impl Conversation {
         }
     }
 
-    async fn start(&mut self, text: &str, interrupt: &Notify) -> Result<String, CellError> {
+    /// Returns the command that a text means. The user is asked whether a package is to be downloaded.
+    async fn meant(&self, text: &str, front: &CellFront) -> Result<Launch, CellError> {
+        let error = match self.known.meant(text) {
+            Ok(launch) => return Ok(launch),
+            Err(error) => error,
+        };
+        let failed = CellError::new("AgentNotStarted", error.to_string());
+        let Some(agent) = error.on_agreement() else {
+            return Err(failed.hint("%agent list shows the agents that can be started"));
+        };
+        match front.ask(agent.question()).await.as_deref().map(str::trim) {
+            Some("y" | "Y" | "yes") => Ok(agent.launch.clone()),
+            Some(_) => Err(failed.hint("nothing was downloaded")),
+            None => Err(failed
+                .hint("nobody can be asked here, so nothing was downloaded")
+                .hint(format!(
+                    "!start-agent {} does without a question",
+                    agent.how()
+                ))),
+        }
+    }
+
+    async fn start(
+        &mut self,
+        text: &str,
+        front: &CellFront,
+        interrupt: &Notify,
+    ) -> Result<String, CellError> {
         self.known = KnownAgents::read(&ProcessVariables);
-        let launch = self.known.meant(text).map_err(|error| {
-            CellError::new("AgentNotStarted", error.to_string())
-                .hint("%agent list shows the agents that can be started")
-        })?;
+        let launch = tokio::select! {
+            launch = self.meant(text, front) => launch?,
+            () = interrupt.notified() => return Err(AgentError::Interrupted.into()),
+        };
         let name = launch.name.clone();
         let on = self.stored.on.clone();
         let mut added = self.add(launch, Vec::new(), on.as_deref());
@@ -424,22 +477,15 @@ impl Conversation {
         })
     }
 
-    /// Returns links to the cells that an agent has changed since a moment.
-    fn changed_cells(&self, since: Position, by: &str) -> Option<String> {
-        let mut events = self.workspace.project().events_of(&[]);
-        let mut cells = BTreeSet::new();
-        while let Some(event) = events.next() {
-            if events.position() < since {
-                break;
-            }
-            if let EventKind::Edited(change) = event.kind
-                && event.by.as_deref() == Some(by)
-            {
-                let changed = change.changes.into_iter();
-                let changed = changed.filter(|it| it.after.is_some());
-                cells.extend(changed.map(|it| (event.session.clone(), it.cell)));
-            }
-        }
+    /// Returns the chat's name for people: its notebook, if the front end names it.
+    fn shown_name(&self) -> String {
+        let name = self.stored.notebook.as_deref().map(Path::new);
+        let name = name.filter(|it| it.extension().is_some_and(|it| it == "ipynb"));
+        name.map_or_else(|| "a chat".to_owned(), |name| self.workspace.shown(name))
+    }
+
+    /// Returns links to cells.
+    fn links(&self, cells: &BTreeSet<(String, String)>) -> Option<String> {
         let links = cells.iter().take(MOST_LINKS).map(|(notebook, cell)| {
             let path = self.workspace.root().join(notebook);
             let path = path.strip_prefix(&self.here).unwrap_or(&path);
@@ -488,6 +534,10 @@ impl Conversation {
                 agent.launch.argv.join(" ")
             ));
         }
+        text.push_str(&match &self.known.registry {
+            Some(registry) => format!("%agent registry lists {} more\n", registry.agents.len()),
+            None => "%agent registry update downloads a list of more\n".to_owned(),
+        });
         for fault in &self.known.faults {
             text.push_str(&format!("{fault}\n"));
         }

@@ -310,7 +310,8 @@ impl Kernel {
             return Err(CellError::new("TooLong", text));
         }
         let cell = cell::read(&execute.code, |name| chat.has(name));
-        let cell = cell.map_err(|error| CellError::new("NoCommand", error.to_string()))?;
+        let mut cell = cell.map_err(|error| CellError::new("NoCommand", error.to_string()))?;
+        cell.id = Some(cell_id(request).unwrap_or_else(|| format!("[{}]", self.count.get())));
         let interrupt = Rc::new(Notify::new());
         *self.running.borrow_mut() = Some(interrupt.clone());
         let front = CellFront::new(
@@ -415,6 +416,19 @@ impl Kernel {
             "metadata": {},
         })
     }
+}
+
+/// Returns the id of a cell, if the front end names it. VS Code names an address of its own instead.
+fn cell_id(request: &Request) -> Option<String> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Metadata {
+        cell_id: String,
+    }
+    let metadata: Metadata = serde_json::from_slice(request.message.metadata()).ok()?;
+    let id = metadata.cell_id;
+    let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+    ((1..=64).contains(&id.len()) && id.chars().all(is_part)).then_some(id)
 }
 
 fn kernel_info() -> Value {

@@ -267,7 +267,7 @@ async fn serve(
 ///
 /// Jupyter's servers leave Nagle's algorithm on: each sends a short message only when the one before it is acknowledged,
 /// for which the system waits up to 40 ms unless something is sent. A pong acknowledges what has arrived. There are
-/// few, so that a flood of outputs costs the server nothing.
+/// few, so that they take a small part of the server's time while a cell writes much.
 struct PongBudget(Instant);
 
 impl PongBudget {

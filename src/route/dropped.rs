@@ -1,7 +1,9 @@
 //! How many messages the kernel's own iopub queue has dropped, calculated from the numbers of those that
-//! arrived.
+//! arrived. A kernel numbers its messages on all channels together.
 //!
 //! A PUB socket with a full queue (1,000 messages in ipykernel) silently drops new messages.
+
+use std::collections::BTreeSet;
 
 use crate::wire::Header;
 
@@ -11,6 +13,8 @@ pub(super) struct DroppedMessages {
     /// The part of a message id before the number.
     prefix: String,
     last: u64,
+    /// Numbers after `last` of messages that arrived on stdin.
+    on_stdin: BTreeSet<u64>,
     count: u64,
     /// Whether the connection was lost after the last message.
     is_lost: bool,
@@ -29,8 +33,12 @@ impl DroppedMessages {
         if self.prefix != prefix {
             // The messages come from another kernel.
             prefix.clone_into(&mut self.prefix);
+            self.on_stdin.clear();
         } else if let Some(missing) = number.checked_sub(self.last + 1) {
-            let missing = missing.saturating_sub(u64::from(is_idle));
+            let later = self.on_stdin.split_off(&number);
+            let on_stdin = std::mem::replace(&mut self.on_stdin, later).len();
+            let elsewhere = u64::from(is_idle) + u64::try_from(on_stdin).unwrap_or(u64::MAX);
+            let missing = missing.saturating_sub(elsewhere);
             self.count += missing;
             if was_lost {
                 self.lost += missing;
@@ -41,6 +49,21 @@ impl DroppedMessages {
             return;
         }
         self.last = number;
+    }
+
+    /// Takes the header of a message on stdin. Its number is a gap on iopub, where nothing is missing.
+    pub(super) fn see_on_stdin(&mut self, header: &Header<'_>) {
+        match header.numbered() {
+            Some((prefix, number)) if prefix == self.prefix => {
+                if number > self.last {
+                    self.on_stdin.insert(number);
+                } else {
+                    self.count = self.count.saturating_sub(1);
+                    self.lost = self.lost.saturating_sub(1);
+                }
+            }
+            _ => {}
+        }
     }
 
     /// Records that the connection to the kernel was lost.
@@ -130,6 +153,30 @@ mod tests {
             "no loss of the connection"
         );
         assert_eq!((see(8, true), see(10, true), see(12, false)), (0, 1, 0));
+    }
+
+    #[test]
+    fn a_question_on_stdin_is_no_gap_whether_it_arrives_before_or_after_its_neighbours() {
+        for stdin_first in [true, false] {
+            let mut dropped = DroppedMessages::default();
+            let header = |number: u64| Header {
+                msg_id: format!("k_7_{number}").into(),
+                session: "k".into(),
+                ..Header::default()
+            };
+            dropped.see(&header(5), false);
+            dropped.connection_lost();
+            if stdin_first {
+                dropped.see_on_stdin(&header(6));
+            }
+            dropped.see(&header(8), false);
+            if !stdin_first {
+                dropped.see_on_stdin(&header(6));
+            }
+            assert_eq!((dropped.lost(), dropped.count()), (1, 1), "7");
+            dropped.see(&header(10), false);
+            assert_eq!(dropped.count(), 2, "the question is subtracted once");
+        }
     }
 
     #[test]

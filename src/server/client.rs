@@ -636,12 +636,12 @@ fn is_loopback(host: &str) -> bool {
     host == "localhost" || address.is_ok_and(|address| address.is_loopback())
 }
 
-fn http_client(record: &ServerRecord, base: &Url) -> Result<reqwest::Client, ServerErrorKind> {
+/// Returns the settings that all clients have; nothing is sent by it.
+pub(super) fn http_builder(base: &Url) -> reqwest::ClientBuilder {
     static PROVIDER: Once = Once::new();
     // One that is there already is as good.
     PROVIDER.call_once(|| drop(rustls::crypto::ring::default_provider().install_default()));
-    let setup = |text: String| ServerErrorKind::Setup(text);
-    let mut builder = reqwest::Client::builder()
+    let builder = reqwest::Client::builder()
         .user_agent(concat!("nb/", env!("CARGO_PKG_VERSION")))
         .redirect(reqwest::redirect::Policy::none())
         .referer(false)
@@ -651,9 +651,15 @@ fn http_client(record: &ServerRecord, base: &Url) -> Result<reqwest::Client, Ser
         .pool_max_idle_per_host(0)
         .tcp_keepalive(Duration::from_secs(60));
     // A tunnel ends on this machine, where a proxy elsewhere does not reach it.
-    if base.host_str().is_some_and(is_loopback) {
-        builder = builder.no_proxy();
+    match base.host_str().is_some_and(is_loopback) {
+        true => builder.no_proxy(),
+        false => builder,
     }
+}
+
+fn http_client(record: &ServerRecord, base: &Url) -> Result<reqwest::Client, ServerErrorKind> {
+    let setup = |text: String| ServerErrorKind::Setup(text);
+    let mut builder = http_builder(base);
     if base.scheme() == "http" {
         // No certificates are read where none is checked.
         builder = builder.tls_certs_only([]);

@@ -12,6 +12,7 @@ mod contents;
 pub mod copy;
 pub mod credential;
 mod discovery;
+mod download;
 mod error;
 pub mod gateway;
 mod headers;
@@ -24,6 +25,7 @@ pub mod websocket;
 
 pub use address::{ServerAddress, parse_address};
 pub use client::{ServerClient, UpgradedConnection};
+pub use download::download;
 pub use error::{ServerError, ServerErrorKind};
 pub use record::{CredentialSource, SecretPlace, ServerKind, ServerRecord, is_server_name};
 pub use secret::Secret;

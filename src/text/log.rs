@@ -57,6 +57,16 @@ fn what(what: &LogEvent, notebook: &str) -> String {
         }
         LogEvent::Moved { from } => format!("moved the notebook from {from}"),
         LogEvent::Called(call) => called(call),
+        LogEvent::Messaged(turn) => {
+            let cell = turn.cell.as_ref().map(|cell| format!(" cell {cell}"));
+            let message = turn.message.as_ref().map(|text| format!(": “{text}”"));
+            format!(
+                "did that for {}{}{}",
+                turn.chat,
+                cell.unwrap_or_default(),
+                message.unwrap_or_default()
+            )
+        }
         LogEvent::Kernel { event, generation } => {
             let words = match *event {
                 "opened" => "started the kernel",

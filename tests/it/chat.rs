@@ -1,5 +1,7 @@
 //! The kernel of a chat: with a scripted agent that does right and wrong, and with agents that others wrote.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -32,12 +34,17 @@ fn answered(code: &str, answers: &[&str]) -> Value {
 
 /// Runs cells through jupyter_client; returns what came of each.
 fn run(world: &World, cells: &[Value]) -> Vec<Value> {
+    run_with(world, cells, &[])
+}
+
+/// Runs cells with variables of the environment.
+fn run_with(world: &World, cells: &[Value], variables: &[(&str, &str)]) -> Vec<Value> {
     let mut script = world.command(python::interpreter());
     script.arg("-u").arg(python::script("chat.py"));
     // A cell can be longer than an argument.
     let file = world.project().join("../cells.json");
     std::fs::write(&file, Value::from(cells).to_string()).expect("write the cells");
-    script.arg(file);
+    script.arg(file).envs(variables.iter().copied());
     let out = succeed(&mut script);
     serde_json::from_str(&out).expect("the script prints JSON")
 }
@@ -94,6 +101,200 @@ fn without_an_agent_a_chat_says_how_to_start_one() {
             .is_some_and(|it| it.contains("codex-acp"))
     );
     assert_eq!(results[5], json!(["start", "stop"]));
+}
+
+/// A web server with one file. Counts the requests.
+struct OneFile {
+    address: std::net::SocketAddr,
+    requests: Arc<AtomicUsize>,
+}
+
+impl OneFile {
+    fn serve(file: String, requests: usize) -> Self {
+        use std::io::{BufRead, BufReader, Write};
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("bind");
+        let address = listener.local_addr().expect("an address");
+        let counter = Arc::new(AtomicUsize::new(0));
+        let counted = counter.clone();
+        std::thread::spawn(move || {
+            for connection in listener.incoming().take(requests) {
+                let connection = connection.expect("a connection");
+                counted.fetch_add(1, Ordering::SeqCst);
+                let lines = BufReader::new(&connection).lines();
+                let _ = lines
+                    .take_while(|line| line.as_ref().is_ok_and(|it| !it.is_empty()))
+                    .count();
+                let _ = write!(
+                    &connection,
+                    "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{file}",
+                    file.len()
+                );
+            }
+        });
+        Self {
+            address,
+            requests: counter,
+        }
+    }
+}
+
+#[test]
+fn an_agent_of_the_registry_is_downloaded_only_after_a_yes() {
+    use std::os::unix::fs::PermissionsExt;
+    let world = world();
+    let packages = json!({ "version": "1.0.0", "agents": [
+        { "id": "ann-agent", "name": "Ann", "version": "1.2.3", "description": "d",
+          "distribution": { "npx": { "package": "@ann/agent@1.2.3", "args": ["--acp"], "env": { "ANN": "1" } } } },
+        { "id": "bob-agent", "name": "Bob", "version": "2.0.0", "description": "d",
+          "distribution": { "binary": {
+              "linux-x86_64": { "archive": "https://bob.example/a.tgz", "cmd": "./bob", "args": ["acp"] },
+              "linux-aarch64": { "archive": "https://bob.example/a.tgz", "cmd": "./bob", "args": ["acp"] } } } },
+        { "id": "damaged" },
+    ] });
+    // It is served once: later the network is gone.
+    let server = OneFile::serve(packages.to_string(), 1);
+    let folder = world.project().join("../programs");
+    std::fs::create_dir(&folder).expect("make a folder");
+    let npx = folder.join("npx");
+    let (called, python) = (folder.join("called"), python::interpreter().display());
+    let script = python::script("chat_agent.py");
+    let text = format!(
+        "#!/bin/sh\necho \"$ANN $*\" >> {}\nexec {python} -u {} good\n",
+        called.display(),
+        script.display()
+    );
+    std::fs::write(&npx, text).expect("write a program");
+    std::fs::set_permissions(&npx, std::fs::Permissions::from_mode(0o755))
+        .expect("make it a program");
+    let address = format!("http://{}/registry.json", server.address);
+    let path = format!(
+        "{}:{}",
+        folder.display(),
+        std::env::var("PATH").expect("a PATH")
+    );
+    let variables = [("NB_AGENT_REGISTRY", &*address), ("PATH", &*path)];
+    let results = run_with(
+        &world,
+        &[
+            cell("%agent registry"),
+            cell("%agent registry update"),
+            cell("%agent start ann-agent"),
+            answered("%agent start ann-agent", &[""]),
+            answered("%agent start bob-agent", &["y"]),
+            json!({ "complete": "%agent start ann" }),
+        ],
+        &variables,
+    );
+    assert!(
+        error(&results[0]).contains("%agent registry update"),
+        "{}",
+        results[0]
+    );
+    is_ok(&results[1]);
+    let listed = results[1]["printed"].as_str().expect("text");
+    assert!(
+        listed.contains("ann-agent  Ann 1.2.3: env 'ANN=1' npx -y @ann/agent@1.2.3 --acp\n"),
+        "{listed}"
+    );
+    assert!(
+        listed.contains("not for this machine, or damaged: 1"),
+        "{listed}"
+    );
+    assert!(
+        error(&results[2]).contains("nobody can be asked here, so nothing was downloaded"),
+        "{}",
+        results[2]
+    );
+    assert!(
+        error(&results[3]).contains("nothing was downloaded"),
+        "{}",
+        results[3]
+    );
+    let question = results[3]["questions"][0].as_str().expect("a question");
+    assert!(
+        question.contains("\n  env 'ANN=1' npx -y @ann/agent@1.2.3 --acp\n"),
+        "{question}"
+    );
+    assert!(
+        error(&results[4]).contains("unpack https://bob.example/a.tgz, then ./bob acp"),
+        "{}",
+        results[4]
+    );
+    assert_eq!(
+        results[4]["questions"],
+        json!([]),
+        "an archive is not downloaded"
+    );
+    assert_eq!(results[5], json!(["ann-agent"]));
+    assert!(!called.exists(), "it was run without a yes");
+    assert_eq!(server.requests.load(Ordering::SeqCst), 1);
+
+    let results = run_with(
+        &world,
+        &[
+            cell("%agent registry update"),
+            cell("%agent registry"),
+            answered("%agent start ann-agent\nsay hello", &["y"]),
+        ],
+        &variables,
+    );
+    assert!(
+        error(&results[0]).contains("nothing listens at"),
+        "{}",
+        results[0]
+    );
+    assert_eq!(results[1]["printed"], listed, "the copy is still there");
+    is_ok(&results[2]);
+    let calls = std::fs::read_to_string(&called).expect("it was run");
+    assert_eq!(calls, "1 -y @ann/agent@1.2.3 --acp\n");
+
+    let copy = world
+        .project()
+        .join("../home/.local/share/nb/agent-registry.json");
+    std::fs::write(&copy, "{\"agents\": 3}").expect("damage the copy");
+    let results = run_with(
+        &world,
+        &[cell("%agent list"), cell("%agent start ann-agent")],
+        &variables,
+    );
+    let printed = results[0]["printed"].as_str().expect("text");
+    assert!(
+        printed.contains("agent-registry.json is damaged"),
+        "{printed}"
+    );
+    assert!(
+        error(&results[1]).contains("cannot start ann-agent"),
+        "{}",
+        results[1]
+    );
+}
+
+#[test]
+fn two_front_ends_on_one_chat_take_turns() {
+    let both = json!({ "both": ["say one\nflood 300\nsay two", "permission allow_once reject_once"], "answers": ["a"] });
+    let results = run(&world(), &[cell(&start("good")), both]);
+    let [first, second] = [&results[1][0], &results[1][1]];
+    for result in [first, second] {
+        assert_eq!(result["status"], "ok", "{results:#?}");
+        assert_eq!(
+            result["order"],
+            json!([0, 1]),
+            "each sees both cells, one after the other"
+        );
+    }
+    assert_eq!(first["seen"], second["seen"], "both see the same");
+    assert!(
+        first["seen"][0]
+            .as_str()
+            .is_some_and(|it| it.contains("one") && it.contains("two")),
+        "{first}"
+    );
+    assert_eq!(
+        first["questions"],
+        json!([]),
+        "the one is asked whose cell it is"
+    );
+    assert_eq!(second["questions"].as_array().map(Vec::len), Some(1));
 }
 
 #[test]
@@ -443,7 +644,11 @@ fn an_agents_text_of_a_notebook_is_an_edit_like_others() {
     let link = "[t.ipynb cell0001](t.ipynb#cell-id=cell0001)";
     assert!(replaced.contains(link), "{replaced}");
     let log = succeed(world.nb().args(["log", "t.ipynb"]));
-    assert!(log.contains("chat-agent"), "{log}");
+    let done = log.lines().last().expect("a line");
+    assert!(
+        done.ends_with("chat-agent did that for a chat cell [2]: “replace t.ipynb first second”"),
+        "{log}"
+    );
     let shown = succeed(world.nb().args(["cell", "t.ipynb", "cell0001"]));
     assert!(shown.contains("second = 1"), "{shown}");
     // Its last edit, not the person's.

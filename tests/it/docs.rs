@@ -15,6 +15,7 @@
 //! of lines.
 
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
@@ -33,6 +34,11 @@ fn the_readme_prints_what_it_says() {
 #[test]
 fn the_page_on_collaboration_prints_what_it_says() {
     check("docs/collaboration.md");
+}
+
+#[test]
+fn the_page_on_chats_prints_what_it_says() {
+    check("docs/chat.md");
 }
 
 #[test]
@@ -58,6 +64,7 @@ fn the_page_on_the_sandbox_prints_what_it_says() {
 fn no_other_page_has_commands_that_are_not_run() {
     let checked = [
         "README.md",
+        "docs/chat.md",
         "docs/collaboration.md",
         "docs/failures.md",
         "docs/reactive.md",
@@ -205,6 +212,17 @@ struct Step<'a> {
     printed: Vec<&'a str>,
 }
 
+/// Makes the program `echo-agent` in a folder: the example agent of the protocol's Python library.
+fn echo_agent(folder: &Path) {
+    let (python, agent) = python::with_acp();
+    let program = folder.join("echo-agent");
+    let script = format!("#!/bin/sh\nexec {} {}\n", python.display(), agent.display());
+    std::fs::create_dir(folder).expect("make the folder");
+    std::fs::write(&program, script).expect("write the program");
+    let mode = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(&program, mode).expect("make it a program");
+}
+
 fn steps<'a>(block: &[&'a str]) -> Vec<Step<'a>> {
     let mut steps = Vec::<Step>::new();
     let mut open = false;
@@ -251,7 +269,9 @@ impl Run {
             .to_owned();
         let binaries = Path::new(env!("CARGO_BIN_EXE_nb")).parent();
         let binaries = binaries.expect("the folder of the program").to_owned();
-        let path = [&binaries, &environment.join("bin")]
+        let programs = top.join("programs");
+        echo_agent(&programs);
+        let path = [&binaries, &environment.join("bin"), &programs]
             .map(|folder| folder.display().to_string())
             .join(":");
         let mut command = world.command(Path::new("bash"));

@@ -4,7 +4,8 @@ It runs the cells of a JSON list, in the file that is its argument, and prints w
 error, its printed text, the displays as they are in the end, the questions, and the times of the displays.
 A cell is an object with `code`, and maybe `answers` (to the questions, in order; without them stdin is not
 allowed), `interrupt` (a text of the outputs at which to interrupt), `kill` (a text at which to kill the process
-whose command has the word in `victim`), `restart` (before the cell), `count` (how many cells to queue).
+whose command has the word in `victim`), `restart` (before the cell). Instead of `code` it can have `complete`, or `both`: two
+cells that two front ends run at the same time; then `answers` are those of the second one.
 """
 
 import json
@@ -14,6 +15,7 @@ import signal
 import sys
 import time
 
+from jupyter_client.blocking import BlockingKernelClient
 from jupyter_client.manager import KernelManager
 
 SECONDS = 120
@@ -103,6 +105,46 @@ class FrontEnd:
         result["megabytes"] = [memory(kernel) for kernel in victims("chat-kernel")]
         return result
 
+    def run_both(self, cell):
+        """Returns for each front end: the reply's status, its questions, and what it saw of its own cell and of the other's."""
+        other = BlockingKernelClient(connection_file=self.manager.connection_file)
+        other.load_connection_file()
+        other.start_channels()
+        other.wait_for_ready(timeout=SECONDS)
+        clients = [self.client, other]
+        requests = [client.execute(code, allow_stdin=True) for client, code in zip(clients, cell["both"])]
+        answers = list(cell.get("answers", []))
+        results = [{"questions": [], "seen": ["", ""], "order": []} for _ in clients]
+        idle = [set(), set()]
+        deadline = time.monotonic() + SECONDS
+        while any(len(ended) < 2 for ended in idle):
+            assert time.monotonic() < deadline, f"the cells did not end: {results}"
+            for client, result, ended in zip(clients, results, idle):
+                try:
+                    message = client.get_iopub_msg(timeout=0.02)
+                    if message["parent_header"].get("msg_id") in requests:
+                        at = requests.index(message["parent_header"]["msg_id"])
+                        content = message["content"]
+                        if "data" in content:
+                            result["seen"][at] = content["data"]["text/plain"]
+                        if content.get("execution_state") == "busy":
+                            result["order"].append(at)
+                        if content.get("execution_state") == "idle":
+                            ended.add(at)
+                except queue.Empty:
+                    pass
+                try:
+                    result["questions"].append(client.get_stdin_msg(timeout=0)["content"]["prompt"])
+                    client.input(answers.pop(0))
+                except queue.Empty:
+                    pass
+        for client, request, result in zip(clients, requests, results):
+            reply = client.get_shell_msg(timeout=SECONDS)
+            assert reply["parent_header"]["msg_id"] == request
+            result["status"] = reply["content"]["status"]
+        other.stop_channels()
+        return results
+
     def take(self, message, result):
         content = message["content"]
         kind = message["msg_type"]
@@ -131,6 +173,8 @@ for cell in cells:
     if "complete" in cell:
         reply = front_end.client.complete(cell["complete"], reply=True, timeout=SECONDS)
         results.append(reply["content"]["matches"])
+    elif "both" in cell:
+        results.append(front_end.run_both(cell))
     else:
         results.append(front_end.run(cell))
 front_end.close()

@@ -128,6 +128,7 @@ pub(super) fn gathered(
             EventKind::Withdrew { .. }
             | EventKind::Peeked { .. }
             | EventKind::Called(_)
+            | EventKind::Messaged(_)
             | EventKind::Prompted { .. }
             | EventKind::Answered { .. } => {
                 continue;

@@ -8,15 +8,18 @@ use std::process::ExitCode;
 use clap::Args;
 use tokio::sync::Notify;
 
-use crate::agent::known::{KnownAgents, own_server};
-use crate::agent::stored::{ChatFile, StoredAgent, StoredChat};
+use crate::agent::known::{KnownAgents, UnknownAgent, own_server};
+use crate::agent::registry::AgentRegistry;
+use crate::agent::stored::{ChatFile, StoredAgent, StoredChat, beginning};
 use crate::agent::update::{Content, ToolContent, ToolState, Update};
-use crate::agent::{Agent, AgentError, Begun, ChatMessage, Front, Workspace};
+use crate::agent::work::AgentWork;
+use crate::agent::{Agent, AgentError, Begun, ChatMessage, Front, Launch, Workspace};
 use crate::api::problem::{Problem, ProblemKind};
 use crate::cli::Context;
 use crate::cli::commands::Command;
 use crate::cli::render::print;
 use crate::kernel::variables::ProcessVariables;
+use crate::project::event::ChatTurn;
 
 /// Send a message to a coding agent that speaks the Agent Client Protocol
 ///
@@ -32,6 +35,9 @@ pub(crate) struct Chat {
     /// The agent: its name, or the command that starts it; else the last one used here
     #[arg(long, value_name = "NAME|COMMAND")]
     agent: Option<String>,
+    /// Download the published registry of agents, and list them
+    #[arg(long, conflicts_with_all = ["text", "agent", "goes_on"])]
+    registry: bool,
     /// Go on with the last session here
     #[arg(long = "continue")]
     goes_on: bool,
@@ -52,6 +58,13 @@ const NAME: &str = "shell";
 
 impl Command for Chat {
     async fn run(self, context: &Context) -> Result<ExitCode, Problem> {
+        if self.registry {
+            let registry = AgentRegistry::download(&ProcessVariables).await;
+            let registry =
+                registry.map_err(|error| Problem::new(ProblemKind::Failed, error.to_string()))?;
+            let _ = print::raw(registry.lines().as_bytes());
+            return Ok(ExitCode::SUCCESS);
+        }
         let workspace = Workspace::of(&context.caller.here)?;
         let file = ChatFile::of(workspace.project(), NAME);
         let file = file.map_err(|error| Problem::failed("store the chat", &error))?;
@@ -61,8 +74,10 @@ impl Command for Chat {
             (Some(text), _) => {
                 let known = KnownAgents::read(&ProcessVariables);
                 known.faults.iter().for_each(|fault| print::note(fault));
-                let meant = known.meant(text);
-                meant.map_err(|error| no_agent(&error.to_string()))?
+                match known.meant(text) {
+                    Ok(launch) => launch,
+                    Err(error) => agreed(&error).await?,
+                }
             }
             (None, Some(last)) => last.launch.clone(),
             (None, None) => return Err(no_agent("no agent is named, and none was used here yet")),
@@ -88,6 +103,24 @@ impl Command for Chat {
         let done = chat.talk(self.text.as_deref()).await;
         chat.agent.stop().await;
         done
+    }
+}
+
+/// Asks whether an agent's package is to be downloaded.
+async fn agreed(error: &UnknownAgent) -> Result<Launch, Problem> {
+    let failed = no_agent(&error.to_string());
+    let Some(agent) = error.on_agreement() else {
+        return Err(failed);
+    };
+    let is_terminal = io::stdin().is_terminal() && io::stderr().is_terminal();
+    let answer = match is_terminal {
+        true => asked(&agent.question()).await,
+        false => None,
+    };
+    match answer.as_deref().map(str::trim) {
+        Some("y" | "Y" | "yes") => Ok(agent.launch.clone()),
+        _ => Err(failed
+            .hint("nothing was downloaded; the command itself as --agent does without a question")),
     }
 }
 
@@ -173,8 +206,16 @@ impl ShellChat {
             ChatMessage::of(text, &self.workspace, &here, &able, self.on.as_deref()).await;
         message.notes.iter().for_each(|note| print::note(note));
         let front = ShellFront::default();
+        let project = self.workspace.project();
+        let begin = project.events_of(&[]).end();
         let stop = self.agent.prompt(message.content, &front, interrupt).await;
         front.end_line();
+        let turn = ChatTurn {
+            chat: "nb chat".to_owned(),
+            cell: None,
+            message: Some(beginning(text)),
+        };
+        AgentWork::since(project, begin, &name).record(project, &name, &turn);
         match stop?.as_str() {
             "end_turn" => Ok(ExitCode::SUCCESS),
             "cancelled" => Err(AgentError::Interrupted),

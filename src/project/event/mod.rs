@@ -118,6 +118,22 @@ pub enum EventKind {
     Saved(NotebookChange),
     /// An agent's tool was called.
     Called(ToolCall),
+    /// What an agent did here before was for a message in a chat.
+    Messaged(ChatTurn),
+}
+
+/// A message in a chat, and the cell that it stands in.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct ChatTurn {
+    /// The chat: its notebook, as far as its front end names it.
+    pub chat: String,
+    /// The cell: its id, or its number in brackets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cell: Option<String>,
+    /// How the message begins; omitted if the user's settings say that no code is stored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
 }
 
 /// An execute request.
@@ -281,6 +297,7 @@ impl Event {
             EventKind::Asked(start) | EventKind::Seen(start) if !keeps_code => start.code = None,
             EventKind::Peeked { code } if !keeps_code => *code = None,
             EventKind::Called(call) if !keeps_code => call.remove_code(),
+            EventKind::Messaged(turn) if !keeps_code => turn.message = None,
             _ => {}
         }
         event

@@ -167,7 +167,8 @@ fn is_activity(event: &Event) -> bool {
         EventKind::Stopped
         | EventKind::Died { .. }
         | EventKind::Peeked { .. }
-        | EventKind::Called(_) => false,
+        | EventKind::Called(_)
+        | EventKind::Messaged(_) => false,
         EventKind::Edited(_) | EventKind::Saved(_) | EventKind::Moved { .. } => false,
     }
 }

@@ -62,6 +62,9 @@ impl Bridge {
             return self.clients.deliver(&mut self.out, id, channel, message);
         };
         let session = self.out.session_for_clients(&header.session);
+        if channel == Channel::Stdin {
+            self.dropped.see_on_stdin(&header);
+        }
         if channel == Channel::Stdin && header.msg_type == "input_request" {
             let cell = parent_key(&message);
             if let Some(cell) = &cell {

@@ -207,3 +207,21 @@ fn what_was_lost_with_the_connection_is_told_in_the_cell() {
     let expected = ["own busy".to_owned(), format!("1 {text}"), "1 x".into()];
     assert_eq!(published(&mut desk), expected);
 }
+
+#[test]
+fn a_question_that_was_asked_before_the_connection_was_lost_is_not_missing() {
+    let mut desk = Desk::live(FrontEnd::VsCode, &["c"]);
+    flood(&mut desk, "1");
+    let parent = message(CELL, "1", "c", "{}".into(), &json!({}));
+    let parent = parent.header_bytes().clone();
+    let prompt = json!({ "prompt": "name?", "password": false });
+    let asked = message("input_request", "k_7_12", "k", parent, &prompt);
+    let client = ClientId::new("c".to_owned().into());
+    desk.bridge
+        .kernel_message(desk.now, &client, Channel::Stdin, asked);
+    desk.bridge.iopub_down();
+    desk.bridge.iopub_up(desk.now);
+    let text = json!({ "name": "stdout", "text": "x" });
+    says(&mut desk, 13, ("c", "1"), "stream", &text);
+    assert_eq!(published(&mut desk), ["1 x"]);
+}
