@@ -3,6 +3,9 @@
 use std::path::PathBuf;
 use std::process::Command;
 
+use serde_json::json;
+
+use crate::chat::{gemini, gemini_calls, gemini_says};
 use crate::python;
 use crate::servers::Server;
 use crate::world::{World, succeed};
@@ -31,6 +34,8 @@ fn script(world: &World, name: &str) -> Option<Command> {
     command
         .env("CHROMIUM", chromium)
         .env("NB_TEST_PYTHON", python::with_jupyterlab());
+    let pictures = std::env::var_os("NB_PICTURES");
+    command.envs(pictures.map(|folder| ("NB_PICTURES", folder)));
     Some(command)
 }
 
@@ -59,6 +64,33 @@ fn a_person_types_in_jupyterlab_while_an_agent_edits() {
     let world = World::new();
     if let Some(mut both) = script(&world, "both_edit.py") {
         succeed(&mut both);
+    }
+}
+
+#[test]
+fn an_agent_in_a_chat_works_on_the_notebook_in_another_tab() {
+    let world = World::new();
+    succeed(world.nb().args(["serve", "--chat"]));
+    let change = "x = 21\nx * 2";
+    let answers = vec![
+        gemini_calls(
+            "mcp_nb_read_cell",
+            json!({ "notebook": "analysis.ipynb", "cell": "cell0001" }),
+        ),
+        gemini_calls(
+            "mcp_nb_update_cell",
+            json!({ "notebook": "analysis.ipynb", "cell": "cell0001", "source": change }),
+        ),
+        gemini_calls(
+            "mcp_nb_run_cell",
+            json!({ "notebook": "analysis.ipynb", "cell": "cell0001" }),
+        ),
+        gemini_says("The cell gives 42."),
+    ];
+    if let Some(agent) = gemini(&world, answers)
+        && let Some(mut chat) = script(&world, "chat.py")
+    {
+        succeed(chat.arg(agent));
     }
 }
 
