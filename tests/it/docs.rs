@@ -61,6 +61,11 @@ fn the_page_on_the_sandbox_prints_what_it_says() {
 }
 
 #[test]
+fn the_page_for_the_first_five_minutes_prints_what_it_says() {
+    check("docs/start.md");
+}
+
+#[test]
 fn no_other_page_has_commands_that_are_not_run() {
     let checked = [
         "README.md",
@@ -69,6 +74,7 @@ fn no_other_page_has_commands_that_are_not_run() {
         "docs/failures.md",
         "docs/reactive.md",
         "docs/sandbox.md",
+        "docs/start.md",
     ];
     for page in pages() {
         let text = std::fs::read_to_string(root().join(&page)).expect("read the page");
