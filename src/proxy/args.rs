@@ -41,7 +41,8 @@ pub(super) enum ArgsError {
     NothingToBind,
 }
 
-const HELP: &str = "\
+/// What `nb-proxy --help` prints.
+pub const HELP: &str = "\
 Serve a front end with the kernel that `nb` keeps running
 
 Front ends (VS Code, JupyterLab, anything that reads a kernelspec) launch this as the kernel
