@@ -27,6 +27,8 @@ mod seeing;
 mod servers;
 mod socket_events;
 mod sockets;
+mod stranger;
+mod upgrade;
 mod vscode;
 mod world;
 mod writers;
