@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::program::{differs, has_chat, install_file, install_program, proxy_path};
+use super::program::{differs, has_chat, install_file, install_program, is_later, proxy_path};
 use crate::kernel::spec::jupyter_paths::JupyterPaths;
 use crate::kernel::spec::prefix::prefix_in_use;
 use crate::kernel::spec::{self, SpecError};
@@ -279,6 +279,7 @@ fn health_of(
     }
     match differs(&proxy) {
         Ok(false) => Ok(Health::Good),
+        Ok(true) if is_later(&proxy) => Ok(Health::Good),
         Ok(true) => stale(format!(
             "{} is another version than this nb",
             proxy.display()
@@ -491,6 +492,33 @@ mod tests {
         assert!(unserved.used_by.is_empty());
         assert_eq!(unserved.removed.len(), 2);
         assert!(!proxy_path(&variables).unwrap().exists());
+    }
+
+    #[test]
+    fn of_two_versions_the_later_program_stays() {
+        let temp = tempfile::tempdir().unwrap();
+        let home = temp.path().to_string_lossy().into_owned();
+        let variables = HashMap::from([("HOME", home.as_str())]);
+        let served = serve(&Level::User, "python", &variables).unwrap();
+        // Written by another process: this one's file may still be open in a child that another test starts.
+        let put = |version: &str| {
+            let script = format!("#!/bin/sh\necho 'nb-proxy {version} (x)'\n");
+            let written = std::process::Command::new("sh")
+                .args([
+                    "-c",
+                    "rm \"$0\"; printf %s \"$1\" > \"$0\" && chmod 755 \"$0\"",
+                ])
+                .args([served.proxy.as_os_str(), script.as_ref()])
+                .status();
+            assert!(written.unwrap().success());
+        };
+        put("99.0.0");
+        assert_eq!(health(&Level::User, &variables).unwrap(), Health::Good);
+        assert!(!serve(&Level::User, "python", &variables).unwrap().changed);
+        put("0.0.9");
+        let stale = health(&Level::User, &variables).unwrap();
+        assert!(matches!(stale, Health::Stale { .. }), "{stale:?}");
+        assert!(serve(&Level::User, "python", &variables).unwrap().changed);
     }
 
     #[test]

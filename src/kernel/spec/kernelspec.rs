@@ -246,7 +246,7 @@ pub fn proxy_program(spec: &RealSpec) -> Option<PathBuf> {
 }
 
 /// Returns the path of `nb-proxy` if the spec is that of the Python package, whose command is a Python with
-/// the package's [`LAUNCHER`]: the program of its environment.
+/// the package's script: the program of its environment.
 pub fn packaged_proxy(spec: &RealSpec) -> Option<PathBuf> {
     let is_ours = is_bare_python(spec.argv.first()?) && spec.argv.get(1)? == LAUNCHER;
     let prefix = prefix(spec).filter(|_| is_ours)?;

@@ -1,9 +1,7 @@
 //! Checks the installation: this program, and the kernelspec by which front ends find it.
 
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use super::Check;
 use crate::kernel::environment::trust;
@@ -12,6 +10,7 @@ use crate::kernel::spec;
 use crate::kernel::spec::jupyter_paths::JupyterPaths;
 use crate::kernel::spec::prefix::prefix_in_use;
 use crate::kernel::variables::Variables;
+use crate::lifecycle::program::{is_later_version, version_of};
 use crate::lifecycle::serve::{self, Health, Level};
 use crate::project::RealSpec;
 use crate::task::causes::with_causes;
@@ -70,40 +69,6 @@ fn whose(program: &Path) -> String {
         None => "another program".to_owned(),
     }
 }
-
-/// Returns the version of a program of ours; `None` if it is another program.
-///
-/// It may be any program: one that a sandboxed kernel may have written is not run, and one that does not
-/// answer is ended.
-fn version_of(program: &Path, name: &str) -> Option<String> {
-    trust::check_program(program).ok()?;
-    let mut child = Command::new(program)
-        .arg("--version")
-        .current_dir("/")
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .ok()?;
-    let stdout = child.stdout.take()?;
-    let (said, answer) = std::sync::mpsc::channel();
-    std::thread::spawn(move || {
-        let mut text = String::new();
-        let read = stdout.take(1 << 10).read_to_string(&mut text);
-        let _ = said.send(read.map(|_| text));
-    });
-    let answer = answer.recv_timeout(ANSWERS_WITHIN);
-    let _ = child.kill();
-    let _ = child.wait();
-    let text = answer.ok()?.ok()?;
-    let mut words = text.lines().next()?.split_whitespace();
-    let version = words.by_ref().find(|word| *word != name)?;
-    let is_version = version.starts_with(|first: char| first.is_ascii_digit());
-    (text.starts_with(name) && is_version).then(|| version.to_owned())
-}
-
-/// How long another program may take to tell its version.
-const ANSWERS_WITHIN: Duration = Duration::from_secs(3);
 
 /// Checks that front ends find the kernelspec, and that its program can be started.
 pub(super) fn spec(variables: &dyn Variables) -> Vec<Check> {
@@ -196,9 +161,15 @@ fn starts(program: &Path, is_packaged: bool) -> Check {
     let said = String::from_utf8_lossy(&out.stdout);
     let version = said.split_whitespace().nth(1).unwrap_or_default();
     let text = format!("nb-proxy {version}, {}", program.display());
+    let other = format!("{text}; this nb is version {own}");
     match version == own {
         true => Check::good(ABOUT, text),
-        false => Check::note(ABOUT, format!("{text}; this nb is version {own}"), again),
+        // The later program serves both.
+        false if is_later_version(version) && !is_packaged => {
+            let mend = format!("install nb {version}, or to go back: nb unserve && nb serve");
+            Check::note(ABOUT, other, mend)
+        }
+        false => Check::note(ABOUT, other, again),
     }
 }
 
