@@ -3,6 +3,7 @@
 #![allow(unreachable_pub, reason = "a test binary has no outside")]
 
 mod browser;
+mod build_script;
 mod chat;
 mod client;
 mod demo;
