@@ -171,6 +171,11 @@ impl Context {
     }
 }
 
+/// Returns the parser of all commands, for pages of the manual and completion scripts.
+pub fn parser() -> clap::Command {
+    args::parser_for(false)
+}
+
 /// Runs `nb` with this process's arguments.
 pub fn main() -> ExitCode {
     let mut line = args::read(std::env::args_os().collect());

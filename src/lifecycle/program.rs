@@ -5,7 +5,10 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
+use crate::kernel::environment::trust;
 use crate::kernel::process::own_program;
 use crate::kernel::spec::{self, PROXY};
 use crate::kernel::variables::{NoHome, Variables, own_data_dir};
@@ -43,10 +46,10 @@ pub(super) fn install_file(path: &Path, content: &[u8]) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Copies this program to `path` unless the same program is already there; returns whether it was
-/// copied.
+/// Copies this program to `path` unless the same program or a later version is already there; returns whether
+/// it was copied.
 pub(super) fn install_program(path: &Path) -> io::Result<bool> {
-    if !differs(path).unwrap_or(true) {
+    if !differs(path).unwrap_or(true) || is_later(path) {
         return Ok(false);
     }
     let mut own = File::open(own_program()?)?;
@@ -57,6 +60,55 @@ pub(super) fn install_program(path: &Path) -> io::Result<bool> {
     // A front end may be running the old file: its process keeps it, and the path gets the new one.
     staged.persist(path).map_err(|error| error.error)?;
     Ok(true)
+}
+
+/// Returns the version of a program of ours; `None` if it is another program.
+///
+/// It may be any program: one that a sandboxed kernel may have written is not run, and one that does not
+/// answer is ended.
+pub(super) fn version_of(program: &Path, name: &str) -> Option<String> {
+    trust::check_program(program).ok()?;
+    let mut child = Command::new(program)
+        .arg("--version")
+        .current_dir("/")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .ok()?;
+    let stdout = child.stdout.take()?;
+    let (said, answer) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let mut text = String::new();
+        let read = stdout.take(1 << 10).read_to_string(&mut text);
+        let _ = said.send(read.map(|_| text));
+    });
+    let answer = answer.recv_timeout(ANSWERS_WITHIN);
+    let _ = child.kill();
+    let _ = child.wait();
+    let text = answer.ok()?.ok()?;
+    let mut words = text.lines().next()?.split_whitespace();
+    let version = words.by_ref().find(|word| *word != name)?;
+    let is_version = version.starts_with(|first: char| first.is_ascii_digit());
+    (text.starts_with(name) && is_version).then(|| version.to_owned())
+}
+
+/// How long another program may take to tell its version.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(3);
+
+/// Says whether a version is later than this program's.
+pub(super) fn is_later_version(version: &str) -> bool {
+    let numbers = |version: &str| -> Vec<u64> {
+        let parts = version.split(['.', '-', '+']).take(3);
+        parts.map_while(|part| part.parse().ok()).collect()
+    };
+    numbers(version) > numbers(env!("CARGO_PKG_VERSION"))
+}
+
+/// Says whether the program at `path` is an `nb-proxy` of a later version. Two versions of `nb` that are used by
+/// turns would else replace each other's.
+pub(super) fn is_later(path: &Path) -> bool {
+    version_of(path, PROXY).is_some_and(|version| is_later_version(&version))
 }
 
 fn staged(path: &Path, mode: u32) -> io::Result<tempfile::NamedTempFile> {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::program::{differs, has_chat, install_file, install_program, proxy_path};
+use super::program::{differs, has_chat, install_file, install_program, is_later, proxy_path};
 use crate::kernel::spec::jupyter_paths::JupyterPaths;
 use crate::kernel::spec::prefix::prefix_in_use;
 use crate::kernel::spec::{self, SpecError};
@@ -85,6 +85,12 @@ pub enum ServeError {
         /// The folder.
         folder: PathBuf,
     },
+    /// The folder belongs to a package.
+    #[error("{} belongs to the Python package nb-proxy, whose removal removes it", folder.display())]
+    Packaged {
+        /// The folder.
+        folder: PathBuf,
+    },
 }
 
 /// The installed spec.
@@ -126,7 +132,7 @@ pub enum Health {
 }
 
 /// Installs the kernelspec for a language, and the program that it starts. Does nothing if both are
-/// up to date; installed kernelspecs of other languages are updated.
+/// up to date, or a package has installed them; installed kernelspecs of other languages are updated.
 pub fn serve(
     level: &Level,
     language: &str,
@@ -134,6 +140,14 @@ pub fn serve(
 ) -> Result<Served, ServeError> {
     let kernels = kernels_dir(level, variables)?;
     let folder = kernels.join(spec::shared_name(language));
+    if let Some(proxy) = packaged(&folder) {
+        return Ok(Served {
+            folder,
+            display_name: spec::shared_display_name(language),
+            proxy,
+            changed: false,
+        });
+    }
     if !ours(&folder) && folder.join("kernel.json").exists() {
         return Err(ServeError::NotOurs { folder });
     }
@@ -183,6 +197,9 @@ pub fn unserve(level: &Level, variables: &dyn Variables) -> Result<Unserved, Ser
         source,
     };
     let folder = kernels.join(spec::SHARED);
+    if packaged(&folder).is_some() {
+        return Err(ServeError::Packaged { folder });
+    }
     if folder.join("kernel.json").exists() && !ours(&folder) {
         return Err(ServeError::NotOurs { folder });
     }
@@ -246,6 +263,9 @@ fn health_of(
     let Ok(found) = std::fs::read(&path) else {
         return Ok(Health::Missing);
     };
+    if packaged(folder).is_some() {
+        return Ok(Health::Good);
+    }
     let proxy = proxy_path(variables)?;
     let stale = |why: String| Ok(Health::Stale { why });
     if !ours(folder) {
@@ -259,6 +279,7 @@ fn health_of(
     }
     match differs(&proxy) {
         Ok(false) => Ok(Health::Good),
+        Ok(true) if is_later(&proxy) => Ok(Health::Good),
         Ok(true) => stale(format!(
             "{} is another version than this nb",
             proxy.display()
@@ -311,13 +332,20 @@ fn installed(kernels: &Path) -> Vec<(PathBuf, String)> {
     found
 }
 
-/// Says whether a kernelspec's folder may be overwritten: it is nb's, or its file is damaged and of
-/// no use.
+/// Says whether a kernelspec's folder may be overwritten: it is nb's and no package's, or its file is damaged
+/// and of no use.
 fn ours(folder: &Path) -> bool {
     match spec::read(folder) {
-        Ok(spec) => spec::starts_proxy(&spec),
+        Ok(spec) => spec::starts_proxy(&spec) && packaged(folder).is_none(),
         Err(error) => matches!(error, SpecError::Damaged { .. }),
     }
+}
+
+/// Returns the program of a kernelspec that the Python package has installed, if the program exists. Such a
+/// folder is left to the package: what the package installs again would change the arguments back.
+fn packaged(folder: &Path) -> Option<PathBuf> {
+    let proxy = spec::packaged_proxy(&spec::read(folder).ok()?)?;
+    proxy.is_file().then_some(proxy)
 }
 
 /// Returns the folders of kernelspecs that were installed for an environment or a project.
@@ -464,6 +492,81 @@ mod tests {
         assert!(unserved.used_by.is_empty());
         assert_eq!(unserved.removed.len(), 2);
         assert!(!proxy_path(&variables).unwrap().exists());
+    }
+
+    #[test]
+    fn of_two_versions_the_later_program_stays() {
+        let temp = tempfile::tempdir().unwrap();
+        let home = temp.path().to_string_lossy().into_owned();
+        let variables = HashMap::from([("HOME", home.as_str())]);
+        let served = serve(&Level::User, "python", &variables).unwrap();
+        // Written by another process: this one's file may still be open in a child that another test starts.
+        let put = |version: &str| {
+            let script = format!("#!/bin/sh\necho 'nb-proxy {version} (x)'\n");
+            let written = std::process::Command::new("sh")
+                .args([
+                    "-c",
+                    "rm \"$0\"; printf %s \"$1\" > \"$0\" && chmod 755 \"$0\"",
+                ])
+                .args([served.proxy.as_os_str(), script.as_ref()])
+                .status();
+            assert!(written.unwrap().success());
+        };
+        put("99.0.0");
+        assert_eq!(health(&Level::User, &variables).unwrap(), Health::Good);
+        assert!(!serve(&Level::User, "python", &variables).unwrap().changed);
+        put("0.0.9");
+        let stale = health(&Level::User, &variables).unwrap();
+        assert!(matches!(stale, Health::Stale { .. }), "{stale:?}");
+        assert!(serve(&Level::User, "python", &variables).unwrap().changed);
+    }
+
+    #[test]
+    fn the_spec_of_a_package_is_left_to_the_package() {
+        let temp = tempfile::tempdir().unwrap();
+        let home = temp.path().to_string_lossy().into_owned();
+        let variables = HashMap::from([("HOME", home.as_str())]);
+        let level = Level::Prefix(temp.path().join("env"));
+        let folder = temp.path().join("env/share/jupyter/kernels/nb-shared");
+        let program = temp.path().join("env/bin/nb-proxy");
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::create_dir_all(program.parent().unwrap()).unwrap();
+        let text =
+            include_str!("../../kernelspec/wheel/data/share/jupyter/kernels/nb-shared/kernel.json");
+        std::fs::write(folder.join("kernel.json"), text).unwrap();
+        std::fs::write(&program, "").unwrap();
+        let served = serve(&level, "python", &variables).unwrap();
+        assert_eq!((served.proxy, served.changed), (program.clone(), false));
+        assert_eq!(health(&level, &variables).unwrap(), Health::Good);
+        assert!(matches!(
+            unserve(&level, &variables),
+            Err(ServeError::Packaged { .. })
+        ));
+        // Another language's kernelspec beside it is nb's own.
+        assert!(serve(&level, "R", &variables).unwrap().changed);
+        let now = std::fs::read_to_string(folder.join("kernel.json")).unwrap();
+        assert_eq!(now, text);
+        // What a removed package has left behind is replaced.
+        std::fs::remove_file(&program).unwrap();
+        assert!(serve(&level, "python", &variables).unwrap().changed);
+        assert_eq!(unserve(&level, &variables).unwrap().removed.len(), 3);
+    }
+
+    #[test]
+    fn the_specs_of_packages_differ_from_this_one_in_their_command_alone() {
+        let spec = |text: &str| -> Value {
+            let mut spec: Value = serde_json::from_str(text).unwrap();
+            let argv = spec["argv"].take();
+            let rest = argv.as_array().unwrap().iter().rev().take(2).rev();
+            assert!(rest.eq(["-f", "{connection_file}"].iter()));
+            spec
+        };
+        for text in [
+            include_str!("../../kernelspec/wheel/data/share/jupyter/kernels/nb-shared/kernel.json"),
+            include_str!("../../kernelspec/deb/kernel.json"),
+        ] {
+            assert_eq!(spec(text), spec(TEMPLATE));
+        }
     }
 
     #[test]

@@ -41,7 +41,8 @@ pub(super) enum ArgsError {
     NothingToBind,
 }
 
-const HELP: &str = "\
+/// What `nb-proxy --help` prints.
+pub const HELP: &str = "\
 Serve a front end with the kernel that `nb` keeps running
 
 Front ends (VS Code, JupyterLab, anything that reads a kernelspec) launch this as the kernel
@@ -56,7 +57,7 @@ Options:
   -f, --connection-file FILE  the front end's connection file: the five ports to bind
       --state STATE_JSON      serve the kernel that this state.json names [env: NB_STATE]
       --notebook NOTEBOOK     serve this notebook's kernel [env: NB_NOTEBOOK]
-  -V, --version               print the version
+  -V, --version               print the version, the commit and the target
   -h, --help                  print this help
 
 Signals: SIGINT interrupts the running cell; SIGTERM ends nb-proxy and leaves the kernel alive;
@@ -78,10 +79,9 @@ impl Invocation {
             let target = match name {
                 b"-h" | b"--help" => return Ok(Self::Print(HELP.into())),
                 b"-V" | b"--version" => {
-                    return Ok(Self::Print(format!(
-                        "nb-proxy {}\n",
-                        env!("CARGO_PKG_VERSION")
-                    )));
+                    return Ok(Self::Print(
+                        concat!("nb-proxy ", env!("NB_BUILD"), "\n").into(),
+                    ));
                 }
                 b"-f" | b"--f" | b"--connection-file" => ("-f", &mut launch.connection_file),
                 b"--state" => ("--state", launch.state.get_or_insert_default()),

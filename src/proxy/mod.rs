@@ -51,6 +51,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
+pub use args::HELP;
 use args::{Invocation, Launch};
 
 use crate::kernel::process::limits::raise_descriptors;

@@ -3,6 +3,7 @@
 #![allow(unreachable_pub, reason = "a test binary has no outside")]
 
 mod browser;
+mod build_script;
 mod chat;
 mod client;
 mod demo;
@@ -27,6 +28,8 @@ mod seeing;
 mod servers;
 mod socket_events;
 mod sockets;
+mod stranger;
+mod upgrade;
 mod vscode;
 mod world;
 mod writers;

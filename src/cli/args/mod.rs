@@ -27,7 +27,7 @@ use crate::cli::render::problem;
 /// `nb open analysis.ipynb` keeps a kernel alive for the notebook; `nb run` uses it from the
 /// command line, and VS Code and JupyterLab join it by choosing the kernel "nb shared kernel".
 #[derive(Debug, Parser)]
-#[command(name = "nb", version, after_help = EXIT_CODES, max_term_width = 100, subcommand_required = true,
+#[command(name = "nb", version = env!("NB_BUILD"), after_help = EXIT_CODES, max_term_width = 100, subcommand_required = true,
     arg_required_else_help = true, disable_help_subcommand = true)]
 struct Cli {
     #[command(flatten)]

@@ -21,7 +21,7 @@ impl Command for Completions {
     fn alone(&self) -> Option<ExitCode> {
         // Generate into a buffer: the generator panics if it cannot write.
         let mut script = Vec::new();
-        let mut parser = args::parser().mut_subcommands(|command| command.hide(false));
+        let mut parser = args::parser_for(false);
         clap_complete::generate(self.shell, &mut parser, "nb", &mut script);
         let _ = print::raw(&script);
         Some(ExitCode::SUCCESS)

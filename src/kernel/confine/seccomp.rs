@@ -197,7 +197,7 @@ fn denied(options: FilterOptions) -> Rules {
             add(call, vec![rule(vec![not(0, 0)])]);
         }
         for (call, this_process) in [
-            (libc::SYS_setpriority, libc::PRIO_PROCESS.cast_signed()),
+            (libc::SYS_setpriority, PRIO_PROCESS),
             (libc::SYS_ioprio_set, IOPRIO_WHO_PROCESS),
         ] {
             add(
@@ -398,6 +398,9 @@ const TERMINAL: [i32; 4] = [0x5412, 0x541c, 0x5423, 0x541d];
 
 /// FIOSETOWN and SIOCSPGRP, which do the same for a socket as F_SETOWN.
 const SOCKET_OWNER: [i32; 2] = [0x8901, 0x8902];
+
+/// `PRIO_PROCESS`, whose type depends on the libc.
+const PRIO_PROCESS: i32 = 0;
 
 /// From the kernel's `linux/ioprio.h`.
 const IOPRIO_WHO_PROCESS: i32 = 1;

@@ -21,6 +21,10 @@ pub const PROXY: &str = "nb-proxy";
 /// The name of the spec by which front ends find the proxy, and the prefix of other languages' specs.
 pub const SHARED: &str = "nb-shared";
 
+/// The script that the kernelspec of the Python package runs. It must never change: VS Code recognises a kernel
+/// by its spec's arguments.
+const LAUNCHER: &str = "{resource_dir}/nb-proxy.py";
+
 /// Returns whether a kernelspec's name is one of `nb`'s, for Python or for another language.
 pub fn is_shared_name(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
@@ -229,10 +233,24 @@ pub fn is_proxy(spec: &RealSpec) -> bool {
 
 /// Returns whether the spec's command is `nb-proxy`.
 pub fn starts_proxy(spec: &RealSpec) -> bool {
-    spec.argv.first().is_some_and(|program| {
-        let program = Path::new(program.trim_matches('"'));
-        program.file_stem() == Some(PROXY.as_ref())
-    })
+    proxy_program(spec).is_some()
+}
+
+/// Returns the path of the `nb-proxy` that the spec's command starts.
+pub fn proxy_program(spec: &RealSpec) -> Option<PathBuf> {
+    let first = Path::new(spec.argv.first()?.trim_matches('"'));
+    let is_proxy = first.file_stem() == Some(PROXY.as_ref());
+    is_proxy
+        .then(|| first.to_owned())
+        .or_else(|| packaged_proxy(spec))
+}
+
+/// Returns the path of `nb-proxy` if the spec is that of the Python package, whose command is a Python with
+/// the package's script: the program of its environment.
+pub fn packaged_proxy(spec: &RealSpec) -> Option<PathBuf> {
+    let is_ours = is_bare_python(spec.argv.first()?) && spec.argv.get(1)? == LAUNCHER;
+    let prefix = prefix(spec).filter(|_| is_ours)?;
+    Some(prefix.join("bin").join(PROXY))
 }
 
 /// Returns the command that starts the kernel.

@@ -11,7 +11,7 @@ pub mod selection;
 
 pub use kernelspec::{
     InstalledSpec, PROXY, SHARED, SpecError, check, chooses_ports, command, environment, find,
-    installed, is_proxy, is_python, is_shared_name, kernels, list, read, shared_display_name,
-    shared_name, starts_proxy,
+    installed, is_proxy, is_python, is_shared_name, kernels, list, packaged_proxy, proxy_program,
+    read, shared_display_name, shared_name, starts_proxy,
 };
 pub(super) use kernelspec::{prefix, substitute};

@@ -4,13 +4,15 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use super::Check;
+use crate::kernel::environment::trust;
 use crate::kernel::shell::quote;
 use crate::kernel::spec;
 use crate::kernel::spec::jupyter_paths::JupyterPaths;
 use crate::kernel::spec::prefix::prefix_in_use;
 use crate::kernel::variables::Variables;
-use crate::lifecycle::program::proxy_path;
+use crate::lifecycle::program::{is_later_version, version_of};
 use crate::lifecycle::serve::{self, Health, Level};
+use crate::project::RealSpec;
 use crate::task::causes::with_causes;
 
 /// Checks that the command `nb` in this shell runs this program.
@@ -37,7 +39,7 @@ pub(super) fn own_program(variables: &dyn Variables) -> Check {
                 None => Check::good(ABOUT, text),
                 Some(other) => Check::note(
                     ABOUT,
-                    format!("{text}; another one comes after it on PATH"),
+                    format!("{text}; {} comes after it on PATH", whose(other)),
                     format!("remove it where it is not wanted: {}", other.display()),
                 ),
             }
@@ -45,8 +47,9 @@ pub(super) fn own_program(variables: &dyn Variables) -> Check {
         Some(other) => Check::bad(
             ABOUT,
             format!(
-                "{} comes first on PATH and is another program than this one, {}",
+                "{} comes first on PATH and is {}, not this one: version {version}, {}",
                 other.display(),
+                whose(other),
                 own.display()
             ),
             first,
@@ -56,6 +59,14 @@ pub(super) fn own_program(variables: &dyn Variables) -> Check {
             format!("this one, {}, is not on PATH", own.display()),
             first,
         ),
+    }
+}
+
+/// Says what another `nb` is.
+fn whose(program: &Path) -> String {
+    match version_of(program, "nb") {
+        Some(version) => format!("another nb, version {version},"),
+        None => "another program".to_owned(),
     }
 }
 
@@ -69,17 +80,6 @@ pub(super) fn spec(variables: &dyn Variables) -> Vec<Check> {
             return vec![Check::bad(ABOUT, with_causes(&error), mend)];
         }
     };
-    match health {
-        Health::Missing => {
-            let text = "\"nb shared kernel\" is not installed yet; nb open does it";
-            return vec![Check::note(ABOUT, text, "nb serve")];
-        }
-        Health::Stale { why } => {
-            return vec![Check::bad(ABOUT, why, "nb serve")];
-        }
-        Health::Good => {}
-    }
-    let mut checks = Vec::new();
     let folders = JupyterPaths::new(variables).map(|paths| {
         let prefix = prefix_in_use(Path::new("/"), variables);
         let own = paths.data_dir.join("kernels").join(spec::SHARED);
@@ -87,50 +87,89 @@ pub(super) fn spec(variables: &dyn Variables) -> Vec<Check> {
     });
     let (folders, own) = folders.unwrap_or_default();
     let found = spec::installed(&folders);
-    let shared = found.iter().find(|found| found.name == spec::SHARED);
-    match shared.map(|found| (&found.folder, &found.spec)) {
-        Some((folder, Ok(found))) if *folder == own || spec::starts_proxy(found) => {
-            checks.push(Check::good(ABOUT, format!("in {}", folder.display())));
+    let used = found.iter().find(|found| found.name == spec::SHARED);
+    let used = used.map(|found| (&found.folder, found.spec.as_ref().ok()));
+    let is_ours = |(folder, spec): &(&PathBuf, Option<&RealSpec>)| {
+        **folder == own || spec.is_some_and(spec::starts_proxy)
+    };
+    match (health, used.filter(is_ours)) {
+        (Health::Missing, None) => {
+            let text = "\"nb shared kernel\" is not installed yet; nb open does it";
+            return vec![Check::note(ABOUT, text, "nb serve")];
         }
-        Some((folder, _)) => checks.push(Check::bad(
+        (Health::Stale { why }, _) => return vec![Check::bad(ABOUT, why, "nb serve")],
+        (Health::Missing | Health::Good, _) => {}
+    }
+    let Some((folder, found)) = used else {
+        let text = "it is not where Jupyter looks".to_owned();
+        return vec![Check::note(ABOUT, text, "nb serve")];
+    };
+    if !is_ours(&(folder, found)) {
+        return vec![Check::bad(
             ABOUT,
             format!("{} is another program's and hides nb's", folder.display()),
             format!("mv {0} {0}.other", quote(folder)),
-        )),
-        None => checks.push(Check::note(
-            ABOUT,
-            "it is not where Jupyter looks".to_owned(),
-            "nb serve",
-        )),
+        )];
     }
-    if let Ok(program) = proxy_path(variables) {
-        checks.push(starts(&program));
+    let hides = folders.iter().map(|it| it.join(spec::SHARED));
+    let hides = hides.filter(|it| it != folder && it.join("kernel.json").is_file());
+    let hides: Vec<_> = hides.map(|it| it.display().to_string()).collect();
+    let mut text = format!("in {}", folder.display());
+    if !hides.is_empty() {
+        text.push_str(&format!(", before the one in {}", hides.join(" and ")));
     }
+    let mut checks = vec![Check::good(ABOUT, text)];
+    let program = found.and_then(spec::proxy_program);
+    checks.extend(program.map(|program| {
+        let packaged = found.and_then(spec::packaged_proxy);
+        starts(&program, packaged.is_some())
+    }));
     checks
 }
 
-/// Checks that the kernelspec's program can be run: its folder may be mounted noexec.
-fn starts(program: &Path) -> Check {
+/// Checks that the kernelspec's program can be run, since its folder may be mounted noexec, and that it is of
+/// this version.
+fn starts(program: &Path, is_packaged: bool) -> Check {
     const ABOUT: &str = "nb-proxy";
+    let own = env!("CARGO_PKG_VERSION");
+    let python = program.with_file_name("python");
+    let again = match is_packaged {
+        true => format!("{} -m pip install nb-proxy=={own}", quote(&python)),
+        false => "nb serve".to_owned(),
+    };
+    let bad = |why: String| {
+        let mend = match is_packaged {
+            true => again.clone(),
+            false => "nb unserve && nb serve; if its folder is mounted noexec, set XDG_DATA_HOME to one that is not".to_owned(),
+        };
+        let text = format!("{} cannot be run: {why}", program.display());
+        Check::bad(ABOUT, text, mend)
+    };
+    if let Err(untrusted) = trust::check_program(program) {
+        return bad(with_causes(&untrusted));
+    }
     let ran = Command::new(program)
         .arg("--version")
         .stdin(Stdio::null())
         .stderr(Stdio::null())
         .output();
-    let bad = |why: String| {
-        Check::bad(
-            ABOUT,
-            format!("{} cannot be run: {why}", program.display()),
-            "nb unserve && nb serve; if its folder is mounted noexec, set XDG_DATA_HOME to one that is not",
-        )
+    let out = match ran {
+        Ok(out) if out.status.success() => out,
+        Ok(out) => return bad(out.status.to_string()),
+        Err(error) => return bad(error.to_string()),
     };
-    match ran {
-        Ok(out) if out.status.success() => {
-            let version = String::from_utf8_lossy(&out.stdout);
-            Check::good(ABOUT, format!("{}, {}", version.trim(), program.display()))
+    let said = String::from_utf8_lossy(&out.stdout);
+    let version = said.split_whitespace().nth(1).unwrap_or_default();
+    let text = format!("nb-proxy {version}, {}", program.display());
+    let other = format!("{text}; this nb is version {own}");
+    match version == own {
+        true => Check::good(ABOUT, text),
+        // The later program serves both.
+        false if is_later_version(version) && !is_packaged => {
+            let mend = format!("install nb {version}, or to go back: nb unserve && nb serve");
+            Check::note(ABOUT, other, mend)
         }
-        Ok(out) => bad(out.status.to_string()),
-        Err(error) => bad(error.to_string()),
+        false => Check::note(ABOUT, other, again),
     }
 }
 
@@ -161,9 +200,77 @@ mod tests {
         assert_eq!(hidden.verdict, Verdict::Bad);
         assert!(hidden.text.contains("other/nb comes first"), "{hidden:?}");
         assert_eq!(check(&[&own, &other]).verdict, Verdict::Note);
+        assert!(hidden.text.contains("is another program, not this one"));
+        write_script(&other.join("nb"), "echo nb 0.0.9 \\(an older one\\)");
+        let older = check(&[&other, &own]);
+        let text = "other/nb comes first on PATH and is another nb, version 0.0.9,";
+        assert!(older.text.contains(text), "{older:?}");
+        let text = "another nb, version 0.0.9, comes after it on PATH";
+        let after = check(&[&own, &other]);
+        assert!(after.text.contains(text), "{after:?}");
+        write_script(&other.join("nb"), "echo nb-convert 7.0");
+        let other_program = check(&[&own, &other]);
+        assert!(other_program.text.contains("another program comes after"));
         let nowhere = check(&[]);
         assert_eq!(nowhere.verdict, Verdict::Bad);
         assert!(nowhere.mend.unwrap().starts_with("export PATH="));
+    }
+
+    /// Writes a program by another process: a file that this process has written may still be open in a
+    /// child that another test starts.
+    fn write_script(path: &Path, script: &str) {
+        let written = Command::new("sh")
+            .args([
+                "-c",
+                "printf '#!/bin/sh\\n%s\\n' \"$1\" > \"$0\" && chmod 755 \"$0\"",
+            ])
+            .args([path.as_os_str(), script.as_ref()])
+            .status();
+        assert!(written.unwrap().success());
+    }
+
+    #[test]
+    fn the_spec_of_a_package_is_enough_and_its_version_is_told() {
+        let temp = tempfile::tempdir().unwrap();
+        let home = temp.path().to_str().unwrap();
+        let environment = temp.path().join("env");
+        let variables = HashMap::from([
+            ("HOME", home),
+            ("VIRTUAL_ENV", environment.to_str().unwrap()),
+        ]);
+        let folder = environment.join("share/jupyter/kernels/nb-shared");
+        let bin = environment.join("bin");
+        for folder in [&folder, &bin] {
+            std::fs::create_dir_all(folder).unwrap();
+        }
+        std::fs::write(environment.join("pyvenv.cfg"), "home = /usr/bin\n").unwrap();
+        std::fs::write(bin.join("python"), "").unwrap();
+        let text = include_str!(
+            "../../../kernelspec/wheel/data/share/jupyter/kernels/nb-shared/kernel.json"
+        );
+        std::fs::write(folder.join("kernel.json"), text).unwrap();
+        write_script(
+            &bin.join("nb-proxy"),
+            "echo nb-proxy 0.0.9 \\(an older one\\)",
+        );
+        let told = spec(&variables);
+        assert_eq!(told[0].verdict, Verdict::Good, "{told:?}");
+        assert_eq!(told[1].verdict, Verdict::Note, "{told:?}");
+        assert!(told[1].text.starts_with("nb-proxy 0.0.9, "), "{told:?}");
+        let mend = told[1].mend.as_deref().unwrap();
+        let version = env!("CARGO_PKG_VERSION");
+        assert!(mend.ends_with(&format!(
+            "env/bin/python -m pip install nb-proxy=={version}"
+        )));
+        // The user's own kernelspec beside it: in an environment the environment's comes first.
+        serve::serve(&Level::User, "python", &variables).unwrap();
+        let both = &spec(&variables)[0];
+        assert_eq!(both.verdict, Verdict::Good);
+        assert!(
+            both.text
+                .contains("env/share/jupyter/kernels/nb-shared, before the one in "),
+            "{both:?}"
+        );
     }
 
     #[test]
@@ -183,7 +290,9 @@ mod tests {
         let hidden = &spec(&variables)[0];
         assert_eq!(hidden.verdict, Verdict::Bad);
         assert!(hidden.text.contains("hides nb's"), "{hidden:?}");
-        assert_eq!(starts(Path::new("/bin/false")).verdict, Verdict::Bad);
-        assert_eq!(starts(Path::new("/nonexistent")).verdict, Verdict::Bad);
+        for program in ["/bin/false", "/nonexistent"] {
+            let check = starts(Path::new(program), false);
+            assert_eq!(check.verdict, Verdict::Bad, "{check:?}");
+        }
     }
 }
