@@ -8,7 +8,7 @@ use super::caller::{Caller, blocking};
 use super::envelope::Answer;
 use super::problem::{Problem, ProblemKind, causes};
 pub use crate::lifecycle::agent_setup::AgentProgram;
-use crate::lifecycle::agent_setup::{AgentSetupError, PlannedFile};
+use crate::lifecycle::planned_file::{PlannedFile, PlannedFileError};
 use crate::notebook::{DiffLine, changed_lines};
 
 /// Which programs are told, and whether files are written.
@@ -48,7 +48,7 @@ pub struct AgentFile {
 }
 
 impl AgentFile {
-    fn of(planned: &PlannedFile) -> Self {
+    pub(super) fn of(planned: &PlannedFile) -> Self {
         let text = |text: &Option<String>| text.clone().unwrap_or_default();
         Self {
             path: planned.path.clone(),
@@ -90,11 +90,13 @@ pub async fn set_up_agents(
     .await
 }
 
-impl From<AgentSetupError> for Problem {
-    fn from(error: AgentSetupError) -> Self {
+impl From<PlannedFileError> for Problem {
+    fn from(error: PlannedFileError) -> Self {
         let kind = match error {
-            AgentSetupError::Io { .. } | AgentSetupError::Unreadable { .. } => ProblemKind::Failed,
-            AgentSetupError::Link(_) | AgentSetupError::Foreign(_) => ProblemKind::Refused,
+            PlannedFileError::Io { .. } | PlannedFileError::Unreadable { .. } => {
+                ProblemKind::Failed
+            }
+            PlannedFileError::Link(_) | PlannedFileError::Foreign(_) => ProblemKind::Refused,
         };
         Self::new(kind, causes(&error))
     }

@@ -61,6 +61,7 @@ pub mod time;
 mod undo;
 mod vars;
 mod versions;
+mod vscode_settings;
 mod watch;
 
 pub use self::adopt::{AdoptAnswer, AdoptRequest, Adopted, Held, adopt};
@@ -140,4 +141,5 @@ pub use self::versions::{
     VersionsRequest, cell_versions, deleted_cells,
 };
 pub(crate) use self::versions::{deleted_line, version_lines};
+pub use self::vscode_settings::{SettingsChange, vscode_settings};
 pub use self::watch::{StaleSnapshot, StaleWatch, WatchRequest, WatchedCell};

@@ -4,11 +4,12 @@
 //! The files are in the project's folder, where they can be shared with others. What users have written there
 //! stays: a guide is a file or a marked section of its own, a server is one entry among others.
 
-use std::io::{self, Read as _, Write as _};
-use std::path::{Component, Path, PathBuf};
+use std::path::Path;
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
+
+use super::planned_file::{PlannedFile, PlannedFileError, read};
 
 /// The program of an agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -25,46 +26,6 @@ pub enum AgentProgram {
     Cursor,
     /// Gemini CLI.
     Gemini,
-}
-
-/// A change of one file that has not been made yet.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PlannedFile {
-    /// The file.
-    pub path: PathBuf,
-    /// Its text; `None` if there is no file.
-    pub before: Option<String>,
-    /// Its text afterwards; `None` if it is to be removed.
-    pub after: Option<String>,
-}
-
-/// Why a file cannot be changed.
-#[derive(Debug, thiserror::Error)]
-pub enum AgentSetupError {
-    /// It cannot be read or written.
-    #[error("{}", path.display())]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// The cause.
-        source: io::Error,
-    },
-    /// It is a link, or behind one.
-    #[error("{}: a link is not followed", .0.display())]
-    Link(PathBuf),
-    /// It is not what its program reads.
-    #[error("{}: {why}; add this yourself: {entry}", path.display())]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        why: String,
-        /// What should be in it.
-        entry: String,
-    },
-    /// Another file has the name of the guide.
-    #[error("{}: it was not written by nb agent install; move it away first", .0.display())]
-    Foreign(PathBuf),
 }
 
 /// The guide as a skill: a file of its own.
@@ -148,7 +109,7 @@ impl AgentProgram {
         self,
         folder: &Path,
         removes: bool,
-    ) -> Result<Vec<PlannedFile>, AgentSetupError> {
+    ) -> Result<Vec<PlannedFile>, PlannedFileError> {
         let planned = self.files().into_iter().map(|(name, form)| {
             let path = folder.join(name);
             let before = read(folder, Path::new(name))?;
@@ -166,29 +127,6 @@ impl AgentProgram {
             })
         });
         planned.collect()
-    }
-}
-
-impl PlannedFile {
-    /// Says whether the file stays as it is.
-    pub fn is_same(&self) -> bool {
-        self.before == self.after
-    }
-
-    /// Makes the change.
-    ///
-    /// # Errors
-    /// The file cannot be written.
-    pub fn write(&self) -> Result<(), AgentSetupError> {
-        let failed = |source| AgentSetupError::Io {
-            path: self.path.clone(),
-            source,
-        };
-        match &self.after {
-            _ if self.is_same() => Ok(()),
-            Some(text) => replace(&self.path, text).map_err(failed),
-            None => std::fs::remove_file(&self.path).map_err(failed),
-        }
     }
 }
 
@@ -222,10 +160,10 @@ const TOML: [&str; 2] = ["# nb agent install: begin", "# nb agent install: end"]
 
 impl Form {
     /// Returns a file's text with `nb`.
-    fn added(self, path: &Path, before: Option<&str>) -> Result<String, AgentSetupError> {
+    fn added(self, path: &Path, before: Option<&str>) -> Result<String, PlannedFileError> {
         match self {
             Self::Own(text) => match before.filter(|before| !before.contains(MARK)) {
-                Some(_) => Err(AgentSetupError::Foreign(path.to_owned())),
+                Some(_) => Err(PlannedFileError::Foreign(path.to_owned())),
                 None => Ok(text()),
             },
             Self::Section => Ok(with_section(before.unwrap_or_default(), MARKDOWN, SECTION)),
@@ -255,11 +193,11 @@ impl Form {
     }
 
     /// Returns a file's text without `nb`; `None` if nothing else is in it.
-    fn removed(self, path: &Path, before: &str) -> Result<Option<String>, AgentSetupError> {
+    fn removed(self, path: &Path, before: &str) -> Result<Option<String>, PlannedFileError> {
         let text = match self {
             Self::Own(_) => match before.contains(MARK) {
                 true => String::new(),
-                false => return Err(AgentSetupError::Foreign(path.to_owned())),
+                false => return Err(PlannedFileError::Foreign(path.to_owned())),
             },
             Self::Section => without_section(before, MARKDOWN),
             Self::Toml => without_section(before, TOML),
@@ -283,13 +221,13 @@ impl Form {
     }
 }
 
-fn object(path: &Path, text: &str, key: &str) -> Result<Map<String, Value>, AgentSetupError> {
+fn object(path: &Path, text: &str, key: &str) -> Result<Map<String, Value>, PlannedFileError> {
     // Some programs allow comments, which would be lost.
     serde_json::from_str(text).map_err(|error| unreadable(path, error.to_string(), key))
 }
 
-fn unreadable(path: &Path, why: String, key: &str) -> AgentSetupError {
-    AgentSetupError::Unreadable {
+fn unreadable(path: &Path, why: String, key: &str) -> PlannedFileError {
+    PlannedFileError::Unreadable {
         path: path.to_owned(),
         why,
         entry: json!({key: {"nb": server(key)}}).to_string(),
@@ -327,58 +265,6 @@ fn without_section(text: &str, marks: [&str; 2]) -> String {
     let shorter = before.strip_suffix('\n');
     let before = shorter.filter(|it| it.ends_with('\n')).unwrap_or(before);
     format!("{before}{after}")
-}
-
-/// The largest file that is read, in bytes.
-const LONGEST: u64 = 1 << 20;
-
-/// Reads a file below a folder; returns `None` if it does not exist. No part of the path below the folder may
-/// be a link.
-fn read(folder: &Path, name: &Path) -> Result<Option<String>, AgentSetupError> {
-    let mut path = folder.to_owned();
-    for part in name.components() {
-        if let Component::Normal(part) = part {
-            path.push(part);
-        }
-        match path.symlink_metadata() {
-            Ok(found) if found.is_symlink() => return Err(AgentSetupError::Link(path)),
-            Ok(_) => {}
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(source) => return Err(AgentSetupError::Io { path, source }),
-        }
-    }
-    let text = read_regular(&path);
-    text.map(Some)
-        .map_err(|source| AgentSetupError::Io { path, source })
-}
-
-fn read_regular(path: &Path) -> io::Result<String> {
-    let refused = |why: &str| io::Error::new(io::ErrorKind::InvalidData, why.to_owned());
-    if !path.symlink_metadata()?.is_file() {
-        return Err(refused("it is no regular file"));
-    }
-    let mut text = String::new();
-    let file = std::fs::File::open(path)?;
-    file.take(LONGEST + 1).read_to_string(&mut text)?;
-    match text.len() as u64 > LONGEST {
-        true => Err(refused("it is too long")),
-        false => Ok(text),
-    }
-}
-
-/// Replaces a file's text, and keeps its permissions; a new file has those that are usual.
-fn replace(path: &Path, text: &str) -> io::Result<()> {
-    let folder = path.parent().unwrap_or(Path::new("."));
-    std::fs::create_dir_all(folder)?;
-    let Ok(known) = path.metadata() else {
-        let mut file = std::fs::File::create_new(path)?;
-        return file.write_all(text.as_bytes());
-    };
-    let mut file = tempfile::NamedTempFile::new_in(folder)?;
-    file.write_all(text.as_bytes())?;
-    file.as_file().set_permissions(known.permissions())?;
-    file.persist(path).map_err(|error| error.error)?;
-    Ok(())
 }
 
 #[cfg(test)]
@@ -461,7 +347,7 @@ mod tests {
         std::fs::create_dir_all(folder.join(".claude/skills/nb")).unwrap();
         std::fs::write(folder.join(".claude/skills/nb/SKILL.md"), "mine").unwrap();
         let error = plan(AgentProgram::Claude).unwrap_err();
-        assert!(matches!(error, AgentSetupError::Foreign(_)), "{error}");
+        assert!(matches!(error, PlannedFileError::Foreign(_)), "{error}");
         // A server that somebody has set up otherwise stays too.
         let own = "{\"mcpServers\": {\"nb\": {\"command\": \"/opt/nb\"}}}";
         std::fs::create_dir(folder.join(".gemini")).unwrap();
@@ -486,7 +372,7 @@ mod tests {
         }
         for program in [AgentProgram::Codex, AgentProgram::Cursor] {
             let error = program.planned(&folder, false).unwrap_err();
-            assert!(matches!(error, AgentSetupError::Link(_)), "{error}");
+            assert!(matches!(error, PlannedFileError::Link(_)), "{error}");
         }
         assert_eq!(std::fs::read_dir(outside).unwrap().count(), 0);
     }

@@ -1,15 +1,15 @@
 //! `nb open`: opens a notebook with a live kernel.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
 
 use crate::api::problem::{ConfirmationQuestion, Problem, ProblemKind};
 use crate::api::{
-    self, CreatedNotebook, Idle, OpenAnswer, OpenRequest, OpenedNotebook, RequestedConfinement,
-    SpecChange, WantedServer,
+    self, AgentFile, CreatedNotebook, Idle, OpenAnswer, OpenRequest, OpenedNotebook,
+    RequestedConfinement, SettingsChange, SpecChange, WantedServer,
 };
 use crate::cli::Context;
 use crate::cli::args::sandbox::Sandboxing;
@@ -21,6 +21,7 @@ use crate::cli::terminal::Lines;
 use crate::editing::unsaved::AUTO_SAVE;
 use crate::kernel::process::limits;
 use crate::lifecycle::death;
+use crate::notebook::DiffLine;
 use crate::project::ResourceLimits;
 use crate::text::open::opened;
 use crate::text::sandbox::text as sandbox_text;
@@ -111,6 +112,11 @@ pub(crate) struct Open {
     /// Name the shared kernelspec in the notebook, so that JupyterLab starts it by itself
     #[arg(long, conflicts_with = "no_serve")]
     select: bool,
+    /// Add two settings to the folder's .vscode/settings.json, or take them out again: save automatically, and hide .nb
+    ///
+    /// On a terminal, nb open asks once in a folder where VS Code is used.
+    #[arg(long, value_enum, value_name = "CHANGE", conflicts_with = "no_kernel")]
+    vscode_settings: Option<Settings>,
     /// Do not install the kernelspec for front ends
     #[arg(long)]
     no_serve: bool,
@@ -148,6 +154,12 @@ fn memory(text: &str) -> Result<ResourceLimits, String> {
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
+enum Settings {
+    Add,
+    Remove,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
 enum Transport {
     Ipc,
     Tcp,
@@ -161,6 +173,7 @@ impl Command for Open {
     async fn run(self, context: &Context) -> Result<ExitCode, Problem> {
         // `open` itself reports how an earlier kernel ended.
         context.told_death.set(!self.no_kernel);
+        let settings = self.vscode_settings;
         let mut request = self.request();
         let answer = loop {
             let problem = match api::open(&context.caller, request.clone()).await {
@@ -190,6 +203,9 @@ impl Command for Open {
         {
             // The kernel runs; only front ends do not find it yet.
             problem::report(problem, false);
+        }
+        if let OpenAnswer::Opened(answer) = &answer {
+            change_settings(context, &answer.project, settings).await?;
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -230,6 +246,60 @@ impl Open {
             timeout: self.timeout,
         }
     }
+}
+
+/// Changes the settings of VS Code in a project's folder; on a terminal, offers that once.
+async fn change_settings(
+    context: &Context,
+    project: &Path,
+    wanted: Option<Settings>,
+) -> Result<(), Problem> {
+    let change = |change| api::vscode_settings(&context.caller, project.to_owned(), change);
+    let changed = match wanted {
+        Some(Settings::Add) => change(SettingsChange::Add).await?,
+        Some(Settings::Remove) => change(SettingsChange::Remove).await?,
+        None if context.json || !context.can_ask() => return Ok(()),
+        None => {
+            // A file that is not understood is no reason to fail: nobody has asked for this.
+            let Ok(Some(offered)) = change(SettingsChange::Offer).await else {
+                return Ok(());
+            };
+            print::note(&format!(
+                "In VS Code, a tab with unsaved text hides what others write. This saves automatically, and hides .nb:\n{}",
+                show(&offered)
+            ));
+            let answer = Lines::new().ask("Write this? [y/N] ", false).await;
+            let answer = answer.unwrap_or_default().trim().to_ascii_lowercase();
+            if !matches!(answer.as_str(), "y" | "yes") {
+                change(SettingsChange::Decline).await?;
+                print::note("nothing was written; nb open --vscode-settings add does it later");
+                return Ok(());
+            }
+            change(SettingsChange::Add).await?
+        }
+    };
+    if !context.json {
+        match changed {
+            Some(file) => print::note(&show(&file)),
+            None => print::note("the settings of VS Code are as wanted"),
+        }
+    }
+    Ok(())
+}
+
+/// Returns the lines of a file that differ.
+fn show(file: &AgentFile) -> String {
+    let lines = file.lines.iter().filter_map(|line| match line {
+        DiffLine::Same(_) => None,
+        DiffLine::Removed(text) => Some(format!("\n  - {text}")),
+        DiffLine::Added(text) => Some(format!("\n  + {text}")),
+    });
+    format!(
+        "{}: {}{}",
+        file.path.display(),
+        file.change,
+        lines.collect::<String>()
+    )
 }
 
 /// Asks which of several kernels is meant; `None` if the answer is empty.
@@ -284,7 +354,7 @@ fn show_opened(answer: &OpenedNotebook) -> io::Result<()> {
     let name = answer.spec_name();
     match answer.spec {
         Some(SpecChange::Installed) => print::note(&format!(
-            "The kernelspec \"{name}\" is installed.\n{}",
+            "The kernelspec \"{name}\" is installed.\n{}; nb open --select does that",
             clicks(&name)
         )),
         Some(SpecChange::Mended) => print::note(&format!(

@@ -8,12 +8,21 @@ use crate::world::World;
 
 /// Runs `nb` on a pseudo-terminal; stdout is what it prints there.
 fn on_a_terminal(world: &World, mark: Option<&str>, words: &[&str]) -> Said {
+    answering(world, mark, "", words)
+}
+
+/// Like [`on_a_terminal`], with a line that answers the questions which end with `[y/N] `.
+pub(super) fn answering(world: &World, mark: Option<&str>, answer: &str, words: &[&str]) -> Said {
     let nb = world.nb();
     let mut command = Command::new(python::interpreter());
     let script = "import os, pty, sys\n\
-                  status = pty.spawn(sys.argv[1:])\n\
+                  def read(terminal):\n    \
+                  said = os.read(terminal, 65536)\n    \
+                  if b'[y/N] ' in said: os.write(terminal, sys.argv[1].encode() + b'\\n')\n    \
+                  return said\n\
+                  status = pty.spawn(sys.argv[2:], read)\n\
                   sys.exit(os.waitstatus_to_exitcode(status))";
-    command.arg("-c").arg(script).arg(nb.get_program());
+    command.args(["-c", script, answer]).arg(nb.get_program());
     command.args(words).current_dir(world.project());
     for (name, value) in nb.get_envs() {
         match value {

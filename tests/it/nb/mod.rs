@@ -38,6 +38,7 @@ mod target;
 mod unsaved;
 mod unwritable;
 mod vars;
+mod vscode_settings;
 mod words;
 mod written;
 
