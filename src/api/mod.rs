@@ -78,7 +78,7 @@ pub use self::copy::{CopiedItem, CopyAnswer, CopyRequest, copy};
 pub use self::diff::{DiffAnswer, DiffBase, DiffBefore, DiffRequest, diff_notebooks};
 pub use self::doctor::{DoctorAnswer, doctor};
 pub use self::edit::{EditAnswer, EditPolicy, EditRequest, edit, preview_edit};
-pub use self::events::{EventFollower, EventsRequest, Position, events};
+pub use self::events::{EventFollower, EventsRequest, EventsStart, Position, events};
 pub use self::exec::{EditedCells, ExecAnswer, ExecRequest, exec, exec_edited};
 pub use self::export::{ExportAnswer, ExportRequest, export};
 pub use self::format::{FormatAnswer, FormatRequest, FormattedNotebook, format};

@@ -9,6 +9,7 @@ mod client;
 mod demo;
 mod dependencies;
 mod docs;
+mod events;
 mod faults;
 mod format;
 mod frontends;
