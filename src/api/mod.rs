@@ -114,7 +114,8 @@ pub use self::save::{FlushedJob, SaveAnswer, UnwrittenCell, save};
 pub use self::search::{NotebookMatch, SearchAnswer, SearchRequest, SearchScope, search};
 pub use self::selection::{CellsToRun, DoubtfulName, Doubts};
 pub use self::serve::{
-    EnvLine, ServeAnswer, ServePlace, ServeRequest, UnserveAnswer, serve, serve_chat, unserve,
+    EditorAnswer, EnvLine, ServeAnswer, ServePlace, ServeRequest, UnserveAnswer, VscodeAnswer,
+    serve, serve_chat, unserve,
 };
 pub use self::servers::{
     AddServerAnswer, AddServerRequest, ListedServer, RemoteKernelspec, RemoveServerAnswer,

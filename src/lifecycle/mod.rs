@@ -35,3 +35,5 @@ pub(super) mod start;
 pub mod status;
 pub mod target;
 pub mod trust_again;
+pub mod vscode_extension;
+pub mod vscode_package;

@@ -32,6 +32,7 @@ mod sockets;
 mod stranger;
 mod upgrade;
 mod vscode;
+mod vscode_extension;
 mod world;
 mod writers;
 mod zmq_rs;
