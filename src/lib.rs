@@ -32,6 +32,8 @@
 //! | [`cli`] | the `nb` command line: arguments, commands, printing | agent, api, text, mcp, activity, task, editing, lifecycle, execution, demo, and types of wire, notebook, kernel, project, server |
 //! | [`program`] | what both programs do before their own `main` | project, kernel, task, editing, lifecycle, execution, remote |
 //!
+//! `src/vscode` is no module: it holds the extension for VS Code, in JavaScript, which `lifecycle` packs and installs.
+//!
 //! Adapters (`proxy`, `remote`, `mcp`, `chat`, `cli`) never import each other, except that `nb mcp` starts the server.
 
 pub mod activity;

@@ -1,5 +1,9 @@
 //! What happens in a project, as it happens.
 
+use std::path::PathBuf;
+
+use serde::Serialize;
+
 use super::caller::{Caller, blocking};
 use super::problem::Problem;
 pub use crate::project::event::{EventFollower, Position};
@@ -9,6 +13,29 @@ pub use crate::project::event::{EventFollower, Position};
 pub struct EventsRequest {
     /// From which place on, as [`EventFollower::position`] returned it; none is from now on.
     pub from: Option<Position>,
+}
+
+/// The beginning of a list of events: those that follow it are all that happen from then on.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct EventsStart {
+    /// The project's folder. The keys of sessions are paths below it.
+    pub project: PathBuf,
+    /// The position of the first event.
+    pub from: Position,
+}
+
+impl EventsStart {
+    /// Returns the beginning of these events of the caller's project.
+    ///
+    /// # Errors
+    /// There is no project.
+    pub fn of(caller: &Caller, events: &EventFollower) -> Result<Self, Problem> {
+        Ok(Self {
+            project: caller.project()?.root().to_owned(),
+            from: events.position(),
+        })
+    }
 }
 
 /// Returns what happens in the caller's project, of all its notebooks and kernels, oldest first.

@@ -79,7 +79,7 @@ pub use self::copy::{CopiedItem, CopyAnswer, CopyRequest, copy};
 pub use self::diff::{DiffAnswer, DiffBase, DiffBefore, DiffRequest, diff_notebooks};
 pub use self::doctor::{DoctorAnswer, doctor};
 pub use self::edit::{EditAnswer, EditPolicy, EditRequest, edit, preview_edit};
-pub use self::events::{EventFollower, EventsRequest, Position, events};
+pub use self::events::{EventFollower, EventsRequest, EventsStart, Position, events};
 pub use self::exec::{EditedCells, ExecAnswer, ExecRequest, exec, exec_edited};
 pub use self::export::{ExportAnswer, ExportRequest, export};
 pub use self::format::{FormatAnswer, FormatRequest, FormattedNotebook, format};
@@ -115,7 +115,8 @@ pub use self::save::{FlushedJob, SaveAnswer, UnwrittenCell, save};
 pub use self::search::{NotebookMatch, SearchAnswer, SearchRequest, SearchScope, search};
 pub use self::selection::{CellsToRun, DoubtfulName, Doubts};
 pub use self::serve::{
-    EnvLine, ServeAnswer, ServePlace, ServeRequest, UnserveAnswer, serve, serve_chat, unserve,
+    EditorAnswer, EnvLine, ServeAnswer, ServePlace, ServeRequest, UnserveAnswer, VscodeAnswer,
+    serve, serve_chat, unserve,
 };
 pub use self::servers::{
     AddServerAnswer, AddServerRequest, ListedServer, RemoteKernelspec, RemoveServerAnswer,

@@ -11,6 +11,8 @@ use crate::editing::named_kernelspec;
 use crate::kernel::variables::ProcessVariables;
 use crate::lifecycle::serve::{self, Level, Served, env_line};
 use crate::lifecycle::serve_chat;
+use crate::lifecycle::vscode_extension::{self, EditorOutcome};
+use crate::lifecycle::vscode_package;
 use crate::project::Project;
 
 /// Where kernelspecs are installed.
@@ -32,6 +34,8 @@ pub struct ServeRequest {
     pub place: ServePlace,
     /// The language of the notebooks that the kernelspec is for.
     pub language: String,
+    /// Whether to install the extension into VS Code, too.
+    pub vscode: bool,
 }
 
 /// A kernelspec that is installed.
@@ -48,6 +52,8 @@ pub struct ServeAnswer {
     pub language: String,
     /// The line of an `.env` file by which VS Code finds it.
     pub env: Option<EnvLine>,
+    /// What became of the extension for VS Code, if it was to be installed.
+    pub vscode: Option<VscodeAnswer>,
     /// The name that people see.
     #[serde(skip)]
     pub display_name: String,
@@ -70,8 +76,45 @@ impl ServeAnswer {
             changed: served.changed,
             language,
             env,
+            vscode: None,
             display_name: served.display_name,
             is_known,
+        }
+    }
+}
+
+/// The extension for VS Code.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct VscodeAnswer {
+    /// Its id.
+    pub extension: &'static str,
+    /// Its version.
+    pub version: &'static str,
+    /// Its file, for editors that were not found.
+    pub file: PathBuf,
+    /// The editors that were found.
+    pub editors: Vec<EditorAnswer>,
+}
+
+/// What became of the extension in one editor.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct EditorAnswer {
+    /// The editor's command.
+    pub program: PathBuf,
+    /// Whether it was done.
+    pub done: bool,
+    /// Why not, in the editor's or the system's own words.
+    pub failure: Option<String>,
+}
+
+impl EditorAnswer {
+    fn of(outcome: EditorOutcome) -> Self {
+        Self {
+            program: outcome.program,
+            done: outcome.failure.is_none(),
+            failure: outcome.failure,
         }
     }
 }
@@ -94,6 +137,8 @@ pub struct UnserveAnswer {
     pub removed: Vec<PathBuf>,
     /// Specs elsewhere, for whose sake the program that they start stays.
     pub used_by: Vec<PathBuf>,
+    /// The editors that had the extension for VS Code.
+    pub editors: Vec<EditorAnswer>,
     /// What is to be known of it.
     pub notes: Vec<String>,
 }
@@ -127,13 +172,28 @@ impl ServePlace {
 /// Installs the kernelspec "nb shared kernel" of a language.
 ///
 /// # Errors
-/// Its folder was not made by `nb`, or cannot be written.
+/// Its folder was not made by `nb`, or cannot be written; or the extension's file cannot. What an editor did is in the
+/// answer.
 pub async fn serve(caller: &Caller, request: ServeRequest) -> Result<ServeAnswer, Problem> {
     blocking(caller, move |caller| {
         let (level, project) = request.place.level(caller, true)?;
         let (language, is_known) = serve::spelled(&request.language, &ProcessVariables);
         let served = serve::serve(&level, &language, &ProcessVariables)?;
-        Ok(ServeAnswer::of(served, language, is_known, project))
+        let mut answer = ServeAnswer::of(served, language, is_known, project);
+        if request.vscode {
+            let installed = vscode_extension::install(&ProcessVariables)?;
+            answer.vscode = Some(VscodeAnswer {
+                extension: vscode_package::ID,
+                version: vscode_package::version(),
+                file: installed.file,
+                editors: installed
+                    .editors
+                    .into_iter()
+                    .map(EditorAnswer::of)
+                    .collect(),
+            });
+        }
+        Ok(answer)
     })
     .await
 }
@@ -152,7 +212,8 @@ pub async fn serve_chat(caller: &Caller, place: ServePlace) -> Result<ServeAnswe
     .await
 }
 
-/// Removes the kernelspecs "nb shared kernel" of all languages, and that of chats. Running kernels are left
+/// Removes the kernelspecs "nb shared kernel" of all languages, and that of chats; those of the user with the
+/// extension for VS Code. Running kernels are left
 /// alone.
 ///
 /// # Errors
@@ -173,7 +234,11 @@ pub async fn unserve(caller: &Caller, place: ServePlace) -> Result<UnserveAnswer
             })
             .into_iter()
             .collect();
+        let mut editors = Vec::new();
         if level == Level::User {
+            let extension = vscode_extension::remove(&ProcessVariables)?;
+            unserved.removed.extend(extension.file);
+            editors.extend(extension.editors.into_iter().map(EditorAnswer::of));
             notes.extend(named_kernelspec::restore_everywhere());
             notes.extend(unserved.used_by.iter().map(|folder| {
                 format!(
@@ -185,6 +250,7 @@ pub async fn unserve(caller: &Caller, place: ServePlace) -> Result<UnserveAnswer
         Ok(UnserveAnswer {
             removed: unserved.removed,
             used_by: unserved.used_by,
+            editors,
             notes,
         })
     })

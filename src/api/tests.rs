@@ -40,6 +40,7 @@ fn schemas() -> Vec<(&'static str, String)> {
         ("job", schema::<JobRecord>()),
         ("job-event", schema::<JobEvent<'_>>()),
         ("event", schema::<Event>()),
+        ("events-start", schema::<EventsStart>()),
         ("job-write", schema::<WriteJobAnswer>()),
         ("export", schema::<ExportAnswer>()),
         ("jobs", schema::<JobsAnswer>()),

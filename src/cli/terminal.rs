@@ -43,6 +43,22 @@ impl CtrlC {
     }
 }
 
+/// Waits until nobody reads stdout any more. A program that writes rarely would not notice it by a failed write.
+pub(crate) async fn reader_gone() {
+    use rustix::event::{PollFd, PollFlags, poll};
+    let (tell, told) = tokio::sync::oneshot::channel();
+    // The thread ends with the program: a file or a terminal is never without a reader.
+    std::thread::spawn(move || {
+        let stdout = io::stdout();
+        let mut polled = [PollFd::new(&stdout, PollFlags::empty())];
+        while poll(&mut polled, None) == Err(rustix::io::Errno::INTR) {}
+        let _ = tell.send(());
+    });
+    if told.await.is_err() {
+        std::future::pending::<()>().await;
+    }
+}
+
 /// Lines that the user types, one for each question.
 ///
 /// Reading cannot be cancelled, so a thread does it. A line whose question is no longer open answers the

@@ -36,4 +36,6 @@ pub(super) mod start;
 pub mod status;
 pub mod target;
 pub mod trust_again;
+pub mod vscode_extension;
+pub mod vscode_package;
 pub mod vscode_settings;

@@ -143,7 +143,7 @@ fn ran(it: &LoggedExecution, notebook: &str) -> String {
 }
 
 /// Describes changes to cells: `edited 3f2c 9f8e7d6c5b → 1a2b3c4d5e, removed 77de`.
-fn changes(it: &NotebookChange) -> String {
+pub(super) fn changes(it: &NotebookChange) -> String {
     const MOST: usize = 4;
     let mut parts: Vec<String> = Vec::new();
     for step in it.changes.iter().take(MOST) {

@@ -5,6 +5,7 @@ pub(crate) mod cells;
 pub(crate) mod diagram;
 pub(crate) mod diff;
 pub(crate) mod edit;
+pub(crate) mod event;
 pub(crate) mod graph;
 pub(crate) mod kernel;
 pub(crate) mod log;

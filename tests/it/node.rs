@@ -19,6 +19,10 @@ const HUB_LOCKED: &str = include_str!("../node/hub/package-lock.json");
 const ACP_PACKAGE: &str = include_str!("../node/acp/package.json");
 const ACP_LOCKED: &str = include_str!("../node/acp/package-lock.json");
 
+/// The types of VS Code's API, and VS Code's reader of extensions.
+const VSCODE_PACKAGE: &str = include_str!("../node/vscode_extension/package.json");
+const VSCODE_LOCKED: &str = include_str!("../node/vscode_extension/package-lock.json");
+
 const PACKAGE: &str = include_str!("../node/package.json");
 const LOCKED: &str = include_str!("../node/package-lock.json");
 
@@ -44,6 +48,11 @@ pub fn hub_modules() -> Option<PathBuf> {
 /// Like [`modules`], with agents that speak the Agent Client Protocol.
 pub fn acp_modules() -> Option<PathBuf> {
     installed("test-node-acp", ACP_PACKAGE, ACP_LOCKED)
+}
+
+/// Like [`modules`], with the types of VS Code's API.
+pub fn vscode_modules() -> Option<PathBuf> {
+    installed("test-node-vscode", VSCODE_PACKAGE, VSCODE_LOCKED)
 }
 
 fn installed(name: &str, package: &str, locked: &str) -> Option<PathBuf> {

@@ -10,6 +10,7 @@ use crate::lifecycle::interrupt::InterruptError;
 use crate::lifecycle::open_error::{AttachError, OpenError, ShareError};
 use crate::lifecycle::serve::ServeError;
 use crate::lifecycle::target::TargetError;
+use crate::lifecycle::vscode_extension::VscodeExtensionError;
 use crate::notebook::size;
 use crate::project::StateError;
 use crate::server::{ServerError, ServerErrorKind};
@@ -185,6 +186,12 @@ impl From<InterruptError> for Problem {
 
 impl From<StateError> for Problem {
     fn from(error: StateError) -> Self {
+        Self::new(ProblemKind::Failed, causes(&error))
+    }
+}
+
+impl From<VscodeExtensionError> for Problem {
+    fn from(error: VscodeExtensionError) -> Self {
         Self::new(ProblemKind::Failed, causes(&error))
     }
 }

@@ -73,7 +73,7 @@ const ELSEWHERE: [(&str, &str); 37] = [
     ("inspect dir locals", "nb vars | nb run 'x?'"),
     ("job attach-job", "nb jobs | nb wait JOB"),
     ("input respond", "nb reply JOB TEXT"),
-    ("journal events", "nb log"),
+    ("journal", "nb log"),
     (
         "tag tags metadata meta",
         "nb edit CELL --meta tags='[\"draft\"]'",

@@ -15,6 +15,7 @@ mod demo;
 mod diff;
 mod doctor;
 mod edit;
+mod events;
 mod exec;
 mod export;
 mod fmt;
@@ -94,7 +95,7 @@ pub(crate) enum Group {
 use Group::{Kernel, Notebook, Rest, Running};
 
 /// All commands, as the help lists them.
-pub(crate) const COMMANDS: [Entry; 47] = [
+pub(crate) const COMMANDS: [Entry; 48] = [
     Entry::of::<open::Open>("open", Kernel)
         .aliases("new start create")
         .first(),
@@ -178,6 +179,8 @@ pub(crate) const COMMANDS: [Entry; 47] = [
     Entry::of::<jobs::Jobs>("jobs", Running).aliases("queue tasks"),
     Entry::of::<jobs::Reply>("reply", Running).aliases("answer"),
     Entry::of::<log::Log>("log", Running).aliases("history logs"),
+    Entry::of::<events::Events>("events", Running)
+        .json("Print one JSON object for each event, after one that says from where on"),
     Entry::of::<agent::Agent>("agent", Rest).words("install PROGRAM"),
     Entry::of::<mcp::Mcp>("mcp", Rest).json(""),
     Entry::of::<chat::Chat>("chat", Rest).words("TEXT").json(""),

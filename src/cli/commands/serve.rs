@@ -7,11 +7,12 @@ use std::process::ExitCode;
 use clap::Args;
 
 use crate::api::problem::Problem;
-use crate::api::{self, ServeAnswer, ServePlace, ServeRequest};
+use crate::api::{self, EditorAnswer, ServeAnswer, ServePlace, ServeRequest, VscodeAnswer};
 use crate::cli::Context;
 use crate::cli::commands::Command;
 use crate::cli::commands::open::clicks;
 use crate::cli::render::print;
+use crate::lifecycle::vscode_extension::PROGRAMS;
 
 /// Install the kernelspec "nb shared kernel" for VS Code and JupyterLab
 ///
@@ -27,11 +28,15 @@ pub(crate) struct Serve {
     /// Install the kernelspec "Agent Client Protocol" instead: its cells are messages to coding agents
     #[arg(long, conflicts_with = "language")]
     chat: bool,
+    /// Install nb's extension into VS Code, too: where code, code-insiders, codium or cursor is found, and into
+    /// VS Code's server in your home folder
+    #[arg(long, conflicts_with = "chat")]
+    vscode: bool,
 }
 
 /// Remove the kernelspec "nb shared kernel"
 ///
-/// For all languages, and the one of chats. Kernels that run are left alone; `nb shutdown` ends them. Notebooks that name the shared
+/// For all languages, and the one of chats; that of the user with the extension of --vscode. Kernels that run are left alone; `nb shutdown` ends them. Notebooks that name the shared
 /// kernelspec name their own one again.
 #[derive(Args, Debug)]
 pub(crate) struct Unserve {
@@ -69,11 +74,20 @@ impl Command for Serve {
         let answer = match self.chat {
             true => api::serve_chat(&context.caller, place).await?,
             false => {
-                let language = self.language;
-                api::serve(&context.caller, ServeRequest { place, language }).await?
+                let request = ServeRequest {
+                    place,
+                    language: self.language,
+                    vscode: self.vscode,
+                };
+                api::serve(&context.caller, request).await?
             }
         };
-        context.print(&answer, show_served)
+        let printed = context.print(&answer, show_served)?;
+        let editors = answer.vscode.iter().flat_map(|it| &it.editors);
+        Ok(match editors.clone().all(|editor| editor.done) {
+            true => printed,
+            false => ExitCode::FAILURE,
+        })
     }
 }
 
@@ -99,7 +113,37 @@ fn show_served(answer: &ServeAnswer) -> io::Result<()> {
         ));
     }
     print::note(&clicks(name));
+    answer.vscode.as_ref().map_or(Ok(()), show_extension)
+}
+
+fn show_extension(answer: &VscodeAnswer) -> io::Result<()> {
+    let file = answer.file.display();
+    if answer.editors.is_empty() {
+        return print::line(&format!(
+            "VS Code extension: no editor was found ({}, or a server in ~/.vscode-server); it can be installed by hand, \
+             with the editor's command \"Extensions: Install from VSIX...\", from {file}",
+            PROGRAMS.join(", ")
+        ));
+    }
+    let version = answer.version;
+    for editor in &answer.editors {
+        match failure(editor) {
+            None => print::line(&format!(
+                "VS Code extension {version}: installed with {}; reload its open windows",
+                editor.program.display()
+            ))?,
+            Some(failure) => print::note(&format!(
+                "nb: {} could not install the VS Code extension: {failure}\nhint: its file is {file}",
+                editor.program.display()
+            )),
+        }
+    }
     Ok(())
+}
+
+fn failure(editor: &EditorAnswer) -> Option<&str> {
+    let unknown = (!editor.done).then_some("it did not say why");
+    editor.failure.as_deref().or(unknown)
 }
 
 impl Command for Unserve {
@@ -111,6 +155,15 @@ impl Command for Unserve {
             }
             for path in &answer.removed {
                 print::line(&format!("removed {}", path.display()))?;
+            }
+            for editor in &answer.editors {
+                let program = editor.program.display();
+                match failure(editor) {
+                    None => print::line(&format!("removed the VS Code extension with {program}"))?,
+                    Some(failure) => print::note(&format!(
+                        "nb: {program} could not remove the VS Code extension: {failure}"
+                    )),
+                }
             }
             print::notes(&answer.notes);
             Ok(())

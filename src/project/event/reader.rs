@@ -23,6 +23,7 @@ const FAR: u64 = 32 << 20;
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Position {
     /// The number of the file, or the number that it gets when it becomes an earlier one.
     pub file: u64,

@@ -1,0 +1,117 @@
+// Finds and runs the program `nb`. Knows nothing of VS Code.
+'use strict';
+
+const { execFile } = require('node:child_process');
+const fs = require('node:fs');
+const path = require('node:path');
+
+// As `nb` records who it was.
+const ACTOR = 'human (VS Code)';
+
+// How much an answer may have, in bytes.
+const LONGEST = 64 * 1024 * 1024;
+
+/** @param {string} file */
+function isProgram(file) {
+  try {
+    fs.accessSync(file, fs.constants.X_OK);
+    return fs.statSync(file).isFile();
+  } catch {
+    return false;
+  }
+}
+
+// Where `nb` is installed, below the home folder: an editor's PATH may be shorter than that of a shell.
+const INSTALLED = ['.cargo/bin', '.local/bin'];
+
+/**
+ * The path of `nb`: the one that the user has set, else the first in PATH, else where it is installed. A folder of the
+ * workspace may come from a stranger, so no program in one is run; neither is one in a relative folder.
+ * @param {{ set?: string, PATH?: string, home?: string, folders: readonly string[] }} where
+ * @returns {string | undefined}
+ */
+function find({ set, PATH = '', home, folders }) {
+  const inWorkspace = (/** @type {string} */ file) => {
+    let real = file;
+    try { real = fs.realpathSync(file); } catch { /* it is not there */ }
+    return folders.some(folder => [file, real].some(each => isBelow(folder, each)));
+  };
+  if (set) return path.isAbsolute(set) && isProgram(set) ? set : undefined;
+  const installed = home ? INSTALLED.map(folder => path.join(home, folder)) : [];
+  return [...PATH.split(path.delimiter), ...installed].filter(path.isAbsolute).map(folder => path.join(folder, 'nb'))
+    .find(file => isProgram(file) && !inWorkspace(file));
+}
+
+/**
+ * @param {string} folder
+ * @param {string} file
+ */
+function isBelow(folder, file) {
+  const to = path.relative(folder, file);
+  return to === '' || (!to.startsWith(`..${path.sep}`) && to !== '..' && !path.isAbsolute(to));
+}
+
+/**
+ * The nearest folder with a `.nb` at or above a notebook's.
+ * @param {string} notebook
+ * @returns {string | undefined}
+ */
+function projectOf(notebook) {
+  for (let folder = path.dirname(notebook); ; folder = path.dirname(folder)) {
+    if (fs.existsSync(path.join(folder, '.nb', 'state.json'))) return folder;
+    if (folder === path.dirname(folder)) return undefined;
+  }
+}
+
+/** What `nb` says when it did not do what it was asked to do. */
+class NbError extends Error {
+  /**
+   * @param {string} message
+   * @param {string} kind
+   */
+  constructor(message, kind) {
+    super(message);
+    this.name = 'NbError';
+    this.kind = kind;
+  }
+}
+
+/**
+ * Runs a command of `nb` to its end; its answer.
+ * @param {string} program
+ * @param {readonly string[]} words
+ * @param {string} cwd
+ * @returns {Promise<any>}
+ */
+function run(program, words, cwd) {
+  return new Promise((resolve, reject) => {
+    const options = { cwd, maxBuffer: LONGEST };
+    execFile(program, ['--as', ACTOR, ...words, '--json'], options, (error, stdout, stderr) => {
+      const answer = lastObject(stdout);
+      // The answer of a kernel's code has an `error` too, which is no problem of the command.
+      if (answer?.error?.kind) {
+        const hints = Array.isArray(answer.error.hints) ? answer.error.hints : [];
+        reject(new NbError([answer.error.message, ...hints.slice(0, 1)].join('. '), answer.error.kind));
+      } else if (answer && (!error || typeof error.code === 'number')) {
+        resolve(answer);
+      } else {
+        reject(new NbError(stderr.trim().split('\n').at(-1) || String(error?.message), 'failed'));
+      }
+    });
+  });
+}
+
+/**
+ * @param {string} text
+ * @returns {any}
+ */
+function lastObject(text) {
+  try {
+    const found = JSON.parse(text.trim().split('\n').at(-1) ?? '');
+    return typeof found === 'object' && found !== null ? found : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+module.exports = { ACTOR, NbError, find, isBelow, isProgram, projectOf, run };

@@ -1,0 +1,267 @@
+// Tabs with unsaved changes whose file others have changed.
+'use strict';
+
+const path = require('node:path');
+const vscode = require('vscode');
+const { asText, decide, hash, ofDocument, ofFile, placeIn } = require('./cells');
+
+// The time from a change of a file to the look at it, and the shortest time between two looks, in milliseconds.
+const SOON = 300;
+const AGAIN = 5000;
+
+// The scheme of the texts that a comparison shows.
+const SCHEME = 'nb-cells';
+
+const SHOW = 'Show differences';
+const BOTH = 'Keep both';
+const MINE = 'Keep mine';
+const THEIRS = "Take the file's";
+
+class Tabs {
+  /**
+   * @param {{
+   *   isOurs: (notebook: vscode.NotebookDocument) => boolean,
+   *   isRunByPerson: (notebook: vscode.NotebookDocument) => boolean,
+   *   says: (text: string) => void,
+   * }} host
+   */
+  constructor(host) {
+    this.host = host;
+    /** @type {Map<string, import('./cells').Base>} */
+    this.bases = new Map();
+    /** @type {Map<string, { timer: NodeJS.Timeout, last: number }>} */
+    this.looks = new Map();
+    /** @type {Map<string, NodeJS.Timeout>} */
+    this.settling = new Map();
+    /** @type {Map<string, string>} the file's version about which the person was asked */
+    this.asked = new Map();
+    /** @type {Map<string, string>} */
+    this.texts = new Map();
+    /** @type {Set<string>} */
+    this.busy = new Set();
+    this.subscriptions = [
+      vscode.workspace.onDidOpenNotebookDocument(notebook => void this.opened(notebook)),
+      vscode.workspace.onDidSaveNotebookDocument(notebook => void this.clean(notebook)),
+      vscode.workspace.onDidChangeNotebookDocument(({ notebook }) => this.settles(notebook)),
+      vscode.workspace.onDidCloseNotebookDocument(notebook => this.closed(notebook)),
+      vscode.window.onDidChangeActiveNotebookEditor(editor => editor && this.soon(editor.notebook)),
+      vscode.workspace.registerTextDocumentContentProvider(SCHEME, {
+        provideTextDocumentContent: uri => this.texts.get(String(uri)) ?? '',
+      }),
+    ];
+    const files = vscode.workspace.createFileSystemWatcher('**/*.ipynb');
+    const changed = (/** @type {vscode.Uri} */ uri) => {
+      const open = vscode.workspace.notebookDocuments.find(each => String(each.uri) === String(uri));
+      if (open) this.soon(open);
+    };
+    files.onDidChange(changed);
+    files.onDidCreate(changed);
+    this.subscriptions.push(files);
+  }
+
+  dispose() {
+    for (const { timer } of this.looks.values()) clearTimeout(timer);
+    for (const timer of this.settling.values()) clearTimeout(timer);
+    for (const each of this.subscriptions) each.dispose();
+  }
+
+  /** @param {vscode.NotebookDocument} notebook */
+  async opened(notebook) {
+    if (notebook.isDirty) this.soon(notebook);
+    else await this.clean(notebook);
+  }
+
+  /** @param {vscode.NotebookDocument} notebook */
+  closed(notebook) {
+    const key = String(notebook.uri);
+    clearTimeout(this.looks.get(key)?.timer);
+    clearTimeout(this.settling.get(key));
+    for (const map of [this.bases, this.looks, this.settling, this.asked]) map.delete(key);
+  }
+
+  /**
+   * Looks a little later whether a change has come from the file: VS Code tells of a change before it tells that the
+   * tab has unsaved changes by it.
+   * @param {vscode.NotebookDocument} notebook
+   */
+  settles(notebook) {
+    const key = String(notebook.uri);
+    clearTimeout(this.settling.get(key));
+    if (notebook.isDirty) return;
+    this.settling.set(key, setTimeout(() => {
+      this.settling.delete(key);
+      if (!notebook.isDirty && !notebook.isClosed) void this.clean(notebook, true);
+    }, SOON));
+  }
+
+  /**
+   * Remembers what a tab without unsaved changes has.
+   * @param {vscode.NotebookDocument} notebook
+   * @param {boolean} [isChecked] whether it counts only if the tab still has no unsaved changes once the file was read
+   */
+  async clean(notebook, isChecked = false) {
+    if (!isFile(notebook) || !this.host.isOurs(notebook)) return;
+    const tab = ofDocument(notebook);
+    const file = await read(notebook.uri);
+    if (isChecked && notebook.isDirty) return;
+    if (file) this.bases.set(String(notebook.uri), { tab, file: file.cells, digest: file.digest });
+  }
+
+  /**
+   * Looks at a tab soon: once for several changes of its file.
+   * @param {vscode.NotebookDocument} notebook
+   */
+  soon(notebook) {
+    if (!isFile(notebook)) return;
+    const key = String(notebook.uri);
+    const { timer, last = 0 } = this.looks.get(key) ?? {};
+    clearTimeout(timer);
+    const wait = Math.max(SOON, last + AGAIN - Date.now());
+    this.looks.set(key, { timer: setTimeout(() => void this.look(notebook), wait), last });
+  }
+
+  /** @param {vscode.NotebookDocument} notebook */
+  async look(notebook) {
+    const key = String(notebook.uri);
+    if (!notebook.isDirty || notebook.isClosed || this.busy.has(key)) return;
+    // What the person's own cell prints is only in the tab; the end of the cell leads here again.
+    if (!this.host.isOurs(notebook) || this.host.isRunByPerson(notebook)) return;
+    const file = await read(notebook.uri);
+    if (!file || !notebook.isDirty) return;
+    const base = this.bases.get(key);
+    const tab = ofDocument(notebook);
+    const decision = decide(base, tab, file);
+    // A tab that the editor has restored with unsaved changes: from now on it is known what the file was.
+    if (!base) this.bases.set(key, { tab: file.cells, file: file.cells, digest: file.digest });
+    if (decision.do === 'take') {
+      // Only the active tab can be reverted; a change of the active tab leads here again.
+      if (isActive(notebook)) await this.take(notebook, decision.keep, file);
+    } else if (decision.do === 'conflict' && this.asked.get(key) !== file.digest) {
+      this.asked.set(key, file.digest);
+      await this.ask(notebook, tab, file, decision.texts);
+    }
+  }
+
+  /**
+   * Takes in the file's version, and puts back what only the tab has.
+   * @param {vscode.NotebookDocument} notebook
+   * @param {number[]} keep the places of cells whose outputs are put back
+   * @param {{ cells: import('./cells').Cell[], digest: string }} file
+   * @param {number[]} [texts] the places of cells whose text is put back, with its outputs
+   */
+  async take(notebook, keep, file, texts = []) {
+    const key = String(notebook.uri);
+    const tab = ofDocument(notebook);
+    const kept = [...new Set([...keep, ...texts])].map(at => {
+      const cell = notebook.cellAt(at);
+      const data = new vscode.NotebookCellData(cell.kind, cell.document.getText(), cell.document.languageId);
+      data.outputs = [...cell.outputs];
+      data.executionSummary = cell.executionSummary;
+      return { cell: tab[at], at, data };
+    });
+    const known = this.looks.get(key);
+    if (known) known.last = Date.now();
+    this.busy.add(key);
+    try {
+      await vscode.commands.executeCommand('workbench.action.files.revert');
+      if (notebook.isDirty) {
+        this.host.says(`${notebook.uri.fsPath}: the editor did not take in the file`);
+        return false;
+      }
+      const now = ofDocument(notebook);
+      this.bases.set(key, { tab: now, file: file.cells, digest: file.digest });
+      const edits = kept.flatMap(({ cell, at, data }) => {
+        const place = placeIn(cell, at, now);
+        if (place < 0 || (!texts.includes(at) && now[place].source !== cell.source)) return [];
+        data.metadata = { ...notebook.cellAt(place).metadata };
+        return [vscode.NotebookEdit.replaceCells(new vscode.NotebookRange(place, place + 1), [data])];
+      });
+      if (edits.length) {
+        const edit = new vscode.WorkspaceEdit();
+        edit.set(notebook.uri, edits);
+        await vscode.workspace.applyEdit(edit);
+      }
+      this.host.says(`${notebook.uri.fsPath}: the file's version was taken in, and ${edits.length} cells kept what only the tab had`);
+      return true;
+    } finally {
+      this.busy.delete(key);
+    }
+  }
+
+  /**
+   * Lets the person choose between two texts.
+   * @param {vscode.NotebookDocument} notebook
+   * @param {import('./cells').Cell[]} tab
+   * @param {{ cells: import('./cells').Cell[], digest: string }} file
+   * @param {number[] | undefined} texts
+   */
+  async ask(notebook, tab, file, texts) {
+    const name = path.basename(notebook.uri.fsPath);
+    const text = `${name} was changed by others, and you have unsaved text in it.`;
+    const choices = [SHOW, ...(texts ? [BOTH] : []), MINE, THEIRS];
+    let chosen = await vscode.window.showWarningMessage(text, ...choices);
+    if (chosen === SHOW) {
+      await this.show(name, tab, file.cells);
+      chosen = await vscode.window.showWarningMessage(text, ...choices.slice(1));
+    }
+    if (chosen !== BOTH && chosen !== THEIRS) return;
+    await vscode.window.showNotebookDocument(notebook);
+    if (!isActive(notebook)) return;
+    // Meanwhile both may have changed again.
+    const now = await read(notebook.uri);
+    if (!now) return;
+    if (chosen === THEIRS) {
+      await this.take(notebook, [], now);
+      return;
+    }
+    const decision = decide(this.bases.get(String(notebook.uri)), ofDocument(notebook), now);
+    if (decision.do === 'conflict' && decision.texts) await this.take(notebook, decision.keep, now, decision.texts);
+    else this.soon(notebook);
+  }
+
+  /**
+   * Shows both texts.
+   * @param {string} name
+   * @param {import('./cells').Cell[]} tab
+   * @param {import('./cells').Cell[]} file
+   */
+  async show(name, tab, file) {
+    const uris = [file, tab].map((cells, at) => {
+      const text = asText(cells);
+      const title = `${at === 0 ? 'file' : 'tab'}/${name}.py`;
+      const uri = vscode.Uri.from({ scheme: SCHEME, path: `/${hash(text).slice(0, 16)}/${title}` });
+      this.texts.set(String(uri), text);
+      return uri;
+    });
+    const title = `${name}: the file ↔ your tab`;
+    await vscode.commands.executeCommand('vscode.diff', uris[0], uris[1], title);
+  }
+}
+
+/** @param {vscode.NotebookDocument} notebook */
+const isFile = notebook => notebook.notebookType === 'jupyter-notebook' && notebook.uri.scheme === 'file';
+
+/**
+ * Whether the notebook's tab is the one to which the command "Revert File" applies.
+ * @param {vscode.NotebookDocument} notebook
+ */
+function isActive(notebook) {
+  const input = vscode.window.tabGroups.activeTabGroup.activeTab?.input;
+  return input instanceof vscode.TabInputNotebook && String(input.uri) === String(notebook.uri);
+}
+
+/**
+ * Reads a notebook's file; `undefined` if it cannot be read, or is being written by somebody in pieces.
+ * @param {vscode.Uri} uri
+ */
+async function read(uri) {
+  try {
+    const bytes = await vscode.workspace.fs.readFile(uri);
+    const cells = ofFile(new TextDecoder().decode(bytes));
+    return cells && { cells, digest: hash(bytes) };
+  } catch {
+    return undefined;
+  }
+}
+
+module.exports = { Tabs };

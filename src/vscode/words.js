@@ -1,0 +1,61 @@
+// The words that people read. Pure.
+'use strict';
+
+// The longest name, and the longest line of code, in characters.
+const NAME = 40;
+const CODE = 30;
+
+/**
+ * A text from a file as one short line. `$(name)` would be drawn as an icon.
+ * @param {string} text
+ * @param {number} longest
+ */
+function plain(text, longest) {
+  // eslint-disable-next-line no-control-regex
+  const line = text.replace(/[\u0000-\u001f\u007f-\u009f\u2028-\u202e\u2066-\u2069]+/g, ' ').trim().replaceAll('$(', '(');
+  const characters = [...line];
+  return characters.length > longest ? `${characters.slice(0, longest - 1).join('')}…` : line;
+}
+
+/** @param {string | undefined} by */
+const who = by => plain(by ?? '', NAME) || 'another client';
+
+/**
+ * What runs, as a person would name it: by the first line of its code, or by its cell.
+ * @param {{ code?: string, cell?: string }} run
+ */
+function what(run) {
+  const line = (run.code ?? '').split('\n').find(each => each.trim());
+  if (line) return `"${plain(line, CODE)}"`;
+  return run.cell ? `cell ${plain(run.cell, 8)}` : 'code';
+}
+
+/** @param {string | number | Date} at */
+function time(at) {
+  const date = new Date(at);
+  return Number.isNaN(date.getTime()) ? 'an unknown time' : date.toTimeString().slice(0, 8);
+}
+
+/**
+ * A line of `nb log --json`, as a list shows it; `undefined` for what is of no interest there.
+ * @param {any} entry
+ * @returns {{ label: string, description: string, cell?: string } | undefined}
+ */
+function logLine(entry) {
+  const description = `${who(entry.by)} · ${time(entry.at)}`;
+  if (entry.event === 'ran') {
+    const cell = typeof entry.cell === 'string' ? entry.cell : undefined;
+    return { label: `ran ${what(entry)}: ${plain(entry.status ?? 'no end is known', 20)}`, description, cell };
+  }
+  if (entry.event === 'edited') {
+    const steps = Array.isArray(entry.changes) ? entry.changes : [];
+    const label = steps.slice(0, 3)
+      .map((/** @type {any} */ step) => `${plain(String(step.what), 20)} ${plain(String(step.cell), 8)}`);
+    if (steps.length > 3) label.push(`${steps.length - 3} more`);
+    return { label: label.join(', ') || 'edited no cell', description, cell: steps[0]?.cell };
+  }
+  if (entry.event === 'kernel') return { label: `kernel ${plain(String(entry.kernel), 20)}`, description };
+  return undefined;
+}
+
+module.exports = { logLine, plain, time, what, who };

@@ -1,0 +1,298 @@
+// nb's extension for VS Code against a real nb and a real kernel, in a stand-in of VS Code. The first word names the
+// part.
+
+const assert = require('node:assert/strict');
+const fs = require('node:fs');
+const Module = require('node:module');
+const path = require('node:path');
+const { agent, journal, main, nb } = require('./vscode');
+const editor = require('./vscode_stand_in');
+
+const { seen, until } = editor;
+const SOURCES = process.env.NB_TEST_EXTENSION;
+const load = Module._load;
+Module._load = (name, ...rest) => (name === 'vscode' ? editor.vscode : load(name, ...rest));
+
+const claude = (...words) => nb('--as', 'claude', ...words);
+
+// Activates the extension, with an nb on PATH that is not in the workspace.
+function activate() {
+  const bin = path.join(process.env.TMPDIR, 'bin');
+  fs.mkdirSync(bin, { recursive: true });
+  if (!fs.existsSync(path.join(bin, 'nb'))) fs.symlinkSync(process.env.NB_TEST_BINARY, path.join(bin, 'nb'));
+  // A stranger's workspace may have one of its own, and name it.
+  const stranger = path.resolve('bin');
+  fs.mkdirSync(stranger);
+  fs.writeFileSync(path.join(stranger, 'nb'), '#!/bin/sh\ntouch ran-a-program-of-the-workspace\n', { mode: 0o755 });
+  editor.settings.workspace = path.join(stranger, 'nb');
+  process.env.PATH = [stranger, 'bin', bin, process.env.PATH].join(':');
+  const context = editor.context();
+  const extension = require(path.join(SOURCES, 'extension.js')).activate(context);
+  return { context, extension };
+}
+
+async function end({ context }) {
+  for (const each of context.subscriptions) each.dispose();
+  for (const kernel of editor.kernels.values()) await kernel.dispose();
+  assert(!fs.existsSync('ran-a-program-of-the-workspace'));
+  assert.deepEqual(seen.messages.filter(it => it.kind === 'error'), []);
+}
+
+// Adds cells as an agent; their ids.
+function cells(...sources) {
+  for (const source of sources) claude('insert', 't.ipynb', source);
+  return JSON.parse(fs.readFileSync('t.ipynb')).cells.map(cell => cell.id);
+}
+
+const status = text => until(`the status bar shows ${text}`, () => seen.status?.text.includes(text) && seen.status);
+const mark = (cell, text) => until(`a mark ${text}`, () => editor.marks(cell).some(it => it.includes(text)));
+
+const parts = {
+  // A notebook of the project is opened on the shared kernel, once; another one by the command.
+  async shares() {
+    claude('run', '-n', 't.ipynb', "agents = 'the agent was here'");
+    const running = activate();
+    const notebook = editor.open('t.ipynb');
+    await until('the kernel is chosen', () => seen.chosen.length === 1);
+    assert.equal(seen.chosen[0].name, 'nb-shared');
+    const kernel = editor.kernels.get(notebook.uri.fsPath);
+    assert.equal(await kernel.run('print(agents)'), 'the agent was here\n');
+    await until('it is remembered', () => running.context.memory.get('nb.chosen')?.includes(String(notebook.uri)));
+
+    // No kernel yet: the extension does nothing by itself.
+    nb('open', 'b.ipynb', '--no-kernel');
+    const other = editor.open('b.ipynb');
+    await until('its status was read', () => seen.status === undefined);
+    assert.equal(seen.chosen.length, 1);
+    await editor.vscode.commands.executeCommand('nb.share');
+    assert.deepEqual(seen.chosen.map(it => path.basename(it.file)), ['t.ipynb', 'b.ipynb']);
+    await editor.kernels.get(other.uri.fsPath).run("mine = 'from the window'");
+    assert.match(nb('run', '-n', 'b.ipynb', 'print(mine)'), /from the window/);
+
+    // What is chosen later stays: the extension does not choose again.
+    editor.show(notebook);
+    await status('idle');
+    claude('run', '-n', 't.ipynb', '1 + 1');
+    await until('the run is over', () => journal('done').length >= 4);
+    await status('idle');
+    assert.equal(seen.chosen.length, 2);
+    await end(running);
+  },
+
+  // The status bar and the cells show an agent's run and its edit; Interrupt ends the run.
+  async shows() {
+    const [first, second] = cells('x = 1', "import time\nprint('on', flush=True)\nwhile True: time.sleep(0.1)");
+    const running = activate();
+    const notebook = editor.open('t.ipynb');
+    await status('idle');
+    const long = agent('--as', 'claude', 'exec', '-n', 't.ipynb', second, '--stream');
+    const shown = await status('claude runs "import time"');
+    assert.equal(shown.command, 'nb.interrupt');
+    assert.match(shown.tooltip, /t\.ipynb since \d\d:/);
+    await mark(notebook.getCells()[1], 'claude runs this');
+    assert.deepEqual(editor.marks(notebook.getCells()[0]).filter(it => it.includes('runs')), []);
+    await long.says('on');
+
+    // A no to the question leaves it running.
+    editor.answers.push(undefined, 'Interrupt');
+    await editor.vscode.commands.executeCommand('nb.interrupt');
+    assert.match(seen.messages.at(-1).text, /^claude runs "import time" since .* Interrupt it\?$/);
+    assert.equal(journal('interrupted').length, 0);
+    await editor.vscode.commands.executeCommand('nb.interrupt');
+    await long.ended;
+    const [interrupted] = journal('interrupted');
+    assert.equal(interrupted.by, 'human (VS Code)');
+    await status('idle');
+    await mark(notebook.getCells()[1], 'claude ran this');
+
+    claude('edit', 't.ipynb', first, 'x = 2');
+    await mark(notebook.getCells()[0], 'claude edited this');
+    // The person's own edit takes the mark away.
+    nb('--as', 'human', 'edit', '--force', 't.ipynb', first, 'x = 3');
+    await until('no mark', () => !editor.marks(notebook.getCells()[0]).length);
+
+    // Events that broke off are followed again.
+    const { follower } = [...running.extension.projects.values()][0];
+    const { pid } = follower.child;
+    process.kill(pid, 'SIGKILL');
+    await until('another process follows', () => follower.child && follower.child.pid !== pid && follower.failures === 0);
+    claude('edit', '--force', 't.ipynb', first, 'x = 4');
+    await mark(notebook.getCells()[0], 'claude edited this');
+
+    editor.answers.push(0);
+    await editor.vscode.commands.executeCommand('nb.log');
+    const [picks] = seen.picks;
+    assert(picks[0].label.startsWith('edited ') && picks[0].description.startsWith('claude'), JSON.stringify(picks));
+    assert(picks.some(it => /^ran "import time": (error|interrupted)$/.test(it.label)), JSON.stringify(picks));
+    assert.deepEqual(seen.revealed, [0]);
+    await end(running);
+  },
+
+  // A run that began before the window is shown, with its end.
+  async began_before() {
+    cells("import time\nprint('on', flush=True)\nfor _ in range(600): time.sleep(0.1)");
+    const long = agent('--as', 'claude', 'exec', '-n', 't.ipynb', '--all', '--stream');
+    await long.says('on');
+    const running = activate();
+    editor.open('t.ipynb');
+    await status('claude runs ');
+    claude('interrupt', 't.ipynb');
+    await long.ended;
+    await status('idle');
+    await end(running);
+  },
+
+  // A tab that is dirty by outputs takes in the agent's edit, and keeps the outputs that only it has.
+  async takes_in() {
+    const [, second] = cells('print(1)', 'y = 1');
+    const running = activate();
+    const notebook = editor.open('t.ipynb');
+    await until('the file is known', () => running.extension.tabs.bases.size === 1);
+    notebook.prints(0, 'only in the tab', 7);
+    claude('edit', 't.ipynb', second, 'y = 2');
+    await until('the edit is taken in', () => notebook.getCells()[1].document.getText() === 'y = 2');
+    await until('the outputs are back', () => notebook.printed(0) === 'only in the tab');
+    assert.equal(notebook.getCells()[0].executionSummary.executionOrder, 7);
+    await until('the tab has unsaved changes again', () => notebook.isDirty);
+
+    // Outputs of an agent's later run are newer than the tab's.
+    claude('exec', '-n', 't.ipynb', second);
+    claude('insert', 't.ipynb', 'print("third")', '-x');
+    await until('the new cell is there', () => notebook.getCells().length === 3 && notebook.printed(2).includes('third'));
+    assert.equal(notebook.printed(0), 'only in the tab');
+    assert.deepEqual(seen.messages, []);
+    await end(running);
+  },
+
+  // Where both have text of their own the person chooses.
+  async conflicts() {
+    const [first, second] = cells('a = 1', 'b = 1', 'c = 1');
+    const running = activate();
+    const notebook = editor.open('t.ipynb');
+    await until('the file is known', () => running.extension.tabs.bases.size === 1);
+    const text = at => notebook.getCells()[at].document.getText();
+    const asked = count => until('the person is asked', () => seen.messages.length >= count);
+
+    // Different cells: both can be kept.
+    notebook.type(0, 'a = "mine"');
+    notebook.prints(2, 'only in the tab', 3);
+    editor.answers.push('Show differences', 'Keep both');
+    claude('edit', 't.ipynb', second, 'b = "theirs"');
+    await until('both are there', () => text(0) === 'a = "mine"' && text(1) === 'b = "theirs"');
+    await until('the outputs are back', () => notebook.printed(2) === 'only in the tab');
+    assert.deepEqual(seen.messages.map(it => it.choices), [
+      ['Show differences', 'Keep both', 'Keep mine', "Take the file's"], ['Keep both', 'Keep mine', "Take the file's"],
+    ]);
+    const [shown] = seen.diffs;
+    assert(shown.left.includes('b = "theirs"') && shown.left.includes('a = 1'), shown.left);
+    assert(shown.right.includes('a = "mine"') && shown.right.includes('b = 1'), shown.right);
+
+    // The same cell: mine, then the file's.
+    editor.answers.push('Keep mine');
+    claude('edit', 't.ipynb', first, 'a = "theirs"');
+    await asked(3);
+    assert.deepEqual(seen.messages[2].choices, ['Show differences', 'Keep mine', "Take the file's"]);
+    assert.equal(text(0), 'a = "mine"');
+    editor.answers.push("Take the file's");
+    claude('edit', 't.ipynb', first, 'a = "theirs again"');
+    await until("the file's is taken", () => text(0) === 'a = "theirs again"');
+    assert(!notebook.isDirty);
+    assert.equal(seen.messages.length, 4);
+    await end(running);
+  },
+
+  // The parts that know neither VS Code nor a process.
+  async pure() {
+    const from = name => require(path.join(SOURCES, name));
+    const { plain, what } = from('words.js');
+    assert.equal(plain('a\u202e\u0000$(zap)\n b', 40), 'a (zap)  b');
+    assert.equal(plain('x'.repeat(50), 10), `${'x'.repeat(9)}…`);
+    assert.equal(what({ code: '\n  y = 1\nz' }), '"y = 1"');
+    assert.equal(what({ cell: '0123456789' }), 'cell 0123456…');
+
+    const { Lines, pause } = from('follower.js');
+    const lines = new Lines();
+    assert.deepEqual(lines.take('one\ntw'), ['one']);
+    assert.deepEqual(lines.take('o\n\nthree\n'), ['two', 'three']);
+    assert.deepEqual(lines.take('x'.repeat(5 * 1024 * 1024)), []);
+    assert.deepEqual(lines.take('rest of it\nnext\n'), ['next']);
+    assert.deepEqual([0, 1, 5, 6, 99].map(pause), [1000, 2000, 32000, 60000, 60000]);
+
+    const { find, isBelow, projectOf } = from('nb.js');
+    assert(isBelow('/w', '/w/..a/b') && isBelow('/w', '/w') && !isBelow('/w', '/wx') && !isBelow('/w', '/'));
+    const bin = path.resolve('tools');
+    fs.mkdirSync(bin);
+    fs.writeFileSync(path.join(bin, 'nb'), '', { mode: 0o755 });
+    assert.equal(find({ PATH: `tools:${bin}`, folders: [] }), path.join(bin, 'nb'));
+    assert.equal(find({ PATH: bin, folders: [process.cwd()] }), undefined);
+    const link = path.join(process.env.TMPDIR, 'link');
+    fs.symlinkSync(bin, link);
+    assert.equal(find({ PATH: link, folders: [process.cwd()] }), undefined, 'a link into the workspace');
+    assert.equal(find({ set: 'nb', PATH: bin, folders: [] }), undefined, 'a relative setting');
+    assert.equal(find({ set: path.join(bin, 'nb'), folders: [] }), path.join(bin, 'nb'));
+    const home = path.join(process.env.TMPDIR, 'home');
+    fs.mkdirSync(path.join(home, '.cargo/bin'), { recursive: true });
+    fs.symlinkSync(process.env.NB_TEST_BINARY, path.join(home, '.cargo/bin/nb'));
+    assert.equal(find({ PATH: '/nowhere', home, folders: [] }), path.join(home, '.cargo/bin/nb'));
+    assert.equal(projectOf(path.resolve('t.ipynb')), undefined);
+
+    const { kernelId, languageOf } = from('kernel.js');
+    const served = { program: '/d/nb-proxy', language: 'python', spec: '/k/nb-shared' };
+    assert.equal(kernelId(served), '.nb-shared./d/nb-proxy./.');
+    const r = { program: '/D/nb-proxy', language: 'R', spec: '/k/nb-shared-r' };
+    assert.equal(kernelId(r), '.nb-shared-r./D/nb-proxy././d/nb-proxy#-f#{connection_file}');
+    assert.equal(languageOf({ metadata: { kernelspec: { language: 'R' } } }), 'R');
+    assert.equal(languageOf({ metadata: { kernelspec: { language: '--project\n' } } }), 'python');
+
+    const { Activity, MARKED, isAgent } = from('activity.js');
+    assert.deepEqual(['claude', 'human', 'human (VS Code)', 'username', '', undefined].map(isAgent),
+      [true, false, false, false, false, false]);
+    const activity = new Activity();
+    const event = (fields, now = 0) => activity.take({ session: 'a.ipynb', at: '2026-01-01T00:00:00Z', ...fields }, now);
+    activity.look({ sessions: [
+      { notebook: 'a.ipynb', state: 'busy', running: { by: 'claude', cell: 'c1' } },
+      { notebook: 'b.ipynb', state: 'busy', kernel_of: 'a.ipynb', running: { by: 'claude', cell: 'c1' } },
+    ] });
+    assert.equal(activity.running('b.ipynb').cell, 'c1', 'a shared kernel');
+    event({ event: 'done', msg_id: 'held', status: 'withdrawn' });
+    assert.equal(activity.running('a.ipynb').cell, 'c1', 'a cell that was taken back did not run');
+    event({ event: 'done', msg_id: 'its', status: 'ok' });
+    assert.equal(activity.running('a.ipynb'), undefined);
+    event({ event: 'asked', msg_id: '1', by: 'human (VS Code)', cell: 'c1', notebook: 'b.ipynb' });
+    assert.equal(activity.markOf('b.ipynb', 'c1', 0), undefined, "a person's run is no mark");
+    event({ event: 'died', reason: 'x' });
+    assert.equal(activity.running('a.ipynb'), undefined);
+    event({ event: 'edited', by: 'claude', changes: [{ cell: 'c2', what: 'edited' }] }, 5);
+    assert.equal(activity.markOf('a.ipynb', 'c2', 6).what, 'edited');
+    assert.equal(activity.nextExpiry(5), MARKED);
+    assert.equal(activity.markOf('a.ipynb', 'c2', 5 + MARKED), undefined);
+    assert.equal(activity.nextExpiry(5 + MARKED), undefined);
+    for (let at = 0; at < 3000; at++) event({ event: 'asked', msg_id: `m${at}`, by: 'claude' });
+    assert.equal(activity.runs.size, 1000, 'a bound on what is kept');
+
+    const { decide, ofFile } = from('cells.js');
+    assert.equal(ofFile('{"cells": []'), undefined);
+    assert.equal(ofFile('{"cells": [], "nbformat": 3}'), undefined);
+    const cell = (id, source, outputs = 'none', count = 0) =>
+      ({ id, isCode: true, source, outputs, hasOutputs: outputs !== 'none', count });
+    const file = (...list) => ({ cells: list, digest: JSON.stringify(list) });
+    const before = [cell('1', 'a'), cell('2', 'b')];
+    const base = { tab: before, file: before, digest: file(...before).digest };
+    const ran = [cell('1', 'a', 'mine', 3), cell('2', 'b')];
+    assert.deepEqual(decide(base, ran, file(...before)), { do: 'nothing' });
+    assert.deepEqual(decide(base, ran, file(cell('2', 'b'), cell('1', 'a'))), { do: 'take', keep: [0] });
+    assert.deepEqual(decide(base, ran, file(cell('1', 'a', 'theirs', 4), cell('2', 'c'))), { do: 'take', keep: [] });
+    assert.deepEqual(decide(base, ran, file(cell('1', 'c'), cell('2', 'b'))), { do: 'take', keep: [] });
+    const typed = [cell('1', 'mine'), cell('2', 'b')];
+    assert.deepEqual(decide(base, typed, file(cell('1', 'a', 'theirs', 1), cell('2', 'b'))), { do: 'nothing' });
+    assert.deepEqual(decide(base, typed, file(cell('1', 'theirs'), cell('2', 'b'))), { do: 'conflict', texts: undefined, keep: [] });
+    assert.deepEqual(decide(base, typed, file(cell('1', 'a'), cell('2', 'theirs'))), { do: 'conflict', texts: [0], keep: [] });
+    assert.deepEqual(decide(base, typed, file(cell('2', 'b'))), { do: 'conflict', texts: undefined, keep: [] });
+    // A tab that was restored with unsaved changes.
+    assert.deepEqual(decide(undefined, typed, file(...before)), { do: 'nothing' });
+    assert.deepEqual(decide(undefined, before, file(...before)), { do: 'nothing' });
+    assert.deepEqual(decide(undefined, before, file(cell('1', 'a', 'theirs', 1), cell('2', 'b'))), { do: 'take', keep: [] });
+  },
+};
+
+main(parts[process.argv[2]]);
