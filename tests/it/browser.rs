@@ -75,15 +75,15 @@ fn an_agent_in_a_chat_works_on_the_notebook_in_another_tab() {
     let answers = vec![
         gemini_calls(
             "mcp_nb_read_cell",
-            json!({ "notebook": "analysis.ipynb", "cell": "cell0001" }),
+            &json!({ "notebook": "analysis.ipynb", "cell": "cell0001" }),
         ),
         gemini_calls(
             "mcp_nb_update_cell",
-            json!({ "notebook": "analysis.ipynb", "cell": "cell0001", "source": change }),
+            &json!({ "notebook": "analysis.ipynb", "cell": "cell0001", "source": change }),
         ),
         gemini_calls(
             "mcp_nb_run_cell",
-            json!({ "notebook": "analysis.ipynb", "cell": "cell0001" }),
+            &json!({ "notebook": "analysis.ipynb", "cell": "cell0001" }),
         ),
         gemini_says("The cell gives 42."),
     ];

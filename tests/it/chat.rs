@@ -821,7 +821,7 @@ fn the_example_agent_of_the_typescript_library() {
 }
 
 /// A turn of gemini's model that calls a tool.
-pub fn gemini_calls(name: &str, args: Value) -> Value {
+pub fn gemini_calls(name: &str, args: &Value) -> Value {
     json!({ "functionCall": { "name": name, "args": args } })
 }
 
@@ -868,7 +868,7 @@ fn gemini_works_on_a_notebook_with_nbs_tools() {
         "insert", "t.ipynb", "--source", "x = 20", "--id", "cell0001",
     ]));
     let file = world.project().join("made.txt");
-    let cell_of = |more: Value| {
+    let cell_of = |more: &Value| {
         let mut arguments = json!({ "notebook": "t.ipynb", "cell": "cell0001" });
         let (all, more) = (
             arguments.as_object_mut().unwrap(),
@@ -880,15 +880,15 @@ fn gemini_works_on_a_notebook_with_nbs_tools() {
     let answers = vec![
         gemini_calls(
             "write_file",
-            json!({ "file_path": file, "content": "made by gemini\n" }),
+            &json!({ "file_path": file, "content": "made by gemini\n" }),
         ),
         gemini_says("The file is there."),
-        gemini_calls("mcp_nb_read_cell", cell_of(json!({}))),
+        gemini_calls("mcp_nb_read_cell", &cell_of(&json!({}))),
         gemini_calls(
             "mcp_nb_update_cell",
-            cell_of(json!({ "source": "x = 21\nx * 2" })),
+            &cell_of(&json!({ "source": "x = 21\nx * 2" })),
         ),
-        gemini_calls("mcp_nb_run_cell", cell_of(json!({}))),
+        gemini_calls("mcp_nb_run_cell", &cell_of(&json!({}))),
         gemini_says("The cell gives 42."),
         gemini_says("I remember."),
     ];
