@@ -28,6 +28,7 @@ mod servers;
 mod socket_events;
 mod sockets;
 mod vscode;
+mod web;
 mod world;
 mod writers;
 mod zmq_rs;
