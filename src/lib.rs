@@ -27,14 +27,16 @@
 //! | [`remote`] | the bridge: presents a kernel on a server as one of this machine | wire, socket, kernel, project, server, task |
 //! | [`agent`] | conversations with coding agents: the client's side of the Agent Client Protocol | notebook, kernel, server, project, activity, api |
 //! | [`text`] | answers and problems as plain text | api, editing, execution, lifecycle, and types of activity, kernel, notebook, project |
-//! | [`mcp`] | the commands as tools for agents, over the Model Context Protocol | code, api, text, activity, editing, and types of kernel, notebook, project |
+//! | [`http`] | what servers over HTTP have in common: addresses, secrets, limits | api |
+//! | [`mcp`] | the commands as tools for agents, over the Model Context Protocol | code, api, text, http, activity, editing, and types of kernel, notebook, project |
+//! | [`web`] | a page of the notebooks, with REST and a websocket | api, http, and types of notebook, project |
 //! | [`chat`] | a kernel whose cells are messages to agents | wire, socket, kernel, project, lifecycle, agent, api |
-//! | [`cli`] | the `nb` command line: arguments, commands, printing | agent, api, text, mcp, activity, task, editing, lifecycle, execution, demo, and types of wire, notebook, kernel, project, server |
+//! | [`cli`] | the `nb` command line: arguments, commands, printing | agent, api, text, mcp, web, activity, task, editing, lifecycle, execution, demo, and types of wire, notebook, kernel, project, server |
 //! | [`program`] | what both programs do before their own `main` | project, kernel, task, editing, lifecycle, execution, remote |
 //!
 //! `src/vscode` is no module: it holds the extension for VS Code, in JavaScript, which `lifecycle` packs and installs.
 //!
-//! Adapters (`proxy`, `remote`, `mcp`, `chat`, `cli`) never import each other, except that `nb mcp` starts the server.
+//! Adapters (`proxy`, `remote`, `mcp`, `web`, `chat`, `cli`) never import each other, except that `nb mcp` and `nb web` start their servers.
 
 pub mod activity;
 pub mod agent;
@@ -47,6 +49,7 @@ pub mod demo;
 pub mod editing;
 pub mod execution;
 pub mod graph;
+pub mod http;
 pub mod kernel;
 pub mod lifecycle;
 pub mod mcp;
@@ -60,5 +63,6 @@ pub mod server;
 pub mod socket;
 pub mod task;
 pub mod text;
+pub mod web;
 pub mod wire;
 pub mod zmtp;

@@ -24,6 +24,8 @@ use crate::notebook::{Cell, CellSelector, CellType, Document, MimeData, Output, 
 pub struct CellRequest {
     /// The cells.
     pub cells: Vec<CellSelector>,
+    /// Whether all cells are shown, also of a notebook that has none.
+    pub all: bool,
     /// The form of the outputs.
     pub outputs: OutputForm,
 }
@@ -150,7 +152,10 @@ pub async fn cell(caller: &Caller, request: CellRequest) -> Result<CellAnswer, P
     blocking(caller, move |caller| {
         let view = view::open(&page, caller.by())?;
         let document = &view.document;
-        let places = named(document, &request.cells)?;
+        let places = match request.all {
+            true => (0..document.cells().len()).collect(),
+            false => named(document, &request.cells)?,
+        };
         let runs = running(&page).and_then(|runs| runs.cell);
         let graph = NotebookGraph::of(&page, document, Analysis::IfRun)?;
         let names = CellNames::of(document, &graph);
@@ -335,6 +340,7 @@ mod tests {
                 "ada" => {
                     let request = CellRequest {
                         cells: vec![CellSelector::Index(0)],
+                        all: false,
                         outputs: OutputForm::Raw,
                     };
                     cell(&caller, request).await.unwrap();

@@ -38,12 +38,16 @@ impl EventsStart {
     }
 }
 
-/// Returns what happens in the caller's project, of all its notebooks and kernels, oldest first.
+/// Returns what happens in the project of the named notebook, else in the caller's, of all its notebooks and kernels,
+/// oldest first.
 ///
 /// # Errors
-/// There is no project.
+/// There is no project, or the notebook does not exist.
 pub async fn events(caller: &Caller, request: EventsRequest) -> Result<EventFollower, Problem> {
-    let project = caller.project()?;
+    let project = match caller.named() {
+        Some(_) => caller.page().await?.project,
+        None => caller.project()?,
+    };
     let from = match request.from {
         Some(from) => from,
         None => {

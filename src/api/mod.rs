@@ -34,6 +34,7 @@ mod log;
 mod log_file;
 mod move_notebook;
 mod notebook_text;
+mod notebooks;
 mod open;
 mod output_fields;
 mod output_files;
@@ -44,6 +45,7 @@ pub mod problem;
 mod replace;
 mod restart;
 mod restore;
+pub(crate) mod root;
 mod run;
 mod sandbox;
 mod save;
@@ -100,6 +102,7 @@ pub use self::log_file::{
 };
 pub use self::move_notebook::{MoveAnswer, MoveRequest, move_to};
 pub use self::notebook_text::{notebook_text, set_notebook_text};
+pub use self::notebooks::{NotebooksAnswer, NotebooksRequest, notebooks};
 pub use self::open::{
     CreatedNotebook, Idle, OpenAnswer, OpenOutcome, OpenRequest, OpenedNotebook,
     RequestedConfinement, SpecChange, WantedServer, open,

@@ -373,6 +373,7 @@ fn if_rev(operation: &Operation) -> Option<Revision> {
         | Operation::Replace { if_rev, .. }
         | Operation::Append { if_rev, .. }
         | Operation::Remove { if_rev, .. }
+        | Operation::Move { if_rev, .. }
         | Operation::Split { if_rev, .. } => *if_rev,
         _ => None,
     }

@@ -1,11 +1,10 @@
 //! The tools' work: from arguments to a request of `api`, and from its answer to a result.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use rmcp::RoleServer;
 use rmcp::model::{CallToolResult, JsonObject};
 use rmcp::service::RequestContext;
-use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::Notify;
 
@@ -21,16 +20,14 @@ use super::run::{RunWatcher, begun, follow_options};
 use super::session::Session;
 use super::tools::ToolName;
 use crate::api::caller::Caller;
-use crate::api::envelope::Answer;
 use crate::api::problem::{Problem, ProblemKind};
 use crate::api::{
     self, CellRequest, CellsRequest, CellsToRun, DiffBase, DiffRequest, EditAnswer, EditPolicy,
-    EditRequest, ExecAnswer, ExecRequest, InterruptJobRequest, InterruptRequest, KernelStatus,
-    LogRequest, OpenAnswer, OpenRequest, OutputForm, QuestionRequest, ReplyRequest, RestartRequest,
-    RestoreRequest, RunRequest, ShownOutputs, ShutdownRequest, UndoRequest, VarsRequest,
-    VersionsRequest, WaitRequest, WantedServer, version_lines,
+    EditRequest, ExecAnswer, ExecRequest, InterruptJobRequest, InterruptRequest, LogRequest,
+    NotebooksRequest, OpenAnswer, OpenRequest, OutputForm, QuestionRequest, ReplyRequest,
+    RestartRequest, RestoreRequest, RunRequest, ShownOutputs, ShutdownRequest, UndoRequest,
+    VarsRequest, VersionsRequest, WaitRequest, WantedServer, version_lines,
 };
-use crate::editing::gather::gather;
 use crate::notebook::{CellSelector, Operation, Revision};
 use crate::text;
 
@@ -41,7 +38,7 @@ const LIMIT: usize = 6000;
 const ENTRIES: usize = 20;
 
 /// How many notebooks are listed.
-const MOST_NOTEBOOKS: usize = 200;
+pub(super) const MOST_NOTEBOOKS: usize = 200;
 
 /// How many variables are listed.
 const MOST_VARIABLES: usize = 200;
@@ -165,55 +162,24 @@ fn read<T: DeserializeOwned>(arguments: JsonObject) -> Result<T, Problem> {
         .map_err(|error| Problem::new(ProblemKind::Usage, error.to_string()))
 }
 
-/// The notebooks below the root.
-#[derive(Serialize)]
-struct NotebooksAnswer {
-    notebooks: Vec<PathBuf>,
-    /// How many more there are.
-    more: usize,
-    kernels: Vec<KernelStatus>,
-}
-
-impl Answer for NotebooksAnswer {}
-
 async fn notebooks(caller: &Caller) -> Result<ToolAnswer, Problem> {
-    let kernels = match caller.project {
-        Some(_) => api::status(caller).await?.sessions,
-        None => Vec::new(),
+    let request = NotebooksRequest {
+        most: MOST_NOTEBOOKS,
+        kernels: true,
     };
-    let (notebooks, more) = notebooks_below(caller).await?;
+    let answer = api::notebooks(caller, request).await?;
+    let kernels = &answer.kernels;
     let mut lines: Vec<_> = kernels.iter().map(text::kernel::text).collect();
     let has_kernel = |path: &Path| kernels.iter().any(|it| it.path == caller.here.join(path));
-    let others = notebooks.iter().filter(|path| !has_kernel(path));
+    let others = answer.notebooks.iter().filter(|path| !has_kernel(path));
     lines.extend(others.map(|path| path.display().to_string()));
-    match more {
+    match answer.more {
         0 if lines.is_empty() => lines.push("no notebook; open_notebook creates one".to_owned()),
         0 => {}
         more => lines.push(format!("{more} more")),
     }
     lines.push(String::new());
-    let answer = NotebooksAnswer {
-        notebooks,
-        more,
-        kernels,
-    };
     Ok(ToolAnswer::of(caller, &answer, lines.join("\n")).await)
-}
-
-/// Returns the notebooks below the root, by their paths in it, and how many more there are.
-pub(super) async fn notebooks_below(caller: &Caller) -> Result<(Vec<PathBuf>, usize), Problem> {
-    let here = caller.here.clone();
-    let found = tokio::task::spawn_blocking(move || gather(&[here])).await;
-    let found = found.map_err(|error| Problem::failed("list the notebooks", &error))?;
-    let found = found.map_err(|error| Problem::failed("list the notebooks", &error))?;
-    let paths = found.notebooks.into_iter().map(|found| {
-        let below = found.path.strip_prefix(&caller.here).map(Path::to_owned);
-        below.unwrap_or(found.path)
-    });
-    let mut notebooks: Vec<_> = paths.collect();
-    let more = notebooks.len().saturating_sub(MOST_NOTEBOOKS);
-    notebooks.truncate(MOST_NOTEBOOKS);
-    Ok((notebooks, more))
 }
 
 async fn open_notebook(request: Request<'_, OpenNotebook>) -> Result<ToolAnswer, Problem> {
@@ -265,6 +231,7 @@ async fn read_cell(request: Request<'_, ReadCell>) -> Result<ToolAnswer, Problem
     let limit = arguments.limit.unwrap_or(LIMIT);
     let cell = CellRequest {
         cells: arguments.cell.selectors(),
+        all: false,
         outputs: match arguments.outputs {
             Some(false) => OutputForm::Omitted,
             _ => OutputForm::Previews(Some(limit)),

@@ -12,20 +12,21 @@ use axum::extract::{Request, State};
 use axum::http::{StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
-use rmcp::transport::async_rw::DEFAULT_MAX_LINE_LENGTH;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
-use sha2::{Digest, Sha256};
-use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
 use super::handler::Handler;
 use super::session::{McpOptions, Sessions};
-use crate::api::problem::{Problem, ProblemKind};
+use crate::api::problem::Problem;
+use crate::http::{LONGEST_BODY, Secret, listen, serve};
 use crate::project::server_token;
 
 /// How many clients may have a session at a time.
 const MOST_SESSIONS: usize = 256;
+
+/// How many connections there may be at a time: a client has several.
+const MOST_CONNECTIONS: usize = 1024;
 
 /// After how long a session ends whose client is silent.
 const SILENCE: Duration = Duration::from_secs(12 * 60 * 60);
@@ -60,14 +61,9 @@ pub async fn serve_http(
     let sessions = Sessions::new(options)?;
     let (token_file, token) =
         server_token().map_err(|error| Problem::failed("read the token", &error))?;
-    let expected = Sha256::digest(format!("Bearer {}", token.as_str())).to_vec();
+    let expected = Secret::of(&format!("Bearer {}", token.as_str()));
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-    let listener = TcpListener::bind(address).await.map_err(|error| {
-        Problem::failed(&format!("listen at {address}"), &error).hint("--http PORT takes another")
-    })?;
-    let address = listener
-        .local_addr()
-        .map_err(|error| Problem::failed("listen", &error))?;
+    let (listener, address) = listen(address, "--http PORT").await?;
 
     let free = Arc::new(Semaphore::new(MOST_SESSIONS));
     let begin = move || match free.clone().try_acquire_owned() {
@@ -80,7 +76,7 @@ pub async fn serve_http(
     manager.session_config.keep_alive = Some(SILENCE);
     let config = StreamableHttpServerConfig::default()
         .with_allowed_origins(ORIGINS)
-        .with_max_request_body_bytes(DEFAULT_MAX_LINE_LENGTH);
+        .with_max_request_body_bytes(LONGEST_BODY);
     let service = StreamableHttpService::new(begin, Arc::new(manager), config);
     let router = axum::Router::new()
         .route_service(PATH, service)
@@ -90,20 +86,14 @@ pub async fn serve_http(
         token_file,
     };
     listens(&listening).map_err(|error| Problem::failed("print the address", &error))?;
-    axum::serve(listener, router)
-        .await
-        .map_err(|error| Problem::new(ProblemKind::Failed, error.to_string()))
+    serve(listener, router, MOST_CONNECTIONS).await;
+    Ok(())
 }
 
-/// Refuses a request without the token, of which `expected` is the header's digest. Digests are compared, so
-/// that the time taken tells nothing.
-async fn with_token(
-    State(expected): State<Arc<Vec<u8>>>,
-    request: Request,
-    next: Next,
-) -> Response {
+/// Refuses a request whose header does not have the token.
+async fn with_token(State(expected): State<Arc<Secret>>, request: Request, next: Next) -> Response {
     let sent = request.headers().get(header::AUTHORIZATION);
-    match sent.is_some_and(|sent| Sha256::digest(sent.as_bytes()).to_vec() == *expected) {
+    match sent.is_some_and(|sent| expected.is(sent.as_bytes())) {
         true => next.run(request).await,
         false => {
             let challenge = [(header::WWW_AUTHENTICATE, "Bearer")];

@@ -15,7 +15,6 @@ mod http;
 mod lines;
 mod resources;
 mod result;
-mod root;
 mod run;
 mod session;
 mod tools;

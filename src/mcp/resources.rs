@@ -11,14 +11,16 @@ use rmcp::model::{Resource, ResourceContents, ResourceTemplate, ResourceUpdatedN
 use rmcp::service::RequestContext;
 use tokio::time::Instant;
 
-use super::calls::notebooks_below;
+use super::calls::MOST_NOTEBOOKS;
 use super::result::meanwhile;
 use super::session::Session;
 use crate::activity::notification::ActivityEntry;
 use crate::api::caller::Caller;
 use crate::api::envelope::Meanwhile;
 use crate::api::problem::{Problem, ProblemKind};
-use crate::api::{self, CellsRequest, ExportRequest, OutputAnswer, OutputRequest};
+use crate::api::{
+    self, CellsRequest, ExportRequest, NotebooksRequest, OutputAnswer, OutputRequest,
+};
 use crate::notebook::CellSelector;
 use crate::project::FolderWatch;
 use crate::project::event::OverwrittenEdit;
@@ -123,7 +125,11 @@ impl Session {
         context: &RequestContext<RoleServer>,
     ) -> Result<Vec<Resource>, Problem> {
         let caller = self.caller(None, context)?;
-        let (notebooks, _) = notebooks_below(&caller).await?;
+        let request = NotebooksRequest {
+            most: MOST_NOTEBOOKS,
+            kernels: false,
+        };
+        let notebooks = api::notebooks(&caller, request).await?.notebooks;
         let resource = |path: &PathBuf| {
             Resource::new(uri(path), path.to_string_lossy()).with_mime_type("text/plain")
         };

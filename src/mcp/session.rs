@@ -8,11 +8,11 @@ use rmcp::service::RequestContext;
 use tokio::task::JoinHandle;
 use tokio_util::task::LocalPoolHandle;
 
-use super::root::Root;
 use super::tools::Allowed;
 use crate::activity::actor::Actor;
 use crate::api::caller::{Caller, Given};
 use crate::api::problem::{Problem, ProblemKind};
+use crate::api::root::Root;
 use crate::kernel::variables::ProcessVariables;
 use crate::project::event::actor_id;
 use crate::project::fresh_id;

@@ -205,6 +205,7 @@ async fn call(caller: &Caller, name: &str, notebook: &Path, at: usize) -> Result
         "cell" => {
             let request = CellRequest {
                 cells: first(),
+                all: false,
                 outputs: OutputForm::Previews(Some(100)),
             };
             api::cell(caller, request).await?;

@@ -1,4 +1,4 @@
-//! JupyterLab in a real browser: a script clicks as a person does, and reads what the page then shows.
+//! JupyterLab, and the page of `nb web`, in a real browser: a script clicks as a person does, and reads what the page then shows.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -64,6 +64,14 @@ fn a_person_types_in_jupyterlab_while_an_agent_edits() {
     let world = World::new();
     if let Some(mut both) = script(&world, "both_edit.py") {
         succeed(&mut both);
+    }
+}
+
+#[test]
+fn a_page_of_nb_web_shows_and_changes_the_notebook() {
+    let world = World::new();
+    if let Some(mut web) = script(&world, "web.py") {
+        succeed(&mut web);
     }
 }
 

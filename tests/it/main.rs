@@ -33,6 +33,7 @@ mod stranger;
 mod upgrade;
 mod vscode;
 mod vscode_extension;
+mod web;
 mod world;
 mod writers;
 mod zmq_rs;

@@ -80,6 +80,7 @@ impl Command for Cell {
         let is_raw = self.source_only || (context.json && limit.is_none());
         let request = CellRequest {
             cells,
+            all: false,
             outputs: match is_raw {
                 _ if self.no_outputs => OutputForm::Omitted,
                 true => OutputForm::Raw,

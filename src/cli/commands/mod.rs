@@ -48,6 +48,7 @@ mod status_watch;
 mod undo;
 mod vars;
 mod watch;
+mod web;
 
 use std::ffi::OsStr;
 use std::fmt::Debug;
@@ -95,7 +96,7 @@ pub(crate) enum Group {
 use Group::{Kernel, Notebook, Rest, Running};
 
 /// All commands, as the help lists them.
-pub(crate) const COMMANDS: [Entry; 48] = [
+pub(crate) const COMMANDS: [Entry; 49] = [
     Entry::of::<open::Open>("open", Kernel)
         .aliases("new start create")
         .first(),
@@ -183,6 +184,7 @@ pub(crate) const COMMANDS: [Entry; 48] = [
         .json("Print one JSON object for each event, after one that says from where on"),
     Entry::of::<agent::Agent>("agent", Rest).words("install PROGRAM"),
     Entry::of::<mcp::Mcp>("mcp", Rest).json(""),
+    Entry::of::<web::Web>("web", Rest).json(""),
     Entry::of::<chat::Chat>("chat", Rest).words("TEXT").json(""),
     Entry::of::<demo::Demo>("demo", Rest).json(""),
     Entry::of::<completions::Completions>("completions", Rest).json(""),

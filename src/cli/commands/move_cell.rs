@@ -84,6 +84,7 @@ impl MoveCell {
         let (after, before) = self.beside.selectors()?;
         Ok(Operation::Move {
             cell,
+            if_rev: None,
             after,
             before,
             to,

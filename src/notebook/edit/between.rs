@@ -45,6 +45,7 @@ impl Document {
                 order.insert(index, id);
                 operations.push(Operation::Move {
                     cell: by_id(cell.id()),
+                    if_rev: None,
                     after: None,
                     before: None,
                     to: Some(index as i64),

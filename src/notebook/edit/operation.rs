@@ -85,6 +85,8 @@ pub enum Operation {
     Move {
         /// The cell.
         cell: CellSelector,
+        /// The cell's required revision.
+        if_rev: Option<Revision>,
         /// The cell that it comes after.
         after: Option<CellSelector>,
         /// The cell that it comes before.
@@ -351,11 +353,15 @@ impl Document {
             }
             Operation::Move {
                 cell,
+                if_rev,
                 after,
                 before,
                 to,
             } => {
-                let from = self.find(cell)?;
+                let from = match if_rev {
+                    Some(_) => self.expected(cell, *if_rev, None)?,
+                    None => self.find(cell)?,
+                };
                 let cells = self.cells.len();
                 let to = to.map(|to| self.position_of(to, cells)).transpose()?;
                 let place = self.place(after.as_ref(), before.as_ref(), to, None)?;

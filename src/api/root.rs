@@ -1,22 +1,22 @@
-//! The folder whose notebooks clients may name.
+//! The folder whose notebooks the clients of a server may name.
 
 use std::path::{Path, PathBuf};
 
-use crate::api::problem::{Problem, ProblemKind, causes};
+use super::problem::{Problem, ProblemKind, causes};
 
 /// A folder, without links in its path.
 ///
 /// The check keeps a client's paths inside. It confines no code: what a kernel runs may open any file of the
 /// user.
 #[derive(Clone, Debug)]
-pub(super) struct Root(PathBuf);
+pub(crate) struct Root(PathBuf);
 
 impl Root {
     /// Takes a folder.
     ///
     /// # Errors
     /// It does not exist.
-    pub(super) fn of(folder: &Path) -> Result<Self, Problem> {
+    pub(crate) fn of(folder: &Path) -> Result<Self, Problem> {
         let real = folder.canonicalize().map_err(|error| {
             let text = format!("{}: {}", folder.display(), causes(&error));
             Problem::new(ProblemKind::Usage, text).hint("--root FOLDER")
@@ -31,7 +31,7 @@ impl Root {
     }
 
     /// Returns the folder.
-    pub(super) fn folder(&self) -> &Path {
+    pub(crate) fn folder(&self) -> &Path {
         &self.0
     }
 
@@ -39,7 +39,7 @@ impl Root {
     ///
     /// # Errors
     /// It is outside of the folder, directly or through a link, or it is no `.ipynb`.
-    pub(super) fn notebook(&self, named: &Path) -> Result<PathBuf, Problem> {
+    pub(crate) fn notebook(&self, named: &Path) -> Result<PathBuf, Problem> {
         let usage = |text: String| Problem::new(ProblemKind::Usage, text);
         let shown = named.display();
         let path = self.0.join(named);
@@ -61,7 +61,7 @@ impl Root {
             let root = self.0.display();
             let text = format!("{shown} is outside of {root}, the folder of this server");
             return Err(Problem::new(ProblemKind::Refused, text)
-                .hint("nb mcp --root FOLDER serves another folder"));
+                .hint("--root FOLDER serves another folder"));
         }
         match real.extension().is_some_and(|ending| ending == "ipynb") {
             true => Ok(real),

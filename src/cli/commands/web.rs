@@ -1,0 +1,91 @@
+//! `nb web`: a page of the notebooks.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
+use std::process::{ExitCode, Stdio};
+
+use clap::Args;
+
+use crate::api::problem::Problem;
+use crate::cli::Context;
+use crate::cli::commands::Command;
+use crate::cli::render::print;
+use crate::web::{PageAddress, WebOptions, serve};
+
+/// Show notebooks as they are now in a browser, and edit and run them there
+///
+/// It serves one page until it is ended, and prints the page's address. Whoever has the address can do what
+/// you can: it has a token, which the browser exchanges for a cookie. Both end with the server. Over SSH,
+/// `ssh -L 8643:localhost:8643 HOST` makes the page appear on your own machine.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Web {
+    /// The notebook to show first
+    notebook: Option<PathBuf>,
+    /// The folder whose notebooks are served
+    #[arg(long, value_name = "FOLDER", default_value = ".")]
+    root: PathBuf,
+    /// The port; 0 is a free one
+    #[arg(long, value_name = "PORT", default_value_t = 8643)]
+    port: u16,
+    /// Listen at another address of this machine: others on the network can reach the page, unencrypted
+    #[arg(long, value_name = "ADDRESS")]
+    host: Option<IpAddr>,
+    /// Open the page in the browser
+    #[arg(long)]
+    open: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  nb web --open                                in the browser of this machine
+  nb web analysis.ipynb --port 0               this notebook, on a free port";
+
+/// The programs that open an address in the user's browser; the first that is there is used.
+const OPENERS: [&str; 2] = ["xdg-open", "open"];
+
+impl Command for Web {
+    fn take_notebook(&mut self) -> Option<PathBuf> {
+        self.notebook.take()
+    }
+
+    async fn run(self, context: &Context) -> Result<ExitCode, Problem> {
+        let host = self.host.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
+        let options = WebOptions {
+            root: self.root,
+            notebook: context.typed.clone(),
+            name: context.name.clone(),
+            host,
+            port: self.port,
+            tell: print::note,
+        };
+        serve(options, |address| tell(address, host, self.open)).await?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Prints the address of the page, and opens it.
+fn tell(address: &PageAddress, host: IpAddr, opens: bool) -> io::Result<()> {
+    print::line(&address.url)?;
+    if !host.is_loopback() {
+        print::note(
+            "others on the network can reach this page, and read what is sent: there is no encryption; \
+             `ssh -L` to a page of the machine itself is safe",
+        );
+    }
+    if opens && !OPENERS.iter().any(|program| starts(program, &address.once)) {
+        print::note("no browser was found: open the address yourself");
+    }
+    Ok(())
+}
+
+fn starts(program: &str, url: &str) -> bool {
+    let mut command = std::process::Command::new(program);
+    let command = command.arg(url).stdin(Stdio::null());
+    command
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .is_ok()
+}

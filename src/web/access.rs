@@ -1,0 +1,230 @@
+//! Who may send requests: from which address, from which page, with which secret.
+
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use axum::body::to_bytes;
+use axum::extract::{Request, State};
+use axum::http::header::{self, HeaderName};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use tokio::time::timeout;
+use zeroize::Zeroizing;
+
+use super::server::WebServer;
+use crate::http::{LONGEST_BODY, Secret, THIS_MACHINE, host_name};
+
+/// How long a request may take to come.
+const BODY: Duration = Duration::from_secs(60);
+
+/// What the page may load: nothing but its own files, and images that are in its outputs.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; \
+     connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+/// The headers of all responses.
+const HEADERS: [(HeaderName, &str); 6] = [
+    (header::CONTENT_SECURITY_POLICY, POLICY),
+    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (header::REFERRER_POLICY, "no-referrer"),
+    (header::X_FRAME_OPTIONS, "DENY"),
+    (
+        HeaderName::from_static("cross-origin-opener-policy"),
+        "same-origin",
+    ),
+    (
+        HeaderName::from_static("cross-origin-resource-policy"),
+        "same-origin",
+    ),
+];
+
+/// What requests must have.
+#[derive(Debug)]
+pub(super) struct Access {
+    /// What the printed address has.
+    token: Secret,
+    /// What an address has that is opened by this program: it stands in the arguments of other programs, which every
+    /// user of the machine can read, so it counts once.
+    once: Mutex<Option<Secret>>,
+    /// What the token is exchanged for.
+    cookie: Secret,
+    /// The header that sets the cookie.
+    sets_cookie: HeaderValue,
+    /// The cookie's name: browsers send a cookie to all ports of a machine.
+    name: String,
+    /// The address at which the server listens.
+    address: IpAddr,
+}
+
+/// Why a request is refused.
+type Refusal = (StatusCode, &'static str);
+
+impl Access {
+    /// Makes new secrets; returns the token too, and one that counts once.
+    pub(super) fn new(address: IpAddr, port: u16) -> (Self, [Zeroizing<String>; 2]) {
+        let (token, text) = Secret::random();
+        let (once, once_text) = Secret::random();
+        let (cookie, value) = Secret::random();
+        let name = format!("nb-{port}");
+        let set = format!(
+            "{name}={}; Path=/; HttpOnly; SameSite=Strict",
+            value.as_str()
+        );
+        let mut sets_cookie = HeaderValue::from_str(&set).expect("hexadecimal digits are ASCII");
+        sets_cookie.set_sensitive(true);
+        let access = Self {
+            token,
+            once: Mutex::new(Some(once)),
+            cookie,
+            sets_cookie,
+            name,
+            address,
+        };
+        (access, [text, once_text])
+    }
+
+    /// Checks a request. The token in the address of the page is exchanged for the cookie.
+    fn check(&self, request: &Request) -> Result<Option<Response>, Refusal> {
+        let (headers, uri) = (request.headers(), request.uri());
+        let host = self.host(headers, uri)?;
+        let has_origin = is_of_origin(headers, host)?;
+        if uri.path() == "/" && request.method() == Method::GET {
+            let token = uri.query().and_then(|query| query.strip_prefix("token="));
+            if let Some(token) = token {
+                return match self.is_token(token.as_bytes()) {
+                    true => Ok(Some(self.with_cookie())),
+                    false => Err(UNKNOWN),
+                };
+            }
+        }
+        if self.has_token(headers) {
+            return Ok(None);
+        }
+        if !self.has_cookie(headers) {
+            return Err(UNKNOWN);
+        }
+        // A browser sends the cookie by itself. It names the page in each request that changes something, and for each
+        // websocket.
+        let is_safe = matches!(*request.method(), Method::GET | Method::HEAD)
+            && !headers.contains_key(header::UPGRADE);
+        match is_safe || has_origin {
+            true => Ok(None),
+            false => Err((
+                StatusCode::FORBIDDEN,
+                "the page that sends this must be named: Origin",
+            )),
+        }
+    }
+
+    /// Returns the `Host` header, if it names this machine as this server may be named: the name of another machine
+    /// whose address is made to be this one's is refused.
+    fn host<'a>(&self, headers: &'a HeaderMap, uri: &Uri) -> Result<&'a str, Refusal> {
+        let refusal = (StatusCode::FORBIDDEN, "this Host is not served here");
+        let mut hosts = headers.get_all(header::HOST).iter();
+        let (Some(host), None) = (hosts.next(), hosts.next()) else {
+            return Err(refusal);
+        };
+        let host = host.to_str().map_err(|_| refusal)?;
+        let is_other = uri.authority().is_some_and(|it| it.as_str() != host);
+        let name = host_name(host).filter(|name| !is_other && self.is_named(name));
+        name.map(|_| host).ok_or(refusal)
+    }
+
+    fn is_named(&self, name: &str) -> bool {
+        let given = name.parse::<IpAddr>();
+        THIS_MACHINE.contains(&name)
+            || given.is_ok_and(|given| given == self.address || self.address.is_unspecified())
+    }
+
+    fn is_token(&self, sent: &[u8]) -> bool {
+        let mut once = self.once.lock().unwrap_or_else(PoisonError::into_inner);
+        self.token.is(sent) || once.take_if(|once| once.is(sent)).is_some()
+    }
+
+    fn has_token(&self, headers: &HeaderMap) -> bool {
+        let sent = headers.get(header::AUTHORIZATION);
+        let sent = sent.and_then(|sent| sent.as_bytes().strip_prefix(b"Bearer "));
+        sent.is_some_and(|sent| self.token.is(sent))
+    }
+
+    fn has_cookie(&self, headers: &HeaderMap) -> bool {
+        let sent = headers.get_all(header::COOKIE).iter();
+        let sent = sent.filter_map(|sent| sent.to_str().ok());
+        let mut cookies = sent.flat_map(|sent| sent.split(';'));
+        cookies.any(|cookie| {
+            let found = cookie.trim().split_once('=');
+            found.is_some_and(|(name, value)| name == self.name && self.cookie.is(value.as_bytes()))
+        })
+    }
+
+    fn with_cookie(&self) -> Response {
+        let to_page = (header::LOCATION, HeaderValue::from_static("/"));
+        let cookie = (header::SET_COOKIE, self.sets_cookie.clone());
+        (StatusCode::SEE_OTHER, [to_page, cookie]).into_response()
+    }
+}
+
+const UNKNOWN: Refusal = (
+    StatusCode::UNAUTHORIZED,
+    "open the address that `nb web` has printed; it is another one after each start",
+);
+
+/// Returns whether a page of this server sends the request; a request of another page is refused.
+fn is_of_origin(headers: &HeaderMap, host: &str) -> Result<bool, Refusal> {
+    let mut origins = headers.get_all(header::ORIGIN).iter();
+    let (Some(origin), others) = (origins.next(), origins.next()) else {
+        return Ok(false);
+    };
+    let origin = origin.as_bytes().strip_prefix(b"http://");
+    match others.is_none() && origin == Some(host.as_bytes()) {
+        true => Ok(true),
+        false => Err((
+            StatusCode::FORBIDDEN,
+            "a page of another origin has sent this",
+        )),
+    }
+}
+
+/// Returns a request once all of its body is there.
+async fn whole(request: Request) -> Result<Request, Refusal> {
+    const LONG: Refusal = (
+        StatusCode::PAYLOAD_TOO_LARGE,
+        "a request has at most 16 MiB",
+    );
+    let (head, body) = request.into_parts();
+    let length = head.headers.get(header::CONTENT_LENGTH);
+    let length = length.and_then(|it| it.to_str().ok()?.parse::<usize>().ok());
+    if length.is_some_and(|length| length > LONGEST_BODY) {
+        return Err(LONG);
+    }
+    match timeout(BODY, to_bytes(body, LONGEST_BODY)).await {
+        Ok(Ok(bytes)) => Ok(Request::from_parts(head, bytes.into())),
+        Ok(Err(_)) => Err(LONG),
+        Err(_) => Err((StatusCode::REQUEST_TIMEOUT, "the request came too slowly")),
+    }
+}
+
+/// Passes on what may be sent, and sets the headers of all responses.
+pub(super) async fn guard(
+    State(server): State<Arc<WebServer>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let is_api = request.uri().path().starts_with("/api/");
+    let mut response = match server.access.check(&request) {
+        Ok(None) => match whole(request).await {
+            Ok(request) => next.run(request).await,
+            Err(refusal) => refusal.into_response(),
+        },
+        Ok(Some(response)) => response,
+        Err((status, text)) => (status, format!("{text}\n")).into_response(),
+    };
+    let headers = response.headers_mut();
+    for (name, value) in &HEADERS {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    let stored = if is_api { "no-store" } else { "no-cache" };
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static(stored));
+    response
+}

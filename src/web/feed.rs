@@ -1,0 +1,220 @@
+//! The numbered messages that all connected pages receive.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use serde::Serialize;
+use serde_json::Value;
+use tokio::sync::broadcast;
+use tokio_tungstenite::tungstenite::Utf8Bytes;
+
+use crate::project::event::Event;
+use crate::project::fresh_id;
+use crate::project::jobs::JobPrompt;
+
+/// How many messages wait for a page that does not read. When there are more, the page is told to load all anew.
+const WAITING: usize = 256;
+
+/// How many bytes of earlier messages are kept for pages that connect again.
+const KEPT: usize = 2 << 20;
+
+/// A message to the pages.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(super) enum PageMessage {
+    /// The first message of each connection.
+    Hello {
+        /// Which run of the server this is: numbers of another run mean nothing.
+        run: String,
+        /// The number of the last message before this connection.
+        number: u64,
+    },
+    /// Messages are missing: what the page shows must be loaded anew.
+    Reload,
+    /// Something happened in the project.
+    Event {
+        /// The notebook, as requests name it.
+        notebook: String,
+        /// What happened.
+        event: Box<Event>,
+    },
+    /// The notebook's file has changed.
+    Changed {
+        /// The notebook, as requests name it.
+        notebook: String,
+    },
+    /// The kernel sent outputs of a running cell.
+    Output {
+        /// The notebook, as requests name it.
+        notebook: String,
+        /// The cell.
+        cell: String,
+        /// The messages, as `nbformat` stores outputs; `clear_output` and `update_display_data` as the kernel sent them.
+        outputs: Vec<Value>,
+        /// Whether outputs are missing, since there are too many. The notebook's file has them later.
+        cut: bool,
+    },
+    /// The code of a running job asks something, or what it asked has been answered.
+    Prompt {
+        /// The notebook, as requests name it.
+        notebook: String,
+        /// The job, by which the answer names it.
+        job: String,
+        /// The cell; none for code that is in no cell.
+        cell: Option<String>,
+        /// What it asks; none if it asks nothing any more.
+        prompt: Option<JobPrompt>,
+    },
+}
+
+/// A message with its number.
+#[derive(Serialize)]
+struct Numbered<'a> {
+    number: u64,
+    #[serde(flatten)]
+    message: &'a PageMessage,
+}
+
+/// The messages so far.
+pub(super) struct Feed {
+    run: String,
+    state: Mutex<FeedState>,
+    sender: broadcast::Sender<Utf8Bytes>,
+}
+
+#[derive(Default)]
+struct FeedState {
+    /// The number of the last message.
+    number: u64,
+    /// The last messages; the newest has the number above.
+    past: VecDeque<Utf8Bytes>,
+    bytes: usize,
+}
+
+/// What a page gets that connects.
+pub(super) struct FeedStart {
+    /// The messages to send first.
+    pub(super) first: Vec<Utf8Bytes>,
+    /// Those that follow.
+    pub(super) next: broadcast::Receiver<Utf8Bytes>,
+}
+
+impl Feed {
+    pub(super) fn new() -> Self {
+        Self {
+            run: fresh_id(),
+            state: Mutex::default(),
+            sender: broadcast::channel(WAITING).0,
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, FeedState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sends a message to all connected pages.
+    pub(super) fn send(&self, message: &PageMessage) {
+        let mut state = self.state();
+        let number = state.number + 1;
+        let Ok(text) = serde_json::to_string(&Numbered { number, message }) else {
+            return;
+        };
+        let text = Utf8Bytes::from(text);
+        state.number = number;
+        state.bytes += text.len();
+        state.past.push_back(text.clone());
+        while state.bytes > KEPT {
+            let Some(oldest) = state.past.pop_front() else {
+                break;
+            };
+            state.bytes -= oldest.len();
+        }
+        // Nobody may be connected.
+        let _ = self.sender.send(text);
+    }
+
+    /// Begins with a page. `after` is the run and the number of the last message that it has received.
+    pub(super) fn begin(&self, after: Option<(&str, u64)>) -> FeedStart {
+        let state = self.state();
+        let hello = PageMessage::Hello {
+            run: self.run.clone(),
+            number: state.number,
+        };
+        let mut first = vec![text_of(&hello)];
+        if let Some((run, number)) = after {
+            let missed = state.number.checked_sub(number);
+            let missed = missed.and_then(|missed| usize::try_from(missed).ok());
+            match missed.filter(|missed| run == self.run && *missed <= state.past.len()) {
+                Some(missed) => {
+                    first.extend(state.past.range(state.past.len() - missed..).cloned())
+                }
+                None => first.push(reload()),
+            }
+        }
+        FeedStart {
+            first,
+            next: self.sender.subscribe(),
+        }
+    }
+}
+
+/// Returns the message that tells a page to load all anew.
+pub(super) fn reload() -> Utf8Bytes {
+    text_of(&PageMessage::Reload)
+}
+
+fn text_of(message: &PageMessage) -> Utf8Bytes {
+    serde_json::to_string(message).unwrap_or_default().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn changed(feed: &Feed, notebook: &str) {
+        let notebook = notebook.to_owned();
+        feed.send(&PageMessage::Changed { notebook });
+    }
+
+    fn first(feed: &Feed, after: Option<(&str, u64)>) -> Vec<Value> {
+        let first = feed.begin(after).first;
+        let first = first.iter().map(|text| serde_json::from_str(text));
+        first.collect::<Result<_, _>>().unwrap()
+    }
+
+    #[test]
+    fn a_page_that_connects_again_misses_nothing_or_loads_all_anew() {
+        let feed = Feed::new();
+        let run = first(&feed, None)[0]["run"].as_str().unwrap().to_owned();
+        for notebook in ["a", "b", "c"] {
+            changed(&feed, notebook);
+        }
+        let missed = first(&feed, Some((&run, 1)));
+        let names: Vec<_> = missed.iter().map(|it| it["notebook"].as_str()).collect();
+        assert_eq!(names, [None, Some("b"), Some("c")]);
+        assert_eq!(missed[2]["number"], 3);
+        assert_eq!(first(&feed, Some((&run, 3))).len(), 1);
+        for after in [("other", 3), (&*run, 4)] {
+            assert_eq!(first(&feed, Some(after))[1]["type"], "reload", "{after:?}");
+        }
+        // Old messages are dropped.
+        let long = "x".repeat(KEPT / 2);
+        for _ in 0..3 {
+            changed(&feed, &long);
+        }
+        assert_eq!(first(&feed, Some((&run, 3)))[1]["type"], "reload");
+        assert!(feed.state().bytes <= KEPT);
+    }
+
+    #[test]
+    fn a_page_that_does_not_read_is_cut_off() {
+        let feed = Feed::new();
+        let mut next = feed.begin(None).next;
+        for _ in 0..=WAITING {
+            changed(&feed, "a");
+        }
+        let lagged = broadcast::error::TryRecvError::Lagged(1);
+        assert_eq!(next.try_recv(), Err(lagged));
+    }
+}

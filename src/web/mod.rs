@@ -1,0 +1,150 @@
+//! A page that shows notebooks as they are now, and its interfaces: REST for reads and changes, a websocket for what
+//! happens.
+//!
+//! `access` decides who is served. A request's work is done on one thread of its own, because the futures of `api` stay
+//! on the thread that made them. `feed` numbers what `follow` hears, and `socket` sends it to the pages. The page itself
+//! is embedded: its sources are in `page/`, and `page/build.mjs` makes the files in `page/built/`.
+
+mod access;
+mod cells;
+mod feed;
+mod files;
+mod follow;
+mod kernel;
+#[cfg(test)]
+mod openapi;
+mod reply;
+mod server;
+mod socket;
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::DefaultBodyLimit;
+use axum::middleware::from_fn_with_state;
+use axum::routing::{get, post};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use zeroize::Zeroizing;
+
+use self::access::Access;
+use self::server::WebServer;
+use crate::api::problem::Problem;
+use crate::api::root::Root;
+use crate::http;
+
+/// How many connections there may be at a time, without websockets.
+const MOST_CONNECTIONS: usize = 256;
+
+/// The name under which a person at the page acts.
+const PERSON: &str = "human (browser)";
+
+/// The characters of a notebook's path that an address escapes.
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'/')
+    .remove(b'-')
+    .remove(b'_')
+    .remove(b'.')
+    .remove(b'~');
+
+/// How the server is started.
+#[derive(Clone, Debug)]
+pub struct WebOptions {
+    /// The folder whose notebooks are served.
+    pub root: PathBuf,
+    /// The notebook that the printed address shows; `None` is the list of notebooks.
+    pub notebook: Option<PathBuf>,
+    /// The name to act under; `None` is a person.
+    pub name: Option<String>,
+    /// The address to listen at.
+    pub host: IpAddr,
+    /// The port; 0 is a free one.
+    pub port: u16,
+    /// Receives a line for each thing that a request waits for.
+    pub tell: fn(&str),
+}
+
+/// The addresses of the page, each with a token.
+pub struct PageAddress {
+    /// The address for the user.
+    pub url: Zeroizing<String>,
+    /// An address that can be opened once: the arguments of programs are seen by every user of the machine.
+    pub once: Zeroizing<String>,
+}
+
+/// Serves the page until the process ends. `listens` gets its addresses.
+///
+/// # Errors
+/// The root is no folder, the notebook is not below it, or the port is not free.
+pub async fn serve(
+    options: WebOptions,
+    listens: impl FnOnce(&PageAddress) -> io::Result<()>,
+) -> Result<(), Problem> {
+    let root = Root::of(&options.root)?;
+    let shown = match &options.notebook {
+        Some(notebook) => fragment(&root, notebook)?,
+        None => String::new(),
+    };
+    let address = SocketAddr::from((options.host, options.port));
+    let (listener, address) = http::listen(address, "--port PORT").await?;
+    let (access, tokens) = Access::new(address.ip(), address.port());
+    let name = options.name.unwrap_or_else(|| PERSON.to_owned());
+    let server = Arc::new(WebServer::new(root, access, name, options.tell));
+    let [url, once] = tokens
+        .map(|token| Zeroizing::new(format!("http://{address}/?token={}{shown}", token.as_str())));
+    let told = listens(&PageAddress { url, once });
+    told.map_err(|error| Problem::failed("print the address", &error))?;
+    http::serve(listener, router(server), MOST_CONNECTIONS).await;
+    Ok(())
+}
+
+/// Returns the part of an address that names a notebook.
+fn fragment(root: &Root, notebook: &Path) -> Result<String, Problem> {
+    let here = std::env::current_dir();
+    let here = here.map_err(|error| Problem::failed("tell the working directory", &error))?;
+    let real = root.notebook(&here.join(notebook))?;
+    let below = real.strip_prefix(root.folder()).unwrap_or(&real);
+    let below = below.to_string_lossy();
+    Ok(format!("#{}", utf8_percent_encode(&below, ESCAPED)))
+}
+
+fn router(server: Arc<WebServer>) -> Router {
+    Router::new()
+        .route("/", get(files::index))
+        .route("/{file}", get(files::file))
+        .route("/api/openapi.json", get(files::openapi))
+        .route("/api/ws", get(socket::connect))
+        .route("/api/notebooks", get(kernel::notebooks))
+        .route("/api/notebooks/{id}", get(cells::notebook))
+        .route("/api/notebooks/{id}/cells", post(cells::insert))
+        .route(
+            "/api/notebooks/{id}/cells/{cell}",
+            get(cells::cell).put(cells::edit).delete(cells::remove),
+        )
+        .route(
+            "/api/notebooks/{id}/cells/{cell}/move",
+            post(cells::move_cell),
+        )
+        .route(
+            "/api/notebooks/{id}/cells/{cell}/restore",
+            post(cells::restore),
+        )
+        .route("/api/notebooks/{id}/undo", post(cells::undo))
+        .route("/api/notebooks/{id}/log", get(kernel::log))
+        .route("/api/notebooks/{id}/deleted", get(cells::deleted))
+        .route("/api/notebooks/{id}/kernel", get(kernel::status))
+        .route("/api/notebooks/{id}/variables", get(kernel::variables))
+        .route("/api/notebooks/{id}/jobs", get(kernel::jobs))
+        .route("/api/notebooks/{id}/open", post(kernel::open))
+        .route("/api/notebooks/{id}/run", post(kernel::run))
+        .route("/api/notebooks/{id}/reply", post(kernel::reply))
+        .route("/api/notebooks/{id}/interrupt", post(kernel::interrupt))
+        .route("/api/notebooks/{id}/restart", post(kernel::restart))
+        .route("/api/notebooks/{id}/shutdown", post(kernel::shutdown))
+        // `guard` has a limit of its own.
+        .layer(DefaultBodyLimit::disable())
+        .layer(from_fn_with_state(server.clone(), access::guard))
+        .with_state(server)
+}

@@ -1,0 +1,297 @@
+// One cell: its source, its outputs, and what happens to it.
+
+import { Editor } from "./editor.js";
+import { LiveOutputs, Outputs, showMarkdown } from "./outputs.js";
+import { button, duration, make } from "./parts.js";
+
+/** Makes the parts of a cell once it comes near the screen: a notebook may have many cells. */
+const near = new IntersectionObserver(
+  (entries) => entries.forEach((entry) => entry.isIntersecting && entry.target.cellView.mount()),
+  { rootMargin: "1000px" },
+);
+
+export class CellView {
+  /** `book` is the notebook; `data` is what the server says of the cell. */
+  constructor(book, data) {
+    this.book = book;
+    this.data = data;
+    /** The source and the revision from which the person edits. */
+    this.base = { source: data.source, revision: data.revision };
+    this.isEditing = false;
+    this.isWaiting = false;
+    this.running = null;
+    this.live = null;
+    this.build();
+    this.show();
+    near.observe(this.node);
+  }
+
+  get id() {
+    return this.data.id;
+  }
+
+  get text() {
+    return this.editor ? this.editor.text : this.base.source;
+  }
+
+  get isChanged() {
+    return this.text !== this.base.source;
+  }
+
+  build() {
+    const { book } = this;
+    this.prompt = make("div.prompt");
+    this.note = make("div.note");
+    this.source = make("div.source");
+    this.plain = make("pre.plain", {}, this.data.source);
+    this.rendered = make("div.rendered.jp-RenderedHTMLCommon", { hidden: true });
+    this.source.append(this.plain);
+    this.question = make("div.question", { hidden: true });
+    this.conflict = make("div.conflict", { role: "group", "aria-label": "Conflict", hidden: true });
+    this.outputsNode = make("div.outputs", { role: "region" });
+    this.outputs = new Outputs(this.outputsNode);
+    this.runButton = button("▶", "Run this cell", () => book.run(this));
+    const tools = make(
+      "div.cell-tools",
+      { role: "toolbar", "aria-label": "Cell" },
+      this.runButton,
+      button("↑", "Move up", () => book.move(this, -1)),
+      button("↓", "Move down", () => book.move(this, 1)),
+      button("+", "Insert a cell below", () => book.insert(this, "after")),
+      button("✕", "Delete this cell", () => book.remove(this)),
+    );
+    this.node = make(
+      "section.cell",
+      { tabindex: "-1" },
+      make("div.side", {}, this.prompt, this.note),
+      make("div.middle", {}, tools, this.source, this.rendered, this.conflict, this.outputsNode, this.question),
+    );
+    this.node.cellView = this;
+    this.node.addEventListener("mousedown", () => book.select(this, false));
+    this.node.addEventListener("focusin", () => book.select(this, false));
+    this.rendered.addEventListener("dblclick", () => this.edit());
+  }
+
+  /** Makes the editor and the outputs. */
+  mount() {
+    if (this.isMounted) return;
+    this.isMounted = true;
+    near.unobserve(this.node);
+    this.makeEditor();
+    this.show();
+  }
+
+  makeEditor() {
+    const text = this.text;
+    this.editor?.destroy();
+    const host = make("div.editor");
+    this.editorType = this.data.type;
+    this.editor = new Editor(host, {
+      text,
+      type: this.data.type,
+      label: () => `Source of cell ${this.data.index + 1}`,
+      acts: {
+        changed: () => this.showState(),
+        entered: () => {
+          this.isEditing = true;
+          this.showState();
+        },
+        left: () => {
+          this.isEditing = false;
+          this.showState();
+          this.book.save(this);
+        },
+        key: (name) => this.key(name),
+      },
+    });
+    this.source.replaceChildren(host);
+  }
+
+  key(name) {
+    if (name === "Escape") {
+      this.editor.blur();
+      this.book.select(this);
+    } else if (name === "Shift-Enter") {
+      this.book.runAndGoOn(this);
+    } else if (name === "Mod-s") {
+      this.book.save(this);
+    } else {
+      this.editor.blur();
+      this.book.select(this);
+      this.book.run(this);
+    }
+    return true;
+  }
+
+  /** Takes what the server says of the cell. */
+  update(data) {
+    const isNew = data.revision !== this.data.revision;
+    const isElsewhere = data.index !== this.data.index;
+    const keepsOutputs = data.outputs === null || data.outputs === undefined;
+    const outputs = keepsOutputs ? this.data.outputs : data.outputs;
+    this.data = { ...data, outputs };
+    if (isNew) {
+      if (!this.isChanged || this.text === data.source) {
+        this.base = { source: data.source, revision: data.revision };
+        if (this.editor) this.editor.text = data.source;
+        else this.plain.textContent = data.source;
+        this.conflict.hidden = true;
+      }
+      if (this.editor && this.editorType !== data.type) this.makeEditor();
+    }
+    if (isElsewhere) this.editor?.relabel();
+    // What the kernel has sent is newer than the file until the file has the whole run.
+    if (this.live && !keepsOutputs && this.live.isOver(data)) this.live = null;
+    this.show();
+  }
+
+  show() {
+    this.showState();
+    const { data } = this;
+    const isMarkdown = data.type === "markdown";
+    if (isMarkdown && this.isMounted) this.showRendered();
+    if (this.isMounted) {
+      const outputs = this.live ? this.live.outputs : (data.outputs ?? []);
+      this.outputs.show(outputs);
+      this.outputsNode.setAttribute("aria-label", `Outputs of cell ${data.index + 1}`);
+    }
+  }
+
+  showRendered() {
+    if (this.shownMarkdown === this.text) return;
+    this.shownMarkdown = this.text;
+    showMarkdown(this.rendered, this.text.trim() || "*empty*");
+  }
+
+  showState() {
+    const { data, node } = this;
+    const isRunning = this.running !== null;
+    node.dataset.type = data.type;
+    node.dataset.cell = data.id;
+    node.dataset.state = isRunning ? "running" : this.isWaiting ? "waiting" : (data.state ?? "");
+    node.setAttribute("aria-label", `Cell ${data.index + 1}, ${data.type}${isRunning ? ", running" : ""}`);
+    node.classList.toggle("editing", this.isEditing);
+    node.classList.toggle("changed", this.isChanged);
+    const isRendered = data.type === "markdown" && !this.isEditing && this.isMounted === true;
+    this.source.hidden = isRendered;
+    this.rendered.hidden = !isRendered;
+    if (isRendered) this.showRendered();
+    this.runButton.hidden = data.type !== "code";
+    const count = isRunning || this.isWaiting ? "*" : (data.execution_count ?? " ");
+    this.prompt.textContent = data.type === "code" ? `[${count}]` : "";
+    this.showNote();
+  }
+
+  showNote() {
+    const { data } = this;
+    let note = "";
+    if (this.running) {
+      const time = duration(Math.max(0, Date.now() - this.running.since));
+      note = this.running.by ? `${this.running.by} · ${time}` : time;
+    } else if (this.isChanged && data.revision !== this.base.revision) note = "others changed it";
+    else if (this.isWaiting) note = "waits";
+    else if (data.state === "stale") note = "out of date";
+    else if (this.took !== undefined) note = duration(this.took);
+    this.note.textContent = note;
+    this.note.title = data.stale?.text ?? "";
+  }
+
+  /** Marks the cell as running. */
+  begins(since, by) {
+    this.isWaiting = false;
+    this.running = { since, by };
+    this.showState();
+  }
+
+  /** Begins with the outputs of a run, as the kernel sends them. */
+  beginsLive() {
+    this.live = new LiveOutputs();
+    this.live.isOver = (data) => {
+      const end = this.live.end;
+      return end !== undefined && (end === null || data.execution_count === end);
+    };
+  }
+
+  /** Takes outputs of the run. */
+  prints({ outputs, cut }) {
+    if (!this.live) return;
+    if (cut) {
+      this.live = null;
+    } else {
+      outputs.forEach((output) => this.live.take(output));
+    }
+    this.show();
+  }
+
+  /** Marks the run as over. */
+  ends({ took_ms: took, execution_count: count }) {
+    this.running = null;
+    this.isWaiting = false;
+    this.took = took;
+    if (this.live) this.live.end = count ?? null;
+    this.asks(null);
+    this.showState();
+  }
+
+  /** Shows a question of the code, or removes it. */
+  asks(prompt, job) {
+    const hadFocus = this.question.contains(document.activeElement);
+    this.question.hidden = prompt === null;
+    if (prompt === null) {
+      this.question.replaceChildren();
+      if (hadFocus) this.book.select(this);
+      return;
+    }
+    const field = make("input", {
+      type: prompt.password ? "password" : "text",
+      "aria-label": prompt.prompt || "Answer",
+      autocomplete: "off",
+      onkeydown: (event) => event.key === "Enter" && send(),
+    });
+    const send = () => this.book.reply(this, job, field.value);
+    this.question.replaceChildren(make("span", {}, prompt.prompt), field, button("Answer", "Answer", send));
+    if (this.book.selected === this) field.focus();
+  }
+
+  /** Shows both texts of a conflict. */
+  conflicts(error) {
+    const conflict = error.conflicts.find((each) => each.cell === this.id) ?? error.conflicts[0];
+    if (!conflict) return;
+    const theirs = conflict.theirs ?? "";
+    const take = (text) => {
+      this.conflict.hidden = true;
+      this.base = { source: theirs, revision: conflict.revision };
+      if (this.editor) this.editor.text = text;
+      this.showState();
+    };
+    this.conflict.hidden = false;
+    this.conflict.replaceChildren(
+      make("p", {}, "Others have changed this cell since you began to edit it."),
+      make("div.texts", {}, side("In the notebook", theirs), side("Yours", conflict.yours ?? this.text)),
+      button("Take theirs", "Drop your text", () => take(theirs)),
+      button("Keep mine", "Overwrite their text with yours", () => {
+        const mine = this.text;
+        take(mine);
+        this.book.save(this);
+      }),
+    );
+    this.book.news("others have changed the cell that you edit: both texts are shown");
+  }
+
+  edit() {
+    this.mount();
+    this.isEditing = true;
+    this.showState();
+    this.editor.focus();
+  }
+
+  destroy() {
+    near.unobserve(this.node);
+    this.editor?.destroy();
+    this.node.remove();
+  }
+}
+
+function side(title, text) {
+  return make("figure", {}, make("figcaption", {}, title), make("pre", {}, text));
+}

@@ -1,0 +1,397 @@
+// One notebook: its cells as the server has them, and what the person does.
+
+import { CellView } from "./cell.js";
+import { Refused, pathOf, request } from "./connection.js";
+import { make, soon } from "./parts.js";
+
+export class Notebook {
+  /** `page` shows what is not of one cell. */
+  constructor(id, page) {
+    this.id = id;
+    this.page = page;
+    this.node = make("div.cells", { role: "list" });
+    this.views = new Map();
+    this.order = [];
+    this.selected = null;
+    this.lastKey = { name: "", at: 0 };
+    /** What is known of the outputs of each cell. */
+    this.digests = new Map();
+    this.isLoading = false;
+    this.isOutdated = false;
+    this.refreshKernel = soon(() => this.loadKernel(), 100);
+    this.clock = setInterval(() => this.order.forEach((view) => view.running && view.showNote()), 500);
+  }
+
+  path(...rest) {
+    return pathOf(this.id, ...rest);
+  }
+
+  /** Loads all of the notebook. */
+  async load() {
+    const answer = await request("GET", this.path());
+    this.digests = new Map(answer.cells.map((cell) => [cell.id, cell.outputs_digest]));
+    this.take(answer);
+    await Promise.all([this.loadKernel(), this.loadJobs()]);
+  }
+
+  /** Loads what has changed. While it does, further changes make it load once more. */
+  async refresh() {
+    if (this.isLoading) {
+      this.isOutdated = true;
+      return;
+    }
+    this.isLoading = true;
+    try {
+      do {
+        this.isOutdated = false;
+        const answer = await request("GET", `${this.path()}?outputs=false`);
+        const changed = answer.cells.filter((cell) => this.digests.get(cell.id) !== cell.outputs_digest);
+        const load = (cell) => request("GET", this.path("cells", cell.id)).catch(() => null);
+        const loaded = new Map((await Promise.all(changed.map(load))).filter(Boolean).map((it) => [it.id, it]));
+        for (const cell of loaded.values()) this.digests.set(cell.id, cell.outputs_digest);
+        this.take({ ...answer, cells: answer.cells.map((cell) => ({ ...cell, ...outputsOf(loaded.get(cell.id)) })) });
+      } while (this.isOutdated);
+    } finally {
+      this.isLoading = false;
+    }
+  }
+
+  /** Shows the cells of an answer. */
+  take(answer) {
+    const gone = new Set(this.views.keys());
+    this.order = answer.cells.map((data) => {
+      gone.delete(data.id);
+      const view = this.views.get(data.id);
+      if (view) {
+        view.update(data);
+        return view;
+      }
+      const fresh = new CellView(this, data);
+      fresh.node.setAttribute("role", "listitem");
+      this.views.set(data.id, fresh);
+      return fresh;
+    });
+    for (const id of gone) {
+      const view = this.views.get(id);
+      if (view.isChanged) {
+        // Others have deleted a cell that is being edited: its text must not be lost.
+        this.page.problem(`cell ${id} was deleted by others; what you typed: ${view.text}`);
+      }
+      view.destroy();
+      this.views.delete(id);
+      this.digests.delete(id);
+    }
+    let before = null;
+    for (const { node } of this.order) {
+      const at = before ? before.nextSibling : this.node.firstChild;
+      // A node that moves loses the focus: nodes in place are left there.
+      if (at !== node) this.node.insertBefore(node, at);
+      before = node;
+    }
+    if (!this.order.includes(this.selected)) {
+      const index = Math.min(this.selected?.data.index ?? 0, this.order.length - 1);
+      this.select(this.order[index] ?? null, this.selected !== null);
+    }
+    if (this.toSelect && this.views.has(this.toSelect)) {
+      const view = this.views.get(this.toSelect);
+      this.toSelect = null;
+      this.select(view);
+      if (this.toEdit) view.edit();
+    }
+    this.page.shows(answer);
+  }
+
+  async loadKernel() {
+    try {
+      const answer = await request("GET", this.path("kernel"));
+      const kernel = answer.sessions[0];
+      const running = kernel?.running;
+      for (const view of this.order) {
+        if (running?.cell === view.id) {
+          if (!view.running) view.begins(Date.parse(running.since), running.by);
+        } else if (view.running && Date.now() - view.running.since > 1000) {
+          view.ends({});
+        }
+      }
+      this.page.kernel(kernel);
+    } catch (error) {
+      if (!(error instanceof Refused)) return;
+      this.page.kernel(null);
+    }
+  }
+
+  async loadJobs() {
+    const answer = await request("GET", this.path("jobs")).catch(() => ({ jobs: [] }));
+    for (const job of answer.jobs.filter((each) => each.state !== "done")) {
+      const cells = job.cells.filter((cell) => !cell.status);
+      for (const cell of cells) {
+        const view = this.views.get(cell.cell);
+        if (view && !view.running) {
+          view.isWaiting = true;
+          view.showState();
+        }
+      }
+      if (job.prompt) this.views.get(cells[0]?.cell)?.asks(job.prompt, job.id);
+    }
+  }
+
+  /** Takes a message of the server. */
+  receives(message) {
+    const view = (id) => this.views.get(id);
+    if (message.type === "event") {
+      this.happens(message);
+    } else if (message.notebook !== this.id) {
+      return;
+    } else if (message.type === "changed") {
+      this.catch(this.refresh());
+    } else if (message.type === "output") {
+      view(message.cell)?.prints(message);
+    } else if (message.type === "prompt") {
+      if (message.cell) view(message.cell)?.asks(message.prompt, message.job);
+      else if (message.prompt) this.page.problem(`job ${message.job} asks: ${message.prompt.prompt}`);
+    }
+  }
+
+  happens({ notebook, event }) {
+    this.refreshKernel();
+    this.page.happened();
+    if (notebook !== this.id) return;
+    const view = this.views.get(event.cell);
+    if (event.event === "asked" && view) {
+      this.runs ??= new Map();
+      this.runs.set(event.msg_id, view);
+      view.begins(Date.parse(event.at), event.by);
+      if (event.job) view.beginsLive();
+    } else if (event.event === "done") {
+      this.runs?.get(event.msg_id)?.ends(event);
+      this.runs?.delete(event.msg_id);
+      this.catch(this.refresh());
+    } else if (["restarted", "stopped", "died"].includes(event.event)) {
+      for (const each of this.order) {
+        if (each.running || each.isWaiting) each.ends({});
+      }
+    }
+    const words = wordsOf(event);
+    if (words && event.by !== this.page.name) this.news(words);
+  }
+
+  news(text) {
+    this.page.news(text);
+  }
+
+  /** Selects a cell; `focuses` says whether the keyboard goes to it. */
+  select(view, focuses = true) {
+    if (this.selected !== view) {
+      this.selected?.node.removeAttribute("aria-current");
+      this.selected?.node.setAttribute("tabindex", "-1");
+      this.selected = view;
+      view?.node.setAttribute("aria-current", "true");
+      view?.node.setAttribute("tabindex", "0");
+    }
+    if (view && focuses) {
+      view.node.focus({ preventScroll: true });
+      view.node.scrollIntoView({ block: "nearest" });
+    }
+  }
+
+  step(by) {
+    const view = this.order[this.order.indexOf(this.selected) + by];
+    if (view) this.select(view);
+  }
+
+  /** Reports what the server refused. */
+  async catch(promise) {
+    try {
+      return await promise;
+    } catch (error) {
+      this.page.problem(error instanceof Refused ? problemText(error.error) : error.message, error.status);
+      return null;
+    }
+  }
+
+  /** Writes the text of a cell, if it was changed; returns whether the notebook has it. */
+  save(view) {
+    // One after the other: the second starts from what the first has written.
+    view.saving = (view.saving ?? Promise.resolve()).then(() => this.write(view));
+    return view.saving;
+  }
+
+  async write(view) {
+    if (!view.isChanged || !this.views.has(view.id)) return true;
+    const text = view.text;
+    try {
+      const answer = await request("PUT", this.path("cells", view.id), { source: text }, view.base.revision);
+      const change = answer.changes.find((each) => each.cell === view.id);
+      const before = view.base.revision;
+      view.base = { source: text, revision: change?.after ?? before };
+      if (view.data.revision === before) view.data = { ...view.data, source: text, revision: view.base.revision };
+      else if (view.data.revision !== view.base.revision) this.catch(this.refresh());
+      view.conflict.hidden = true;
+      view.show();
+      return true;
+    } catch (error) {
+      if (error.status === 409 && error.error.conflicts?.length) view.conflicts(error.error);
+      else await this.catch(Promise.reject(error));
+      return false;
+    }
+  }
+
+  async run(view) {
+    if (!(await this.save(view))) return;
+    if (view.data.type !== "code" || view.text.trim() === "") return;
+    view.isWaiting = true;
+    view.showState();
+    const begun = await this.catch(request("POST", this.path("run"), { cells: [view.id] }));
+    if (!begun && !view.running) {
+      view.isWaiting = false;
+      view.showState();
+    }
+  }
+
+  async runAll() {
+    for (const view of this.order) if (!(await this.save(view))) return;
+    await this.catch(request("POST", this.path("run"), { all: true }));
+    await this.loadJobs();
+  }
+
+  async runAndGoOn(view) {
+    view.editor?.blur();
+    const next = this.order[this.order.indexOf(view) + 1];
+    const run = this.run(view);
+    if (next) {
+      this.select(next);
+    } else {
+      this.select(view);
+      await run;
+      if (!view.isChanged) await this.insert(view, "after", true);
+    }
+  }
+
+  async insert(view, place, edits = false) {
+    const body = { source: "", ...(view ? { [place]: view.id } : {}) };
+    const answer = await this.catch(request("POST", this.path("cells"), body));
+    if (!answer) return;
+    [this.toSelect, this.toEdit] = [answer.changes[0].cell, edits];
+    await this.catch(this.refresh());
+  }
+
+  async remove(view) {
+    await this.catch(request("DELETE", this.path("cells", view.id), undefined, view.base.revision));
+    view.base.source = view.text;
+    await this.catch(this.refresh());
+  }
+
+  async move(view, by) {
+    const other = this.order[this.order.indexOf(view) + by];
+    if (!other || !(await this.save(view))) return;
+    const body = { [by < 0 ? "before" : "after"]: other.id };
+    await this.catch(request("POST", this.path("cells", view.id, "move"), body, view.base.revision));
+    await this.catch(this.refresh());
+    this.select(view);
+  }
+
+  async setType(view, type) {
+    if (view.data.type === type || !(await this.save(view))) return;
+    await this.catch(request("PUT", this.path("cells", view.id), { type }, view.base.revision));
+    await this.catch(this.refresh());
+  }
+
+  async undo(op) {
+    await this.catch(request("POST", this.path("undo"), op ? { op } : {}));
+    await this.catch(this.refresh());
+  }
+
+  async reply(view, job, text) {
+    const done = await this.catch(request("POST", this.path("reply"), { job, text }));
+    if (done) view.asks(null);
+  }
+
+  /** Interrupts, restarts or ends the kernel; asks the person where that ends others' work. */
+  async kernel(action) {
+    const path = this.path(action);
+    try {
+      await request("POST", path, {});
+    } catch (error) {
+      const isRefused = error instanceof Refused && error.status === 403;
+      if (!isRefused || !this.page.confirms(`${error.message}. ${capital(action)} all the same?`)) {
+        await this.catch(Promise.reject(error));
+        return;
+      }
+      await this.catch(request("POST", path, { force: true }));
+    }
+    await this.loadKernel();
+  }
+
+  /** Takes a key that is pressed while no text is edited; returns whether it means something. */
+  key(event) {
+    const view = this.selected;
+    const name = event.key;
+    if (event.shiftKey && name === "Enter") return this.act(() => this.runAndGoOn(view));
+    if ((event.ctrlKey || event.metaKey) && name === "Enter") return this.act(() => this.run(view));
+    if (event.ctrlKey || event.metaKey || event.altKey) return false;
+    const isTwice = this.lastKey.name === name && event.timeStamp - this.lastKey.at < 800;
+    this.lastKey = isTwice ? { name: "", at: 0 } : { name, at: event.timeStamp };
+    const keys = {
+      Enter: () => view?.edit(),
+      j: () => this.step(1),
+      ArrowDown: () => this.step(1),
+      k: () => this.step(-1),
+      ArrowUp: () => this.step(-1),
+      a: () => this.insert(view, "before"),
+      b: () => this.insert(view, "after"),
+      y: () => view && this.setType(view, "code"),
+      m: () => view && this.setType(view, "markdown"),
+      z: () => this.undo(),
+      d: () => isTwice && view && this.remove(view),
+      i: () => isTwice && this.kernel("interrupt"),
+      0: () => isTwice && this.kernel("restart"),
+    };
+    return Object.hasOwn(keys, name) && this.act(keys[name]);
+  }
+
+  act(what) {
+    what();
+    return true;
+  }
+
+  get isChanged() {
+    return this.order.some((view) => view.isChanged);
+  }
+
+  destroy() {
+    clearInterval(this.clock);
+    for (const view of this.order) view.destroy();
+    this.node.remove();
+  }
+}
+
+const capital = (word) => word[0].toUpperCase() + word.slice(1);
+
+const outputsOf = (cell) => (cell ? { outputs: cell.outputs } : {});
+
+function problemText(error) {
+  return [error.message, ...(error.lines ?? [])].join("\n");
+}
+
+/** Returns what somebody did, in a few words; null for what nobody need hear. */
+function wordsOf(event) {
+  const by = event.by ?? "somebody";
+  const cells = (event.changes ?? []).map((change) => change.cell.slice(0, 4)).join(", ");
+  switch (event.event) {
+    case "asked":
+      return `${by} runs ${event.cell ? `cell ${event.cell.slice(0, 4)}` : "code"}`;
+    case "edited":
+      return `${by}: ${event.command ?? "edit"} ${cells}`;
+    case "saved":
+      return `${event.by ?? "another program"} saved ${cells}`;
+    case "opened":
+    case "restarted":
+    case "stopped":
+    case "interrupted":
+      return `${by}: the kernel was ${event.event}`;
+    case "died":
+      return `the kernel died: ${event.reason}`;
+    default:
+      return null;
+  }
+}

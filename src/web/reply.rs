@@ -1,0 +1,124 @@
+//! Answers and problems as responses.
+
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::api::envelope::ProblemAnswer;
+use crate::api::problem::{Problem, ProblemKind};
+use crate::notebook::Revision;
+
+/// What a request is answered with.
+#[derive(Debug)]
+pub(super) struct Reply {
+    status: StatusCode,
+    /// The revision of what is in the answer.
+    revision: Option<Revision>,
+    body: Vec<u8>,
+}
+
+impl Reply {
+    /// Puts an answer into a reply.
+    pub(super) fn of(answer: &impl Serialize) -> Result<Self, Problem> {
+        let body = serde_json::to_vec(answer);
+        Ok(Self {
+            status: StatusCode::OK,
+            revision: None,
+            body: body.map_err(|error| Problem::failed("write the answer", &error))?,
+        })
+    }
+
+    /// Sets the status.
+    pub(super) fn with_status(mut self, status: StatusCode) -> Self {
+        self.status = status;
+        self
+    }
+
+    /// Sets the revision.
+    pub(super) fn with_revision(mut self, revision: Option<Revision>) -> Self {
+        self.revision = revision;
+        self
+    }
+
+    /// Puts a problem into a reply.
+    pub(super) fn of_problem(problem: &Problem) -> Self {
+        let status = match problem.kind {
+            ProblemKind::Failed => StatusCode::UNPROCESSABLE_ENTITY,
+            ProblemKind::Usage => StatusCode::BAD_REQUEST,
+            ProblemKind::Refused => StatusCode::FORBIDDEN,
+            ProblemKind::Conflict => StatusCode::CONFLICT,
+            ProblemKind::StillRunning | ProblemKind::NoKernel => StatusCode::SERVICE_UNAVAILABLE,
+        };
+        let body = serde_json::to_vec(&ProblemAnswer { error: problem });
+        Self {
+            status,
+            revision: None,
+            body: body.unwrap_or_default(),
+        }
+    }
+
+    /// Says that there is no such notebook or cell.
+    pub(super) fn of_missing(text: String) -> Self {
+        Self::of_problem(&Problem::new(ProblemKind::Failed, text))
+            .with_status(StatusCode::NOT_FOUND)
+    }
+}
+
+impl IntoResponse for Reply {
+    fn into_response(self) -> Response {
+        let json = HeaderValue::from_static("application/json");
+        let mut response = (self.status, self.body).into_response();
+        response.headers_mut().insert(header::CONTENT_TYPE, json);
+        let tag = self
+            .revision
+            .and_then(|revision| HeaderValue::from_str(&format!("\"{revision}\"")).ok());
+        if let Some(tag) = tag {
+            response.headers_mut().insert(header::ETAG, tag);
+        }
+        response
+    }
+}
+
+/// Reads the body of a request; a missing one counts as an empty object.
+///
+/// # Errors
+/// It is not what is meant, or its type is not JSON: a form of another page could send any text.
+pub(super) fn read<T: DeserializeOwned>(headers: &HeaderMap, body: &Bytes) -> Result<T, Problem> {
+    let usage = |text: String| Problem::new(ProblemKind::Usage, text);
+    if body.is_empty() {
+        return serde_json::from_str("{}").map_err(|error| usage(error.to_string()));
+    }
+    let sent = headers.get(header::CONTENT_TYPE);
+    let sent = sent.and_then(|sent| sent.to_str().ok()?.split(';').next());
+    match sent.map(str::trim) {
+        Some("application/json") => {}
+        _ => return Err(usage("Content-Type: application/json is meant".to_owned())),
+    }
+    serde_json::from_slice(body).map_err(|error| usage(error.to_string()))
+}
+
+/// Reads which revision a change is made from; `*` is any.
+///
+/// # Errors
+/// The header is missing or malformed.
+pub(super) fn if_match(headers: &HeaderMap) -> Result<Option<Revision>, Reply> {
+    let Some(sent) = headers.get(header::IF_MATCH) else {
+        let text = "a change says what it is made from: If-Match with the ETag, or *";
+        let problem = Problem::new(ProblemKind::Usage, text);
+        let reply = Reply::of_problem(&problem);
+        return Err(reply.with_status(StatusCode::PRECONDITION_REQUIRED));
+    };
+    let sent = sent.to_str().unwrap_or_default().trim();
+    if sent == "*" {
+        return Ok(None);
+    }
+    let revision = sent
+        .strip_prefix('"')
+        .and_then(|it| it.strip_suffix('"')?.parse().ok());
+    revision.map(Some).ok_or_else(|| {
+        let text = format!("If-Match: {sent} is no revision");
+        Reply::of_problem(&Problem::new(ProblemKind::Usage, text))
+    })
+}

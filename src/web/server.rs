@@ -1,0 +1,190 @@
+//! What all requests have in common, and the thread that does their work.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use tokio::sync::Semaphore;
+use tokio_util::task::LocalPoolHandle;
+
+use super::access::Access;
+use super::feed::Feed;
+use super::follow::Followed;
+use super::reply::Reply;
+use crate::api::caller::{Caller, Given};
+use crate::api::envelope::Meanwhile;
+use crate::api::problem::{Problem, ProblemKind};
+use crate::api::root::Root;
+use crate::api::{self, CellsRequest};
+use crate::notebook::CellSelector;
+
+/// How many pages may be connected at a time.
+const MOST_PAGES: usize = 32;
+
+/// A running server.
+pub(super) struct WebServer {
+    pub(super) root: Root,
+    pub(super) access: Access,
+    pub(super) feed: Feed,
+    pub(super) followed: Followed,
+    /// The places of connected pages.
+    pub(super) pages: Arc<Semaphore>,
+    /// The name under which the pages act.
+    name: String,
+    tell: fn(&str),
+    /// The futures of `api` stay on the thread that made them.
+    worker: LocalPoolHandle,
+}
+
+impl WebServer {
+    pub(super) fn new(root: Root, access: Access, name: String, tell: fn(&str)) -> Self {
+        Self {
+            root,
+            access,
+            feed: Feed::new(),
+            followed: Followed::default(),
+            pages: Arc::new(Semaphore::new(MOST_PAGES)),
+            name,
+            tell,
+            worker: LocalPoolHandle::new(1),
+        }
+    }
+
+    /// Makes the caller of a request. A person reads its answer, in the browser.
+    pub(super) fn caller(&self, notebook: Option<PathBuf>) -> Result<Caller, Problem> {
+        Caller::of(Given {
+            notebook,
+            name: Some(self.name.clone()),
+            on_terminal: true,
+            here: self.root.folder().to_owned(),
+            command: "nb".to_owned(),
+            tell: self.tell,
+            has_own_thread: false,
+        })
+    }
+
+    /// Returns a notebook's name in requests: its path below the root.
+    pub(super) fn id_of(&self, notebook: &Path) -> Option<String> {
+        let below = notebook.strip_prefix(self.root.folder()).ok()?;
+        Some(below.to_str()?.to_owned())
+    }
+
+    /// Does work that concerns no notebook.
+    pub(super) async fn work<F>(
+        self: &Arc<Self>,
+        work: impl FnOnce(Caller) -> F + Send + 'static,
+    ) -> Response
+    where
+        F: Future<Output = Result<Reply, Problem>> + 'static,
+    {
+        let server = self.clone();
+        self.on_worker(move || async move {
+            let done = async { work(server.caller(None)?).await };
+            done.await.unwrap_or_else(|it| Reply::of_problem(&it))
+        })
+        .await
+    }
+
+    /// Does work on a notebook that is there.
+    pub(super) async fn about<F>(
+        self: &Arc<Self>,
+        id: String,
+        work: impl FnOnce(Caller) -> F + Send + 'static,
+    ) -> Response
+    where
+        F: Future<Output = Result<Reply, Problem>> + 'static,
+    {
+        self.notebook_work(id, true, None, work).await
+    }
+
+    /// Does work on a notebook that need not be there yet.
+    pub(super) async fn about_new<F>(
+        self: &Arc<Self>,
+        id: String,
+        work: impl FnOnce(Caller) -> F + Send + 'static,
+    ) -> Response
+    where
+        F: Future<Output = Result<Reply, Problem>> + 'static,
+    {
+        self.notebook_work(id, false, None, work).await
+    }
+
+    /// Does work on a cell.
+    pub(super) async fn about_cell<F>(
+        self: &Arc<Self>,
+        id: String,
+        cell: String,
+        work: impl FnOnce(Caller, CellSelector) -> F + Send + 'static,
+    ) -> Response
+    where
+        F: Future<Output = Result<Reply, Problem>> + 'static,
+    {
+        let selector = CellSelector::Id(cell);
+        let of_cell = selector.clone();
+        let work = move |caller| work(caller, of_cell);
+        self.notebook_work(id, true, Some(selector), work).await
+    }
+
+    async fn notebook_work<F>(
+        self: &Arc<Self>,
+        id: String,
+        must_be_there: bool,
+        cell: Option<CellSelector>,
+        work: impl FnOnce(Caller) -> F + Send + 'static,
+    ) -> Response
+    where
+        F: Future<Output = Result<Reply, Problem>> + 'static,
+    {
+        let server = self.clone();
+        self.on_worker(move || async move {
+            let done = async {
+                let notebook = server.root.notebook(Path::new(&id))?;
+                if must_be_there && !notebook.is_file() {
+                    return Ok(Reply::of_missing(format!("there is no notebook {id}")));
+                }
+                let caller = server.caller(Some(notebook.clone()))?;
+                // First, so that no event is missed that the answer does not have.
+                if notebook.is_file() {
+                    server.follow(&notebook).await?;
+                }
+                caller.notice().await;
+                let done = work(caller.clone()).await;
+                if let (Err(problem), Some(cell)) = (&done, cell)
+                    && problem.kind == ProblemKind::Failed
+                    && !has_cell(&caller, cell).await
+                {
+                    return Ok(Reply::of_problem(problem).with_status(StatusCode::NOT_FOUND));
+                }
+                if done.is_ok() {
+                    let seen = move || caller.delivered(&Meanwhile::default());
+                    let seen = tokio::task::spawn_blocking(seen).await;
+                    seen.map_err(|error| Problem::failed("record what was seen", &error))?;
+                }
+                done
+            };
+            done.await.unwrap_or_else(|it| Reply::of_problem(&it))
+        })
+        .await
+    }
+
+    async fn on_worker<F>(&self, work: impl FnOnce() -> F + Send + 'static) -> Response
+    where
+        F: Future<Output = Reply> + 'static,
+    {
+        let done = self.worker.spawn_pinned(work).await;
+        let done = done.unwrap_or_else(|error| {
+            let problem = Problem::failed("do this", &error);
+            Reply::of_problem(&problem).with_status(StatusCode::INTERNAL_SERVER_ERROR)
+        });
+        done.into_response()
+    }
+}
+
+async fn has_cell(caller: &Caller, cell: CellSelector) -> bool {
+    let request = CellsRequest {
+        cells: vec![cell],
+        ..CellsRequest::default()
+    };
+    api::cells(caller, request).await.is_ok()
+}
