@@ -6,7 +6,7 @@ mod serve;
 
 use std::net::IpAddr;
 
-pub use self::secret::Secret;
+pub use self::secret::ClientSecret;
 pub use self::serve::{listen, serve};
 
 /// The longest request body, in bytes.

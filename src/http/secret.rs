@@ -7,9 +7,9 @@ use zeroize::Zeroizing;
 
 /// A secret that clients send, as its digest: the time that a comparison takes tells nothing.
 #[derive(Clone)]
-pub struct Secret([u8; 32]);
+pub struct ClientSecret([u8; 32]);
 
-impl Secret {
+impl ClientSecret {
     /// Takes a secret.
     pub fn of(text: &str) -> Self {
         Self(Sha256::digest(text).into())
@@ -28,9 +28,9 @@ impl Secret {
     }
 }
 
-impl fmt::Debug for Secret {
+impl fmt::Debug for ClientSecret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Secret")
+        f.write_str("ClientSecret")
     }
 }
 
@@ -40,10 +40,10 @@ mod tests {
 
     #[test]
     fn only_the_same_text_is_the_secret() {
-        let (secret, text) = Secret::random();
+        let (secret, text) = ClientSecret::random();
         assert!(secret.is(text.as_bytes()) && text.len() == 64);
         assert!(!secret.is(b"") && !secret.is(&text.as_bytes()[1..]));
-        assert!(!Secret::random().0.is(text.as_bytes()));
+        assert!(!ClientSecret::random().0.is(text.as_bytes()));
         assert!(!format!("{secret:?}").contains(&text[..8]));
     }
 }

@@ -19,7 +19,7 @@ use tokio::sync::Semaphore;
 use super::handler::Handler;
 use super::session::{McpOptions, Sessions};
 use crate::api::problem::Problem;
-use crate::http::{LONGEST_BODY, Secret, listen, serve};
+use crate::http::{ClientSecret, LONGEST_BODY, listen, serve};
 use crate::project::server_token;
 
 /// How many clients may have a session at a time.
@@ -61,7 +61,7 @@ pub async fn serve_http(
     let sessions = Sessions::new(options)?;
     let (token_file, token) =
         server_token().map_err(|error| Problem::failed("read the token", &error))?;
-    let expected = Secret::of(&format!("Bearer {}", token.as_str()));
+    let expected = ClientSecret::of(&format!("Bearer {}", token.as_str()));
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let (listener, address) = listen(address, "--http PORT").await?;
 
@@ -91,7 +91,11 @@ pub async fn serve_http(
 }
 
 /// Refuses a request whose header does not have the token.
-async fn with_token(State(expected): State<Arc<Secret>>, request: Request, next: Next) -> Response {
+async fn with_token(
+    State(expected): State<Arc<ClientSecret>>,
+    request: Request,
+    next: Next,
+) -> Response {
     let sent = request.headers().get(header::AUTHORIZATION);
     match sent.is_some_and(|sent| expected.is(sent.as_bytes())) {
         true => next.run(request).await,

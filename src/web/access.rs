@@ -13,8 +13,7 @@ use axum::response::{IntoResponse, Response};
 use tokio::time::timeout;
 use zeroize::Zeroizing;
 
-use super::server::WebServer;
-use crate::http::{LONGEST_BODY, Secret, THIS_MACHINE, host_name};
+use crate::http::{ClientSecret, LONGEST_BODY, THIS_MACHINE, host_name};
 
 /// How long a request may take to come.
 const BODY: Duration = Duration::from_secs(60);
@@ -43,12 +42,12 @@ const HEADERS: [(HeaderName, &str); 6] = [
 #[derive(Debug)]
 pub(super) struct Access {
     /// What the printed address has.
-    token: Secret,
+    token: ClientSecret,
     /// What an address has that is opened by this program: it stands in the arguments of other programs, which every
     /// user of the machine can read, so it counts once.
-    once: Mutex<Option<Secret>>,
+    once: Mutex<Option<ClientSecret>>,
     /// What the token is exchanged for.
-    cookie: Secret,
+    cookie: ClientSecret,
     /// The header that sets the cookie.
     sets_cookie: HeaderValue,
     /// The cookie's name: browsers send a cookie to all ports of a machine.
@@ -63,9 +62,9 @@ type Refusal = (StatusCode, &'static str);
 impl Access {
     /// Makes new secrets; returns the token too, and one that counts once.
     pub(super) fn new(address: IpAddr, port: u16) -> (Self, [Zeroizing<String>; 2]) {
-        let (token, text) = Secret::random();
-        let (once, once_text) = Secret::random();
-        let (cookie, value) = Secret::random();
+        let (token, text) = ClientSecret::random();
+        let (once, once_text) = ClientSecret::random();
+        let (cookie, value) = ClientSecret::random();
         let name = format!("nb-{port}");
         let set = format!(
             "{name}={}; Path=/; HttpOnly; SameSite=Strict",
@@ -207,12 +206,12 @@ async fn whole(request: Request) -> Result<Request, Refusal> {
 
 /// Passes on what may be sent, and sets the headers of all responses.
 pub(super) async fn guard(
-    State(server): State<Arc<WebServer>>,
+    State(access): State<Arc<Access>>,
     request: Request,
     next: Next,
 ) -> Response {
     let is_api = request.uri().path().starts_with("/api/");
-    let mut response = match server.access.check(&request) {
+    let mut response = match access.check(&request) {
         Ok(None) => match whole(request).await {
             Ok(request) => next.run(request).await,
             Err(refusal) => refusal.into_response(),

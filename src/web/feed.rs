@@ -147,7 +147,8 @@ impl Feed {
             let missed = missed.and_then(|missed| usize::try_from(missed).ok());
             match missed.filter(|missed| run == self.run && *missed <= state.past.len()) {
                 Some(missed) => {
-                    first.extend(state.past.range(state.past.len() - missed..).cloned())
+                    let known = state.past.len() - missed;
+                    first.extend(state.past.range(known..).cloned());
                 }
                 None => first.push(reload()),
             }

@@ -10,8 +10,8 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 use tokio::time::timeout;
 
-use super::feed::PageMessage;
-use super::server::WebServer;
+use super::callers::Callers;
+use super::feed::{Feed, PageMessage};
 use crate::api::envelope::Meanwhile;
 use crate::api::job::{
     FollowOptions, FollowedState, JobEvent, JobObserver, OutputEvent, OutputsAs,
@@ -40,10 +40,14 @@ const MOST_OF_CELL: usize = 1 << 20;
 /// The pause between two looks at whether a question has been answered.
 const ASKS: Duration = Duration::from_millis(200);
 
-/// What is followed.
-#[derive(Default)]
-pub(super) struct Followed(Mutex<FollowedSet>);
+/// Follows notebooks.
+pub(super) struct NotebookFollower {
+    callers: Callers,
+    feed: Arc<Feed>,
+    followed: Mutex<FollowedSet>,
+}
 
+/// What is followed.
 #[derive(Default)]
 struct FollowedSet {
     /// The roots of projects.
@@ -53,22 +57,28 @@ struct FollowedSet {
     jobs: HashSet<String>,
 }
 
-impl Followed {
-    fn set(&self) -> MutexGuard<'_, FollowedSet> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+impl NotebookFollower {
+    pub(super) fn new(callers: Callers, feed: Arc<Feed>) -> Self {
+        Self {
+            callers,
+            feed,
+            followed: Mutex::default(),
+        }
     }
-}
 
-impl WebServer {
+    fn set(&self) -> MutexGuard<'_, FollowedSet> {
+        self.followed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Follows a notebook, from now on. Must be called on the worker.
     ///
     /// # Errors
     /// Its project cannot be used.
     pub(super) async fn follow(self: &Arc<Self>, notebook: &Path) -> Result<(), Problem> {
         self.follow_file(notebook);
-        let caller = self.caller(Some(notebook.to_owned()))?;
+        let caller = self.callers.caller(Some(notebook.to_owned()))?;
         let known = caller.project.as_ref().map(Project::root);
-        if known.is_some_and(|root| self.followed.set().projects.contains(root)) {
+        if known.is_some_and(|root| self.set().projects.contains(root)) {
             return Ok(());
         }
         let events = api::events(&caller, EventsRequest::default()).await?;
@@ -77,7 +87,7 @@ impl WebServer {
         };
         let project = concerned.project.clone();
         {
-            let projects = &mut self.followed.set().projects;
+            let projects = &mut self.set().projects;
             if projects.len() >= MOST || !projects.insert(project.root().to_owned()) {
                 return Ok(());
             }
@@ -91,7 +101,7 @@ impl WebServer {
             return;
         };
         let name = name.to_string_lossy().into_owned();
-        let folders = &mut self.followed.set().folders;
+        let folders = &mut self.set().folders;
         if let Some(names) = folders.get_mut(folder) {
             names.insert(name);
         } else if folders.len() < MOST {
@@ -107,7 +117,7 @@ impl WebServer {
             let mut changed = BTreeSet::new();
             let mut is_any = false;
             let known = || {
-                let set = self.followed.set();
+                let set = self.set();
                 set.folders.get(&folder).cloned().unwrap_or_default()
             };
             let names = known();
@@ -127,7 +137,7 @@ impl WebServer {
                 changed = known();
             }
             for name in changed {
-                if let Some(notebook) = self.id_of(&folder.join(name)) {
+                if let Some(notebook) = self.callers.id_of(&folder.join(name)) {
                     self.feed.send(&PageMessage::Changed { notebook });
                 }
             }
@@ -139,7 +149,7 @@ impl WebServer {
         loop {
             let event = events.next().await;
             let path = project.notebook(event.notebook());
-            let Some(notebook) = self.id_of(&path) else {
+            let Some(notebook) = self.callers.id_of(&path) else {
                 continue;
             };
             if let Some(job) = job_of(&event) {
@@ -151,17 +161,17 @@ impl WebServer {
     }
 
     fn follow_job(self: &Arc<Self>, job: &str, notebook: &str, path: PathBuf) {
-        let jobs = &mut self.followed.set().jobs;
+        let jobs = &mut self.set().jobs;
         if jobs.len() >= MOST || !jobs.insert(job.to_owned()) {
             return;
         }
-        let (server, job) = (self.clone(), job.to_owned());
+        let (follower, job) = (self.clone(), job.to_owned());
         let notebook = notebook.to_owned();
         tokio::task::spawn_local(async move {
-            if let Err(problem) = pass_outputs(&server, &job, &notebook, path).await {
+            if let Err(problem) = pass_outputs(&follower, &job, &notebook, path).await {
                 tracing::warn!(problem = problem.message, "a job is no longer followed");
             }
-            server.followed.set().jobs.remove(&job);
+            follower.set().jobs.remove(&job);
         });
     }
 }
@@ -176,16 +186,16 @@ fn job_of(event: &Event) -> Option<&str> {
 
 /// Reports the outputs and questions of a job until it is over.
 async fn pass_outputs(
-    server: &Arc<WebServer>,
+    follower: &NotebookFollower,
     job: &str,
     notebook: &str,
     path: PathBuf,
 ) -> Result<(), Problem> {
-    let caller = server.caller(Some(path))?;
+    let caller = follower.callers.caller(Some(path))?;
     let collector = OutputCollector::default();
     let send = || {
         for message in collector.take(notebook) {
-            server.feed.send(&message);
+            follower.feed.send(&message);
         }
     };
     let mut asked: Option<(Option<String>, JobPrompt)> = None;
@@ -223,7 +233,7 @@ async fn pass_outputs(
         if now != asked
             && let Some((cell, prompt)) = now.clone().or(asked)
         {
-            server.feed.send(&PageMessage::Prompt {
+            follower.feed.send(&PageMessage::Prompt {
                 notebook: notebook.to_owned(),
                 job: job.to_owned(),
                 cell,

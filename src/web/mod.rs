@@ -6,6 +6,7 @@
 //! is embedded: its sources are in `page/`, and `page/build.mjs` makes the files in `page/built/`.
 
 mod access;
+mod callers;
 mod cells;
 mod feed;
 mod files;
@@ -30,6 +31,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use zeroize::Zeroizing;
 
 use self::access::Access;
+use self::callers::Callers;
 use self::server::WebServer;
 use crate::api::problem::Problem;
 use crate::api::root::Root;
@@ -91,12 +93,17 @@ pub async fn serve(
     let (listener, address) = http::listen(address, "--port PORT").await?;
     let (access, tokens) = Access::new(address.ip(), address.port());
     let name = options.name.unwrap_or_else(|| PERSON.to_owned());
-    let server = Arc::new(WebServer::new(root, access, name, options.tell));
+    let server = WebServer::new(Callers::new(root, name, options.tell));
     let [url, once] = tokens
         .map(|token| Zeroizing::new(format!("http://{address}/?token={}{shown}", token.as_str())));
     let told = listens(&PageAddress { url, once });
     told.map_err(|error| Problem::failed("print the address", &error))?;
-    http::serve(listener, router(server), MOST_CONNECTIONS).await;
+    http::serve(
+        listener,
+        router(Arc::new(access), Arc::new(server)),
+        MOST_CONNECTIONS,
+    )
+    .await;
     Ok(())
 }
 
@@ -110,7 +117,7 @@ fn fragment(root: &Root, notebook: &Path) -> Result<String, Problem> {
     Ok(format!("#{}", utf8_percent_encode(&below, ESCAPED)))
 }
 
-fn router(server: Arc<WebServer>) -> Router {
+fn router(access: Arc<Access>, server: Arc<WebServer>) -> Router {
     Router::new()
         .route("/", get(files::index))
         .route("/{file}", get(files::file))
@@ -145,6 +152,6 @@ fn router(server: Arc<WebServer>) -> Router {
         .route("/api/notebooks/{id}/shutdown", post(kernel::shutdown))
         // `guard` has a limit of its own.
         .layer(DefaultBodyLimit::disable())
-        .layer(from_fn_with_state(server.clone(), access::guard))
+        .layer(from_fn_with_state(access, access::guard))
         .with_state(server)
 }

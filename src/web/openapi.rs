@@ -16,11 +16,30 @@ use super::cells::{CellBody, MoveBody, NewCellBody, RestoreBody, UndoBody, WebCe
 use super::feed::PageMessage;
 use super::kernel::{EndBody, InterruptBody, OpenBody, ReplyBody, RunBody};
 use crate::api::envelope::ProblemAnswer;
+use crate::api::job::RunAnswer;
 use crate::api::{
-    DeletedCellsAnswer, EditAnswer, ExecAnswer, InterruptAnswer, JobsAnswer, LogAnswer,
-    NotebooksAnswer, OpenAnswer, ReplyAnswer, RestartAnswer, RestoreAnswer, ShutdownAnswer,
-    StatusAnswer, UndoAnswer, VarsAnswer,
+    DeletedCellsAnswer, EditAnswer, ExecAnswer, InterruptAnswer, InterruptJobAnswer, JobsAnswer,
+    LogAnswer, NotebooksAnswer, OpenAnswer, ReplyAnswer, RestartAnswer, RestoreAnswer,
+    ShutdownAnswer, StatusAnswer, UndoAnswer, VarsAnswer,
 };
+
+/// The answers to a run: of cells, of code.
+#[derive(JsonSchema)]
+#[serde(untagged)]
+#[allow(dead_code, reason = "it is only a schema")]
+enum BegunAnswer {
+    Cells(Box<ExecAnswer>),
+    Code(Box<RunAnswer>),
+}
+
+/// The answers to an interrupt: of the kernel, of a job.
+#[derive(JsonSchema)]
+#[serde(untagged)]
+#[allow(dead_code, reason = "it is only a schema")]
+enum InterruptedAnswer {
+    Kernel(Box<InterruptAnswer>),
+    Job(InterruptJobAnswer),
+}
 
 /// One method of a path.
 struct RestMethod {
@@ -136,7 +155,7 @@ fn methods() -> Vec<RestMethod> {
             "/api/notebooks/{id}/open",
             "Start the kernel; create the notebook if there is none",
         ),
-        RestMethod::post::<RunBody, ExecAnswer>(
+        RestMethod::post::<RunBody, BegunAnswer>(
             "/api/notebooks/{id}/run",
             "Begin to run cells or code; the websocket reports what comes of it",
         )
@@ -145,7 +164,7 @@ fn methods() -> Vec<RestMethod> {
             "/api/notebooks/{id}/reply",
             "Answer a question of running code",
         ),
-        RestMethod::post::<InterruptBody, InterruptAnswer>(
+        RestMethod::post::<InterruptBody, InterruptedAnswer>(
             "/api/notebooks/{id}/interrupt",
             "Interrupt what the kernel runs, or a job",
         ),

@@ -1,6 +1,5 @@
 //! What all requests have in common, and the thread that does their work.
 
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use axum::http::StatusCode;
@@ -8,14 +7,13 @@ use axum::response::{IntoResponse, Response};
 use tokio::sync::Semaphore;
 use tokio_util::task::LocalPoolHandle;
 
-use super::access::Access;
+use super::callers::Callers;
 use super::feed::Feed;
-use super::follow::Followed;
+use super::follow::NotebookFollower;
 use super::reply::Reply;
-use crate::api::caller::{Caller, Given};
+use crate::api::caller::Caller;
 use crate::api::envelope::Meanwhile;
 use crate::api::problem::{Problem, ProblemKind};
-use crate::api::root::Root;
 use crate::api::{self, CellsRequest};
 use crate::notebook::CellSelector;
 
@@ -24,50 +22,25 @@ const MOST_PAGES: usize = 32;
 
 /// A running server.
 pub(super) struct WebServer {
-    pub(super) root: Root,
-    pub(super) access: Access,
-    pub(super) feed: Feed,
-    pub(super) followed: Followed,
+    callers: Callers,
+    pub(super) feed: Arc<Feed>,
+    follower: Arc<NotebookFollower>,
     /// The places of connected pages.
     pub(super) pages: Arc<Semaphore>,
-    /// The name under which the pages act.
-    name: String,
-    tell: fn(&str),
     /// The futures of `api` stay on the thread that made them.
     worker: LocalPoolHandle,
 }
 
 impl WebServer {
-    pub(super) fn new(root: Root, access: Access, name: String, tell: fn(&str)) -> Self {
+    pub(super) fn new(callers: Callers) -> Self {
+        let feed = Arc::new(Feed::new());
         Self {
-            root,
-            access,
-            feed: Feed::new(),
-            followed: Followed::default(),
+            follower: Arc::new(NotebookFollower::new(callers.clone(), feed.clone())),
+            callers,
+            feed,
             pages: Arc::new(Semaphore::new(MOST_PAGES)),
-            name,
-            tell,
             worker: LocalPoolHandle::new(1),
         }
-    }
-
-    /// Makes the caller of a request. A person reads its answer, in the browser.
-    pub(super) fn caller(&self, notebook: Option<PathBuf>) -> Result<Caller, Problem> {
-        Caller::of(Given {
-            notebook,
-            name: Some(self.name.clone()),
-            on_terminal: true,
-            here: self.root.folder().to_owned(),
-            command: "nb".to_owned(),
-            tell: self.tell,
-            has_own_thread: false,
-        })
-    }
-
-    /// Returns a notebook's name in requests: its path below the root.
-    pub(super) fn id_of(&self, notebook: &Path) -> Option<String> {
-        let below = notebook.strip_prefix(self.root.folder()).ok()?;
-        Some(below.to_str()?.to_owned())
     }
 
     /// Does work that concerns no notebook.
@@ -80,7 +53,7 @@ impl WebServer {
     {
         let server = self.clone();
         self.on_worker(move || async move {
-            let done = async { work(server.caller(None)?).await };
+            let done = async { work(server.callers.caller(None)?).await };
             done.await.unwrap_or_else(|it| Reply::of_problem(&it))
         })
         .await
@@ -139,14 +112,14 @@ impl WebServer {
         let server = self.clone();
         self.on_worker(move || async move {
             let done = async {
-                let notebook = server.root.notebook(Path::new(&id))?;
+                let notebook = server.callers.notebook(&id)?;
                 if must_be_there && !notebook.is_file() {
                     return Ok(Reply::of_missing(format!("there is no notebook {id}")));
                 }
-                let caller = server.caller(Some(notebook.clone()))?;
+                let caller = server.callers.caller(Some(notebook.clone()))?;
                 // First, so that no event is missed that the answer does not have.
                 if notebook.is_file() {
-                    server.follow(&notebook).await?;
+                    server.follower.follow(&notebook).await?;
                 }
                 caller.notice().await;
                 let done = work(caller.clone()).await;

@@ -748,7 +748,7 @@ fn pages_hear_what_happens() {
         "run",
         "-n",
         "t.ipynb",
-        "--bg",
+        "--detach",
         "import time; time.sleep(600)",
     ]));
     page.until(|it| is_event(it, "asked") && it["event"]["by"] == "claude");

@@ -9,6 +9,8 @@ export class Refused extends Error {
   }
 }
 
+export const LOST = "the connection to nb web is lost; it is tried again";
+
 /** Returns the path of a notebook's resources. */
 export function pathOf(notebook, ...rest) {
   return ["/api/notebooks", notebook, ...rest].map((part, at) => (at ? encodeURIComponent(part) : part)).join("/");
@@ -20,7 +22,9 @@ export async function request(method, path, body, revision) {
   if (body !== undefined) headers["Content-Type"] = "application/json";
   if (revision !== undefined) headers["If-Match"] = `"${revision}"`;
   const sent = body === undefined ? undefined : JSON.stringify(body);
-  const response = await fetch(path, { method, headers, body: sent });
+  const response = await fetch(path, { method, headers, body: sent }).catch(() => {
+    throw new Error(LOST);
+  });
   const text = await response.text();
   if (response.ok) return JSON.parse(text);
   let error;

@@ -3,7 +3,7 @@
 import "@jupyterlab/rendermime/style/base.css";
 import "./style.css";
 
-import { Connection, request } from "./connection.js";
+import { Connection, LOST, request } from "./connection.js";
 import { Notebook } from "./notebook.js";
 import { Panel } from "./panel.js";
 import { button, make } from "./parts.js";
@@ -121,7 +121,7 @@ class Page {
     }
     const answer = await fetch("/api/notebooks").catch(() => null);
     if (this.isConnected) return;
-    this.problem(answer?.status === 401 ? OUTDATED : "the connection to nb web is lost; it is tried again");
+    this.problem(answer?.status === 401 ? OUTDATED : LOST);
   }
 
   /** Shows what the server says of the notebook as a whole. */

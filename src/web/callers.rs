@@ -1,0 +1,52 @@
+//! The callers of the pages' requests, and the names of notebooks in them.
+
+use std::path::{Path, PathBuf};
+
+use crate::api::caller::{Caller, Given};
+use crate::api::problem::Problem;
+use crate::api::root::Root;
+
+/// Makes the callers of requests.
+#[derive(Clone)]
+pub(super) struct Callers {
+    root: Root,
+    /// The name under which the pages act.
+    name: String,
+    tell: fn(&str),
+}
+
+impl Callers {
+    pub(super) fn new(root: Root, name: String, tell: fn(&str)) -> Self {
+        Self { root, name, tell }
+    }
+
+    /// Returns the path of a notebook that a request names.
+    ///
+    /// # Errors
+    /// It is outside of the root, or no notebook.
+    pub(super) fn notebook(&self, id: &str) -> Result<PathBuf, Problem> {
+        self.root.notebook(Path::new(id))
+    }
+
+    /// Returns a notebook's name in requests: its path below the root.
+    pub(super) fn id_of(&self, notebook: &Path) -> Option<String> {
+        let below = notebook.strip_prefix(self.root.folder()).ok()?;
+        Some(below.to_str()?.to_owned())
+    }
+
+    /// Makes the caller of a request. A person reads its answer, in the browser.
+    ///
+    /// # Errors
+    /// The project's settings cannot be read.
+    pub(super) fn caller(&self, notebook: Option<PathBuf>) -> Result<Caller, Problem> {
+        Caller::of(Given {
+            notebook,
+            name: Some(self.name.clone()),
+            on_terminal: true,
+            here: self.root.folder().to_owned(),
+            command: "nb".to_owned(),
+            tell: self.tell,
+            has_own_thread: false,
+        })
+    }
+}
