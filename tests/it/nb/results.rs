@@ -267,10 +267,14 @@ fn the_death_of_a_kernel_has_its_cause_as_category() {
     };
     is_error(&result, category, "memory");
     // A library in C++ ends the kernel when it gets no memory. What it says goes past ipykernel, which captures
-    // the usual descriptor.
+    // the usual descriptor. It ends once what was printed has left the kernel.
     let aborts = "import ctypes, os, sys\nos.dup2(sys.stderr._original_stdstream_copy, 2)\n\
         new = ctypes.CDLL('libstdc++.so.6')._Znwm\nnew.argtypes = [ctypes.c_size_t]\n\
-        print('before', flush=True)\nnew(2_000_000_000)";
+        print('before', flush=True)\n\
+        import glob, time\n\
+        def told(): return any('before\\\\n' in open(it).read() for it in glob.glob('.nb/jobs/*/events.jsonl'))\n\
+        while not told(): time.sleep(0.01)\n\
+        new(2_000_000_000)";
     let kills = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)";
     let crashes = "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)";
     for (code, category) in [

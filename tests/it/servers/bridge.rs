@@ -397,7 +397,11 @@ print(y)",
     let took = back.elapsed();
     eprintln!("told {took:?} after the server's return");
     assert!(took.as_secs() < 5, "{took:?}");
-    nb(&world, ["wait", &job, "--timeout", "60"]).ended(6);
+    // A server that stops interrupts its kernels first. The reply to that, or a part of it, may be faster than the end of
+    // the connection.
+    let said = nb(&world, ["wait", &job, "--timeout", "60"]);
+    let said = said.with("gpu does not have it any more");
+    assert!(matches!(said.code, Some(1 | 3 | 6)), "{said:?}");
     assert!(
         text(&world).contains("0\n1\n2\n3\n4\n5\n"),
         "{}",
