@@ -210,7 +210,6 @@ impl Step<'_> {
             4 => Operation::Move {
                 cell,
                 if_rev: None,
-                if_rev: None,
                 after: (self.kind < 64).then(|| other.clone()),
                 before: (self.kind > 128).then_some(other),
                 to: Some(i64::from(self.kind % 4) - 1).filter(|_| (64..=128).contains(&self.kind)),
