@@ -26,10 +26,11 @@
 //! | [`proxy`] | the I/O shell round `route` | wire, route, socket, kernel, project, activity, task, editing, lifecycle, execution |
 //! | [`remote`] | the bridge: presents a kernel on a server as one of this machine | wire, socket, kernel, project, server, task |
 //! | [`agent`] | conversations with coding agents: the client's side of the Agent Client Protocol | notebook, kernel, server, project, activity, api |
+//! | [`assistant`] | a model that works in notebooks: its provider's interface, and the tools of `nb mcp` | code, notebook, kernel, server, project, agent |
 //! | [`text`] | answers and problems as plain text | api, editing, execution, lifecycle, and types of activity, kernel, notebook, project |
 //! | [`http`] | what servers over HTTP have in common: addresses, secrets, limits | api |
 //! | [`mcp`] | the commands as tools for agents, over the Model Context Protocol | code, api, text, http, activity, editing, and types of kernel, notebook, project |
-//! | [`web`] | a page of the notebooks, with REST and a websocket | api, http, and types of notebook, project |
+//! | [`web`] | a page of the notebooks, with REST, a websocket and an assistant | agent, assistant, api, http, and types of notebook, kernel, project |
 //! | [`chat`] | a kernel whose cells are messages to agents | wire, socket, kernel, project, lifecycle, agent, api |
 //! | [`cli`] | the `nb` command line: arguments, commands, printing | agent, api, text, mcp, web, activity, task, editing, lifecycle, execution, demo, and types of wire, notebook, kernel, project, server |
 //! | [`program`] | what both programs do before their own `main` | project, kernel, task, editing, lifecycle, execution, remote |
@@ -41,6 +42,7 @@
 pub mod activity;
 pub mod agent;
 pub mod api;
+pub mod assistant;
 pub mod chat;
 pub mod cli;
 pub mod client;

@@ -33,7 +33,7 @@ pub mod workspace;
 pub use connection::{AgentEnd, Launch};
 pub use markdown::cell_link;
 pub use message::ChatMessage;
-pub use protocol::{Capabilities, McpServer};
+pub use protocol::{Capabilities, McpServer, PermissionKind, PermissionOption};
 pub use session::{Agent, AgentError, Begun, Front};
 pub use turn::{Display, Turn};
 pub use workspace::Workspace;

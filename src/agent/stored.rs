@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -90,7 +91,7 @@ impl ChatFile {
     }
 
     /// Reads the conversation; a new one if there is none, or none that can be read.
-    pub fn read(&self) -> StoredChat {
+    pub fn read<T: DeserializeOwned + Default>(&self) -> T {
         beneath::read_json(&self.0, beneath::SMALL).unwrap_or_default()
     }
 
@@ -98,7 +99,7 @@ impl ChatFile {
     ///
     /// # Errors
     /// The file cannot be written.
-    pub fn write(&self, chat: &StoredChat) -> io::Result<()> {
+    pub fn write(&self, chat: &impl Serialize) -> io::Result<()> {
         beneath::write_json(&self.0, chat)
     }
 }

@@ -132,7 +132,7 @@ impl Conversation {
         let in_words = |problem: Problem| anyhow::anyhow!("{}", problem.message);
         let workspace = Workspace::of(here).map_err(in_words)?;
         let file = ChatFile::of(workspace.project(), name)?;
-        let mut stored = file.read();
+        let mut stored: StoredChat = file.read();
         stored.notebook = Some(name.to_owned());
         let known = KnownAgents::read(&ProcessVariables);
         let mut chat = Self {

@@ -637,7 +637,7 @@ fn is_loopback(host: &str) -> bool {
 }
 
 /// Returns the settings that all clients have; nothing is sent by it.
-pub(super) fn http_builder(base: &Url) -> reqwest::ClientBuilder {
+pub fn http_builder(base: &Url) -> reqwest::ClientBuilder {
     static PROVIDER: Once = Once::new();
     // One that is there already is as good.
     PROVIDER.call_once(|| drop(rustls::crypto::ring::default_provider().install_default()));

@@ -86,6 +86,14 @@ pub fn keep(name: &str, secrets: &StoredSecrets) -> Result<SecretPlace, ServerEr
     Ok(SecretPlace::File)
 }
 
+/// Returns a key that the user has put into the keyring: the service is `nb`, the account is the key's name.
+pub async fn key_in_keyring(name: &str) -> Option<Secret> {
+    let name = name.to_owned();
+    let read = move || in_time(move || keyring(&name)?.get_password());
+    let key = tokio::task::spawn_blocking(read).await.ok().flatten()?;
+    Some(Secret::new(key))
+}
+
 /// Removes the secrets of a server.
 ///
 /// # Errors

@@ -240,7 +240,7 @@ impl ServerErrorKind {
     }
 
     /// Returns the category of a failed transport.
-    pub(super) fn of_transport(error: &reqwest::Error, url: &Url, waited: Duration) -> Self {
+    pub fn of_transport(error: &reqwest::Error, url: &Url, waited: Duration) -> Self {
         let host = url.host_str().unwrap_or_default().to_owned();
         let at = format!("{host}:{}", url.port_or_known_default().unwrap_or_default());
         if error.is_timeout() {

@@ -24,7 +24,7 @@ mod secret;
 pub mod websocket;
 
 pub use address::{ServerAddress, parse_address};
-pub use client::{ServerClient, UpgradedConnection};
+pub use client::{ServerClient, UpgradedConnection, http_builder};
 pub use download::download;
 pub use error::{ServerError, ServerErrorKind};
 pub use record::{CredentialSource, SecretPlace, ServerKind, ServerRecord, is_server_name};

@@ -20,6 +20,11 @@ impl Callers {
         Self { root, name, tell }
     }
 
+    /// Returns the folder whose notebooks are served.
+    pub(super) fn root(&self) -> &Path {
+        self.root.folder()
+    }
+
     /// Returns the path of a notebook that a request names.
     ///
     /// # Errors

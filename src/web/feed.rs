@@ -66,6 +66,15 @@ pub(super) enum PageMessage {
         /// What it asks; none if it asks nothing any more.
         prompt: Option<JobPrompt>,
     },
+    /// A turn of the assistant has begun or ended.
+    Assistant {
+        /// The notebook, as requests name it.
+        notebook: String,
+        /// The turn.
+        turn: String,
+        /// Whether it goes on.
+        running: bool,
+    },
 }
 
 /// A message with its number.

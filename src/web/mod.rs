@@ -8,6 +8,7 @@
 mod access;
 mod callers;
 mod cells;
+mod chat;
 mod feed;
 mod files;
 mod follow;
@@ -32,6 +33,8 @@ use zeroize::Zeroizing;
 
 use self::access::Access;
 use self::callers::Callers;
+pub use self::chat::AssistantChoice;
+use self::chat::routes as chat_routes;
 use self::server::WebServer;
 use crate::api::problem::Problem;
 use crate::api::root::Root;
@@ -64,6 +67,8 @@ pub struct WebOptions {
     pub host: IpAddr,
     /// The port; 0 is a free one.
     pub port: u16,
+    /// Which assistant answers.
+    pub assistant: AssistantChoice,
     /// Receives a line for each thing that a request waits for.
     pub tell: fn(&str),
 }
@@ -93,7 +98,7 @@ pub async fn serve(
     let (listener, address) = http::listen(address, "--port PORT").await?;
     let (access, tokens) = Access::new(address.ip(), address.port());
     let name = options.name.unwrap_or_else(|| PERSON.to_owned());
-    let server = WebServer::new(Callers::new(root, name, options.tell));
+    let server = WebServer::new(Callers::new(root, name, options.tell), options.assistant);
     let [url, once] = tokens
         .map(|token| Zeroizing::new(format!("http://{address}/?token={}{shown}", token.as_str())));
     let told = listens(&PageAddress { url, once });
@@ -150,6 +155,15 @@ fn router(access: Arc<Access>, server: Arc<WebServer>) -> Router {
         .route("/api/notebooks/{id}/interrupt", post(kernel::interrupt))
         .route("/api/notebooks/{id}/restart", post(kernel::restart))
         .route("/api/notebooks/{id}/shutdown", post(kernel::shutdown))
+        .route(
+            "/api/notebooks/{id}/chat",
+            get(chat_routes::conversation)
+                .post(chat_routes::ask)
+                .delete(chat_routes::forget),
+        )
+        .route("/api/notebooks/{id}/chat/stop", post(chat_routes::stop))
+        .route("/api/notebooks/{id}/chat/answer", post(chat_routes::answer))
+        .route("/api/notebooks/{id}/chat/{turn}", get(chat_routes::turn))
         // `guard` has a limit of its own.
         .layer(DefaultBodyLimit::disable())
         .layer(from_fn_with_state(access, access::guard))

@@ -13,6 +13,9 @@ use schemars::{JsonSchema, Schema};
 use serde_json::{Map, Value, json};
 
 use super::cells::{CellBody, MoveBody, NewCellBody, RestoreBody, UndoBody, WebCell, WebNotebook};
+use super::chat::conversation::ConversationAnswer;
+use super::chat::routes::{AnswerBody, DoneAnswer, MessageBody, StopAnswer};
+use super::chat::turn::TurnEvent;
 use super::feed::PageMessage;
 use super::kernel::{EndBody, InterruptBody, OpenBody, ReplyBody, RunBody};
 use crate::api::envelope::ProblemAnswer;
@@ -51,6 +54,8 @@ struct RestMethod {
     body: Option<fn(&mut SchemaGenerator) -> Schema>,
     /// Whether the request says which revision it is made from.
     has_if_match: bool,
+    /// Whether the answer is a stream of server-sent events.
+    is_stream: bool,
     query: &'static [(&'static str, &'static str)],
 }
 
@@ -68,6 +73,7 @@ impl RestMethod {
             answer: schema::<T>,
             body: None,
             has_if_match: false,
+            is_stream: false,
             query: &[],
         }
     }
@@ -90,6 +96,11 @@ impl RestMethod {
         self
     }
 
+    fn stream(mut self) -> Self {
+        self.is_stream = true;
+        self
+    }
+
     fn method(mut self, method: &'static str) -> Self {
         self.method = method;
         self
@@ -103,6 +114,7 @@ impl RestMethod {
 
 fn methods() -> Vec<RestMethod> {
     const CELL: &str = "/api/notebooks/{id}/cells/{cell}";
+    const CHAT: &str = "/api/notebooks/{id}/chat";
     vec![
         RestMethod::get::<NotebooksAnswer>("/api/notebooks", "List the notebooks, and the kernels"),
         RestMethod::get::<WebNotebook>(
@@ -176,6 +188,27 @@ fn methods() -> Vec<RestMethod> {
             "/api/notebooks/{id}/shutdown",
             "End the kernel",
         ),
+        RestMethod::get::<ConversationAnswer>(CHAT, "Read the conversation with the assistant"),
+        RestMethod::post::<MessageBody, TurnEvent>(
+            CHAT,
+            "Send the assistant a message; its turn comes as server-sent events",
+        )
+        .stream(),
+        RestMethod::get::<DoneAnswer>(CHAT, "Forget the conversation").method("delete"),
+        RestMethod::get::<TurnEvent>(
+            "/api/notebooks/{id}/chat/{turn}",
+            "Receive a turn from its beginning, or after the event that Last-Event-ID names",
+        )
+        .stream(),
+        RestMethod::get::<StopAnswer>(
+            "/api/notebooks/{id}/chat/stop",
+            "Stop the turn, and interrupt its cell",
+        )
+        .method("post"),
+        RestMethod::post::<AnswerBody, DoneAnswer>(
+            "/api/notebooks/{id}/chat/answer",
+            "Answer a question of the assistant",
+        ),
     ]
 }
 
@@ -205,6 +238,7 @@ fn described(
             "cell",
             "the cell's id, or a beginning of it that no other has",
         ),
+        ("turn", "the turn's id"),
     ] {
         if method.path.contains(&format!("{{{name}}}")) {
             parameters.push(parameter(name, "path", description));
@@ -220,10 +254,16 @@ fn described(
     }
     let content = |schema: Schema| json!({ "application/json": { "schema": schema } });
     let mut responses = Map::new();
-    responses.insert(
-        method.status.to_string(),
-        json!({ "description": "it was done", "content": content((method.answer)(answers)) }),
-    );
+    let done = match method.is_stream {
+        true => json!({
+            "description": "the data of each event is such an object",
+            "content": { "text/event-stream": { "schema": (method.answer)(answers) } },
+        }),
+        false => {
+            json!({ "description": "it was done", "content": content((method.answer)(answers)) })
+        }
+    };
+    responses.insert(method.status.to_string(), done);
     let problem = content(schema::<ProblemAnswer<'_>>(answers));
     let mut refused = vec![
         ("400", "the request makes no sense"),

@@ -8,6 +8,8 @@ use tokio::sync::Semaphore;
 use tokio_util::task::LocalPoolHandle;
 
 use super::callers::Callers;
+use super::chat::conversation::Conversation;
+use super::chat::{AssistantChoice, Conversations};
 use super::feed::Feed;
 use super::follow::NotebookFollower;
 use super::reply::Reply;
@@ -27,20 +29,44 @@ pub(super) struct WebServer {
     follower: Arc<NotebookFollower>,
     /// The places of connected pages.
     pub(super) pages: Arc<Semaphore>,
+    conversations: Arc<Conversations>,
     /// The futures of `api` stay on the thread that made them.
     worker: LocalPoolHandle,
 }
 
 impl WebServer {
-    pub(super) fn new(callers: Callers) -> Self {
+    pub(super) fn new(callers: Callers, assistant: AssistantChoice) -> Self {
         let feed = Arc::new(Feed::new());
         Self {
+            conversations: Arc::new(Conversations::new(assistant, callers.root())),
             follower: Arc::new(NotebookFollower::new(callers.clone(), feed.clone())),
             callers,
             feed,
             pages: Arc::new(Semaphore::new(MOST_PAGES)),
             worker: LocalPoolHandle::new(1),
         }
+    }
+
+    /// Returns the conversation about a notebook.
+    ///
+    /// # Errors
+    /// There is no such notebook, or the conversation cannot be stored.
+    pub(super) async fn conversation(&self, id: &str) -> Result<Arc<Conversation>, Problem> {
+        let notebook = self.callers.notebook(id)?;
+        if !notebook.is_file() {
+            let text = format!("there is no notebook {id}");
+            return Err(Problem::new(ProblemKind::Usage, text));
+        }
+        // Two names of one notebook are one conversation.
+        let id = self
+            .callers
+            .id_of(&notebook)
+            .unwrap_or_else(|| id.to_owned());
+        let (conversations, feed) = (self.conversations.clone(), self.feed.clone());
+        let worker = self.worker.clone();
+        let found = tokio::task::spawn_blocking(move || conversations.of(&id, &feed, &worker));
+        let found = found.await;
+        found.map_err(|error| Problem::failed("take up the conversation", &error))?
     }
 
     /// Does work that concerns no notebook.

@@ -2,6 +2,7 @@
 
 #![allow(unreachable_pub, reason = "a test binary has no outside")]
 
+mod assistant;
 mod browser;
 mod build_script;
 mod chat;
@@ -18,6 +19,7 @@ mod home;
 mod layers;
 mod libzmq;
 mod made;
+mod model;
 mod nb;
 mod node;
 mod notebooks;

@@ -18,7 +18,7 @@ const WITH_LANGUAGES: &str = include_str!("../python/languages.txt");
 /// The ipykernel version that many environments still have.
 const WITH_IPYKERNEL6: &str = include_str!("../python/ipykernel6.txt");
 
-/// The official client of the Model Context Protocol.
+/// The official client of the Model Context Protocol, and a stand-in for providers of models.
 const WITH_MCP: &str = include_str!("../python/mcp.txt");
 
 /// Jupyter Server, a kernel gateway and JupyterHub.

@@ -19,7 +19,7 @@ use crate::world::{World, succeed};
 const LONG: Duration = Duration::from_secs(60);
 
 /// A server, until it is dropped.
-struct WebServer {
+pub struct WebServer {
     process: Child,
     port: u16,
     token: String,
@@ -27,10 +27,10 @@ struct WebServer {
 
 /// A response.
 #[derive(Debug)]
-struct Response {
-    status: u16,
+pub struct Response {
+    pub status: u16,
     head: String,
-    body: String,
+    pub body: String,
 }
 
 impl Response {
@@ -42,19 +42,19 @@ impl Response {
     }
 
     #[track_caller]
-    fn is(self, status: u16) -> Self {
+    pub fn is(self, status: u16) -> Self {
         assert_eq!(self.status, status, "{self:#?}");
         self
     }
 
     #[track_caller]
-    fn json(&self) -> Value {
+    pub fn json(&self) -> Value {
         serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 }
 
 impl WebServer {
-    fn start(world: &World) -> Self {
+    pub fn start(world: &World) -> Self {
         Self::start_at(world, 0)
     }
 
@@ -62,7 +62,7 @@ impl WebServer {
         Self::of(world.nb().args(["web", "--port", &port.to_string()]))
     }
 
-    fn of(command: &mut Command) -> Self {
+    pub fn of(command: &mut Command) -> Self {
         let mut process = command
             .stdout(Stdio::piped())
             .spawn()
@@ -84,7 +84,7 @@ impl WebServer {
         }
     }
 
-    fn connect(&self) -> TcpStream {
+    pub fn connect(&self) -> TcpStream {
         let stream = TcpStream::connect(("127.0.0.1", self.port)).expect("connect");
         stream.set_read_timeout(Some(LONG)).expect("set a limit");
         stream
@@ -117,7 +117,11 @@ impl WebServer {
         }
     }
 
-    fn host(&self) -> String {
+    pub fn token(&self) -> &str {
+        &self.token
+    }
+
+    pub fn host(&self) -> String {
         format!("127.0.0.1:{}", self.port)
     }
 
@@ -136,7 +140,7 @@ impl WebServer {
     }
 
     /// Sends a request of a program that has the token.
-    fn rest(
+    pub fn rest(
         &self,
         method: &str,
         path: &str,
@@ -153,11 +157,11 @@ impl WebServer {
         self.send(method, path, &headers, &body)
     }
 
-    fn get(&self, path: &str) -> Response {
+    pub fn get(&self, path: &str) -> Response {
         self.rest("GET", path, None, None)
     }
 
-    fn post(&self, path: &str, body: Value) -> Response {
+    pub fn post(&self, path: &str, body: Value) -> Response {
         self.rest("POST", path, None, Some(body))
     }
 
@@ -226,7 +230,7 @@ impl Socket {
 }
 
 /// Makes a notebook with cells of these ids and sources.
-fn notebook(world: &World, name: &str, cells: &[(&str, &str)]) {
+pub fn notebook(world: &World, name: &str, cells: &[(&str, &str)]) {
     let cells = cells.iter().map(|(id, source)| {
         json!({"cell_type": "code", "id": id, "metadata": {}, "source": source, "outputs": [],
             "execution_count": null})

@@ -91,6 +91,8 @@ impl World {
                 "XDG_",
                 "VSCODE_",
                 "PYTHON",
+                "ANTHROPIC_",
+                "OPENAI_",
                 "CLAUDE",
                 "CODEX_",
                 "CURSOR_",

@@ -68,7 +68,7 @@ impl Command for Chat {
         let workspace = Workspace::of(&context.caller.here)?;
         let file = ChatFile::of(workspace.project(), NAME);
         let file = file.map_err(|error| Problem::failed("store the chat", &error))?;
-        let stored = file.read();
+        let stored: StoredChat = file.read();
         let last = stored.agents.first();
         let launch = match (&self.agent, last) {
             (Some(text), _) => {

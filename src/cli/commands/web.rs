@@ -11,7 +11,7 @@ use crate::api::problem::Problem;
 use crate::cli::Context;
 use crate::cli::commands::Command;
 use crate::cli::render::print;
-use crate::web::{PageAddress, WebOptions, serve};
+use crate::web::{AssistantChoice, PageAddress, WebOptions, serve};
 
 /// Show notebooks as they are now in a browser, and edit and run them there
 ///
@@ -35,12 +35,33 @@ pub(crate) struct Web {
     /// Open the page in the browser
     #[arg(long)]
     open: bool,
+    /// The assistant: `anthropic`, `openai`, or the name or command of a coding agent that speaks ACP; else the
+    /// provider whose key is there, in ANTHROPIC_API_KEY or OPENAI_API_KEY
+    #[arg(long, value_name = "NAME|COMMAND")]
+    assistant: Option<String>,
+    /// The assistant's model
+    #[arg(long, value_name = "MODEL")]
+    model: Option<String>,
+    /// Let the assistant ask before it deletes cells or files, restarts the kernel, or starts programs
+    #[arg(long)]
+    approve: bool,
+    /// What a million tokens cost in dollars, read and written, such as 3/15: the page shows the sum
+    #[arg(long, value_name = "IN/OUT", value_parser = price)]
+    price: Option<(f64, f64)>,
+}
+
+fn price(text: &str) -> Result<(f64, f64), String> {
+    let read = |text: &str| text.trim().parse().ok().filter(|it| *it >= 0.0);
+    let both = text.split_once('/');
+    let both = both.and_then(|(input, output)| read(input).zip(read(output)));
+    both.ok_or_else(|| "two numbers are meant, such as 3/15".to_owned())
 }
 
 const EXAMPLES: &str = "\
 Examples:
   nb web --open                                in the browser of this machine
-  nb web analysis.ipynb --port 0               this notebook, on a free port";
+  nb web analysis.ipynb --port 0               this notebook, on a free port
+  nb web --assistant claude                    with a coding agent as the assistant";
 
 /// The programs that open an address in the user's browser; the first that is there is used.
 const OPENERS: [&str; 2] = ["xdg-open", "open"];
@@ -58,6 +79,12 @@ impl Command for Web {
             name: context.name.clone(),
             host,
             port: self.port,
+            assistant: AssistantChoice {
+                assistant: self.assistant,
+                model: self.model,
+                approves: self.approve,
+                price: self.price,
+            },
             tell: print::note,
         };
         serve(options, |address| tell(address, host, self.open)).await?;

@@ -2,7 +2,7 @@
 
 import { Editor } from "./editor.js";
 import { LiveOutputs, Outputs, showMarkdown } from "./outputs.js";
-import { button, duration, make } from "./parts.js";
+import { button, duration, make, runButton } from "./parts.js";
 
 /** Makes the parts of a cell once it comes near the screen: a notebook may have many cells. */
 const near = new IntersectionObserver(
@@ -50,7 +50,7 @@ export class CellView {
     this.conflict = make("div.conflict", { role: "group", "aria-label": "Conflict", hidden: true });
     this.outputsNode = make("div.outputs", { role: "region" });
     this.outputs = new Outputs(this.outputsNode);
-    this.runButton = button("▶", "Run this cell", () => book.run(this));
+    this.runButton = runButton("▶", "Run this cell", () => book.run(this));
     const tools = make(
       "div.cell-tools",
       { role: "toolbar", "aria-label": "Cell" },

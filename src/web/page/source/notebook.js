@@ -146,6 +146,8 @@ export class Notebook {
       this.catch(this.refresh());
     } else if (message.type === "output") {
       view(message.cell)?.prints(message);
+    } else if (message.type === "assistant") {
+      this.page.assistant.receives(message);
     } else if (message.type === "prompt") {
       if (message.cell) view(message.cell)?.asks(message.prompt, message.job);
       else if (message.prompt) this.page.problem(`job ${message.job} asks: ${message.prompt.prompt}`);
@@ -236,8 +238,15 @@ export class Notebook {
     }
   }
 
+  /** Returns whether cells may be run, and says why not. */
+  get mayRun() {
+    const { isAtWork } = this.page.assistant;
+    if (isAtWork) this.news("the assistant is at work: wait, or stop it");
+    return !isAtWork;
+  }
+
   async run(view) {
-    if (!(await this.save(view))) return;
+    if (!(await this.save(view)) || !this.mayRun) return;
     if (view.data.type !== "code" || view.text.trim() === "") return;
     view.isWaiting = true;
     view.showState();
@@ -249,6 +258,7 @@ export class Notebook {
   }
 
   async runAll() {
+    if (!this.mayRun) return;
     for (const view of this.order) if (!(await this.save(view))) return;
     await this.catch(request("POST", this.path("run"), { all: true }));
     await this.loadJobs();
@@ -356,6 +366,12 @@ export class Notebook {
 
   get isChanged() {
     return this.order.some((view) => view.isChanged);
+  }
+
+  /** Selects a cell by its id. */
+  show(id) {
+    const view = this.views.get(id);
+    if (view) this.select(view);
   }
 
   destroy() {

@@ -3,20 +3,22 @@
 import "@jupyterlab/rendermime/style/base.css";
 import "./style.css";
 
+import { AssistantPanel } from "./assistant.js";
 import { Connection, LOST, request } from "./connection.js";
 import { Notebook } from "./notebook.js";
 import { Panel } from "./panel.js";
-import { button, make } from "./parts.js";
+import { button, make, runButton } from "./parts.js";
 
 // Found once: an output may have elements of the same names.
 const find = (selector) => document.querySelector(selector);
-const [title, kernelNode, tools, banner, main, aside, newsNode] = [
+const [title, kernelNode, tools, banner, main, aside, assistantNode, newsNode] = [
   "header h1",
   "header .kernel",
   "header .tools",
   ".banner",
   "main",
-  "aside",
+  "aside.panel",
+  "aside.assistant",
   ".news",
 ].map(find);
 
@@ -30,6 +32,7 @@ class Page {
     this.panel = new Panel(aside);
     this.isConnected = undefined;
     this.build();
+    this.assistant = new AssistantPanel(assistantNode, this);
     this.connection = new Connection(
       (message) => this.receives(message),
       (isConnected, isFirst) => this.connects(isConnected, isFirst),
@@ -42,12 +45,13 @@ class Page {
   build() {
     const act = (what) => () => this.book && what(this.book);
     tools.append(
-      button("▶ Run", "Run the selected cell and go on (Shift-Enter)", act((book) => book.selected && book.runAndGoOn(book.selected))),
-      button("▶▶ All", "Run all cells", act((book) => book.runAll())),
+      runButton("▶ Run", "Run the selected cell and go on (Shift-Enter)", act((book) => book.selected && book.runAndGoOn(book.selected))),
+      runButton("▶▶ All", "Run all cells", act((book) => book.runAll())),
       button("■ Interrupt", "Interrupt the kernel (i, i)", act((book) => book.kernel("interrupt"))),
       button("↻ Restart", "Restart the kernel (0, 0)", act((book) => book.kernel("restart"))),
       button("Shut down", "Shut down the kernel", act((book) => book.kernel("shutdown"))),
       button("+ Cell", "Insert a cell below (b)", act((book) => book.insert(book.selected, "after", true))),
+      button("✦ Assistant", "Talk with the assistant", act((book) => this.assistant.open(book, !this.assistant.isOpen))),
       button("☰ History", "Show who did what, variables and deleted cells", act((book) => this.panel.open(book, !this.panel.isOpen))),
     );
   }
@@ -70,6 +74,7 @@ class Page {
     main.replaceChildren();
     if (!name) {
       this.panel.open(null, false);
+      this.assistant.open(null, false);
       await this.list();
       return;
     }
@@ -77,6 +82,7 @@ class Page {
     this.book = book;
     main.append(book.node);
     this.panel.open(book, this.panel.isOpen);
+    this.assistant.open(book, this.assistant.isOpen);
     await book.catch(book.load());
   }
 
@@ -134,6 +140,12 @@ class Page {
     const text = words.join(" · ");
     if (kernelNode.textContent !== text) kernelNode.textContent = text;
     kernelNode.dataset.state = kernel?.state ?? "none";
+  }
+
+  /** While the assistant is at work, the person edits but does not run: the results of two who run in turn are nobody's. */
+  assistantWorks(isAtWork) {
+    document.body.classList.toggle("assistant-works", isAtWork);
+    for (const node of document.querySelectorAll("button.run")) node.disabled = isAtWork;
   }
 
   happened() {

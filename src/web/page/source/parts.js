@@ -18,6 +18,14 @@ export function button(text, title, act) {
   return make("button", { type: "button", title, "aria-label": title, onclick: act }, text);
 }
 
+/** Returns a button that runs cells: it is off while the assistant is at work. */
+export function runButton(text, title, act) {
+  const node = button(text, title, act);
+  node.classList.add("run");
+  node.disabled = document.body.classList.contains("assistant-works");
+  return node;
+}
+
 /** Returns a length of time as people read it. */
 export function duration(milliseconds) {
   if (milliseconds < 1000) return `${Math.round(milliseconds)} ms`;

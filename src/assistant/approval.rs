@@ -1,0 +1,211 @@
+//! Which calls the person is asked about, and what a call is shown as. Pure.
+
+use std::path::PathBuf;
+
+use serde_json::{Map, Value};
+
+use super::message::ToolCall;
+use crate::agent::update::Content;
+use crate::agent::update::ToolContent;
+use crate::code::risks::{Risk, risks};
+use crate::notebook::Operation;
+
+/// How many warnings a call has at most.
+const MOST_WARNINGS: usize = 5;
+
+/// What a call does, for the person.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct ShownCall {
+    /// One line.
+    pub(super) title: String,
+    /// `read`, `edit`, `delete` or `execute`.
+    pub(super) kind: &'static str,
+    /// The code or text that it writes or runs.
+    pub(super) content: Vec<ToolContent>,
+    /// What its code does that is worth a look.
+    pub(super) warnings: Vec<String>,
+    /// Why the person is asked, where calls are approved; none for a call that needs no approval.
+    pub(super) needs: Option<String>,
+}
+
+/// Returns what a call is shown as.
+pub(super) fn shown(call: &ToolCall) -> ShownCall {
+    let arguments = &call.arguments;
+    let operations = operations(arguments);
+    let texts = texts(arguments, &operations);
+    let found = texts.iter().flat_map(|text| risks(text));
+    let found: Vec<_> = found.filter(|it| it.risk != Risk::Network).collect();
+    let warnings: Vec<_> = found
+        .iter()
+        .map(ToString::to_string)
+        .take(MOST_WARNINGS)
+        .collect();
+    let deletes = call.name == "delete_cell"
+        || operations
+            .iter()
+            .any(|it| matches!(it, Operation::Remove { .. }));
+    let ends = call.name == "kernel"
+        && matches!(
+            arguments.get("action").and_then(Value::as_str),
+            Some("restart" | "shutdown")
+        );
+    let needs = match warnings.first() {
+        _ if deletes => Some("it deletes cells".to_owned()),
+        _ if ends => Some("the kernel loses its variables".to_owned()),
+        first => first.cloned(),
+    };
+    ShownCall {
+        title: title(call),
+        kind: kind(call, deletes),
+        content: content(arguments),
+        warnings,
+        needs,
+    }
+}
+
+fn kind(call: &ToolCall, deletes: bool) -> &'static str {
+    let runs = call.arguments.get("run") == Some(&Value::Bool(true));
+    match call.name.as_str() {
+        _ if deletes => "delete",
+        "run_cell" | "answer_input" | "kernel" => "execute",
+        "create_cell" | "update_cell" if runs => "execute",
+        "create_cell" | "update_cell" | "apply_edits" => "edit",
+        _ => "read",
+    }
+}
+
+/// Returns the tool with what it concerns: `run_cell 3f2c`.
+fn title(call: &ToolCall) -> String {
+    let mut title = call.name.replace('_', " ");
+    for name in ["action", "cell", "name", "op", "kernel"] {
+        let short = match call.arguments.get(name) {
+            Some(Value::String(text)) => text.clone(),
+            Some(Value::Array(items)) => {
+                let items = items
+                    .iter()
+                    .map(|it| it.as_str().map_or(it.to_string(), str::to_owned));
+                items.collect::<Vec<_>>().join(", ")
+            }
+            Some(number @ Value::Number(_)) => number.to_string(),
+            _ => continue,
+        };
+        let line = short.lines().next().unwrap_or_default();
+        title.push(' ');
+        title.extend(line.chars().filter(|c| !c.is_control()).take(60));
+    }
+    title
+}
+
+fn operations(arguments: &Map<String, Value>) -> Vec<Operation> {
+    let list = arguments
+        .get("operations")
+        .or_else(|| arguments.get("edits"));
+    let list = list.map(Value::to_string);
+    let list = list.and_then(|list| Operation::read_list(&list).ok());
+    list.unwrap_or_default()
+}
+
+fn text<'a>(arguments: &'a Map<String, Value>, name: &str) -> Option<&'a str> {
+    arguments.get(name).and_then(Value::as_str)
+}
+
+/// Returns the texts that a call writes or runs.
+fn texts<'a>(arguments: &'a Map<String, Value>, operations: &'a [Operation]) -> Vec<&'a str> {
+    let own = ["code", "source", "new_string"].into_iter();
+    let own = own.filter_map(|name| text(arguments, name));
+    let written = operations.iter().filter_map(|operation| match operation {
+        Operation::Insert { source, .. } | Operation::Append { source, .. } => {
+            Some(source.as_str())
+        }
+        Operation::Edit { source, .. } => source.as_deref(),
+        Operation::Replace { new, .. } => Some(new.as_str()),
+        _ => None,
+    });
+    own.chain(written).collect()
+}
+
+fn content(arguments: &Map<String, Value>) -> Vec<ToolContent> {
+    let shown = |text: &str| ToolContent::Content(Content::Text(text.to_owned()));
+    let old = text(arguments, "old_string").zip(text(arguments, "new_string"));
+    let diff = old.map(|(old, new)| ToolContent::Diff {
+        path: PathBuf::from(text(arguments, "notebook").unwrap_or_default()),
+        old: old.to_owned(),
+        new: new.to_owned(),
+    });
+    let whole = ["code", "source", "text"].into_iter();
+    let whole = whole.filter_map(|name| text(arguments, name)).map(shown);
+    let list = arguments.get("operations").map(|list| {
+        let list = serde_json::to_string_pretty(list).unwrap_or_default();
+        shown(&list)
+    });
+    diff.into_iter().chain(whole).chain(list).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn call(name: &str, arguments: &Value) -> ShownCall {
+        shown(&ToolCall {
+            id: "1".to_owned(),
+            name: name.to_owned(),
+            arguments: arguments.as_object().cloned().unwrap_or_default(),
+            fault: None,
+        })
+    }
+
+    #[test]
+    fn deletes_and_commands_need_an_approval() {
+        let needs = |name, arguments| call(name, &arguments).needs;
+        assert_eq!(needs("run_cell", json!({"code": "x = 1"})), None);
+        assert_eq!(needs("read_cell", json!({"cell": "a"})), None);
+        assert_eq!(needs("kernel", json!({"action": "interrupt"})), None);
+        for (name, arguments) in [
+            ("delete_cell", json!({"cell": "a"})),
+            ("kernel", json!({"action": "restart"})),
+            ("run_cell", json!({"code": "!rm -r x"})),
+            (
+                "create_cell",
+                json!({"source": "import os\nos.system('ls')"}),
+            ),
+            (
+                "update_cell",
+                json!({"cell": "a", "old_string": "a", "new_string": "!ls"}),
+            ),
+            (
+                "apply_edits",
+                json!({"operations": [{"op": "remove", "cells": ["a"]}]}),
+            ),
+            (
+                "apply_edits",
+                json!({"operations": [{"op": "append", "cell": "a", "source": "!ls"}]}),
+            ),
+        ] {
+            let needs = needs(name, arguments.clone());
+            assert!(needs.is_some(), "{name} {arguments}");
+        }
+    }
+
+    #[test]
+    fn a_call_is_one_line_and_shows_what_it_writes() {
+        let shown = call(
+            "update_cell",
+            &json!({"cell": "3f2c\n\u{1b}[2J", "notebook": "a.ipynb", "old_string": "1", "new_string": "2"}),
+        );
+        assert_eq!(
+            (shown.title.as_str(), shown.kind),
+            ("update cell 3f2c", "edit")
+        );
+        assert!(matches!(&shown.content[..], [ToolContent::Diff { old, .. }] if old == "1"));
+        assert_eq!(
+            call("read_cell", &json!({"cell": ["a", 2]})).title,
+            "read cell a, 2"
+        );
+        assert_eq!(
+            call("create_cell", &json!({"source": "1", "run": true})).kind,
+            "execute"
+        );
+    }
+}

@@ -1,0 +1,302 @@
+//! What is said in a conversation, and what a model answers. Pure.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// The largest conversation that is sent, in bytes of text: what is older is left out.
+const MOST: usize = 600_000;
+
+/// The size to which results of tools are cut where one turn alone is too large, in bytes.
+const SHORT: usize = 500;
+
+/// A part of a conversation.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "role", rename_all = "snake_case")]
+pub enum Message {
+    /// What the person says.
+    Person {
+        /// Plain text.
+        text: String,
+    },
+    /// What the model answers.
+    Model {
+        /// Markdown.
+        text: String,
+        /// The tools that it calls.
+        calls: Vec<ToolCall>,
+    },
+    /// What came of the calls: one result for each.
+    Tools {
+        /// In the order of the calls.
+        results: Vec<ToolResult>,
+    },
+}
+
+/// A call of a tool.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ToolCall {
+    /// The id that its result names.
+    pub id: String,
+    /// The tool's name.
+    pub name: String,
+    /// The arguments.
+    pub arguments: Map<String, Value>,
+    /// Why the arguments cannot be used; they are empty then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fault: Option<String>,
+}
+
+/// What came of a call.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ToolResult {
+    /// The call's id.
+    pub call: String,
+    /// What the model reads.
+    pub text: String,
+    /// The images that it has asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub images: Vec<ToolImage>,
+    /// Whether the tool did not do what it was asked for.
+    pub is_error: bool,
+}
+
+/// An image in base64.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ToolImage {
+    /// Its media type.
+    pub mime: String,
+    /// Base64.
+    pub data: String,
+}
+
+/// What a model may be given to call.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct ToolDescription {
+    /// Its name.
+    pub name: String,
+    /// What it does.
+    pub description: String,
+    /// The JSON Schema of its arguments.
+    pub schema: Map<String, Value>,
+}
+
+/// How many tokens requests have cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TokenUsage {
+    /// Tokens that were sent, those in the provider's cache included.
+    pub input: u64,
+    /// Tokens that the model has written.
+    pub output: u64,
+}
+
+impl std::ops::AddAssign for TokenUsage {
+    fn add_assign(&mut self, other: Self) {
+        self.input += other.input;
+        self.output += other.output;
+    }
+}
+
+/// A piece of a model's answer.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum AnswerPiece {
+    /// Text to add.
+    Text(String),
+    /// A whole call.
+    Call(ToolCall),
+    /// What the request has cost until now.
+    Usage(TokenUsage),
+    /// The answer is whole.
+    End(EndReason),
+}
+
+/// Why a model's answer ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum EndReason {
+    /// The model has said what it wants to say.
+    Done,
+    /// It waits for the results of its calls.
+    Calls,
+    /// The answer is as long as it may be.
+    Length,
+    /// The model refuses.
+    Refusal,
+}
+
+/// What is wrong with an event of an answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum AnswerFault {
+    /// The provider reports an error: its kind and its text.
+    Reported {
+        /// The kind, such as `overloaded_error`.
+        kind: String,
+        /// The text.
+        text: String,
+    },
+    /// It is not what the interface says.
+    Malformed(String),
+}
+
+/// A call whose arguments still come.
+#[derive(Clone, Debug, Default)]
+pub(super) struct CallInParts {
+    pub(super) id: String,
+    pub(super) name: String,
+    pub(super) arguments: String,
+}
+
+impl CallInParts {
+    /// Returns the call. A call without arguments has an empty text.
+    pub(super) fn whole(self) -> ToolCall {
+        let text = self.arguments.trim();
+        let read = match text.is_empty() {
+            true => Ok(Map::new()),
+            false => serde_json::from_str(text),
+        };
+        let (arguments, fault) = match read {
+            Ok(arguments) => (arguments, None),
+            Err(error) => (
+                Map::new(),
+                Some(format!("the arguments are no JSON: {error}")),
+            ),
+        };
+        ToolCall {
+            id: self.id,
+            name: self.name,
+            arguments,
+            fault,
+        }
+    }
+}
+
+impl Message {
+    /// Returns about how many bytes a request has of it.
+    fn size(&self) -> usize {
+        match self {
+            Self::Person { text } => text.len(),
+            Self::Model { text, calls } => {
+                let calls = calls.iter();
+                let calls =
+                    calls.map(|call| Value::Object(call.arguments.clone()).to_string().len());
+                text.len() + calls.sum::<usize>()
+            }
+            Self::Tools { results } => results.iter().map(ToolResult::size).sum(),
+        }
+    }
+}
+
+impl ToolResult {
+    fn size(&self) -> usize {
+        // An image costs about as many tokens as a few kilobytes of text, however large it is.
+        const IMAGE: usize = 6000;
+        self.text.len() + self.images.len() * IMAGE
+    }
+
+    fn shorten(&mut self) {
+        self.images.clear();
+        if self.text.len() > SHORT {
+            let mut end = SHORT;
+            while !self.text.is_char_boundary(end) {
+                end -= 1;
+            }
+            self.text.truncate(end);
+            self.text
+                .push_str("\n[the rest is left out: it is too long ago]");
+        }
+    }
+}
+
+/// Returns the newest part of a conversation that is not too large: whole turns, and at least the last one. Results in it
+/// are cut, the oldest first, where it is too large alone.
+pub(super) fn fitting(messages: &[Message]) -> Vec<Message> {
+    let mut left: usize = messages.iter().map(Message::size).sum();
+    let mut from = 0;
+    while left > MOST {
+        let later = messages.iter().enumerate().skip(from + 1);
+        let mut turns = later.filter(|(_, it)| matches!(it, Message::Person { .. }));
+        let Some((next, _)) = turns.next() else {
+            break;
+        };
+        left -= messages[from..next]
+            .iter()
+            .map(Message::size)
+            .sum::<usize>();
+        from = next;
+    }
+    let mut kept = messages[from..].to_vec();
+    let results = kept.iter_mut().filter_map(|message| match message {
+        Message::Tools { results } => Some(results),
+        _ => None,
+    });
+    for result in results.flatten() {
+        if left <= MOST {
+            break;
+        }
+        let before = result.size();
+        result.shorten();
+        left -= before.saturating_sub(result.size());
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn person(text: &str) -> Message {
+        Message::Person {
+            text: text.to_owned(),
+        }
+    }
+
+    fn result(text: String) -> Message {
+        Message::Tools {
+            results: vec![ToolResult {
+                text,
+                ..ToolResult::default()
+            }],
+        }
+    }
+
+    #[test]
+    fn what_is_too_old_is_left_out_in_whole_turns() {
+        let big = "x".repeat(MOST / 2);
+        let messages = [
+            person("first"),
+            result(big.clone()),
+            person("second"),
+            result(big.clone()),
+            person("third"),
+        ];
+        assert_eq!(fitting(&messages), messages[2..]);
+        assert_eq!(fitting(&messages[2..]), messages[2..]);
+    }
+
+    #[test]
+    fn a_turn_that_is_too_large_alone_loses_its_oldest_results() {
+        let big = "ä".repeat(MOST / 3);
+        let messages = [person("first"), result(big.clone()), result(big.clone())];
+        let kept = fitting(&messages);
+        assert_eq!(kept[2], messages[2]);
+        let Message::Tools { results } = &kept[1] else {
+            panic!("{kept:?}");
+        };
+        assert!(results[0].text.len() < 600, "{}", results[0].text.len());
+    }
+
+    #[test]
+    fn arguments_that_are_no_json_are_a_fault_of_the_call() {
+        let call = |arguments: &str| {
+            CallInParts {
+                arguments: arguments.to_owned(),
+                ..CallInParts::default()
+            }
+            .whole()
+        };
+        assert_eq!(call(" ").fault, None);
+        assert_eq!(call("{\"a\": 1}").arguments["a"], 1);
+        for bad in ["{\"a\": ", "[1]", "null", "{}{}"] {
+            let call = call(bad);
+            assert!(call.fault.is_some() && call.arguments.is_empty(), "{bad}");
+        }
+    }
+}

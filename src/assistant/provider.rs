@@ -1,0 +1,521 @@
+//! Which interface, key and model the assistant uses; its requests, and what goes wrong with them.
+
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
+use reqwest::{Response, StatusCode, Url};
+use serde_json::Value;
+use sse_stream::SseStream;
+
+use super::anthropic::{self, AnthropicAnswer};
+use super::message::{AnswerFault, AnswerPiece, EndReason, Message, ToolDescription};
+use super::openai::{self, OpenAiAnswer};
+use crate::kernel::variables::Variables;
+use crate::server::{Secret, ServerErrorKind, credential, http_builder};
+
+/// How long a provider may be silent.
+const SILENCE: Duration = Duration::from_secs(180);
+
+/// The longest answer, in bytes of the stream.
+const LONGEST: usize = 16 << 20;
+
+/// The longest answer that only says what went wrong, in bytes.
+const LONGEST_FAILURE: usize = 64 << 10;
+
+/// How long is waited before a request that the provider was too busy for is sent again, if it does not say.
+const PAUSES: [Duration; 4] = [
+    Duration::from_secs(1),
+    Duration::from_secs(2),
+    Duration::from_secs(5),
+    Duration::from_secs(10),
+];
+
+/// The longest pause that a provider can ask for.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+/// An interface of models.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Interface {
+    Anthropic,
+    OpenAi,
+}
+
+impl Interface {
+    const ALL: [Self; 2] = [Self::Anthropic, Self::OpenAi];
+
+    fn word(self) -> &'static str {
+        match self {
+            Self::Anthropic => "anthropic",
+            Self::OpenAi => "openai",
+        }
+    }
+
+    /// The variable, and the entry of the keyring, that has the key.
+    fn key_name(self) -> &'static str {
+        match self {
+            Self::Anthropic => "ANTHROPIC_API_KEY",
+            Self::OpenAi => "OPENAI_API_KEY",
+        }
+    }
+
+    fn base_name(self) -> &'static str {
+        match self {
+            Self::Anthropic => "ANTHROPIC_BASE_URL",
+            Self::OpenAi => "OPENAI_BASE_URL",
+        }
+    }
+
+    fn default_base(self) -> &'static str {
+        match self {
+            Self::Anthropic => "https://api.anthropic.com",
+            Self::OpenAi => "https://api.openai.com/v1",
+        }
+    }
+
+    fn path(self) -> &'static str {
+        match self {
+            Self::Anthropic => "v1/messages",
+            Self::OpenAi => "chat/completions",
+        }
+    }
+
+    /// The model unless another one is named. Which models there are behind the other interface depends on the server.
+    fn default_model(self) -> Option<&'static str> {
+        match self {
+            Self::Anthropic => Some("claude-sonnet-4-5"),
+            Self::OpenAi => None,
+        }
+    }
+}
+
+/// A provider of models.
+#[derive(Clone, Debug)]
+pub struct Provider {
+    interface: Interface,
+    url: Url,
+    headers: HeaderMap,
+    http: reqwest::Client,
+    model: String,
+}
+
+/// Why a model has not answered.
+#[derive(Debug, thiserror::Error)]
+pub enum ModelError {
+    /// No provider is set up.
+    #[error("no assistant is set up")]
+    None,
+    /// No model is named.
+    #[error("no model is named")]
+    NoModel,
+    /// A setting cannot be used.
+    #[error("{0}")]
+    Setup(String),
+    /// The provider cannot be reached, or the connection broke.
+    #[error("{host} does not answer: {why}")]
+    Connection {
+        /// The provider's host.
+        host: String,
+        /// What went wrong.
+        why: String,
+    },
+    /// The provider does not know the key.
+    #[error("{host} refuses the key in {variable}: {text}")]
+    Key {
+        /// The provider's host.
+        host: String,
+        /// Where the key comes from.
+        variable: &'static str,
+        /// What the provider says.
+        text: String,
+    },
+    /// The provider does not know the model.
+    #[error("{host} has no model {model:?}: {text}")]
+    Model {
+        /// The provider's host.
+        host: String,
+        /// The model.
+        model: String,
+        /// What the provider says.
+        text: String,
+    },
+    /// The provider is too busy, or the account's limit is reached.
+    #[error("{host} takes no more requests now ({status}): {text}")]
+    Busy {
+        /// The provider's host.
+        host: String,
+        /// The status, such as 429 or 529.
+        status: u16,
+        /// What the provider says.
+        text: String,
+    },
+    /// The provider refuses the request.
+    #[error("{host} refuses the request ({kind}): {text}")]
+    Refused {
+        /// The provider's host.
+        host: String,
+        /// The status or the kind of error.
+        kind: String,
+        /// What the provider says.
+        text: String,
+    },
+    /// The answer broke off, or is not what the interface says.
+    #[error("the answer of {host} broke off: {why}")]
+    Broken {
+        /// The provider's host.
+        host: String,
+        /// How.
+        why: String,
+    },
+}
+
+impl ModelError {
+    /// Returns what the person can do.
+    pub fn hint(&self) -> &'static str {
+        match self {
+            Self::None => {
+                "set ANTHROPIC_API_KEY, or OPENAI_API_KEY and OPENAI_BASE_URL, before `nb web` is started, or start \
+                 it with --assistant COMMAND, a coding agent that speaks ACP"
+            }
+            Self::NoModel | Self::Model { .. } => "name the model: nb web --model MODEL",
+            Self::Setup(_) => "mend it and start `nb web` again",
+            Self::Connection { .. } | Self::Busy { .. } | Self::Broken { .. } => {
+                "what was done is kept: send the message again"
+            }
+            Self::Key { .. } => "set another key and start `nb web` again",
+            Self::Refused { .. } => {
+                "a new conversation is shorter: DELETE of the chat, or \"New\" on the page"
+            }
+        }
+    }
+}
+
+impl Provider {
+    /// Returns the provider with this name, or else the one whose key is there: in the environment, or in the keyring.
+    ///
+    /// # Errors
+    /// There is no key, no model is named, or a setting cannot be used.
+    pub async fn find(
+        wanted: Option<&str>,
+        model: Option<&str>,
+        variables: &dyn Variables,
+    ) -> Result<Self, ModelError> {
+        let all = Interface::ALL.into_iter();
+        let meant: Vec<_> = all
+            .filter(|it| wanted.is_none_or(|wanted| wanted == it.word()))
+            .collect();
+        let text = |name: &str| variables.get(name).and_then(|it| it.into_string().ok());
+        let has_any = |it: &&Interface| text(it.key_name()).or(text(it.base_name())).is_some();
+        let mut found = meant
+            .iter()
+            .find(has_any)
+            .map(|it| (*it, text(it.key_name()).map(Secret::new)));
+        for interface in &meant {
+            if found.is_some() {
+                break;
+            }
+            let key = credential::key_in_keyring(interface.key_name()).await;
+            found = key.map(|key| (*interface, Some(key)));
+        }
+        let (interface, key) = found.ok_or(ModelError::None)?;
+        let base = text(interface.base_name());
+        let base = base.as_deref().unwrap_or(interface.default_base());
+        let model = model.or(interface.default_model());
+        let model = model.ok_or(ModelError::NoModel)?;
+        Self::of(interface, base, key.as_ref(), model)
+    }
+
+    /// Returns whether a word names a provider.
+    pub fn is_name(word: &str) -> bool {
+        Interface::ALL.iter().any(|it| it.word() == word)
+    }
+
+    fn of(
+        interface: Interface,
+        base: &str,
+        key: Option<&Secret>,
+        model: &str,
+    ) -> Result<Self, ModelError> {
+        let setup = |why: String| ModelError::Setup(format!("{}: {why}", interface.base_name()));
+        let url = format!("{}/{}", base.trim_end_matches('/'), interface.path());
+        let url = Url::parse(&url).map_err(|error| setup(error.to_string()))?;
+        if !matches!(url.scheme(), "http" | "https") {
+            return Err(setup(format!("{base} is no address of HTTP")));
+        }
+        let mut headers = HeaderMap::new();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        if interface == Interface::Anthropic {
+            let version = HeaderValue::from_static(anthropic::VERSION);
+            headers.insert(HeaderName::from_static("anthropic-version"), version);
+        }
+        if let Some(key) = key {
+            let (name, value) = match interface {
+                Interface::Anthropic => ("x-api-key", key.expose().trim().to_owned()),
+                Interface::OpenAi => ("authorization", format!("Bearer {}", key.expose().trim())),
+            };
+            let value = HeaderValue::from_str(&value)
+                .map_err(|_| ModelError::Setup(format!("{} is no key", interface.key_name())));
+            let mut value = value?;
+            value.set_sensitive(true);
+            headers.insert(HeaderName::from_static(name), value);
+        }
+        let http = http_builder(&url).read_timeout(SILENCE).build();
+        let http = http.map_err(|error| setup(error.to_string()))?;
+        Ok(Self {
+            interface,
+            url,
+            headers,
+            http,
+            model: model.to_owned(),
+        })
+    }
+
+    /// Returns the model that answers unless a message names another one.
+    pub fn model(&self) -> &str {
+        &self.model
+    }
+
+    fn host(&self) -> String {
+        self.url.host_str().unwrap_or_default().to_owned()
+    }
+
+    /// Asks a model. What it answers is passed on as it comes.
+    ///
+    /// # Errors
+    /// The provider does not answer, refuses, or breaks off.
+    pub(super) async fn ask(
+        &self,
+        model: &str,
+        system: &str,
+        tools: &[ToolDescription],
+        messages: &[Message],
+        mut take: impl FnMut(AnswerPiece),
+        note: impl Fn(String),
+    ) -> Result<EndReason, ModelError> {
+        let body = match self.interface {
+            Interface::Anthropic => anthropic::request(model, system, tools, messages),
+            Interface::OpenAi => openai::request(model, system, tools, messages),
+        };
+        let mut pauses = PAUSES.iter();
+        loop {
+            let mut is_begun = false;
+            let taken = |piece| {
+                is_begun = true;
+                take(piece);
+            };
+            let error = match self.send(model, &body).await {
+                Ok(response) => match self.read(response, taken).await {
+                    Ok(end) => return Ok(end),
+                    Err(error) => (error, None),
+                },
+                Err(error) => error,
+            };
+            let (error, pause) = error;
+            let (ModelError::Busy { .. }, false, Some(next)) = (&error, is_begun, pauses.next())
+            else {
+                return Err(error);
+            };
+            let pause = pause.unwrap_or(*next).min(LONGEST_PAUSE);
+            note(format!("{error}; again in {} s", pause.as_secs()));
+            tokio::time::sleep(pause).await;
+        }
+    }
+
+    /// Sends a request; an error may have the pause that the provider asks for.
+    async fn send(
+        &self,
+        model: &str,
+        body: &Value,
+    ) -> Result<Response, (ModelError, Option<Duration>)> {
+        let request = self.http.post(self.url.clone());
+        let request = request.headers(self.headers.clone()).body(body.to_string());
+        let response = match request.send().await {
+            Ok(response) => response,
+            Err(error) => {
+                let why = ServerErrorKind::of_transport(&error, &self.url, SILENCE).to_string();
+                let host = self.host();
+                return Err((ModelError::Connection { host, why }, None));
+            }
+        };
+        let status = response.status();
+        if status.is_success() {
+            return Ok(response);
+        }
+        let pause = response.headers().get(RETRY_AFTER);
+        let pause = pause.and_then(|it| it.to_str().ok()?.trim().parse().ok());
+        let text = failure(response).await;
+        Err((
+            self.refusal(status, model, text),
+            pause.map(Duration::from_secs),
+        ))
+    }
+
+    fn refusal(&self, status: StatusCode, model: &str, text: String) -> ModelError {
+        let host = self.host();
+        match status.as_u16() {
+            401 | 403 => ModelError::Key {
+                host,
+                variable: self.interface.key_name(),
+                text,
+            },
+            404 => ModelError::Model {
+                host,
+                model: model.to_owned(),
+                text,
+            },
+            status @ (429 | 500 | 502 | 503 | 504 | 529) => ModelError::Busy { host, status, text },
+            status => ModelError::Refused {
+                host,
+                kind: status.to_string(),
+                text,
+            },
+        }
+    }
+
+    async fn read(
+        &self,
+        response: Response,
+        mut take: impl FnMut(AnswerPiece),
+    ) -> Result<EndReason, ModelError> {
+        let broken = |why: String| ModelError::Broken {
+            host: self.host(),
+            why,
+        };
+        let mut left = LONGEST;
+        let parts = futures_util::stream::unfold(response, |mut response| async {
+            let part = response.chunk().await.transpose()?;
+            Some((part.map_err(std::io::Error::other), response))
+        });
+        let parts = parts.map(move |part| {
+            let part = part?;
+            left = left.checked_sub(part.len()).ok_or_else(|| {
+                std::io::Error::other(format!("it has more than {} MiB", LONGEST >> 20))
+            })?;
+            Ok::<_, std::io::Error>(part)
+        });
+        let mut events = Box::pin(SseStream::from_bytes_stream(parts));
+        let mut reader = match self.interface {
+            Interface::Anthropic => AnswerReader::Anthropic(AnthropicAnswer::default()),
+            Interface::OpenAi => AnswerReader::OpenAi(OpenAiAnswer::default()),
+        };
+        while let Some(event) = events.next().await {
+            let event = event.map_err(|error| broken(error.to_string()))?;
+            let Some(data) = event.data else {
+                continue;
+            };
+            let pieces = reader.take(&data).map_err(|fault| self.fault(fault))?;
+            for piece in pieces {
+                if let AnswerPiece::End(reason) = piece {
+                    return Ok(reason);
+                }
+                take(piece);
+            }
+        }
+        Err(broken("the stream ended before the answer".to_owned()))
+    }
+
+    fn fault(&self, fault: AnswerFault) -> ModelError {
+        let host = self.host();
+        match fault {
+            AnswerFault::Reported { kind, text } => match kind.as_str() {
+                "overloaded_error" => ModelError::Busy {
+                    host,
+                    status: 529,
+                    text,
+                },
+                "rate_limit_error" => ModelError::Busy {
+                    host,
+                    status: 429,
+                    text,
+                },
+                _ => ModelError::Refused { host, kind, text },
+            },
+            AnswerFault::Malformed(why) => ModelError::Broken { host, why },
+        }
+    }
+}
+
+/// The reader of an answer's events.
+enum AnswerReader {
+    Anthropic(AnthropicAnswer),
+    OpenAi(OpenAiAnswer),
+}
+
+impl AnswerReader {
+    fn take(&mut self, data: &str) -> Result<Vec<AnswerPiece>, AnswerFault> {
+        match self {
+            Self::Anthropic(answer) => answer.take(data),
+            Self::OpenAi(answer) => answer.take(data),
+        }
+    }
+}
+
+/// Returns what a provider says went wrong, as one line.
+async fn failure(mut response: Response) -> String {
+    let mut bytes = Vec::new();
+    while let Ok(Some(part)) = response.chunk().await {
+        let room = LONGEST_FAILURE - bytes.len();
+        bytes.extend_from_slice(&part[..part.len().min(room)]);
+        if part.len() >= room {
+            break;
+        }
+    }
+    let body: Value = serde_json::from_slice(&bytes).unwrap_or_default();
+    let told = body["error"]["message"].as_str().or(body["error"].as_str());
+    let told = told.map(str::to_owned);
+    let told = told.unwrap_or_else(|| String::from_utf8_lossy(&bytes).into_owned());
+    let words = told.split_whitespace().flat_map(|word| [word, " "]);
+    let line: String = words.collect();
+    let line = line.trim_end().chars().filter(|c| !c.is_control());
+    line.take(300).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn the_key_that_is_there_chooses_the_provider() {
+        let find = async |variables: &[(&str, &str)], wanted, model| {
+            let variables: HashMap<_, _> = variables.iter().copied().collect();
+            Provider::find(wanted, model, &variables).await
+        };
+        let anthropic = find(&[("ANTHROPIC_API_KEY", "k")], None, None)
+            .await
+            .unwrap();
+        assert_eq!(
+            anthropic.url.as_str(),
+            "https://api.anthropic.com/v1/messages"
+        );
+        assert_eq!(anthropic.headers["x-api-key"], "k");
+        let local = [("OPENAI_BASE_URL", "http://localhost:1234/v1/")];
+        let local = find(&local, None, Some("m")).await.unwrap();
+        assert_eq!(
+            local.url.as_str(),
+            "http://localhost:1234/v1/chat/completions"
+        );
+        assert_eq!(local.model(), "m");
+        let both = [("ANTHROPIC_API_KEY", "a"), ("OPENAI_API_KEY", "o")];
+        let openai = find(&both, Some("openai"), Some("m")).await.unwrap();
+        assert_eq!(openai.headers["authorization"], "Bearer o");
+        assert!(matches!(
+            find(&[("OPENAI_API_KEY", "o")], None, None).await,
+            Err(ModelError::NoModel)
+        ));
+        let bad = [("OPENAI_BASE_URL", "file:///etc/passwd")];
+        assert!(matches!(
+            find(&bad, None, Some("m")).await,
+            Err(ModelError::Setup(_))
+        ));
+    }
+
+    #[test]
+    fn a_key_is_shown_nowhere() {
+        let key = Secret::new("sk-secret");
+        let base = Interface::Anthropic.default_base();
+        let provider = Provider::of(Interface::Anthropic, base, Some(&key), "m").unwrap();
+        assert!(!format!("{provider:?}").contains("sk-secret"));
+    }
+}

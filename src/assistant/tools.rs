@@ -1,0 +1,257 @@
+//! The tools of `nb mcp`, as a client of the Model Context Protocol.
+//!
+//! The server is a process of its own, as for coding agents: the same tools, limits and records. It ends with the
+//! conversation.
+//!
+//! Source: <https://modelcontextprotocol.io/specification/>.
+
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use rmcp::model::{
+    CallToolRequest, CallToolRequestParams, ClientConfig, ClientRequest, ContentBlock,
+    Implementation, ProgressNotificationParam, ServerResult,
+};
+use rmcp::service::{NotificationContext, PeerRequestOptions, RunningService, ServiceError};
+use rmcp::{ClientHandler, RoleClient, ServiceExt};
+use serde_json::{Map, Value};
+use tokio::process::{Child, Command};
+use tokio::sync::{Mutex, Notify, mpsc};
+
+use super::message::{ToolCall, ToolDescription, ToolImage, ToolResult};
+use crate::agent::McpServer;
+
+/// How long the server may take to begin.
+const STARTS_WITHIN: Duration = Duration::from_secs(30);
+
+/// How long a tool waits for running cells, in seconds: after that the model decides what to do.
+const WAITS: f64 = 30.0;
+
+/// The argument that says how long a tool waits.
+const TIMEOUT: &str = "timeout_s";
+
+/// The tool whose images the model gets; other results only say that there are some.
+const SHOWS_IMAGES: &str = "read_cell";
+
+/// Tools, and the process that has them.
+pub(super) struct Tools {
+    service: RunningService<RoleClient, ProgressListener>,
+    progress: Mutex<mpsc::UnboundedReceiver<String>>,
+    /// What the model may call.
+    pub(super) list: Vec<ToolDescription>,
+    /// It is killed when this is dropped.
+    _process: Child,
+}
+
+/// What came of a call.
+pub(super) struct Called {
+    /// What the model reads.
+    pub(super) result: ToolResult,
+    /// The answer's fields, as the command prints them with `--json`.
+    pub(super) fields: Option<Value>,
+    /// Whether the person stopped it.
+    pub(super) is_stopped: bool,
+}
+
+/// Why there are no tools.
+#[derive(Debug, thiserror::Error)]
+#[error("the assistant's tools cannot be started: {0}")]
+pub(super) struct NoTools(String);
+
+struct ProgressListener(mpsc::UnboundedSender<String>);
+
+impl ClientHandler for ProgressListener {
+    fn get_info(&self) -> ClientConfig {
+        let mut info = ClientConfig::default();
+        info.client_info = Implementation::new("nb-assistant", env!("CARGO_PKG_VERSION"));
+        info
+    }
+
+    async fn on_progress(
+        &self,
+        progress: ProgressNotificationParam,
+        _: NotificationContext<RoleClient>,
+    ) {
+        let _ = self.0.send(progress.message.unwrap_or_default());
+    }
+}
+
+impl Tools {
+    /// Starts the server.
+    ///
+    /// # Errors
+    /// It cannot be started, or does not answer.
+    pub(super) async fn start(server: &McpServer, root: &Path) -> Result<Self, NoTools> {
+        let mut command = Command::new(&server.command);
+        command.args(&server.args).current_dir(root);
+        command.envs(server.env.iter().map(|(name, value)| (name, value)));
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.stderr(Stdio::null()).kill_on_drop(true);
+        let failed = |error: &dyn std::fmt::Display| NoTools(error.to_string());
+        let mut process = command.spawn().map_err(|error| failed(&error))?;
+        let pipes = process.stdout.take().zip(process.stdin.take());
+        let pipes = pipes.ok_or_else(|| failed(&"it has no pipes"))?;
+        let (sender, progress) = mpsc::unbounded_channel();
+        let begun = async {
+            let service = ProgressListener(sender).serve(pipes).await;
+            let service = service.map_err(|error| failed(&error))?;
+            let tools = service.list_all_tools().await;
+            Ok((service, tools.map_err(|error| failed(&error))?))
+        };
+        let begun = tokio::time::timeout(STARTS_WITHIN, begun).await;
+        let (service, tools) = begun.map_err(|_| failed(&"it does not answer"))??;
+        let list = tools.into_iter().map(|tool| ToolDescription {
+            name: tool.name.into_owned(),
+            description: tool.description.unwrap_or_default().into_owned(),
+            schema: (*tool.input_schema).clone(),
+        });
+        Ok(Self {
+            list: list.collect(),
+            service,
+            progress: progress.into(),
+            _process: process,
+        })
+    }
+
+    /// Returns whether the process is still there.
+    pub(super) fn is_alive(&self) -> bool {
+        !self.service.is_closed()
+    }
+
+    /// Calls a tool. `progress` gets the last line of output of a cell that runs, every five seconds. A call that is
+    /// stopped interrupts its cell.
+    pub(super) async fn call(
+        &self,
+        call: &ToolCall,
+        progress: impl Fn(String),
+        stop: &Notify,
+    ) -> Called {
+        if let Some(fault) = &call.fault {
+            return Called::failed(call, fault.clone());
+        }
+        let mut params = CallToolRequestParams::new(call.name.clone());
+        params.arguments = Some(self.arguments(call));
+        let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
+        let mut told = self.progress.lock().await;
+        while told.try_recv().is_ok() {}
+        let peer = self.service.peer();
+        let options = PeerRequestOptions::no_options();
+        let mut handle = match peer.send_cancellable_request(request, options).await {
+            Ok(handle) => handle,
+            Err(error) => return Called::of_error(call, &error),
+        };
+        loop {
+            tokio::select! {
+                answer = &mut handle.rx => return match answer {
+                    Ok(Ok(answer)) => Called::of(call, answer),
+                    Ok(Err(error)) => Called::of_error(call, &error),
+                    Err(_) => Called::of_error(call, &ServiceError::TransportClosed),
+                },
+                Some(line) = told.recv() => progress(line),
+                () = stop.notified() => break,
+            }
+        }
+        let reason = Some("the person stopped it".to_owned());
+        if let Err(error) = handle.cancel(reason).await {
+            tracing::warn!(%error, "a call could not be cancelled");
+        }
+        Called::stopped(call)
+    }
+
+    /// Returns a call's arguments. No call waits longer for a cell than [`WAITS`].
+    fn arguments(&self, call: &ToolCall) -> Map<String, Value> {
+        let mut arguments = call.arguments.clone();
+        let tool = self.list.iter().find(|tool| tool.name == call.name);
+        let properties = tool.and_then(|tool| tool.schema.get("properties"));
+        let waits = properties.is_some_and(|it| it.get(TIMEOUT).is_some());
+        let given = arguments.get(TIMEOUT);
+        let is_shorter = given.is_some_and(|given| given.as_f64().is_none_or(|it| it <= WAITS));
+        // Without it this one does not wait.
+        let is_status = call.name == "get_run_status" && given.is_none();
+        if waits && !is_shorter && !is_status {
+            arguments.insert(TIMEOUT.to_owned(), WAITS.into());
+        }
+        arguments
+    }
+}
+
+impl Called {
+    fn failed(call: &ToolCall, text: String) -> Self {
+        Self {
+            result: ToolResult {
+                call: call.id.clone(),
+                text,
+                is_error: true,
+                ..ToolResult::default()
+            },
+            fields: None,
+            is_stopped: false,
+        }
+    }
+
+    /// Returns the result of a call that the person has not allowed.
+    pub(super) fn not_allowed(call: &ToolCall) -> Self {
+        Self::failed(call, "the person does not allow this".to_owned())
+    }
+
+    /// Returns the result of a call that the person has stopped.
+    pub(super) fn stopped(call: &ToolCall) -> Self {
+        Self {
+            is_stopped: true,
+            ..Self::failed(call, "stopped by the person".to_owned())
+        }
+    }
+
+    /// Returns the result of a call of a tool that there is not.
+    pub(super) fn unknown(call: &ToolCall) -> Self {
+        Self::failed(call, format!("there is no tool {:?}", call.name))
+    }
+
+    /// Returns the result of a call that was not begun, since an earlier one was stopped.
+    pub(super) fn not_begun(call: &ToolCall) -> Self {
+        Self::failed(call, "not begun: the person stopped the turn".to_owned())
+    }
+
+    fn of_error(call: &ToolCall, error: &ServiceError) -> Self {
+        let text = match error {
+            ServiceError::McpError(error) => error.message.clone().into_owned(),
+            other => format!("the tools do not answer: {other}"),
+        };
+        Self::failed(call, text)
+    }
+
+    fn of(call: &ToolCall, answer: ServerResult) -> Self {
+        let ServerResult::CallToolResult(answer) = answer else {
+            return Self::failed(call, "the tools' answer is of another kind".to_owned());
+        };
+        let mut result = ToolResult {
+            call: call.id.clone(),
+            is_error: answer.is_error.unwrap_or_default(),
+            ..ToolResult::default()
+        };
+        for content in answer.content {
+            match content {
+                ContentBlock::Text(text) => result.text.push_str(&text.text),
+                ContentBlock::Image(image) if call.name == SHOWS_IMAGES => {
+                    result.images.push(ToolImage {
+                        mime: image.mime_type,
+                        data: image.data,
+                    });
+                }
+                ContentBlock::Image(image) => {
+                    let mime = image.mime_type;
+                    result
+                        .text
+                        .push_str(&format!("[{mime}; {SHOWS_IMAGES} shows it]\n"));
+                }
+                _ => {}
+            }
+        }
+        Self {
+            result,
+            fields: answer.structured_content,
+            is_stopped: false,
+        }
+    }
+}

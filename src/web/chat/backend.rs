@@ -1,0 +1,198 @@
+//! The assistant itself: a model, or a coding agent that speaks ACP.
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use tokio::sync::Notify;
+
+use super::AssistantChoice;
+use super::turn::TurnEvent;
+use crate::agent::known::{KnownAgents, own_server};
+use crate::agent::update::Update;
+use crate::agent::{Agent, AgentError, Begun, ChatMessage, Front, Launch, McpServer, Workspace};
+use crate::api::problem::{Problem, ProblemKind};
+use crate::assistant::{
+    Assistant, AssistantError, AssistantOptions, Message, ModelError, Provider, TokenUsage,
+};
+use crate::kernel::variables::ProcessVariables;
+
+/// The name under which a model acts.
+const NAME: &str = "assistant";
+
+/// How many calls a model may make in a minute.
+const RATE: &str = "20";
+
+/// What an assistant needs to go on later.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct StoredBackend {
+    /// What was said to a model, and what it said and did.
+    messages: Vec<Message>,
+    /// The agent, and its session.
+    agent: Option<(Launch, Option<String>)>,
+}
+
+/// An assistant.
+pub(super) enum Backend {
+    Model {
+        assistant: Box<Assistant>,
+        price: Option<(f64, f64)>,
+    },
+    Agent {
+        agent: Box<Agent>,
+        workspace: Workspace,
+    },
+}
+
+/// Why a turn has ended before its end.
+pub(super) enum TurnEnd {
+    Stopped,
+    Failed(Problem),
+}
+
+/// What a backend reports to.
+pub(super) trait TurnFront: Front {
+    /// Adds an event to the turn.
+    fn add(&self, event: TurnEvent);
+}
+
+impl Backend {
+    /// Finds the assistant that is wanted. A model is not asked yet, and an agent not started.
+    pub(super) async fn find(
+        choice: &AssistantChoice,
+        root: &Path,
+        notebook: &str,
+        stored: StoredBackend,
+    ) -> Result<Self, Problem> {
+        let workspace = Workspace::of(root)?;
+        let wanted = choice.assistant.as_deref();
+        if let Some(command) = wanted.filter(|wanted| !Provider::is_name(wanted)) {
+            let known = KnownAgents::read(&ProcessVariables);
+            let launch = known.meant(command);
+            let launch =
+                launch.map_err(|error| Problem::new(ProblemKind::Usage, error.to_string()))?;
+            let server = server(&launch.name, root, notebook)?;
+            let mut agent = Agent::new(launch, workspace.clone(), vec![server]);
+            let earlier = stored.agent.filter(|(launch, _)| launch == agent.launch());
+            agent.resume(earlier.and_then(|(_, session)| session));
+            return Ok(Self::Agent {
+                agent: Box::new(agent),
+                workspace,
+            });
+        }
+        let model = choice.model.as_deref();
+        let provider = Provider::find(wanted, model, &ProcessVariables).await;
+        let mut server = server(NAME, root, notebook)?;
+        server.args.extend(["--rate".to_owned(), RATE.to_owned()]);
+        let options = AssistantOptions {
+            provider: provider.map_err(|error| of_model(&error))?,
+            server,
+            root: root.to_owned(),
+            notebook: notebook.to_owned(),
+            approves: choice.approves,
+        };
+        Ok(Self::Model {
+            assistant: Box::new(Assistant::new(options, stored.messages)),
+            price: choice.price,
+        })
+    }
+
+    /// Returns the name under which it acts.
+    pub(super) fn name(&self) -> &str {
+        match self {
+            Self::Model { .. } => NAME,
+            Self::Agent { agent, .. } => &agent.launch().name,
+        }
+    }
+
+    /// Returns what it needs to go on later.
+    pub(super) fn stored(&self) -> StoredBackend {
+        match self {
+            Self::Model { assistant, .. } => StoredBackend {
+                messages: assistant.kept(),
+                agent: None,
+            },
+            Self::Agent { agent, .. } => StoredBackend {
+                messages: Vec::new(),
+                agent: Some((agent.launch().clone(), agent.session().map(str::to_owned))),
+            },
+        }
+    }
+
+    /// Answers a message; returns why the turn has ended.
+    pub(super) async fn answer(
+        &mut self,
+        text: &str,
+        model: Option<&str>,
+        notebook: &Path,
+        front: &impl TurnFront,
+        stop: &Notify,
+    ) -> Result<String, TurnEnd> {
+        match self {
+            Self::Model { assistant, price } => {
+                let usage = |used: TokenUsage| front.add(usage(used, *price));
+                let done = assistant.prompt(text, model, front, usage, stop).await;
+                done.map(str::to_owned).map_err(|error| match error {
+                    AssistantError::Stopped => TurnEnd::Stopped,
+                    AssistantError::Model(error) => TurnEnd::Failed(of_model(&error)),
+                    error => TurnEnd::Failed(failed(&error)),
+                })
+            }
+            Self::Agent { agent, workspace } => {
+                let note = |text: String| front.take(Update::Note(text));
+                match agent.start(stop).await.map_err(of_agent)? {
+                    Begun::Already | Begun::New | Begun::Resumed => {}
+                    Begun::Forgotten { why } => note(format!(
+                        "a new session, which does not know what was said before: {why}"
+                    )),
+                }
+                let able = agent.capabilities().cloned().unwrap_or_default();
+                let root = workspace.root().to_owned();
+                let message = ChatMessage::of(text, workspace, &root, &able, Some(notebook)).await;
+                message.notes.into_iter().for_each(note);
+                agent
+                    .prompt(message.content, front, stop)
+                    .await
+                    .map_err(of_agent)
+            }
+        }
+    }
+}
+
+/// Returns the server that has the tools.
+fn server(name: &str, root: &Path, notebook: &str) -> Result<McpServer, Problem> {
+    let server = own_server(name, root, Some(&root.join(notebook)));
+    server.map_err(|error| Problem::failed("find the program for the tools", &error))
+}
+
+fn usage(used: TokenUsage, price: Option<(f64, f64)>) -> TurnEvent {
+    #[expect(clippy::cast_precision_loss, reason = "a price needs no 15 digits")]
+    let cost = price.map(|(input, output)| {
+        let sum = used.input as f64 * input + used.output as f64 * output;
+        (sum / 1e6, "USD".to_owned())
+    });
+    TurnEvent::Usage {
+        input_tokens: used.input,
+        output_tokens: used.output,
+        cost,
+    }
+}
+
+fn of_model(error: &ModelError) -> Problem {
+    failed(error).hint(error.hint())
+}
+
+fn of_agent(error: AgentError) -> TurnEnd {
+    if error.is_interrupt() {
+        return TurnEnd::Stopped;
+    }
+    let lines = match &error {
+        AgentError::Gone { end, .. } | AgentError::Silent { end, .. } => end.lines.clone(),
+        _ => Vec::new(),
+    };
+    TurnEnd::Failed(failed(&error).lines(&lines))
+}
+
+fn failed(error: &dyn std::error::Error) -> Problem {
+    Problem::new(ProblemKind::Failed, error.to_string())
+}

@@ -1,0 +1,266 @@
+// The conversation with the assistant: what it says, and each step it takes.
+
+import { pathOf, request } from "./connection.js";
+import { showMarkdown } from "./outputs.js";
+import { button, make } from "./parts.js";
+
+/** The events of the server that a turn has. */
+const EVENTS = [
+  "text_delta",
+  "note",
+  "tool_start",
+  "tool_update",
+  "tool_result",
+  "question",
+  "answered",
+  "usage",
+  "error",
+  "done",
+];
+
+export class AssistantPanel {
+  /** `page` is told whether the assistant is at work: cells are not run meanwhile. */
+  constructor(node, page) {
+    this.node = node;
+    this.page = page;
+    this.turns = new Map();
+    this.list = make("div.turns", { role: "log", "aria-live": "polite", "aria-label": "Conversation" });
+    this.field = make("textarea", {
+      rows: "3",
+      "aria-label": "Message to the assistant",
+      placeholder: "What shall the assistant do? (Ctrl-Enter sends)",
+      onkeydown: (event) => event.key === "Enter" && (event.ctrlKey || event.metaKey) && this.send(),
+    });
+    this.sendButton = button("Send", "Send the message (Ctrl-Enter)", () => this.send());
+    this.stopButton = button("■ Stop", "Stop the assistant, and interrupt its cell", () => this.stop());
+    this.newButton = button("New", "Forget this conversation and begin a new one", () => this.forget());
+    node.append(
+      this.list,
+      this.field,
+      make("div.tools", { role: "toolbar", "aria-label": "Assistant" }, this.sendButton, this.stopButton, this.newButton),
+    );
+    this.works(false);
+  }
+
+  get isOpen() {
+    return !this.node.hidden;
+  }
+
+  /** Shows the conversation about a notebook, or hides it. */
+  async open(book, isOpen) {
+    const isOther = this.book !== book;
+    this.book = book;
+    this.node.hidden = !isOpen;
+    if (isOther) this.clear();
+    if (isOpen && book && !this.isLoaded) await this.load();
+  }
+
+  clear() {
+    for (const turn of this.turns.values()) turn.leave();
+    this.turns.clear();
+    this.list.replaceChildren();
+    this.isLoaded = false;
+    this.works(false);
+  }
+
+  async load() {
+    const { book } = this;
+    this.isLoaded = true;
+    const answer = await book.catch(request("GET", pathOf(book.id, "chat")));
+    if (!answer || this.book !== book) return;
+    for (const turn of answer.turns) {
+      const view = this.view(turn.id, turn.message);
+      if (turn.id === answer.running) view.follow();
+      else for (const event of turn.events) view.take(event);
+    }
+  }
+
+  view(id, message) {
+    const known = this.turns.get(id);
+    if (known) return known;
+    const view = new TurnView(this, id, message);
+    this.turns.set(id, view);
+    this.list.append(view.node);
+    return view;
+  }
+
+  /** Takes the message that a turn has begun or ended, in this tab or another one. */
+  async receives({ turn, running }) {
+    this.works(running);
+    if (!this.isOpen || !this.isLoaded || this.turns.has(turn)) return;
+    const answer = await this.book.catch(request("GET", pathOf(this.book.id, "chat")));
+    const found = answer?.turns.find((each) => each.id === turn);
+    if (found) this.view(turn, found.message).follow();
+  }
+
+  works(isAtWork) {
+    this.isAtWork = isAtWork;
+    this.stopButton.disabled = !isAtWork;
+    this.sendButton.disabled = isAtWork;
+    this.newButton.disabled = isAtWork;
+    this.page.assistantWorks(isAtWork);
+  }
+
+  async send() {
+    const message = this.field.value;
+    if (!message.trim() || this.isAtWork) return;
+    this.works(true);
+    const sent = await this.book.catch(begin(this.book.id, message));
+    if (sent) this.field.value = "";
+    else this.works(false);
+  }
+
+  stop() {
+    return this.book.catch(request("POST", pathOf(this.book.id, "chat", "stop"), {}));
+  }
+
+  async forget() {
+    const done = await this.book.catch(request("DELETE", pathOf(this.book.id, "chat")));
+    if (!done) return;
+    this.clear();
+    this.isLoaded = true;
+  }
+}
+
+/** Sends a message. Its events come by the turn's own address, which every tab reads. */
+async function begin(notebook, message) {
+  const body = JSON.stringify({ message });
+  const headers = { "Content-Type": "application/json" };
+  const response = await fetch(pathOf(notebook, "chat"), { method: "POST", headers, body });
+  if (!response.ok) throw new Error((await response.json()).error.message);
+  await response.body.cancel();
+  return true;
+}
+
+/** One message, and what came of it. */
+class TurnView {
+  constructor(panel, id, message) {
+    this.panel = panel;
+    this.id = id;
+    this.steps = new Map();
+    this.parts = make("div.parts");
+    this.foot = make("div.foot");
+    this.node = make("article.turn", { "data-turn": id }, make("p.message", {}, message), this.parts, this.foot);
+  }
+
+  /** Reads the events; the browser connects again by itself and names the last one it has. */
+  follow() {
+    this.panel.works(true);
+    this.source = new EventSource(pathOf(this.panel.book.id, "chat", this.id));
+    for (const name of EVENTS) {
+      this.source.addEventListener(name, (event) => {
+        this.take(JSON.parse(event.data));
+        if (name === "done") this.leave();
+      });
+    }
+  }
+
+  leave() {
+    this.source?.close();
+  }
+
+  take(event) {
+    const { list } = this.panel;
+    const isAtEnd = list.scrollHeight - list.scrollTop - list.clientHeight < 60;
+    this[event.type]?.(event);
+    if (isAtEnd) list.scrollTop = list.scrollHeight;
+  }
+
+  text_delta({ text }) {
+    if (!this.text) {
+      this.text = { whole: "", node: make("div.answer.jp-RenderedHTMLCommon") };
+      this.parts.append(this.text.node);
+    }
+    this.text.whole += text;
+    // Not for each piece: a long answer would be rendered again and again.
+    this.text.isDue ??= setTimeout(() => this.render(this.text), 100);
+    this.last = this.text;
+  }
+
+  render(text) {
+    text.isDue = undefined;
+    showMarkdown(text.node, text.whole);
+  }
+
+  add(node) {
+    if (this.last) {
+      clearTimeout(this.last.isDue);
+      this.render(this.last);
+    }
+    this.text = this.last = undefined;
+    this.parts.append(node);
+  }
+
+  note({ text }) {
+    this.add(make("p.remark", {}, text));
+  }
+
+  tool_start({ id, title, kind, content, warnings }) {
+    const state = make("span.state", {}, "…");
+    const shown = make("div.shown", {}, ...content.map(contentNode));
+    const result = make("div.result");
+    const tools = make("span.step-tools");
+    const summary = make("summary", {}, state, ` ${title} `, tools);
+    const node = make("details.step", { "data-kind": kind, open: content.length > 0 }, summary, shown, result);
+    for (const warning of warnings ?? []) shown.append(make("p.warning", {}, warning));
+    this.steps.set(id, { node, state, result, tools });
+    this.add(node);
+  }
+
+  tool_update({ id, content }) {
+    const step = this.steps.get(id);
+    step?.result.replaceChildren(...content.map(contentNode));
+  }
+
+  tool_result({ id, failed, content, op, changes, status }) {
+    const step = this.steps.get(id);
+    if (!step) return;
+    step.state.textContent = failed ? "✗" : "✓";
+    step.node.classList.toggle("failed", failed);
+    step.result.replaceChildren(...content.map(contentNode));
+    const { book } = this.panel;
+    for (const { cell } of changes ?? []) {
+      step.tools.append(button(cell.slice(0, 4), `Go to cell ${cell}`, () => book.show(cell)));
+    }
+    if (op) step.tools.append(button("Undo", `Take edit ${op} back`, () => book.undo(op)));
+    if (status && status !== "ok") step.tools.append(` ${status}`);
+  }
+
+  question({ id, text }) {
+    const answer = (letter) => {
+      const path = pathOf(this.panel.book.id, "chat", "answer");
+      return this.panel.book.catch(request("POST", path, { id, text: letter }));
+    };
+    const [title, ...options] = text.split("\n");
+    const known = options.map((line) => line.match(/^ {2}([a-z]) {2}(.*)$/)).filter(Boolean);
+    const buttons = known.map(([, letter, words]) => button(words, words, () => answer(letter)));
+    this.asked = make("div.asked", { role: "group", "aria-label": "Question" }, make("p", {}, title), ...buttons);
+    this.add(this.asked);
+    this.panel.page.news("the assistant asks something");
+  }
+
+  answered() {
+    this.asked?.remove();
+  }
+
+  usage({ input_tokens: input, output_tokens: output, cost }) {
+    const price = cost ? ` · ${cost[0].toFixed(4)} ${cost[1]}` : "";
+    this.foot.textContent = `${input + output} tokens${price}`;
+  }
+
+  error({ message, hints }) {
+    const lines = (hints ?? []).map((hint) => make("p.remark", {}, hint));
+    this.add(make("div.fault", { role: "alert" }, make("p", {}, message), ...lines));
+  }
+
+  done({ reason }) {
+    this.add(make("p.remark", {}, reason === "end_turn" ? "" : reason));
+    for (const { state } of this.steps.values()) if (state.textContent === "…") state.textContent = "✗";
+  }
+}
+
+function contentNode(content) {
+  if (content.type === "text") return make("pre", {}, content.text);
+  const line = (mark, text) => text.split("\n").map((each) => make(`div.${mark === "-" ? "old" : "new"}`, {}, `${mark} ${each}`));
+  return make("pre.diff", {}, ...line("-", content.old), ...line("+", content.new));
+}
