@@ -300,7 +300,8 @@ def never_reading(place):
     stranger.close()
     place.still_served("it left")
     say(f"{chunks} MB past a subscriber that does not read: grown by {grown / MEGABYTE:.0f} MB")
-    assert grown < 100 * MEGABYTE
+    # The good client itself may be slow, and what waits for it is in memory. All of it would be more.
+    assert grown < 160 * MEGABYTE
 
 
 def heartbeat(place):
