@@ -1,6 +1,8 @@
 //! A page that shows notebooks as they are now, and its interfaces: REST for reads and changes, a websocket for what
 //! happens.
 //!
+//! `jupyter` is the part of a Jupyter Server's interface by which VS Code and JupyterLab use the same kernels.
+//!
 //! `access` decides who is served. A request's work is done on one thread of its own, because the futures of `api` stay
 //! on the thread that made them. `feed` numbers what `follow` hears, and `socket` sends it to the pages. The page itself
 //! is embedded: its sources are in `page/`, and `page/build.mjs` makes the files in `page/built/`.
@@ -11,6 +13,8 @@ mod cells;
 mod feed;
 mod files;
 mod follow;
+mod handshake;
+mod jupyter;
 mod kernel;
 #[cfg(test)]
 mod openapi;
@@ -150,6 +154,7 @@ fn router(access: Arc<Access>, server: Arc<WebServer>) -> Router {
         .route("/api/notebooks/{id}/interrupt", post(kernel::interrupt))
         .route("/api/notebooks/{id}/restart", post(kernel::restart))
         .route("/api/notebooks/{id}/shutdown", post(kernel::shutdown))
+        .merge(jupyter::routes())
         // `guard` has a limit of its own.
         .layer(DefaultBodyLimit::disable())
         .layer(from_fn_with_state(access, access::guard))

@@ -36,6 +36,11 @@ impl Reply {
         self
     }
 
+    /// Returns the status.
+    pub(super) fn status(&self) -> StatusCode {
+        self.status
+    }
+
     /// Sets the revision.
     pub(super) fn with_revision(mut self, revision: Option<Revision>) -> Self {
         self.revision = revision;

@@ -19,22 +19,32 @@ use crate::world::{World, succeed};
 const LONG: Duration = Duration::from_secs(60);
 
 /// A server, until it is dropped.
-struct WebServer {
+pub struct WebServer {
     process: Child,
-    port: u16,
-    token: String,
+    pub port: u16,
+    pub token: String,
 }
 
 /// A response.
 #[derive(Debug)]
-struct Response {
-    status: u16,
+pub struct Response {
+    pub status: u16,
     head: String,
-    body: String,
+    pub body: String,
 }
 
 impl Response {
-    fn header(&self, name: &str) -> Option<&str> {
+    /// Makes a response without a body.
+    pub fn of_head(head: String) -> Self {
+        let status = head.split(' ').nth(1).and_then(|it| it.parse().ok());
+        Self {
+            status: status.unwrap_or_default(),
+            head,
+            body: String::new(),
+        }
+    }
+
+    pub fn header(&self, name: &str) -> Option<&str> {
         let mut lines = self.head.lines().filter_map(|line| line.split_once(": "));
         lines
             .find(|(known, _)| known.eq_ignore_ascii_case(name))
@@ -42,19 +52,19 @@ impl Response {
     }
 
     #[track_caller]
-    fn is(self, status: u16) -> Self {
+    pub fn is(self, status: u16) -> Self {
         assert_eq!(self.status, status, "{self:#?}");
         self
     }
 
     #[track_caller]
-    fn json(&self) -> Value {
+    pub fn json(&self) -> Value {
         serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 }
 
 impl WebServer {
-    fn start(world: &World) -> Self {
+    pub fn start(world: &World) -> Self {
         Self::start_at(world, 0)
     }
 
@@ -84,14 +94,14 @@ impl WebServer {
         }
     }
 
-    fn connect(&self) -> TcpStream {
+    pub fn connect(&self) -> TcpStream {
         let stream = TcpStream::connect(("127.0.0.1", self.port)).expect("connect");
         stream.set_read_timeout(Some(LONG)).expect("set a limit");
         stream
     }
 
     /// Sends a request as it is.
-    fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Response {
+    pub fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Response {
         let mut stream = self.connect();
         let mut head = format!("{method} {path} HTTP/1.1\r\nConnection: close\r\n");
         for (name, value) in headers {
@@ -117,12 +127,12 @@ impl WebServer {
         }
     }
 
-    fn host(&self) -> String {
+    pub fn host(&self) -> String {
         format!("127.0.0.1:{}", self.port)
     }
 
     /// Exchanges the token for the cookie, as a browser does.
-    fn cookie(&self) -> String {
+    pub fn cookie(&self) -> String {
         let host = self.host();
         let path = format!("/?token={}", self.token);
         let response = self.send("GET", &path, &[("Host", &host)], "").is(303);
@@ -136,7 +146,7 @@ impl WebServer {
     }
 
     /// Sends a request of a program that has the token.
-    fn rest(
+    pub fn rest(
         &self,
         method: &str,
         path: &str,
@@ -153,11 +163,11 @@ impl WebServer {
         self.send(method, path, &headers, &body)
     }
 
-    fn get(&self, path: &str) -> Response {
+    pub fn get(&self, path: &str) -> Response {
         self.rest("GET", path, None, None)
     }
 
-    fn post(&self, path: &str, body: Value) -> Response {
+    pub fn post(&self, path: &str, body: Value) -> Response {
         self.rest("POST", path, None, Some(body))
     }
 
@@ -179,12 +189,7 @@ impl WebServer {
         }
         let head = String::from_utf8_lossy(&head).into_owned();
         if !head.starts_with("HTTP/1.1 101 ") {
-            let status = head.split(' ').nth(1).and_then(|it| it.parse().ok());
-            return Err(Response {
-                status: status.unwrap_or_default(),
-                head,
-                body: String::new(),
-            });
+            return Err(Response::of_head(head));
         }
         assert!(head.contains("s3pPLMBiTxaQ9kYGzzhZRbK+xOo="), "{head}");
         let socket = WebSocket::from_raw_socket(stream, Role::Client, None);
@@ -226,7 +231,7 @@ impl Socket {
 }
 
 /// Makes a notebook with cells of these ids and sources.
-fn notebook(world: &World, name: &str, cells: &[(&str, &str)]) {
+pub fn notebook(world: &World, name: &str, cells: &[(&str, &str)]) {
     let cells = cells.iter().map(|(id, source)| {
         json!({"cell_type": "code", "id": id, "metadata": {}, "source": source, "outputs": [],
             "execution_count": null})
