@@ -32,6 +32,7 @@ use axum::extract::DefaultBodyLimit;
 use axum::middleware::from_fn_with_state;
 use axum::routing::{get, post};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use tokio::signal::unix::{SignalKind, signal};
 use zeroize::Zeroizing;
 
 use self::access::Access;
@@ -80,7 +81,7 @@ pub struct PageAddress {
     pub once: Zeroizing<String>,
 }
 
-/// Serves the page until the process ends. `listens` gets its addresses.
+/// Serves the page until the process is told to end (SIGINT, SIGTERM, SIGHUP). `listens` gets its addresses.
 ///
 /// # Errors
 /// The root is no folder, the notebook is not below it, or the port is not free.
@@ -95,6 +96,15 @@ pub async fn serve(
     };
     let address = SocketAddr::from((options.host, options.port));
     let (listener, address) = http::listen(address, "--port PORT").await?;
+    let signals = [
+        SignalKind::interrupt(),
+        SignalKind::terminate(),
+        SignalKind::hangup(),
+    ];
+    let signals =
+        signals.map(|kind| signal(kind).map_err(|it| Problem::failed("wait for signals", &it)));
+    let [interrupt, terminate, hangup] = signals;
+    let (mut interrupt, mut terminate, mut hangup) = (interrupt?, terminate?, hangup?);
     let (access, tokens) = Access::new(address.ip(), address.port());
     let name = options.name.unwrap_or_else(|| PERSON.to_owned());
     let server = WebServer::new(Callers::new(root, name, options.tell));
@@ -102,12 +112,15 @@ pub async fn serve(
         .map(|token| Zeroizing::new(format!("http://{address}/?token={}{shown}", token.as_str())));
     let told = listens(&PageAddress { url, once });
     told.map_err(|error| Problem::failed("print the address", &error))?;
-    http::serve(
-        listener,
-        router(Arc::new(access), Arc::new(server)),
-        MOST_CONNECTIONS,
-    )
-    .await;
+    let server = Arc::new(server);
+    let router = router(Arc::new(access), server.clone());
+    tokio::select! {
+        () = http::serve(listener, router, MOST_CONNECTIONS) => {}
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+        _ = hangup.recv() => {}
+    }
+    server.front_ends.close().await;
     Ok(())
 }
 

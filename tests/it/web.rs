@@ -94,6 +94,14 @@ impl WebServer {
         }
     }
 
+    /// Ends the server as Ctrl-C does.
+    pub fn interrupt(&mut self) -> std::process::ExitStatus {
+        let pid = i32::try_from(self.process.id()).ok();
+        let pid = pid.and_then(rustix::process::Pid::from_raw).expect("a pid");
+        rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("interrupt it");
+        self.process.wait().expect("wait for its end")
+    }
+
     pub fn connect(&self) -> TcpStream {
         let stream = TcpStream::connect(("127.0.0.1", self.port)).expect("connect");
         stream.set_read_timeout(Some(LONG)).expect("set a limit");

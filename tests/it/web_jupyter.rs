@@ -4,6 +4,9 @@
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 
+use bytes::Bytes;
+use nb::server::websocket::Framing;
+use nb::wire::{Channel, NewHeader, Verified};
 use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::protocol::Role;
 use tokio_tungstenite::tungstenite::{Message, WebSocket};
@@ -41,6 +44,31 @@ impl Channels {
         let content = json!({"code": code, "silent": false, "store_history": true, "allow_stdin": false,
             "stop_on_error": false, "user_expressions": {}});
         self.send(msg_id, "execute_request", &content);
+    }
+
+    /// Sends a request in the framing of byte ranges, and waits for its reply there.
+    fn asks_and_is_answered(&mut self) {
+        let header = NewHeader {
+            msg_id: "r1",
+            session: "s",
+            username: "u",
+            date: "2026-01-01T00:00:00Z",
+            msg_type: "kernel_info_request",
+        };
+        let request = Verified::new(&header, Bytes::from_static(b"{}"), &json!({}));
+        let frame = Framing::V1.write(Channel::Shell, &request);
+        self.0.send(frame.expect("it is JSON")).expect("send it");
+        loop {
+            let received = self.0.read().expect("a message comes");
+            let read = Framing::V1.read(received).expect("it is a message");
+            let Some((Channel::Shell, reply)) = read else {
+                continue;
+            };
+            let header = reply.header().expect("a header");
+            assert_eq!(header.msg_type, "kernel_info_reply");
+            assert_eq!(reply.parent().expect("a parent").msg_id, "r1");
+            return;
+        }
     }
 
     /// Returns the next message, or how the server has closed.
@@ -179,14 +207,16 @@ fn the_token_opens_and_nothing_else_does() {
     let headers = [("Host", host.as_str()), ("Cookie", &cookie)];
     server.send("POST", &restart, &headers, "").is(403);
 
-    let (_, head) = open(&server, &format!("{channels}?token={token}"), &[]).expect("it opens");
-    assert!(
-        !head.to_ascii_lowercase().contains("sec-websocket-protocol"),
-        "{head}"
-    );
+    let by_query = format!("{channels}?token={token}");
+    let (mut json, head) = open(&server, &by_query, &[]).expect("it opens");
+    let head = head.to_ascii_lowercase();
+    assert!(!head.contains("sec-websocket-protocol"), "{head}");
+    json.run("r1", "print('as JSON')");
+    assert_eq!(json.printed("r1", "JSON\n"), "as JSON\n");
     let offer = ("Sec-WebSocket-Protocol", SUBPROTOCOL);
-    let (_, head) = open(&server, &channels, &[authorized[0], offer]).expect("it opens");
+    let (mut ranges, head) = open(&server, &channels, &[authorized[0], offer]).expect("it opens");
     assert!(head.contains(SUBPROTOCOL), "{head}");
+    ranges.asks_and_is_answered();
 }
 
 #[test]
@@ -340,6 +370,7 @@ fn a_message_has_a_limit() {
         server.token
     );
     let (mut channels, _) = open(&server, &path, &[]).expect("it opens");
+    // The server closes before it has read all.
     channels.run("r1", &"#".repeat(64 << 20));
     let closed = loop {
         if let Err(closed) = channels.next() {
@@ -366,4 +397,39 @@ fn a_jupyter_server_uses_the_kernel() {
     let world = World::opened();
     let server = WebServer::start(&world);
     scenario(&world, &server, "web_jupyter_gateway.js");
+}
+
+/// Ctrl-C ends the server and its proxies; cells and kernels go on.
+#[test]
+fn the_servers_end_is_no_kernels_end() {
+    let world = World::opened();
+    let mut server = WebServer::start(&world);
+    let path = format!(
+        "/api/kernels/{}/channels?token={}",
+        kernel_id(&server),
+        server.token
+    );
+    let (mut channels, _) = open(&server, &path, &[]).expect("it opens");
+    channels.run("r1", "print('on', flush=True)\nopen('go', 'w').close()\nimport os\nwhile os.path.exists('go'): pass\nkept = 1");
+    assert_eq!(channels.printed("r1", "on\n"), "on\n");
+    assert_eq!(proxies(&world), 1);
+    let status = server.interrupt();
+    assert!(status.success(), "{status}");
+    assert_eq!(proxies(&world), 0);
+    let left = std::fs::read_dir(world.temporary()).expect("read the folder");
+    let left = left.flatten().map(|entry| entry.file_name());
+    let left: Vec<_> = left
+        .filter(|name| name.to_string_lossy().starts_with("nb-web-"))
+        .collect();
+    assert!(left.is_empty(), "{left:?}");
+    std::fs::remove_file(world.project().join("go")).expect("let the cell go on");
+    let said = succeed(world.nb().args(["run", "-n", "t.ipynb", "print(kept)"]));
+    assert!(said.starts_with("1\n"), "{said}");
+}
+
+/// Returns how many proxies run.
+fn proxies(world: &World) -> usize {
+    let all = world.processes().into_iter();
+    all.filter(|(_, words)| words.starts_with("nb-proxy "))
+        .count()
 }

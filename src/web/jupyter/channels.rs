@@ -59,6 +59,7 @@ enum Order {
     Connect(Box<Connection>),
     Interrupt(PathBuf, oneshot::Sender<Result<(), String>>),
     Restart(PathBuf, oneshot::Sender<Result<(), String>>),
+    Close(oneshot::Sender<()>),
 }
 
 /// A websocket, and the kernel that it is for.
@@ -110,6 +111,13 @@ impl FrontEnds {
         let (done, answer) = oneshot::channel();
         let _ = self.orders.send(Order::Restart(notebook, done));
         answer.await.unwrap_or_else(|error| Err(error.to_string()))
+    }
+
+    /// Ends all of them, before the process ends. The kernels go on.
+    pub(in crate::web) async fn close(&self) {
+        let (done, answer) = oneshot::channel();
+        let _ = self.orders.send(Order::Close(done));
+        let _ = answer.await;
     }
 }
 
@@ -194,6 +202,14 @@ async fn serve_orders(mut orders: mpsc::UnboundedReceiver<Order>) {
                 Order::Restart(notebook, done) => {
                     let work = async |front_end: &FrontEnd| front_end.restart().await;
                     let _ = done.send(registry.with(&notebook, work).await);
+                }
+                Order::Close(done) => {
+                    let all = registry.0.borrow().clone();
+                    all.iter().for_each(|it| it.front_end.leave());
+                    for attached in all {
+                        attached.front_end.ended().await;
+                    }
+                    let _ = done.send(());
                 }
             }
         });

@@ -36,8 +36,8 @@ use crate::wire::{
 /// How many bytes of messages may wait for the client before the sockets are read no further.
 const WAITING_BYTES: usize = 16 << 20;
 
-/// How long to wait for the kernel's first message on iopub: a client that asks before its subscription has arrived
-/// misses the answer.
+/// How long to wait until the proxy says that it is connected to the kernel: a client that asks before misses the
+/// answer.
 const WELCOME: Duration = Duration::from_secs(5);
 
 /// How long the proxy may take to end.
@@ -46,7 +46,7 @@ const ENDS: Duration = Duration::from_secs(5);
 /// How long the proxy may take to answer, and to be replaced by the next one.
 const ANSWERS: Duration = Duration::from_secs(20);
 
-/// How long a new kernel may take before an answer says that it still starts.
+/// How long a new kernel may take.
 const STARTS: Duration = Duration::from_secs(60);
 
 /// How long to read the last words of a proxy that has ended: what it has started may hold the pipe open.
@@ -89,8 +89,8 @@ pub(super) struct FrontEnd {
     waiting_bytes: Cell<usize>,
     is_paused: Cell<bool>,
     arrived: Notify,
-    /// Is set with the first message on iopub, or when none has come for long.
-    welcomed: SetOnce<()>,
+    /// How often a proxy has said that it is connected to the kernel; once more if it has not said so for long.
+    welcomes: watch::Sender<u64>,
     /// The requests of this process that wait for their replies.
     asked: RefCell<HashMap<String, oneshot::Sender<()>>>,
     /// The client's cells that have no reply yet.
@@ -148,7 +148,7 @@ impl FrontEnd {
             waiting_bytes: Cell::new(0),
             is_paused: Cell::new(false),
             arrived: Notify::new(),
-            welcomed: SetOnce::new(),
+            welcomes: watch::Sender::new(0),
             asked: RefCell::default(),
             cells: RefCell::default(),
             last_cell: Cell::new(None),
@@ -259,8 +259,10 @@ impl FrontEnd {
     }
 
     async fn send(&self, channel: Channel, message: Verified) {
-        if timeout(WELCOME, self.welcomed.wait()).await.is_err() {
-            let _ = self.welcomed.set(());
+        let mut welcomes = self.welcomes.subscribe();
+        let welcome = timeout(WELCOME, welcomes.wait_for(|count| *count > 0));
+        if welcome.await.is_err() {
+            self.welcomes.send_modify(|count| *count += 1);
         }
         let sockets = self.sockets.get().into_iter().flatten();
         let mut sockets = sockets.filter(|(known, _)| *known == channel);
@@ -282,8 +284,16 @@ impl FrontEnd {
         if !message.read_headers() {
             return;
         }
+        let header = message.header();
+        let is = |msg_type: &str| {
+            let header = header.as_ref();
+            header.is_ok_and(|header| header.msg_type == msg_type)
+        };
         match channel {
-            Channel::Iopub => _ = self.welcomed.set(()),
+            Channel::Iopub if is("iopub_welcome") => {
+                self.welcomes.send_modify(|count| *count += 1);
+            }
+            Channel::Iopub => {}
             _ => {
                 let parent = message.parent();
                 let parent = parent.map(|it| it.msg_id.to_string()).unwrap_or_default();
@@ -291,8 +301,7 @@ impl FrontEnd {
                     let _ = asked.send(());
                     return;
                 }
-                let header = message.header();
-                if header.is_ok_and(|header| header.msg_type == "execute_reply") {
+                if is("execute_reply") {
                     self.cells.borrow_mut().remove(&parent);
                 }
             }
@@ -319,14 +328,14 @@ impl FrontEnd {
             .await
     }
 
-    /// Restarts the kernel, by the rules of the proxy, and waits until it answers.
+    /// Restarts the kernel, by the rules of the proxy, and waits until the next proxy is connected to the new one.
     ///
     /// # Errors
-    /// No answer came.
+    /// No answer came, or no kernel.
     pub(super) async fn restart(&self) -> Result<(), String> {
+        self.restarts.set(true);
         let mut launched = self.launched.subscribe();
         let before = *launched.borrow_and_update();
-        self.restarts.set(true);
         let content = json!({"restart": true});
         self.ask(Channel::Control, "shutdown_request", &content, ANSWERS)
             .await?;
@@ -334,9 +343,15 @@ impl FrontEnd {
         if next.await.is_err() {
             return Err("the restart was not begun".to_owned());
         }
-        let content = json!({});
-        self.ask(Channel::Shell, "kernel_info_request", &content, STARTS)
-            .await
+        let mut welcomes = self.welcomes.subscribe();
+        let before = *welcomes.borrow_and_update();
+        tokio::select! {
+            welcome = timeout(STARTS, welcomes.wait_for(|now| *now > before)) => match welcome {
+                Ok(_) => Ok(()),
+                Err(_) => Err(format!("the new kernel was not there within {} s", STARTS.as_secs())),
+            },
+            why = self.ended() => Err(why_ended(why)),
+        }
     }
 
     async fn ask(
@@ -367,10 +382,7 @@ impl FrontEnd {
                 Ok(Ok(())) => Ok(()),
                 _ => Err(format!("no reply to the {msg_type} came within {} s", within.as_secs())),
             },
-            why = self.ended() => Err(match why {
-                "" => "the front end has left".to_owned(),
-                why => why.to_owned(),
-            }),
+            why = self.ended() => Err(why_ended(why)),
         };
         self.asked.borrow_mut().remove(&id);
         done
@@ -406,6 +418,8 @@ impl FrontEnd {
         if !why.is_empty() {
             tracing::warn!(notebook = %self.notebook.display(), "a front end's {PROXY} has ended: {why}");
         }
+        // Also where the process ends next, and drops nothing.
+        let _ = std::fs::remove_dir_all(self.folder.path());
         let _ = self.ended.set(why);
     }
 
@@ -498,6 +512,14 @@ impl LastWords {
             true => format!("{PROXY} has ended"),
             false => text,
         }
+    }
+}
+
+/// Returns why there is no answer of a front end that has ended.
+fn why_ended(why: &str) -> String {
+    match why {
+        "" => "the front end has left".to_owned(),
+        why => why.to_owned(),
     }
 }
 
