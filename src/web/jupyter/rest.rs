@@ -1,10 +1,13 @@
 //! The requests of Jupyter's REST interface.
+//!
+//! A body need not say that it is JSON: JupyterLab's library says text. A request with the cookie still has to come from
+//! the page (`access`).
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use axum::extract::{Path, State};
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -15,7 +18,7 @@ use super::named::{notebook_named, only};
 use crate::api::problem::{Problem, ProblemKind};
 use crate::api::{self, OpenRequest};
 use crate::web::callers::Callers;
-use crate::web::reply::{Reply, read};
+use crate::web::reply::{Reply, parse};
 use crate::web::server::WebServer;
 
 type Server = State<Arc<WebServer>>;
@@ -145,13 +148,9 @@ struct KernelBody {
 }
 
 /// `POST /api/kernels`: no kernel is started but that of a notebook.
-pub(super) async fn start_kernel(
-    State(server): Server,
-    headers: HeaderMap,
-    body: Bytes,
-) -> Response {
+pub(super) async fn start_kernel(State(server): Server, body: Bytes) -> Response {
     let opened = server.ask(async move |callers| {
-        let body: KernelBody = read(&headers, &body)?;
+        let body: KernelBody = parse(&body)?;
         let live = live(&callers).await?;
         let named = body.env.get("JPY_SESSION_NAME");
         let named = named.filter(|name| name.ends_with(".ipynb"));
@@ -275,13 +274,9 @@ impl SessionBody {
 }
 
 /// `POST /api/sessions`
-pub(super) async fn start_session(
-    State(server): Server,
-    headers: HeaderMap,
-    body: Bytes,
-) -> Response {
+pub(super) async fn start_session(State(server): Server, body: Bytes) -> Response {
     let opened = server.ask(async move |callers| {
-        let body: SessionBody = read(&headers, &body)?;
+        let body: SessionBody = parse(&body)?;
         let live = live(&callers).await?;
         if let Some(id) = body.kernel_id() {
             let found = live.iter().find(|it| it.kernel_id() == id).cloned();
@@ -307,11 +302,10 @@ pub(super) async fn start_session(
 pub(super) async fn change_session(
     State(server): Server,
     Path(id): Path<String>,
-    headers: HeaderMap,
     body: Bytes,
 ) -> Response {
     let kept = async {
-        let body: SessionBody = read(&headers, &body)?;
+        let body: SessionBody = parse(&body)?;
         let found = of_session(&server, &id).await?;
         match body.kernel_id() {
             Some(kernel) if kernel != found.kernel_id() => {
