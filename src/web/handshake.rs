@@ -16,6 +16,10 @@ use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 /// What the key of a request is hashed with.
 const MAGIC: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
+/// The response to a request that asks for no websocket.
+pub(super) const NO_WEBSOCKET: (StatusCode, &str) =
+    (StatusCode::UPGRADE_REQUIRED, "a websocket is meant\n");
+
 /// The server's end of a websocket.
 pub(super) type WebSocket = WebSocketStream<TokioIo<Upgraded>>;
 
@@ -26,20 +30,11 @@ pub(super) struct Handshake {
 }
 
 impl Handshake {
-    /// Takes the connection of a request.
-    ///
-    /// # Errors
-    /// The response to a request that asks for no websocket.
-    pub(super) fn take(request: &mut Request) -> Result<Self, Response> {
-        let accept = accepted(request.headers());
-        let upgrade = request.extensions_mut().remove::<OnUpgrade>();
-        match accept.zip(upgrade) {
-            Some((accept, upgrade)) => Ok(Self { accept, upgrade }),
-            None => {
-                let text = "a websocket is meant\n";
-                Err((StatusCode::UPGRADE_REQUIRED, text).into_response())
-            }
-        }
+    /// Takes the connection of a request; `None` if the request asks for no websocket.
+    pub(super) fn take(request: &mut Request) -> Option<Self> {
+        let accept = accepted(request.headers())?;
+        let upgrade = request.extensions_mut().remove::<OnUpgrade>()?;
+        Some(Self { accept, upgrade })
     }
 
     /// Returns the response, with the subprotocol that is spoken, and the websocket that follows it; `None` if the

@@ -13,7 +13,7 @@ use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 
 use super::feed::{FeedStart, reload};
-use super::handshake::{Handshake, WebSocket};
+use super::handshake::{Handshake, NO_WEBSOCKET, WebSocket};
 use super::server::WebServer;
 
 /// The longest message from a page, in bytes. Pages send none.
@@ -30,9 +30,8 @@ pub(super) async fn connect(
     State(server): State<Arc<WebServer>>,
     mut request: Request,
 ) -> Response {
-    let handshake = match Handshake::take(&mut request) {
-        Ok(handshake) => handshake,
-        Err(refusal) => return refusal,
+    let Some(handshake) = Handshake::take(&mut request) else {
+        return NO_WEBSOCKET.into_response();
     };
     let Ok(place) = server.pages.clone().try_acquire_owned() else {
         let text = "too many pages are open\n";

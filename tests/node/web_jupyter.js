@@ -72,6 +72,10 @@ get_ipython().kernel.comm_manager.register_target('reversed', accept)`);
   const long = agent('run', '--stream', '-n', 't.ipynb',
     "import time\nprint('the agent is on', flush=True)\ntime.sleep(300)");
   await long.says('the agent is on');
+  // Who joins now is not kept waiting.
+  const late = kernels.connectTo({ model: model.kernel });
+  await within(20, 'the kernel behind a long cell', late.info);
+  late.dispose();
   const held = one.cell("print('held')");
   await within(60, 'the cell is held', logged(held.request));
   await one.kernel.interrupt();

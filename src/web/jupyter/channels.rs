@@ -23,9 +23,10 @@ use tokio_tungstenite::tungstenite::{Error, Message};
 use tokio_util::task::LocalPoolHandle;
 
 use super::front_end::FrontEnd;
+use super::models::kernel_id;
 use super::rest::{Refusal, of_kernel};
 use crate::server::websocket::{Framing, SUBPROTOCOL};
-use crate::web::handshake::{Handshake, WebSocket};
+use crate::web::handshake::{Handshake, NO_WEBSOCKET, WebSocket};
 use crate::web::kernel::field;
 use crate::web::server::WebServer;
 use crate::wire::Channel;
@@ -57,9 +58,17 @@ const REASON: usize = 123;
 /// What is asked of the thread on which the front ends live.
 enum Order {
     Connect(Box<Connection>),
-    Interrupt(PathBuf, oneshot::Sender<Result<(), String>>),
+    Interrupt(Interrupted, oneshot::Sender<Option<Result<(), String>>>),
     Restart(PathBuf, oneshot::Sender<Result<(), String>>),
     Close(oneshot::Sender<()>),
+}
+
+/// Which kernel is interrupted.
+enum Interrupted {
+    /// The one with this id, if a front end is connected to it.
+    Connected(String),
+    /// That of this notebook.
+    Of(PathBuf),
 }
 
 /// A websocket, and the kernel that it is for.
@@ -93,14 +102,27 @@ impl FrontEnds {
         }
     }
 
+    /// Interrupts what the kernel with an id runs, if a front end is connected to it; `None` if there is none. No kernel
+    /// is asked what it does before.
+    pub(super) async fn interrupt_connected(&self, id: String) -> Option<Result<(), String>> {
+        self.send_interrupt(Interrupted::Connected(id)).await
+    }
+
     /// Interrupts what a notebook's kernel runs.
     ///
     /// # Errors
     /// Why it was not interrupted.
     pub(super) async fn interrupt(&self, notebook: PathBuf) -> Result<(), String> {
+        let done = self.send_interrupt(Interrupted::Of(notebook)).await;
+        done.unwrap_or(Ok(()))
+    }
+
+    async fn send_interrupt(&self, which: Interrupted) -> Option<Result<(), String>> {
         let (done, answer) = oneshot::channel();
-        let _ = self.orders.send(Order::Interrupt(notebook, done));
-        answer.await.unwrap_or_else(|error| Err(error.to_string()))
+        let _ = self.orders.send(Order::Interrupt(which, done));
+        answer
+            .await
+            .unwrap_or_else(|error| Some(Err(error.to_string())))
     }
 
     /// Restarts a notebook's kernel.
@@ -127,9 +149,8 @@ pub(super) async fn connect(
     extract::Path(id): extract::Path<String>,
     mut request: Request,
 ) -> Response {
-    let handshake = match Handshake::take(&mut request) {
-        Ok(handshake) => handshake,
-        Err(refusal) => return refusal,
+    let Some(handshake) = Handshake::take(&mut request) else {
+        return NO_WEBSOCKET.into_response();
     };
     let notebook = match of_kernel(&server, &id).await {
         Ok(found) => found.notebook,
@@ -195,9 +216,16 @@ async fn serve_orders(mut orders: mpsc::UnboundedReceiver<Order>) {
         tokio::task::spawn_local(async move {
             match order {
                 Order::Connect(connection) => registry.connect(*connection).await,
-                Order::Interrupt(notebook, done) => {
+                Order::Interrupt(which, done) => {
                     let work = async |front_end: &FrontEnd| front_end.interrupt().await;
-                    let _ = done.send(registry.with(&notebook, work).await);
+                    let notebook = match which {
+                        Interrupted::Of(notebook) => Some(notebook),
+                        Interrupted::Connected(id) => registry.notebook_of(&id),
+                    };
+                    let _ = done.send(match notebook {
+                        Some(notebook) => Some(registry.with(&notebook, work).await),
+                        None => None,
+                    });
                 }
                 Order::Restart(notebook, done) => {
                     let work = async |front_end: &FrontEnd| front_end.restart().await;
@@ -217,6 +245,14 @@ async fn serve_orders(mut orders: mpsc::UnboundedReceiver<Order>) {
 }
 
 impl Registry {
+    /// Returns the notebook whose kernel has an id, if a front end is connected to it.
+    fn notebook_of(&self, kernel: &str) -> Option<PathBuf> {
+        let all = self.0.borrow();
+        let mut notebooks = all.iter().map(|it| it.front_end.notebook());
+        let found = notebooks.find(|it| kernel_id(it) == kernel);
+        found.map(Path::to_owned)
+    }
+
     /// Does what a request of the REST interface asks for, which does not say by whom: as the front end that has sent a
     /// cell last that is not over, else as any, else as one that is there for this only.
     async fn with(

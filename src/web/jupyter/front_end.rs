@@ -36,9 +36,9 @@ use crate::wire::{
 /// How many bytes of messages may wait for the client before the sockets are read no further.
 const WAITING_BYTES: usize = 16 << 20;
 
-/// How long to wait until the proxy says that it is connected to the kernel: a client that asks before misses the
-/// answer.
-const WELCOME: Duration = Duration::from_secs(5);
+/// How long to wait until the proxy says that it is connected to the kernel: a client that asks before may miss what is
+/// published about its request. A kernel that holds Python's lock says nothing for long.
+const WELCOME: Duration = Duration::from_secs(1);
 
 /// How long the proxy may take to end.
 const ENDS: Duration = Duration::from_secs(5);

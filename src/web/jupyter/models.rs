@@ -101,7 +101,7 @@ pub(super) struct ServerModel {
 impl LiveNotebook {
     /// Returns the id of its kernel.
     pub(super) fn kernel_id(&self) -> String {
-        id_of("kernel", &self.notebook)
+        kernel_id(&self.notebook)
     }
 
     /// Returns the id of its session.
@@ -223,6 +223,11 @@ fn execution_state(state: &str) -> &'static str {
         "restarting" => "restarting",
         _ => "unknown",
     }
+}
+
+/// Returns the id of a notebook's kernel.
+pub(super) fn kernel_id(notebook: &Path) -> String {
+    id_of("kernel", notebook)
 }
 
 /// Returns an id that is the same whenever the server runs, in the form that jupyter_server takes for an id.

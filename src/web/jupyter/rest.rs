@@ -217,8 +217,13 @@ pub(super) async fn leave_kernel(State(server): Server, Path(id): Path<String>) 
 /// `POST /api/kernels/{id}/interrupt`
 pub(super) async fn interrupt(State(server): Server, Path(id): Path<String>) -> Response {
     let done = async {
-        let found = of_kernel(&server, &id).await?;
-        let done = server.front_ends.interrupt(found.notebook).await;
+        let done = match server.front_ends.interrupt_connected(id.clone()).await {
+            Some(done) => done,
+            None => {
+                let found = of_kernel(&server, &id).await?;
+                server.front_ends.interrupt(found.notebook).await
+            }
+        };
         done.map_err(Refusal::failed)
     };
     match done.await {
