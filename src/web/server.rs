@@ -11,7 +11,7 @@ use tokio_util::task::LocalPoolHandle;
 use super::callers::Callers;
 use super::feed::Feed;
 use super::follow::NotebookFollower;
-use super::jupyter::FrontEnds;
+use super::jupyter::connections::FrontEnds;
 use super::reply::Reply;
 use crate::api::caller::Caller;
 use crate::api::envelope::Meanwhile;

@@ -102,6 +102,7 @@ pub(super) struct FrontEnd {
     /// How many proxies were launched.
     launched: watch::Sender<u64>,
     leaves: Notify,
+    is_leaving: Cell<bool>,
     /// Why the last proxy has ended; empty if that was asked for.
     ended: SetOnce<String>,
 }
@@ -155,6 +156,7 @@ impl FrontEnd {
             restarts: Cell::new(false),
             launched: watch::Sender::new(0),
             leaves: Notify::new(),
+            is_leaving: Cell::new(false),
             ended: SetOnce::new(),
         });
         let identity = Bytes::from(front_end.session.clone());
@@ -198,7 +200,13 @@ impl FrontEnd {
 
     /// Ends the proxy. The kernel goes on.
     pub(super) fn leave(&self) {
+        self.is_leaving.set(true);
         self.leaves.notify_one();
+    }
+
+    /// Returns whether it was told to leave, or has left.
+    pub(super) fn is_leaving(&self) -> bool {
+        self.is_leaving.get() || self.ended.initialized()
     }
 
     /// Waits until no proxy serves this front end any more; returns why, or an empty text if that was asked for.

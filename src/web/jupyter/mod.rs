@@ -9,10 +9,12 @@
 //! | `models` | kernels, kernelspecs and sessions, as Jupyter describes them |
 //! | `named` | which notebook a request means |
 //! | `rest` | the requests |
-//! | `channels` | the websockets, and which front end each one has |
+//! | `channels` | the request for a websocket |
+//! | `connections` | the websockets, and which front end each one has |
 //! | `front_end` | one `nb-proxy` and the sockets to it |
 
 mod channels;
+pub(super) mod connections;
 mod front_end;
 mod models;
 mod named;
@@ -23,7 +25,6 @@ use std::sync::Arc;
 use axum::Router;
 use axum::routing::{get, post};
 
-pub(super) use self::channels::FrontEnds;
 use super::server::WebServer;
 
 /// Returns whether a path belongs to Jupyter's interface.
