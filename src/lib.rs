@@ -30,7 +30,7 @@
 //! | [`text`] | answers and problems as plain text | api, editing, execution, lifecycle, and types of activity, kernel, notebook, project |
 //! | [`http`] | what servers over HTTP have in common: addresses, secrets, limits | api |
 //! | [`mcp`] | the commands as tools for agents, over the Model Context Protocol | code, api, text, http, activity, editing, and types of kernel, notebook, project |
-//! | [`web`] | a page of the notebooks, with REST, a websocket and an assistant | agent, assistant, api, http, and types of notebook, kernel, project |
+//! | [`web`] | a page of the notebooks, with REST, a websocket and an assistant; the same kernels for Jupyter's clients by URL | wire, socket, kernel, project, server, agent, assistant, api, http, and types of notebook |
 //! | [`chat`] | a kernel whose cells are messages to agents | wire, socket, kernel, project, lifecycle, agent, api |
 //! | [`cli`] | the `nb` command line: arguments, commands, printing | agent, api, text, mcp, web, activity, task, editing, lifecycle, execution, demo, and types of wire, notebook, kernel, project, server |
 //! | [`program`] | what both programs do before their own `main` | project, kernel, task, editing, lifecycle, execution, remote |

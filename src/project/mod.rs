@@ -38,6 +38,7 @@ mod sandbox_folders;
 pub mod save;
 pub mod scratch;
 mod session;
+pub mod session_name;
 mod set_aside;
 mod state;
 mod state_folder;

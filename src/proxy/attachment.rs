@@ -66,11 +66,11 @@ impl Attachment {
         let by = front_end.by();
         Self {
             journal: Rc::new(journal::Log::open(&target.project, by.clone())),
-            outputs: Rc::new(StoredOutputs::new(by, front_end.name, rearm)),
+            outputs: Rc::new(StoredOutputs::new(by, &front_end.name, rearm)),
             presence: Rc::new(Presence::new(
                 target.project.clone(),
                 target.key.clone(),
-                front_end.name.to_owned(),
+                front_end.name.clone(),
                 Rc::clone(presence_work),
             )),
             unread: Trouble::default(),

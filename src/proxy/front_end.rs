@@ -1,16 +1,20 @@
 //! Front-end detection: which program launched this process, according to its environment.
 
 use std::ffi::OsStr;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use crate::kernel::variables::Variables;
+use crate::project::session_name;
 use crate::route::FrontEnd;
+
+/// The variable that names the front end.
+const NAME: &str = "NB_FRONT_END";
 
 /// The front end that launched this process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct DetectedFrontEnd {
     /// Its name for users: `VS Code`, `JupyterLab`, …
-    pub(super) name: &'static str,
+    pub(super) name: String,
     /// Its kind, by which the bridge interprets its messages.
     pub(super) kind: FrontEnd,
     /// The language of the kernelspec that the user chose.
@@ -33,11 +37,14 @@ impl DetectedFrontEnd {
         // jupyter_client sets the parent's pid, jupyter_server also the session's name. When VS Code uses
         // kernels of a server, the server launches them.
         let (server, client) = (has("JPY_SESSION_NAME"), has("JPY_PARENT_PID"));
-        let name = match (vs_code, server, client) {
-            (true, ..) => "VS Code",
-            (_, true, _) => "JupyterLab",
-            (.., true) => "Jupyter",
-            _ => "a Jupyter client",
+        // `nb web` gives the name, since it serves more than one front end.
+        let given = variables.get(NAME).filter(|it| !it.is_empty());
+        let name = match (given, vs_code, server, client) {
+            (Some(name), ..) => name.to_string_lossy().into_owned(),
+            (_, true, ..) => "VS Code".to_owned(),
+            (_, _, true, _) => "JupyterLab".to_owned(),
+            (.., true) => "Jupyter".to_owned(),
+            _ => "a Jupyter client".to_owned(),
         };
         let kind = match (vs_code, server, client) {
             (_, true, _) => FrontEnd::Jupyter,
@@ -63,25 +70,17 @@ impl DetectedFrontEnd {
 ///
 /// The server joins the notebook's folder and the session's name. A session without a name has the path in
 /// the server's API, relative to the server's root, while the working directory is the notebook's folder.
-/// jupyter-collaboration puts a drive's name before the path (`RTC:`); VS Code, when it uses a server, puts a
-/// mark behind the notebook's name. A console's session name is not a notebook's. A notebook that is not on
-/// this disk, because the server stores its contents in another place, is treated as if it were: it gets its
-/// own kernel, never another notebook's.
+/// A console's session name is not a notebook's. A notebook that is not on this disk, because the server stores
+/// its contents in another place, is treated as if it were: it gets its own kernel, never another notebook's.
 pub(super) fn notebook_of(
     session_name: &OsStr,
     folder: &Path,
     exists: impl Fn(&Path) -> bool,
 ) -> Option<PathBuf> {
-    let named = Path::new(session_name);
-    if named.extension() != Some(OsStr::new("ipynb")) {
-        return None;
-    }
-    let plain = without_drives(named);
-    let meant = without_mark(&plain).unwrap_or_else(|| plain.clone());
-    let here = folder.join(meant.file_name()?);
-    let spellings = without_mark(named).into_iter().chain([meant]);
+    let spellings = session_name::spellings(Path::new(session_name));
+    let here = folder.join(spellings.last()?.file_name()?);
     let mut candidates = Vec::new();
-    for name in spellings.chain([named.into(), plain]) {
+    for name in spellings {
         if name.is_absolute() {
             candidates.push(name.clone());
         }
@@ -89,29 +88,6 @@ pub(super) fn notebook_of(
     }
     let found = candidates.into_iter().find(|path| exists(path));
     Some(found.unwrap_or(here))
-}
-
-/// Returns the path without the drive names in its parts.
-fn without_drives(path: &Path) -> PathBuf {
-    path.components()
-        .map(|part| match part {
-            Component::Normal(name) => {
-                let name = name.to_string_lossy();
-                match name.split_once(':') {
-                    Some((_, rest)) => PathBuf::from(rest),
-                    None => PathBuf::from(&*name),
-                }
-            }
-            other => PathBuf::from(other.as_os_str()),
-        })
-        .collect()
-}
-
-/// Returns the notebook's path without the mark that VS Code puts behind its name; `None` if there is none.
-fn without_mark(path: &Path) -> Option<PathBuf> {
-    let stem = path.file_stem()?.to_string_lossy();
-    let (name, _) = stem.rsplit_once("-jvsc-")?;
-    Some(path.with_file_name(format!("{name}.ipynb")))
 }
 
 #[cfg(test)]
@@ -127,18 +103,25 @@ mod tests {
             let found = DetectedFrontEnd::read(&variables);
             (found.name, found.kind)
         };
-        assert_eq!(with(&["VSCODE_PID"]), ("VS Code", FrontEnd::VsCode));
+        let named = |name: &str, kind| (name.to_owned(), kind);
+        assert_eq!(with(&["VSCODE_PID"]), named("VS Code", FrontEnd::VsCode));
         assert_eq!(
             with(&["VSCODE_PID", "JPY_PARENT_PID"]),
-            ("VS Code", FrontEnd::Other),
+            named("VS Code", FrontEnd::Other),
             "what jupyter_client launches is no launch by the extension"
         );
         assert_eq!(
             with(&["JPY_SESSION_NAME", "JPY_PARENT_PID"]),
-            ("JupyterLab", FrontEnd::Jupyter)
+            named("JupyterLab", FrontEnd::Jupyter)
         );
-        assert_eq!(with(&["JPY_PARENT_PID"]), ("Jupyter", FrontEnd::Other));
-        assert_eq!(with(&[]), ("a Jupyter client", FrontEnd::Other));
+        assert_eq!(with(&["JPY_PARENT_PID"]), named("Jupyter", FrontEnd::Other));
+        assert_eq!(with(&[]), named("a Jupyter client", FrontEnd::Other));
+        let given = HashMap::from([("NB_FRONT_END", "Jupyter"), ("JPY_SESSION_NAME", "t.ipynb")]);
+        let found = DetectedFrontEnd::read(&given);
+        assert_eq!(
+            (found.name, found.kind),
+            named("Jupyter", FrontEnd::Jupyter)
+        );
     }
 
     #[test]

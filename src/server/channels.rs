@@ -10,11 +10,11 @@ use futures_util::{SinkExt, StreamExt};
 use reqwest::header::{HeaderMap, HeaderValue, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_PROTOCOL};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
-use tokio_tungstenite::tungstenite::{Error as WebSocketError, Message, Utf8Bytes};
+use tokio_tungstenite::tungstenite::{Error as WebSocketError, Message};
 
 use super::client::{ServerClient, escaped};
 use super::error::{ServerError, ServerErrorKind};
-use super::websocket::{Framing, Payload, SUBPROTOCOL};
+use super::websocket::{Framing, SUBPROTOCOL};
 use crate::wire::{Channel, Verified};
 
 /// The longest message, in bytes; the same as on a kernel's own sockets.
@@ -99,13 +99,8 @@ impl KernelSender {
     /// # Errors
     /// The connection has ended; the text says how.
     pub async fn send(&mut self, channel: Channel, message: &Verified) -> Result<bool, String> {
-        let payload = match self.framing.encode(channel, message) {
-            Ok(Payload::Binary(bytes)) => Message::Binary(bytes),
-            Ok(Payload::Text(text)) => match Utf8Bytes::try_from(text) {
-                Ok(text) => Message::Text(text),
-                Err(_) => return Ok(false),
-            },
-            Err(_) => return Ok(false),
+        let Ok(payload) = self.framing.write(channel, message) else {
+            return Ok(false);
         };
         let sent = self.stream.send(payload).await;
         sent.map(|()| true).map_err(|error| ended(&error))
@@ -138,11 +133,9 @@ impl KernelSender {
 impl KernelReceiver {
     /// Waits for the next frame. The future may be dropped.
     pub async fn next(&mut self) -> Received {
-        let payload = match self.stream.next().await {
+        let received = match self.stream.next().await {
             None => return Received::Closed("the connection ended".to_owned()),
             Some(Err(error)) => return Received::Closed(ended(&error)),
-            Some(Ok(Message::Binary(bytes))) => Payload::Binary(bytes),
-            Some(Ok(Message::Text(text))) => Payload::Text(text.into()),
             Some(Ok(Message::Close(close))) => {
                 let why = close.map_or_else(String::new, |close| {
                     let reason = close.reason.replace(char::is_control, " ");
@@ -150,10 +143,11 @@ impl KernelReceiver {
                 });
                 return Received::Closed(format!("the server closed it{why}"));
             }
-            Some(Ok(_)) => return Received::SignOfLife,
+            Some(Ok(received)) => received,
         };
-        match self.framing.decode(&payload) {
-            Ok((channel, message)) => Received::Message(channel, message),
+        match self.framing.read(received) {
+            Ok(Some((channel, message))) => Received::Message(channel, message),
+            Ok(None) => Received::SignOfLife,
             Err(why) => Received::Malformed(why.to_string()),
         }
     }

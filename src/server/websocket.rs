@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use bytes::{BufMut, Bytes, BytesMut};
 use serde::Serialize;
 use serde_json::value::RawValue;
+use tokio_tungstenite::tungstenite::{Message, Utf8Bytes};
 
 use crate::wire::{Channel, DELIMITER, SigningKey, Unverified, Verified};
 
@@ -64,7 +65,34 @@ impl Framing {
         }
     }
 
-    /// Returns the frame that carries a message to the server.
+    /// Returns the websocket message that carries a message of a kernel or its client.
+    ///
+    /// # Errors
+    /// With [`Framing::Json`], if a part of the message is not JSON.
+    pub fn write(self, channel: Channel, message: &Verified) -> Result<Message, FramingError> {
+        Ok(match self.encode(channel, message)? {
+            Payload::Binary(bytes) => Message::Binary(bytes),
+            Payload::Text(text) => {
+                Message::Text(Utf8Bytes::try_from(text).map_err(|error| not_json(&error))?)
+            }
+        })
+    }
+
+    /// Returns the message of a kernel or its client that a websocket message carries; `None` for a ping, a pong or a
+    /// close frame.
+    ///
+    /// # Errors
+    /// If it carries none.
+    pub fn read(self, received: Message) -> Result<Option<(Channel, Verified)>, FramingError> {
+        let payload = match received {
+            Message::Binary(bytes) => Payload::Binary(bytes),
+            Message::Text(text) => Payload::Text(text.into()),
+            _ => return Ok(None),
+        };
+        self.decode(&payload).map(Some)
+    }
+
+    /// Returns the frame that carries a message to the other end.
     ///
     /// # Errors
     /// With [`Framing::Json`], if a part of the message is not JSON.
@@ -75,7 +103,7 @@ impl Framing {
         }
     }
 
-    /// Returns the message that a frame of the server carries, and its channel.
+    /// Returns the message that a frame carries, and its channel.
     ///
     /// The websocket was opened with the user's credential, so the message counts as verified.
     ///
@@ -186,6 +214,9 @@ fn channel_named(name: &[u8]) -> Result<Channel, FramingError> {
 #[derive(Serialize)]
 struct JsonMessage<'a> {
     channel: &'a str,
+    /// Some clients read the id and the type here, not in the header.
+    msg_id: &'a str,
+    msg_type: &'a str,
     header: &'a RawValue,
     parent_header: &'a RawValue,
     metadata: &'a RawValue,
@@ -196,9 +227,12 @@ struct JsonMessage<'a> {
 fn encode_json(channel: Channel, message: &Verified) -> Result<Payload, FramingError> {
     let raw = |part: &'_ Bytes| serde_json::from_slice::<Box<RawValue>>(part);
     let [header, parent_header, metadata, content] = parts(message).map(raw);
+    let named = message.header().map_err(|_| FramingError::BadHeader)?;
     let json = || -> serde_json::Result<Vec<u8>> {
         serde_json::to_vec(&JsonMessage {
             channel: channel.name(),
+            msg_id: &named.msg_id,
+            msg_type: &named.msg_type,
             header: &header?,
             parent_header: &parent_header?,
             metadata: &metadata?,

@@ -13,6 +13,8 @@ use axum::response::{IntoResponse, Response};
 use tokio::time::timeout;
 use zeroize::Zeroizing;
 
+use super::jupyter;
+use super::kernel::field;
 use crate::http::{ClientSecret, LONGEST_BODY, THIS_MACHINE, host_name};
 
 /// How long a request may take to come.
@@ -97,7 +99,7 @@ impl Access {
                 };
             }
         }
-        if self.has_token(headers) {
+        if self.has_token(headers) || (jupyter::serves(uri.path()) && self.is_token_in(uri)) {
             return Ok(None);
         }
         if !self.has_cookie(headers) {
@@ -141,10 +143,22 @@ impl Access {
         self.token.is(sent) || once.take_if(|once| once.is(sent)).is_some()
     }
 
+    /// Returns whether a request has the token in a header; `token` is the word of Jupyter's clients.
     fn has_token(&self, headers: &HeaderMap) -> bool {
-        let sent = headers.get(header::AUTHORIZATION);
-        let sent = sent.and_then(|sent| sent.as_bytes().strip_prefix(b"Bearer "));
+        let sent = headers
+            .get(header::AUTHORIZATION)
+            .map(HeaderValue::as_bytes);
+        let sent = sent.and_then(|sent| {
+            let bearer = sent.strip_prefix(b"Bearer ");
+            bearer.or_else(|| sent.strip_prefix(b"token "))
+        });
         sent.is_some_and(|sent| self.token.is(sent))
+    }
+
+    /// Returns whether a request has the token in its query, as Jupyter's clients send it for a websocket.
+    fn is_token_in(&self, uri: &Uri) -> bool {
+        let sent = field(uri.query(), "token");
+        sent.is_some_and(|sent| self.token.is(sent.as_bytes()))
     }
 
     fn has_cookie(&self, headers: &HeaderMap) -> bool {
@@ -210,7 +224,8 @@ pub(super) async fn guard(
     request: Request,
     next: Next,
 ) -> Response {
-    let is_api = request.uri().path().starts_with("/api/");
+    let path = request.uri().path();
+    let is_api = path.starts_with("/api/") || jupyter::serves(path);
     let mut response = match access.check(&request) {
         Ok(None) => match whole(request).await {
             Ok(request) => next.run(request).await,

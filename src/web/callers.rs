@@ -6,6 +6,9 @@ use crate::api::caller::{Caller, Given};
 use crate::api::problem::Problem;
 use crate::api::root::Root;
 
+/// The name of the front ends that come by Jupyter's interface.
+pub(super) const FRONT_END: &str = "Jupyter";
+
 /// Makes the callers of requests.
 #[derive(Clone)]
 pub(super) struct Callers {
@@ -44,9 +47,21 @@ impl Callers {
     /// # Errors
     /// The project's settings cannot be read.
     pub(super) fn caller(&self, notebook: Option<PathBuf>) -> Result<Caller, Problem> {
+        self.named(notebook, self.name.clone())
+    }
+
+    /// Makes the caller of a request of Jupyter's interface.
+    ///
+    /// # Errors
+    /// The project's settings cannot be read.
+    pub(super) fn jupyter(&self, notebook: Option<PathBuf>) -> Result<Caller, Problem> {
+        self.named(notebook, format!("human ({FRONT_END})"))
+    }
+
+    fn named(&self, notebook: Option<PathBuf>, name: String) -> Result<Caller, Problem> {
         Caller::of(Given {
             notebook,
-            name: Some(self.name.clone()),
+            name: Some(name),
             on_terminal: true,
             here: self.root.folder().to_owned(),
             command: "nb".to_owned(),

@@ -1,6 +1,8 @@
 //! A page that shows notebooks as they are now, and its interfaces: REST for reads and changes, a websocket for what
 //! happens.
 //!
+//! `jupyter` is the part of a Jupyter Server's interface by which VS Code and JupyterLab use the same kernels.
+//!
 //! `access` decides who is served. A request's work is done on one thread of its own, because the futures of `api` stay
 //! on the thread that made them. `feed` numbers what `follow` hears, and `socket` sends it to the pages. The page itself
 //! is embedded: its sources are in `page/`, and `page/build.mjs` makes the files in `page/built/`.
@@ -12,6 +14,8 @@ mod chat;
 mod feed;
 mod files;
 mod follow;
+mod handshake;
+mod jupyter;
 mod kernel;
 #[cfg(test)]
 mod openapi;
@@ -29,6 +33,7 @@ use axum::extract::DefaultBodyLimit;
 use axum::middleware::from_fn_with_state;
 use axum::routing::{get, post};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use tokio::signal::unix::{SignalKind, signal};
 use zeroize::Zeroizing;
 
 use self::access::Access;
@@ -81,7 +86,7 @@ pub struct PageAddress {
     pub once: Zeroizing<String>,
 }
 
-/// Serves the page until the process ends. `listens` gets its addresses.
+/// Serves the page until the process is told to end (SIGINT, SIGTERM, SIGHUP). `listens` gets its addresses.
 ///
 /// # Errors
 /// The root is no folder, the notebook is not below it, or the port is not free.
@@ -96,6 +101,15 @@ pub async fn serve(
     };
     let address = SocketAddr::from((options.host, options.port));
     let (listener, address) = http::listen(address, "--port PORT").await?;
+    let signals = [
+        SignalKind::interrupt(),
+        SignalKind::terminate(),
+        SignalKind::hangup(),
+    ];
+    let signals =
+        signals.map(|kind| signal(kind).map_err(|it| Problem::failed("wait for signals", &it)));
+    let [interrupt, terminate, hangup] = signals;
+    let (mut interrupt, mut terminate, mut hangup) = (interrupt?, terminate?, hangup?);
     let (access, tokens) = Access::new(address.ip(), address.port());
     let name = options.name.unwrap_or_else(|| PERSON.to_owned());
     let server = WebServer::new(Callers::new(root, name, options.tell), options.assistant);
@@ -103,12 +117,15 @@ pub async fn serve(
         .map(|token| Zeroizing::new(format!("http://{address}/?token={}{shown}", token.as_str())));
     let told = listens(&PageAddress { url, once });
     told.map_err(|error| Problem::failed("print the address", &error))?;
-    http::serve(
-        listener,
-        router(Arc::new(access), Arc::new(server)),
-        MOST_CONNECTIONS,
-    )
-    .await;
+    let server = Arc::new(server);
+    let router = router(Arc::new(access), server.clone());
+    tokio::select! {
+        () = http::serve(listener, router, MOST_CONNECTIONS) => {}
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+        _ = hangup.recv() => {}
+    }
+    server.front_ends.close().await;
     Ok(())
 }
 
@@ -164,6 +181,7 @@ fn router(access: Arc<Access>, server: Arc<WebServer>) -> Router {
         .route("/api/notebooks/{id}/chat/stop", post(chat_routes::stop))
         .route("/api/notebooks/{id}/chat/answer", post(chat_routes::answer))
         .route("/api/notebooks/{id}/chat/{turn}", get(chat_routes::turn))
+        .merge(jupyter::routes())
         // `guard` has a limit of its own.
         .layer(DefaultBodyLimit::disable())
         .layer(from_fn_with_state(access, access::guard))

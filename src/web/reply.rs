@@ -36,6 +36,11 @@ impl Reply {
         self
     }
 
+    /// Returns the status.
+    pub(super) fn status(&self) -> StatusCode {
+        self.status
+    }
+
     /// Sets the revision.
     pub(super) fn with_revision(mut self, revision: Option<Revision>) -> Self {
         self.revision = revision;
@@ -86,17 +91,27 @@ impl IntoResponse for Reply {
 /// # Errors
 /// It is not what is meant, or its type is not JSON: a form of another page could send any text.
 pub(super) fn read<T: DeserializeOwned>(headers: &HeaderMap, body: &Bytes) -> Result<T, Problem> {
-    let usage = |text: String| Problem::new(ProblemKind::Usage, text);
-    if body.is_empty() {
-        return serde_json::from_str("{}").map_err(|error| usage(error.to_string()));
-    }
     let sent = headers.get(header::CONTENT_TYPE);
     let sent = sent.and_then(|sent| sent.to_str().ok()?.split(';').next());
     match sent.map(str::trim) {
         Some("application/json") => {}
-        _ => return Err(usage("Content-Type: application/json is meant".to_owned())),
+        _ if body.is_empty() => {}
+        _ => {
+            let text = "Content-Type: application/json is meant";
+            return Err(Problem::new(ProblemKind::Usage, text));
+        }
     }
-    serde_json::from_slice(body).map_err(|error| usage(error.to_string()))
+    parse(body)
+}
+
+/// Reads the body of a request, whatever its type; a missing one counts as an empty object.
+///
+/// # Errors
+/// It is not what is meant.
+pub(super) fn parse<T: DeserializeOwned>(body: &Bytes) -> Result<T, Problem> {
+    let body: &[u8] = if body.is_empty() { b"{}" } else { body };
+    let read = serde_json::from_slice(body);
+    read.map_err(|error| Problem::new(ProblemKind::Usage, error.to_string()))
 }
 
 /// Reads which revision a change is made from; `*` is any.

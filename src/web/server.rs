@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use jiff::Timestamp;
 use tokio::sync::Semaphore;
 use tokio_util::task::LocalPoolHandle;
 
@@ -12,6 +13,7 @@ use super::chat::conversation::Conversation;
 use super::chat::{AssistantChoice, Conversations};
 use super::feed::Feed;
 use super::follow::NotebookFollower;
+use super::jupyter::connections::FrontEnds;
 use super::reply::Reply;
 use crate::api::caller::Caller;
 use crate::api::envelope::Meanwhile;
@@ -30,6 +32,9 @@ pub(super) struct WebServer {
     /// The places of connected pages.
     pub(super) pages: Arc<Semaphore>,
     conversations: Arc<Conversations>,
+    /// The front ends that are connected by Jupyter's interface.
+    pub(super) front_ends: FrontEnds,
+    pub(super) started: Timestamp,
     /// The futures of `api` stay on the thread that made them.
     worker: LocalPoolHandle,
 }
@@ -43,6 +48,8 @@ impl WebServer {
             callers,
             feed,
             pages: Arc::new(Semaphore::new(MOST_PAGES)),
+            front_ends: FrontEnds::new(),
+            started: Timestamp::now(),
             worker: LocalPoolHandle::new(1),
         }
     }
@@ -67,6 +74,20 @@ impl WebServer {
         let found = tokio::task::spawn_blocking(move || conversations.of(&id, &feed, &worker));
         let found = found.await;
         found.map_err(|error| Problem::failed("take up the conversation", &error))?
+    }
+
+    /// Does work that is answered in another way than the page's.
+    pub(super) async fn ask<T, F>(
+        &self,
+        work: impl FnOnce(Callers) -> F + Send + 'static,
+    ) -> Result<T, Problem>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, Problem>> + 'static,
+    {
+        let callers = self.callers.clone();
+        let done = self.worker.spawn_pinned(move || work(callers)).await;
+        done.unwrap_or_else(|error| Err(Problem::failed("do this", &error)))
     }
 
     /// Does work that concerns no notebook.

@@ -1,30 +1,20 @@
 //! The websocket over which a page receives what happens.
-//!
-//! Source: <https://www.rfc-editor.org/rfc/rfc6455>.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use futures_util::{SinkExt, StreamExt};
-use hyper::upgrade::OnUpgrade;
-use hyper_util::rt::TokioIo;
-use sha1::{Digest, Sha1};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::{Instant, timeout};
-use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
-use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
+use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 
 use super::feed::{FeedStart, reload};
+use super::handshake::{Handshake, NO_WEBSOCKET, WebSocket};
 use super::server::WebServer;
-
-/// What the key of a request is hashed with.
-const MAGIC: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
 /// The longest message from a page, in bytes. Pages send none.
 const LONGEST: usize = 4096;
@@ -40,16 +30,12 @@ pub(super) async fn connect(
     State(server): State<Arc<WebServer>>,
     mut request: Request,
 ) -> Response {
-    let Some(accept) = accepted(request.headers()) else {
-        let text = "a websocket is meant\n";
-        return (StatusCode::UPGRADE_REQUIRED, text).into_response();
+    let Some(handshake) = Handshake::take(&mut request) else {
+        return NO_WEBSOCKET.into_response();
     };
     let Ok(place) = server.pages.clone().try_acquire_owned() else {
         let text = "too many pages are open\n";
         return (StatusCode::SERVICE_UNAVAILABLE, text).into_response();
-    };
-    let Some(upgrade) = request.extensions_mut().remove::<OnUpgrade>() else {
-        return StatusCode::UPGRADE_REQUIRED.into_response();
     };
     let query = request.uri().query().unwrap_or_default();
     let field = |name: &str| {
@@ -60,48 +46,21 @@ pub(super) async fn connect(
     };
     let after = field("run").zip(field("after").and_then(|number| number.parse().ok()));
     let feed = server.feed.begin(after);
+    let config = WebSocketConfig::default()
+        .max_message_size(Some(LONGEST))
+        .max_frame_size(Some(LONGEST));
+    let (response, connected) = handshake.accept(None, config);
     tokio::spawn(async move {
-        if let Ok(upgraded) = upgrade.await {
-            let config = WebSocketConfig::default()
-                .max_message_size(Some(LONGEST))
-                .max_frame_size(Some(LONGEST));
-            let io = TokioIo::new(upgraded);
-            let stream = WebSocketStream::from_raw_socket(io, Role::Server, Some(config)).await;
+        if let Some(stream) = connected.await {
             serve(stream, feed).await;
         }
         drop(place);
     });
-    let headers = [
-        (header::CONNECTION, HeaderValue::from_static("Upgrade")),
-        (header::UPGRADE, HeaderValue::from_static("websocket")),
-        (header::SEC_WEBSOCKET_ACCEPT, accept),
-    ];
-    (StatusCode::SWITCHING_PROTOCOLS, headers).into_response()
-}
-
-/// Returns the answer to the key of a request for a websocket; `None` if it is none.
-fn accepted(headers: &HeaderMap) -> Option<HeaderValue> {
-    let has = |name, word: &str| {
-        let value = headers.get(name).and_then(|value| value.to_str().ok());
-        let mut words = value.into_iter().flat_map(|value| value.split(','));
-        words.any(|it| it.trim().eq_ignore_ascii_case(word))
-    };
-    let key = headers.get(header::SEC_WEBSOCKET_KEY)?.as_bytes();
-    let is_key = STANDARD.decode(key).is_ok_and(|key| key.len() == 16);
-    let is_one = has(header::CONNECTION, "upgrade")
-        && has(header::UPGRADE, "websocket")
-        && has(header::SEC_WEBSOCKET_VERSION, "13");
-    let accept = STANDARD.encode(Sha1::new().chain_update(key).chain_update(MAGIC).finalize());
-    HeaderValue::from_str(&accept)
-        .ok()
-        .filter(|_| is_key && is_one)
+    response
 }
 
 /// Sends messages until the page closes, is silent, or does not take them in time.
-async fn serve<S>(stream: WebSocketStream<S>, feed: FeedStart)
-where
-    S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
-{
+async fn serve(stream: WebSocket, feed: FeedStart) {
     let (mut to_page, mut from_page) = stream.split();
     let FeedStart { first, mut next } = feed;
     let mut pings = tokio::time::interval_at(Instant::now() + PING, PING);
@@ -132,32 +91,6 @@ where
         match timeout(SILENCE, to_page.send(message)).await {
             Ok(Ok(())) => {}
             _ => return,
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// The example of the protocol's section 1.3.
-    #[test]
-    fn a_key_is_answered_as_the_protocol_says() {
-        let mut headers = HeaderMap::new();
-        for (name, value) in [
-            (header::CONNECTION, "keep-alive, Upgrade"),
-            (header::UPGRADE, "websocket"),
-            (header::SEC_WEBSOCKET_VERSION, "13"),
-            (header::SEC_WEBSOCKET_KEY, "dGhlIHNhbXBsZSBub25jZQ=="),
-        ] {
-            headers.insert(name, HeaderValue::from_static(value));
-        }
-        let accept = accepted(&headers);
-        assert_eq!(accept.unwrap(), "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
-        for name in headers.keys().cloned().collect::<Vec<_>>() {
-            let mut without = headers.clone();
-            without.remove(&name);
-            assert_eq!(accepted(&without), None, "{name}");
         }
     }
 }

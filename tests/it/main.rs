@@ -36,6 +36,7 @@ mod upgrade;
 mod vscode;
 mod vscode_extension;
 mod web;
+mod web_jupyter;
 mod world;
 mod writers;
 mod zmq_rs;

@@ -21,8 +21,8 @@ const LONG: Duration = Duration::from_secs(60);
 /// A server, until it is dropped.
 pub struct WebServer {
     process: Child,
-    port: u16,
-    token: String,
+    pub port: u16,
+    pub token: String,
 }
 
 /// A response.
@@ -34,7 +34,17 @@ pub struct Response {
 }
 
 impl Response {
-    fn header(&self, name: &str) -> Option<&str> {
+    /// Makes a response without a body.
+    pub fn of_head(head: String) -> Self {
+        let status = head.split(' ').nth(1).and_then(|it| it.parse().ok());
+        Self {
+            status: status.unwrap_or_default(),
+            head,
+            body: String::new(),
+        }
+    }
+
+    pub fn header(&self, name: &str) -> Option<&str> {
         let mut lines = self.head.lines().filter_map(|line| line.split_once(": "));
         lines
             .find(|(known, _)| known.eq_ignore_ascii_case(name))
@@ -84,6 +94,14 @@ impl WebServer {
         }
     }
 
+    /// Ends the server as Ctrl-C does.
+    pub fn interrupt(&mut self) -> std::process::ExitStatus {
+        let pid = i32::try_from(self.process.id()).ok();
+        let pid = pid.and_then(rustix::process::Pid::from_raw).expect("a pid");
+        rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("interrupt it");
+        self.process.wait().expect("wait for its end")
+    }
+
     pub fn connect(&self) -> TcpStream {
         let stream = TcpStream::connect(("127.0.0.1", self.port)).expect("connect");
         stream.set_read_timeout(Some(LONG)).expect("set a limit");
@@ -91,7 +109,7 @@ impl WebServer {
     }
 
     /// Sends a request as it is.
-    fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Response {
+    pub fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Response {
         let mut stream = self.connect();
         let mut head = format!("{method} {path} HTTP/1.1\r\nConnection: close\r\n");
         for (name, value) in headers {
@@ -126,7 +144,7 @@ impl WebServer {
     }
 
     /// Exchanges the token for the cookie, as a browser does.
-    fn cookie(&self) -> String {
+    pub fn cookie(&self) -> String {
         let host = self.host();
         let path = format!("/?token={}", self.token);
         let response = self.send("GET", &path, &[("Host", &host)], "").is(303);
@@ -183,12 +201,7 @@ impl WebServer {
         }
         let head = String::from_utf8_lossy(&head).into_owned();
         if !head.starts_with("HTTP/1.1 101 ") {
-            let status = head.split(' ').nth(1).and_then(|it| it.parse().ok());
-            return Err(Response {
-                status: status.unwrap_or_default(),
-                head,
-                body: String::new(),
-            });
+            return Err(Response::of_head(head));
         }
         assert!(head.contains("s3pPLMBiTxaQ9kYGzzhZRbK+xOo="), "{head}");
         let socket = WebSocket::from_raw_socket(stream, Role::Client, None);

@@ -55,6 +55,11 @@ impl World {
         self.root.path().join("project")
     }
 
+    /// Returns the folder of temporary files.
+    pub fn temporary(&self) -> PathBuf {
+        self.root.path().join("tmp")
+    }
+
     /// Returns the `nb` under test, in the project.
     pub fn nb(&self) -> Command {
         self.command(Path::new(env!("CARGO_BIN_EXE_nb")))

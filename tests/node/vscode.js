@@ -542,6 +542,6 @@ function main(scenario) {
 }
 
 module.exports = {
-  Kernel, PROBE, agent, fingerprint, journal, main, nb, say, session, setup, until,
-  within,
+  Kernel, PROBE, agent, changed, collect, fingerprint, journal, main, nb, say, session, setup,
+  until, within,
 };

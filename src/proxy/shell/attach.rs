@@ -65,7 +65,7 @@ impl Shell {
 
     fn log_launch(&self, target: Option<&Target>) {
         tracing::info!(
-            front_end = self.launch.front_end.name,
+            front_end = &*self.launch.front_end.name,
             notebook = target.map(|target| &*target.key),
             "launched, version {}",
             env!("CARGO_PKG_VERSION")
