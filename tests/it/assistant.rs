@@ -51,7 +51,7 @@ impl Turn {
             "{method} {path} HTTP/1.0\r\nHost: {}\r\nAuthorization: Bearer {}\r\nContent-Type: application/json\r\n\
              Content-Length: {}\r\n{headers}\r\n{body}",
             server.host(),
-            server.token(),
+            server.token,
             body.len()
         );
         stream.write_all(head.as_bytes()).expect("send a request");
@@ -672,7 +672,7 @@ fn a_third_partys_stand_in_is_understood_in_both_interfaces() {
         \x20   - name: run_cell\n      arguments: {notebook: t.ipynb, code: 'x * 2 + 2'}\n";
     let config = world.project().join("../fakellm.yaml");
     std::fs::write(&config, rules).expect("write the rules");
-    succeed(world.nb().args(["run", "t.ipynb", "--all"]));
+    succeed(world.nb().args(["exec", "t.ipynb", "--all"]));
     let port = free_port();
     let mut command = world.command(python);
     command.args([

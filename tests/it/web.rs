@@ -135,10 +135,6 @@ impl WebServer {
         }
     }
 
-    pub fn token(&self) -> &str {
-        &self.token
-    }
-
     pub fn host(&self) -> String {
         format!("127.0.0.1:{}", self.port)
     }
