@@ -8,8 +8,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::message::{
-    AnswerFault, AnswerPiece, CallInParts, EndReason, Message, TokenUsage, ToolDescription,
-    ToolResult,
+    AnswerFault, AnswerPiece, CallInParts, ConversationPart, EndReason, TokenUsage,
+    ToolDescription, ToolResult,
 };
 
 /// The version of the interface.
@@ -23,7 +23,7 @@ pub(super) fn request(
     model: &str,
     system: &str,
     tools: &[ToolDescription],
-    messages: &[Message],
+    messages: &[ConversationPart],
 ) -> Value {
     // What stands before a mark is kept by the provider for a few minutes, which makes the next request cheaper.
     let mark = json!({"type": "ephemeral"});
@@ -46,10 +46,10 @@ pub(super) fn request(
     })
 }
 
-fn message(message: &Message) -> Value {
+fn message(message: &ConversationPart) -> Value {
     match message {
-        Message::Person { text } => json!({"role": "user", "content": [text_block(text)]}),
-        Message::Model { text, calls } => {
+        ConversationPart::Person { text } => json!({"role": "user", "content": [text_block(text)]}),
+        ConversationPart::Model { text, calls } => {
             let calls = calls.iter().map(|call| {
                 json!({"type": "tool_use", "id": call.id, "name": call.name, "input": call.arguments})
             });
@@ -58,7 +58,7 @@ fn message(message: &Message) -> Value {
             let content: Vec<_> = text.into_iter().chain(calls).collect();
             json!({"role": "assistant", "content": content})
         }
-        Message::Tools { results } => {
+        ConversationPart::Tools { results } => {
             let results: Vec<_> = results.iter().map(result).collect();
             json!({"role": "user", "content": results})
         }
@@ -269,7 +269,7 @@ pub(super) fn some_text(text: String) -> Vec<AnswerPiece> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::assistant::message::ToolCall;
+    use crate::assistant::message::ModelCall;
 
     fn taken(events: &[&str]) -> Result<Vec<AnswerPiece>, AnswerFault> {
         let mut answer = AnthropicAnswer::default();
@@ -298,7 +298,7 @@ mod tests {
         let Value::Object(arguments) = json!({"cell": "a"}) else {
             unreachable!()
         };
-        let call = ToolCall {
+        let call = ModelCall {
             id: "toolu_1".to_owned(),
             name: "run_cell".to_owned(),
             arguments,
@@ -343,19 +343,19 @@ mod tests {
     #[test]
     fn a_conversation_is_sent_as_the_interface_wants_it() {
         let messages = [
-            Message::Person {
+            ConversationPart::Person {
                 text: "plot".to_owned(),
             },
-            Message::Model {
+            ConversationPart::Model {
                 text: " ".to_owned(),
-                calls: vec![ToolCall {
+                calls: vec![ModelCall {
                     id: "1".to_owned(),
                     name: "run_cell".to_owned(),
                     arguments: serde_json::Map::new(),
                     fault: None,
                 }],
             },
-            Message::Tools {
+            ConversationPart::Tools {
                 results: vec![ToolResult {
                     call: "1".to_owned(),
                     text: "ran".to_owned(),

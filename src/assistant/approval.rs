@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde_json::{Map, Value};
 
-use super::message::ToolCall;
+use super::message::ModelCall;
 use crate::agent::update::Content;
 use crate::agent::update::ToolContent;
 use crate::code::risks::{Risk, risks};
@@ -29,7 +29,7 @@ pub(super) struct ShownCall {
 }
 
 /// Returns what a call is shown as.
-pub(super) fn shown(call: &ToolCall) -> ShownCall {
+pub(super) fn shown(call: &ModelCall) -> ShownCall {
     let arguments = &call.arguments;
     let operations = operations(arguments);
     let texts = texts(arguments, &operations);
@@ -63,7 +63,7 @@ pub(super) fn shown(call: &ToolCall) -> ShownCall {
     }
 }
 
-fn kind(call: &ToolCall, deletes: bool) -> &'static str {
+fn kind(call: &ModelCall, deletes: bool) -> &'static str {
     let runs = call.arguments.get("run") == Some(&Value::Bool(true));
     match call.name.as_str() {
         _ if deletes => "delete",
@@ -75,7 +75,7 @@ fn kind(call: &ToolCall, deletes: bool) -> &'static str {
 }
 
 /// Returns the tool with what it concerns: `run_cell 3f2c`.
-fn title(call: &ToolCall) -> String {
+fn title(call: &ModelCall) -> String {
     let mut title = call.name.replace('_', " ");
     for name in ["action", "cell", "name", "op", "kernel"] {
         let short = match call.arguments.get(name) {
@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     fn call(name: &str, arguments: &Value) -> ShownCall {
-        shown(&ToolCall {
+        shown(&ModelCall {
             id: "1".to_owned(),
             name: name.to_owned(),
             arguments: arguments.as_object().cloned().unwrap_or_default(),

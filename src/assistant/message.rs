@@ -12,7 +12,7 @@ const SHORT: usize = 500;
 /// A part of a conversation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "role", rename_all = "snake_case")]
-pub enum Message {
+pub enum ConversationPart {
     /// What the person says.
     Person {
         /// Plain text.
@@ -23,7 +23,7 @@ pub enum Message {
         /// Markdown.
         text: String,
         /// The tools that it calls.
-        calls: Vec<ToolCall>,
+        calls: Vec<ModelCall>,
     },
     /// What came of the calls: one result for each.
     Tools {
@@ -34,7 +34,7 @@ pub enum Message {
 
 /// A call of a tool.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct ToolCall {
+pub struct ModelCall {
     /// The id that its result names.
     pub id: String,
     /// The tool's name.
@@ -102,7 +102,7 @@ pub(super) enum AnswerPiece {
     /// Text to add.
     Text(String),
     /// A whole call.
-    Call(ToolCall),
+    Call(ModelCall),
     /// What the request has cost until now.
     Usage(TokenUsage),
     /// The answer is whole.
@@ -146,7 +146,7 @@ pub(super) struct CallInParts {
 
 impl CallInParts {
     /// Returns the call. A call without arguments has an empty text.
-    pub(super) fn whole(self) -> ToolCall {
+    pub(super) fn whole(self) -> ModelCall {
         let text = self.arguments.trim();
         let read = match text.is_empty() {
             true => Ok(Map::new()),
@@ -159,7 +159,7 @@ impl CallInParts {
                 Some(format!("the arguments are no JSON: {error}")),
             ),
         };
-        ToolCall {
+        ModelCall {
             id: self.id,
             name: self.name,
             arguments,
@@ -168,7 +168,7 @@ impl CallInParts {
     }
 }
 
-impl Message {
+impl ConversationPart {
     /// Returns about how many bytes a request has of it.
     fn size(&self) -> usize {
         match self {
@@ -207,24 +207,24 @@ impl ToolResult {
 
 /// Returns the newest part of a conversation that is not too large: whole turns, and at least the last one. Results in it
 /// are cut, the oldest first, where it is too large alone.
-pub(super) fn fitting(messages: &[Message]) -> Vec<Message> {
-    let mut left: usize = messages.iter().map(Message::size).sum();
+pub(super) fn fitting(messages: &[ConversationPart]) -> Vec<ConversationPart> {
+    let mut left: usize = messages.iter().map(ConversationPart::size).sum();
     let mut from = 0;
     while left > MOST {
         let later = messages.iter().enumerate().skip(from + 1);
-        let mut turns = later.filter(|(_, it)| matches!(it, Message::Person { .. }));
+        let mut turns = later.filter(|(_, it)| matches!(it, ConversationPart::Person { .. }));
         let Some((next, _)) = turns.next() else {
             break;
         };
         left -= messages[from..next]
             .iter()
-            .map(Message::size)
+            .map(ConversationPart::size)
             .sum::<usize>();
         from = next;
     }
     let mut kept = messages[from..].to_vec();
     let results = kept.iter_mut().filter_map(|message| match message {
-        Message::Tools { results } => Some(results),
+        ConversationPart::Tools { results } => Some(results),
         _ => None,
     });
     for result in results.flatten() {
@@ -242,14 +242,14 @@ pub(super) fn fitting(messages: &[Message]) -> Vec<Message> {
 mod tests {
     use super::*;
 
-    fn person(text: &str) -> Message {
-        Message::Person {
+    fn person(text: &str) -> ConversationPart {
+        ConversationPart::Person {
             text: text.to_owned(),
         }
     }
 
-    fn result(text: String) -> Message {
-        Message::Tools {
+    fn result(text: String) -> ConversationPart {
+        ConversationPart::Tools {
             results: vec![ToolResult {
                 text,
                 ..ToolResult::default()
@@ -277,7 +277,7 @@ mod tests {
         let messages = [person("first"), result(big.clone()), result(big.clone())];
         let kept = fitting(&messages);
         assert_eq!(kept[2], messages[2]);
-        let Message::Tools { results } = &kept[1] else {
+        let ConversationPart::Tools { results } = &kept[1] else {
             panic!("{kept:?}");
         };
         assert!(results[0].text.len() < 600, "{}", results[0].text.len());

@@ -17,6 +17,6 @@ mod provider;
 mod tools;
 mod turn;
 
-pub use message::{Message, TokenUsage};
+pub use message::{ConversationPart, TokenUsage};
 pub use provider::{ModelError, Provider};
 pub use turn::{Assistant, AssistantError, AssistantOptions};

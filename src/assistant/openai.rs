@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::anthropic::some_text;
 use super::message::{
-    AnswerFault, AnswerPiece, CallInParts, EndReason, Message, TokenUsage, ToolDescription,
+    AnswerFault, AnswerPiece, CallInParts, ConversationPart, EndReason, TokenUsage, ToolDescription,
 };
 
 /// How many calls an answer may have.
@@ -23,7 +23,7 @@ pub(super) fn request(
     model: &str,
     system: &str,
     tools: &[ToolDescription],
-    messages: &[Message],
+    messages: &[ConversationPart],
 ) -> Value {
     let tools = tools.iter().map(|tool| {
         let function = json!({
@@ -46,10 +46,10 @@ pub(super) fn request(
     })
 }
 
-fn sent(message: &Message) -> Vec<Value> {
+fn sent(message: &ConversationPart) -> Vec<Value> {
     match message {
-        Message::Person { text } => vec![json!({"role": "user", "content": text})],
-        Message::Model { text, calls } => {
+        ConversationPart::Person { text } => vec![json!({"role": "user", "content": text})],
+        ConversationPart::Model { text, calls } => {
             let mut sent = json!({"role": "assistant", "content": text});
             let calls = calls.iter().map(|call| {
                 let arguments = Value::Object(call.arguments.clone()).to_string();
@@ -62,7 +62,7 @@ fn sent(message: &Message) -> Vec<Value> {
             }
             vec![sent]
         }
-        Message::Tools { results } => {
+        ConversationPart::Tools { results } => {
             let texts = results.iter().map(|result| {
                 json!({"role": "tool", "tool_call_id": result.call, "content": result.text})
             });
@@ -243,7 +243,7 @@ mod tests {
 
     #[test]
     fn images_of_results_follow_them() {
-        let message = Message::Tools {
+        let message = ConversationPart::Tools {
             results: vec![ToolResult {
                 call: "a".to_owned(),
                 text: "a plot".to_owned(),

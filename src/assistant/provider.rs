@@ -9,7 +9,7 @@ use serde_json::Value;
 use sse_stream::SseStream;
 
 use super::anthropic::{self, AnthropicAnswer};
-use super::message::{AnswerFault, AnswerPiece, EndReason, Message, ToolDescription};
+use super::message::{AnswerFault, AnswerPiece, ConversationPart, EndReason, ToolDescription};
 use super::openai::{self, OpenAiAnswer};
 use crate::kernel::variables::Variables;
 use crate::server::{Secret, ServerErrorKind, credential, http_builder};
@@ -288,7 +288,7 @@ impl Provider {
         model: &str,
         system: &str,
         tools: &[ToolDescription],
-        messages: &[Message],
+        messages: &[ConversationPart],
         mut take: impl FnMut(AnswerPiece),
         note: impl Fn(String),
     ) -> Result<EndReason, ModelError> {

@@ -19,7 +19,7 @@ use serde_json::{Map, Value};
 use tokio::process::{Child, Command};
 use tokio::sync::{Mutex, Notify, mpsc};
 
-use super::message::{ToolCall, ToolDescription, ToolImage, ToolResult};
+use super::message::{ModelCall, ToolDescription, ToolImage, ToolResult};
 use crate::agent::McpServer;
 
 /// How long the server may take to begin.
@@ -123,7 +123,7 @@ impl Tools {
     /// stopped interrupts its cell.
     pub(super) async fn call(
         &self,
-        call: &ToolCall,
+        call: &ModelCall,
         progress: impl Fn(String),
         stop: &Notify,
     ) -> Called {
@@ -160,7 +160,7 @@ impl Tools {
     }
 
     /// Returns a call's arguments. No call waits longer for a cell than [`WAITS`].
-    fn arguments(&self, call: &ToolCall) -> Map<String, Value> {
+    fn arguments(&self, call: &ModelCall) -> Map<String, Value> {
         let mut arguments = call.arguments.clone();
         let tool = self.list.iter().find(|tool| tool.name == call.name);
         let properties = tool.and_then(|tool| tool.schema.get("properties"));
@@ -177,7 +177,7 @@ impl Tools {
 }
 
 impl Called {
-    fn failed(call: &ToolCall, text: String) -> Self {
+    fn failed(call: &ModelCall, text: String) -> Self {
         Self {
             result: ToolResult {
                 call: call.id.clone(),
@@ -191,12 +191,12 @@ impl Called {
     }
 
     /// Returns the result of a call that the person has not allowed.
-    pub(super) fn not_allowed(call: &ToolCall) -> Self {
+    pub(super) fn not_allowed(call: &ModelCall) -> Self {
         Self::failed(call, "the person does not allow this".to_owned())
     }
 
     /// Returns the result of a call that the person has stopped.
-    pub(super) fn stopped(call: &ToolCall) -> Self {
+    pub(super) fn stopped(call: &ModelCall) -> Self {
         Self {
             is_stopped: true,
             ..Self::failed(call, "stopped by the person".to_owned())
@@ -204,16 +204,16 @@ impl Called {
     }
 
     /// Returns the result of a call of a tool that there is not.
-    pub(super) fn unknown(call: &ToolCall) -> Self {
+    pub(super) fn unknown(call: &ModelCall) -> Self {
         Self::failed(call, format!("there is no tool {:?}", call.name))
     }
 
     /// Returns the result of a call that was not begun, since an earlier one was stopped.
-    pub(super) fn not_begun(call: &ToolCall) -> Self {
+    pub(super) fn not_begun(call: &ModelCall) -> Self {
         Self::failed(call, "not begun: the person stopped the turn".to_owned())
     }
 
-    fn of_error(call: &ToolCall, error: &ServiceError) -> Self {
+    fn of_error(call: &ModelCall, error: &ServiceError) -> Self {
         let text = match error {
             ServiceError::McpError(error) => error.message.clone().into_owned(),
             other => format!("the tools do not answer: {other}"),
@@ -221,7 +221,7 @@ impl Called {
         Self::failed(call, text)
     }
 
-    fn of(call: &ToolCall, answer: ServerResult) -> Self {
+    fn of(call: &ModelCall, answer: ServerResult) -> Self {
         let ServerResult::CallToolResult(answer) = answer else {
             return Self::failed(call, "the tools' answer is of another kind".to_owned());
         };

@@ -6,7 +6,7 @@ use serde_json::Value;
 use tokio::sync::Notify;
 
 use super::approval::{ShownCall, shown};
-use super::message::{AnswerPiece, EndReason, Message, TokenUsage, ToolCall, fitting};
+use super::message::{AnswerPiece, ConversationPart, EndReason, ModelCall, TokenUsage, fitting};
 use super::provider::{ModelError, Provider};
 use super::tools::{Called, NoTools, Tools};
 use crate::agent::permission::{PermissionChoice, PermissionQuestion};
@@ -42,7 +42,7 @@ pub struct Assistant {
     options: AssistantOptions,
     /// `None` until the first message, and after the process that has them has ended.
     tools: Option<Tools>,
-    messages: Vec<Message>,
+    messages: Vec<ConversationPart>,
 }
 
 /// Why a message was not answered.
@@ -74,14 +74,14 @@ impl From<NoTools> for AssistantError {
 /// What came of a request.
 struct Answered {
     text: String,
-    calls: Vec<ToolCall>,
+    calls: Vec<ModelCall>,
     usage: TokenUsage,
     end: Result<EndReason, AssistantError>,
 }
 
 impl Assistant {
     /// Makes an assistant that goes on with a conversation. Nothing is started yet.
-    pub fn new(options: AssistantOptions, messages: Vec<Message>) -> Self {
+    pub fn new(options: AssistantOptions, messages: Vec<ConversationPart>) -> Self {
         Self {
             options,
             tools: None,
@@ -90,10 +90,10 @@ impl Assistant {
     }
 
     /// Returns what is kept of the conversation: what the next request would have, without images.
-    pub fn kept(&self) -> Vec<Message> {
+    pub fn kept(&self) -> Vec<ConversationPart> {
         let mut messages = fitting(&self.messages);
         let results = messages.iter_mut().filter_map(|message| match message {
-            Message::Tools { results } => Some(results),
+            ConversationPart::Tools { results } => Some(results),
             _ => None,
         });
         results.flatten().for_each(|result| result.images.clear());
@@ -120,7 +120,7 @@ impl Assistant {
                 () = stop.notified() => return Err(AssistantError::Stopped),
             });
         }
-        self.messages.push(Message::Person {
+        self.messages.push(ConversationPart::Person {
             text: text.to_owned(),
         });
         let mut cost = TokenUsage::default();
@@ -133,7 +133,7 @@ impl Assistant {
             } = answered;
             if !text.trim().is_empty() || !calls.is_empty() {
                 let calls = calls.clone();
-                self.messages.push(Message::Model { text, calls });
+                self.messages.push(ConversationPart::Model { text, calls });
             }
             let end = end?;
             if calls.is_empty() {
@@ -193,7 +193,7 @@ impl Assistant {
     }
 
     /// Calls tools, one after the other; returns whether the person has stopped them. Each call gets a result.
-    async fn call_all(&mut self, calls: &[ToolCall], front: &impl Front, stop: &Notify) -> bool {
+    async fn call_all(&mut self, calls: &[ModelCall], front: &impl Front, stop: &Notify) -> bool {
         let mut results = Vec::new();
         let mut is_stopped = false;
         for call in calls {
@@ -204,11 +204,11 @@ impl Assistant {
             is_stopped |= called.is_stopped;
             results.push(called.result);
         }
-        self.messages.push(Message::Tools { results });
+        self.messages.push(ConversationPart::Tools { results });
         is_stopped
     }
 
-    async fn call(&self, call: &ToolCall, front: &impl Front, stop: &Notify) -> Called {
+    async fn call(&self, call: &ModelCall, front: &impl Front, stop: &Notify) -> Called {
         let shown = shown(call);
         let needs = shown.needs.clone().filter(|_| self.options.approves);
         front.take(Update::Tool(begun(call, shown)));
@@ -255,7 +255,7 @@ impl Assistant {
     }
 }
 
-fn begun(call: &ToolCall, shown: ShownCall) -> ToolChange {
+fn begun(call: &ModelCall, shown: ShownCall) -> ToolChange {
     let warnings = (!shown.warnings.is_empty()).then(|| Value::from(shown.warnings));
     ToolChange {
         id: call.id.clone(),
@@ -269,7 +269,7 @@ fn begun(call: &ToolCall, shown: ShownCall) -> ToolChange {
 }
 
 /// Asks the person about a call.
-async fn is_allowed(call: &ToolCall, why: &str, front: &impl Front) -> bool {
+async fn is_allowed(call: &ModelCall, why: &str, front: &impl Front) -> bool {
     let option = |id: &str, name: &str, kind| PermissionOption {
         id: id.to_owned(),
         name: name.to_owned(),

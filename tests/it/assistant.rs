@@ -722,7 +722,7 @@ fn a_third_partys_stand_in_is_understood_in_both_interfaces() {
         ]);
         let server = WebServer::of(command.env(key, KEY).env(base_name, base));
         server.rest("DELETE", CHAT, None, None).is(200);
-        let events = Turn::ask(&server, "Please compute").all();
+        let events = Turn::ask(&server, &format!("Please compute, {word}")).all();
         assert_eq!(text(&events), "It is forty two .", "{word}: {events:#?}");
         assert_eq!(only(&events, "tool_result")["status"], "ok");
         assert_eq!(reason(&events), "end_turn");

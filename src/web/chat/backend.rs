@@ -5,14 +5,13 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
-use super::AssistantChoice;
 use super::turn::TurnEvent;
 use crate::agent::known::{KnownAgents, own_server};
 use crate::agent::update::Update;
 use crate::agent::{Agent, AgentError, Begun, ChatMessage, Front, Launch, McpServer, Workspace};
 use crate::api::problem::{Problem, ProblemKind};
 use crate::assistant::{
-    Assistant, AssistantError, AssistantOptions, Message, ModelError, Provider, TokenUsage,
+    Assistant, AssistantError, AssistantOptions, ConversationPart, ModelError, Provider, TokenUsage,
 };
 use crate::kernel::variables::ProcessVariables;
 
@@ -22,12 +21,26 @@ const NAME: &str = "assistant";
 /// How many calls a model may make in a minute.
 const RATE: &str = "20";
 
+/// Which assistant answers.
+#[derive(Clone, Debug, Default)]
+pub struct AssistantChoice {
+    /// `anthropic`, `openai`, or the name or command of a coding agent that speaks ACP; `None` is the provider whose key
+    /// is there.
+    pub assistant: Option<String>,
+    /// The model; `None` is the provider's default.
+    pub model: Option<String>,
+    /// Whether the person is asked before calls that delete something or start programs.
+    pub approves: bool,
+    /// What a million tokens cost, read and written, in dollars.
+    pub price: Option<(f64, f64)>,
+}
+
 /// What an assistant needs to go on later.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct StoredBackend {
     /// What was said to a model, and what it said and did.
-    messages: Vec<Message>,
+    messages: Vec<ConversationPart>,
     /// The agent, and its session.
     agent: Option<(Launch, Option<String>)>,
 }

@@ -14,8 +14,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::timeout;
 use tokio_util::task::LocalPoolHandle;
 
-use super::AssistantChoice;
-use super::backend::{Backend, StoredBackend, TurnEnd, TurnFront};
+use super::backend::{AssistantChoice, Backend, StoredBackend, TurnEnd, TurnFront};
 use super::turn::{Turn, TurnEvent, TurnLog, UpdateReader};
 use crate::agent::stored::{ChatFile, beginning};
 use crate::agent::update::Update;

@@ -15,26 +15,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio_util::task::LocalPoolHandle;
 
+pub use self::backend::AssistantChoice;
 use self::conversation::Conversation;
 use super::feed::Feed;
 use crate::api::problem::{Problem, ProblemKind};
 
 /// How many notebooks may have a conversation at a time.
 const MOST: usize = 64;
-
-/// Which assistant answers.
-#[derive(Clone, Debug, Default)]
-pub struct AssistantChoice {
-    /// `anthropic`, `openai`, or the name or command of a coding agent that speaks ACP; `None` is the provider whose key
-    /// is there.
-    pub assistant: Option<String>,
-    /// The model; `None` is the provider's default.
-    pub model: Option<String>,
-    /// Whether the person is asked before calls that delete something or start programs.
-    pub approves: bool,
-    /// What a million tokens cost, read and written, in dollars.
-    pub price: Option<(f64, f64)>,
-}
 
 /// The conversations of a server.
 pub(super) struct Conversations {
