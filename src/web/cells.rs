@@ -15,7 +15,7 @@ use crate::api::caller::Caller;
 use crate::api::problem::Problem;
 use crate::api::{
     self, CellAnswer, CellRequest, DeletedCellsRequest, EditAnswer, EditPolicy, EditRequest,
-    NotebookSummary, OutputForm, RestoreRequest, ShownCell, ShownOutputs, UndoRequest,
+    NotebookSummary, OutputForm, RestoreRequest, ShownCell, UndoRequest,
 };
 use crate::notebook::{CellSelector, CellType, Operation, Revision};
 
@@ -35,6 +35,7 @@ pub(super) fn routes() -> Router<Arc<WebServer>> {
         .route(&path("/cells/{cell}/move"), moved)
         // A deleted cell comes back.
         .route(&path("/cells/{cell}/restore"), post(route(Needs::Notebook, restore)))
+        .route(&path("/widgets"), get(route(Needs::Notebook, widgets)))
         .route(&path("/undo"), post(route(Needs::Notebook, undo)))
         .route(&path("/deleted"), get(route(Needs::Notebook, deleted)))
 }
@@ -59,18 +60,15 @@ pub(super) struct WebCell {
 }
 
 impl WebCell {
-    fn of(mut cell: ShownCell, has_outputs: bool) -> Self {
+    fn of(cell: ShownCell) -> Self {
         let mut hash = Sha256::new();
+        hash.update(cell.outputs_digest.unwrap_or_default());
         // What cannot be written is also not in the answer.
-        let parts = (&cell.outputs, cell.execution_count, cell.state);
+        let parts = (cell.execution_count, cell.state);
         hash.update(serde_json::to_vec(&parts).unwrap_or_default());
-        let digest = hex::encode(&hash.finalize()[..8]);
-        if !has_outputs {
-            cell.outputs = ShownOutputs::Omitted;
-        }
         Self {
+            outputs_digest: hex::encode(&hash.finalize()[..8]),
             cell,
-            outputs_digest: digest,
         }
     }
 }
@@ -78,42 +76,48 @@ impl WebCell {
 /// Reads cells, with or without their outputs; all without a selector.
 async fn read_cells(
     caller: &Caller,
-    cell: Option<CellSelector>,
+    cells: Vec<CellSelector>,
     has_outputs: bool,
 ) -> Result<WebNotebook, Problem> {
     let request = CellRequest {
-        all: cell.is_none(),
-        cells: cell.into_iter().collect(),
-        outputs: OutputForm::Raw,
+        all: cells.is_empty(),
+        cells,
+        outputs: match has_outputs {
+            true => OutputForm::Raw,
+            false => OutputForm::Omitted,
+        },
     };
     let CellAnswer {
         notebook, cells, ..
     } = api::cell(caller, request).await?;
-    let cells = move || {
-        let cells = cells.into_iter();
-        cells.map(|cell| WebCell::of(cell, has_outputs)).collect()
-    };
-    let cells = tokio::task::spawn_blocking(cells).await;
     Ok(WebNotebook {
         notebook,
-        cells: cells.map_err(|error| Problem::failed("read the outputs", &error))?,
+        cells: cells.into_iter().map(WebCell::of).collect(),
     })
 }
 
 /// `GET /api/notebooks/{id}`
 async fn notebook(call: NotebookCall) -> Result<Reply, Problem> {
     let has_outputs = call.field("outputs").as_deref() != Some("false");
-    let answer = read_cells(&call.caller, None, has_outputs).await?;
+    let cells = call.field("cells").unwrap_or_default();
+    let cells = cells.split(',').filter(|id| !id.is_empty());
+    let cells = cells.map(|id| CellSelector::Id(id.to_owned())).collect();
+    let answer = read_cells(&call.caller, cells, has_outputs).await?;
     let revision = answer.notebook.revision;
     Ok(Reply::of(&answer)?.with_revision(Some(revision)))
 }
 
 /// `GET /api/notebooks/{id}/cells/{cell}`
 async fn cell(call: NotebookCall) -> Result<Reply, Problem> {
-    let answer = read_cells(&call.caller, Some(call.cell()), true).await?;
+    let answer = read_cells(&call.caller, vec![call.cell()], true).await?;
     let cell = answer.cells.first();
     let revision = cell.map(|cell| cell.cell.revision);
     Ok(Reply::of(&cell)?.with_revision(revision))
+}
+
+/// `GET /api/notebooks/{id}/widgets`
+async fn widgets(call: NotebookCall) -> Result<Reply, Problem> {
+    Reply::of(&api::widgets(&call.caller).await?)
 }
 
 /// A new source or type of a cell.

@@ -1,4 +1,4 @@
-//! REST: notebooks, kernels, runs, variables and the log.
+//! REST: notebooks, kernels, runs, variables, the log, and what depends on what.
 
 use std::sync::Arc;
 
@@ -16,9 +16,9 @@ use crate::api::caller::Caller;
 use crate::api::job::Unobserved;
 use crate::api::problem::{Problem, ProblemKind};
 use crate::api::{
-    self, CellsToRun, ExecRequest, InterruptJobRequest, InterruptRequest, JobsRequest, LogRequest,
-    NotebooksRequest, OpenRequest, QuestionRequest, ReplyRequest, RestartRequest, RunRequest,
-    ShutdownRequest, VarsRequest,
+    self, CellsToRun, ExecRequest, GraphRequest, InterruptJobRequest, InterruptRequest,
+    JobsRequest, LogRequest, NotebooksRequest, OpenRequest, QuestionRequest, ReplyRequest,
+    RestartRequest, RunRequest, ShutdownRequest, VarsRequest,
 };
 use crate::notebook::CellSelector;
 
@@ -39,6 +39,8 @@ pub(super) fn routes() -> Router<Arc<WebServer>> {
         .route(&path("kernel"), get(route(Needs::Notebook, status)))
         .route(&path("variables"), get(route(Needs::Notebook, variables)))
         .route(&path("jobs"), get(route(Needs::Notebook, jobs)))
+        .route(&path("graph"), get(route(Needs::Notebook, graph)))
+        .route(&path("plan"), get(route(Needs::Notebook, plan)))
         .route(&path("open"), post(route(Needs::Nothing, open)))
         .route(&path("run"), post(route(Needs::Notebook, run)))
         .route(&path("reply"), post(route(Needs::Notebook, reply)))
@@ -91,6 +93,33 @@ async fn jobs(call: NotebookCall) -> Result<Reply, Problem> {
         all: false,
     };
     Reply::of(&api::jobs(&call.caller, request).await?)
+}
+
+/// `GET /api/notebooks/{id}/graph`
+async fn graph(call: NotebookCall) -> Result<Reply, Problem> {
+    let request = GraphRequest {
+        cells: call
+            .field("cell")
+            .map(CellSelector::Id)
+            .into_iter()
+            .collect(),
+        assume_order: false,
+    };
+    Reply::of(&api::graph(&call.caller, request).await?)
+}
+
+/// `GET /api/notebooks/{id}/plan`: what a run of stale cells would run.
+async fn plan(call: NotebookCall) -> Result<Reply, Problem> {
+    let cells = CellsToRun {
+        named: call
+            .field("cell")
+            .map(CellSelector::Id)
+            .into_iter()
+            .collect(),
+        stale: true,
+        ..CellsToRun::default()
+    };
+    Reply::of(&api::plan(&call.caller, cells).await?)
 }
 
 /// Which kernel is started.

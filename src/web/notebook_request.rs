@@ -60,16 +60,13 @@ pub(super) struct NotebookCall {
     pub(super) caller: Caller,
     /// Which revision a change is made from; `None` is any.
     pub(super) if_rev: Option<Revision>,
-    cell: Option<String>,
-    query: Option<String>,
-    headers: HeaderMap,
-    body: Bytes,
+    request: NotebookRequest,
 }
 
 impl NotebookCall {
     /// Returns the cell that the path names.
     pub(super) fn cell(&self) -> CellSelector {
-        CellSelector::Id(self.cell.clone().unwrap_or_default())
+        CellSelector::Id(self.request.path.cell.clone().unwrap_or_default())
     }
 
     /// Reads the body.
@@ -77,12 +74,12 @@ impl NotebookCall {
     /// # Errors
     /// It is not what is meant.
     pub(super) fn body<B: DeserializeOwned>(&self) -> Result<B, Problem> {
-        read(&self.headers, &self.body)
+        read(&self.request.headers, &self.request.body)
     }
 
     /// Returns a field of the query.
     pub(super) fn field(&self, name: &str) -> Option<String> {
-        let fields = self.query.as_deref().unwrap_or_default().split('&');
+        let fields = self.request.query.as_deref().unwrap_or_default().split('&');
         let mut fields = fields.filter_map(|field| field.split_once('='));
         let (_, value) = fields.find(|(known, _)| *known == name)?;
         let value = percent_decode_str(value).decode_utf8().ok()?;
@@ -132,32 +129,23 @@ async fn serve<F>(request: NotebookRequest, needs: Needs, work: fn(NotebookCall)
 where
     F: Future<Output = Result<Reply, Problem>> + 'static,
 {
-    let NotebookRequest {
-        server,
-        path: NotebookPath { id, cell },
-        query,
-        headers,
-        body,
-    } = request;
     let if_rev = match needs {
-        Needs::Revision => match if_match(&headers) {
+        Needs::Revision => match if_match(&request.headers) {
             Ok(if_rev) => if_rev,
             Err(reply) => return reply.into_response(),
         },
         _ => None,
     };
     let must_be_there = needs != Needs::Nothing;
-    let needed = matches!(needs, Needs::Cell | Needs::Revision);
-    let needed = cell.clone().filter(|_| needed).map(CellSelector::Id);
+    let cell = matches!(needs, Needs::Cell | Needs::Revision).then(|| request.path.cell.clone());
+    let cell = cell.flatten().map(CellSelector::Id);
+    let (server, id) = (request.server.clone(), request.path.id.clone());
     let work = move |caller| {
         work(NotebookCall {
             caller,
             if_rev,
-            cell,
-            query,
-            headers,
-            body,
+            request,
         })
     };
-    server.about(id, must_be_there, needed, work).await
+    server.about(id, must_be_there, cell, work).await
 }
