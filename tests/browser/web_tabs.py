@@ -21,6 +21,10 @@ from tab import PLAIN
 from web_tab import Web, until
 
 TABS = 10
+
+# How many steps are taken even where the machine is slow.
+FEWEST = 20
+
 LINES = 30
 
 # What a tab shows: the sources, by the cells' ids, in order.
@@ -57,6 +61,8 @@ class Tab:
         self.text = text
 
     def write(self, cell, text):
+        # A cell gets its editor when it comes near the screen.
+        cell.scroll_into_view_if_needed()
         source = cell.locator(".cm-content")
         source.click()
         source.press("Control+a")
@@ -112,9 +118,9 @@ def main():
         count = 0
         agent.start()
         try:
-            while time.monotonic() < end and agent.is_alive():
+            while (time.monotonic() < end or count < FEWEST) and agent.is_alive():
                 count += 1
-                if count % 8 == 0:
+                if count % 6 == 0:
                     person.step(count)
                 else:
                     kind = rng.choices(["write", "run", "add"], [4, 3, 2])[0]

@@ -803,6 +803,8 @@ fn the_built_page_is_that_of_its_sources() {
             .arg("-r")
             .arg(page.join("source"))
             .arg(page.join("build.mjs"))
+            // Its type decides how packages are imported.
+            .arg(page.join("package.json"))
             .arg(home.path()),
     );
     symlink(modules, home.path().join("node_modules")).expect("make a link");

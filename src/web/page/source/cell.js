@@ -218,7 +218,7 @@ export class CellView {
   /** Says why the cell is out of date. */
   showStale() {
     const stale = this.data.state === "stale" && !this.running && !this.isWaiting ? this.data.stale : null;
-    const text = stale?.text ?? "";
+    const text = this.book.words(stale?.text ?? "");
     this.stale.hidden = !stale;
     if (this.stale.dataset.text === text) return;
     this.stale.dataset.text = text;
@@ -237,7 +237,6 @@ export class CellView {
       note = this.running.by ? `${this.running.by} · ${time}` : time;
     } else if (this.isChanged && data.revision !== this.base.revision) note = "others changed it";
     else if (this.isWaiting) note = "waits";
-    else if (data.state === "stale") note = "out of date";
     else if (this.took !== undefined) note = duration(this.took);
     this.note.textContent = note;
   }

@@ -7,6 +7,9 @@ import { InSteps, make, soon } from "./parts.js";
 /** How many cells are requested at a time. */
 const MOST_CELLS = 20;
 
+/** Where a reason of the server has the beginning of a cell's id. */
+const CELL_ID = /^[\w-]+(?=, which gives | ran after it| gives )|(?<=not what )[\w-]+(?= gives$)|(?<=^reads .* from )[\w-]+$/;
+
 export class Notebook {
   /** `page` shows what is not of one cell. */
   constructor(id, page) {
@@ -126,6 +129,8 @@ export class Notebook {
       view.destroy();
       this.views.delete(id);
     }
+    // Reasons name cells by their places, which are known now.
+    for (const view of this.order) view.showStale();
     let before = null;
     for (const { node } of this.order) {
       const at = before ? before.nextSibling : this.node.firstChild;
@@ -238,6 +243,14 @@ export class Notebook {
       view.node.focus({ preventScroll: true });
       view.node.scrollIntoView({ block: "nearest" });
     }
+  }
+
+  /** Returns what the server says of cells, with their numbers on the page for the beginnings of their ids. */
+  words(text) {
+    return text.replace(CELL_ID, (id) => {
+      const view = this.order.find((each) => each.id.startsWith(id));
+      return view ? `cell ${view.data.index + 1}` : id;
+    });
   }
 
   /** Selects a cell by its id. */
