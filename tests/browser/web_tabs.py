@@ -92,6 +92,13 @@ class Tab:
             expect(written).to_be_visible()
 
 
+def reload(person):
+    """Shows the file as it is, as a person does who knows that others work on it."""
+    person.book.menu("File", "Reload Notebook from Disk")
+    if (dialog := person.page.locator(".jp-Dialog .jp-mod-accept")).is_visible():
+        dialog.click()
+
+
 def main():
     seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 20
     expect.set_options(timeout=1000 * SECONDS)
@@ -121,6 +128,7 @@ def main():
             while (time.monotonic() < end or count < FEWEST) and agent.is_alive():
                 count += 1
                 if count % 6 == 0:
+                    reload(person)
                     person.step(count)
                 else:
                     kind = rng.choices(["write", "run", "add"], [4, 3, 2])[0]
@@ -159,9 +167,7 @@ def check(tabs, agent, person, count):
     truth = json.dumps(truth, separators=(",", ":"), ensure_ascii=False)
     for tab in tabs:
         until(tab.page, f"JSON.stringify({SHOWN}) === argument", truth)
-    person.book.menu("File", "Reload Notebook from Disk")
-    if (dialog := person.page.locator(".jp-Dialog .jp-mod-accept")).is_visible():
-        dialog.click()
+    reload(person)
     until(person.page, f"JSON.stringify({LAB_SHOWN}) === argument", truth)
 
 
