@@ -87,6 +87,9 @@ pub struct ShownCell {
     pub output_count: usize,
     /// They, or the beginnings of them.
     pub outputs: ShownOutputs,
+    /// A hash of them; none where previews are returned.
+    #[serde(skip)]
+    pub outputs_digest: Option<[u8; 8]>,
 }
 
 /// A file in a cell of Markdown.
@@ -302,6 +305,10 @@ fn shown(
         metadata: cell.metadata(&[]).map(|metadata| parsed(&metadata)),
         attachments: attachments.collect(),
         output_count: cell.outputs().count(),
+        outputs_digest: match outputs {
+            ShownOutputs::Previews(_) => None,
+            ShownOutputs::Omitted | ShownOutputs::Raw(_) => Some(cell.outputs_digest()),
+        },
         outputs,
     }
 }

@@ -65,6 +65,7 @@ mod vars;
 mod versions;
 mod vscode_settings;
 mod watch;
+mod widgets;
 
 pub use self::adopt::{AdoptAnswer, AdoptRequest, Adopted, Held, adopt};
 pub use self::agent_setup::{
@@ -147,3 +148,4 @@ pub use self::versions::{
 pub(crate) use self::versions::{deleted_line, version_lines};
 pub use self::vscode_settings::{SettingsChange, vscode_settings};
 pub use self::watch::{StaleSnapshot, StaleWatch, WatchRequest, WatchedCell};
+pub use self::widgets::{WidgetsAnswer, widgets};

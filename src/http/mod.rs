@@ -6,6 +6,8 @@ mod serve;
 
 use std::net::IpAddr;
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC};
+
 pub use self::secret::ClientSecret;
 pub use self::serve::{listen, serve};
 
@@ -14,6 +16,14 @@ pub const LONGEST_BODY: usize = 16 << 20;
 
 /// The names by which a program of this machine reaches a server of it.
 pub const THIS_MACHINE: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
+
+/// The characters of a path that an address escapes.
+pub const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'/')
+    .remove(b'-')
+    .remove(b'_')
+    .remove(b'.')
+    .remove(b'~');
 
 /// Returns the name or address in a `Host` header, without its port and without brackets; `None` if it is malformed.
 pub fn host_name(host: &str) -> Option<&str> {

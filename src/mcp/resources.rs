@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use percent_encoding::{percent_decode_str, utf8_percent_encode};
 use rmcp::RoleServer;
 use rmcp::model::{Resource, ResourceContents, ResourceTemplate, ResourceUpdatedNotificationParam};
 use rmcp::service::RequestContext;
@@ -21,6 +21,7 @@ use crate::api::problem::{Problem, ProblemKind};
 use crate::api::{
     self, CellsRequest, ExportRequest, NotebooksRequest, OutputAnswer, OutputRequest,
 };
+use crate::http::ESCAPED;
 use crate::notebook::CellSelector;
 use crate::project::FolderWatch;
 use crate::project::event::OverwrittenEdit;
@@ -34,14 +35,6 @@ const PACE: Duration = Duration::from_secs(1);
 const NOTEBOOK: &str = "nb://notebook/";
 const CELL: &str = "nb://cell/";
 const ENDING: &str = ".ipynb";
-
-/// The characters of a path that a URI escapes.
-const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
-    .remove(b'/')
-    .remove(b'-')
-    .remove(b'_')
-    .remove(b'.')
-    .remove(b'~');
 
 /// What a URI names.
 #[derive(Clone, Debug, PartialEq, Eq)]

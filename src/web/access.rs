@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use zeroize::Zeroizing;
 
 use super::jupyter;
-use super::kernel::field;
+use super::reply::field;
 use crate::http::{ClientSecret, LONGEST_BODY, THIS_MACHINE, host_name};
 
 /// How long a request may take to come.

@@ -2,28 +2,43 @@
 
 use std::sync::Arc;
 
-use axum::extract::{Path, RawQuery, State};
-use axum::http::{HeaderMap, StatusCode};
-use axum::response::{IntoResponse, Response};
-use bytes::Bytes;
+use axum::Router;
+use axum::http::StatusCode;
+use axum::routing::{get, post};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::kernel::field;
-use super::reply::{Reply, if_match, read};
+use super::notebook_request::{Needs, NotebookCall, route};
+use super::reply::Reply;
 use super::server::WebServer;
 use crate::api::caller::Caller;
 use crate::api::problem::Problem;
 use crate::api::{
     self, CellAnswer, CellRequest, DeletedCellsRequest, EditAnswer, EditPolicy, EditRequest,
-    NotebookSummary, OutputForm, RestoreRequest, ShownCell, ShownOutputs, UndoRequest,
+    NotebookSummary, OutputForm, RestoreRequest, ShownCell, UndoRequest,
 };
 use crate::notebook::{CellSelector, CellType, Operation, Revision};
 
 /// How many deleted cells are listed.
 const MOST_DELETED: usize = 50;
 
-type Server = State<Arc<WebServer>>;
+pub(super) fn routes() -> Router<Arc<WebServer>> {
+    let path = |rest: &str| format!("/api/notebooks/{{id}}{rest}");
+    let of_cell = get(route(Needs::Cell, cell))
+        .put(route(Needs::Revision, edit))
+        .delete(route(Needs::Revision, remove));
+    let moved = post(route(Needs::Revision, move_cell));
+    Router::new()
+        .route(&path(""), get(route(Needs::Notebook, notebook)))
+        .route(&path("/cells"), post(route(Needs::Notebook, insert)))
+        .route(&path("/cells/{cell}"), of_cell)
+        .route(&path("/cells/{cell}/move"), moved)
+        // A deleted cell comes back.
+        .route(&path("/cells/{cell}/restore"), post(route(Needs::Notebook, restore)))
+        .route(&path("/widgets"), get(route(Needs::Notebook, widgets)))
+        .route(&path("/undo"), post(route(Needs::Notebook, undo)))
+        .route(&path("/deleted"), get(route(Needs::Notebook, deleted)))
+}
 
 /// A notebook with its cells.
 #[derive(Debug, Serialize)]
@@ -45,18 +60,15 @@ pub(super) struct WebCell {
 }
 
 impl WebCell {
-    fn of(mut cell: ShownCell, has_outputs: bool) -> Self {
+    fn of(cell: ShownCell) -> Self {
         let mut hash = Sha256::new();
+        hash.update(cell.outputs_digest.unwrap_or_default());
         // What cannot be written is also not in the answer.
-        let parts = (&cell.outputs, cell.execution_count, cell.state);
+        let parts = (cell.execution_count, cell.state);
         hash.update(serde_json::to_vec(&parts).unwrap_or_default());
-        let digest = hex::encode(&hash.finalize()[..8]);
-        if !has_outputs {
-            cell.outputs = ShownOutputs::Omitted;
-        }
         Self {
+            outputs_digest: hex::encode(&hash.finalize()[..8]),
             cell,
-            outputs_digest: digest,
         }
     }
 }
@@ -64,55 +76,48 @@ impl WebCell {
 /// Reads cells, with or without their outputs; all without a selector.
 async fn read_cells(
     caller: &Caller,
-    cell: Option<CellSelector>,
+    cells: Vec<CellSelector>,
     has_outputs: bool,
 ) -> Result<WebNotebook, Problem> {
     let request = CellRequest {
-        all: cell.is_none(),
-        cells: cell.into_iter().collect(),
-        outputs: OutputForm::Raw,
+        all: cells.is_empty(),
+        cells,
+        outputs: match has_outputs {
+            true => OutputForm::Raw,
+            false => OutputForm::Omitted,
+        },
     };
     let CellAnswer {
         notebook, cells, ..
     } = api::cell(caller, request).await?;
-    let cells = move || {
-        let cells = cells.into_iter();
-        cells.map(|cell| WebCell::of(cell, has_outputs)).collect()
-    };
-    let cells = tokio::task::spawn_blocking(cells).await;
     Ok(WebNotebook {
         notebook,
-        cells: cells.map_err(|error| Problem::failed("read the outputs", &error))?,
+        cells: cells.into_iter().map(WebCell::of).collect(),
     })
 }
 
 /// `GET /api/notebooks/{id}`
-pub(super) async fn notebook(
-    State(server): Server,
-    Path(id): Path<String>,
-    RawQuery(query): RawQuery,
-) -> Response {
-    let has_outputs = field(query.as_deref(), "outputs").as_deref() != Some("false");
-    let work = async move |caller: Caller| {
-        let answer = read_cells(&caller, None, has_outputs).await?;
-        let revision = answer.notebook.revision;
-        Ok(Reply::of(&answer)?.with_revision(Some(revision)))
-    };
-    server.about(id, work).await
+async fn notebook(call: NotebookCall) -> Result<Reply, Problem> {
+    let has_outputs = call.field("outputs").as_deref() != Some("false");
+    let cells = call.field("cells").unwrap_or_default();
+    let cells = cells.split(',').filter(|id| !id.is_empty());
+    let cells = cells.map(|id| CellSelector::Id(id.to_owned())).collect();
+    let answer = read_cells(&call.caller, cells, has_outputs).await?;
+    let revision = answer.notebook.revision;
+    Ok(Reply::of(&answer)?.with_revision(Some(revision)))
 }
 
 /// `GET /api/notebooks/{id}/cells/{cell}`
-pub(super) async fn cell(
-    State(server): Server,
-    Path((id, cell)): Path<(String, String)>,
-) -> Response {
-    let work = async move |caller: Caller, cell| {
-        let answer = read_cells(&caller, Some(cell), true).await?;
-        let cell = answer.cells.first();
-        let revision = cell.map(|cell| cell.cell.revision);
-        Ok(Reply::of(&cell)?.with_revision(revision))
-    };
-    server.about_cell(id, cell, work).await
+async fn cell(call: NotebookCall) -> Result<Reply, Problem> {
+    let answer = read_cells(&call.caller, vec![call.cell()], true).await?;
+    let cell = answer.cells.first();
+    let revision = cell.map(|cell| cell.cell.revision);
+    Ok(Reply::of(&cell)?.with_revision(revision))
+}
+
+/// `GET /api/notebooks/{id}/widgets`
+async fn widgets(call: NotebookCall) -> Result<Reply, Problem> {
+    Reply::of(&api::widgets(&call.caller).await?)
 }
 
 /// A new source or type of a cell.
@@ -128,45 +133,25 @@ pub(super) struct CellBody {
 }
 
 /// `PUT /api/notebooks/{id}/cells/{cell}`
-pub(super) async fn edit(
-    State(server): Server,
-    Path((id, cell)): Path<(String, String)>,
-    headers: HeaderMap,
-    body: Bytes,
-) -> Response {
-    let if_rev = match if_match(&headers) {
-        Ok(if_rev) => if_rev,
-        Err(reply) => return reply.into_response(),
+async fn edit(call: NotebookCall) -> Result<Reply, Problem> {
+    let body: CellBody = call.body()?;
+    let operation = Operation::Edit {
+        cell: call.cell(),
+        if_rev: call.if_rev,
+        source: body.source,
+        cell_type: body.cell_type,
+        metadata: Vec::new(),
     };
-    let work = async move |caller: Caller, cell| {
-        let body: CellBody = read(&headers, &body)?;
-        let operation = Operation::Edit {
-            cell,
-            if_rev,
-            source: body.source,
-            cell_type: body.cell_type,
-            metadata: Vec::new(),
-        };
-        edited(&caller, operation).await
-    };
-    server.about_cell(id, cell, work).await
+    edited(&call.caller, operation).await
 }
 
 /// `DELETE /api/notebooks/{id}/cells/{cell}`
-pub(super) async fn remove(
-    State(server): Server,
-    Path((id, cell)): Path<(String, String)>,
-    headers: HeaderMap,
-) -> Response {
-    let if_rev = match if_match(&headers) {
-        Ok(if_rev) => if_rev,
-        Err(reply) => return reply.into_response(),
+async fn remove(call: NotebookCall) -> Result<Reply, Problem> {
+    let operation = Operation::Remove {
+        cells: vec![call.cell()],
+        if_rev: call.if_rev,
     };
-    let work = async move |caller: Caller, cell| {
-        let cells = vec![cell];
-        edited(&caller, Operation::Remove { cells, if_rev }).await
-    };
-    server.about_cell(id, cell, work).await
+    edited(&call.caller, operation).await
 }
 
 /// A new cell, and its place: at the end without one.
@@ -189,27 +174,19 @@ pub(super) struct NewCellBody {
 }
 
 /// `POST /api/notebooks/{id}/cells`
-pub(super) async fn insert(
-    State(server): Server,
-    Path(id): Path<String>,
-    headers: HeaderMap,
-    body: Bytes,
-) -> Response {
-    let work = async move |caller: Caller| {
-        let body: NewCellBody = read(&headers, &body)?;
-        let operation = Operation::Insert {
-            after: body.after.map(CellSelector::Id),
-            before: body.before.map(CellSelector::Id),
-            at: body.index,
-            id: None,
-            cell_type: body.cell_type,
-            source: body.source,
-            metadata: None,
-        };
-        let reply = edited(&caller, operation).await?;
-        Ok(reply.with_status(StatusCode::CREATED))
+async fn insert(call: NotebookCall) -> Result<Reply, Problem> {
+    let body: NewCellBody = call.body()?;
+    let operation = Operation::Insert {
+        after: body.after.map(CellSelector::Id),
+        before: body.before.map(CellSelector::Id),
+        at: body.index,
+        id: None,
+        cell_type: body.cell_type,
+        source: body.source,
+        metadata: None,
     };
-    server.about(id, work).await
+    let reply = edited(&call.caller, operation).await?;
+    Ok(reply.with_status(StatusCode::CREATED))
 }
 
 /// The new place of a cell: one of these.
@@ -226,28 +203,16 @@ pub(super) struct MoveBody {
 }
 
 /// `POST /api/notebooks/{id}/cells/{cell}/move`
-pub(super) async fn move_cell(
-    State(server): Server,
-    Path((id, cell)): Path<(String, String)>,
-    headers: HeaderMap,
-    body: Bytes,
-) -> Response {
-    let if_rev = match if_match(&headers) {
-        Ok(if_rev) => if_rev,
-        Err(reply) => return reply.into_response(),
+async fn move_cell(call: NotebookCall) -> Result<Reply, Problem> {
+    let body: MoveBody = call.body()?;
+    let operation = Operation::Move {
+        cell: call.cell(),
+        if_rev: call.if_rev,
+        after: body.after.map(CellSelector::Id),
+        before: body.before.map(CellSelector::Id),
+        to: body.index,
     };
-    let work = async move |caller: Caller, cell| {
-        let body: MoveBody = read(&headers, &body)?;
-        let operation = Operation::Move {
-            cell,
-            if_rev,
-            after: body.after.map(CellSelector::Id),
-            before: body.before.map(CellSelector::Id),
-            to: body.index,
-        };
-        edited(&caller, operation).await
-    };
-    server.about_cell(id, cell, work).await
+    edited(&call.caller, operation).await
 }
 
 /// Makes an edit.
@@ -287,19 +252,11 @@ pub(super) struct UndoBody {
 }
 
 /// `POST /api/notebooks/{id}/undo`
-pub(super) async fn undo(
-    State(server): Server,
-    Path(id): Path<String>,
-    headers: HeaderMap,
-    body: Bytes,
-) -> Response {
-    let work = async move |caller: Caller| {
-        let UndoBody { op, force } = read(&headers, &body)?;
-        let policy = EditPolicy { force, now: false };
-        let answer = api::undo(&caller, UndoRequest { op, policy }).await?;
-        reply_of(&answer, &answer.edit)
-    };
-    server.about(id, work).await
+async fn undo(call: NotebookCall) -> Result<Reply, Problem> {
+    let UndoBody { op, force } = call.body()?;
+    let policy = EditPolicy { force, now: false };
+    let answer = api::undo(&call.caller, UndoRequest { op, policy }).await?;
+    reply_of(&answer, &answer.edit)
 }
 
 /// Which version of a cell comes back.
@@ -312,33 +269,22 @@ pub(super) struct RestoreBody {
 }
 
 /// `POST /api/notebooks/{id}/cells/{cell}/restore`
-pub(super) async fn restore(
-    State(server): Server,
-    Path((id, cell)): Path<(String, String)>,
-    headers: HeaderMap,
-    body: Bytes,
-) -> Response {
-    let work = async move |caller: Caller| {
-        let RestoreBody { revision } = read(&headers, &body)?;
-        let restore = RestoreRequest {
-            cell: CellSelector::Id(cell),
-            revision: revision.map(|revision| revision.to_string()),
-            policy: EditPolicy::default(),
-        };
-        let answer = api::restore(&caller, restore).await?;
-        reply_of(&answer, &answer.edit)
+async fn restore(call: NotebookCall) -> Result<Reply, Problem> {
+    let RestoreBody { revision } = call.body()?;
+    let restore = RestoreRequest {
+        cell: call.cell(),
+        revision: revision.map(|revision| revision.to_string()),
+        policy: EditPolicy::default(),
     };
-    server.about(id, work).await
+    let answer = api::restore(&call.caller, restore).await?;
+    reply_of(&answer, &answer.edit)
 }
 
 /// `GET /api/notebooks/{id}/deleted`
-pub(super) async fn deleted(State(server): Server, Path(id): Path<String>) -> Response {
-    let work = async move |caller: Caller| {
-        let request = DeletedCellsRequest {
-            by: None,
-            count: MOST_DELETED,
-        };
-        Reply::of(&api::deleted_cells(&caller, request).await?)
+async fn deleted(call: NotebookCall) -> Result<Reply, Problem> {
+    let request = DeletedCellsRequest {
+        by: None,
+        count: MOST_DELETED,
     };
-    server.about(id, work).await
+    Reply::of(&api::deleted_cells(&call.caller, request).await?)
 }

@@ -1,23 +1,24 @@
-//! REST: notebooks, kernels, runs, variables and the log.
+//! REST: notebooks, kernels, runs, variables, the log, and what depends on what.
 
 use std::sync::Arc;
 
-use axum::extract::{Path, RawQuery, State};
-use axum::http::{HeaderMap, StatusCode};
+use axum::Router;
+use axum::extract::State;
+use axum::http::StatusCode;
 use axum::response::Response;
-use bytes::Bytes;
-use percent_encoding::percent_decode_str;
+use axum::routing::{get, post};
 use serde::Deserialize;
 
-use super::reply::{Reply, read};
+use super::notebook_request::{Needs, NotebookCall, route};
+use super::reply::Reply;
 use super::server::WebServer;
 use crate::api::caller::Caller;
 use crate::api::job::Unobserved;
 use crate::api::problem::{Problem, ProblemKind};
 use crate::api::{
-    self, CellsToRun, ExecRequest, InterruptJobRequest, InterruptRequest, JobsRequest, LogRequest,
-    NotebooksRequest, OpenRequest, QuestionRequest, ReplyRequest, RestartRequest, RunRequest,
-    ShutdownRequest, VarsRequest,
+    self, CellsToRun, ExecRequest, GraphRequest, InterruptJobRequest, InterruptRequest,
+    JobsRequest, LogRequest, NotebooksRequest, OpenRequest, QuestionRequest, ReplyRequest,
+    RestartRequest, RunRequest, ShutdownRequest, VarsRequest,
 };
 use crate::notebook::CellSelector;
 
@@ -30,30 +31,26 @@ const MOST_VARIABLES: usize = 500;
 /// How many entries of the log are returned unless another number is given.
 const ENTRIES: usize = 100;
 
-type Server = State<Arc<WebServer>>;
-
-/// Returns a field of a query.
-pub(super) fn field(query: Option<&str>, name: &str) -> Option<String> {
-    let fields = query.unwrap_or_default().split('&');
-    let mut fields = fields.filter_map(|field| field.split_once('='));
-    let (_, value) = fields.find(|(known, _)| *known == name)?;
-    let value = percent_decode_str(value).decode_utf8().ok()?;
-    Some(value.into_owned())
-}
-
-/// Returns a number in a query.
-fn number(query: Option<&str>, name: &str) -> Result<Option<usize>, Problem> {
-    let read = |text: String| {
-        text.parse().map_err(|_| {
-            let text = format!("{name}={text} is no number");
-            Problem::new(ProblemKind::Usage, text)
-        })
-    };
-    field(query, name).map(read).transpose()
+pub(super) fn routes() -> Router<Arc<WebServer>> {
+    let path = |rest: &str| format!("/api/notebooks/{{id}}/{rest}");
+    Router::new()
+        .route("/api/notebooks", get(notebooks))
+        .route(&path("log"), get(route(Needs::Notebook, log)))
+        .route(&path("kernel"), get(route(Needs::Notebook, status)))
+        .route(&path("variables"), get(route(Needs::Notebook, variables)))
+        .route(&path("jobs"), get(route(Needs::Notebook, jobs)))
+        .route(&path("graph"), get(route(Needs::Notebook, graph)))
+        .route(&path("plan"), get(route(Needs::Notebook, plan)))
+        .route(&path("open"), post(route(Needs::Nothing, open)))
+        .route(&path("run"), post(route(Needs::Notebook, run)))
+        .route(&path("reply"), post(route(Needs::Notebook, reply)))
+        .route(&path("interrupt"), post(route(Needs::Notebook, interrupt)))
+        .route(&path("restart"), post(route(Needs::Notebook, restart)))
+        .route(&path("shutdown"), post(route(Needs::Notebook, shutdown)))
 }
 
 /// `GET /api/notebooks`
-pub(super) async fn notebooks(State(server): Server) -> Response {
+async fn notebooks(State(server): State<Arc<WebServer>>) -> Response {
     let work = async move |caller: Caller| {
         let request = NotebooksRequest {
             most: MOST_NOTEBOOKS,
@@ -65,55 +62,64 @@ pub(super) async fn notebooks(State(server): Server) -> Response {
 }
 
 /// `GET /api/notebooks/{id}/kernel`
-pub(super) async fn status(State(server): Server, Path(id): Path<String>) -> Response {
-    let work = async move |caller: Caller| Reply::of(&api::status(&caller).await?);
-    server.about(id, work).await
+async fn status(call: NotebookCall) -> Result<Reply, Problem> {
+    Reply::of(&api::status(&call.caller).await?)
 }
 
 /// `GET /api/notebooks/{id}/log`
-pub(super) async fn log(
-    State(server): Server,
-    Path(id): Path<String>,
-    RawQuery(query): RawQuery,
-) -> Response {
-    let work = async move |caller: Caller| {
-        let request = LogRequest {
-            count: number(query.as_deref(), "count")?.unwrap_or(ENTRIES),
-            by: field(query.as_deref(), "by"),
-            ..LogRequest::default()
-        };
-        Reply::of(&api::log(&caller, request).await?)
+async fn log(call: NotebookCall) -> Result<Reply, Problem> {
+    let request = LogRequest {
+        count: call.number("count")?.unwrap_or(ENTRIES),
+        by: call.field("by"),
+        ..LogRequest::default()
     };
-    server.about(id, work).await
+    Reply::of(&api::log(&call.caller, request).await?)
 }
 
 /// `GET /api/notebooks/{id}/variables`
-pub(super) async fn variables(
-    State(server): Server,
-    Path(id): Path<String>,
-    RawQuery(query): RawQuery,
-) -> Response {
-    let work = async move |caller: Caller| {
-        let request = VarsRequest {
-            name: field(query.as_deref(), "name"),
-            all: false,
-            most: Some(MOST_VARIABLES),
-        };
-        Reply::of(&api::vars(&caller, request).await?)
+async fn variables(call: NotebookCall) -> Result<Reply, Problem> {
+    let request = VarsRequest {
+        name: call.field("name"),
+        all: false,
+        most: Some(MOST_VARIABLES),
     };
-    server.about(id, work).await
+    Reply::of(&api::vars(&call.caller, request).await?)
 }
 
 /// `GET /api/notebooks/{id}/jobs`
-pub(super) async fn jobs(State(server): Server, Path(id): Path<String>) -> Response {
-    let work = async move |caller: Caller| {
-        let request = JobsRequest {
-            of_notebook: true,
-            all: false,
-        };
-        Reply::of(&api::jobs(&caller, request).await?)
+async fn jobs(call: NotebookCall) -> Result<Reply, Problem> {
+    let request = JobsRequest {
+        of_notebook: true,
+        all: false,
     };
-    server.about(id, work).await
+    Reply::of(&api::jobs(&call.caller, request).await?)
+}
+
+/// `GET /api/notebooks/{id}/graph`
+async fn graph(call: NotebookCall) -> Result<Reply, Problem> {
+    let request = GraphRequest {
+        cells: call
+            .field("cell")
+            .map(CellSelector::Id)
+            .into_iter()
+            .collect(),
+        assume_order: false,
+    };
+    Reply::of(&api::graph(&call.caller, request).await?)
+}
+
+/// `GET /api/notebooks/{id}/plan`: what a run of stale cells would run.
+async fn plan(call: NotebookCall) -> Result<Reply, Problem> {
+    let cells = CellsToRun {
+        named: call
+            .field("cell")
+            .map(CellSelector::Id)
+            .into_iter()
+            .collect(),
+        stale: true,
+        ..CellsToRun::default()
+    };
+    Reply::of(&api::plan(&call.caller, cells).await?)
 }
 
 /// Which kernel is started.
@@ -126,21 +132,13 @@ pub(super) struct OpenBody {
 }
 
 /// `POST /api/notebooks/{id}/open`
-pub(super) async fn open(
-    State(server): Server,
-    Path(id): Path<String>,
-    headers: HeaderMap,
-    body: Bytes,
-) -> Response {
-    let work = async move |caller: Caller| {
-        let OpenBody { kernel } = read(&headers, &body)?;
-        let request = OpenRequest {
-            kernel,
-            ..OpenRequest::default()
-        };
-        Reply::of(&api::open(&caller, request).await?)
+async fn open(call: NotebookCall) -> Result<Reply, Problem> {
+    let OpenBody { kernel } = call.body()?;
+    let request = OpenRequest {
+        kernel,
+        ..OpenRequest::default()
     };
-    server.about_new(id, work).await
+    Reply::of(&api::open(&call.caller, request).await?)
 }
 
 /// What is run.
@@ -162,49 +160,41 @@ pub(super) struct RunBody {
 }
 
 /// `POST /api/notebooks/{id}/run`: begins a job, and does not wait for it.
-pub(super) async fn run(
-    State(server): Server,
-    Path(id): Path<String>,
-    headers: HeaderMap,
-    body: Bytes,
-) -> Response {
-    let work = async move |caller: Caller| {
-        let RunBody {
-            cells,
-            all,
-            stale,
-            code,
-        } = read(&headers, &body)?;
-        let reply = match code {
-            Some(_) if !cells.is_empty() || all || stale => {
-                let text = "either cells or code are meant";
-                return Err(Problem::new(ProblemKind::Usage, text));
-            }
-            Some(code) => {
-                let request = RunRequest {
-                    code,
-                    max_time: None,
-                    follow: None,
-                };
-                Reply::of(&api::run(&caller, request, &Unobserved).await?)?
-            }
-            None => {
-                let request = ExecRequest {
-                    cells: CellsToRun {
-                        named: cells.into_iter().map(CellSelector::Id).collect(),
-                        all,
-                        stale,
-                        ..CellsToRun::default()
-                    },
-                    follow: None,
-                    ..ExecRequest::default()
-                };
-                Reply::of(&api::exec(&caller, request, &Unobserved).await?)?
-            }
-        };
-        Ok(reply.with_status(StatusCode::ACCEPTED))
+async fn run(call: NotebookCall) -> Result<Reply, Problem> {
+    let RunBody {
+        cells,
+        all,
+        stale,
+        code,
+    } = call.body()?;
+    let reply = match code {
+        Some(_) if !cells.is_empty() || all || stale => {
+            let text = "either cells or code are meant";
+            return Err(Problem::new(ProblemKind::Usage, text));
+        }
+        Some(code) => {
+            let request = RunRequest {
+                code,
+                max_time: None,
+                follow: None,
+            };
+            Reply::of(&api::run(&call.caller, request, &Unobserved).await?)?
+        }
+        None => {
+            let request = ExecRequest {
+                cells: CellsToRun {
+                    named: cells.into_iter().map(CellSelector::Id).collect(),
+                    all,
+                    stale,
+                    ..CellsToRun::default()
+                },
+                follow: None,
+                ..ExecRequest::default()
+            };
+            Reply::of(&api::exec(&call.caller, request, &Unobserved).await?)?
+        }
     };
-    server.about(id, work).await
+    Ok(reply.with_status(StatusCode::ACCEPTED))
 }
 
 /// An answer to a question of a job's code.
@@ -219,19 +209,11 @@ pub(super) struct ReplyBody {
 }
 
 /// `POST /api/notebooks/{id}/reply`
-pub(super) async fn reply(
-    State(server): Server,
-    Path(id): Path<String>,
-    headers: HeaderMap,
-    body: Bytes,
-) -> Response {
-    let work = async move |caller: Caller| {
-        let ReplyBody { job, text } = read(&headers, &body)?;
-        let question = QuestionRequest { job, force: false };
-        let question = api::question(&caller, question).await?;
-        Reply::of(&api::reply(&caller, ReplyRequest { question, text }).await?)
-    };
-    server.about(id, work).await
+async fn reply(call: NotebookCall) -> Result<Reply, Problem> {
+    let ReplyBody { job, text } = call.body()?;
+    let question = QuestionRequest { job, force: false };
+    let question = api::question(&call.caller, question).await?;
+    Reply::of(&api::reply(&call.caller, ReplyRequest { question, text }).await?)
 }
 
 /// What is interrupted.
@@ -247,23 +229,15 @@ pub(super) struct InterruptBody {
 }
 
 /// `POST /api/notebooks/{id}/interrupt`
-pub(super) async fn interrupt(
-    State(server): Server,
-    Path(id): Path<String>,
-    headers: HeaderMap,
-    body: Bytes,
-) -> Response {
-    let work = async move |caller: Caller| {
-        let InterruptBody { job, force } = read(&headers, &body)?;
-        match job {
-            Some(job) => {
-                let request = InterruptJobRequest { job, force };
-                Reply::of(&api::interrupt_job(&caller, request).await?)
-            }
-            None => Reply::of(&api::interrupt(&caller, InterruptRequest { force }).await?),
+async fn interrupt(call: NotebookCall) -> Result<Reply, Problem> {
+    let InterruptBody { job, force } = call.body()?;
+    match job {
+        Some(job) => {
+            let request = InterruptJobRequest { job, force };
+            Reply::of(&api::interrupt_job(&call.caller, request).await?)
         }
-    };
-    server.about(id, work).await
+        None => Reply::of(&api::interrupt(&call.caller, InterruptRequest { force }).await?),
+    }
 }
 
 /// How a kernel is replaced or ended.
@@ -277,37 +251,21 @@ pub(super) struct EndBody {
 }
 
 /// `POST /api/notebooks/{id}/restart`
-pub(super) async fn restart(
-    State(server): Server,
-    Path(id): Path<String>,
-    headers: HeaderMap,
-    body: Bytes,
-) -> Response {
-    let work = async move |caller: Caller| {
-        let EndBody { force } = read(&headers, &body)?;
-        let request = RestartRequest {
-            timeout: None,
-            force,
-        };
-        Reply::of(&api::restart(&caller, request).await?)
+async fn restart(call: NotebookCall) -> Result<Reply, Problem> {
+    let EndBody { force } = call.body()?;
+    let request = RestartRequest {
+        timeout: None,
+        force,
     };
-    server.about(id, work).await
+    Reply::of(&api::restart(&call.caller, request).await?)
 }
 
 /// `POST /api/notebooks/{id}/shutdown`
-pub(super) async fn shutdown(
-    State(server): Server,
-    Path(id): Path<String>,
-    headers: HeaderMap,
-    body: Bytes,
-) -> Response {
-    let work = async move |caller: Caller| {
-        let EndBody { force } = read(&headers, &body)?;
-        let request = ShutdownRequest {
-            force,
-            detach: false,
-        };
-        Reply::of(&api::shutdown(&caller, request).await?)
+async fn shutdown(call: NotebookCall) -> Result<Reply, Problem> {
+    let EndBody { force } = call.body()?;
+    let request = ShutdownRequest {
+        force,
+        detach: false,
     };
-    server.about(id, work).await
+    Reply::of(&api::shutdown(&call.caller, request).await?)
 }

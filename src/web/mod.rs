@@ -17,6 +17,7 @@ mod follow;
 mod handshake;
 mod jupyter;
 mod kernel;
+mod notebook_request;
 #[cfg(test)]
 mod openapi;
 mod reply;
@@ -31,15 +32,14 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::middleware::from_fn_with_state;
-use axum::routing::{get, post};
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use axum::routing::get;
+use percent_encoding::utf8_percent_encode;
 use tokio::signal::unix::{SignalKind, signal};
 use zeroize::Zeroizing;
 
 use self::access::Access;
 use self::callers::Callers;
 pub use self::chat::AssistantChoice;
-use self::chat::routes as chat_routes;
 use self::server::WebServer;
 use crate::api::problem::Problem;
 use crate::api::root::Root;
@@ -50,14 +50,6 @@ const MOST_CONNECTIONS: usize = 256;
 
 /// The name under which a person at the page acts.
 const PERSON: &str = "human (browser)";
-
-/// The characters of a notebook's path that an address escapes.
-const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
-    .remove(b'/')
-    .remove(b'-')
-    .remove(b'_')
-    .remove(b'.')
-    .remove(b'~');
 
 /// How the server is started.
 #[derive(Clone, Debug)]
@@ -136,7 +128,7 @@ fn fragment(root: &Root, notebook: &Path) -> Result<String, Problem> {
     let real = root.notebook(&here.join(notebook))?;
     let below = real.strip_prefix(root.folder()).unwrap_or(&real);
     let below = below.to_string_lossy();
-    Ok(format!("#{}", utf8_percent_encode(&below, ESCAPED)))
+    Ok(format!("#{}", utf8_percent_encode(&below, http::ESCAPED)))
 }
 
 fn router(access: Arc<Access>, server: Arc<WebServer>) -> Router {
@@ -145,42 +137,9 @@ fn router(access: Arc<Access>, server: Arc<WebServer>) -> Router {
         .route("/{file}", get(files::file))
         .route("/api/openapi.json", get(files::openapi))
         .route("/api/ws", get(socket::connect))
-        .route("/api/notebooks", get(kernel::notebooks))
-        .route("/api/notebooks/{id}", get(cells::notebook))
-        .route("/api/notebooks/{id}/cells", post(cells::insert))
-        .route(
-            "/api/notebooks/{id}/cells/{cell}",
-            get(cells::cell).put(cells::edit).delete(cells::remove),
-        )
-        .route(
-            "/api/notebooks/{id}/cells/{cell}/move",
-            post(cells::move_cell),
-        )
-        .route(
-            "/api/notebooks/{id}/cells/{cell}/restore",
-            post(cells::restore),
-        )
-        .route("/api/notebooks/{id}/undo", post(cells::undo))
-        .route("/api/notebooks/{id}/log", get(kernel::log))
-        .route("/api/notebooks/{id}/deleted", get(cells::deleted))
-        .route("/api/notebooks/{id}/kernel", get(kernel::status))
-        .route("/api/notebooks/{id}/variables", get(kernel::variables))
-        .route("/api/notebooks/{id}/jobs", get(kernel::jobs))
-        .route("/api/notebooks/{id}/open", post(kernel::open))
-        .route("/api/notebooks/{id}/run", post(kernel::run))
-        .route("/api/notebooks/{id}/reply", post(kernel::reply))
-        .route("/api/notebooks/{id}/interrupt", post(kernel::interrupt))
-        .route("/api/notebooks/{id}/restart", post(kernel::restart))
-        .route("/api/notebooks/{id}/shutdown", post(kernel::shutdown))
-        .route(
-            "/api/notebooks/{id}/chat",
-            get(chat_routes::conversation)
-                .post(chat_routes::ask)
-                .delete(chat_routes::forget),
-        )
-        .route("/api/notebooks/{id}/chat/stop", post(chat_routes::stop))
-        .route("/api/notebooks/{id}/chat/answer", post(chat_routes::answer))
-        .route("/api/notebooks/{id}/chat/{turn}", get(chat_routes::turn))
+        .merge(kernel::routes())
+        .merge(cells::routes())
+        .merge(chat::routes::routes())
         .merge(jupyter::routes())
         // `guard` has a limit of its own.
         .layer(DefaultBodyLimit::disable())

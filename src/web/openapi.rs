@@ -21,9 +21,9 @@ use super::kernel::{EndBody, InterruptBody, OpenBody, ReplyBody, RunBody};
 use crate::api::envelope::ProblemAnswer;
 use crate::api::job::RunAnswer;
 use crate::api::{
-    DeletedCellsAnswer, EditAnswer, ExecAnswer, InterruptAnswer, InterruptJobAnswer, JobsAnswer,
-    LogAnswer, NotebooksAnswer, OpenAnswer, ReplyAnswer, RestartAnswer, RestoreAnswer,
-    ShutdownAnswer, StatusAnswer, UndoAnswer, VarsAnswer,
+    DeletedCellsAnswer, EditAnswer, ExecAnswer, GraphAnswer, InterruptAnswer, InterruptJobAnswer,
+    JobsAnswer, LogAnswer, NotebooksAnswer, OpenAnswer, PlanAnswer, ReplyAnswer, RestartAnswer,
+    RestoreAnswer, ShutdownAnswer, StatusAnswer, UndoAnswer, VarsAnswer, WidgetsAnswer,
 };
 
 /// The answers to a run: of cells, of code.
@@ -121,7 +121,17 @@ fn methods() -> Vec<RestMethod> {
             "/api/notebooks/{id}",
             "Read a notebook; its ETag is its revision",
         )
-        .query(&[("outputs", "`false` leaves the outputs out")]),
+        .query(&[
+            ("outputs", "`false` leaves the outputs out"),
+            (
+                "cells",
+                "only the cells of these ids, with commas between them",
+            ),
+        ]),
+        RestMethod::get::<WidgetsAnswer>(
+            "/api/notebooks/{id}/widgets",
+            "Read the state of widgets that a front end has saved",
+        ),
         RestMethod::post::<NewCellBody, EditAnswer>("/api/notebooks/{id}/cells", "Insert a cell")
             .status(201),
         RestMethod::get::<WebCell>(CELL, "Read a cell; its ETag is its revision"),
@@ -163,6 +173,19 @@ fn methods() -> Vec<RestMethod> {
             "/api/notebooks/{id}/jobs",
             "List the jobs that run or wait, and the last ones that ended",
         ),
+        RestMethod::get::<GraphAnswer>(
+            "/api/notebooks/{id}/graph",
+            "Read which cells depend on which, and which are out of date",
+        )
+        .query(&[(
+            "cell",
+            "only this cell, what it depends on, and what depends on it",
+        )]),
+        RestMethod::get::<PlanAnswer>(
+            "/api/notebooks/{id}/plan",
+            "Read which cells a run of those out of date would run, and why",
+        )
+        .query(&[("cell", "only what this cell needs")]),
         RestMethod::post::<OpenBody, OpenAnswer>(
             "/api/notebooks/{id}/open",
             "Start the kernel; create the notebook if there is none",

@@ -3,6 +3,7 @@
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
+use percent_encoding::percent_decode_str;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -84,6 +85,15 @@ impl IntoResponse for Reply {
         }
         response
     }
+}
+
+/// Returns a field of a query.
+pub(super) fn field(query: Option<&str>, name: &str) -> Option<String> {
+    let fields = query.unwrap_or_default().split('&');
+    let mut fields = fields.filter_map(|field| field.split_once('='));
+    let (_, value) = fields.find(|(known, _)| *known == name)?;
+    let value = percent_decode_str(value).decode_utf8().ok()?;
+    Some(value.into_owned())
 }
 
 /// Reads the body of a request; a missing one counts as an empty object.

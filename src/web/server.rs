@@ -106,47 +106,8 @@ impl WebServer {
         .await
     }
 
-    /// Does work on a notebook that is there.
+    /// Does work on a notebook. `cell` is a cell without which the work cannot be done.
     pub(super) async fn about<F>(
-        self: &Arc<Self>,
-        id: String,
-        work: impl FnOnce(Caller) -> F + Send + 'static,
-    ) -> Response
-    where
-        F: Future<Output = Result<Reply, Problem>> + 'static,
-    {
-        self.notebook_work(id, true, None, work).await
-    }
-
-    /// Does work on a notebook that need not be there yet.
-    pub(super) async fn about_new<F>(
-        self: &Arc<Self>,
-        id: String,
-        work: impl FnOnce(Caller) -> F + Send + 'static,
-    ) -> Response
-    where
-        F: Future<Output = Result<Reply, Problem>> + 'static,
-    {
-        self.notebook_work(id, false, None, work).await
-    }
-
-    /// Does work on a cell.
-    pub(super) async fn about_cell<F>(
-        self: &Arc<Self>,
-        id: String,
-        cell: String,
-        work: impl FnOnce(Caller, CellSelector) -> F + Send + 'static,
-    ) -> Response
-    where
-        F: Future<Output = Result<Reply, Problem>> + 'static,
-    {
-        let selector = CellSelector::Id(cell);
-        let of_cell = selector.clone();
-        let work = move |caller| work(caller, of_cell);
-        self.notebook_work(id, true, Some(selector), work).await
-    }
-
-    async fn notebook_work<F>(
         self: &Arc<Self>,
         id: String,
         must_be_there: bool,

@@ -5,9 +5,9 @@ import json
 import os
 import pathlib
 import re
-import subprocess
 
 from lab import SECONDS, chromium, expect, nb, picture, say, write
+from web_tab import Book, Web
 
 BOOK = "analysis.ipynb"
 PLOT = "\n".join([
@@ -24,53 +24,6 @@ display(SVG('<svg xmlns="http://www.w3.org/2000/svg" width="20" height="20"><scr
             '<circle r="9" cx="10" cy="10" onclick="document.title=1"/></svg>'))
 display(Markdown('*told* $x^2$ <script>document.title = "taken"</script>'))
 """
-
-
-class Web:
-    """`nb web`, and the address that it prints."""
-
-    def __init__(self, *words):
-        self.process = subprocess.Popen(
-            [os.environ["NB_TEST_BINARY"], "web", *(words or ["--port", "0"])],
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
-        self.address = self.process.stdout.readline().strip()
-
-    def end(self):
-        self.process.kill()
-        self.process.wait()
-
-
-class Book:
-    """The notebook in a tab."""
-
-    def __init__(self, page):
-        self.page = page
-        self.problems = []
-        page.on("pageerror", lambda error: self.problems.append(str(error)))
-
-    def cell(self, index):
-        return self.page.locator(".cell").nth(index)
-
-    def source(self, index):
-        return self.cell(index).locator(".cm-content")
-
-    def outputs(self, index):
-        return self.cell(index).locator(".outputs")
-
-    def has_ended(self, index):
-        expect(self.cell(index).locator(".prompt")).to_have_text(re.compile(r"\[\d+\]"))
-
-    def select(self, index):
-        self.cell(index).locator(".side").click()
-        expect(self.cell(index)).to_have_attribute("aria-current", "true")
-        self.page.keyboard.press("Escape")
-        self.cell(index).focus()
-
-    def write(self, index, text):
-        self.source(index).click()
-        self.source(index).press("Control+a")
-        self.page.keyboard.insert_text(text)
 
 
 def main():

@@ -6,6 +6,7 @@ use std::process::Command;
 use serde_json::json;
 
 use crate::chat::{gemini, gemini_calls, gemini_says};
+use crate::node;
 use crate::python;
 use crate::servers::Server;
 use crate::world::{World, succeed};
@@ -72,6 +73,45 @@ fn a_page_of_nb_web_shows_and_changes_the_notebook() {
     let world = World::new();
     if let Some(mut web) = script(&world, "web.py") {
         succeed(&mut web);
+    }
+}
+
+#[test]
+fn the_page_shows_everybody_graphs_plots_and_widgets() {
+    let world = World::new();
+    if let Some(mut parts) = script(&world, "web_parts.py")
+        && let Some(modules) = node::modules()
+    {
+        parts.env("NB_TEST_AXE", modules.join("axe-core/axe.min.js"));
+        succeed(&mut parts);
+    }
+}
+
+#[test]
+fn ten_pages_an_agent_and_jupyterlab_end_with_the_same() {
+    ten_pages(20);
+}
+
+#[test]
+#[ignore = "five minutes"]
+fn ten_pages_an_agent_and_jupyterlab_end_with_the_same_after_minutes() {
+    ten_pages(300);
+}
+
+fn ten_pages(seconds: u32) {
+    let world = World::new();
+    if let Some(mut tabs) = script(&world, "web_tabs.py") {
+        succeed(tabs.arg(seconds.to_string()));
+    }
+}
+
+/// `cargo test --release` measures what users have; see `benches/README.md`.
+#[test]
+#[ignore = "a measurement"]
+fn the_page_under_load() {
+    let world = World::new();
+    if let Some(mut load) = script(&world, "web_load.py") {
+        print!("{}", succeed(&mut load));
     }
 }
 

@@ -816,6 +816,8 @@ fn the_built_page_is_that_of_its_sources() {
             .arg("-r")
             .arg(page.join("source"))
             .arg(page.join("build.mjs"))
+            // Its type decides how packages are imported.
+            .arg(page.join("package.json"))
             .arg(home.path()),
     );
     symlink(modules, home.path().join("node_modules")).expect("make a link");
@@ -824,13 +826,22 @@ fn the_built_page_is_that_of_its_sources() {
             .arg("build.mjs")
             .current_dir(home.path()),
     );
-    for name in ["index.html", "page.js", "page.css", "icon.svg"] {
+    let names = |folder: &Path| {
+        let entries = std::fs::read_dir(folder.join("built")).expect("read the folder");
+        let mut names: Vec<_> = entries
+            .map(|entry| entry.expect("read an entry").file_name())
+            .collect();
+        names.sort();
+        names
+    };
+    assert_eq!(names(&page), names(home.path()));
+    for name in names(&page) {
         let read =
-            |folder: &Path| std::fs::read(folder.join("built").join(name)).expect("read a file");
+            |folder: &Path| std::fs::read(folder.join("built").join(&name)).expect("read a file");
         let is_same = read(&page) == read(home.path());
         assert!(
             is_same,
-            "{name} is out of date: npm ci && node build.mjs in src/web/page writes it"
+            "{name:?} is out of date: npm ci && node build.mjs in src/web/page writes it"
         );
     }
 }

@@ -205,6 +205,12 @@ impl Cell {
         self.raw_outputs().into_iter().map(Json::of_valid)
     }
 
+    /// Returns a hash of the outputs, as the file has them.
+    pub fn outputs_digest(&self) -> [u8; 8] {
+        let hash = Sha256::digest(self.raw("outputs").unwrap_or_default());
+        hash.first_chunk().copied().unwrap_or_default()
+    }
+
     pub(in crate::notebook) fn raw_outputs(&self) -> Vec<&[u8]> {
         let raw = self.raw("outputs").unwrap_or_default();
         items(raw).into_iter().map(|span| span.of(raw)).collect()

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use axum::Router;
 use axum::extract::{Path, State};
 use axum::http::HeaderMap;
 use axum::response::sse::{KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
@@ -57,8 +59,18 @@ pub(in crate::web) struct StopAnswer {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(in crate::web) struct DoneAnswer {}
 
+/// Returns the routes.
+pub(in crate::web) fn routes() -> Router<Arc<WebServer>> {
+    let chat = get(conversation).post(ask).delete(forget);
+    Router::new()
+        .route("/api/notebooks/{id}/chat", chat)
+        .route("/api/notebooks/{id}/chat/stop", post(stop))
+        .route("/api/notebooks/{id}/chat/answer", post(answer))
+        .route("/api/notebooks/{id}/chat/{turn}", get(turn))
+}
+
 /// `POST /api/notebooks/{id}/chat`
-pub(in crate::web) async fn ask(
+async fn ask(
     State(server): Server,
     Path(id): Path<String>,
     headers: HeaderMap,
@@ -82,15 +94,12 @@ pub(in crate::web) async fn ask(
 }
 
 /// `GET /api/notebooks/{id}/chat`
-pub(in crate::web) async fn conversation(
-    State(server): Server,
-    Path(id): Path<String>,
-) -> Response {
+async fn conversation(State(server): Server, Path(id): Path<String>) -> Response {
     reply(&server, &id, async |it| Reply::of(&it.answer())).await
 }
 
 /// `GET /api/notebooks/{id}/chat/{turn}`
-pub(in crate::web) async fn turn(
+async fn turn(
     State(server): Server,
     Path((id, turn)): Path<(String, String)>,
     headers: HeaderMap,
@@ -107,13 +116,13 @@ pub(in crate::web) async fn turn(
 }
 
 /// `POST /api/notebooks/{id}/chat/stop`
-pub(in crate::web) async fn stop(State(server): Server, Path(id): Path<String>) -> Response {
+async fn stop(State(server): Server, Path(id): Path<String>) -> Response {
     let stop = async |it: Arc<Conversation>| Reply::of(&StopAnswer { stopped: it.stop() });
     reply(&server, &id, stop).await
 }
 
 /// `POST /api/notebooks/{id}/chat/answer`
-pub(in crate::web) async fn answer(
+async fn answer(
     State(server): Server,
     Path(id): Path<String>,
     headers: HeaderMap,
@@ -128,7 +137,7 @@ pub(in crate::web) async fn answer(
 }
 
 /// `DELETE /api/notebooks/{id}/chat`
-pub(in crate::web) async fn forget(State(server): Server, Path(id): Path<String>) -> Response {
+async fn forget(State(server): Server, Path(id): Path<String>) -> Response {
     let forget = async |it: Arc<Conversation>| {
         it.forget().await?;
         Reply::of(&DoneAnswer {})

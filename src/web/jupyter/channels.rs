@@ -13,7 +13,7 @@ use super::connections::Client;
 use super::rest::{Refusal, of_kernel};
 use crate::server::websocket::{Framing, SUBPROTOCOL};
 use crate::web::handshake::{Handshake, NO_WEBSOCKET};
-use crate::web::kernel::field;
+use crate::web::reply::field;
 use crate::web::server::WebServer;
 
 /// The longest message of a client, in bytes.

@@ -2,11 +2,18 @@
 
 import { Editor } from "./editor.js";
 import { LiveOutputs, Outputs, showMarkdown } from "./outputs.js";
-import { button, duration, make, runButton } from "./parts.js";
+import { InSteps, button, duration, make, runButton } from "./parts.js";
+
+const mounting = new InSteps((view) => view.mount());
 
 /** Makes the parts of a cell once it comes near the screen: a notebook may have many cells. */
 const near = new IntersectionObserver(
-  (entries) => entries.forEach((entry) => entry.isIntersecting && entry.target.cellView.mount()),
+  (entries) => {
+    for (const { isIntersecting, target } of entries) {
+      if (isIntersecting) mounting.add(target.cellView);
+      else mounting.delete(target.cellView);
+    }
+  },
   { rootMargin: "1000px" },
 );
 
@@ -14,7 +21,9 @@ export class CellView {
   /** `book` is the notebook; `data` is what the server says of the cell. */
   constructor(book, data) {
     this.book = book;
-    this.data = data;
+    this.data = { ...data, outputs: outputsOf(data) };
+    /** Which outputs are here. */
+    this.outputsDigest = this.data.outputs && data.outputs_digest;
     /** The source and the revision from which the person edits. */
     this.base = { source: data.source, revision: data.revision };
     this.isEditing = false;
@@ -48,8 +57,9 @@ export class CellView {
     this.source.append(this.plain);
     this.question = make("div.question", { hidden: true });
     this.conflict = make("div.conflict", { role: "group", "aria-label": "Conflict", hidden: true });
+    this.stale = make("p.stale", { hidden: true });
     this.outputsNode = make("div.outputs", { role: "region" });
-    this.outputs = new Outputs(this.outputsNode);
+    this.outputs = new Outputs(this.outputsNode, () => book.widgets());
     this.runButton = runButton("▶", "Run this cell", () => book.run(this));
     const tools = make(
       "div.cell-tools",
@@ -64,7 +74,7 @@ export class CellView {
       "section.cell",
       { tabindex: "-1" },
       make("div.side", {}, this.prompt, this.note),
-      make("div.middle", {}, tools, this.source, this.rendered, this.conflict, this.outputsNode, this.question),
+      make("div.middle", {}, tools, this.source, this.rendered, this.stale, this.conflict, this.outputsNode, this.question),
     );
     this.node.cellView = this;
     this.node.addEventListener("mousedown", () => book.select(this, false));
@@ -79,6 +89,15 @@ export class CellView {
     near.unobserve(this.node);
     this.makeEditor();
     this.show();
+    this.loadOutputs();
+  }
+
+  /** Loads the outputs, if the server has others. Those of one digest are asked for once. */
+  loadOutputs() {
+    const digest = this.data.outputs_digest;
+    if (!this.isMounted || this.outputsDigest === digest || this.askedDigest === digest) return;
+    this.askedDigest = digest;
+    this.book.loadOutputs(this);
   }
 
   makeEditor() {
@@ -127,9 +146,10 @@ export class CellView {
   update(data) {
     const isNew = data.revision !== this.data.revision;
     const isElsewhere = data.index !== this.data.index;
-    const keepsOutputs = data.outputs === null || data.outputs === undefined;
-    const outputs = keepsOutputs ? this.data.outputs : data.outputs;
-    this.data = { ...data, outputs };
+    const given = outputsOf(data);
+    const keepsOutputs = given === null;
+    if (!keepsOutputs) this.outputsDigest = data.outputs_digest;
+    this.data = { ...data, outputs: given ?? this.data.outputs };
     if (isNew) {
       if (!this.isChanged || this.text === data.source) {
         this.base = { source: data.source, revision: data.revision };
@@ -143,6 +163,16 @@ export class CellView {
     // What the kernel has sent is newer than the file until the file has the whole run.
     if (this.live && !keepsOutputs && this.live.isOver(data)) this.live = null;
     this.show();
+    this.loadOutputs();
+  }
+
+  /** Takes outputs that were loaded. */
+  takeOutputs({ outputs, outputs_digest: digest, execution_count: count }) {
+    this.outputsDigest = digest;
+    this.data = { ...this.data, outputs };
+    if (this.live?.isOver({ execution_count: count })) this.live = null;
+    this.show();
+    this.loadOutputs();
   }
 
   show() {
@@ -152,7 +182,9 @@ export class CellView {
     if (isMarkdown && this.isMounted) this.showRendered();
     if (this.isMounted) {
       const outputs = this.live ? this.live.outputs : (data.outputs ?? []);
-      this.outputs.show(outputs);
+      // Those of a run grow in place.
+      if (this.live || outputs !== this.shownOutputs) this.outputs.show(outputs);
+      this.shownOutputs = this.live ? null : outputs;
       this.outputsNode.setAttribute("aria-label", `Outputs of cell ${data.index + 1}`);
     }
   }
@@ -179,7 +211,22 @@ export class CellView {
     this.runButton.hidden = data.type !== "code";
     const count = isRunning || this.isWaiting ? "*" : (data.execution_count ?? " ");
     this.prompt.textContent = data.type === "code" ? `[${count}]` : "";
+    this.showStale();
     this.showNote();
+  }
+
+  /** Says why the cell is out of date. */
+  showStale() {
+    const stale = this.data.state === "stale" && !this.running && !this.isWaiting ? this.data.stale : null;
+    const text = this.book.words(stale?.text ?? "");
+    this.stale.hidden = !stale;
+    if (this.stale.dataset.text === text) return;
+    this.stale.dataset.text = text;
+    this.stale.replaceChildren(`Out of date: ${text}`);
+    if (stale?.cell) {
+      const go = () => this.book.jump(stale.cell);
+      this.stale.append(" ", button("Go there", `Go to the cell that gives ${stale.name}`, go));
+    }
   }
 
   showNote() {
@@ -190,10 +237,8 @@ export class CellView {
       note = this.running.by ? `${this.running.by} · ${time}` : time;
     } else if (this.isChanged && data.revision !== this.base.revision) note = "others changed it";
     else if (this.isWaiting) note = "waits";
-    else if (data.state === "stale") note = "out of date";
     else if (this.took !== undefined) note = duration(this.took);
     this.note.textContent = note;
-    this.note.title = data.stale?.text ?? "";
   }
 
   /** Marks the cell as running. */
@@ -287,10 +332,14 @@ export class CellView {
 
   destroy() {
     near.unobserve(this.node);
+    mounting.delete(this);
     this.editor?.destroy();
     this.node.remove();
   }
 }
+
+/** Returns the outputs in what the server says of a cell; null if it has left them out. */
+const outputsOf = (data) => data.outputs ?? (data.output_count === 0 ? [] : null);
 
 function side(title, text) {
   return make("figure", {}, make("figcaption", {}, title), make("pre", {}, text));

@@ -2,7 +2,13 @@
 
 import { CellView } from "./cell.js";
 import { Refused, pathOf, request } from "./connection.js";
-import { make, soon } from "./parts.js";
+import { InSteps, make, soon } from "./parts.js";
+
+/** How many cells are requested at a time. */
+const MOST_CELLS = 20;
+
+/** Where a reason of the server has the beginning of a cell's id. */
+const CELL_ID = /^[\w-]+(?=, which gives | ran after it| gives )|(?<=not what )[\w-]+(?= gives$)|(?<=^reads .* from )[\w-]+$/;
 
 export class Notebook {
   /** `page` shows what is not of one cell. */
@@ -14,8 +20,9 @@ export class Notebook {
     this.order = [];
     this.selected = null;
     this.lastKey = { name: "", at: 0 };
-    /** What is known of the outputs of each cell. */
-    this.digests = new Map();
+    /** The cells whose outputs are loaded with the next request. */
+    this.toLoad = new Set();
+    this.arriving = new InSteps((cell) => this.views.get(cell.id)?.takeOutputs(cell));
     this.isLoading = false;
     this.isOutdated = false;
     this.refreshKernel = soon(() => this.loadKernel(), 100);
@@ -26,11 +33,10 @@ export class Notebook {
     return pathOf(this.id, ...rest);
   }
 
-  /** Loads all of the notebook. */
+  /** Loads the notebook; the outputs of a cell follow once it comes near the screen. */
   async load() {
-    const answer = await request("GET", this.path());
-    this.digests = new Map(answer.cells.map((cell) => [cell.id, cell.outputs_digest]));
-    this.take(answer);
+    this.widgetState = null;
+    this.take(await request("GET", `${this.path()}?outputs=false`));
     await Promise.all([this.loadKernel(), this.loadJobs()]);
   }
 
@@ -44,16 +50,59 @@ export class Notebook {
     try {
       do {
         this.isOutdated = false;
+        this.widgetState = null;
         const answer = await request("GET", `${this.path()}?outputs=false`);
-        const changed = answer.cells.filter((cell) => this.digests.get(cell.id) !== cell.outputs_digest);
-        const load = (cell) => request("GET", this.path("cells", cell.id)).catch(() => null);
-        const loaded = new Map((await Promise.all(changed.map(load))).filter(Boolean).map((it) => [it.id, it]));
-        for (const cell of loaded.values()) this.digests.set(cell.id, cell.outputs_digest);
-        this.take({ ...answer, cells: answer.cells.map((cell) => ({ ...cell, ...outputsOf(loaded.get(cell.id)) })) });
+        const isChanged = ({ id, outputs_digest: digest, output_count: count }) => {
+          const view = this.views.get(id);
+          return view?.isMounted && view.outputsDigest !== digest && count > 0;
+        };
+        const changed = answer.cells.filter(isChanged).map((cell) => cell.id);
+        const loaded = await this.outputsOf(changed).catch(() => new Map());
+        const given = (cell) => {
+          const { outputs, outputs_digest: digest = cell.outputs_digest } = loaded.get(cell.id) ?? {};
+          return { ...cell, outputs, outputs_digest: digest };
+        };
+        this.take({ ...answer, cells: answer.cells.map(given) });
       } while (this.isOutdated);
     } finally {
       this.isLoading = false;
     }
+  }
+
+  /** Requests cells with their outputs; returns them by their ids. */
+  async outputsOf(ids) {
+    const found = new Map();
+    for (let at = 0; at < ids.length; at += MOST_CELLS) {
+      const named = ids.slice(at, at + MOST_CELLS).map(encodeURIComponent).join(",");
+      const { cells } = await request("GET", `${this.path()}?cells=${named}`);
+      for (const cell of cells) found.set(cell.id, cell);
+    }
+    return found;
+  }
+
+  /** Loads the outputs of a cell, together with those that are asked for until the last request is answered. */
+  loadOutputs(view) {
+    this.toLoad.add(view);
+    this.loading ??= this.catch(this.loadWanted()).finally(() => (this.loading = null));
+  }
+
+  async loadWanted() {
+    // Those that are asked for at once are one request.
+    await new Promise(requestAnimationFrame);
+    while (this.toLoad.size > 0) {
+      const wanted = [...this.toLoad].filter((view) => this.views.has(view.id));
+      this.toLoad.clear();
+      const loaded = await this.outputsOf(wanted.map((view) => view.id)).catch(() => null);
+      // A cell that is gone makes the request fail.
+      if (!loaded) return this.refresh();
+      for (const cell of loaded.values()) this.arriving.add(cell);
+    }
+  }
+
+  /** Returns the state of the widgets that is saved in the notebook, or null. */
+  widgets() {
+    this.widgetState ??= request("GET", this.path("widgets")).then(({ widgets }) => widgets);
+    return this.widgetState;
   }
 
   /** Shows the cells of an answer. */
@@ -79,8 +128,9 @@ export class Notebook {
       }
       view.destroy();
       this.views.delete(id);
-      this.digests.delete(id);
     }
+    // Reasons name cells by their places, which are known now.
+    for (const view of this.order) view.showStale();
     let before = null;
     for (const { node } of this.order) {
       const at = before ? before.nextSibling : this.node.firstChild;
@@ -189,11 +239,26 @@ export class Notebook {
       this.selected = view;
       view?.node.setAttribute("aria-current", "true");
       view?.node.setAttribute("tabindex", "0");
+      this.page.panel.selects();
     }
     if (view && focuses) {
       view.node.focus({ preventScroll: true });
       view.node.scrollIntoView({ block: "nearest" });
     }
+  }
+
+  /** Returns what the server says of cells, with their numbers on the page for the beginnings of their ids. */
+  words(text) {
+    return text.replace(CELL_ID, (id) => {
+      const view = this.order.find((each) => each.id.startsWith(id));
+      return view ? `cell ${view.data.index + 1}` : id;
+    });
+  }
+
+  /** Selects a cell by its id. */
+  jump(id) {
+    const view = this.views.get(id);
+    if (view) this.select(view);
   }
 
   step(by) {
@@ -261,6 +326,14 @@ export class Notebook {
     if (!this.mayRun) return;
     for (const view of this.order) if (!(await this.save(view))) return;
     await this.catch(request("POST", this.path("run"), { all: true }));
+    await this.loadJobs();
+  }
+
+  /** Runs the cells that are out of date. */
+  async runStale() {
+    if (!this.mayRun) return;
+    for (const view of this.order) if (!(await this.save(view))) return;
+    await this.catch(request("POST", this.path("run"), { stale: true }));
     await this.loadJobs();
   }
 
@@ -382,8 +455,6 @@ export class Notebook {
 }
 
 const capital = (word) => word[0].toUpperCase() + word.slice(1);
-
-const outputsOf = (cell) => (cell ? { outputs: cell.outputs } : {});
 
 function problemText(error) {
   return [error.message, ...(error.lines ?? [])].join("\n");

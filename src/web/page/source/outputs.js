@@ -26,6 +26,74 @@ class Drawing {
   dispose() {}
 }
 
+const PLOTLY = "application/vnd.plotly.v1+json";
+const VEGA = /^application\/vnd\.vega(lite)?\.v\d+(\.\d+)*\+json$/;
+const VEGA_TYPES = [3, 4, 5, 6].flatMap((version) => [
+  `application/vnd.vegalite.v${version}+json`,
+  `application/vnd.vega.v${version}+json`,
+]);
+const WIDGET = "application/vnd.jupyter.widget-view+json";
+
+/** Loads the style sheet of a part of the page, once. */
+const styles = (name) =>
+  new Promise((resolve, reject) => {
+    const known = document.querySelector(`link[href="/${name}.css"]`);
+    if (known) {
+      resolve();
+      return;
+    }
+    const link = document.createElement("link");
+    Object.assign(link, { rel: "stylesheet", href: `/${name}.css`, onload: resolve, onerror: reject });
+    document.head.append(link);
+  });
+
+/** The parts of the page that are loaded for the first output that needs them. */
+const parts = {
+  async plotly() {
+    // Plotly would put its rules into a style element of this id, which the policy forbids; this tells it not to.
+    const none = document.createElement("template");
+    Object.assign(none, { id: "plotly.js-style-global", className: "no-inline-styles" });
+    document.head.append(none);
+    await styles("plotly");
+    return import("/plotly.js");
+  },
+  vega: () => import("/vega.js"),
+  async widgets() {
+    await styles("widgets");
+    return import("/widgets.js");
+  },
+};
+const loaded = new Map();
+
+/** Returns a part of the page; one that could not be loaded is tried again. */
+export function part(name) {
+  if (!loaded.has(name)) {
+    const promise = parts[name]();
+    promise.catch(() => loaded.delete(name));
+    loaded.set(name, promise);
+  }
+  return loaded.get(name);
+}
+
+/** Shows a plot that JavaScript makes. */
+class Plot {
+  constructor({ mimeType }) {
+    this.mime = mimeType;
+    this.node = document.createElement("div");
+    this.node.className = "plot";
+    this.node.setAttribute("role", "figure");
+    this.node.setAttribute("aria-label", "plot");
+  }
+
+  async renderModel(model) {
+    const data = structuredClone(model.data[this.mime]);
+    if (this.mime === PLOTLY) await (await part("plotly")).show(this.node, data);
+    else await (await part("vega")).show(this.node, data, VEGA.exec(this.mime)[1] !== undefined);
+  }
+
+  dispose() {}
+}
+
 const mathOptions = {
   output: "mathml",
   throwOnError: false,
@@ -46,6 +114,7 @@ const registry = new RenderMimeRegistry({
   initialFactories: [
     ...standardRendererFactories.filter((factory) => !factory.mimeTypes.includes(SVG)),
     { safe: true, mimeTypes: [SVG], defaultRank: 80, createRenderer: () => new Drawing() },
+    { safe: true, mimeTypes: [PLOTLY, ...VEGA_TYPES], defaultRank: 10, createRenderer: (options) => new Plot(options) },
   ],
   markdownParser: { render: async (text) => marked.parse(text, { gfm: true }) },
 });
@@ -77,8 +146,9 @@ function dataOf(output) {
   }
 }
 
-/** Renders data into a node. */
-async function render(node, data, metadata) {
+/** Renders data into a node. `models` returns the models of the notebook's widgets, or null. */
+async function render(node, data, metadata, models) {
+  if (data[WIDGET] && models) return renderWidget(node, data, metadata, models);
   const mime = registry.preferredMimeType(data, "ensure");
   if (mime === undefined) {
     node.textContent = `an output of the types ${Object.keys(data).join(", ")}, which this page does not show`;
@@ -89,11 +159,53 @@ async function render(node, data, metadata) {
   try {
     await renderer.renderModel(new MimeModel({ data, metadata: metadata ?? {}, trusted: false }));
   } catch (error) {
-    node.textContent = `this output cannot be shown: ${error.message}`;
+    await renderOthers(node, data, metadata, mime, `this output cannot be shown: ${error.message}`);
+    return;
   }
   // The renderers typeset only what a widget of JupyterLab's shell has attached.
   if (WITH_MATH.includes(mime)) renderMath(node, mathOptions);
+  nameParts(node);
+}
+
+/** Gives names to what has none: those who do not see the page hear them. */
+function nameParts(node) {
   for (const image of node.querySelectorAll("img:not([alt])")) image.alt = "output";
+  for (const slider of node.querySelectorAll("[role=slider]:not([aria-label])")) {
+    const label = slider.closest(".widget-inline-hbox, .widget-inline-vbox")?.querySelector(".widget-label");
+    slider.setAttribute("aria-label", label?.textContent || "slider");
+  }
+}
+
+/** Renders the other forms of data whose first form failed, after a line that says why. */
+async function renderOthers(node, data, metadata, mime, why) {
+  const others = Object.fromEntries(Object.entries(data).filter(([other]) => other !== mime));
+  const line = document.createElement("p");
+  line.className = "missing";
+  line.textContent = why;
+  node.replaceChildren(line);
+  if (Object.keys(others).length === 0) return;
+  const rest = document.createElement("div");
+  node.append(rest);
+  await render(rest, others, metadata);
+}
+
+/** Shows a widget in the state that a front end has saved. */
+async function renderWidget(node, data, metadata, models) {
+  const id = data[WIDGET].model_id;
+  try {
+    const known = await models();
+    if (!known?.state?.[id]) throw new Error("the notebook does not have its state; a front end saves it");
+    const { modelsOf, show } = await part("widgets");
+    known.models ??= modelsOf(known, (html) => registry.sanitizer.sanitize(html));
+    const place = document.createElement("div");
+    place.className = "widget";
+    node.append(place);
+    // The views of a box come one after the other.
+    new MutationObserver(() => nameParts(place)).observe(place, { childList: true, subtree: true });
+    await show(place, await known.models, id);
+  } catch (error) {
+    await renderOthers(node, data, metadata, WIDGET, `this widget is not shown: ${error.message}`);
+  }
 }
 
 /** Shows Markdown. */
@@ -105,8 +217,10 @@ export async function showMarkdown(node, text) {
 
 /** The outputs of one cell. */
 export class Outputs {
-  constructor(node) {
+  /** `models` returns the models of the notebook's widgets, or null. */
+  constructor(node, models) {
     this.node = node;
+    this.models = models;
     this.shown = [];
   }
 
@@ -125,7 +239,7 @@ export class Outputs {
       this.shown.push(shown);
       if (replaced?.isConnected) replaced.replaceWith(node);
       else this.node.append(node);
-      render(node, dataOf(output), output.metadata);
+      render(node, dataOf(output), output.metadata, this.models);
     });
     for (const { node } of old) node.remove();
   }

@@ -47,6 +47,7 @@ class Page {
     tools.append(
       runButton("▶ Run", "Run the selected cell and go on (Shift-Enter)", act((book) => book.selected && book.runAndGoOn(book.selected))),
       runButton("▶▶ All", "Run all cells", act((book) => book.runAll())),
+      runButton("▶ Stale", "Show and run what is out of date", act((book) => this.panel.showPlan(book))),
       button("■ Interrupt", "Interrupt the kernel (i, i)", act((book) => book.kernel("interrupt"))),
       button("↻ Restart", "Restart the kernel (0, 0)", act((book) => book.kernel("restart"))),
       button("Shut down", "Shut down the kernel", act((book) => book.kernel("shutdown"))),

@@ -1,28 +1,34 @@
-// The panel beside the notebook: who did what, the variables, and the deleted cells.
+// The panel beside the notebook: who did what, the variables, what depends on what, and the deleted cells.
 
 import { pathOf, request } from "./connection.js";
+import { Graph } from "./graph.js";
 import { button, duration, make, soon } from "./parts.js";
 
 export class Panel {
   constructor(node) {
     this.node = node;
     this.tab = "log";
-    this.list = make("div.list", { role: "tabpanel" });
+    this.list = make("div.list", { role: "tabpanel", id: "panel", tabindex: "0" });
+    /** Whether the plan of a run of stale cells is shown. */
+    this.hasPlan = false;
     const tabs = [
       ["log", "History"],
       ["variables", "Variables"],
+      ["graph", "Graph"],
       ["deleted", "Deleted cells"],
     ];
     this.tabs = tabs.map(([name, title]) => {
       const show = () => this.show(name);
-      return make("button", { type: "button", role: "tab", "data-tab": name, onclick: show }, title);
+      return make("button", { type: "button", role: "tab", "aria-controls": "panel", "data-tab": name, onclick: show }, title);
     });
-    node.append(make("div.tabs", { role: "tablist", "aria-label": "Panel" }, ...this.tabs), this.list);
+    const step = (event) => this.step(event);
+    node.append(make("div.tabs", { role: "tablist", "aria-label": "Panel", onkeydown: step }, ...this.tabs), this.list);
     this.refresh = soon(() => this.load(), 200);
   }
 
   /** Shows the panel of a notebook, or hides it. */
   open(book, isOpen) {
+    if (this.book !== book) this.hasPlan = false;
     this.book = book;
     this.node.hidden = !isOpen;
     if (isOpen) this.show(this.tab);
@@ -34,9 +40,37 @@ export class Panel {
 
   show(tab) {
     this.tab = tab;
-    for (const each of this.tabs) each.setAttribute("aria-selected", String(each.dataset.tab === tab));
-    this.list.setAttribute("aria-label", tab);
+    for (const each of this.tabs) {
+      const isShown = each.dataset.tab === tab;
+      each.setAttribute("aria-selected", String(isShown));
+      each.setAttribute("tabindex", isShown ? "0" : "-1");
+      if (isShown) this.list.setAttribute("aria-label", each.textContent);
+    }
     this.load();
+  }
+
+  /** Goes to the next tab, or back. */
+  step(event) {
+    const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    if (!by) return;
+    event.preventDefault();
+    event.stopPropagation();
+    const now = this.tabs.findIndex((each) => each.dataset.tab === this.tab);
+    const next = this.tabs[(now + by + this.tabs.length) % this.tabs.length];
+    next.focus();
+    this.show(next.dataset.tab);
+  }
+
+  /** Shows what a run of the stale cells would run. */
+  showPlan(book) {
+    this.open(book, true);
+    this.hasPlan = true;
+    this.show("graph");
+  }
+
+  /** Shows the graph of the cell that is selected now. */
+  selects() {
+    if (this.isOpen && this.tab === "graph" && this.shownGraph?.book === this.book) this.showGraph();
   }
 
   async load() {
@@ -44,12 +78,38 @@ export class Panel {
     const { book, tab } = this;
     let rows;
     try {
-      const answer = await request("GET", pathOf(book.id, tab));
-      rows = this[tab](answer);
+      const [answer, plan] = await Promise.all([
+        request("GET", pathOf(book.id, tab)),
+        tab === "graph" && this.hasPlan ? request("GET", pathOf(book.id, "plan")) : null,
+      ]);
+      if (this.tab !== tab || this.book !== book) return;
+      rows = this[tab](answer, plan);
     } catch (error) {
       rows = [make("p", {}, error.message)];
     }
     if (this.tab === tab && this.book === book) this.list.replaceChildren(...rows);
+  }
+
+  graph(answer, plan) {
+    this.shownGraph = new Graph(answer, this.book);
+    this.cellNode = make("div.of-cell", { "aria-live": "polite" });
+    this.showGraph();
+    const close = () => {
+      this.hasPlan = false;
+      this.load();
+    };
+    const run = () => {
+      close();
+      this.book.runStale();
+    };
+    const above = plan
+      ? this.shownGraph.ofPlan(plan, run, close)
+      : [button("Run stale…", "Show and run what is out of date", () => this.showPlan(this.book))];
+    return [...above, this.cellNode, ...this.shownGraph.stale()];
+  }
+
+  showGraph() {
+    this.cellNode.replaceChildren(...this.shownGraph.ofCell(this.book.selected?.id));
   }
 
   log({ log }) {

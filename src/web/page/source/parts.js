@@ -14,8 +14,12 @@ export function make(what, attributes = {}, ...children) {
   return node;
 }
 
+/** Makes a button. Its name has the words on it, so that who speaks to the browser finds it by them. */
 export function button(text, title, act) {
-  return make("button", { type: "button", title, "aria-label": title, onclick: act }, text);
+  const words = text.replace(/[^\p{L}\p{N} ]/gu, "").trim();
+  const isThere = title.toLowerCase().includes(words.toLowerCase());
+  const name = isThere ? title : `${words}: ${title}`;
+  return make("button", { type: "button", title, "aria-label": name, onclick: act }, text);
 }
 
 /** Returns a button that runs cells: it is off while the assistant is at work. */
@@ -41,4 +45,42 @@ export function soon(act, milliseconds) {
     clearTimeout(timer);
     timer = setTimeout(act, milliseconds);
   };
+}
+
+/** How long work in small steps may hold up a frame, in milliseconds. */
+const STEP = 6;
+
+/** How many pixels a frame the page may be scrolled while such work is done. */
+const FAST = 60;
+
+/** Work that is done a little in each frame, and not while the page is scrolled fast, so that it stays smooth. */
+export class InSteps {
+  constructor(act) {
+    this.act = act;
+    this.waiting = new Set();
+    this.scroller = document.querySelector("main");
+  }
+
+  add(what) {
+    if (this.waiting.size === 0) requestAnimationFrame(() => this.step());
+    this.waiting.add(what);
+  }
+
+  delete(what) {
+    this.waiting.delete(what);
+  }
+
+  step() {
+    const { scrollTop } = this.scroller;
+    const isFast = Math.abs(scrollTop - (this.scrolledTo ?? scrollTop)) > FAST;
+    this.scrolledTo = scrollTop;
+    const end = performance.now() + STEP;
+    for (const what of isFast ? [] : this.waiting) {
+      this.waiting.delete(what);
+      this.act(what);
+      if (performance.now() > end) break;
+    }
+    if (this.waiting.size > 0) requestAnimationFrame(() => this.step());
+    else this.scrolledTo = undefined;
+  }
 }

@@ -1,0 +1,146 @@
+//! What requests about a notebook have in common: each route is a function from a [`NotebookCall`] to a reply.
+
+use std::sync::Arc;
+
+use axum::extract::{FromRequest, FromRequestParts, Path, RawQuery, Request};
+use axum::http::HeaderMap;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use super::reply::{Reply, field, if_match, read};
+use super::server::WebServer;
+use crate::api::caller::Caller;
+use crate::api::problem::{Problem, ProblemKind};
+use crate::notebook::{CellSelector, Revision};
+
+/// A request as it comes.
+pub(super) struct NotebookRequest {
+    server: Arc<WebServer>,
+    path: NotebookPath,
+    query: Option<String>,
+    headers: HeaderMap,
+    body: Bytes,
+}
+
+/// The names in a path.
+#[derive(Deserialize)]
+struct NotebookPath {
+    id: String,
+    cell: Option<String>,
+}
+
+impl FromRequest<Arc<WebServer>> for NotebookRequest {
+    type Rejection = Response;
+
+    async fn from_request(request: Request, server: &Arc<WebServer>) -> Result<Self, Response> {
+        let (mut head, body) = request.into_parts();
+        let path = Path::from_request_parts(&mut head, server).await;
+        let Path(path) = path.map_err(IntoResponse::into_response)?;
+        let query = RawQuery::from_request_parts(&mut head, server).await;
+        let RawQuery(query) = query.map_err(IntoResponse::into_response)?;
+        let headers = head.headers.clone();
+        let body = Bytes::from_request(Request::from_parts(head, body), server).await;
+        Ok(Self {
+            server: server.clone(),
+            path,
+            query,
+            headers,
+            body: body.map_err(IntoResponse::into_response)?,
+        })
+    }
+}
+
+/// A request as a route gets it.
+pub(super) struct NotebookCall {
+    /// Who acts, on which notebook.
+    pub(super) caller: Caller,
+    /// Which revision a change is made from; `None` is any.
+    pub(super) if_rev: Option<Revision>,
+    request: NotebookRequest,
+}
+
+impl NotebookCall {
+    /// Returns the cell that the path names.
+    pub(super) fn cell(&self) -> CellSelector {
+        CellSelector::Id(self.request.path.cell.clone().unwrap_or_default())
+    }
+
+    /// Reads the body.
+    ///
+    /// # Errors
+    /// It is not what is meant.
+    pub(super) fn body<B: DeserializeOwned>(&self) -> Result<B, Problem> {
+        read(&self.request.headers, &self.request.body)
+    }
+
+    /// Returns a field of the query.
+    pub(super) fn field(&self, name: &str) -> Option<String> {
+        field(self.request.query.as_deref(), name)
+    }
+
+    /// Returns a number in the query.
+    ///
+    /// # Errors
+    /// The field is no number.
+    pub(super) fn number(&self, name: &str) -> Result<Option<usize>, Problem> {
+        let read = |text: String| {
+            text.parse().map_err(|_| {
+                let text = format!("{name}={text} is no number");
+                Problem::new(ProblemKind::Usage, text)
+            })
+        };
+        self.field(name).map(read).transpose()
+    }
+}
+
+/// What must be there before a request is served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Needs {
+    /// Nothing: the notebook may be made.
+    Nothing,
+    /// The notebook.
+    Notebook,
+    /// The notebook and the cell.
+    Cell,
+    /// The notebook, the cell, and the revision that a change is made from.
+    Revision,
+}
+
+/// Makes the handler of a route from what it does.
+pub(super) fn route<F>(
+    needs: Needs,
+    work: fn(NotebookCall) -> F,
+) -> impl Fn(NotebookRequest) -> BoxFuture<'static, Response> + Clone
+where
+    F: Future<Output = Result<Reply, Problem>> + 'static,
+{
+    move |request| Box::pin(serve(request, needs, work))
+}
+
+async fn serve<F>(request: NotebookRequest, needs: Needs, work: fn(NotebookCall) -> F) -> Response
+where
+    F: Future<Output = Result<Reply, Problem>> + 'static,
+{
+    let if_rev = match needs {
+        Needs::Revision => match if_match(&request.headers) {
+            Ok(if_rev) => if_rev,
+            Err(reply) => return reply.into_response(),
+        },
+        _ => None,
+    };
+    let must_be_there = needs != Needs::Nothing;
+    let cell = matches!(needs, Needs::Cell | Needs::Revision).then(|| request.path.cell.clone());
+    let cell = cell.flatten().map(CellSelector::Id);
+    let (server, id) = (request.server.clone(), request.path.id.clone());
+    let work = move |caller| {
+        work(NotebookCall {
+            caller,
+            if_rev,
+            request,
+        })
+    };
+    server.about(id, must_be_there, cell, work).await
+}

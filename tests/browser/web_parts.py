@@ -1,0 +1,235 @@
+"""The page of `nb web`: what is out of date, plots and widgets, and whether everybody can use it."""
+
+import contextlib
+import json
+import os
+import pathlib
+
+from lab import SECONDS, chromium, expect, nb, picture, say, write
+from web_tab import Book, Web
+
+GRAPH = "graph.ipynb"
+PLOTS = "plots.ipynb"
+
+BARS = {"data": [{"type": "bar", "x": ["a", "b", "c"], "y": [1, 3, 2], "name": "<b>bars</b>"}], "layout": {"title": {"text": "Bars"}, "height": 300}}  # fmt: skip
+POINTS = {
+    "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
+    "data": {"values": [{"a": "A", "b": 28}, {"a": "B", "b": 55}, {"a": "C", "b": 43}]},
+    "transform": [{"calculate": "datum.b * 2", "as": "c"}],
+    "mark": "bar",
+    "encoding": {"x": {"field": "a", "type": "nominal"}, "y": {"field": "c", "type": "quantitative"}},
+}
+# It would read what only the person may.
+ELSEWHERE = {**POINTS, "data": {"url": "/api/notebooks", "format": {"property": "notebooks"}}}
+VEGALITE = "application/vnd.vegalite.v5+json"
+WIDGET = "application/vnd.jupyter.widget-view+json"
+HOSTILE = "<b id='inner'>bold</b><script>document.title = 'taken'</script><img src='x' onerror='document.title = 1'>"
+
+
+def model(name, **state):
+    return {
+        "model_module": "@jupyter-widgets/base" if name == "LayoutModel" else "@jupyter-widgets/controls",
+        "model_module_version": "2.0.0",
+        "model_name": name,
+        "state": state,
+    }
+
+
+STATE = {
+    "version_major": 2,
+    "version_minor": 0,
+    "state": {
+        "layout": model("LayoutModel"),
+        "style": model("SliderStyleModel"),
+        "slider": model(
+            "IntSliderModel", value=42, max=100, description="Size", layout="IPY_MODEL_layout", style="IPY_MODEL_style"
+        ),
+        "text": model("HTMLModel", value=HOSTILE, layout="IPY_MODEL_layout"),
+        "box": model("VBoxModel", children=["IPY_MODEL_slider", "IPY_MODEL_text"], layout="IPY_MODEL_layout"),
+    },
+}
+
+
+def output(**data):
+    return {"output_type": "display_data", "data": {"text/plain": "a fallback", **data}, "metadata": {}}
+
+
+def widget(name):
+    return output(**{WIDGET: {"model_id": name, "version_major": 2, "version_minor": 0}})
+
+
+def main():
+    expect.set_options(timeout=1000 * SECONDS)
+    write(GRAPH, "a = 1", "b = a + 1", "print('sum', a + b)", "c = 5\nc")
+    nb("open", GRAPH, "--python", os.environ["NB_TEST_PYTHON"])
+    write_plots()
+    web = Web()
+    with contextlib.ExitStack() as ends, chromium() as browser:
+        ends.callback(web.end)
+        context = browser.new_context(viewport={"width": 1200, "height": 800}, color_scheme="light")
+        # Injected by the browser: the page's own policy forbids it.
+        context.add_init_script(path=os.environ["NB_TEST_AXE"])
+        context.add_init_script("addEventListener('securitypolicyviolation', it => (globalThis.violations ??= []).push(it.violatedDirective + ' ' + it.blockedURI))")
+        page = context.new_page()
+        page.goto(web.address)
+        expect(page.get_by_role("link", name=GRAPH)).to_be_visible()
+        accessible(page, "the list")
+        graph(page)
+        plots(page)
+
+
+def write_plots():
+    outputs = [
+        output(**{"application/vnd.plotly.v1+json": BARS, "text/html": "<p>needs scripts</p>"}),
+        output(**{VEGALITE: POINTS}),
+        output(**{VEGALITE: ELSEWHERE}),
+        widget("box"),
+        widget("none"),
+        {"output_type": "stream", "name": "stdout", "text": "x" * 300 + "\n\x1b[31mred\x1b[0m \x1b[32mgreen\x1b[0m"},
+        {"output_type": "error", "ename": "E", "evalue": "1", "traceback": ["\x1b[0;31mE\x1b[0m: 1"]},
+        output(**{"text/html": "<table><tr><th>name</th></tr><tr><td>value</td></tr></table><a href='https://example.com'>link</a>"}),
+    ]
+    write(PLOTS, *["show()"] * len(outputs))
+    book = json.loads(pathlib.Path(PLOTS).read_text())
+    for cell, each in zip(book["cells"], outputs):
+        cell["outputs"] = [each]
+    book["cells"].append({"cell_type": "markdown", "id": "words000", "metadata": {}, "source": "# Words\n\n`code` and $x^2$ [link](https://example.com)"})
+    book["metadata"]["widgets"] = {"application/vnd.jupyter.widget-state+json": STATE}
+    pathlib.Path(PLOTS).write_text(json.dumps(book))
+
+
+def graph(page):
+    say("what is out of date is marked, with the reason")
+    page.get_by_role("link", name=GRAPH).click()
+    book = Book(page)
+    page.get_by_role("button", name="Run all cells").click()
+    expect(book.outputs(2)).to_contain_text("sum 3")
+    book.has_ended(3)
+    expect(page.locator(".cell .stale:visible")).to_have_count(0)
+    first = json.loads(pathlib.Path(GRAPH).read_text())["cells"][0]["id"]
+    nb("cell", GRAPH, first)
+    nb("edit", GRAPH, first, "a = 10")
+    expect(book.cell(0).locator(".stale")).to_have_text("Out of date: edited since it ran")
+    expect(book.cell(1).locator(".stale")).to_contain_text("Out of date: cell 1, which gives a, is stale")
+    expect(book.cell(2).locator(".stale")).to_be_visible()
+    expect(book.cell(3).locator(".stale")).to_be_hidden()
+    book.cell(1).get_by_role("button", name="Go to the cell that gives a").click()
+    expect(book.cell(0)).to_have_attribute("aria-current", "true")
+
+    say("the graph of the selected cell")
+    page.get_by_role("button", name="Show who did what").click()
+    panel = page.get_by_role("complementary")
+    panel.get_by_role("tab", name="Graph").click()
+    book.select(1)
+    above, below = [panel.get_by_role("region", name=name) for name in ["Depends on", "Needed by"]]
+    expect(above.get_by_role("listitem")).to_have_text(["Cell 1 a a = 10"])
+    expect(below.get_by_role("listitem")).to_have_text(["Cell 3 b print('sum', a + b)"])
+    book.select(0)
+    expect(below.get_by_role("listitem")).to_have_count(2)
+    below.get_by_role("button", name="Go to cell 3").click()
+    expect(book.cell(2)).to_have_attribute("aria-current", "true")
+    expect(above.get_by_role("listitem")).to_have_count(2)
+    expect(panel.get_by_role("region", name="Out of date: 3").get_by_role("listitem")).to_have_count(3)
+    # The tabs are one stop of the keyboard.
+    panel.get_by_role("tab", name="Graph").focus()
+    page.keyboard.press("ArrowRight")
+    expect(panel.get_by_role("tab", name="Deleted cells")).to_have_attribute("aria-selected", "true")
+    page.keyboard.press("ArrowLeft")
+    expect(panel.get_by_role("tab", name="Graph")).to_be_focused()
+
+    say("the plan of a run of what is out of date, and the run")
+    panel.get_by_role("button", name="Show and run what is out of date").click()
+    plan = panel.get_by_role("region", name="Plan")
+    expect(plan.get_by_role("listitem").first).to_have_text("Cell 1 edited since it ran")
+    expect(plan.get_by_role("listitem")).to_have_count(3)
+    picture(page, "web-graph")
+    everywhere(page, "the graph", panel)
+    plan.get_by_role("button", name="Run these 3 cells").click()
+    expect(book.outputs(2)).to_contain_text("sum 21")
+    expect(page.locator(".cell .stale:visible")).to_have_count(0)
+    expect(panel.get_by_role("region", name="Out of date: 0")).to_contain_text("nothing")
+    page.get_by_role("button", name="Show and run what is out of date").first.click()
+    expect(plan).to_contain_text("Nothing is out of date.")
+    assert book.problems == [], book.problems
+
+
+def plots(page):
+    say("plots that JavaScript makes")
+    early = loaded(page)
+    assert not {"plotly.js", "vega.js", "widgets.js"}.intersection(early), early
+    page.evaluate("name => { location.hash = name }", PLOTS)
+    book = Book(page)
+    bars = book.outputs(0).locator(".plot")
+    expect(bars.locator(".bars .point")).to_have_count(3)
+    expect(bars.locator(".gtitle")).to_have_text("Bars")
+    # Without the rules of plotly, its layers stand below each other.
+    assert bars.locator(".main-svg").first.evaluate("it => getComputedStyle(it).position") == "absolute"
+    book.cell(1).scroll_into_view_if_needed()
+    drawn = "it => new Set(it.getContext('2d').getImageData(0, 0, it.width, it.height).data).size > 4"
+    canvas = book.outputs(1).locator(".plot canvas")
+    expect(canvas).to_be_visible()
+    assert canvas.evaluate(drawn)
+    book.cell(2).scroll_into_view_if_needed()
+    expect(book.outputs(2)).to_contain_text("/api/notebooks is not loaded")
+    expect(book.outputs(2)).to_contain_text("a fallback")
+
+    say("widgets in their saved state")
+    book.cell(3).scroll_into_view_if_needed()
+    box = book.outputs(3).locator(".widget")
+    expect(box.locator(".widget-slider")).to_contain_text("Size")
+    expect(box.locator(".widget-readout")).to_have_text("42")
+    expect(box.locator("b")).to_have_text("bold")
+    for forbidden in ["script", "[onerror]"]:
+        expect(box.locator(forbidden)).to_have_count(0)
+    expect(book.outputs(4)).to_contain_text("the notebook does not have its state")
+    expect(book.outputs(4)).to_contain_text("a fallback")
+    expect(page).to_have_title(f"{PLOTS} – nb")
+    assert {"plotly.js", "vega.js", "widgets.js"}.issubset(loaded(page)), loaded(page)
+    expect(box.get_by_role("slider", name="Size")).to_be_visible()
+    # The policy has kept out styles that libraries add, and no script has tried anything.
+    violations = page.evaluate("globalThis.violations ?? []")
+    assert all(violation.startswith("style-src") for violation in violations), violations
+    book.cell(0).scroll_into_view_if_needed()
+    picture(page, "web-plots")
+    everywhere(page, "outputs", page.get_by_role("complementary"))
+    assert book.problems == [], book.problems
+
+
+def loaded(page):
+    """The names of the files that the page has loaded."""
+    return page.evaluate("performance.getEntriesByType('resource').map(it => new URL(it.name).pathname.slice(1))")
+
+
+def everywhere(page, what, panel):
+    """Looks at the page light and dark, wide and narrow, with each part of the panel."""
+    for scheme in ["light", "dark"]:
+        page.emulate_media(color_scheme=scheme)
+        for size in [{"width": 1200, "height": 800}, {"width": 390, "height": 800}]:
+            page.set_viewport_size(size)
+            width = page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
+            assert width[0] <= width[1], (what, size, width)
+            for tab in ["History", "Variables", "Graph", "Deleted cells"]:
+                panel.get_by_role("tab", name=tab).click()
+                expect(panel.get_by_role("tabpanel", name=tab)).not_to_be_empty()
+                accessible(page, f"{what}, {scheme}, {size['width']} wide, {tab}")
+            panel.get_by_role("tab", name="Graph").click()
+            expect(panel.get_by_role("region", name="Depends on").or_(panel.get_by_text("has no code"))).to_be_visible()
+    page.set_viewport_size({"width": 1200, "height": 800})
+    page.emulate_media(color_scheme="light")
+
+
+FAULTS = """async () => {
+    const { violations } = await axe.run(document, { resultTypes: ["violations"] });
+    const bad = violations.filter(({ impact }) => ["serious", "critical"].includes(impact));
+    return bad.map(({ id, help, nodes }) => `${id}: ${help}\\n` + nodes.slice(0, 5).map(({ target, html, failureSummary }) =>
+        `  ${target.join(" ")}\\n  ${html.slice(0, 300)}\\n  ${failureSummary}`).join("\\n"));
+}"""
+
+
+def accessible(page, what):
+    """Fails if axe finds what keeps people out."""
+    faults = page.evaluate(FAULTS)
+    assert faults == [], f"{what}:\n" + "\n".join(faults)
+
+
+main()
