@@ -14,6 +14,7 @@ use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 
 use super::feed::{FeedStart, reload};
 use super::handshake::{Handshake, NO_WEBSOCKET, WebSocket};
+use super::reply::field;
 use super::server::WebServer;
 
 /// The longest message from a page, in bytes. Pages send none.
@@ -37,14 +38,10 @@ pub(super) async fn connect(
         let text = "too many pages are open\n";
         return (StatusCode::SERVICE_UNAVAILABLE, text).into_response();
     };
-    let query = request.uri().query().unwrap_or_default();
-    let field = |name: &str| {
-        let mut fields = query.split('&').filter_map(|field| field.split_once('='));
-        fields
-            .find(|(known, _)| *known == name)
-            .map(|(_, value)| value)
-    };
-    let after = field("run").zip(field("after").and_then(|number| number.parse().ok()));
+    let query = request.uri().query();
+    let number = field(query, "after").and_then(|number| number.parse().ok());
+    let run = field(query, "run");
+    let after = run.as_deref().zip(number);
     let feed = server.feed.begin(after);
     let config = WebSocketConfig::default()
         .max_message_size(Some(LONGEST))

@@ -6,7 +6,7 @@ import os
 import pathlib
 
 from lab import SECONDS, chromium, expect, nb, picture, say, write
-from web_tab import Book, Web
+from web_tab import Book, Web, accessible
 
 GRAPH = "graph.ipynb"
 PLOTS = "plots.ipynb"
@@ -216,20 +216,6 @@ def everywhere(page, what, panel):
             expect(panel.get_by_role("region", name="Depends on").or_(panel.get_by_text("has no code"))).to_be_visible()
     page.set_viewport_size({"width": 1200, "height": 800})
     page.emulate_media(color_scheme="light")
-
-
-FAULTS = """async () => {
-    const { violations } = await axe.run(document, { resultTypes: ["violations"] });
-    const bad = violations.filter(({ impact }) => ["serious", "critical"].includes(impact));
-    return bad.map(({ id, help, nodes }) => `${id}: ${help}\\n` + nodes.slice(0, 5).map(({ target, html, failureSummary }) =>
-        `  ${target.join(" ")}\\n  ${html.slice(0, 300)}\\n  ${failureSummary}`).join("\\n"));
-}"""
-
-
-def accessible(page, what):
-    """Fails if axe finds what keeps people out."""
-    faults = page.evaluate(FAULTS)
-    assert faults == [], f"{what}:\n" + "\n".join(faults)
 
 
 main()

@@ -70,3 +70,17 @@ class Book:
     def run(self, index):
         self.select(index)
         self.page.keyboard.press("Control+Enter")
+
+
+FAULTS = """async () => {
+    const { violations } = await axe.run(document, { resultTypes: ["violations"] });
+    const bad = violations.filter(({ impact }) => ["serious", "critical"].includes(impact));
+    return bad.map(({ id, help, nodes }) => `${id}: ${help}\\n` + nodes.slice(0, 5).map(({ target, html, failureSummary }) =>
+        `  ${target.join(" ")}\\n  ${html.slice(0, 300)}\\n  ${failureSummary}`).join("\\n"));
+}"""
+
+
+def accessible(page, what):
+    """Fails if axe finds what keeps people out."""
+    faults = page.evaluate(FAULTS)
+    assert faults == [], f"{what}:\n" + "\n".join(faults)

@@ -88,6 +88,17 @@ fn the_page_shows_everybody_graphs_plots_and_widgets() {
 }
 
 #[test]
+fn a_person_and_the_assistant_work_on_one_notebook() {
+    let world = World::new();
+    if let Some(mut assistant) = script(&world, "assistant.py")
+        && let Some(modules) = node::modules()
+    {
+        assistant.env("NB_TEST_AXE", modules.join("axe-core/axe.min.js"));
+        succeed(&mut assistant);
+    }
+}
+
+#[test]
 fn ten_pages_an_agent_and_jupyterlab_end_with_the_same() {
     ten_pages(20);
 }

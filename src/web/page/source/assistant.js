@@ -68,6 +68,7 @@ export class AssistantPanel {
     this.isLoaded = true;
     const answer = await book.catch(request("GET", pathOf(book.id, "chat")));
     if (!answer || this.book !== book) return;
+    this.works(answer.running !== null);
     for (const turn of answer.turns) {
       const view = this.view(turn.id, turn.message);
       if (turn.id === answer.running) view.follow();
@@ -145,10 +146,12 @@ class TurnView {
 
   /** Reads the events; the browser connects again by itself and names the last one it has. */
   follow() {
-    this.panel.works(true);
+    if (this.source) return;
     this.source = new EventSource(pathOf(this.panel.book.id, "chat", this.id));
     for (const name of EVENTS) {
       this.source.addEventListener(name, (event) => {
+        // A lost connection is an event of this name too, without data.
+        if (event.data === undefined) return;
         this.take(JSON.parse(event.data));
         if (name === "done") this.leave();
       });
