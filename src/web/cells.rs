@@ -7,6 +7,7 @@ use axum::http::StatusCode;
 use axum::routing::{get, post};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+use tokio::sync::Semaphore;
 
 use super::notebook_request::{Needs, NotebookCall, route};
 use super::reply::Reply;
@@ -39,6 +40,9 @@ pub(super) fn routes() -> Router<Arc<WebServer>> {
         .route(&path("/undo"), post(route(Needs::Notebook, undo)))
         .route(&path("/deleted"), get(route(Needs::Notebook, deleted)))
 }
+
+/// How many notebooks are read at a time: each is whole in memory, and many pages read at once what has changed.
+static READS: Semaphore = Semaphore::const_new(2);
 
 /// A notebook with its cells.
 #[derive(Debug, Serialize)]
@@ -87,6 +91,8 @@ async fn read_cells(
             false => OutputForm::Omitted,
         },
     };
+    // It is never closed.
+    let _read = READS.acquire().await;
     let CellAnswer {
         notebook, cells, ..
     } = api::cell(caller, request).await?;
