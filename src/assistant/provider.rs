@@ -14,6 +14,9 @@ use super::openai::{self, OpenAiAnswer};
 use crate::kernel::variables::Variables;
 use crate::server::{Secret, ServerErrorKind, credential, http_builder};
 
+/// The variables that have keys.
+pub(super) const KEYS: [&str; 2] = ["ANTHROPIC_API_KEY", "OPENAI_API_KEY"];
+
 /// How long a provider may be silent.
 const SILENCE: Duration = Duration::from_secs(180);
 
@@ -41,50 +44,42 @@ pub(super) enum Interface {
     OpenAi,
 }
 
+/// What is known of an interface.
+struct InterfaceFacts {
+    /// The name of the provider.
+    word: &'static str,
+    /// The variable, and the entry of the keyring, that has the key.
+    key: &'static str,
+    /// The variable that has the address of another server.
+    base: &'static str,
+    default_base: &'static str,
+    path: &'static str,
+    /// The model unless another one is named.
+    model: Option<&'static str>,
+}
+
 impl Interface {
     const ALL: [Self; 2] = [Self::Anthropic, Self::OpenAi];
 
-    fn word(self) -> &'static str {
+    fn facts(self) -> &'static InterfaceFacts {
         match self {
-            Self::Anthropic => "anthropic",
-            Self::OpenAi => "openai",
-        }
-    }
-
-    /// The variable, and the entry of the keyring, that has the key.
-    fn key_name(self) -> &'static str {
-        match self {
-            Self::Anthropic => "ANTHROPIC_API_KEY",
-            Self::OpenAi => "OPENAI_API_KEY",
-        }
-    }
-
-    fn base_name(self) -> &'static str {
-        match self {
-            Self::Anthropic => "ANTHROPIC_BASE_URL",
-            Self::OpenAi => "OPENAI_BASE_URL",
-        }
-    }
-
-    fn default_base(self) -> &'static str {
-        match self {
-            Self::Anthropic => "https://api.anthropic.com",
-            Self::OpenAi => "https://api.openai.com/v1",
-        }
-    }
-
-    fn path(self) -> &'static str {
-        match self {
-            Self::Anthropic => "v1/messages",
-            Self::OpenAi => "chat/completions",
-        }
-    }
-
-    /// The model unless another one is named. Which models there are behind the other interface depends on the server.
-    fn default_model(self) -> Option<&'static str> {
-        match self {
-            Self::Anthropic => Some("claude-sonnet-4-5"),
-            Self::OpenAi => None,
+            Self::Anthropic => &InterfaceFacts {
+                word: "anthropic",
+                key: KEYS[0],
+                base: "ANTHROPIC_BASE_URL",
+                default_base: "https://api.anthropic.com",
+                path: "v1/messages",
+                model: Some("claude-sonnet-4-5"),
+            },
+            Self::OpenAi => &InterfaceFacts {
+                word: "openai",
+                key: KEYS[1],
+                base: "OPENAI_BASE_URL",
+                default_base: "https://api.openai.com/v1",
+                path: "chat/completions",
+                // Which ones there are depends on the server.
+                model: None,
+            },
         }
     }
 }
@@ -202,32 +197,32 @@ impl Provider {
     ) -> Result<Self, ModelError> {
         let all = Interface::ALL.into_iter();
         let meant: Vec<_> = all
-            .filter(|it| wanted.is_none_or(|wanted| wanted == it.word()))
+            .filter(|it| wanted.is_none_or(|wanted| wanted == it.facts().word))
             .collect();
         let text = |name: &str| variables.get(name).and_then(|it| it.into_string().ok());
-        let has_any = |it: &&Interface| text(it.key_name()).or(text(it.base_name())).is_some();
+        let has_any = |it: &&Interface| text(it.facts().key).or(text(it.facts().base)).is_some();
         let mut found = meant
             .iter()
             .find(has_any)
-            .map(|it| (*it, text(it.key_name()).map(Secret::new)));
+            .map(|it| (*it, text(it.facts().key).map(Secret::new)));
         for interface in &meant {
             if found.is_some() {
                 break;
             }
-            let key = credential::key_in_keyring(interface.key_name()).await;
+            let key = credential::key_in_keyring(interface.facts().key).await;
             found = key.map(|key| (*interface, Some(key)));
         }
         let (interface, key) = found.ok_or(ModelError::None)?;
-        let base = text(interface.base_name());
-        let base = base.as_deref().unwrap_or(interface.default_base());
-        let model = model.or(interface.default_model());
+        let base = text(interface.facts().base);
+        let base = base.as_deref().unwrap_or(interface.facts().default_base);
+        let model = model.or(interface.facts().model);
         let model = model.ok_or(ModelError::NoModel)?;
         Self::of(interface, base, key.as_ref(), model)
     }
 
     /// Returns whether a word names a provider.
     pub fn is_name(word: &str) -> bool {
-        Interface::ALL.iter().any(|it| it.word() == word)
+        Interface::ALL.iter().any(|it| it.facts().word == word)
     }
 
     fn of(
@@ -236,8 +231,8 @@ impl Provider {
         key: Option<&Secret>,
         model: &str,
     ) -> Result<Self, ModelError> {
-        let setup = |why: String| ModelError::Setup(format!("{}: {why}", interface.base_name()));
-        let url = format!("{}/{}", base.trim_end_matches('/'), interface.path());
+        let setup = |why: String| ModelError::Setup(format!("{}: {why}", interface.facts().base));
+        let url = format!("{}/{}", base.trim_end_matches('/'), interface.facts().path);
         let url = Url::parse(&url).map_err(|error| setup(error.to_string()))?;
         if !matches!(url.scheme(), "http" | "https") {
             return Err(setup(format!("{base} is no address of HTTP")));
@@ -254,7 +249,7 @@ impl Provider {
                 Interface::OpenAi => ("authorization", format!("Bearer {}", key.expose().trim())),
             };
             let value = HeaderValue::from_str(&value)
-                .map_err(|_| ModelError::Setup(format!("{} is no key", interface.key_name())));
+                .map_err(|_| ModelError::Setup(format!("{} is no key", interface.facts().key)));
             let mut value = value?;
             value.set_sensitive(true);
             headers.insert(HeaderName::from_static(name), value);
@@ -355,7 +350,7 @@ impl Provider {
         match status.as_u16() {
             401 | 403 => ModelError::Key {
                 host,
-                variable: self.interface.key_name(),
+                variable: self.interface.facts().key,
                 text,
             },
             404 => ModelError::Model {
@@ -514,7 +509,7 @@ mod tests {
     #[test]
     fn a_key_is_shown_nowhere() {
         let key = Secret::new("sk-secret");
-        let base = Interface::Anthropic.default_base();
+        let base = Interface::Anthropic.facts().default_base;
         let provider = Provider::of(Interface::Anthropic, base, Some(&key), "m").unwrap();
         assert!(!format!("{provider:?}").contains("sk-secret"));
     }

@@ -20,6 +20,7 @@ use tokio::process::{Child, Command};
 use tokio::sync::{Mutex, Notify, mpsc};
 
 use super::message::{ModelCall, ToolDescription, ToolImage, ToolResult};
+use super::provider;
 use crate::agent::McpServer;
 
 /// How long the server may take to begin.
@@ -86,6 +87,10 @@ impl Tools {
         let mut command = Command::new(&server.command);
         command.args(&server.args).current_dir(root);
         command.envs(server.env.iter().map(|(name, value)| (name, value)));
+        // What the model runs must not find its key.
+        for name in provider::KEYS {
+            command.env_remove(name);
+        }
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         command.stderr(Stdio::null()).kill_on_drop(true);
         let failed = |error: &dyn std::fmt::Display| NoTools(error.to_string());

@@ -116,7 +116,7 @@ def main():
         talk.open()
         works(page, book, talk, cells)
         is_stopped(context, page, book, talk)
-        asks(page, book, talk, cells)
+        asks(context, page, book, talk)
         conflicts(page, book, talk, cells)
         fails(talk)
         for size in [{"width": 1280, "height": 860}, {"width": 390, "height": 800}]:
@@ -179,7 +179,7 @@ def is_stopped(context, page, book, talk):
     say("the other tab stops it")
 
 
-def asks(page, book, talk, cells):
+def asks(context, page, book, talk):
     delete = [("delete_cell", {"cell": 2})]
     talk.say("Tidy up", delete, ["As you like."])
     question = talk.node.get_by_role("group", name="Question")
@@ -189,9 +189,22 @@ def asks(page, book, talk, cells):
     expect(talk.step().locator(".state")).to_have_text("✗")
     expect(page.locator(".cell")).to_have_count(3)
     talk.say("Do tidy up", delete, ["It is gone."])
-    question.get_by_role("button", name="Allow (this time)").click()
-    talk.is_over()
+    # One who is in that cell gets it back when somebody else allows it.
+    other = context.new_page()
+    other.goto(page.url)
+    second = Talk(other, talk.model)
+    expect(other.locator(".cell")).to_have_count(3)
+    second.open()
+    book.write(2, "mine = 1")
+    second.node.get_by_role("button", name="Allow (this time)").click()
+    second.is_over()
+    other.close()
     expect(page.locator(".cell")).to_have_count(2)
+    page.get_by_role("button", name="Restore the cell with your text").click()
+    expect(book.source(2)).to_have_text("mine = 1")
+    book.select(0)
+    until(lambda: "mine = 1" in nb("cell", NOTEBOOK, "2"))
+    expect(page.locator(".cell")).to_have_count(3)
     say("it asks before it deletes")
 
 

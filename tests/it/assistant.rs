@@ -319,6 +319,12 @@ fn a_key_is_in_no_file_and_in_no_answer() {
             "run_cell",
             json!({"notebook": "t.ipynb", "code": "import os; print(os.environ.get('ANTHROPIC_API_KEY'))"}),
         ),
+        Scripted::calls("c2", "open_notebook", json!({"notebook": "new.ipynb"})),
+        Scripted::calls(
+            "c3",
+            "run_cell",
+            json!({"notebook": "new.ipynb", "code": "import os; print('the key:', os.environ.get('ANTHROPIC_API_KEY'))"}),
+        ),
         Scripted::fails(401, "invalid x-api-key"),
     ]);
     let server = web(&world, &model, &[]);
@@ -330,7 +336,11 @@ fn a_key_is_in_no_file_and_in_no_answer() {
         "{message}"
     );
     assert_eq!(reason(&events), "error");
-    assert!(!format!("{events:?}").contains(KEY), "{events:?}");
+    let shown = format!("{events:?}");
+    assert!(
+        shown.contains("the key: None") && !shown.contains(KEY),
+        "{shown}"
+    );
     let found = Command::new("grep")
         .args(["-r", "-l", KEY])
         .arg(world.project().join(".."))

@@ -2,7 +2,7 @@
 
 import { CellView } from "./cell.js";
 import { Refused, pathOf, request } from "./connection.js";
-import { InSteps, make, soon } from "./parts.js";
+import { InSteps, button, make, soon } from "./parts.js";
 
 /** How many cells are requested at a time. */
 const MOST_CELLS = 20;
@@ -19,6 +19,8 @@ export class Notebook {
     this.views = new Map();
     this.order = [];
     this.selected = null;
+    /** What the person had typed in cells that come back. */
+    this.restored = new Map();
     this.lastKey = { name: "", at: 0 };
     /** The cells whose outputs are loaded with the next request. */
     this.toLoad = new Set();
@@ -122,10 +124,7 @@ export class Notebook {
     });
     for (const id of gone) {
       const view = this.views.get(id);
-      if (view.isChanged) {
-        // Others have deleted a cell that is being edited: its text must not be lost.
-        this.page.problem(`cell ${id} was deleted by others; what you typed: ${view.text}`);
-      }
+      if (view.isChanged || view.isEditing) this.offerToRestore(id, view.text);
       view.destroy();
       this.views.delete(id);
     }
@@ -141,6 +140,14 @@ export class Notebook {
     if (!this.order.includes(this.selected)) {
       const index = Math.min(this.selected?.data.index ?? 0, this.order.length - 1);
       this.select(this.order[index] ?? null, this.selected !== null);
+    }
+    for (const [id, text] of this.restored) {
+      const view = this.views.get(id);
+      if (!view) continue;
+      this.restored.delete(id);
+      this.select(view);
+      view.edit();
+      view.editor.text = text;
     }
     if (this.toSelect && this.views.has(this.toSelect)) {
       const view = this.views.get(this.toSelect);
@@ -253,6 +260,19 @@ export class Notebook {
       const view = this.order.find((each) => each.id.startsWith(id));
       return view ? `cell ${view.data.index + 1}` : id;
     });
+  }
+
+  /** Others have deleted a cell that the person is in: it can come back with what was typed. */
+  offerToRestore(id, text) {
+    const restore = async () => {
+      this.restored.set(id, text);
+      const done = await this.catch(request("POST", this.path("cells", id, "restore"), {}));
+      if (!done) return;
+      this.page.clearProblem();
+      await this.catch(this.refresh());
+    };
+    const offer = button("Restore", "Restore the cell with your text", restore);
+    this.page.problem(`cell ${id} was deleted by others; what you typed: ${text}`, undefined, offer);
   }
 
   /** Selects a cell by its id. */

@@ -159,10 +159,10 @@ class Page {
     this.newsTimer = setTimeout(() => (newsNode.textContent = ""), 8000);
   }
 
-  problem(text, status) {
+  problem(text, status, ...acts) {
     banner.hidden = false;
     const close = button("✕", "Close", () => this.clearProblem());
-    banner.replaceChildren(make("span", {}, status === 401 ? OUTDATED : text), close);
+    banner.replaceChildren(make("span", {}, status === 401 ? OUTDATED : text), ...acts, close);
   }
 
   clearProblem() {
