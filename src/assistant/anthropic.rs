@@ -156,14 +156,12 @@ enum Block {
 }
 
 #[derive(Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
+#[serde(tag = "type")]
 enum Delta {
-    TextDelta {
-        text: String,
-    },
-    InputJsonDelta {
-        partial_json: String,
-    },
+    #[serde(rename = "text_delta")]
+    Text { text: String },
+    #[serde(rename = "input_json_delta")]
+    Arguments { partial_json: String },
     #[serde(other)]
     Other,
 }
@@ -218,8 +216,8 @@ impl AnthropicAnswer {
                 Block::Other => Vec::new(),
             },
             Event::ContentBlockDelta { index, delta } => match delta {
-                Delta::TextDelta { text } => some_text(text),
-                Delta::InputJsonDelta { partial_json } => {
+                Delta::Text { text } => some_text(text),
+                Delta::Arguments { partial_json } => {
                     let call = self.calls.get_mut(&index);
                     let call = call.ok_or_else(|| malformed("arguments of no call".to_owned()))?;
                     call.arguments.push_str(&partial_json);

@@ -264,7 +264,7 @@ mod tests {
             person("first"),
             result(big.clone()),
             person("second"),
-            result(big.clone()),
+            result(big),
             person("third"),
         ];
         assert_eq!(fitting(&messages), messages[2..]);
@@ -274,7 +274,7 @@ mod tests {
     #[test]
     fn a_turn_that_is_too_large_alone_loses_its_oldest_results() {
         let big = "ä".repeat(MOST / 3);
-        let messages = [person("first"), result(big.clone()), result(big.clone())];
+        let messages = [person("first"), result(big.clone()), result(big)];
         let kept = fitting(&messages);
         assert_eq!(kept[2], messages[2]);
         let ConversationPart::Tools { results } = &kept[1] else {

@@ -153,7 +153,7 @@ impl Backend {
             }
             Self::Agent { agent, workspace } => {
                 let note = |text: String| front.take(Update::Note(text));
-                match agent.start(stop).await.map_err(of_agent)? {
+                match agent.start(stop).await.map_err(|error| of_agent(&error))? {
                     Begun::Already | Begun::New | Begun::Resumed => {}
                     Begun::Forgotten { why } => note(format!(
                         "a new session, which does not know what was said before: {why}"
@@ -166,7 +166,7 @@ impl Backend {
                 agent
                     .prompt(message.content, front, stop)
                     .await
-                    .map_err(of_agent)
+                    .map_err(|error| of_agent(&error))
             }
         }
     }
@@ -195,15 +195,15 @@ fn of_model(error: &ModelError) -> Problem {
     failed(error).hint(error.hint())
 }
 
-fn of_agent(error: AgentError) -> TurnEnd {
+fn of_agent(error: &AgentError) -> TurnEnd {
     if error.is_interrupt() {
         return TurnEnd::Stopped;
     }
-    let lines = match &error {
+    let lines = match error {
         AgentError::Gone { end, .. } | AgentError::Silent { end, .. } => end.lines.clone(),
         _ => Vec::new(),
     };
-    TurnEnd::Failed(failed(&error).lines(&lines))
+    TurnEnd::Failed(failed(error).lines(&lines))
 }
 
 fn failed(error: &dyn std::error::Error) -> Problem {
