@@ -148,10 +148,7 @@ impl OpenAiAnswer {
     /// The provider reports an error, or the event is not what the interface says.
     pub(super) fn take(&mut self, data: &str) -> Result<Vec<AnswerPiece>, AnswerFault> {
         if data.trim() == END {
-            let calls = std::mem::take(&mut self.calls).into_values();
-            let mut pieces: Vec<_> = calls.map(|call| AnswerPiece::Call(call.whole())).collect();
-            pieces.push(AnswerPiece::End(self.end.unwrap_or(EndReason::Done)));
-            return Ok(pieces);
+            return Ok(self.ended(self.end.unwrap_or(EndReason::Done)));
         }
         let malformed = |text: String| AnswerFault::Malformed(text);
         let chunk: Chunk =
@@ -192,6 +189,17 @@ impl OpenAiAnswer {
             }));
         }
         Ok(pieces)
+    }
+
+    /// Returns the end of an answer that has said why it ends: some servers leave the last event out.
+    pub(super) fn at_end(&mut self) -> Option<Vec<AnswerPiece>> {
+        self.end.map(|reason| self.ended(reason))
+    }
+
+    fn ended(&mut self, reason: EndReason) -> Vec<AnswerPiece> {
+        let calls = std::mem::take(&mut self.calls).into_values();
+        let calls = calls.map(|call| AnswerPiece::Call(call.whole()));
+        calls.chain([AnswerPiece::End(reason)]).collect()
     }
 }
 
@@ -239,6 +247,21 @@ mod tests {
             |at| format!("{{\"choices\":[{{\"delta\":{{\"tool_calls\":[{{\"index\":{at}}}]}}}}]}}");
         let mut taken = (0..=MOST_CALLS).map(|at| answer.take(&part(at)));
         assert!(taken.any(|taken| taken.is_err()));
+    }
+
+    #[test]
+    fn an_answer_without_the_last_event_has_its_end() {
+        let mut answer = OpenAiAnswer::default();
+        let call = r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"a","function":{"name":"one"}}]}}]}"#;
+        answer.take(call).unwrap();
+        assert_eq!(answer.at_end(), None);
+        let end = r#"{"choices":[{"delta":{},"finish_reason":"tool_calls"}]}"#;
+        answer.take(end).unwrap();
+        let rest = answer.at_end().unwrap();
+        assert!(matches!(
+            rest[..],
+            [AnswerPiece::Call(_), AnswerPiece::End(EndReason::Calls)]
+        ));
     }
 
     #[test]

@@ -399,14 +399,12 @@ impl Provider {
                 continue;
             };
             let pieces = reader.take(&data).map_err(|fault| self.fault(fault))?;
-            for piece in pieces {
-                if let AnswerPiece::End(reason) = piece {
-                    return Ok(reason);
-                }
-                take(piece);
+            if let Some(reason) = passed(pieces, &mut take) {
+                return Ok(reason);
             }
         }
-        Err(broken("the stream ended before the answer".to_owned()))
+        let rest = reader.at_end().and_then(|rest| passed(rest, &mut take));
+        rest.ok_or_else(|| broken("the stream ended before the answer".to_owned()))
     }
 
     fn fault(&self, fault: AnswerFault) -> ModelError {
@@ -443,6 +441,25 @@ impl AnswerReader {
             Self::OpenAi(answer) => answer.take(data),
         }
     }
+
+    /// Returns the last pieces of an answer whose stream has ended without the last event.
+    fn at_end(&mut self) -> Option<Vec<AnswerPiece>> {
+        match self {
+            Self::Anthropic(_) => None,
+            Self::OpenAi(answer) => answer.at_end(),
+        }
+    }
+}
+
+/// Passes pieces on; returns why the answer has ended, if it has.
+fn passed(pieces: Vec<AnswerPiece>, take: &mut impl FnMut(AnswerPiece)) -> Option<EndReason> {
+    for piece in pieces {
+        if let AnswerPiece::End(reason) = piece {
+            return Some(reason);
+        }
+        take(piece);
+    }
+    None
 }
 
 /// Returns what a provider says went wrong, as one line.

@@ -283,11 +283,15 @@ fn a_conversation_is_kept_and_a_stream_that_broke_off_goes_on() {
     assert_eq!(text(&whole.all()), "Again.");
     server.get(&format!("{CHAT}/nothing")).is(404);
 
-    // Another server knows it, and so does the model.
+    // Another server knows it, and so does the model; one without a key in between costs nothing.
     drop(server);
+    let keyless = WebServer::start(&world);
+    let events = Turn::ask(&keyless, "without a key").all();
+    assert_eq!(reason(&events), "error");
+    drop(keyless);
     let server = web(&world, &model, &["--model", "another"]);
     let before = server.get(CHAT).json();
-    assert_eq!(before["turns"].as_array().expect("turns").len(), 2);
+    assert_eq!(before["turns"].as_array().expect("turns").len(), 3);
     assert_eq!(before["running"], Value::Null);
     model.asked();
     let body = json!({"message": "third", "model": "a-third"}).to_string();

@@ -36,7 +36,7 @@ pub struct AssistantChoice {
 }
 
 /// What an assistant needs to go on later.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct StoredBackend {
     /// What was said to a model, and what it said and did.

@@ -6,7 +6,7 @@
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -126,15 +126,16 @@ impl Conversation {
             feed,
         });
         let task = Task {
-            conversation: conversation.clone(),
+            conversation: Arc::downgrade(&conversation),
             choice,
             workspace,
             file,
         };
         let ended = worker.spawn_pinned(move || task.run(received, stored.backend));
-        let broken = conversation.clone();
+        let broken = Arc::downgrade(&conversation);
         tokio::spawn(async move {
-            if let Err(error) = ended.await {
+            let ended = ended.await;
+            if let (Err(error), Some(broken)) = (ended, broken.upgrade()) {
                 broken.breaks_down(&error);
             }
         });
@@ -257,6 +258,24 @@ impl Conversation {
         done.await.map_err(|_| failed())
     }
 
+    /// Adds the end to a turn.
+    fn end(&self, log: &TurnLog, ended: Result<String, TurnEnd>) {
+        let reason = match ended {
+            Ok(reason) => reason,
+            Err(TurnEnd::Stopped) => "stopped".to_owned(),
+            Err(TurnEnd::Failed(problem)) => {
+                log.add(TurnEvent::Error {
+                    message: problem.message,
+                    hints: problem.hints.into_iter().chain(problem.lines).collect(),
+                });
+                "error".to_owned()
+            }
+        };
+        // Before the last event: who has received it may send the next message.
+        self.state().running = None;
+        log.add(done(&reason));
+    }
+
     fn tell(&self, log: &TurnLog, running: bool) {
         self.feed.send(&PageMessage::Assistant {
             notebook: self.notebook.clone(),
@@ -274,7 +293,8 @@ fn done(reason: &str) -> TurnEvent {
 
 /// The task that answers.
 struct Task {
-    conversation: Arc<Conversation>,
+    /// It ends the task when nobody has it any more.
+    conversation: Weak<Conversation>,
     choice: AssistantChoice,
     workspace: Workspace,
     file: ChatFile,
@@ -288,50 +308,73 @@ impl Task {
                 Some(_) => timeout(IDLE, received.recv()).await,
                 None => Ok(received.recv().await),
             };
-            match order {
-                Ok(Some(Order::Answer(order))) => {
-                    self.store(&stored);
-                    if backend.is_none() {
-                        let found = self.find(std::mem::take(&mut stored)).await;
-                        backend = found
-                            .map_err(|problem| self.end(&order.log, Err(TurnEnd::Failed(problem))))
-                            .ok();
-                    }
-                    if let Some(backend) = &mut backend {
-                        let ended = self.answer(backend, &order).await;
-                        stored = backend.stored();
-                        self.end(&order.log, ended);
-                    }
-                    self.store(&stored);
-                    self.conversation.tell(&order.log, false);
+            let order = match order {
+                Ok(Some(order)) => order,
+                Ok(None) => return,
+                Err(_) => {
+                    backend = None;
+                    continue;
                 }
-                Ok(Some(Order::Forget(done))) => {
+            };
+            let Some(conversation) = self.conversation.upgrade() else {
+                return;
+            };
+            match order {
+                Order::Answer(order) => {
+                    self.store(&conversation, &stored);
+                    let ended = match self.found(&conversation, &mut backend, &stored).await {
+                        Ok(backend) => self.answer(&conversation, backend, &order).await,
+                        Err(problem) => Err(TurnEnd::Failed(problem)),
+                    };
+                    if let Some(backend) = &backend {
+                        stored = backend.stored();
+                    }
+                    conversation.end(&order.log, ended);
+                    self.store(&conversation, &stored);
+                    conversation.tell(&order.log, false);
+                }
+                Order::Forget(done) => {
                     (backend, stored) = (None, StoredBackend::default());
-                    self.conversation.state().turns.clear();
-                    self.store(&stored);
+                    conversation.state().turns.clear();
+                    self.store(&conversation, &stored);
                     let _ = done.send(());
                 }
-                Ok(None) => return,
-                Err(_) => backend = None,
             }
         }
     }
 
-    async fn find(&self, stored: StoredBackend) -> Result<Backend, Problem> {
-        let Conversation { root, notebook, .. } = &*self.conversation;
-        Backend::find(&self.choice, root, notebook, stored).await
+    /// Returns the assistant, which is looked for if there is none yet.
+    async fn found<'a>(
+        &self,
+        conversation: &Conversation,
+        backend: &'a mut Option<Backend>,
+        stored: &StoredBackend,
+    ) -> Result<&'a mut Backend, Problem> {
+        let found = match backend.take() {
+            Some(known) => known,
+            None => {
+                let Conversation { root, notebook, .. } = conversation;
+                Backend::find(&self.choice, root, notebook, stored.clone()).await?
+            }
+        };
+        Ok(backend.insert(found))
     }
 
-    async fn answer(&self, backend: &mut Backend, order: &TurnOrder) -> Result<String, TurnEnd> {
+    async fn answer(
+        &self,
+        conversation: &Conversation,
+        backend: &mut Backend,
+        order: &TurnOrder,
+    ) -> Result<String, TurnEnd> {
         let project = self.workspace.project();
         let begin = project.events_of(&[]).end();
         let front = PageFront {
-            conversation: &self.conversation,
+            conversation,
             order,
             reader: RefCell::default(),
             questions: RefCell::default(),
         };
-        let notebook = self.conversation.root.join(&self.conversation.notebook);
+        let notebook = conversation.root.join(&conversation.notebook);
         let model = order.model.as_deref();
         let answer = backend.answer(&order.message, model, &notebook, &front, &order.stop);
         let ended = answer.await;
@@ -345,27 +388,9 @@ impl Task {
         ended
     }
 
-    /// Adds the end to a turn.
-    fn end(&self, log: &TurnLog, ended: Result<String, TurnEnd>) {
-        let reason = match ended {
-            Ok(reason) => reason,
-            Err(TurnEnd::Stopped) => "stopped".to_owned(),
-            Err(TurnEnd::Failed(problem)) => {
-                log.add(TurnEvent::Error {
-                    message: problem.message,
-                    hints: problem.hints.into_iter().chain(problem.lines).collect(),
-                });
-                "error".to_owned()
-            }
-        };
-        // Before the last event: who has received it may send the next message.
-        self.conversation.state().running = None;
-        log.add(done(&reason));
-    }
-
     /// Writes the conversation, as far as it is kept.
-    fn store(&self, backend: &StoredBackend) {
-        let mut state = self.conversation.state();
+    fn store(&self, conversation: &Conversation, backend: &StoredBackend) {
+        let mut state = conversation.state();
         let mut turns: VecDeque<_> = state.turns.iter().map(|log| log.turn()).collect();
         let sizes = turns
             .iter()

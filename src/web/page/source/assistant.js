@@ -257,6 +257,7 @@ class TurnView {
   }
 
   done({ reason }) {
+    this.answered();
     this.add(make("p.remark", {}, reason === "end_turn" ? "" : reason));
     for (const { state } of this.steps.values()) if (state.textContent === "…") state.textContent = "✗";
   }
