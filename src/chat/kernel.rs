@@ -14,7 +14,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use bytes::Bytes;
-use rustix::process::getppid;
+use rustix::io::Errno;
+use rustix::process::{Pid, getppid, test_kill_process};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::signal::unix::{SignalKind, signal};
@@ -26,6 +27,7 @@ use super::conversation::{CellError, Conversation};
 use super::front::CellFront;
 use super::{cell, conversation};
 use crate::agent::Turn;
+use crate::kernel::variables::{ProcessVariables, Variables};
 use crate::lifecycle::serve_chat::LANGUAGE;
 use crate::socket::{
     DisconnectReason, EndpointHandler, EndpointLimits, KernelEndpoint, SocketLimits,
@@ -158,7 +160,12 @@ async fn signals(kernel: &Kernel) {
 /// Waits until the program that started this one is gone.
 async fn orphaned() {
     let parent = getppid();
-    while getppid() == parent {
+    // It may have ended before this process asks who it is.
+    let named = ProcessVariables.get("JPY_PARENT_PID");
+    let named = named.and_then(|pid| Pid::from_raw(pid.to_str()?.parse().ok()?));
+    let is_gone = |pid| test_kill_process(pid) == Err(Errno::SRCH);
+    let was_late = || parent.is_some_and(Pid::is_init) && named.is_some_and(is_gone);
+    while getppid() == parent && !was_late() {
         tokio::time::sleep(LOOKS_EVERY).await;
     }
 }
