@@ -211,13 +211,14 @@ impl Assistant {
     async fn call(&self, call: &ModelCall, front: &impl Front, stop: &Notify) -> Called {
         let shown = shown(call);
         let needs = shown.needs.clone().filter(|_| self.options.approves);
+        let needs = needs.map(|why| format!("{}: {why}", shown.title));
         front.take(Update::Tool(begun(call, shown)));
         let called = match &self.tools {
             // A name that other servers use for a tool would pass by the approval.
             Some(tools) if tools.list.iter().any(|tool| tool.name == call.name) => {
                 let allowed = match needs {
-                    Some(why) => tokio::select! {
-                        allowed = is_allowed(call, &why, front) => Some(allowed),
+                    Some(what) => tokio::select! {
+                        allowed = is_allowed(what, front) => Some(allowed),
                         () = stop.notified() => None,
                     },
                     None => Some(true),
@@ -268,8 +269,8 @@ fn begun(call: &ModelCall, shown: ShownCall) -> ToolChange {
     }
 }
 
-/// Asks the person about a call.
-async fn is_allowed(call: &ModelCall, why: &str, front: &impl Front) -> bool {
+/// Asks the person about a call: what it does, and why that is asked.
+async fn is_allowed(title: String, front: &impl Front) -> bool {
     let option = |id: &str, name: &str, kind| PermissionOption {
         id: id.to_owned(),
         name: name.to_owned(),
@@ -277,7 +278,7 @@ async fn is_allowed(call: &ModelCall, why: &str, front: &impl Front) -> bool {
     };
     let question = PermissionQuestion {
         agent: "assistant".to_owned(),
-        title: format!("{}: {why}", shown(call).title),
+        title,
         kind: String::new(),
         places: Vec::new(),
         options: vec![
