@@ -7,6 +7,10 @@ use std::collections::BTreeSet;
 
 use crate::wire::Header;
 
+/// The shortest gap of which a cell tells that outlives it. A shorter one may be a message that could not be
+/// written, or two threads of the kernel that number at the same time.
+const LONG_GAP: u64 = 20;
+
 /// The count of messages that never arrived on iopub, for a kernel that numbers its messages.
 #[derive(Debug, Default)]
 pub(super) struct DroppedMessages {
@@ -20,6 +24,8 @@ pub(super) struct DroppedMessages {
     is_lost: bool,
     /// How many messages were lost with the connection, and are in no notice yet.
     lost: u64,
+    /// How many messages the queue has dropped, in long gaps, since the running cell began.
+    in_cell: u64,
 }
 
 impl DroppedMessages {
@@ -42,6 +48,8 @@ impl DroppedMessages {
             self.count += missing;
             if was_lost {
                 self.lost += missing;
+            } else if missing >= LONG_GAP {
+                self.in_cell += missing;
             }
         } else {
             // Out of order: two threads of the kernel send.
@@ -81,13 +89,31 @@ impl DroppedMessages {
         self.lost = 0;
     }
 
+    /// Records that a cell begins.
+    pub(super) fn cell_begins(&mut self) {
+        self.in_cell = 0;
+    }
+
+    /// Returns how many messages the queue has dropped within the cell that ends now.
+    pub(super) fn cell_ends(&mut self) -> u64 {
+        std::mem::take(&mut self.in_cell)
+    }
+
     /// Returns how many messages were dropped so far.
     pub(super) fn count(&self) -> u64 {
         self.count
     }
 }
 
-/// Returns the notice for the outputs of a cell.
+/// Returns the notice for the outputs of a cell whose end arrived.
+pub(super) fn gap_notice(dropped: u64) -> String {
+    format!(
+        "{dropped} messages of the kernel are missing above: its own queue was full, and it dropped them. \
+         Fewer, larger prints lose nothing."
+    )
+}
+
+/// Returns the notice for the outputs of a cell whose end was dropped.
 pub(super) fn notice(dropped: u64) -> String {
     format!(
         "{dropped} messages of the kernel are missing here: its own queue was full, and it dropped them. \

@@ -13,11 +13,11 @@ fn all_arrive(lines: u32, rounds: u32) {
     );
 }
 
-/// A modest number: a kernel drops messages that its reader does not take fast enough, and this runs in
-/// debug builds, beside other tests.
+/// As many prints as a kernel's queue holds in any case, also while its reader stands still: of its 1,000
+/// places, libzmq learns in steps of 500 that they are free. This runs in debug builds, beside other tests.
 #[test]
 fn flushed_prints_all_arrive() {
-    all_arrive(800, 3);
+    all_arrive(480, 5);
 }
 
 #[test]

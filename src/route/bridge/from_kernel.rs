@@ -158,6 +158,14 @@ impl Bridge {
                 {
                     self.queue.publishes_busy(message.parent_bytes());
                 }
+                if is_idle
+                    && self.queue.runs(&key)
+                    && let dropped @ 1.. = self.dropped.cell_ends()
+                {
+                    let parent = message.parent_bytes().clone();
+                    self.out
+                        .publish_notice(parent, &dropped::gap_notice(dropped));
+                }
                 if state == "idle" && !answered_here && self.requests.contains(&key) {
                     self.out.expect_end(message.parent_bytes());
                 }

@@ -26,6 +26,7 @@ impl Bridge {
         let was_withdrawn = request.is_some_and(|it| it.answer == Answer::Withdrawn);
         let client = request.map(|request| request.client.clone());
         self.queue.begin(key, client);
+        self.dropped.cell_begins();
         self.end_before(key);
         if was_withdrawn {
             // Its user withdrew it while it was in the kernel's own queue, from which a request cannot be

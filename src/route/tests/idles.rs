@@ -47,10 +47,15 @@ fn published(desk: &mut Desk) -> Vec<String> {
 
 /// A cell that prints; its reply has arrived, but neither its last prints nor its `idle`.
 fn flood(desk: &mut Desk, id: &str) {
+    flood_from(desk, 10, id);
+}
+
+/// The same with the number of its first message.
+fn flood_from(desk: &mut Desk, first: u64, id: &str) {
     desk.cell("c", id);
-    state(desk, 10, ("c", id), "busy");
+    state(desk, first, ("c", id), "busy");
     let text = json!({ "name": "stdout", "text": "x" });
-    says(desk, 11, ("c", id), "stream", &text);
+    says(desk, first + 1, ("c", id), "stream", &text);
     desk.reply("c", id, CELL);
     published(desk);
 }
@@ -78,6 +83,28 @@ fn the_next_cells_begin_proves_that_the_end_before_it_was_lost() {
         desk.told()
             .contains(&"kernel c shell execute_request".to_owned())
     );
+}
+
+#[test]
+fn a_cell_whose_end_arrives_says_what_was_dropped_before() {
+    let mut desk = Desk::live(FrontEnd::VsCode, &["c"]);
+    flood(&mut desk, "1");
+    let text = json!({ "name": "stdout", "text": "x" });
+    says(&mut desk, 31, ("c", "1"), "stream", &text);
+    says(&mut desk, 42, ("c", "1"), "stream", &text);
+    says(&mut desk, 143, ("c", "1"), "stream", &text);
+    // 144 is the reply.
+    state(&mut desk, 145, ("c", "1"), "idle");
+    let said = "[nb] 100 messages of the kernel are missing above: its own queue was full, and it dropped \
+        them. Fewer, larger prints lose nothing.\n";
+    let prints = ["1 x".to_owned(), "1 x".to_owned(), "1 x".to_owned()];
+    let expected = [&prints[..], &[format!("1 {said}"), "1 idle".to_owned()]].concat();
+    assert_eq!(published(&mut desk), expected, "a gap of 10 is no loss");
+
+    // What is missing between two cells is of neither.
+    flood_from(&mut desk, 300, "2");
+    state(&mut desk, 303, ("c", "2"), "idle");
+    assert_eq!(published(&mut desk), ["2 idle"]);
 }
 
 #[test]
