@@ -14,8 +14,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use bytes::Bytes;
-use rustix::io::Errno;
-use rustix::process::{Pid, getppid, test_kill_process};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::signal::unix::{SignalKind, signal};
@@ -27,7 +25,7 @@ use super::conversation::{CellError, Conversation};
 use super::front::CellFront;
 use super::{cell, conversation};
 use crate::agent::Turn;
-use crate::kernel::variables::{ProcessVariables, Variables};
+use crate::kernel::process::Starter;
 use crate::lifecycle::serve_chat::LANGUAGE;
 use crate::socket::{
     DisconnectReason, EndpointHandler, EndpointLimits, KernelEndpoint, SocketLimits,
@@ -159,13 +157,8 @@ async fn signals(kernel: &Kernel) {
 
 /// Waits until the program that started this one is gone.
 async fn orphaned() {
-    let parent = getppid();
-    // It may have ended before this process asks who it is.
-    let named = ProcessVariables.get("JPY_PARENT_PID");
-    let named = named.and_then(|pid| Pid::from_raw(pid.to_str()?.parse().ok()?));
-    let is_gone = |pid| test_kill_process(pid) == Err(Errno::SRCH);
-    let was_late = || parent.is_some_and(Pid::is_init) && named.is_some_and(is_gone);
-    while getppid() == parent && !was_late() {
+    let starter = Starter::of_this_process();
+    while !starter.is_gone() {
         tokio::time::sleep(LOOKS_EVERY).await;
     }
 }

@@ -5,10 +5,11 @@ use std::io;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, getppid};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use tokio::io::AsyncReadExt;
 use tokio::sync::Notify;
+
+use crate::kernel::process::Starter;
 
 /// What a signal asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,7 +82,7 @@ const SOON: Duration = Duration::from_millis(500);
 ///
 /// An editor killed with SIGKILL leaves its proxies behind under PID 1.
 pub(super) struct Orphan {
-    parent: Option<Pid>,
+    starter: Starter,
     since: Cell<Option<Instant>>,
     /// Whether there has ever been a subscriber.
     had_subscribers: Cell<bool>,
@@ -89,14 +90,10 @@ pub(super) struct Orphan {
 }
 
 impl Orphan {
-    /// Remembers the parent that this process has now.
+    /// Remembers who started this process.
     pub(super) fn watch() -> Self {
-        Self::of(getppid())
-    }
-
-    fn of(parent: Option<Pid>) -> Self {
         Self {
-            parent,
+            starter: Starter::of_this_process(),
             since: Cell::new(None),
             had_subscribers: Cell::new(false),
             subscriber_left: Notify::new(),
@@ -116,7 +113,7 @@ impl Orphan {
             tokio::select! {
                 () = self.subscriber_left.notified() => pause = SOON,
                 () = tokio::time::sleep(pause) => {
-                    let is_adopted = getppid() != self.parent;
+                    let is_adopted = self.starter.is_gone();
                     if self.judge(Instant::now(), subscribers(), is_adopted) {
                         return;
                     }
@@ -149,7 +146,7 @@ mod tests {
     #[test]
     fn an_orphan_goes_after_its_grace_and_only_without_subscribers() {
         let start = Instant::now();
-        let orphan = Orphan::of(None);
+        let orphan = Orphan::watch();
         assert!(!orphan.judge(start, 0, false));
         assert!(!orphan.judge(start, 0, true));
         assert!(!orphan.judge(start + GRACE / 2, 0, true));
@@ -159,7 +156,7 @@ mod tests {
     #[test]
     fn an_orphan_whose_subscribers_went_with_their_editor_goes_soon() {
         let start = Instant::now();
-        let orphan = Orphan::of(None);
+        let orphan = Orphan::watch();
         assert!(!orphan.judge(start, 1, false));
         assert!(!orphan.judge(start, 0, true));
         assert!(

@@ -8,6 +8,8 @@ pub mod launch;
 pub mod limits;
 pub mod plan;
 mod platform;
+mod starter;
 mod supervisor;
 
 pub use identity::{Process, Signal, SignalError, own_program};
+pub use starter::Starter;
