@@ -200,17 +200,24 @@ impl Provider {
             .filter(|it| wanted.is_none_or(|wanted| wanted == it.facts().word))
             .collect();
         let text = |name: &str| variables.get(name).and_then(|it| it.into_string().ok());
-        let has_any = |it: &&Interface| text(it.facts().key).or(text(it.facts().base)).is_some();
-        let mut found = meant
-            .iter()
-            .find(has_any)
-            .map(|it| (*it, text(it.facts().key).map(Secret::new)));
-        for interface in &meant {
-            if found.is_some() {
-                break;
+        let key_of = |it: Interface| text(it.facts().key).map(Secret::new);
+        let is_set = |it: &&Interface| key_of(**it).is_some() || text(it.facts().base).is_some();
+        let in_keyring = async |it: Interface| credential::key_in_keyring(it.facts().key).await;
+        let mut found = None;
+        if let Some(&interface) = meant.iter().find(is_set) {
+            // Without a key, the address is that of a local model, or the key is in the keyring.
+            let key = match key_of(interface) {
+                None => in_keyring(interface).await,
+                key => key,
+            };
+            found = Some((interface, key));
+        } else {
+            for &interface in &meant {
+                if let Some(key) = in_keyring(interface).await {
+                    found = Some((interface, Some(key)));
+                    break;
+                }
             }
-            let key = credential::key_in_keyring(interface.facts().key).await;
-            found = key.map(|key| (*interface, Some(key)));
         }
         let (interface, key) = found.ok_or(ModelError::None)?;
         let base = text(interface.facts().base);

@@ -20,7 +20,7 @@ use super::handler::Handler;
 use super::session::{McpOptions, Sessions};
 use crate::api::problem::Problem;
 use crate::http::{ClientSecret, LONGEST_BODY, listen, serve};
-use crate::project::server_token;
+use crate::project::{TokenOf, server_token};
 
 /// How many clients may have a session at a time.
 const MOST_SESSIONS: usize = 256;
@@ -60,7 +60,7 @@ pub async fn serve_http(
 ) -> Result<(), Problem> {
     let sessions = Sessions::new(options)?;
     let (token_file, token) =
-        server_token().map_err(|error| Problem::failed("read the token", &error))?;
+        server_token(TokenOf::Mcp).map_err(|error| Problem::failed("read the token", &error))?;
     let expected = ClientSecret::of(&format!("Bearer {}", token.as_str()));
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let (listener, address) = listen(address, "--http PORT").await?;

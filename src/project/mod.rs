@@ -66,6 +66,6 @@ pub use session::{
     Status, UnknownBackend,
 };
 pub use state::{State, StateError};
-pub use token::server_token;
+pub use token::{TokenOf, server_token};
 pub use user_file::{read_private, replace_private, user_folder};
 pub use watch::FolderWatch;

@@ -1,4 +1,4 @@
-//! The token that clients of this user's servers show.
+//! The tokens that clients of this user's servers show.
 
 use std::fs::Permissions;
 use std::io::{self, Write};
@@ -13,15 +13,27 @@ use super::user_file::read_private;
 /// The shortest token, in characters.
 const SHORTEST: usize = 32;
 
-/// Returns the token, and the file that has it. The token stays the same, so that clients need not be told again.
+/// Which server's clients show a token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TokenOf {
+    /// `nb mcp --http`
+    Mcp,
+    /// `nb web --keep-token`
+    Web,
+}
+
+/// Returns a server's token, and the file that has it. The token stays the same, so that clients need not be told again.
 ///
 /// # Errors
 /// There is no home folder, the file cannot be written or read, it is another user's or others may read it, or
 /// its token is too short.
-pub fn server_token() -> io::Result<(PathBuf, Zeroizing<String>)> {
+pub fn server_token(of: TokenOf) -> io::Result<(PathBuf, Zeroizing<String>)> {
     let state = state_folder().ok_or_else(|| io::Error::other("there is no home folder"))?;
     make_private(&state)?;
-    let file = state.join("mcp-token");
+    let file = state.join(match of {
+        TokenOf::Mcp => "mcp-token",
+        TokenOf::Web => "web-token",
+    });
     let token = token_in(&file)?;
     Ok((file, token))
 }

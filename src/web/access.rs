@@ -62,9 +62,16 @@ pub(super) struct Access {
 type Refusal = (StatusCode, &'static str);
 
 impl Access {
-    /// Makes new secrets; returns the token too, and one that counts once.
-    pub(super) fn new(address: IpAddr, port: u16) -> (Self, [Zeroizing<String>; 2]) {
-        let (token, text) = ClientSecret::random();
+    /// Makes new secrets, except for a token that is kept; returns the token too, and one that counts once.
+    pub(super) fn new(
+        address: IpAddr,
+        port: u16,
+        kept: Option<Zeroizing<String>>,
+    ) -> (Self, [Zeroizing<String>; 2]) {
+        let (token, text) = match kept {
+            Some(text) => (ClientSecret::of(&text), text),
+            None => ClientSecret::random(),
+        };
         let (once, once_text) = ClientSecret::random();
         let (cookie, value) = ClientSecret::random();
         let name = format!("nb-{port}");
@@ -91,8 +98,7 @@ impl Access {
         let host = self.host(headers, uri)?;
         let has_origin = is_of_origin(headers, host)?;
         if uri.path() == "/" && request.method() == Method::GET {
-            let token = uri.query().and_then(|query| query.strip_prefix("token="));
-            if let Some(token) = token {
+            if let Some(token) = field(uri.query(), "token") {
                 return match self.is_token(token.as_bytes()) {
                     true => Ok(Some(self.with_cookie())),
                     false => Err(UNKNOWN),
@@ -180,7 +186,7 @@ impl Access {
 
 const UNKNOWN: Refusal = (
     StatusCode::UNAUTHORIZED,
-    "open the address that `nb web` has printed; it is another one after each start",
+    "open the address that `nb web` has printed; without --keep-token it is another one after each start",
 );
 
 /// Returns whether a page of this server sends the request; a request of another page is refused.

@@ -44,6 +44,7 @@ use self::server::WebServer;
 use crate::api::problem::Problem;
 use crate::api::root::Root;
 use crate::http;
+use crate::project::{TokenOf, server_token};
 
 /// How many connections there may be at a time, without websockets.
 const MOST_CONNECTIONS: usize = 256;
@@ -64,6 +65,8 @@ pub struct WebOptions {
     pub host: IpAddr,
     /// The port; 0 is a free one.
     pub port: u16,
+    /// Whether the address has the token of an earlier start.
+    pub keeps_token: bool,
     /// Which assistant answers.
     pub assistant: AssistantChoice,
     /// Receives a line for each thing that a request waits for.
@@ -81,7 +84,7 @@ pub struct PageAddress {
 /// Serves the page until the process is told to end (SIGINT, SIGTERM, SIGHUP). `listens` gets its addresses.
 ///
 /// # Errors
-/// The root is no folder, the notebook is not below it, or the port is not free.
+/// The root is no folder, the notebook is not below it, the port is not free, or the kept token cannot be read.
 pub async fn serve(
     options: WebOptions,
     listens: impl FnOnce(&PageAddress) -> io::Result<()>,
@@ -91,6 +94,9 @@ pub async fn serve(
         Some(notebook) => fragment(&root, notebook)?,
         None => String::new(),
     };
+    let kept = options.keeps_token.then(|| server_token(TokenOf::Web));
+    let kept = kept.transpose();
+    let kept = kept.map_err(|error| Problem::failed("read the token", &error))?;
     let address = SocketAddr::from((options.host, options.port));
     let (listener, address) = http::listen(address, "--port PORT").await?;
     let signals = [
@@ -102,11 +108,14 @@ pub async fn serve(
         signals.map(|kind| signal(kind).map_err(|it| Problem::failed("wait for signals", &it)));
     let [interrupt, terminate, hangup] = signals;
     let (mut interrupt, mut terminate, mut hangup) = (interrupt?, terminate?, hangup?);
-    let (access, tokens) = Access::new(address.ip(), address.port());
+    let kept = kept.map(|(_, token)| token);
+    let (access, tokens) = Access::new(address.ip(), address.port(), kept);
     let name = options.name.unwrap_or_else(|| PERSON.to_owned());
     let server = WebServer::new(Callers::new(root, name, options.tell), options.assistant);
-    let [url, once] = tokens
-        .map(|token| Zeroizing::new(format!("http://{address}/?token={}{shown}", token.as_str())));
+    let [url, once] = tokens.map(|token| {
+        let token = utf8_percent_encode(&token, http::ESCAPED);
+        Zeroizing::new(format!("http://{address}/?token={token}{shown}"))
+    });
     let told = listens(&PageAddress { url, once });
     told.map_err(|error| Problem::failed("print the address", &error))?;
     let server = Arc::new(server);

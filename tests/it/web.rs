@@ -379,6 +379,26 @@ fn a_cookie_ends_with_its_server() {
         .is(401);
 }
 
+#[test]
+fn a_kept_token_goes_on_after_its_server_and_the_cookie_does_not() {
+    let world = World::new();
+    let start = || WebServer::of(world.nb().args(["web", "--port", "0", "--keep-token"]));
+    let first = start();
+    let (token, cookie) = (first.token.clone(), first.cookie());
+    drop(first);
+    let second = start();
+    assert_eq!(second.token, token);
+    second.get("/api/notebooks").is(200);
+    let host = second.host();
+    let headers = [("Host", host.as_str()), ("Cookie", &cookie)];
+    second.send("GET", "/api/notebooks", &headers, "").is(401);
+    assert_ne!(
+        WebServer::start(&world).token,
+        token,
+        "only where it is asked for"
+    );
+}
+
 /// Other users can read the arguments of the program that opens the browser.
 #[test]
 fn an_address_that_is_opened_counts_once() {

@@ -3,6 +3,8 @@
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
+use std::process::Command;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use nb::server::websocket::Framing;
@@ -11,6 +13,7 @@ use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::protocol::Role;
 use tokio_tungstenite::tungstenite::{Message, WebSocket};
 
+use crate::nb::until;
 use crate::web::{Response, WebServer, notebook};
 use crate::world::{World, succeed};
 
@@ -87,6 +90,15 @@ impl Channels {
         }
     }
 
+    /// Reads until the server closes; returns how.
+    fn closed(&mut self) -> (u16, String) {
+        loop {
+            if let Err(closed) = self.next() {
+                return closed;
+            }
+        }
+    }
+
     /// Returns the text that a request prints, up to a text.
     fn printed(&mut self, msg_id: &str, until: &str) -> String {
         let mut text = String::new();
@@ -130,6 +142,15 @@ fn open(
     }
     let socket = WebSocket::from_raw_socket(stream, Role::Client, None);
     Ok((Channels(socket), head))
+}
+
+/// Returns the path of the only kernel's websocket, with the token.
+fn channels_path(server: &WebServer) -> String {
+    format!(
+        "/api/kernels/{}/channels?token={}",
+        kernel_id(server),
+        server.token
+    )
 }
 
 /// Returns the id of the only kernel.
@@ -318,11 +339,7 @@ fn kernels_and_sessions_are_those_of_the_notebooks() {
 fn a_lost_connection_is_taken_up_again() {
     let world = World::opened();
     let server = WebServer::start(&world);
-    let id = kernel_id(&server);
-    let path = format!(
-        "/api/kernels/{id}/channels?session_id=window-1&token={}",
-        server.token
-    );
+    let path = channels_path(&server) + "&session_id=window-1";
     let (mut first, _) = open(&server, &path, &[]).expect("it opens");
     first.run("r1", "print('one', flush=True)\ninto = open('go', 'w').close()\nimport os\nwhile os.path.exists('go'): pass\nprint('two', flush=True)");
     assert_eq!(first.printed("r1", "one"), "one\n");
@@ -347,13 +364,8 @@ fn a_lost_connection_is_taken_up_again() {
     }
     // A third one of the same session takes the second one's place.
     let (mut third, _) = open(&server, &path, &[]).expect("it opens again");
-    let closed = loop {
-        if let Err(closed) = second.next() {
-            break closed;
-        }
-    };
     assert_eq!(
-        closed,
+        second.closed(),
         (1000, "the same session has connected again".to_owned())
     );
     third.run("r2", "print('three')");
@@ -364,25 +376,80 @@ fn a_lost_connection_is_taken_up_again() {
 fn a_message_has_a_limit() {
     let world = World::opened();
     let server = WebServer::start(&world);
-    let path = format!(
-        "/api/kernels/{}/channels?token={}",
-        kernel_id(&server),
-        server.token
-    );
+    let path = channels_path(&server);
     let (mut channels, _) = open(&server, &path, &[]).expect("it opens");
     // The server closes before it has read all.
     channels.run("r1", &"#".repeat(64 << 20));
-    let closed = loop {
-        if let Err(closed) = channels.next() {
-            break closed;
-        }
-    };
-    assert_eq!(closed, (1009, "a message has at most 64 MiB".to_owned()));
+    assert_eq!(
+        channels.closed(),
+        (1009, "a message has at most 64 MiB".to_owned())
+    );
     // No message at all is dropped.
     let (mut channels, _) = open(&server, &path, &[]).expect("it opens");
     channels.0.send(Message::text("{}")).expect("send it");
     channels.run("r2", "print('here')");
     assert_eq!(channels.printed("r2", "here\n"), "here\n");
+}
+
+#[test]
+fn a_front_end_above_the_limit_is_refused_until_another_has_left() {
+    let world = World::opened();
+    let server = WebServer::start(&world);
+    let path = channels_path(&server);
+    let mut all: Vec<_> = (0..32)
+        .map(|_| open(&server, &path, &[]).expect("it opens").0)
+        .collect();
+    let refused = open(&server, &path, &[]).err().expect("it is refused");
+    assert_eq!(refused.status, 503);
+    let mut first = all.pop().expect("there are some");
+    first.0.close(None).expect("close it");
+    let mut next = until("a place", || open(&server, &path, &[]).ok()).0;
+    next.run("r1", "print('here')");
+    assert_eq!(next.printed("r1", "here\n"), "here\n");
+}
+
+#[test]
+fn a_front_end_whose_proxy_was_killed_is_told_and_may_connect_again() {
+    let world = World::opened();
+    let server = WebServer::start(&world);
+    let path = channels_path(&server) + "&session_id=window-1";
+    let (mut channels, _) = open(&server, &path, &[]).expect("it opens");
+    channels.run("r1", "print('here')");
+    assert_eq!(channels.printed("r1", "here\n"), "here\n");
+    let proxy = world.processes().into_iter();
+    let mut proxy = proxy.filter(|(_, words)| words.starts_with("nb-proxy "));
+    let (pid, _) = proxy.next().expect("there is one");
+    succeed(Command::new("kill").arg("-9").arg(pid.to_string()));
+    assert_eq!(channels.closed(), (1011, "nb-proxy has ended".to_owned()));
+    let (mut channels, _) = open(&server, &path, &[]).expect("it opens again");
+    channels.run("r2", "print('again')");
+    assert_eq!(channels.printed("r2", "again\n"), "again\n");
+}
+
+#[test]
+#[ignore = "takes two minutes: cargo test --test it -- --ignored a_client_that_takes_nothing"]
+fn a_client_that_takes_nothing_or_says_nothing_is_given_up() {
+    let world = World::opened();
+    let server = WebServer::start(&world);
+    let path = channels_path(&server);
+    let (_silent, _) = open(&server, &path, &[]).expect("it opens");
+    let (mut slow, _) = open(&server, &path, &[]).expect("it opens");
+    until("two proxies", || (proxies(&world) == 2).then_some(()));
+    slow.run(
+        "r1",
+        "for i in range(60): print('x' * 1_000_000, flush=True)",
+    );
+    let began = Instant::now();
+    while proxies(&world) > 0 {
+        assert!(began.elapsed() < Duration::from_secs(150), "they are kept");
+        std::thread::sleep(Duration::from_secs(1));
+    }
+    assert!(
+        began.elapsed() > Duration::from_secs(85),
+        "they may be slow"
+    );
+    let said = succeed(world.nb().args(["run", "-n", "t.ipynb", "print(6 * 7)"]));
+    assert!(said.contains("42"), "{said}");
 }
 
 #[test]
@@ -404,11 +471,7 @@ fn a_jupyter_server_uses_the_kernel() {
 fn the_servers_end_is_no_kernels_end() {
     let world = World::opened();
     let mut server = WebServer::start(&world);
-    let path = format!(
-        "/api/kernels/{}/channels?token={}",
-        kernel_id(&server),
-        server.token
-    );
+    let path = channels_path(&server);
     let (mut channels, _) = open(&server, &path, &[]).expect("it opens");
     channels.run("r1", "print('on', flush=True)\nopen('go', 'w').close()\nimport os\nwhile os.path.exists('go'): pass\nkept = 1");
     assert_eq!(channels.printed("r1", "on\n"), "on\n");

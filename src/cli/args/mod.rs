@@ -80,15 +80,25 @@ pub(crate) fn read(arguments: Vec<OsString>) -> CommandLine {
         return read;
     }
     let mut parser = parser();
-    let matches = parser.clone().try_get_matches_from(arguments);
+    let matches = parser.clone().try_get_matches_from(&arguments);
     let matches = matches.unwrap_or_else(|error| {
-        if let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) {
+        if let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand)
+            && !is_after_a_command(word, &arguments, &parser)
+        {
             problem::report(&unknown::unknown(word), false);
             std::process::exit(USAGE);
         }
         error.exit()
     });
     read_matches(&matches).unwrap_or_else(|error| error.format(&mut parser).exit())
+}
+
+/// Returns whether a word that is no command follows one that is: it is meant as a part of that command.
+fn is_after_a_command(word: &str, arguments: &[OsString], parser: &clap::Command) -> bool {
+    let before = arguments.iter().take_while(|it| *it != word);
+    before
+        .filter_map(|it| it.to_str())
+        .any(|it| parser.find_subcommand(it).is_some())
 }
 
 /// Returns the arguments with `mv` as `move`, if a place among cells is named: `nb mv` moves notebooks.
@@ -165,6 +175,27 @@ mod tests {
     #[test]
     fn the_arguments_hold_together() {
         parser().debug_assert();
+    }
+
+    #[test]
+    fn a_wrong_word_within_a_command_is_not_taken_for_a_command() {
+        for (line, is_within) in [
+            ("nb servr list", false),
+            ("nb --as ada servr", false),
+            ("nb server remov here", true),
+            ("nb agent isntall claude", true),
+        ] {
+            let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+            let error = parser().try_get_matches_from(&words).expect_err(line);
+            let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else {
+                panic!("{line}: {error}");
+            };
+            assert_eq!(
+                is_after_a_command(word, &words, &parser()),
+                is_within,
+                "{line}"
+            );
+        }
     }
 
     #[test]

@@ -31,10 +31,12 @@ enum Action {
     /// Add a server, after it has answered
     Add(Add),
     /// List the servers: how they are, how many kernels run there, how fast they answer
+    #[command(alias = "ls")]
     List,
     /// Look at a server closely, and start that of a hub's user
     Check(Named),
     /// Forget a server and its token; its kernels run on
+    #[command(alias = "remove")]
     Rm(Named),
     /// Stop the server of a hub's user, with all its kernels
     Stop(Named),

@@ -32,6 +32,10 @@ pub(crate) struct Web {
     /// Listen at another address of this machine: others on the network can reach the page, unencrypted
     #[arg(long, value_name = "ADDRESS")]
     host: Option<IpAddr>,
+    /// Use the same token at each start, so that servers saved in VS Code or JupyterLab go on. Only you may
+    /// read its file, web-token in nb's state folder; whoever has it can do what you can
+    #[arg(long)]
+    keep_token: bool,
     /// Open the page in the browser
     #[arg(long)]
     open: bool,
@@ -79,6 +83,7 @@ impl Command for Web {
             name: context.name.clone(),
             host,
             port: self.port,
+            keeps_token: self.keep_token,
             assistant: AssistantChoice {
                 assistant: self.assistant,
                 model: self.model,

@@ -295,7 +295,10 @@ impl Registry {
         place: OwnedSemaphorePermit,
     ) -> std::io::Result<Rc<Attached>> {
         let is_it = |it: &&Rc<Attached>| {
-            session.is_some() && it.session == session && it.front_end.notebook() == notebook
+            session.is_some()
+                && it.session == session
+                && it.front_end.notebook() == notebook
+                && !it.front_end.is_leaving()
         };
         let mut all = self.0.borrow_mut();
         if let Some(attached) = all.iter().find(is_it) {
