@@ -97,13 +97,14 @@ impl Access {
         let (headers, uri) = (request.headers(), request.uri());
         let host = self.host(headers, uri)?;
         let has_origin = is_of_origin(headers, host)?;
-        if uri.path() == "/" && request.method() == Method::GET {
-            if let Some(token) = field(uri.query(), "token") {
-                return match self.is_token(token.as_bytes()) {
-                    true => Ok(Some(self.with_cookie())),
-                    false => Err(UNKNOWN),
-                };
-            }
+        if uri.path() == "/"
+            && request.method() == Method::GET
+            && let Some(token) = field(uri.query(), "token")
+        {
+            return match self.is_token(token.as_bytes()) {
+                true => Ok(Some(self.with_cookie())),
+                false => Err(UNKNOWN),
+            };
         }
         if self.has_token(headers) || (jupyter::serves(uri.path()) && self.is_token_in(uri)) {
             return Ok(None);
