@@ -71,7 +71,11 @@ def write(name, *sources, kernelspec=None):
 
 
 class Server:
-    """`jupyter lab` in the working directory, without a browser of its own."""
+    """`jupyter lab` in a folder, the working directory by default, without a browser of its own."""
+
+    def __init__(self, *arguments, folder="."):
+        self.arguments = arguments
+        self.folder = pathlib.Path(folder).absolute()
 
     def __enter__(self):
         self.token = uuid.uuid4().hex
@@ -85,8 +89,10 @@ class Server:
             [
                 sys.executable, "-m", "jupyterlab", "--allow-root", "--no-browser",
                 "--ServerApp.ip=127.0.0.1", "--ServerApp.port=0",
-                "--ServerApp.root_dir=" + os.getcwd(), "--LabApp.expose_app_in_browser=True",
+                f"--ServerApp.root_dir={self.folder}", "--LabApp.expose_app_in_browser=True",
+                *self.arguments,
             ],
+            cwd=self.folder,
             env={**os.environ, "JUPYTER_TOKEN": self.token},
             stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log,
         )  # fmt: skip

@@ -20,15 +20,17 @@ READY = """async () => {
 
 
 class Notebook:
-    """A notebook that is open in a tab."""
+    """A notebook that is open in a tab; `asked` is the kernel to choose where JupyterLab asks for one at once."""
 
-    def __init__(self, page, server, path):
+    def __init__(self, page, server, path, asked=None):
         self.page = page
         # A workspace that nobody has used: nothing of an earlier page is put back while one types.
         workspace = f"{server.address}/lab/workspaces/{uuid.uuid4().hex}"
         self.page.goto(f"{workspace}/tree/{path}?token={server.token}")
         self.panel = page.locator(".jp-NotebookPanel:not(.lm-mod-hidden)")
         expect(self.panel.locator(".jp-Cell").first).to_be_visible()
+        if asked:
+            self._select(asked)
         # What is run while the page is still being put together is forgotten again.
         page.wait_for_function("window.jupyterapp")
         page.evaluate(READY)
@@ -37,11 +39,14 @@ class Notebook:
         """Chooses a kernel in the dialog that a click on the kernel's name opens."""
         expect(self.panel.locator(".jp-Toolbar-kernelName")).to_have_text(PLAIN)
         self.panel.locator(".jp-Toolbar-kernelName").click()
+        self._select(kernel)
+        self.is_idle()
+
+    def _select(self, kernel):
         dialog = self.page.locator(".jp-Dialog")
         dialog.locator("select").select_option(label=kernel)
         dialog.locator(".jp-mod-accept").click()
         expect(self.panel.locator(".jp-Toolbar-kernelName")).to_have_text(kernel)
-        self.is_idle()
 
     def is_idle(self):
         # The status bar tells of the connection too.

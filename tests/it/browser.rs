@@ -99,6 +99,14 @@ fn a_person_and_the_assistant_work_on_one_notebook() {
 }
 
 #[test]
+fn jupyterlab_on_another_machine_uses_the_kernel_by_its_url() {
+    let world = World::new();
+    if let Some(mut gateway) = script(&world, "gateway.py") {
+        succeed(&mut gateway);
+    }
+}
+
+#[test]
 fn ten_pages_an_agent_and_jupyterlab_end_with_the_same() {
     ten_pages(20);
 }
