@@ -230,6 +230,23 @@ impl KnownAgents {
             env: Vec::new(),
         })
     }
+
+    /// Returns the agent that a text means, if its program is on `PATH` or is named by its path.
+    ///
+    /// # Errors
+    /// The text is empty or no command, the named agent is not installed, or there is no such program.
+    pub fn runnable(&self, text: &str) -> Result<Launch, UnknownAgent> {
+        let launch = self.meant(text)?;
+        match launch.argv.first() {
+            Some(program) if !program.contains('/') && !is_program(program, &self.path) => {
+                Err(UnknownAgent::Missing {
+                    name: launch.name,
+                    program: program.clone(),
+                })
+            }
+            _ => Ok(launch),
+        }
+    }
 }
 
 /// Returns the name of an agent that is given by its command.
@@ -330,6 +347,12 @@ mod tests {
             known.meant("gemini"),
             Err(UnknownAgent::Missing { .. })
         ));
+        assert_eq!(known.runnable("mine").unwrap(), mine);
+        assert!(matches!(
+            known.runnable("another --acp"),
+            Err(UnknownAgent::Missing { program, .. }) if program == "another"
+        ));
+        assert!(known.runnable("./another").is_ok());
 
         std::fs::write(&file, "[mine]\ncomand = 3").unwrap();
         let damaged = KnownAgents::read(&variables);

@@ -24,6 +24,7 @@ use super::protocol::{
 use super::terminal::Terminals;
 use super::update::{Content, SlashCommand, ToolChange, Update};
 use super::workspace::Workspace;
+use crate::api::problem::{Problem, ProblemKind};
 
 /// How long an agent may take to introduce itself and to begin a session: some are downloaded first.
 const STARTS_WITHIN: Duration = Duration::from_secs(120);
@@ -163,6 +164,21 @@ impl AgentError {
     /// Returns whether this is the end of an interrupted turn.
     pub fn is_interrupt(&self) -> bool {
         matches!(self, Self::Interrupted | Self::Stubborn { .. })
+    }
+
+    /// Returns the error with what helps: the agent's last lines, or its ways to log in.
+    pub fn problem(&self) -> Problem {
+        let problem = Problem::new(ProblemKind::Failed, self.to_string());
+        match self {
+            Self::Gone { end, .. } | Self::Silent { end, .. } => problem.lines(&end.lines),
+            Self::Login { ways, .. } => {
+                let ways = ways.iter().map(|(id, name)| format!("{id}  {name}"));
+                problem
+                    .lines(&ways.collect::<Vec<_>>())
+                    .hint("log in with the agent's own program, and send the message again")
+            }
+            _ => problem,
+        }
     }
 }
 

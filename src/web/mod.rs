@@ -84,7 +84,8 @@ pub struct PageAddress {
 /// Serves the page until the process is told to end (SIGINT, SIGTERM, SIGHUP). `listens` gets its addresses.
 ///
 /// # Errors
-/// The root is no folder, the notebook is not below it, the port is not free, or the kept token cannot be read.
+/// The root is no folder, the notebook is not below it, the port is not free, the kept token cannot be read, or the named
+/// assistant cannot be used.
 pub async fn serve(
     options: WebOptions,
     listens: impl FnOnce(&PageAddress) -> io::Result<()>,
@@ -94,6 +95,7 @@ pub async fn serve(
         Some(notebook) => fragment(&root, notebook)?,
         None => String::new(),
     };
+    options.assistant.check().await?;
     let kept = options.keeps_token.then(|| server_token(TokenOf::Web));
     let kept = kept.transpose();
     let kept = kept.map_err(|error| Problem::failed("read the token", &error))?;

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::model::{ModelServer, Part, Scripted};
+use crate::nb::nb;
 use crate::ports::free_port;
 use crate::web::WebServer;
 use crate::world::{World, succeed};
@@ -639,6 +640,19 @@ fn a_cell_that_runs_for_long_is_asked_for_again() {
     assert!(begun.elapsed() < Duration::from_secs(50));
     let updates = events.iter().filter(|(name, _)| name == "tool_update");
     assert!(updates.count() >= 5, "{events:#?}");
+}
+
+#[test]
+fn an_assistant_that_is_named_and_cannot_be_used_is_told_at_the_start() {
+    let world = World::new();
+    let start = |name: &str| nb(&world, ["web", "--port", "0", "--assistant", name]);
+    start("nobodys-agent --acp")
+        .ended(2)
+        .with("the program of nobodys-agent is not there: nobodys-agent");
+    start("anthropic")
+        .ended(1)
+        .with("no assistant is set up")
+        .with("ANTHROPIC_API_KEY");
 }
 
 #[test]

@@ -166,7 +166,7 @@ impl ShellChat {
         let interrupt = Notify::new();
         let turn = async {
             let done = self.turn(text, &interrupt).await;
-            done.map_err(|error| problem(&error))
+            done.map_err(|error| error.problem())
         };
         let interrupted = async {
             loop {
@@ -224,23 +224,6 @@ impl ShellChat {
                 Ok(ExitCode::FAILURE)
             }
         }
-    }
-}
-
-fn problem(error: &AgentError) -> Problem {
-    let problem = Problem::new(ProblemKind::Failed, error.to_string());
-    match error {
-        AgentError::Gone { end, .. } | AgentError::Silent { end, .. } => problem.lines(&end.lines),
-        AgentError::Login { ways, .. } => {
-            let ways: Vec<_> = ways
-                .iter()
-                .map(|(id, name)| format!("{id}  {name}"))
-                .collect();
-            problem
-                .lines(&ways)
-                .hint("log in with the agent's own program, and send the message again")
-        }
-        _ => problem,
     }
 }
 

@@ -35,6 +35,24 @@ pub struct AssistantChoice {
     pub price: Option<(f64, f64)>,
 }
 
+impl AssistantChoice {
+    /// Checks the assistant that is named: whether its key or its program is there. None needs to be named.
+    ///
+    /// # Errors
+    /// Why it cannot be used.
+    pub(in crate::web) async fn check(&self) -> Result<(), Problem> {
+        match self.assistant.as_deref() {
+            None => Ok(()),
+            Some(name) if Provider::is_name(name) => {
+                let model = self.model.as_deref();
+                let found = Provider::find(Some(name), model, &ProcessVariables).await;
+                found.map(drop).map_err(|error| of_model(&error))
+            }
+            Some(command) => launch(command).map(drop),
+        }
+    }
+}
+
 /// What an assistant needs to go on later.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
@@ -80,10 +98,7 @@ impl Backend {
         let workspace = Workspace::of(root)?;
         let wanted = choice.assistant.as_deref();
         if let Some(command) = wanted.filter(|wanted| !Provider::is_name(wanted)) {
-            let known = KnownAgents::read(&ProcessVariables);
-            let launch = known.meant(command);
-            let launch =
-                launch.map_err(|error| Problem::new(ProblemKind::Usage, error.to_string()))?;
+            let launch = launch(command)?;
             let server = server(&launch.name, root, notebook)?;
             let mut agent = Agent::new(launch, workspace.clone(), vec![server]);
             let earlier = stored.agent.filter(|(launch, _)| launch == agent.launch());
@@ -172,6 +187,12 @@ impl Backend {
     }
 }
 
+/// Returns how an agent is started, by its name or command.
+fn launch(command: &str) -> Result<Launch, Problem> {
+    let launch = KnownAgents::read(&ProcessVariables).runnable(command);
+    launch.map_err(|error| Problem::new(ProblemKind::Usage, error.to_string()))
+}
+
 /// Returns the server that has the tools.
 fn server(name: &str, root: &Path, notebook: &str) -> Result<McpServer, Problem> {
     let server = own_server(name, root, Some(&root.join(notebook)));
@@ -196,14 +217,10 @@ fn of_model(error: &ModelError) -> Problem {
 }
 
 fn of_agent(error: &AgentError) -> TurnEnd {
-    if error.is_interrupt() {
-        return TurnEnd::Stopped;
+    match error.is_interrupt() {
+        true => TurnEnd::Stopped,
+        false => TurnEnd::Failed(error.problem()),
     }
-    let lines = match error {
-        AgentError::Gone { end, .. } | AgentError::Silent { end, .. } => end.lines.clone(),
-        _ => Vec::new(),
-    };
-    TurnEnd::Failed(failed(error).lines(&lines))
 }
 
 fn failed(error: &dyn std::error::Error) -> Problem {
