@@ -12,7 +12,7 @@ use serde_json::json;
 use super::execution_state::{ExecutionEvent, ExecutionState};
 use super::sequence_numbers::SequenceNumbers;
 use super::{Client, ClientError, IopubMessage, answers, reached};
-use crate::wire::{Channel, Verified};
+use crate::wire::{Channel, MissingMessages, Verified};
 
 /// Follows requests of other clients; [`RequestFollower::next`] returns their events.
 pub struct RequestFollower<'a> {
@@ -109,12 +109,8 @@ impl Client {
 
 /// Returns the output that says how many messages were lost with a connection.
 fn loss_note(lost: Option<u64>) -> IopubMessage {
-    let messages = match lost {
-        None => "messages of the kernel may be missing".to_owned(),
-        Some(1) => "1 message of the kernel is missing".to_owned(),
-        Some(lost) => format!("{lost} messages of the kernel are missing"),
-    };
-    let text = format!("[nb] the connection to the kernel was lost: {messages}\n");
+    let missing = MissingMessages(lost);
+    let text = format!("[nb] the connection to the kernel was lost: {missing}\n");
     IopubMessage {
         msg_type: "stream".to_owned(),
         content: json!({ "name": "stderr", "text": text }).to_string().into(),

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use super::numbers::MessageNumbers;
 use crate::project::RemoteKernel;
-use crate::wire::{Channel, Header, NewHeader, Verified};
+use crate::wire::{Channel, Header, MissingMessages, NewHeader, Verified};
 
 /// What the caller does next.
 #[derive(Debug)]
@@ -466,13 +466,9 @@ impl RequestTable {
     /// Returns what is known about the loss of the connection, for people, from the server's name on.
     fn text_of_cut(&self, missing: u64) -> String {
         let Cut { lost, back, .. } = self.cut.clone().unwrap_or_default();
-        let messages = match missing {
-            0 => "messages of the kernel may be missing".to_owned(),
-            1 => "1 message of the kernel is missing".to_owned(),
-            _ => format!("{missing} messages of the kernel are missing"),
-        };
+        let missing = MissingMessages((missing > 0).then_some(missing));
         let server = &self.server;
-        format!("{server} was lost from {lost} to {back}: {messages}")
+        format!("{server} was lost from {lost} to {back}: {missing}")
     }
 
     /// Returns the output that says that a cell's outputs are not complete, if they may not be.

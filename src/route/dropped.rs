@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::wire::Header;
+use crate::wire::{Header, MissingMessages};
 
 /// The shortest gap of which a cell tells that outlives it. A shorter one may be a message that could not be
 /// written, or two threads of the kernel that number at the same time.
@@ -107,27 +107,25 @@ impl DroppedMessages {
 
 /// Returns the notice for the outputs of a cell whose end arrived.
 pub(super) fn gap_notice(dropped: u64) -> String {
+    let missing = MissingMessages(Some(dropped));
     format!(
-        "{dropped} messages of the kernel are missing above: its own queue was full, and it dropped them. \
-         Fewer, larger prints lose nothing."
+        "{missing} above: its own queue was full, and it dropped them. Fewer, larger prints lose nothing."
     )
 }
 
 /// Returns the notice for the outputs of a cell whose end was dropped.
 pub(super) fn notice(dropped: u64) -> String {
+    let missing = MissingMessages(Some(dropped));
     format!(
-        "{dropped} messages of the kernel are missing here: its own queue was full, and it dropped them. \
-         The end of this cell was among them. To see its whole output, run it again."
+        "{missing} here: its own queue was full, and it dropped them. The end of this cell was among them. \
+         To see its whole output, run it again."
     )
 }
 
 /// Returns the notice about messages that were lost with the connection to the kernel.
 pub(super) fn loss_notice(lost: u64) -> String {
-    let messages = match lost {
-        1 => "1 message of the kernel is".to_owned(),
-        _ => format!("{lost} messages of the kernel are"),
-    };
-    format!("the connection to the kernel was lost: {messages} missing here")
+    let missing = MissingMessages(Some(lost));
+    format!("the connection to the kernel was lost: {missing} here")
 }
 
 #[cfg(test)]

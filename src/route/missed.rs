@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 
 use super::synthetic;
-use crate::wire::Header;
+use crate::wire::{Header, MissingMessages};
 
 /// The number of published messages, the last `idle`s among them, and the subscribers that were cut.
 #[derive(Debug, Default)]
@@ -129,12 +129,9 @@ pub(super) fn is_cell(request: &[u8]) -> bool {
 
 /// Returns the content of the stream message that says how many messages are missing.
 pub(super) fn notice(messages: u64) -> serde_json::Value {
-    let (messages, verb) = match messages {
-        1 => ("1 message".to_owned(), "is"),
-        _ => (format!("{messages} messages"), "are"),
-    };
+    let missing = MissingMessages(Some(messages));
     synthetic::notice(&format!(
-        "{messages} of the kernel {verb} missing here: this window did not read for so long that its output \
-         buffer was full. The kernel has gone on; to see the whole output of a cell, run it again."
+        "{missing} here: this window did not read for so long that its output buffer was full. The kernel has \
+         gone on; to see the whole output of a cell, run it again."
     ))
 }

@@ -18,6 +18,7 @@ mod connection;
 mod header;
 mod key;
 mod message;
+mod missing;
 mod receive;
 mod replay;
 
@@ -28,5 +29,6 @@ pub use connection::{
 pub use header::{Header, HeaderError, NewHeader, splice_session};
 pub use key::{BadSignature, SigningKey};
 pub use message::{DELIMITER, Malformed, Unverified, Verified};
+pub use missing::MissingMessages;
 pub use receive::{MessageFault, Rejected};
 pub use replay::Replays;
