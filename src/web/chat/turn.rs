@@ -1,6 +1,6 @@
 //! The events of a turn, and how they are sent.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -16,6 +16,9 @@ const MOST: usize = 8 << 20;
 
 /// How many bytes of a tool's result are shown.
 const MOST_OF_RESULT: usize = 64 << 10;
+
+/// How many characters of a line are shown while a terminal goes on.
+const MOST_OF_LINE: usize = 200;
 
 /// Something that happens while the assistant answers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -144,6 +147,25 @@ pub(in crate::web) struct ChangedCell {
 pub(super) struct UpdateReader {
     /// The calls whose beginning was reported.
     begun: HashSet<String>,
+    /// The agent's terminals.
+    terminals: HashMap<String, ShownTerminal>,
+}
+
+/// A terminal of an agent.
+#[derive(Debug, Default)]
+struct ShownTerminal {
+    /// The call that shows it, while that goes on.
+    call: Option<String>,
+    /// Its command and output.
+    text: String,
+}
+
+impl ShownTerminal {
+    /// Returns the last line: the whole would be sent again with each line.
+    fn last_line(&self) -> String {
+        let line = self.text.trim_end().lines().next_back().unwrap_or_default();
+        line.chars().take(MOST_OF_LINE).collect()
+    }
 }
 
 impl UpdateReader {
@@ -155,6 +177,14 @@ impl UpdateReader {
             }
             Update::Note(text) => Some(TurnEvent::Note { text }),
             Update::Tool(change) => Some(self.tool(change)),
+            Update::Terminal { id, text } => {
+                let terminal = self.terminals.entry(id).or_default();
+                terminal.text = shortened(text);
+                let id = terminal.call.clone()?;
+                let text = terminal.last_line();
+                let content = vec![StepContent::Text { text }];
+                Some(TurnEvent::ToolUpdate { id, content })
+            }
             Update::Usage { used, cost, .. } => Some(TurnEvent::Usage {
                 input_tokens: used,
                 output_tokens: 0,
@@ -171,7 +201,6 @@ impl UpdateReader {
             | Update::Commands(_)
             | Update::Mode(_)
             | Update::Options(_)
-            | Update::Terminal { .. }
             | Update::Other => None,
         }
     }
@@ -186,8 +215,17 @@ impl UpdateReader {
             output,
             ..
         } = change;
-        let content = content.into_iter().flatten().map(step_content).collect();
         let is_over = matches!(state, Some(ToolState::Done | ToolState::Failed));
+        let content = content.into_iter().flatten();
+        let mut content: Vec<_> = content.map(|it| self.step_content(it, &id)).collect();
+        if is_over {
+            let mut shown: Vec<_> = self.terminals.values_mut().collect();
+            shown.retain_mut(|it| it.call.take_if(|call| *call == id).is_some());
+            if content.is_empty() {
+                let texts = shown.into_iter().map(|it| it.text.clone());
+                content.extend(texts.map(|text| StepContent::Text { text }));
+            }
+        }
         if self.begun.insert(id.clone()) && !is_over {
             let warnings = output.and_then(|output| serde_json::from_value(output).ok());
             return TurnEvent::ToolStart {
@@ -212,6 +250,26 @@ impl UpdateReader {
             status: text("status"),
         }
     }
+
+    fn step_content(&mut self, content: ToolContent, call: &str) -> StepContent {
+        match content {
+            ToolContent::Content(content) => StepContent::Text {
+                text: shortened(text_of(content)),
+            },
+            ToolContent::Diff { path, old, new } => StepContent::Diff {
+                path: path.display().to_string(),
+                old: shortened(old),
+                new: shortened(new),
+            },
+            ToolContent::Terminal(id) => {
+                let terminal = self.terminals.entry(id).or_default();
+                terminal.call = Some(call.to_owned());
+                StepContent::Text {
+                    text: terminal.text.clone(),
+                }
+            }
+        }
+    }
 }
 
 fn text_of(content: Content) -> String {
@@ -220,22 +278,6 @@ fn text_of(content: Content) -> String {
         Content::Media { mime, .. } => format!("[{mime}]"),
         Content::Link { name, uri } => format!("{name} {uri}"),
         Content::File { uri, .. } => uri,
-    }
-}
-
-fn step_content(content: ToolContent) -> StepContent {
-    match content {
-        ToolContent::Content(content) => StepContent::Text {
-            text: shortened(text_of(content)),
-        },
-        ToolContent::Diff { path, old, new } => StepContent::Diff {
-            path: path.display().to_string(),
-            old: shortened(old),
-            new: shortened(new),
-        },
-        ToolContent::Terminal(id) => StepContent::Text {
-            text: format!("[terminal {id}]"),
-        },
     }
 }
 
@@ -442,6 +484,60 @@ mod tests {
             (&json!("tool_result"), &json!("ab12"))
         );
         assert_eq!(over["changes"], json!([{"cell": "3f2c", "what": "edited"}]));
+    }
+
+    #[test]
+    fn a_call_shows_the_last_line_of_its_terminal_and_then_all() {
+        let mut reader = UpdateReader::default();
+        let tool = |state, content| {
+            Update::Tool(ToolChange {
+                id: "1".to_owned(),
+                state: Some(state),
+                content,
+                ..ToolChange::default()
+            })
+        };
+        let terminal = |text: &str| Update::Terminal {
+            id: "t".to_owned(),
+            text: text.to_owned(),
+        };
+        let text = |event: Option<TurnEvent>| {
+            let event = serde_json::to_value(event).unwrap();
+            let text = event["content"][0]["text"].as_str().unwrap_or_default();
+            (
+                event["type"].as_str().unwrap_or_default().to_owned(),
+                text.to_owned(),
+            )
+        };
+        let is = |event, name: &str, shown: &str| {
+            assert_eq!(text(event), (name.to_owned(), shown.to_owned()));
+        };
+        assert_eq!(
+            reader.event(terminal("$ make\n")),
+            None,
+            "no call shows it yet"
+        );
+        let shown = vec![ToolContent::Terminal("t".to_owned())];
+        is(
+            reader.event(tool(ToolState::Running, Some(shown))),
+            "tool_start",
+            "$ make\n",
+        );
+        is(
+            reader.event(terminal("$ make\ncc a\ncc b\n")),
+            "tool_update",
+            "cc b",
+        );
+        is(
+            reader.event(tool(ToolState::Done, None)),
+            "tool_result",
+            "$ make\ncc a\ncc b\n",
+        );
+        assert_eq!(
+            reader.event(terminal("$ make\n…\n")),
+            None,
+            "the call is over"
+        );
     }
 
     #[tokio::test]
