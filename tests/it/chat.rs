@@ -276,13 +276,19 @@ fn two_front_ends_on_one_chat_take_turns() {
     let [first, second] = [&results[1][0], &results[1][1]];
     for result in [first, second] {
         assert_eq!(result["status"], "ok", "{results:#?}");
-        assert_eq!(
-            result["order"],
-            json!([0, 1]),
-            "each sees both cells, one after the other"
-        );
     }
-    assert_eq!(first["seen"], second["seen"], "both see the same");
+    // They are sent over two connections, so either may arrive first.
+    let turns = |first: u8, second: u8| {
+        let of = |cell: u8| [(cell, "busy"), (cell, "idle")];
+        json!([of(first), of(second)].concat())
+    };
+    assert!(
+        first["order"] == turns(0, 1) || first["order"] == turns(1, 0),
+        "one after the other: {first}"
+    );
+    for what in ["order", "seen"] {
+        assert_eq!(first[what], second[what], "both see the same");
+    }
     assert!(
         first["seen"][0]
             .as_str()

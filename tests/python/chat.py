@@ -127,9 +127,9 @@ class FrontEnd:
                         content = message["content"]
                         if "data" in content:
                             result["seen"][at] = content["data"]["text/plain"]
-                        if content.get("execution_state") == "busy":
-                            result["order"].append(at)
-                        if content.get("execution_state") == "idle":
+                        if state := content.get("execution_state"):
+                            result["order"].append([at, state])
+                        if state == "idle":
                             ended.add(at)
                 except queue.Empty:
                     pass
