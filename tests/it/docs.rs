@@ -451,7 +451,9 @@ fn normalised(text: &str) -> String {
         .collect()
 }
 
-const VOLATILE: [(&str, &str); 7] = [
+const VOLATILE: [(&str, &str); 8] = [
+    // How long a cell took is told from 0.1 s on.
+    (r"ok, no output, \d+(\.\d+)? s", "ok, no output"),
     (r"\d{4}-\d\d-\d\d", "DATE"),
     (r"\b\d\d:\d\d(:\d\d)?\b", "TIME"),
     (r"\b(pid|process) \d+", "$1 N"),
