@@ -210,6 +210,11 @@ impl Drop for World {
     }
 }
 
+/// Returns whether all is tried, of which `cargo test` tries a part.
+pub fn is_thorough() -> bool {
+    std::env::var_os("NB_TEST_ALL").is_some()
+}
+
 /// Runs a command that must succeed; prints all its output if it does not. Returns its stdout.
 pub fn succeed(command: &mut Command) -> String {
     let (status, stdout, stderr) = finish(command);
