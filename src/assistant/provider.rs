@@ -1,5 +1,6 @@
 //! Which interface, key and model the assistant uses; its requests, and what goes wrong with them.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -205,9 +206,10 @@ impl Provider {
         let in_keyring = async |it: Interface| credential::key_in_keyring(it.facts().key).await;
         let mut found = None;
         if let Some(&interface) = meant.iter().find(is_set) {
-            // Without a key, the address is that of a local model, or the key is in the keyring.
+            // A model of this machine needs no key.
+            let is_local = text(interface.facts().base).is_some_and(|it| is_of_this_machine(&it));
             let key = match key_of(interface) {
-                None => in_keyring(interface).await,
+                None if !is_local => in_keyring(interface).await,
                 key => key,
             };
             found = Some((interface, key));
@@ -489,6 +491,14 @@ async fn failure(mut response: Response) -> String {
     line.take(300).collect()
 }
 
+/// Returns whether an address is one of this machine.
+fn is_of_this_machine(address: &str) -> bool {
+    let url = Url::parse(address).ok();
+    let host = url.as_ref().and_then(Url::host_str).unwrap_or_default();
+    let ip = host.trim_matches(['[', ']']).parse::<IpAddr>();
+    host == "localhost" || ip.is_ok_and(|ip| ip.is_loopback())
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::HashMap;
@@ -523,7 +533,10 @@ mod tests {
             find(&[("OPENAI_API_KEY", "o")], None, None).await,
             Err(ModelError::NoModel)
         ));
-        let bad = [("OPENAI_BASE_URL", "file:///etc/passwd")];
+        let bad = [
+            ("OPENAI_BASE_URL", "file:///etc/passwd"),
+            ("OPENAI_API_KEY", "o"),
+        ];
         assert!(matches!(
             find(&bad, None, Some("m")).await,
             Err(ModelError::Setup(_))
@@ -536,5 +549,20 @@ mod tests {
         let base = Interface::Anthropic.facts().default_base;
         let provider = Provider::of(Interface::Anthropic, base, Some(&key), "m").unwrap();
         assert!(!format!("{provider:?}").contains("sk-secret"));
+    }
+
+    #[test]
+    fn only_this_machines_own_addresses_are_local() {
+        for (address, is_local) in [
+            ("http://localhost:11434/v1", true),
+            ("http://127.0.0.1:8000", true),
+            ("http://[::1]:8000/v1", true),
+            ("https://llm.company.example", false),
+            ("http://127.0.0.1.example", false),
+            ("http://192.168.1.7:8000", false),
+            ("localhost", false),
+        ] {
+            assert_eq!(is_of_this_machine(address), is_local, "{address}");
+        }
     }
 }
