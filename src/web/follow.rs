@@ -116,14 +116,14 @@ impl NotebookFollower {
         loop {
             let mut changed = BTreeSet::new();
             let mut is_any = false;
+            // Read anew for each change: further notebooks are asked for meanwhile.
             let known = || {
                 let set = self.set();
                 set.folders.get(&folder).cloned().unwrap_or_default()
             };
-            let names = known();
             let is_wanted = |name: Option<&str>| match name {
                 Some(name) => {
-                    let is_followed = names.contains(name);
+                    let is_followed = known().contains(name);
                     changed.extend(is_followed.then(|| name.to_owned()));
                     is_followed
                 }

@@ -9,6 +9,7 @@ from lab import SECONDS, chromium, expect, nb, picture, say, write
 from web_tab import Book, Web, accessible
 
 GRAPH = "graph.ipynb"
+FAILS = "fails.ipynb"
 PLOTS = "plots.ipynb"
 
 BARS = {"data": [{"type": "bar", "x": ["a", "b", "c"], "y": [1, 3, 2], "name": "<b>bars</b>"}], "layout": {"title": {"text": "Bars"}, "height": 300}}  # fmt: skip
@@ -61,7 +62,9 @@ def widget(name):
 def main():
     expect.set_options(timeout=1000 * SECONDS)
     write(GRAPH, "a = 1", "b = a + 1", "print('sum', a + b)", "c = 5\nc")
-    nb("open", GRAPH, "--python", os.environ["NB_TEST_PYTHON"])
+    write(FAILS, "1 / 0", "print('after')")
+    for name in [GRAPH, FAILS]:
+        nb("open", name, "--python", os.environ["NB_TEST_PYTHON"])
     write_plots()
     web = Web()
     with contextlib.ExitStack() as ends, chromium() as browser:
@@ -74,6 +77,8 @@ def main():
         page.goto(web.address)
         expect(page.get_by_role("link", name=GRAPH)).to_be_visible()
         accessible(page, "the list")
+        fails(page)
+        page.goto(page.url.split("#")[0])
         graph(page)
         plots(page)
 
@@ -96,6 +101,17 @@ def write_plots():
     book["cells"].append({"cell_type": "markdown", "id": "words000", "metadata": {}, "source": "# Words\n\n`code` and $x^2$ [link](https://example.com)"})
     book["metadata"]["widgets"] = {"application/vnd.jupyter.widget-state+json": STATE}
     pathlib.Path(PLOTS).write_text(json.dumps(book))
+
+
+def fails(page):
+    say("cells behind one that fails no longer wait")
+    page.get_by_role("link", name=FAILS).click()
+    book = Book(page)
+    page.get_by_role("button", name="Run all cells").click()
+    expect(book.outputs(0)).to_contain_text("ZeroDivisionError")
+    book.has_ended(0)
+    expect(book.cell(1).locator(".prompt")).to_have_text("[ ]")
+    assert book.problems == []
 
 
 def graph(page):

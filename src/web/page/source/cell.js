@@ -29,6 +29,8 @@ export class CellView {
     this.isEditing = false;
     this.isWaiting = false;
     this.running = null;
+    /** The number of the last beginning or end of a run that was heard of. */
+    this.heard = 0;
     this.live = null;
     this.build();
     this.show();

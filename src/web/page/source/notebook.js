@@ -4,6 +4,12 @@ import { CellView } from "./cell.js";
 import { Refused, pathOf, request } from "./connection.js";
 import { InSteps, button, make, soon } from "./parts.js";
 
+/** For how long a run may not be known to the kernel's state, in milliseconds. */
+const JUST = 1000;
+
+/** How long to wait until it is asked again which cells wait, in milliseconds. */
+const LOOKS_AGAIN = 2000;
+
 /** How many cells are requested at a time. */
 const MOST_CELLS = 20;
 
@@ -28,6 +34,8 @@ export class Notebook {
     this.isLoading = false;
     this.isOutdated = false;
     this.refreshKernel = soon(() => this.loadKernel(), 100);
+    /** How many beginnings and ends of runs were heard of. An answer that was asked for before one is older than it. */
+    this.heard = 0;
     this.clock = setInterval(() => this.order.forEach((view) => view.running && view.showNote()), 500);
   }
 
@@ -159,37 +167,49 @@ export class Notebook {
   }
 
   async loadKernel() {
+    const before = this.heard;
     try {
       const answer = await request("GET", this.path("kernel"));
+      if (this.isGone) return;
       const kernel = answer.sessions[0];
       const running = kernel?.running;
-      for (const view of this.order) {
+      for (const view of this.order.filter((each) => each.heard <= before)) {
         if (running?.cell === view.id) {
           if (!view.running) view.begins(Date.parse(running.since), running.by);
-        } else if (view.running && Date.now() - view.running.since > 1000) {
-          view.ends({});
+        } else if (view.running) {
+          // A run that has just begun may not be known there.
+          if (Date.now() - view.running.since > JUST) view.ends({});
+          else setTimeout(this.refreshKernel, JUST);
         }
       }
       this.page.kernel(kernel);
     } catch (error) {
-      if (!(error instanceof Refused)) return;
+      if (this.isGone || !(error instanceof Refused)) return;
       this.page.kernel(null);
     }
   }
 
+  /** Loads which cells wait, and looks again while some do: those behind one that fails are not run. */
   async loadJobs() {
-    const answer = await request("GET", this.path("jobs")).catch(() => ({ jobs: [] }));
-    for (const job of answer.jobs.filter((each) => each.state !== "done")) {
-      const cells = job.cells.filter((cell) => !cell.status);
-      for (const cell of cells) {
-        const view = this.views.get(cell.cell);
-        if (view && !view.running) {
-          view.isWaiting = true;
-          view.showState();
-        }
-      }
-      if (job.prompt) this.views.get(cells[0]?.cell)?.asks(job.prompt, job.id);
+    clearTimeout(this.nextJobs);
+    const before = this.heard;
+    const answer = await request("GET", this.path("jobs")).catch(() => null);
+    if (this.isGone) return;
+    const open = (answer?.jobs ?? []).filter((each) => each.state !== "done");
+    const waiting = new Set();
+    for (const job of open) {
+      const cells = job.cells.filter((cell) => !cell.status).map((each) => each.cell);
+      for (const cell of cells) waiting.add(cell);
+      if (job.prompt) this.views.get(cells[0])?.asks(job.prompt, job.id);
     }
+    for (const view of answer ? this.order : []) {
+      const waits = waiting.has(view.id) && !view.running;
+      if (view.heard > before || view.isWaiting === waits) continue;
+      view.isWaiting = waits;
+      view.showState();
+    }
+    clearTimeout(this.nextJobs);
+    if (this.order.some((view) => view.isWaiting)) this.nextJobs = setTimeout(() => this.loadJobs(), LOOKS_AGAIN);
   }
 
   /** Takes a message of the server. */
@@ -219,10 +239,13 @@ export class Notebook {
     if (event.event === "asked" && view) {
       this.runs ??= new Map();
       this.runs.set(event.msg_id, view);
+      view.heard = ++this.heard;
       view.begins(Date.parse(event.at), event.by);
       if (event.job) view.beginsLive();
     } else if (event.event === "done") {
-      this.runs?.get(event.msg_id)?.ends(event);
+      const ended = this.runs?.get(event.msg_id);
+      if (ended) ended.heard = ++this.heard;
+      ended?.ends(event);
       this.runs?.delete(event.msg_id);
       this.catch(this.refresh());
     } else if (["restarted", "stopped", "died"].includes(event.event)) {
@@ -334,12 +357,14 @@ export class Notebook {
     if (!(await this.save(view)) || !this.mayRun) return;
     if (view.data.type !== "code" || view.text.trim() === "") return;
     view.isWaiting = true;
+    view.heard = ++this.heard;
     view.showState();
     const begun = await this.catch(request("POST", this.path("run"), { cells: [view.id] }));
     if (!begun && !view.running) {
       view.isWaiting = false;
       view.showState();
     }
+    if (view.isWaiting) this.loadJobs();
   }
 
   async runAll() {
@@ -468,7 +493,9 @@ export class Notebook {
   }
 
   destroy() {
+    this.isGone = true;
     clearInterval(this.clock);
+    clearTimeout(this.nextJobs);
     for (const view of this.order) view.destroy();
     this.node.remove();
   }
