@@ -3,7 +3,7 @@
 import re
 import uuid
 
-from lab import expect
+from lab import SECONDS, expect
 
 PLAIN = "Python 3 (ipykernel)"
 
@@ -82,6 +82,13 @@ class Notebook:
 
     def save(self):
         self.page.keyboard.press("Control+s")
+
+    def saves(self):
+        """Saves, and waits until the server has the file: a tab without changes does not show when that is."""
+        is_save = lambda answer: answer.request.method == "PUT" and "/api/contents/" in answer.url
+        with self.page.expect_response(is_save, timeout=1000 * SECONDS):
+            self.save()
+        self.is_saved()
 
     def is_saved(self):
         expect(self.page.locator(DIRTY)).to_have_count(0)

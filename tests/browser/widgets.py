@@ -67,8 +67,7 @@ def driven_by_the_agent(book):
     nb("run", "-n", PATH, "with out: print('and more')")
     shows(book, OUTPUT, "in the widget\nand more")
     say("all of it is there after a reload of the page, once it was saved")
-    book.save()
-    book.is_saved()
+    book.saves()
     reload(book)
     shows(book, SLIDER, "dialled 7")
     shows(book, INTERACT, "x is 6")
@@ -78,8 +77,7 @@ def driven_by_the_agent(book):
 
 def made_beside(book):
     say("made beside an open tab: there once the notebook is read from the disk, and trusted anew")
-    book.save()
-    book.is_saved()
+    book.saves()
     nb("exec", PATH, "--all")
     book.menu("File", "Reload Notebook from Disk")
     book.ends(SLIDER, TEXTS[SLIDER])
@@ -91,8 +89,7 @@ def made_beside(book):
 
 def kernel_gone(book):
     say("without their kernel: the state that was saved, and nothing reacts")
-    book.save()
-    book.is_saved()
+    book.saves()
     nb("restart", PATH, "--force")
     reload(book)
     render(book, 3, "nothing yet")
