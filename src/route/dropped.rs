@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 
 use crate::wire::{Header, MissingMessages};
 
-/// The shortest gap of which a cell tells that outlives it. A shorter one may be a message that could not be
-/// written, or two threads of the kernel that number at the same time.
+/// The shortest gap that is reported in a cell whose end arrives. A shorter one may be a message that could not
+/// be written, or two threads of the kernel that number at the same time.
 const LONG_GAP: u64 = 20;
 
 /// The count of messages that never arrived on iopub, for a kernel that numbers its messages.

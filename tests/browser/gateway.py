@@ -7,7 +7,7 @@ import os
 import pathlib
 import sys
 
-from journey import ASK, CELLS, LOOK, LOOP, PLOT, SET, SIZE, WIDGET
+from journey import CELLS, LOOK, PLOT, SET, SIZE, WIDGET, asks_and_is_interrupted
 from lab import SECONDS, SHARED, Server, chromium, expect, nb, say, write
 from tab import PLAIN, Notebook
 from web_tab import Web
@@ -56,18 +56,7 @@ def day(browser, server):
     page.keyboard.press("ArrowRight")
     expect(book.cell(WIDGET).locator(".widget-label:has-text('dialled 4')")).to_be_visible()
 
-    say("input()")
-    book.run(ASK)
-    answer = book.cell(ASK).locator(".jp-Stdin-input")
-    answer.fill("Ada")
-    answer.press("Enter")
-    book.ends(ASK, "hello Ada")
-
-    say("interrupt")
-    book.run(LOOP)
-    expect(book.cell(LOOP).locator(".jp-OutputArea")).to_contain_text("begun")
-    book.button("interrupt")
-    book.ends(LOOP, "KeyboardInterrupt")
+    asks_and_is_interrupted(book)
 
     say("restart")
     book.button("restart")

@@ -74,18 +74,7 @@ def day(browser, server, path):
     assert nb("run", "-n", path, "dial.value").strip() == "4"
     picture(page, "jupyterlab")
 
-    say("input()")
-    book.run(ASK)
-    answer = book.cell(ASK).locator(".jp-Stdin-input")
-    answer.fill("Ada")
-    answer.press("Enter")
-    book.ends(ASK, "hello Ada")
-
-    say("interrupt")
-    book.run(LOOP)
-    expect(book.cell(LOOP).locator(".jp-OutputArea")).to_contain_text("begun")
-    book.button("interrupt")
-    book.ends(LOOP, "KeyboardInterrupt")
+    asks_and_is_interrupted(book)
 
     say("a second tab")
     tab = Notebook(browser.new_page(viewport=SIZE), server, path)
@@ -105,6 +94,21 @@ def day(browser, server, path):
     assert "human (JupyterLab)" in told and "restarted the kernel" in told, told
     assert status(path)["kernel_generation"] == before + 1, "it was restarted once"
     page.close()
+
+
+def asks_and_is_interrupted(book):
+    say("input()")
+    book.run(ASK)
+    answer = book.cell(ASK).locator(".jp-Stdin-input")
+    answer.fill("Ada")
+    answer.press("Enter")
+    book.ends(ASK, "hello Ada")
+
+    say("interrupt")
+    book.run(LOOP)
+    expect(book.cell(LOOP).locator(".jp-OutputArea")).to_contain_text("begun")
+    book.button("interrupt")
+    book.ends(LOOP, "KeyboardInterrupt")
 
 
 def turns(browser, server, path):
