@@ -341,7 +341,7 @@ fn a_lost_connection_is_taken_up_again() {
     let server = WebServer::start(&world);
     let path = channels_path(&server) + "&session_id=window-1";
     let (mut first, _) = open(&server, &path, &[]).expect("it opens");
-    first.run("r1", "print('one', flush=True)\ninto = open('go', 'w').close()\nimport os\nwhile os.path.exists('go'): pass\nprint('two', flush=True)");
+    first.run("r1", "import os\nopen('go', 'w').close()\nprint('one', flush=True)\nwhile os.path.exists('go'): pass\nprint('two', flush=True)");
     assert_eq!(first.printed("r1", "one"), "one\n");
     // As a tunnel that breaks: no word of closing.
     first
