@@ -16,6 +16,7 @@ READY = """async () => {
     await notebook.context.ready;
     await notebook.sessionContext.ready;
     await notebook.sessionContext.session?.kernel?.info;
+    return true;
 }"""
 
 
@@ -33,7 +34,7 @@ class Notebook:
             self._select(asked)
         # What is run while the page is still being put together is forgotten again.
         page.wait_for_function("window.jupyterapp")
-        page.evaluate(READY)
+        page.wait_for_function(READY, timeout=1000 * SECONDS)
 
     def choose(self, kernel):
         """Chooses a kernel in the dialog that a click on the kernel's name opens."""

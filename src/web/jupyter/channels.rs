@@ -28,6 +28,7 @@ pub(super) async fn connect(
     let Some(handshake) = Handshake::take(&mut request) else {
         return NO_WEBSOCKET.into_response();
     };
+    let arrival = server.front_ends.arrival();
     let notebook = match of_kernel(&server, &id).await {
         Ok(found) => found.notebook,
         Err(refusal) => return refusal.into_response(),
@@ -50,6 +51,7 @@ pub(super) async fn connect(
         framing,
         notebook,
         session,
+        arrival,
         place,
     };
     server.front_ends.connect(connected, client);

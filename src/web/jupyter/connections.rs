@@ -7,6 +7,7 @@ use std::cell::{Cell, RefCell};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use futures_util::{SinkExt, StreamExt};
@@ -74,6 +75,8 @@ pub(super) struct Client {
     pub(super) notebook: PathBuf,
     /// The id that it keeps when it connects again.
     pub(super) session: Option<String>,
+    /// When its request came, as a number that grows.
+    pub(super) arrival: u64,
     /// Is free again when its front end has ended.
     pub(super) place: OwnedSemaphorePermit,
 }
@@ -82,6 +85,7 @@ pub(super) struct Client {
 pub(in crate::web) struct FrontEnds {
     orders: mpsc::UnboundedSender<Order>,
     places: Arc<Semaphore>,
+    arrivals: AtomicU64,
     /// The sockets stay on the thread that made them.
     _worker: LocalPoolHandle,
 }
@@ -95,6 +99,7 @@ impl FrontEnds {
         Self {
             orders,
             places: Arc::new(Semaphore::new(MOST)),
+            arrivals: AtomicU64::new(0),
             _worker: worker,
         }
     }
@@ -102,6 +107,11 @@ impl FrontEnds {
     /// Returns a place for one more; `None` if there are too many.
     pub(super) fn place(&self) -> Option<OwnedSemaphorePermit> {
         self.places.clone().try_acquire_owned().ok()
+    }
+
+    /// Returns the number of a request that has just come.
+    pub(super) fn arrival(&self) -> u64 {
+        self.arrivals.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Connects a client once its websocket is there.
@@ -164,7 +174,7 @@ impl FrontEnds {
 struct Attached {
     front_end: Rc<FrontEnd>,
     session: Option<String>,
-    /// The number of the connection that it is for.
+    /// The connection that it is for, by its arrival.
     turn: watch::Sender<u64>,
     /// Is locked by the connection that passes messages.
     passing: Mutex<()>,
@@ -244,9 +254,10 @@ impl Registry {
             framing,
             notebook,
             session,
+            arrival: own,
             place,
         } = client;
-        let attached = match self.attached(notebook, session, place) {
+        let attached = match self.attached(notebook, session, own, place) {
             Ok(attached) => attached,
             Err(error) => {
                 tracing::warn!(%error, "a front end was not started");
@@ -254,14 +265,14 @@ impl Registry {
             }
         };
         let mut turn = attached.turn.subscribe();
-        let own = *turn.borrow_and_update();
-        let left = {
+        let passes = async {
             let _passing = attached.passing.lock().await;
-            tokio::select! {
-                biased;
-                _ = turn.wait_for(|now| *now != own) => Left::Replaced,
-                left = pass(&attached.front_end, framing, &mut stream) => left,
-            }
+            pass(&attached.front_end, framing, &mut stream).await
+        };
+        let left = tokio::select! {
+            biased;
+            _ = turn.wait_for(|now| *now != own) => Left::Replaced,
+            left = passes => left,
         };
         let (code, reason) = match &left {
             Left::Closed | Left::Lost => (CloseCode::Normal, ""),
@@ -288,10 +299,14 @@ impl Registry {
     }
 
     /// Returns the front end of a session, for another connection; makes one if it has none.
+    ///
+    /// Requests that come at once may be served in any order: the front end is for the one that came last. A client may
+    /// have given up the others, and reads nothing from them.
     fn attached(
         &self,
         notebook: PathBuf,
         session: Option<String>,
+        arrival: u64,
         place: OwnedSemaphorePermit,
     ) -> std::io::Result<Rc<Attached>> {
         let is_it = |it: &&Rc<Attached>| {
@@ -302,13 +317,13 @@ impl Registry {
         };
         let mut all = self.0.borrow_mut();
         if let Some(attached) = all.iter().find(is_it) {
-            attached.turn.send_modify(|turn| *turn += 1);
+            attached.turn.send_modify(|turn| *turn = arrival.max(*turn));
             return Ok(Rc::clone(attached));
         }
         let attached = Rc::new(Attached {
             front_end: FrontEnd::start(notebook)?,
             session,
-            turn: watch::Sender::new(0),
+            turn: watch::Sender::new(arrival),
             passing: Mutex::new(()),
             _place: place,
         });
@@ -433,4 +448,31 @@ async fn close(stream: &mut WebSocket, code: CloseCode, reason: &str) {
         while let Ok(1..) = stream.get_mut().read(&mut bytes).await {}
     };
     let _ = timeout(CLOSES, closes).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `jupyter_server` as a gateway's client gives up a connection that is not answered yet, makes another, and closes
+    /// neither. It got no message any more if the first was answered after the second.
+    #[tokio::test]
+    async fn of_two_requests_of_a_session_the_later_is_served() {
+        let registry = Registry::default();
+        let front_ends = FrontEnds::new();
+        let [first, second] = [front_ends.arrival(), front_ends.arrival()];
+        let attached = |arrival| {
+            let place = front_ends.place().unwrap();
+            let session = Some("window-1".to_owned());
+            registry.attached("/none/t.ipynb".into(), session, arrival, place)
+        };
+        let serves = async {
+            let of_second = attached(second).unwrap();
+            let of_first = attached(first).unwrap();
+            assert!(Rc::ptr_eq(&of_first, &of_second));
+            *of_first.turn.borrow()
+        };
+        let local = tokio::task::LocalSet::new();
+        assert_eq!(local.run_until(serves).await, second);
+    }
 }

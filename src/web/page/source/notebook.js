@@ -200,7 +200,8 @@ export class Notebook {
     for (const job of open) {
       const cells = job.cells.filter((cell) => !cell.status).map((each) => each.cell);
       for (const cell of cells) waiting.add(cell);
-      if (job.prompt) this.views.get(cells[0])?.asks(job.prompt, job.id);
+      const asking = this.views.get(cells[0]);
+      if (job.prompt && asking && asking.heard <= before) asking.asks(job.prompt, job.id);
     }
     for (const view of answer ? this.order : []) {
       const waits = waiting.has(view.id) && !view.running;
