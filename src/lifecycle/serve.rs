@@ -388,6 +388,8 @@ fn kernel_json(proxy: &Path, language: &str) -> Vec<u8> {
     if !spec::is_python(language) {
         spec["display_name"] = spec::shared_display_name(language).into();
         spec["language"] = language.into();
+        // Of another language's kernels it is not known.
+        spec["metadata"] = serde_json::json!({});
         spec["env"] = serde_json::json!({ "NB_LANGUAGE": language });
     }
     let mut text = serde_json::to_vec_pretty(&spec).expect("a JSON value can be written");
@@ -420,6 +422,8 @@ mod tests {
         assert_eq!(spec["argv"], serde_json::json!(argv));
         assert_eq!(spec["language"], "python");
         assert_eq!(spec["interrupt_mode"], "message");
+        // JupyterLab's debugger looks at nothing else.
+        assert_eq!(spec["metadata"]["debugger"], true);
 
         std::fs::remove_file(&served.proxy).unwrap();
         assert!(matches!(

@@ -1,5 +1,6 @@
 //! Which kernel a launch means: its notebook, and the notebook's session in `state.json`.
 
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
@@ -11,7 +12,7 @@ use super::front_end::{DetectedFrontEnd, notebook_of};
 use crate::kernel::process::Process;
 use crate::kernel::shell::quote;
 use crate::kernel::variables::Variables;
-use crate::lifecycle::target::{only_or_last_opened, other_live_notebook};
+use crate::lifecycle::target::{only_or_last_opened, other_live_notebook, recorded};
 use crate::project::jobs::Job;
 use crate::project::{Ended, Project, StateError};
 use crate::route::{FrontEnd, Interrupt};
@@ -153,6 +154,36 @@ impl Target {
             );
         };
         Self::choose(project)
+    }
+
+    /// Finds the session of the notebook that the launching program names in its arguments, as `jupyter execute
+    /// a.ipynb` and `papermill a.ipynb b.ipynb` do, if the notebook has one; else that of [`Self::of_folder`].
+    /// Then a notice says whose kernel it is, where another one may be meant.
+    pub(super) fn of_program(
+        mut arguments: impl Iterator<Item = OsString>,
+        folder: &Path,
+    ) -> anyhow::Result<(Self, Option<String>)> {
+        let named = arguments.find_map(|word| {
+            let is_notebook = Path::new(&word).extension() == Some(OsStr::new("ipynb"));
+            let notebook = folder.join(Path::new(&word).file_name()?);
+            (is_notebook && notebook.exists()).then_some(notebook)
+        });
+        if let Some(notebook) = &named
+            && let Some(project) = Project::find(notebook)
+            && let key = project.key(notebook)
+            && recorded(&project.state()?, &project, &key).is_some()
+        {
+            return Ok((Self { project, key }, None));
+        }
+        let target = Self::of_folder(folder)?;
+        let is_other = named.is_some_and(|it| target.project.key(&it) != target.current_key());
+        let notice = (is_other || target.neighbour().is_some()).then(|| {
+            format!(
+                "This ran on the kernel of {}, for want of a better one. NB_NOTEBOOK=NOTEBOOK chooses another.",
+                target.current_key()
+            )
+        });
+        Ok((target, notice))
     }
 
     fn choose(project: Project) -> anyhow::Result<Self> {

@@ -134,6 +134,10 @@ pub enum Note {
     #[error("client {0} interrupts the kernel")]
     Interrupt(ClientId),
     #[error(
+        "an interrupt of client {0} was meant for a proxy before this one: answered, not carried out"
+    )]
+    EarlierInterrupt(ClientId),
+    #[error(
         "client {client} interrupts: {count} of its cells that waited for another client's were withdrawn; that one goes on"
     )]
     Withdrawal { client: ClientId, count: usize },

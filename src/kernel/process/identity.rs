@@ -125,6 +125,11 @@ impl Process {
         platform::program(self.pid)
     }
 
+    /// Returns the words with which it was called, the program first. Not every system tells them.
+    pub fn arguments(&self) -> impl Iterator<Item = OsString> {
+        platform::arguments(self.pid)
+    }
+
     /// Signals this process.
     pub fn signal(&self, signal: Signal) -> Result<(), SignalError> {
         self.send(|pid| kill_process(pid, signal))

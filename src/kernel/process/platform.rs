@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 pub(super) use imp::{
-    BOUNDS_MEMORY, adopt_orphans, death, has_terminal, memory_bytes, program, reopened_executable,
-    start_time, unnamed_file,
+    BOUNDS_MEMORY, adopt_orphans, arguments, death, has_terminal, memory_bytes, program,
+    reopened_executable, start_time, unnamed_file,
 };
 
 /// How many processes the system has killed because memory ran out.
@@ -157,6 +157,7 @@ fn tells_of(record: &str, pid: u32, since_seconds: u64) -> bool {
 
 #[cfg(target_os = "linux")]
 mod imp {
+    use std::ffi::OsString;
     use std::io;
     use std::os::unix::ffi::OsStringExt;
     use std::path::PathBuf;
@@ -192,9 +193,15 @@ mod imp {
 
     /// Returns the program of a process as it was called: environments' symlinks are not resolved.
     pub(in super::super) fn program(pid: u32) -> Option<PathBuf> {
-        let line = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
-        let first = line.split(|byte| *byte == 0).next()?.to_vec();
-        Some(std::ffi::OsString::from_vec(first).into())
+        arguments(pid).next().map(PathBuf::from)
+    }
+
+    /// Returns the words with which a process was called, the program first.
+    pub(in super::super) fn arguments(pid: u32) -> impl Iterator<Item = OsString> {
+        let mut line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        line.pop_if(|last| *last == 0);
+        let words: Vec<_> = line.split(|byte| *byte == 0).map(<[u8]>::to_vec).collect();
+        words.into_iter().map(OsString::from_vec)
     }
 
     /// Returns a new file in memory without a name.
@@ -246,6 +253,7 @@ mod imp {
 
 #[cfg(not(target_os = "linux"))]
 mod imp {
+    use std::ffi::OsString;
     use std::io;
     use std::path::PathBuf;
     use std::process::Command;
@@ -276,6 +284,11 @@ mod imp {
     /// Returns the program of a process.
     pub(in super::super) fn program(pid: u32) -> Option<PathBuf> {
         Some(ps(pid, "comm=")?.trim().into())
+    }
+
+    /// Returns nothing: `ps` does not say where a word of a process ends.
+    pub(in super::super) fn arguments(_: u32) -> impl Iterator<Item = OsString> {
+        std::iter::empty()
     }
 
     /// The system accepts a limit of the address space but does not enforce it.

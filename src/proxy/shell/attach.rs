@@ -26,7 +26,7 @@ impl Shell {
             LaunchTarget::Later => None,
             LaunchTarget::State(path) => Some(Target::of_state(&path)?),
             LaunchTarget::Notebook(notebook) => Some(self.target_of(&notebook)?),
-            LaunchTarget::Nothing => Some(Target::of_folder(&self.launch.folder)?),
+            LaunchTarget::Nothing => Some(self.likely_target()?),
         };
         let Some(target) = target else {
             self.log_launch(None);
@@ -61,6 +61,25 @@ impl Shell {
             return Ok(());
         }
         self.arrive_now().await
+    }
+
+    /// Returns the target of a launch that names none. The first cell is told where another may be meant.
+    fn likely_target(&self) -> anyhow::Result<Target> {
+        let folder = &self.launch.folder;
+        let program = match self.launch.front_end.kind {
+            FrontEnd::Other => self.launch.parent.as_ref(),
+            // A server's arguments say nothing of a console in it.
+            FrontEnd::Jupyter | FrontEnd::VsCode => None,
+        };
+        let Some(program) = program else {
+            return Target::of_folder(folder);
+        };
+        let (target, notice) = Target::of_program(program.arguments(), folder)?;
+        if let Some(notice) = notice {
+            tracing::warn!("{notice}");
+            self.bridge.borrow_mut().set_choice(notice);
+        }
+        Ok(target)
     }
 
     fn log_launch(&self, target: Option<&Target>) {

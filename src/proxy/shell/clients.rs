@@ -42,6 +42,7 @@ impl EndpointHandler for Handle {
     fn joined(&self, channel: Channel, client: &Bytes) {
         if let Some(shell) = self.shell() {
             shell.route(|bridge, _| bridge.client_joined(channel, &id(client)));
+            shell.note_client(&id(client));
             shell.clients_changed();
         }
     }
@@ -64,6 +65,7 @@ impl EndpointHandler for Handle {
             tracing::warn!(%client, %channel, "a client's connection was closed: {why}");
         }
         shell.route(|bridge, now| bridge.client_left(now, channel, &client));
+        shell.note_client(&client);
         shell.clients_changed();
     }
 

@@ -38,6 +38,14 @@ impl Shell {
         }
     }
 
+    /// Passes on whether a client is connected.
+    pub(super) fn note_client(&self, client: &ClientId) {
+        let is_joined = self.bridge.borrow().joined().any(|it| it == client);
+        if let Some(attachment) = &*self.attachment.borrow() {
+            attachment.outputs.client_is(client, is_joined);
+        }
+    }
+
     /// Returns the count of published messages.
     pub(super) fn published(&self) -> Published {
         Published {

@@ -99,7 +99,7 @@ impl EndedSeries {
     }
 
     /// Removes and returns the series whose end was read by a subscriber that is still connected, and those
-    /// that no subscriber can read any more.
+    /// that no subscriber can read any more. What another window has read does not help a client that has left.
     pub(super) fn release(
         &mut self,
         reach: impl Fn(u64) -> DeliveryProgress,
@@ -129,6 +129,10 @@ impl EndedSeries {
                 reach(it.number)
             };
             match reach {
+                _ if it.series.is_client_away => {
+                    it.series.stage = SeriesStage::Unseen;
+                    released.unseen.push(it.series);
+                }
                 DeliveryProgress::Waits if !at_last => {
                     it.due = now + STAYS;
                     if !it.series.has_folder() && folders < FOLDERS {

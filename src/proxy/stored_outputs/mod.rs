@@ -251,6 +251,15 @@ impl StoredOutputs {
         Some((folder, question))
     }
 
+    /// Records whether a client is connected while its cells run.
+    pub(super) fn client_is(&self, client: &ClientId, is_joined: bool) {
+        for series in self.running.borrow_mut().iter_mut() {
+            if series.client.as_ref() == Some(client) {
+                series.is_client_away = !is_joined;
+            }
+        }
+    }
+
     /// Records that a client has answered its prompt.
     pub(super) fn answered(&self, client: &ClientId) {
         for series in self.running.borrow_mut().iter_mut() {
@@ -500,6 +509,27 @@ mod tests {
         outputs.idle_lost("1", PUBLISHED);
         assert!(outputs.running.borrow().is_empty());
         assert_eq!(outputs.ended.borrow().numbers(), [8]);
+    }
+
+    /// Another window of JupyterLab has read the end, and shows nothing of it.
+    #[test]
+    fn what_only_another_client_has_read_is_handed_over() {
+        let outputs =
+            StoredOutputs::new("human (JupyterLab)".to_owned(), "JupyterLab", Rc::default());
+        for (msg_id, stays) in [("1", true), ("2", false)] {
+            take(&outputs, msg_id, Phase::Asked);
+            let client = ClientId::new(msg_id.to_owned().into());
+            for series in outputs.running.borrow_mut().iter_mut() {
+                series.client = Some(client.clone());
+            }
+            outputs.client_is(&client, stays);
+            take(&outputs, msg_id, Phase::Done("ok".to_owned()));
+            outputs.idle_lost(msg_id, PUBLISHED);
+            outputs.ended.borrow_mut().set_all_due(Instant::now());
+            let is_any_unseen =
+                outputs.release(|_| DeliveryProgress::Read, |_| true, ReleaseReason::Due);
+            assert_eq!(is_any_unseen, !stays);
+        }
     }
 
     #[tokio::test]

@@ -29,6 +29,8 @@ const UNWRITTEN: usize = 32 << 20;
 pub(super) struct Series {
     pub(super) number: u64,
     pub(super) client: Option<ClientId>,
+    /// Whether the client has left: then no other subscriber reads the outputs in its place.
+    pub(super) is_client_away: bool,
     /// The `header.session` of the client's messages.
     pub(super) session: String,
     /// The session that owns the kernel, and the kernel's generation.
@@ -157,6 +159,7 @@ impl Series {
         Self {
             number,
             client: None,
+            is_client_away: false,
             session: session.to_owned(),
             owner: owner.to_owned(),
             generation,

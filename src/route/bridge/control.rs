@@ -1,5 +1,6 @@
 //! Messages of clients on control: interrupts, shutdowns and the rest.
 
+use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -22,6 +23,10 @@ impl Bridge {
     ) {
         match &*header.msg_type {
             "shutdown_request" => self.answer_shutdown(Channel::Control, id, message),
+            "interrupt_request" if self.is_for_an_earlier_proxy(message) => {
+                self.out.log(Note::EarlierInterrupt(id.clone()));
+                self.answer_interrupt(id, message);
+            }
             _ if self.clients.holds_interrupt(id) => {
                 let waiting = self.clients.hold_interrupt(id, message.clone());
                 if waiting > BEHIND_INTERRUPT {
@@ -37,6 +42,19 @@ impl Bridge {
             }
             _ => self.control_in_order(id, message, header),
         }
+    }
+
+    /// Returns whether a server's interrupt was sent before this proxy started. A server that finds its kernel dead
+    /// interrupts it before it starts another: the message then waits until the new one binds the same ports.
+    ///
+    /// Only a server that launched the proxy has the same clock for certain.
+    fn is_for_an_earlier_proxy(&self, message: &Verified) -> bool {
+        #[derive(Deserialize)]
+        struct Sent {
+            date: Timestamp,
+        }
+        let sent = serde_json::from_slice::<Sent>(message.header_bytes());
+        self.front_end == FrontEnd::Jupyter && sent.is_ok_and(|sent| sent.date < self.started)
     }
 
     /// Returns whether a client's interrupt may hit another client's cell. Such an interrupt is held until it

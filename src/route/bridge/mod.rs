@@ -18,6 +18,7 @@ mod to_kernel;
 use std::time::Instant;
 
 use bytes::Bytes;
+use jiff::Timestamp;
 
 use super::attendance::Attendance;
 use super::clients::Clients;
@@ -38,6 +39,7 @@ use crate::wire::{Channel, Verified};
 /// The bridge of one front end: takes verified messages and the time, returns actions.
 #[derive(Debug)]
 pub struct Bridge {
+    started: Timestamp,
     front_end: FrontEnd,
     policies: Policies,
     notices: Notices,
@@ -76,6 +78,7 @@ impl Bridge {
         let mut timers = Timers::new(now.instant);
         timers.start(AWAITED, Timer::Awaited);
         Self {
+            started: now.date,
             front_end: settings.front_end,
             policies: Policies::default(),
             notices: Notices::default(),

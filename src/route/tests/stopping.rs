@@ -37,6 +37,28 @@ fn a_servers_interrupt_goes_on_after_a_moment_and_what_followed_it_stays_behind(
     );
 }
 
+/// `jupyter_client` interrupts a kernel that it found dead, and the message waits for the next proxy: it must not
+/// end whatever runs there.
+#[test]
+fn a_servers_interrupt_from_before_the_proxys_start_is_not_carried_out() {
+    let mut desk = Desk::live(FrontEnd::Jupyter, &["c"]);
+    let before = jiff::Timestamp::UNIX_EPOCH - Duration::from_secs(1);
+    let header = NewHeader {
+        msg_id: "i",
+        session: "c",
+        username: "u",
+        date: &before.to_string(),
+        msg_type: "interrupt_request",
+    };
+    let interrupt = Verified::new(&header, "{}".into(), &json!({}));
+    let client = ClientId::new("c".into());
+    desk.bridge
+        .client_message(desk.now, Channel::Control, &client, interrupt);
+    desk.wait(Duration::from_secs(1));
+    let answer = ["iopub busy", "client control interrupt_reply", "iopub idle"];
+    assert_eq!(desk.told(), answer);
+}
+
 #[test]
 fn vs_codes_interrupt_is_not_held() {
     let mut desk = Desk::live(FrontEnd::VsCode, &["c"]);

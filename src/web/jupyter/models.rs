@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 
 use crate::api;
 use crate::api::problem::Problem;
-use crate::kernel::spec::{SHARED, shared_display_name, shared_name};
+use crate::kernel::spec::{SHARED, is_python, shared_display_name, shared_name};
 use crate::web::callers::Callers;
 
 /// A notebook below the root whose kernel lives.
@@ -167,7 +167,7 @@ impl KernelspecModel {
                 language: language.to_owned(),
                 interrupt_mode: "message",
                 env: Map::new(),
-                metadata: Map::new(),
+                metadata: Map::from_iter([("debugger".to_owned(), is_python(language).into())]),
             },
             resources: Map::new(),
         }
