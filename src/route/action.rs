@@ -143,6 +143,8 @@ pub enum Note {
     Withdrawal { client: ClientId, count: usize },
     #[error("cell {msg_id} of client {client} waits until another client's cell has ended")]
     CellHeld { client: ClientId, msg_id: String },
+    #[error("client {0} leaves its console: answered, the shared kernel goes on")]
+    ConsoleLeft(ClientId),
     #[error("start-up code of client {0} was answered by the proxy")]
     StartupAnswered(ClientId),
     #[error(

@@ -127,6 +127,12 @@ impl ExecuteContent {
         !self.silent && self.store_history.unwrap_or(true)
     }
 
+    /// Returns whether it is the word by which one leaves a console. IPython ends the kernel for it, too.
+    pub(super) fn leaves_a_console(&self) -> bool {
+        let words = ["exit", "quit", "exit()", "quit()"];
+        self.may_ask() && words.contains(&self.code.trim())
+    }
+
     /// Returns whether a person can answer its prompts.
     pub(super) fn may_ask(&self) -> bool {
         self.allow_stdin.unwrap_or(true)

@@ -160,6 +160,13 @@ impl Bridge {
         self.answer_execute(key, Some(stdout));
     }
 
+    /// Answers a console's `exit` as IPython does, without the end of the kernel.
+    pub(super) fn answer_exit(&mut self, key: &Key) {
+        let mut content = self.stored.execute_reply();
+        content["payload"] = json!([{ "source": "ask_exit", "keepkernel": false }]);
+        self.answer_here(key, &content, None);
+    }
+
     /// Answers an execute_request in the kernel's stead.
     fn answer_execute(&mut self, key: &Key, stdout: Option<String>) {
         let content = self.stored.execute_reply();

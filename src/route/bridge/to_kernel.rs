@@ -5,7 +5,7 @@ use crate::route::attendance::Attendance;
 use crate::route::execution::{ExecuteContent, ExecutionProgress};
 use crate::route::request::{Answer, Key, OUTSTANDING_MAX, Request, Role};
 use crate::route::timer::{AWAITED, Now, Timer};
-use crate::route::{Action, ClientId, Kernel, Note, Phase};
+use crate::route::{Action, ClientId, FrontEnd, Kernel, Note, Phase};
 use crate::wire::{Channel, Header, Verified};
 
 impl Bridge {
@@ -108,6 +108,15 @@ impl Bridge {
         self.resolution
             .read_cell(&mut self.out, &mut self.timers, message.metadata());
         let key = self.track(Channel::Shell, id, message, header);
+        if self.front_end == FrontEnd::Other
+            && let Some(key) = &key
+            && execute
+                .as_ref()
+                .is_some_and(ExecuteContent::leaves_a_console)
+        {
+            self.out.log(Note::ConsoleLeft(id.clone()));
+            return self.answer_exit(key);
+        }
         if is_cell && let Some(key) = &key {
             let may_ask = execute.as_ref().is_none_or(ExecuteContent::may_ask);
             self.attendance.see_cell(may_ask);

@@ -9,6 +9,31 @@ fn ask_info(desk: &mut Desk, id: &str) {
     desk.ask("c", Channel::Shell, "kernel_info_request", id, &json!({}));
 }
 
+/// `jupyter console` sends `exit` as a cell; IPython would end the kernel of everybody.
+#[test]
+fn who_leaves_a_console_ends_no_kernel() {
+    let cell = |front_end, code: &str, allow_stdin: bool| {
+        let mut desk = Desk::live(front_end, &["c"]);
+        let content = json!({ "code": code, "store_history": true, "allow_stdin": allow_stdin });
+        desk.ask("c", Channel::Shell, "execute_request", "1", &content);
+        desk.told()
+    };
+    let console = FrontEnd::Other;
+    let answer = ["iopub busy", "client shell execute_reply", "iopub idle"];
+    for code in ["exit", "quit()\n"] {
+        assert_eq!(cell(console, code, true), answer);
+    }
+    for (front_end, code, allow_stdin) in [
+        (console, "exit(1)", true),
+        (console, "exit", false),
+        (FrontEnd::Jupyter, "exit", true),
+    ] {
+        let passed = "kernel c shell execute_request".to_owned();
+        let told = cell(front_end, code, allow_stdin);
+        assert!(told.contains(&passed), "{code}: {told:?}");
+    }
+}
+
 #[test]
 fn a_busy_kernel_keeps_nobody_from_connecting() {
     let mut desk = Desk::live(FrontEnd::Other, &["c"]);

@@ -52,3 +52,34 @@ fn a_console_on_a_terminal_gets_another_kernel() {
 fn a_script_without_a_terminal_reads_what_brings_a_kernel() {
     batch("script");
 }
+
+/// `nbclient` sets no variable that names the notebook; the program's arguments do.
+#[test]
+fn jupyter_execute_uses_the_kernel_of_its_notebook() {
+    let world = World::opened();
+    let python = crate::python::interpreter();
+    let open = ["open", "other.ipynb", "--python"];
+    succeed(world.nb().args(open).arg(python));
+    let code = "value = 'other.ipynb'; value";
+    for notebook in ["other.ipynb", "third.ipynb"] {
+        succeed(world.nb().args(["open", notebook, "--no-kernel"]));
+        succeed(world.nb().args(["insert", notebook, code]));
+    }
+    let run = |notebook| succeed(world.nb().args(["run", "-n", notebook, "value"]));
+    for notebook in ["t.ipynb", "other.ipynb"] {
+        let code = "value = 'untouched'";
+        succeed(world.nb().args(["run", "-n", notebook, code]));
+    }
+    let execute = |notebook| {
+        let mut execute = world.command(&python.with_file_name("jupyter-execute"));
+        succeed(execute.args(["--kernel_name=nb-shared", "--inplace", notebook]));
+    };
+    execute("t.ipynb");
+    execute("other.ipynb");
+    assert!(run("other.ipynb").contains("other.ipynb"));
+    assert!(run("t.ipynb").contains("untouched"));
+    // A notebook without a kernel runs on that of another, which its first cell says.
+    execute("third.ipynb");
+    let said = succeed(world.nb().args(["cell", "third.ipynb", "0"]));
+    assert!(said.contains("ran on the kernel of other.ipynb"), "{said}");
+}
