@@ -17,7 +17,7 @@ use crate::kernel::variables::{NoHome, Variables, own_data_dir};
 
 const TEMPLATE: &str = include_str!("../../kernelspec/kernel.json");
 
-pub(super) const LOGOS: [(&str, &[u8]); 3] = [
+const LOGOS: [(&str, &[u8]); 3] = [
     (
         "logo-32x32.png",
         include_bytes!("../../kernelspec/logo-32x32.png"),
@@ -152,39 +152,51 @@ pub fn serve(
         return Err(ServeError::NotOurs { folder });
     }
     let proxy = proxy_path(variables)?;
-    let cannot = |path: &Path, source| ServeError::Install {
-        path: path.to_owned(),
+    let mut changed = install_program(&proxy).map_err(|source| ServeError::Install {
+        path: proxy.clone(),
         source,
-    };
-    let mut changed = install_program(&proxy).map_err(|source| cannot(&proxy, source))?;
+    })?;
     let installed = installed(&kernels).into_iter();
     let others = installed.filter(|(other, _)| *other != folder);
     let wanted = [(folder.clone(), language.to_owned())];
     for (folder, language) in others.chain(wanted) {
-        let mut files: Vec<(&str, Vec<u8>)> = LOGOS
-            .iter()
-            .map(|(name, bytes)| (*name, bytes.to_vec()))
-            .collect();
-        // The last file, so that a front end sees either no kernelspec or a complete one.
-        files.push(("kernel.json", kernel_json(&proxy, &language)));
-        for (name, content) in files {
-            let path = folder.join(name);
-            changed |= install_file(&path, &content).map_err(|source| cannot(&path, source))?;
-        }
+        changed |= install_spec(&folder, &kernel_json(&proxy, &language))?;
     }
-    if *level != Level::User {
-        let mut elsewhere = elsewhere(variables)?;
-        if !elsewhere.contains(&kernels) {
-            elsewhere.push(kernels);
-            note_elsewhere(&elsewhere, variables)?;
-        }
-    }
+    note_level(level, kernels, variables)?;
     Ok(Served {
         folder,
         display_name: spec::shared_display_name(language),
         proxy,
         changed,
     })
+}
+
+/// Writes the files of a kernelspec that are not up to date; returns whether there were any.
+pub(super) fn install_spec(folder: &Path, kernel_json: &[u8]) -> Result<bool, ServeError> {
+    // The last file, so that a front end sees either no kernelspec or a complete one.
+    let files = LOGOS.into_iter().chain([("kernel.json", kernel_json)]);
+    let mut changed = false;
+    for (name, content) in files {
+        let path = folder.join(name);
+        let installed = install_file(&path, content);
+        changed |= installed.map_err(|source| ServeError::Install { path, source })?;
+    }
+    Ok(changed)
+}
+
+/// Notes the folder of a level that is not the user's own: what is installed there uses the programs in the user's
+/// data folder.
+pub(super) fn note_level(
+    level: &Level,
+    kernels: PathBuf,
+    variables: &dyn Variables,
+) -> Result<(), ServeError> {
+    let mut elsewhere = elsewhere(variables)?;
+    if *level == Level::User || elsewhere.contains(&kernels) {
+        return Ok(());
+    }
+    elsewhere.push(kernels);
+    note_elsewhere(&elsewhere, variables)
 }
 
 /// Removes the kernelspecs of a level, for all languages, and the program if no known kernelspec
@@ -359,10 +371,7 @@ pub(super) fn elsewhere(variables: &dyn Variables) -> Result<Vec<PathBuf>, NoHom
         .unwrap_or_default())
 }
 
-pub(super) fn note_elsewhere(
-    folders: &[PathBuf],
-    variables: &dyn Variables,
-) -> Result<(), ServeError> {
+fn note_elsewhere(folders: &[PathBuf], variables: &dyn Variables) -> Result<(), ServeError> {
     let path = own_data_dir(variables)?.join(ELSEWHERE);
     let done = if folders.is_empty() {
         match std::fs::remove_file(&path) {

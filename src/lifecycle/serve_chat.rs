@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
-use super::program::{CHAT, CHAT_WORD, has_chat, install_file, install_program, starts_chat};
-use super::serve::{LOGOS, Level, ServeError, Served, elsewhere, kernels_dir, note_elsewhere};
+use super::program::{CHAT, CHAT_WORD, has_chat, install_program, starts_chat};
+use super::serve::{Level, ServeError, Served, elsewhere, install_spec, kernels_dir, note_level};
 use crate::kernel::variables::{NoHome, Variables, own_data_dir};
 
 /// The name that people see.
@@ -27,28 +27,12 @@ pub fn serve(level: &Level, variables: &dyn Variables) -> Result<Served, ServeEr
     if folder.join("kernel.json").exists() && !starts_chat(&folder) {
         return Err(ServeError::NotOurs { folder });
     }
-    let cannot = |path: &Path, source| ServeError::Install {
-        path: path.to_owned(),
+    let mut changed = install_program(&program).map_err(|source| ServeError::Install {
+        path: program.clone(),
         source,
-    };
-    let mut changed = install_program(&program).map_err(|source| cannot(&program, source))?;
-    let mut files: Vec<(&str, Vec<u8>)> = LOGOS
-        .iter()
-        .map(|(name, bytes)| (*name, bytes.to_vec()))
-        .collect();
-    // The last file, so that a front end sees either no kernelspec or a complete one.
-    files.push(("kernel.json", kernel_json(&program)));
-    for (name, content) in files {
-        let path = folder.join(name);
-        changed |= install_file(&path, &content).map_err(|source| cannot(&path, source))?;
-    }
-    if *level != Level::User {
-        let mut all = elsewhere(variables)?;
-        if !all.contains(&kernels) {
-            all.push(kernels);
-            note_elsewhere(&all, variables)?;
-        }
-    }
+    })?;
+    changed |= install_spec(&folder, &kernel_json(&program))?;
+    note_level(level, kernels, variables)?;
     Ok(Served {
         folder,
         display_name: DISPLAY_NAME.to_owned(),
