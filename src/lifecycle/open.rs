@@ -129,7 +129,6 @@ pub enum OpenOutcome {
     /// It finished a start that another call had left half done.
     Finished,
     /// It began to use a kernel that another program had started.
-    #[serde(rename = "attached")]
     Joined,
 }
 
