@@ -171,6 +171,7 @@ impl Workspace {
             here: self.root.clone(),
             command: "nb".to_owned(),
             tell: |_| {},
+            gets_json: false,
             has_own_thread: false,
         })
     }

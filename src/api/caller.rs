@@ -54,6 +54,8 @@ pub struct Caller {
     pub(super) notices: PendingNotices,
     /// The cells that are in the answer.
     pub(super) shown: PendingCells,
+    /// See [`Given::gets_json`].
+    pub(super) gets_json: bool,
     /// See [`Given::has_own_thread`].
     has_own_thread: bool,
     pub(super) state: Arc<RequestState>,
@@ -98,6 +100,8 @@ pub struct Given {
     pub command: String,
     /// See [`Caller::tell`].
     pub tell: fn(&str),
+    /// Whether the answer is delivered as JSON, in which each conflict has the whole texts.
+    pub gets_json: bool,
     /// Whether the request has a thread to itself, as a command has whose process ends with it. File work
     /// that may block then runs on that thread: some sandboxes allow no second thread.
     pub has_own_thread: bool,
@@ -150,6 +154,7 @@ impl Caller {
             tell: given.tell,
             notices: PendingNotices::default(),
             shown: PendingCells::default(),
+            gets_json: given.gets_json,
             has_own_thread: given.has_own_thread,
             state: Arc::default(),
         })

@@ -340,6 +340,7 @@ mod tests {
                 here: folder.path().to_owned(),
                 command: "nb cell".to_owned(),
                 tell: |_| {},
+                gets_json: false,
                 has_own_thread: name == "ada",
             };
             let caller = Caller::of(given).unwrap();

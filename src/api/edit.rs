@@ -113,6 +113,7 @@ impl Caller {
             tell: self.tell,
             notices: self.notices.clone(),
             shown: self.shown.clone(),
+            shows_whole: self.gets_json,
         }
     }
 }

@@ -6,16 +6,15 @@ use serde::Serialize;
 
 use super::caller::{Caller, blocking};
 use super::envelope::Answer;
-use super::interrupt::{ENDS, until};
+use super::interrupt::interrupt_recorded;
 use super::job::{FollowOptions, JobAnswer, JobObserver, describe, follow_job};
 use super::problem::{Problem, ProblemKind};
 use crate::activity::actor::Actor;
-use crate::execution::follow::taken;
 use crate::execution::reply::reply as hand_over;
 use crate::execution::salvage;
 use crate::project::Project;
 use crate::project::cursor::Cursor;
-use crate::project::jobs::{Ask, Job, JobFolder, JobPrompt, JobState};
+use crate::project::jobs::{Job, JobFolder, JobPrompt, JobState};
 
 /// How many ended jobs are listed unless all are requested.
 const ENDED: usize = 5;
@@ -429,15 +428,10 @@ pub async fn interrupt_job(
         return Err(Problem::new(ProblemKind::Refused, text).hint(hint));
     }
     require_recorder(&folder, id)?;
-    let by = caller.by().to_owned();
-    let asked = folder.ask(&Ask::Interrupt { by });
-    asked.map_err(|error| Problem::failed("ask the recorder to interrupt", &error))?;
-    taken(&folder).await;
-    let is_over = || folder.read().is_ok_and(|job| job.state == JobState::Done);
     Ok(InterruptJobAnswer {
+        over: interrupt_recorded(&folder, caller.by()).await?,
         job: job.id,
         interrupted: true,
-        over: until(ENDS, is_over).await,
     })
 }
 

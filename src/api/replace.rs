@@ -8,7 +8,7 @@ use super::envelope::Answer;
 use super::problem::{Problem, ProblemKind};
 use super::search::pattern;
 use crate::editing::edit;
-use crate::notebook::{CellSelector, Replacement};
+use crate::notebook::{CellSelector, DocumentEditError, Replacement};
 
 /// What is replaced, and where.
 #[derive(Clone, Debug, Default)]
@@ -46,6 +46,10 @@ impl Answer for ReplaceAnswer {}
 /// # Errors
 /// The text is nowhere in the cells, or the notebook cannot be written.
 pub async fn replace(caller: &Caller, request: ReplaceRequest) -> Result<ReplaceAnswer, Problem> {
+    if request.old.is_empty() {
+        let message = DocumentEditError::Empty.to_string();
+        return Err(Problem::new(ProblemKind::Failed, message));
+    }
     let replacement = Replacement {
         pattern: pattern(&request.old, !request.is_regex, false, request.is_word)?,
         with: request.new,

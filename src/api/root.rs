@@ -65,6 +65,9 @@ impl Root {
         }
         match real.extension().is_some_and(|ending| ending == "ipynb") {
             true => Ok(real),
+            false if named.as_os_str().is_empty() => {
+                Err(usage("notebook: a path is expected".into()))
+            }
             false => Err(usage(format!("{shown} is no .ipynb file"))),
         }
     }

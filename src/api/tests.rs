@@ -76,6 +76,7 @@ fn schemas() -> Vec<(&'static str, String)> {
         ("unserve", schema::<UnserveAnswer>()),
         ("vars", schema::<VarsAnswer>()),
         ("wait", schema::<JobAnswer>()),
+        ("watch", schema::<StaleSnapshot>()),
     ]
 }
 

@@ -147,7 +147,7 @@ impl StaleWatch {
     }
 
     /// Returns the request that runs the cells of a snapshot.
-    pub fn request(&self, snapshot: &StaleSnapshot) -> ExecRequest {
+    pub fn request(&self, snapshot: &StaleSnapshot, outputs: OutputsAs) -> ExecRequest {
         let ids = snapshot.to_run.iter();
         ExecRequest {
             cells: CellsToRun {
@@ -157,7 +157,7 @@ impl StaleWatch {
             },
             follow: Some(FollowOptions {
                 timeout: Some(0.0),
-                outputs: OutputsAs::Text,
+                outputs,
                 ..FollowOptions::default()
             }),
             ..ExecRequest::default()

@@ -57,6 +57,7 @@ impl Context {
             here,
             command: as_typed(&line.summary),
             tell: print::note,
+            gets_json: line.json,
             has_own_thread: true,
         })?;
         Ok(Self {

@@ -35,6 +35,8 @@ pub struct Editor {
     pub notices: PendingNotices,
     /// Gets the cells that a conflict shows.
     pub shown: PendingCells,
+    /// Whether a conflict is delivered with the whole text of its cells, not only with some changed lines.
+    pub shows_whole: bool,
 }
 
 /// The result of an edit.
@@ -62,7 +64,7 @@ pub enum EditError {
     #[error(transparent)]
     Operation(#[from] OperationFailure),
     /// Cells have changed since the actor saw them, or the actor never saw them.
-    #[error("{}", if conflicts.len() == 1 { "others have changed the cell since you saw it" } else { "others have changed these cells since you saw them" })]
+    #[error("{}", unseen_words(conflicts))]
     Unseen {
         /// The cells as they are now.
         conflicts: Vec<Conflict>,
@@ -81,6 +83,17 @@ pub enum EditError {
     /// The notebook could not be written.
     #[error(transparent)]
     Write(Box<WriteError<EditError>>),
+}
+
+/// Says why the conflicts are conflicts: an actor that has seen no earlier text cannot know what was changed.
+fn unseen_words(conflicts: &[Conflict]) -> &'static str {
+    let has_seen = conflicts.iter().any(|conflict| conflict.base.is_some());
+    match (has_seen, conflicts.len()) {
+        (true, 1) => "others have changed the cell since you saw it",
+        (true, _) => "others have changed these cells since you saw them",
+        (false, 1) => "you have not seen the cell as it is now",
+        (false, _) => "you have not seen these cells as they are now",
+    }
 }
 
 /// Applies all operations to a notebook, or none.
@@ -297,7 +310,7 @@ impl Editor {
         let shown = conflicts
             .iter()
             .zip(summaries(conflicts, ConflictSide::Theirs));
-        let shown = shown.filter(|(_, summary)| summary.left_out == 0);
+        let shown = shown.filter(|(_, summary)| self.shows_whole || summary.left_out == 0);
         let cells = shown.filter_map(|(it, _)| Some((it.cell.clone()?, it.revision?)));
         self.shows(notebook, cells.collect());
     }
@@ -343,7 +356,8 @@ fn show_merged(notebook: &NotebookFile, written: &TransactionResult, editor: &Ed
     let cells = cells.filter_map(|(conflict, summary)| {
         let cell = written.after.cell_by_id(conflict.cell.as_deref()?)?;
         let is_whole = conflict.theirs.as_deref() == Some(&*cell.source());
-        (is_whole && summary.left_out == 0).then(|| (cell.id().to_owned(), cell.revision()))
+        let is_shown = editor.shows_whole || summary.left_out == 0;
+        (is_whole && is_shown).then(|| (cell.id().to_owned(), cell.revision()))
     });
     editor.shows(notebook, cells.collect());
 }
@@ -367,7 +381,8 @@ fn name(operations: &[Operation]) -> &'static str {
     }
 }
 
-fn if_rev(operation: &Operation) -> Option<Revision> {
+/// Returns the revision that an operation expects its cell to have.
+pub(crate) fn if_rev(operation: &Operation) -> Option<Revision> {
     match operation {
         Operation::Edit { if_rev, .. }
         | Operation::Replace { if_rev, .. }

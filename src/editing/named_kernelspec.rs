@@ -211,6 +211,7 @@ mod tests {
             tell: |_| {},
             notices: PendingNotices::default(),
             shown: PendingCells::default(),
+            shows_whole: false,
         };
         let insert = |source: &str| {
             let list = format!(r#"[{{"op": "insert", "source": "{source}"}}]"#);

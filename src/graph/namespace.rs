@@ -33,8 +33,10 @@ const MOST: usize = 48;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Namespace {
     names: HashMap<Name, Held>,
-    /// The runs of code that may have written any name.
-    any: Version,
+    /// The runs of code that may have written any name, in their order.
+    any: Vec<Run>,
+    /// The same as a version, once it is needed.
+    any_version: Option<Version>,
     is_any_doubtful: bool,
 }
 
@@ -138,8 +140,20 @@ impl Namespace {
 
     /// Follows a run whose code is not known: it may have written any name.
     pub(super) fn any_run(&mut self, run: Run) {
-        self.any = version(self.any.iter().copied().chain([run]));
+        self.writes_any(run);
         self.is_any_doubtful = true;
+    }
+
+    fn writes_any(&mut self, run: Run) {
+        if self.any.last() != Some(&run) {
+            self.any.push(run);
+            self.any_version = None;
+        }
+    }
+
+    fn any_version(&mut self) -> Version {
+        let version = || self.any.as_slice().into();
+        self.any_version.get_or_insert_with(version).clone()
     }
 
     /// Returns the names that have a value, with whose runs made it.
@@ -218,8 +232,7 @@ type Given = Vec<Vec<(Name, Share)>>;
 impl Runner<'_> {
     fn finish(mut self, before: Option<&Before>) -> Trace {
         if self.writes_any {
-            let all = self.names.any.iter().copied().chain([self.run]);
-            self.names.any = version(all);
+            self.names.writes_any(self.run);
         }
         // A run with the same inputs does the same: it has not left what the run before it wrote.
         if let Some(before) = before
@@ -323,7 +336,7 @@ impl Runner<'_> {
             Some(version) => version,
             None if is_builtin(name) => return,
             // Code that may write any name may have written this one.
-            None if !self.names.any.is_empty() || self.writes_any => self.names.any.clone(),
+            None if !self.names.any.is_empty() || self.writes_any => self.names.any_version(),
             None if need == Need::Perhaps => return,
             None => {
                 if held.is_none_or(|held| held.version.is_empty()) {

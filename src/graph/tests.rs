@@ -521,3 +521,14 @@ fn what_an_iterator_reads_later_is_as_doubtful_as_that() {
     ]);
     assert!(names.contains('i'), "{names}");
 }
+
+/// Each cell that may write any name adds one to the list of those that did: it must not copy the list.
+#[test]
+fn many_cells_that_may_write_any_name_are_followed() {
+    let mut texts = vec!["exec(code)"; 20_000];
+    texts.push("x");
+    let graph = graph(&texts);
+    let reads = &graph.cells()[20_000].reads;
+    let from = reads.values().next().expect("it reads x");
+    assert_eq!((from.first(), from.len()), (Some(&0), 20_000));
+}

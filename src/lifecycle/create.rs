@@ -27,7 +27,7 @@ pub fn create_notebook(
     options: &OpenOptions,
     starts: bool,
 ) -> Result<bool, OpenError> {
-    if notebook.exists() {
+    if notebook.exists() || notebook.is_symlink() {
         notebook_file::refuse_no_notebook(notebook)?;
         return Ok(false);
     }
@@ -109,4 +109,26 @@ pub fn create_notebook(
 fn known(notebook: &Path) -> Option<Session> {
     let project = Project::find(notebook)?;
     recorded(&project.state().ok()?, &project, &project.key(notebook))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::editing::notebook_file::NotebookFileError;
+
+    #[test]
+    fn a_link_that_leads_nowhere_is_no_new_notebook() {
+        let temp = tempfile::tempdir().unwrap();
+        let link = temp.path().join("l.ipynb");
+        std::os::unix::fs::symlink("none.ipynb", &link).unwrap();
+        let error = create_notebook(&link, &OpenOptions::default(), false).unwrap_err();
+        assert!(
+            matches!(
+                error,
+                OpenError::NotebookFile(NotebookFileError::Dangling { .. })
+            ),
+            "{error}"
+        );
+        assert!(!temp.path().join("none.ipynb").exists());
+    }
 }

@@ -21,13 +21,13 @@ const AT_ONCE: usize = 8;
 pub struct Kernels {
     /// Each notebook that has a session, with its project.
     pub found: Vec<(Project, SessionStatus)>,
-    /// Kernels of projects that were deleted.
+    /// Kernels of projects that were deleted, even if the project was made again.
     pub left: Vec<UnreachableKernel>,
     /// Projects whose state is not usable, and why.
     pub unreadable: Vec<(PathBuf, StateError)>,
 }
 
-/// A running kernel whose project was removed: no client can connect to it any more.
+/// A running kernel of which no project knows: no client can connect to it any more.
 #[derive(Clone, Debug)]
 pub struct UnreachableKernel {
     /// The former folder of its project.
@@ -80,6 +80,8 @@ pub async fn everywhere() -> Kernels {
         };
         match questions(&project) {
             Ok(questions) => {
+                // Its folder may have been deleted and made again.
+                kernels.left.extend(left_of(&known));
                 projects.extend(std::iter::repeat_n(project, questions.len()));
                 all.extend(questions);
             }
@@ -92,7 +94,7 @@ pub async fn everywhere() -> Kernels {
             Err(error) => kernels.unreadable.push((project.root().to_owned(), error)),
         }
     }
-    // A kernel of a project that was moved is not left over.
+    // A kernel of a project that was moved is not left over, and neither is one that its project knows.
     let found = &kernels.found;
     kernels.left.retain(|left| {
         let same = |(_, status): &(_, SessionStatus)| {
@@ -173,13 +175,22 @@ fn left_of(known: &Known) -> Vec<UnreachableKernel> {
     let left = known.kernels.values().map(|kernel| UnreachableKernel {
         root: known.root.clone(),
         kernel: kernel.clone(),
-        process: Process {
-            pid: kernel.pid,
-            start_time: kernel.start_time,
-            boot_id: kernel.boot_id.clone(),
-        },
+        process: process(kernel),
     });
     left.filter(|left| left.process.is_alive()).collect()
+}
+
+fn process(kernel: &KnownKernel) -> Process {
+    Process {
+        pid: kernel.pid,
+        start_time: kernel.start_time,
+        boot_id: kernel.boot_id.clone(),
+    }
+}
+
+/// Says whether a kernel in the registry runs.
+pub(super) fn still_runs(kernel: &KnownKernel) -> bool {
+    process(kernel).is_alive()
 }
 
 /// Runs futures concurrently, a limited number at a time; returns their results in order.

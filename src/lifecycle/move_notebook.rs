@@ -12,6 +12,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::everywhere::still_runs;
 use super::liveness::liveness;
 use super::open_error::OpenError;
 use super::start::Held;
@@ -233,7 +234,7 @@ async fn move_in(
     let mut kernel_runs = false;
     if let Some(session) = &session {
         kernel_runs = liveness(session).await.is_up();
-        project.remember(&to, session);
+        project.remember(&to, session, still_runs);
     }
     Ok(MovedNotebook {
         project: project.clone(),

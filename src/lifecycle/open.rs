@@ -12,6 +12,7 @@ use serde::Serialize;
 use super::action_event::journal;
 use super::attach::{self, RunningKernel};
 use super::death::note_death;
+use super::everywhere::still_runs;
 use super::liveness::{Liveness, liveness};
 use super::open_error::OpenError;
 use super::reconnect;
@@ -129,7 +130,6 @@ pub enum OpenOutcome {
     /// It finished a start that another call had left half done.
     Finished,
     /// It began to use a kernel that another program had started.
-    #[serde(rename = "attached")]
     Joined,
 }
 
@@ -231,7 +231,7 @@ pub async fn ensure_kernel(
         all.retain(|other| *other != key);
         (session, all)
     })?;
-    project.remember(&owner, &session);
+    project.remember(&owner, &session, still_runs);
     Ok(Opened {
         project: project.clone(),
         before: before.filter(|_| how == OpenOutcome::Started),

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::action_event::journal;
 use super::end_kernel::end_kernel;
+use super::everywhere::still_runs;
 use super::liveness::{Liveness, liveness};
 use super::open_error::OpenError;
 use super::server_kernel;
@@ -119,6 +120,6 @@ pub(crate) async fn perform(
     }
     let session = held.run(&files, &spec, session.transport, patience).await?;
     journal(project, key, &session, EventKind::Restarted, by);
-    project.remember(key, &session);
+    project.remember(key, &session, still_runs);
     Ok(session)
 }

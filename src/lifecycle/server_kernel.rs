@@ -6,6 +6,7 @@ use jiff::Timestamp;
 
 use super::action_event::journal;
 use super::everywhere;
+use super::everywhere::still_runs;
 use super::liveness::{Liveness, liveness};
 use super::open_error::OpenError;
 use super::reconnect;
@@ -284,7 +285,7 @@ pub(super) async fn restart(
     }
     let session = held.run_bridge(&files, patience).await?;
     journal(held.project, held.key, &session, EventKind::Restarted, by);
-    held.project.remember(held.key, &session);
+    held.project.remember(held.key, &session, still_runs);
     Ok(session)
 }
 

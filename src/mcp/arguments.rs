@@ -375,7 +375,7 @@ enum CellKind {
 
 /// The name of one cell.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "an id or an index is expected")]
 pub(super) enum CellName {
     /// An index.
     Index(i64),
@@ -398,7 +398,10 @@ impl CellName {
 
 /// The names of one or several cells.
 #[derive(Clone, Debug, Deserialize)]
-#[serde(untagged)]
+#[serde(
+    untagged,
+    expecting = "an id or an index is expected, or a list of these"
+)]
 pub(super) enum Cells {
     One(CellName),
     Several(Vec<CellName>),
@@ -445,7 +448,7 @@ impl JsonSchema for Cells {
 /// are separate lines all the same.
 fn text<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
     #[derive(Deserialize)]
-    #[serde(untagged)]
+    #[serde(untagged, expecting = "a text or a list of lines is expected")]
     enum Text {
         Whole(String),
         Lines(Vec<String>),
@@ -508,6 +511,21 @@ mod tests {
         assert_eq!(source(json!(["a", "b"])), "a\nb");
         assert_eq!(source(json!(["a", "", "b\n"])), "a\n\nb\n");
         assert_eq!(source(json!([])), "");
+    }
+
+    #[test]
+    fn what_is_wanted_of_an_argument_is_said_in_words() {
+        let error = |value| serde_json::from_value::<UpdateCell>(value).unwrap_err();
+        for (value, words) in [
+            (json!({"cell": 1.5}), "an id or an index is expected"),
+            (json!({"cell": null}), "an id or an index is expected"),
+            (
+                json!({"source": 5}),
+                "a text or a list of lines is expected",
+            ),
+        ] {
+            assert_eq!(error(value).to_string(), words);
+        }
     }
 
     #[test]

@@ -6,6 +6,7 @@ use rmcp::RoleServer;
 use rmcp::model::{CallToolResult, JsonObject};
 use rmcp::service::RequestContext;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use tokio::sync::Notify;
 
 use super::arguments::{
@@ -14,7 +15,7 @@ use super::arguments::{
     UpdateCell, Variables, With,
 };
 use super::audit::CallRecord;
-use super::commands::as_tools;
+use super::commands::{as_tools, problem_text};
 use super::result::{ToolAnswer, result};
 use super::run::{RunWatcher, begun, follow_options};
 use super::session::Session;
@@ -28,6 +29,7 @@ use crate::api::{
     RestartRequest, RestoreRequest, RunRequest, ShownOutputs, ShutdownRequest, UndoRequest,
     VarsRequest, VersionsRequest, WaitRequest, WantedServer, version_lines,
 };
+use crate::editing::edit::if_rev;
 use crate::notebook::{CellSelector, Operation, Revision};
 use crate::text;
 
@@ -158,8 +160,20 @@ impl Call<'_> {
 
 /// Reads arguments.
 fn read<T: DeserializeOwned>(arguments: JsonObject) -> Result<T, Problem> {
-    serde_json::from_value(serde_json::Value::Object(arguments))
-        .map_err(|error| Problem::new(ProblemKind::Usage, error.to_string()))
+    let arguments = Value::Object(arguments);
+    T::deserialize(&arguments).map_err(|error| {
+        let message = error.to_string();
+        // These name the argument themselves.
+        let is_named = message.contains(" field `");
+        let arguments = arguments.as_object().into_iter().flatten();
+        let alone = |(name, value): (&String, &Value)| {
+            let alone = serde_json::json!({name: value});
+            let error = T::deserialize(&alone).err()?.to_string();
+            (error == message).then(|| format!("{name}: {error}"))
+        };
+        let named = arguments.filter(|_| !is_named).find_map(alone);
+        Problem::new(ProblemKind::Usage, named.unwrap_or(message))
+    })
 }
 
 async fn notebooks(caller: &Caller) -> Result<ToolAnswer, Problem> {
@@ -169,7 +183,8 @@ async fn notebooks(caller: &Caller) -> Result<ToolAnswer, Problem> {
     };
     let answer = api::notebooks(caller, request).await?;
     let kernels = &answer.kernels;
-    let mut lines: Vec<_> = kernels.iter().map(text::kernel::text).collect();
+    let lines = kernels.iter().map(text::kernel::text);
+    let mut lines: Vec<_> = lines.map(|line| as_tools(&line)).collect();
     let has_kernel = |path: &Path| kernels.iter().any(|it| it.path == caller.here.join(path));
     let others = answer.notebooks.iter().filter(|path| !has_kernel(path));
     lines.extend(others.map(|path| path.display().to_string()));
@@ -344,12 +359,18 @@ async fn edit<T>(
     then: Option<Option<f64>>,
 ) -> Result<ToolAnswer, Problem> {
     let caller = request.caller;
+    if let Some(timeout_s) = then {
+        // A call with a bad argument writes nothing.
+        caller.wait(timeout_s)?;
+    }
     let edit = EditRequest {
         is_list: operations.len() > 1,
         operations,
         policy,
     };
-    let answer = api::edit(caller, edit).await.map_err(repeatable)?;
+    let names_revision = edit.operations.iter().any(|it| if_rev(it).is_some());
+    let answer = api::edit(caller, edit).await;
+    let answer = answer.map_err(|problem| repeatable(problem, names_revision))?;
     let text = edited(&answer);
     if let Some(timeout_s) = then {
         let watcher = RunWatcher::new(request.context, request.cancelled);
@@ -369,25 +390,31 @@ async fn edit<T>(
     Ok(told)
 }
 
-/// Adds to a conflict how the edit is repeated.
-fn repeatable(problem: Problem) -> Problem {
-    match problem.conflicts.is_empty() {
-        true => problem,
-        false => problem
-            .hint("if it still holds, repeat it: their change counts as seen now")
-            .hint("force: true writes without a check"),
-    }
+/// Adds to a conflict how the edit is repeated: the answer has the whole texts, which count as seen.
+fn repeatable(problem: Problem, names_revision: bool) -> Problem {
+    let Some(first) = problem.conflicts.first() else {
+        return problem;
+    };
+    let revision = first.conflict.revision.filter(|_| names_revision);
+    let is_unsaved = problem.conflicts.iter().any(|it| it.unsaved);
+    let hint = match revision {
+        _ if is_unsaved => "ask for it to be saved or reverted there, then repeat it".to_owned(),
+        Some(now) => format!("if it still holds, repeat it with expected_revision: \"{now}\""),
+        None => "if it still holds, repeat it: their change counts as seen now".to_owned(),
+    };
+    problem
+        .hint(hint)
+        .hint("force: true writes without a check")
 }
 
 fn edited(answer: &EditAnswer) -> String {
-    let mut text = text::edit::text(answer);
+    let mut text = as_tools(&text::edit::text(answer));
     for note in &answer.notes {
         text.push_str(&as_tools(note));
         text.push('\n');
     }
     if let Some(error) = &answer.error {
-        text.push_str(&text::problem::lines(error).join("\n"));
-        text.push('\n');
+        text.push_str(&problem_text(error));
     }
     text
 }
@@ -512,7 +539,7 @@ async fn kernel(request: Request<'_, Kernel>) -> Result<ToolAnswer, Problem> {
         KernelAction::Status => {
             let answer = api::status(caller).await?;
             let lines = answer.sessions.iter().map(text::kernel::text);
-            let text: String = lines.map(|line| format!("{line}\n")).collect();
+            let text: String = lines.map(|line| as_tools(&line) + "\n").collect();
             Ok(ToolAnswer::of(caller, &answer, text).await)
         }
         KernelAction::Interrupt => match run_id {
@@ -561,7 +588,7 @@ async fn variables(request: Request<'_, Variables>) -> Result<ToolAnswer, Proble
     let answer = api::vars(request.caller, vars).await?;
     let mut lines = text::vars::lines(&answer, is_one);
     if !is_one {
-        lines.extend(text::vars::note(&answer));
+        lines.extend(text::vars::note(&answer).map(|note| as_tools(&note)));
     }
     lines.push(String::new());
     Ok(ToolAnswer::of(request.caller, &answer, lines.join("\n")).await)
@@ -606,7 +633,8 @@ async fn history(request: Request<'_, History>) -> Result<ToolAnswer, Problem> {
                 None => DiffBase::Unnamed,
             };
             let answer = api::diff_notebooks(caller, DiffRequest { before }).await?;
-            let mut lines = text::diff::note(&answer);
+            let note = text::diff::note(&answer).into_iter();
+            let mut lines: Vec<_> = note.map(|line| as_tools(&line)).collect();
             lines.extend(text::diff::lines(&answer, |_, line| line));
             lines.push(String::new());
             Ok(ToolAnswer::of(caller, &answer, lines.join("\n")).await)
@@ -642,4 +670,32 @@ fn revision(text: Option<&str>) -> Result<Option<Revision>, Problem> {
         })
     };
     text.map(read).transpose()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_bad_argument_is_named() {
+        let message = |arguments: Value| {
+            let arguments = arguments.as_object().cloned().unwrap_or_default();
+            read::<ReadCell>(arguments).unwrap_err().message
+        };
+        for (arguments, told) in [
+            (
+                json!({"notebook": "a.ipynb", "cell": 1.5}),
+                "cell: an id or an index is expected, or a list of these",
+            ),
+            (
+                json!({"notebook": "a.ipynb", "cell": 1, "limit": -1}),
+                "limit: invalid value: integer `-1`, expected usize",
+            ),
+            (json!({"cell": 1}), "missing field `notebook`"),
+        ] {
+            assert_eq!(message(arguments), told);
+        }
+    }
 }

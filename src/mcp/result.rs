@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use rmcp::model::{CallToolResult, ContentBlock};
 use serde_json::{Map, Value, json};
 
-use super::commands::as_tools;
+use super::commands::{as_tools, problem_text};
 use crate::api::caller::Caller;
 use crate::api::envelope::{Answer, Envelope, Meanwhile, ProblemAnswer};
 use crate::api::outputs::{Image, plain};
@@ -56,10 +56,8 @@ impl ToolAnswer {
         if let Some(error) = fields.get_mut("error").and_then(Value::as_object_mut) {
             error.insert("code".to_owned(), code(problem.kind).into());
         }
-        let mut lines = text::problem::lines(&problem);
-        lines.push(String::new());
         Self {
-            text: lines.join("\n"),
+            text: problem_text(&problem),
             fields,
             is_error: problem.kind != ProblemKind::StillRunning,
             meanwhile,

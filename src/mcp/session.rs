@@ -151,6 +151,7 @@ impl Session {
             here: self.common.root.folder().to_owned(),
             command: "nb".to_owned(),
             tell: self.common.tell,
+            gets_json: true,
             has_own_thread: false,
         })
     }

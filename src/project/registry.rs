@@ -25,7 +25,8 @@ pub struct Known {
     pub root: PathBuf,
     /// Its `state.json`.
     pub state_file: PathBuf,
-    /// The kernels that were started, by their sessions' keys.
+    /// The kernels that were started, by their sessions' keys. A kernel that another one of the same notebook did not
+    /// end has its key with its process id.
     #[serde(default)]
     pub kernels: BTreeMap<String, KnownKernel>,
     /// Fields of a later version.
@@ -58,15 +59,30 @@ impl Known {
         let project = Project::of_state_file(&self.state_file).ok()?;
         project.state_file().is_file().then_some(project)
     }
+
+    /// Adds a session's kernel; its earlier kernels stay as long as they run.
+    fn add(&mut self, key: &str, kernel: KnownKernel, is_alive: fn(&KnownKernel) -> bool) {
+        let process = |it: &KnownKernel| (it.pid, it.start_time, it.boot_id.clone());
+        let notebook = kernel.notebook.clone();
+        let new = process(&kernel);
+        let earlier = self.kernels.insert(key.to_owned(), kernel);
+        if let Some(earlier) = earlier.filter(|it| process(it) != new) {
+            let name = format!("{key} {}", earlier.pid);
+            self.kernels.insert(name, earlier);
+        }
+        self.kernels
+            .retain(|name, it| name == key || it.notebook != notebook || is_alive(it));
+    }
 }
 
 impl Project {
     /// Remembers that the project has this session, for [`known`].
     ///
-    /// This is cheap if the session is known already. A failure is logged and has no other effect.
-    pub fn remember(&self, key: &str, session: &Session) {
+    /// This is cheap if the session is known already. A failure is logged and has no other effect. `is_alive` says
+    /// whether an earlier kernel of the session still runs: its folder may have been deleted and made again.
+    pub fn remember(&self, key: &str, session: &Session, is_alive: fn(&KnownKernel) -> bool) {
         let done = match folder() {
-            Some(folder) => self.remember_in(&folder, key, session),
+            Some(folder) => self.remember_in(&folder, key, session, is_alive),
             None => Err(io::Error::other("there is no home folder")),
         };
         if let Err(error) = done {
@@ -74,7 +90,13 @@ impl Project {
         }
     }
 
-    fn remember_in(&self, folder: &Path, key: &str, session: &Session) -> io::Result<()> {
+    fn remember_in(
+        &self,
+        folder: &Path,
+        key: &str,
+        session: &Session,
+        is_alive: fn(&KnownKernel) -> bool,
+    ) -> io::Result<()> {
         let file = file_of(folder, self.root());
         let before = read(&file);
         let mut known = before.clone().unwrap_or_else(|| Known {
@@ -94,7 +116,7 @@ impl Project {
                 started_at: session.started_at,
                 other: Map::new(),
             };
-            known.kernels.insert(key.to_owned(), kernel);
+            known.add(key, kernel, is_alive);
         }
         if before.as_ref() == Some(&known) {
             return Ok(());
@@ -155,12 +177,18 @@ mod tests {
             std::fs::create_dir_all(root.join(".nb")).unwrap();
             let project = Project::for_notebook(&root.join("a.ipynb")).unwrap();
             project.update(|state| state.kernel_pid = Some(1)).unwrap();
-            project.remember_in(&folder, "a.ipynb", &session).unwrap();
-            project.remember_in(&folder, "b.ipynb", &session).unwrap();
+            project
+                .remember_in(&folder, "a.ipynb", &session, |_| false)
+                .unwrap();
+            project
+                .remember_in(&folder, "b.ipynb", &session, |_| false)
+                .unwrap();
             // Nothing is new, so nothing is written.
             let file = file_of(&folder, project.root());
             let before = std::fs::metadata(&file).unwrap().modified().unwrap();
-            project.remember_in(&folder, "b.ipynb", &session).unwrap();
+            project
+                .remember_in(&folder, "b.ipynb", &session, |_| false)
+                .unwrap();
             let after = std::fs::metadata(&file).unwrap().modified().unwrap();
             assert_eq!(before, after);
             assert!(file.to_string_lossy().contains(name), "{}", file.display());
@@ -174,5 +202,32 @@ mod tests {
         std::fs::remove_dir_all(temp.path().join("one")).unwrap();
         let gone = known_in(&folder);
         assert_eq!(gone.iter().filter(|it| it.project().is_none()).count(), 1);
+    }
+    /// The project's folder may be deleted and made again while a kernel runs.
+    #[test]
+    fn an_earlier_kernel_of_a_notebook_is_remembered_as_long_as_it_runs() {
+        let temp = tempfile::tempdir().unwrap();
+        let folder = temp.path().join("known");
+        let root = temp.path().join("p");
+        std::fs::create_dir_all(&root).unwrap();
+        let project = Project::for_notebook(&root.join("a.ipynb")).unwrap();
+        let start = |pid, is_alive| {
+            let mut session = Session::local(root.join("a.ipynb"));
+            session.set_process(pid, 7, None);
+            project
+                .remember_in(&folder, "a.ipynb", &session, is_alive)
+                .unwrap();
+            let known = known_in(&folder).remove(0);
+            known
+                .kernels
+                .into_values()
+                .map(|it| it.pid)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(start(41, |_| true), [41]);
+        assert_eq!(start(41, |_| true), [41]);
+        assert_eq!(start(42, |_| true), [42, 41]);
+        assert_eq!(start(43, |it| it.pid == 41), [43, 41]);
+        assert_eq!(start(44, |_| false), [44]);
     }
 }

@@ -41,7 +41,16 @@ pub(crate) fn text(kernel: &KernelStatus) -> String {
 
 /// Returns the line about a kernel that was interrupted.
 pub(crate) fn interrupted(answer: &InterruptAnswer) -> String {
-    let mut told = format!("{}: interrupted (by {})", answer.notebook, answer.mode);
+    let notebook = &answer.notebook;
+    match &answer.job {
+        Some(job) if answer.goes_on => {
+            return format!("{notebook}: job {job} interrupted, and still runs · next: nb restart");
+        }
+        Some(job) => return format!("{notebook}: job {job} interrupted"),
+        None if !answer.interrupted => return format!("{notebook}: nothing runs"),
+        None => {}
+    }
+    let mut told = format!("{notebook}: interrupted (by {})", answer.mode);
     if let Some(stopped) = &answer.stopped {
         told += &format!(" · {} ended", stopped.text);
     }

@@ -161,11 +161,14 @@ impl Report<'_> {
                 let reply = reply(id, &prompt);
                 self.note(format!("next: {reply} | nb interrupt {id}"));
             }
-            FollowEnd::Lost => self.note(format!(
-                "the recorder of job {id} was killed: what the code said after that is not kept \
-                 (what it said before is in {})",
-                answer.folder.path().display()
-            )),
+            FollowEnd::Lost => {
+                let why = lost(answer.almost_full());
+                self.note(format!(
+                    "the recorder of job {id} was {why}: what the code said after that is not kept \
+                     (what it said before is in {})",
+                    answer.folder.path().display()
+                ));
+            }
         }
     }
 
@@ -201,6 +204,14 @@ impl Report<'_> {
             }
         }
         text
+    }
+}
+
+/// Returns how a recorder ended that said nothing of it; `free` are the bytes of an almost full disk.
+fn lost(free: Option<u64>) -> String {
+    match free {
+        Some(free) => format!("killed, or the disk is full ({free} bytes free)"),
+        None => "killed".to_owned(),
     }
 }
 
@@ -314,4 +325,15 @@ fn how_it_ended(job: &Job, cell: &JobCell) -> Option<String> {
         "withdrawn" => "withdrawn before the kernel began with it".to_owned(),
         _ => return None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_may_be_why_a_recorder_is_gone() {
+        assert_eq!(lost(None), "killed");
+        assert_eq!(lost(Some(8)), "killed, or the disk is full (8 bytes free)");
+    }
 }

@@ -66,6 +66,7 @@ impl Callers {
             here: self.root.folder().to_owned(),
             command: "nb".to_owned(),
             tell: self.tell,
+            gets_json: true,
             has_own_thread: false,
         })
     }

@@ -190,6 +190,7 @@ fn caller(folder: &Path) -> Caller {
         here: folder.to_owned(),
         command: "nb".to_owned(),
         tell: |_| {},
+        gets_json: false,
         has_own_thread: false,
     };
     Caller::of(given).expect("a caller")

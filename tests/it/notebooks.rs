@@ -350,6 +350,7 @@ fn commands(name: &str, text: &[u8], seed: usize) -> usize {
         tell: |_| {},
         notices: PendingNotices::default(),
         shown: PendingCells::default(),
+        shows_whole: false,
     };
     let mut done = 0;
     for (number, what) in [

@@ -154,7 +154,8 @@ pub(super) fn gathered(
             }
         }
     }
-    if generation > before && !replaced {
+    // An actor that was there before the notebook had a kernel misses no variables.
+    if before > 0 && generation > before && !replaced {
         // A program that writes no journal replaced it, or one that could not write it.
         others.push(Gathered {
             last: Timestamp::now(),
@@ -542,6 +543,12 @@ pub(super) mod tests {
                 .any(|line| line.ends_with("codex ran \"code 1\"")),
             "{told:?}"
         );
+    }
+
+    #[test]
+    fn who_was_there_before_any_kernel_misses_no_variables() {
+        assert_eq!(gathered(&[], &[], 0, 1, "claude").len(), 0);
+        assert_eq!(gathered(&[], &[], 1, 2, "claude").len(), 1);
     }
 
     #[test]

@@ -18,9 +18,9 @@ use crate::execution::fold::{last_line, output, read_all};
 use crate::execution::follow::{FollowEnd, Followed};
 use crate::execution::run::OutputMessage;
 use crate::notebook::OmittedOutput;
-use crate::project::ErrorCategory;
 use crate::project::cursor::Cursor;
 use crate::project::jobs::{Job, JobCell, JobFolder, JobPrompt, JobState};
+use crate::project::{ErrorCategory, free_bytes};
 
 /// What came of a job that was followed.
 #[derive(Clone, Debug, Serialize)]
@@ -82,6 +82,9 @@ pub struct BlockingJob {
 
 /// How many bytes at the end of a job's events are read for its last line.
 const LAST_BYTES: u64 = 64 << 10;
+
+/// Below how many free bytes a disk may be too full for a recorder.
+const FULL: u64 = 1 << 20;
 
 impl BlockingJob {
     fn of(folder: &JobFolder, job: &Job) -> Option<Self> {
@@ -330,6 +333,11 @@ impl JobAnswer {
             JobResults::Code(result) => vec![result],
             JobResults::Cells { cells } => cells.iter().map(|cell| &cell.result).collect(),
         }
+    }
+
+    /// Returns how many bytes are free where the job's files are, if they are few: a recorder ends if it cannot write.
+    pub fn almost_full(&self) -> Option<u64> {
+        free_bytes(self.folder.path()).filter(|free| *free < FULL)
     }
 
     /// Returns how the job went. The first cell that went wrong decides, since those behind it were not

@@ -56,6 +56,9 @@ pub(crate) fn of_operation(error: &OperationError, message: &str) -> Problem {
         OperationError::Edit(CellError::Several { .. }) => {
             problem(ProblemKind::Failed).hint("--all replaces it wherever it is")
         }
+        OperationError::Edit(CellError::BadTags) => {
+            problem(ProblemKind::Failed).hint(r#"tags='["draft"]'"#)
+        }
         OperationError::Edit(_)
         | OperationError::Place
         | OperationError::Apart

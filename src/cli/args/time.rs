@@ -1,10 +1,19 @@
 //! Parses points in time in the past, as people write them.
 
+use std::time::Duration;
+
 use jiff::civil::{Date, DateTime, Time};
 use jiff::{Span, Timestamp, Zoned};
 
 use crate::activity::zone;
 use crate::api::problem::{Problem, ProblemKind};
+
+/// Parses how many seconds to wait: a finite number, not below 0.
+pub(crate) fn seconds(text: &str) -> Result<f64, String> {
+    let seconds = text.parse::<f64>().ok();
+    let seconds = seconds.filter(|seconds| Duration::try_from_secs_f64(*seconds).is_ok());
+    seconds.ok_or_else(|| "give seconds, 0 or more".to_owned())
+}
 
 /// Parses a time of day, a date, both, a full timestamp, or a span before now.
 pub(crate) fn read(text: &str) -> Result<Timestamp, Problem> {
@@ -63,6 +72,15 @@ mod tests {
     use jiff::tz::TimeZone;
 
     use super::*;
+
+    #[test]
+    fn a_wait_is_a_finite_number_of_seconds() {
+        assert_eq!(seconds("0"), Ok(0.0));
+        assert_eq!(seconds("1.5"), Ok(1.5));
+        for bad in ["-1", "nan", "inf", "1e300", "x", ""] {
+            assert!(seconds(bad).is_err(), "{bad}");
+        }
+    }
 
     #[test]
     fn moments_are_written_as_people_do() {

@@ -11,6 +11,7 @@ use crate::api::job::{
 };
 use crate::api::problem::Problem;
 use crate::cli::Context;
+use crate::cli::args::time::seconds;
 use crate::cli::render::print;
 use crate::cli::render::watcher::{Printed, Reader, Watcher};
 use crate::text::report::{Piece, report};
@@ -22,7 +23,7 @@ pub(crate) const LIMIT: usize = 6000;
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Patience {
     /// Wait at most this long for what runs, 0 is for ever; it goes on after that
-    #[arg(long, value_name = "SECONDS", env = "NB_TIMEOUT")]
+    #[arg(long, value_name = "SECONDS", env = "NB_TIMEOUT", value_parser = seconds)]
     pub(crate) timeout: Option<f64>,
     /// Print at most this many characters of output, head and tail; 0 is no limit
     #[arg(long, value_name = "CHARACTERS", default_value_t = LIMIT)]

@@ -13,6 +13,7 @@ use crate::api::{
 };
 use crate::cli::Context;
 use crate::cli::args::sandbox::Sandboxing;
+use crate::cli::args::time::seconds;
 use crate::cli::commands::Command;
 use crate::cli::commands::shutdown::age;
 use crate::cli::render::print;
@@ -127,7 +128,7 @@ pub(crate) struct Open {
     #[arg(long)]
     force: bool,
     /// Wait at most this long for the kernel, which goes on starting; 0 is for ever [default: 45]
-    #[arg(long, value_name = "SECONDS", env = "NB_TIMEOUT")]
+    #[arg(long, value_name = "SECONDS", env = "NB_TIMEOUT", value_parser = seconds)]
     timeout: Option<f64>,
     #[command(flatten)]
     sandbox: Sandboxing,

@@ -8,6 +8,7 @@ use clap::Args;
 use crate::api::problem::Problem;
 use crate::api::{self, RestartRequest};
 use crate::cli::Context;
+use crate::cli::args::time::seconds;
 use crate::cli::commands::Command;
 use crate::cli::render::print;
 use crate::text::kernel::restarted;
@@ -22,7 +23,7 @@ pub(crate) struct Restart {
     /// The notebook; without it, the only open one
     pub(crate) notebook: Option<PathBuf>,
     /// Wait at most this long for the new kernel, which goes on starting; 0 is for ever [default: 45]
-    #[arg(long, value_name = "SECONDS", env = "NB_TIMEOUT")]
+    #[arg(long, value_name = "SECONDS", env = "NB_TIMEOUT", value_parser = seconds)]
     timeout: Option<f64>,
     /// Restart it even when that ends others' work
     #[arg(long)]

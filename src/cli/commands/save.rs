@@ -62,10 +62,10 @@ fn show(answer: &SaveAnswer) -> std::io::Result<()> {
         bytes => notebook::size(bytes as u64),
     };
     print::line(&format!(
-        "{}: revision {} · {} cells · format {major}.{minor} · {bytes}",
+        "{}: revision {} · {} · format {major}.{minor} · {bytes}",
         quote(&answer.named),
         notebook.revision,
-        notebook.cell_count,
+        print::count(notebook.cell_count, "cell"),
     ))
 }
 

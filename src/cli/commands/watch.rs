@@ -69,8 +69,9 @@ impl Command for Watch {
             if snapshot.to_run.is_empty() {
                 continue;
             }
-            let request = watch.request(&snapshot);
-            let watcher = context.watcher(&Form::default());
+            let form = Form::default();
+            let request = watch.request(&snapshot, context.outputs(&form));
+            let watcher = context.watcher(&form);
             let ran = api::exec(&context.caller, request, &watcher).await;
             watcher.end();
             match ran {

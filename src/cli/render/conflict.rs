@@ -26,12 +26,28 @@ pub(crate) fn with_repeat(problem: Problem, command: &str) -> Problem {
         all => (None, all.iter().any(|it| it.unsaved)),
     };
     let only_if = only_if.map(|revision| format!(" --if-rev {revision}"));
-    let typed = typed(command, &only_if.unwrap_or_default());
-    let hint = match is_unsaved {
-        true => format!("ask for it to be saved or reverted there, then repeat: {typed}"),
-        false => format!("if it still holds, repeat it: {typed}"),
+    let typed = typed(command, only_if.as_deref().unwrap_or_default());
+    let hint = match (is_unsaved, not_whole(&problem)) {
+        (true, _) => format!("ask for it to be saved or reverted there, then repeat: {typed}"),
+        // With `--if-rev` the command works even if the writer has not seen the whole cell.
+        (false, Some(cells)) if only_if.is_none() => {
+            format!("look first: nb cell {cells}; if it still holds, repeat it: {typed}")
+        }
+        (false, _) => format!("if it still holds, repeat it: {typed}"),
     };
     problem.hint(hint).hint("--force writes without a check")
+}
+
+/// Returns the cells of which a problem shows only a part, as words of a command.
+fn not_whole(problem: &Problem) -> Option<String> {
+    let left_out = problem
+        .conflicts
+        .iter()
+        .filter(|it| it.changed.left_out > 0);
+    let cells: Vec<_> = left_out
+        .filter_map(|it| it.conflict.cell.as_deref())
+        .collect();
+    (!cells.is_empty()).then(|| cells.join(" "))
 }
 
 /// Returns the command as it was typed, with `option` added and an earlier `--if-rev` removed.
@@ -55,5 +71,31 @@ fn typed(command: &str, option: &str) -> String {
     match named && typed.chars().count() <= LONG_COMMAND {
         true => typed,
         false => format!("nb {command}{option} …"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::problem::ProblemKind;
+    use crate::notebook::Conflict;
+
+    #[test]
+    fn who_sees_only_a_part_of_a_text_is_told_how_to_see_all_of_it() {
+        let hint = |theirs: &str| {
+            let conflict = Conflict {
+                cell: Some("3f2c".to_owned()),
+                theirs: Some(theirs.to_owned()),
+                ..Conflict::default()
+            };
+            let problem = Problem::new(ProblemKind::Conflict, "x");
+            let problem = with_repeat(problem.with_conflicts(&[conflict], false), "apply");
+            problem.hints.into_iter().next().unwrap()
+        };
+        assert_eq!(hint("x"), "if it still holds, repeat it: nb apply …");
+        assert_eq!(
+            hint(&"x\n".repeat(200)),
+            "look first: nb cell 3f2c; if it still holds, repeat it: nb apply …"
+        );
     }
 }

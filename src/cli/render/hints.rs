@@ -129,7 +129,13 @@ impl Commands {
         let is_job = OF_JOB.contains(&word) || (word == "interrupt" && is_job_id(next));
         let is_of_all = matches!(word, "status" | "shutdown") && matches!(next, "--all" | "--idle");
         match () {
-            () if rest.contains(".ipynb") || is_of_all || next == "--help" => String::new(),
+            () if rest.contains(".ipynb")
+                || has_word(rest, typed)
+                || is_of_all
+                || next == "--help" =>
+            {
+                String::new()
+            }
             () if is_job && self.is_far => format!(" -n {typed}"),
             () if is_job => String::new(),
             () => format!(" {typed}"),
@@ -156,6 +162,14 @@ fn next_command(text: &str) -> Option<usize> {
         from = at + "nb ".len();
     }
     None
+}
+
+/// Says whether a text has a word that is not part of a longer word.
+fn has_word(text: &str, word: &str) -> bool {
+    text.match_indices(word).any(|(at, _)| {
+        let (before, after) = (&text[..at], &text[at + word.len()..]);
+        is_apart(before.chars().next_back()) && is_apart(after.chars().next())
+    })
 }
 
 /// Replaces all occurrences of a word that are not part of a longer word.
@@ -237,6 +251,19 @@ mod tests {
             let wanted = if wanted.is_empty() { hint } else { wanted };
             assert_eq!(typed.complete(hint), wanted);
         }
+    }
+
+    #[test]
+    fn a_name_without_an_ending_is_not_doubled() {
+        let other = |typed| Commands {
+            known: None,
+            near: None,
+            ..commands(Some(typed), false)
+        };
+        for (typed, hint) in [("g.txt", "nb open g.txt makes it"), ("0", "nb open 0")] {
+            assert_eq!(other(typed).complete(hint), hint);
+        }
+        assert_eq!(other("0").complete("nb undo 0abc"), "nb undo 0 0abc");
     }
 
     #[test]

@@ -458,6 +458,26 @@ fn what_a_name_has_not_seen_it_does_not_change() {
 }
 
 #[test]
+fn a_conflict_that_is_delivered_whole_counts_as_seen_however_long_it_is() {
+    let desk = Desk::new("a:1");
+    desk.read("codex");
+    let long = "x = 1\\n".repeat(100);
+    desk.save_operations(&format!(r#"[{{"op":"edit","cell":0,"source":"{long}"}}]"#));
+    let edit = r#"[{"op":"edit","cell":0,"source":"agent"}]"#;
+    for _ in 0..2 {
+        let error = desk.edit("claude", edit).unwrap_err();
+        assert_eq!(error.to_string(), "you have not seen the cell as it is now");
+    }
+    let editor = Editor {
+        shows_whole: true,
+        ..editor("claude")
+    };
+    desk.edit_unprinted(&editor, edit).unwrap_err();
+    editor.shown.delivered();
+    desk.edit("claude", edit).unwrap();
+}
+
+#[test]
 fn who_saved_is_the_one_whose_front_end_is_joined() {
     let desk = Desk::new("a:1");
     desk.read("claude");
@@ -567,6 +587,7 @@ fn editor(by: &str) -> Editor {
         tell: |_| {},
         notices: PendingNotices::default(),
         shown: PendingCells::default(),
+        shows_whole: false,
     }
 }
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::editing::notebook_file::{NotebookFile, NotebookFileError};
 use crate::notebook::{Document, size};
-use crate::project::NotLocked;
+use crate::project::{NotLocked, free_bytes};
 
 /// Why a notebook was not written; the file is unchanged.
 #[derive(Debug, thiserror::Error)]
@@ -154,8 +154,7 @@ impl SwapError {
 
 /// Returns how many bytes this user may still write beside a notebook.
 fn free(notebook: &Path) -> Option<u64> {
-    let found = rustix::fs::statvfs(notebook.parent()?).ok()?;
-    Some(found.f_bavail * found.f_frsize)
+    free_bytes(notebook.parent()?)
 }
 
 /// Returns whether a file or folder is immutable.

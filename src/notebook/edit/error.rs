@@ -4,9 +4,7 @@
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DocumentEditError {
     /// The format is read-only.
-    #[error(
-        "the notebook is of format {0}, which is only read: `jupyter nbconvert --to notebook` makes it one of format 4"
-    )]
+    #[error("the notebook is of format {0}, which is only read{hint}", hint = read_only_hint(*.0))]
     ReadOnly(u64),
     /// There is no cell at this index.
     #[error("there is no cell {index}: the notebook has {cells}")]
@@ -42,12 +40,15 @@ pub enum DocumentEditError {
     /// Metadata that is not an object, or a path without keys.
     #[error("metadata is a JSON object, and is set by its keys")]
     NotAnObject,
+    /// Tags that are no list of strings.
+    #[error("tags are a list of strings, such as [\"draft\"]")]
+    BadTags,
     /// A type that no version of the format has.
     #[error("a cell is code, markdown or raw")]
     NoType,
     /// A cell cannot be split there.
     #[error(
-        "cell {cell} cannot be split before line {line}: lines count from 0, and it has {lines}"
+        "cell {cell} cannot be split before its line {}, counted from 1: it has {lines}", line + 1
     )]
     NoSuchLine {
         /// The cell's id.
@@ -63,4 +64,12 @@ pub enum DocumentEditError {
     /// Fewer than two cells to join.
     #[error("joining takes two cells or more")]
     NothingToJoin,
+}
+
+/// Says how a notebook of an earlier format becomes one that is written.
+fn read_only_hint(format: u64) -> &'static str {
+    match format {
+        ..4 => ": `jupyter nbconvert --to notebook` makes it one of format 4",
+        _ => "",
+    }
 }

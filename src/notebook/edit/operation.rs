@@ -8,7 +8,7 @@ use super::cells::{CellChange, ChangeKind, NewCell};
 use super::conflict::Conflict;
 use super::error::DocumentEditError;
 use crate::notebook::document::{CellSelector, CellType, Document, Revision, SelectError};
-use crate::notebook::json::{Json, JsonError, Object, items};
+use crate::notebook::json::{Json, JsonError, Object, items, value_at};
 
 /// One edit; [`Operation::read_list`] reads them from JSON.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize)]
@@ -245,6 +245,16 @@ pub enum OperationError {
     Place,
 }
 
+/// Refuses tags that the format does not allow: other programs cannot read such a notebook.
+fn check_tags(path: &[&str], value: &Json) -> Result<(), DocumentEditError> {
+    let are_tags = || serde_json::from_slice::<Vec<String>>(value.bytes()).is_ok();
+    match path {
+        ["tags"] if value.is_null() || are_tags() => Ok(()),
+        ["tags", ..] => Err(DocumentEditError::BadTags),
+        _ => Ok(()),
+    }
+}
+
 impl Document {
     /// Applies operations in order, each to the result of the one before, and returns the resulting
     /// document. `fresh_id` makes ids for new cells.
@@ -283,6 +293,12 @@ impl Document {
                 let cells = self.cells.len();
                 let at = at.map(|at| self.position_of(at, cells + 1)).transpose()?;
                 let at = self.place(after.as_ref(), before.as_ref(), at, Some(cells))?;
+                let tags = metadata
+                    .as_ref()
+                    .and_then(|all| value_at(all.bytes(), &["tags"]));
+                if let Some(tags) = tags {
+                    check_tags(&["tags"], &tags)?;
+                }
                 let cell = NewCell {
                     id: id.clone().unwrap_or_else(&mut *fresh_id),
                     cell_type: cell_type.unwrap_or(CellType::Code),
@@ -308,6 +324,7 @@ impl Document {
                 }
                 for (path, value) in metadata {
                     let path: Vec<_> = path.iter().map(String::as_str).collect();
+                    check_tags(&path, value)?;
                     changes.push(match value.is_null() {
                         true => self.remove_metadata(at, &path)?,
                         false => self.set_metadata(at, &path, value)?,
@@ -610,6 +627,30 @@ mod tests {
         ] {
             let fault = in_words(text).unwrap_err();
             assert!(fault.starts_with(error), "{fault}");
+        }
+    }
+
+    #[test]
+    fn tags_are_a_list_of_strings_or_refused() {
+        let apply = |operation: &str| {
+            let operations = Operation::read_list(&format!("[{operation}]")).unwrap();
+            notebook()
+                .applied(&operations, &mut || "n".to_owned())
+                .map(drop)
+        };
+        let tags = |tags: &str| {
+            let edit = format!(r#"{{"op":"edit","cell":0,"metadata":{{"tags":{tags}}}}}"#);
+            let insert = format!(r#"{{"op":"insert","metadata":{{"tags":{tags}}}}}"#);
+            let (edited, inserted) = (apply(&edit), apply(&insert));
+            assert_eq!(edited, inserted, "{tags}");
+            edited
+        };
+        for good in [r#"["draft"]"#, "[]", "null"] {
+            tags(good).unwrap();
+        }
+        for bad in [r#""draft""#, "[1]", r#"{"a": 1}"#] {
+            let error = tags(bad).unwrap_err();
+            assert!(error.to_string().contains(r#"["draft"]"#), "{error}");
         }
     }
 

@@ -181,7 +181,11 @@ impl Object {
         let lead = between(self.span.start + 1, first.key().start);
         let lines = lead.contains('\n');
         Layout {
-            lead: if lines { lead } else { String::new() },
+            // Blanks at the end of the line before give the file another size; they are no layout.
+            lead: match lines {
+                true => lead.trim_start_matches([' ', '\t']).to_owned(),
+                false => String::new(),
+            },
             colon: between(first.key().end, first.value().start),
             ..other.clone()
         }
@@ -273,6 +277,13 @@ mod tests {
         );
         assert_eq!(set("{ }", "b"), "{\n  \"b\": 0\n }");
         assert_eq!(set("{\"a\":1,\"a\":2}", "a"), "{\"a\":1,\"a\":0}");
+    }
+
+    #[test]
+    fn blanks_at_the_end_of_a_line_are_no_layout() {
+        let text = b"{ \t\n   \"a\": 1\n  }";
+        let found = Object::read(text).unwrap().layout(text, &layout());
+        assert_eq!(found.lead, "\n   ");
     }
 
     #[test]

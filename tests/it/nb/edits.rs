@@ -839,6 +839,11 @@ fn a_text_is_replaced_in_all_cells_at_once_and_taken_back_at_once() {
     assert!(text().contains("number = 3"));
     on(&world, &["undo"]).ended(0);
     assert_eq!(text(), before);
+    for more in [&[][..], &["--word"], &["--regex"]] {
+        on(&world, &[&["replace", "", "x"], more].concat())
+            .ended(1)
+            .with("the text to replace is empty");
+    }
     on(&world, &["replace", "nowhere", "x"])
         .ended(1)
         .with("no cell has \"nowhere\"");

@@ -280,6 +280,38 @@ fn only_edits_of_the_same_lines_conflict_and_the_refusal_shows_them() {
 }
 
 #[test]
+fn an_edit_of_a_long_cell_of_anothers_is_refused_only_once() {
+    let world = World::new();
+    open(&world, "a.ipynb");
+    let one = McpClient::of(&world, "inspector", &[]);
+    let other = McpClient::of(&world, "inspector", &[]);
+    let long = "x = 1\n".repeat(40);
+    one.call(
+        "create_cell",
+        &json!({"notebook": "a.ipynb", "source": long}),
+    )
+    .text();
+    let edit = json!({"notebook": "a.ipynb", "cell": 0, "source": "z = 1"});
+    let refused = other.call("update_cell", &edit);
+    assert_eq!(refused.error()["conflicts"][0]["theirs"], long);
+    other.call("update_cell", &edit).text();
+}
+
+#[test]
+fn a_call_with_a_bad_argument_changes_nothing() {
+    let world = World::new();
+    open(&world, "a.ipynb");
+    let client = McpClient::of(&world, "inspector", &[]);
+    let create = json!({"notebook": "a.ipynb", "source": "x", "run": true, "timeout_s": -1});
+    let refused = client.call("create_cell", &create);
+    assert_eq!(refused.error()["kind"], "usage");
+    let state = client.call("get_notebook_state", &json!({"notebook": "a.ipynb"}));
+    assert_eq!(state.fields()["cell_count"], 0);
+    let unnamed = client.call("read_cell", &json!({"notebook": "", "cell": 0}));
+    assert_eq!(unnamed.error()["message"], "notebook: a path is expected");
+}
+
+#[test]
 fn a_run_goes_on_after_its_timeout_and_asks() {
     let world = World::new();
     open(&world, "a.ipynb");

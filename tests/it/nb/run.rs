@@ -148,9 +148,27 @@ fn an_interrupt_says_what_it_ended_and_what_runs_now() {
     assert_eq!(said["goes_on"], false);
     assert_eq!(said["stopped"]["job"], *second);
     assert_eq!(said["running"], Value::Null);
+    // An idle kernel gets no signal.
+    let log = || nb(&world, ["log", "--json"]).ended(0).json()["log"].clone();
+    let before = log();
     nb(&world, ["interrupt"])
         .ended(0)
-        .with("interrupted (by signal)\n");
+        .with("a.ipynb: nothing runs\n");
+    let said = nb(&world, ["interrupt", "--json"]).ended(0).json();
+    assert_eq!(said["interrupted"], false);
+    assert_eq!(log(), before);
+}
+
+#[test]
+fn an_interrupt_ends_a_job_that_is_about_to_begin() {
+    let world = world();
+    for _ in 0..4 {
+        let id = detached(&world, GATE);
+        let said = nb(&world, ["interrupt", "--json"]).ended(0).json();
+        assert_eq!(said["interrupted"], true);
+        let over = nb(&world, ["wait", &id]);
+        assert!(matches!(over.code, Some(3 | 130)), "{over:?}");
+    }
 }
 
 #[test]
