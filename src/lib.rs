@@ -28,7 +28,7 @@
 //! | [`agent`] | conversations with coding agents: the client's side of the Agent Client Protocol | notebook, kernel, server, project, activity, api |
 //! | [`assistant`] | a model that works in notebooks: its provider's interface, and the tools of `nb mcp` | code, notebook, kernel, server, project, agent |
 //! | [`text`] | answers and problems as plain text | api, editing, execution, lifecycle, and types of activity, kernel, notebook, project |
-//! | [`http`] | what servers over HTTP have in common: addresses, secrets, limits | api |
+//! | [`http`] | what servers over HTTP have in common: addresses, secrets, limits | socket, api |
 //! | [`mcp`] | the commands as tools for agents, over the Model Context Protocol | code, api, text, http, activity, editing, and types of kernel, notebook, project |
 //! | [`web`] | a page of the notebooks, with REST, a websocket and an assistant; the same kernels for Jupyter's clients by URL | wire, socket, kernel, project, server, agent, assistant, api, http, and types of notebook |
 //! | [`chat`] | a kernel whose cells are messages to agents | wire, socket, kernel, project, lifecycle, agent, api |

@@ -2,6 +2,7 @@
 //! now on. Pure.
 
 use super::protocol::{PermissionKind, PermissionOption};
+use crate::api::visible::visible;
 
 /// A question for the person.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -131,7 +132,7 @@ fn one_line(text: &str) -> String {
     if text.chars().nth(MOST).is_some() {
         line.push('…');
     }
-    line
+    visible(&line).into_owned()
 }
 
 #[cfg(test)]
@@ -150,7 +151,7 @@ mod tests {
         let options = kinds.iter().enumerate();
         PermissionQuestion {
             agent: "claude".to_owned(),
-            title: "Write\u{1b}[2J x".to_owned(),
+            title: "Write\u{1b}[2J \u{202e}x".to_owned(),
             kind: "edit".to_owned(),
             places: vec!["a.py:3".to_owned()],
             options: options
@@ -188,7 +189,7 @@ mod tests {
         let prompt = question(&[AllowOnce, RejectOnce]).prompt();
         assert_eq!(
             prompt,
-            "claude asks: Write [2J x (edit)\nin a.py:3\n  a  0 b  forged (this time)\n  \
+            "claude asks: Write [2J <U+202E>x (edit)\nin a.py:3\n  a  0 b  forged (this time)\n  \
              b  1 b  forged (not this time)\nletter, or Enter for [b]: "
         );
     }

@@ -63,6 +63,7 @@ pub mod time;
 mod undo;
 mod vars;
 mod versions;
+pub(crate) mod visible;
 mod vscode_settings;
 mod watch;
 mod widgets;

@@ -256,9 +256,14 @@ pub(crate) fn for_json(
     }
 }
 
-/// Returns the text without colours and other escape sequences.
+/// Returns the text without colours, other escape sequences and control characters.
 pub(crate) fn plain(text: &str) -> String {
-    anstream::adapter::strip_str(text).to_string()
+    let text = anstream::adapter::strip_str(text).to_string();
+    let is_kept = |c: &char| matches!(c, '\n' | '\t') || !c.is_control();
+    match text.chars().all(|c| is_kept(&c)) {
+        true => text,
+        false => text.chars().filter(is_kept).collect(),
+    }
 }
 
 /// Keeps the head and tail of a text of more than `limit` characters, as whole lines where possible. A note
@@ -353,6 +358,16 @@ mod tests {
 
     fn shown(data: &Value) -> DisplayContent {
         serde_json::from_value(json!({ "data": data })).expect("a bundle")
+    }
+
+    #[test]
+    fn plain_text_has_no_control_characters() {
+        for (text, shown) in [
+            ("\u{9d}52;c;cHduZWQ=\u{9c}\u{9b}6nX", "52;c;cHduZWQ=6nX"),
+            ("\x1b[1;31mred\x1b[0m\n\tx\x07\x7f", "red\n\tx"),
+        ] {
+            assert_eq!(plain(text), shown);
+        }
     }
 
     #[test]

@@ -91,6 +91,7 @@ pub(super) async fn serve(connection: &ConnectionInfo, file: &Path) -> anyhow::R
     let limits = SocketLimits {
         max_message: LONGEST_MESSAGE,
         max_unauthenticated_message: LONGEST_MESSAGE,
+        max_unauthenticated_bytes: 4 * LONGEST_MESSAGE,
         spares_descriptors: true,
         ..SocketLimits::default()
     };

@@ -99,18 +99,26 @@ pub fn committed(file: &Path, reference: &str) -> Result<Committed, GitError> {
     })
 }
 
+/// Returns a git that runs no other program: another user or a sandboxed kernel may have written the repository's
+/// configuration. `None` if there is no git on the `PATH`.
+pub(crate) fn command() -> Option<Command> {
+    let mut git = Command::new(trust::on_path("git", &ProcessVariables)?);
+    // Missing objects are not fetched. The list of protocols counts more than any `protocol.NAME.allow`.
+    git.env("GIT_NO_LAZY_FETCH", "1")
+        .env("GIT_ALLOW_PROTOCOL", "")
+        .arg("--no-pager")
+        .args(["-c", "core.fsmonitor=false"])
+        .args(["-c", "core.hooksPath=/dev/null"]);
+    Some(git)
+}
+
 fn git<const N: usize>(
     folder: &Path,
     words: [&str; N],
     last: &std::ffi::OsStr,
 ) -> Result<Output, GitError> {
-    let git = trust::on_path("git", &ProcessVariables).ok_or(GitError::NoGit)?;
-    let run = Command::new(git)
-        // Another user or a sandboxed kernel may have written the repository's configuration, which can make
-        // git run programs, also when it fetches missing objects.
-        .args(["-c", "core.fsmonitor=false"])
-        .args(["-c", "core.hooksPath=/dev/null"])
-        .args(["-c", "protocol.allow=never"])
+    let run = command()
+        .ok_or(GitError::NoGit)?
         .arg("-C")
         .arg(folder)
         .args(words)
@@ -175,5 +183,106 @@ mod tests {
             let said = refused(&file, wrong);
             assert_eq!(said, format!("git knows no commit {wrong:?}"));
         }
+    }
+
+    #[test]
+    fn the_configuration_of_a_repository_runs_no_program() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let temp = tempfile::tempdir().unwrap();
+        let folder = temp.path().join("repository");
+        std::fs::create_dir(&folder).unwrap();
+        let (file, proof) = (folder.join("a.ipynb"), temp.path().join("proof"));
+        let script = temp.path().join("run.sh");
+        std::fs::write(
+            &script,
+            format!("#!/bin/sh\necho $0 > {}\n", proof.display()),
+        )
+        .unwrap();
+        std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let script = script.display();
+
+        std::fs::write(&file, "first").unwrap();
+        std::fs::write(folder.join(".gitattributes"), "* filter=x diff=x merge=x\n").unwrap();
+        for below in ["in", "out"] {
+            std::fs::create_dir(folder.join(below)).unwrap();
+            std::fs::write(folder.join(below).join("b.ipynb"), below).unwrap();
+        }
+        run(&folder, &["init", "-q"]);
+        run(&folder, &["add", "."]);
+        run(&folder, &["commit", "-q", "-m", "x"]);
+        run(&folder, &["sparse-checkout", "set", "--sparse-index", "in"]);
+        std::fs::write(&file, "second").unwrap();
+        for hook in [
+            "post-checkout",
+            "post-index-change",
+            "reference-transaction",
+        ] {
+            std::os::unix::fs::symlink(
+                temp.path().join("run.sh"),
+                folder.join(".git/hooks").join(hook),
+            )
+            .unwrap();
+        }
+        let config = folder.join(".git/config");
+        let poisoned = format!(
+            "{}\n[core]\nfsmonitor={script}\nsshCommand={script}\ngitProxy={script}\npager={script}\n\
+             askPass={script}\neditor={script}\nalternateRefsCommand={script}\nhooksPath={}/.git/hooks\n\
+             [diff]\nexternal={script}\n[diff \"x\"]\ntextconv={script}\ncommand={script}\n\
+             [filter \"x\"]\nsmudge={script}\nclean={script}\nprocess={script}\nrequired=true\n\
+             [merge \"x\"]\ndriver={script}\n[pager]\nrev-parse={script}\ncat-file={script}\n\
+             [alias]\nrev-parse=!{script}\ncat-file=!{script}\n[credential]\nhelper={script}\n\
+             [gpg]\nprogram={script}\n[uploadpack]\npackObjectsHook={script}\n\
+             [hook \"x\"]\ncommand={script}\nevent=reference-transaction\nevent=post-index-change\n",
+            std::fs::read_to_string(&config).unwrap(),
+            folder.display(),
+        );
+        std::fs::write(&config, &poisoned).unwrap();
+        assert_eq!(committed(&file, "HEAD").unwrap().content, b"first");
+        assert!(!proof.exists());
+
+        // The objects are missing, and git is told to fetch them.
+        let objects = folder.join(".git/objects");
+        let away = temp.path().join("objects");
+        for url in [
+            format!("ext::{script}"),
+            "ssh://127.0.0.1:1/x".to_owned(),
+            "git://127.0.0.1:1/x".to_owned(),
+            "http://127.0.0.1:1/x".to_owned(),
+            format!("file://{}", folder.display()),
+            folder.display().to_string(),
+        ] {
+            let promisor = format!(
+                "{poisoned}[extensions]\npartialClone=origin\n[core]\nrepositoryFormatVersion=1\n\
+                 [protocol]\nallow=always\n[protocol \"ext\"]\nallow=always\n[protocol \"file\"]\nallow=always\n\
+                 [protocol \"ssh\"]\nallow=always\n[protocol \"git\"]\nallow=always\n[protocol \"http\"]\nallow=always\n\
+                 [remote \"origin\"]\nurl=\"{url}\"\npromisor=true\nuploadpack={script}\n\
+                 partialCloneFilter=blob:none\n",
+            );
+            std::fs::write(&config, promisor).unwrap();
+            let blob = objects_of(&folder, "HEAD:a.ipynb");
+            let tree = objects_of(&folder, "HEAD^{tree}");
+            for object in [blob, tree] {
+                std::fs::rename(objects.join(&object), &away).unwrap();
+                committed(&file, "HEAD").unwrap_err();
+                assert!(!proof.exists(), "{url}");
+                std::fs::rename(&away, objects.join(&object)).unwrap();
+            }
+            // A listing reads a tree where the index is sparse.
+            let tree = objects_of(&folder, "HEAD:out");
+            std::fs::rename(objects.join(&tree), &away).unwrap();
+            let mut listing = command().unwrap();
+            listing.args(["ls-files", "-z"]).current_dir(&folder);
+            let listed = listing.output().unwrap().stdout;
+            assert!(!String::from_utf8_lossy(&listed).contains("out/"));
+            assert!(!proof.exists(), "{url}");
+            std::fs::rename(&away, objects.join(&tree)).unwrap();
+        }
+    }
+
+    /// Returns the path of an object below the folder of objects.
+    fn objects_of(folder: &Path, name: &str) -> String {
+        let found = git(folder, ["rev-parse", "--verify"], name.as_ref()).unwrap();
+        let hash = String::from_utf8(found.stdout).unwrap();
+        format!("{}/{}", &hash[..2], hash[2..].trim())
     }
 }

@@ -10,7 +10,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::real_path::real_path;
-use super::written::AllWritten;
+use super::written::{AllWritten, places};
 
 /// The name of a project's private folder.
 pub(super) const DIR: &str = ".nb";
@@ -48,12 +48,26 @@ pub(super) fn roots(folder: &Path, home: Option<&Path>) -> Roots {
 /// Fails if a sandboxed kernel can have put a link on the path: a command for the kernel's own
 /// notebook would then go to another notebook, whose kernel runs without a sandbox.
 pub fn notebook_path(path: &Path) -> io::Result<PathBuf> {
-    let real = real_path(path)?;
-    let named = std::path::absolute(path)?;
-    if real == named {
+    real_notebook(path, AllWritten::known, real_path)
+}
+
+pub(super) fn real_notebook(
+    path: &Path,
+    known: impl FnOnce() -> AllWritten,
+    real_path: impl FnOnce(&Path) -> io::Result<PathBuf>,
+) -> io::Result<PathBuf> {
+    let mut links = places(path);
+    let walked = links.pop().unwrap_or_else(|| path.to_owned());
+    // The folders must be there; macOS also knows the case of the letters.
+    let real = real_path(&walked)?;
+    if real != walked {
+        // What was no link has become one.
+        links.push(walked);
+    }
+    if links.is_empty() {
         return Ok(real);
     }
-    match AllWritten::known().leads(&named) {
+    match known().first_held(&links) {
         None => Ok(real),
         Some((link, written)) => Err(io::Error::other(format!(
             "{} is a link, which a sandboxed kernel of {} may have put there, as it was allowed to write {}: remove it, or say that you trust the folder: nb open NOTEBOOK --trust {}",

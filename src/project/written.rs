@@ -88,14 +88,11 @@ impl AllWritten {
         })
     }
 
-    /// Returns the first link on the way to a path that is in one of the folders.
-    pub fn leads(&self, path: &Path) -> Option<(PathBuf, WritableFolder)> {
-        let mut places = places(path);
-        // The last one is the real path.
-        places.pop();
-        places.into_iter().find_map(|link| {
-            let written = self.entries.iter().find(|it| it.holds(&link))?.clone();
-            Some((link, written))
+    /// Returns the first of these paths that is in one of the folders.
+    pub(super) fn first_held(&self, paths: &[PathBuf]) -> Option<(PathBuf, WritableFolder)> {
+        paths.iter().find_map(|path| {
+            let written = self.entries.iter().find(|it| it.holds(path))?.clone();
+            Some((path.clone(), written))
         })
     }
 
@@ -125,8 +122,9 @@ const CODE: [&str; 9] = [
     "conda-meta",
 ];
 
-/// Returns the real path of a path, preceded by all symlinks on the way to it.
-fn places(path: &Path) -> Vec<PathBuf> {
+/// Returns the real path of a path, preceded by all symlinks on the way to it. Each of them is looked at once: a kernel
+/// may exchange them in the meantime.
+pub(super) fn places(path: &Path) -> Vec<PathBuf> {
     let whole = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let parts = |path: &Path| -> Vec<std::ffi::OsString> {
         let parts = path.components().map(|part| match part {
@@ -220,6 +218,8 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use super::super::folder::Project;
+    use super::super::real_path::real_path;
+    use super::super::root::real_notebook;
     use super::*;
 
     #[test]
@@ -303,8 +303,57 @@ mod tests {
             ("free/own/new.ipynb", false),
             ("work/out/inner/new.ipynb", false),
         ] {
-            assert_eq!(known.leads(&root.join(path)).is_some(), seen, "{path}");
+            let mut links = places(&root.join(path));
+            let real = links.pop();
+            assert_eq!(known.first_held(&links).is_some(), seen, "{path}");
+            let found = real_notebook(&root.join(path), || known.clone(), real_path);
+            assert_eq!(found.ok(), real.filter(|_| !seen), "{path}");
         }
+    }
+
+    #[test]
+    fn a_link_that_comes_or_goes_meanwhile_leads_nowhere_else() {
+        let temp = tempfile::tempdir().unwrap();
+        let root = temp.path().canonicalize().unwrap();
+        for folder in ["out", "free"] {
+            std::fs::create_dir(root.join(folder)).unwrap();
+        }
+        let (named, other) = (root.join("out/race.ipynb"), root.join("free/t.ipynb"));
+        let known = AllWritten {
+            entries: vec![WritableFolder {
+                folder: root.join("out"),
+                hidden: root.join(".nb"),
+                state_file: root.join(".nb/state.json"),
+                key: "a.ipynb".to_owned(),
+                notebook: root.join("a.ipynb"),
+                other: Map::new(),
+            }],
+            shelf: None,
+        };
+        std::fs::write(&other, "").unwrap();
+        let to_file = || {
+            std::fs::remove_file(&named).unwrap_or_default();
+            std::fs::write(&named, "").unwrap();
+        };
+        let to_link = || {
+            std::fs::remove_file(&named).unwrap_or_default();
+            symlink(&other, &named).unwrap();
+        };
+        let known = || known.clone();
+        // It is a file at the first look, and a link at the second.
+        to_file();
+        let found = real_notebook(&named, known, |path| {
+            to_link();
+            real_path(path)
+        });
+        found.unwrap_err();
+        // It is a link, and then a file again.
+        let found = real_notebook(&named, known, |path| {
+            to_file();
+            real_path(path)
+        });
+        found.unwrap_err();
+        assert_eq!(real_notebook(&named, known, real_path).unwrap(), named);
     }
 
     #[test]

@@ -20,6 +20,7 @@ pub(super) fn bind(
     let router = SocketLimits {
         outbox_bytes: 256 << 20,
         max_unauthenticated_message: UNAUTHENTICATED_BYTES,
+        max_unauthenticated_bytes: 4 * UNAUTHENTICATED_BYTES,
         spares_descriptors: true,
         ..SocketLimits::default()
     };
@@ -56,5 +57,5 @@ fn spill() -> Option<SpillTo> {
 }
 
 /// The longest message of a client that has not yet sent a correctly signed message. The first request of
-/// every front end is kernel_info; a thousand peers without the key must not fill the memory.
+/// every front end is kernel_info; peers without the key must not fill the memory.
 const UNAUTHENTICATED_BYTES: usize = 16 << 20;

@@ -252,7 +252,10 @@ async fn dial_on(shared: Rc<Shared>) {
                     let shared = Rc::clone(&shared);
                     link::guarded(async move {
                         let deliver = |event| shared.deliver(event);
-                        shared.link.run(connection, reader, writer, deliver).await
+                        shared
+                            .link
+                            .run(connection, reader, writer, deliver, || {})
+                            .await
                     })
                     .await
                 };

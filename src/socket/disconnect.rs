@@ -21,6 +21,16 @@ pub enum DisconnectReason {
     /// The peer did not complete its handshake in time.
     #[error("it did not complete its handshake within {0:?}")]
     HandshakeTimeout(Duration),
+    /// The peer has not proven that it knows the key, and did not complete a message in time.
+    #[error(
+        "it did not complete a message within {0:?}, and has not shown yet that it has the key"
+    )]
+    MessageTimeout(Duration),
+    /// The incomplete messages of peers that have not proven that they know the key exceed their bound.
+    #[error(
+        "its incomplete message was the longest where such messages took more than {0} bytes, and it has not shown yet that it has the key"
+    )]
+    TooMuchUnauthenticated(usize),
     /// The peer does not read, and its outbox reached its budget.
     #[error(
         "it does not read: {unread} messages of {queued_bytes} bytes were queued for it, its budget is used up"
@@ -73,6 +83,8 @@ impl DisconnectReason {
             Self::Closed | Self::ShutDown => Responsible::NoOne,
             Self::Protocol(_)
             | Self::HandshakeTimeout(_)
+            | Self::MessageTimeout(_)
+            | Self::TooMuchUnauthenticated(_)
             | Self::Full { .. }
             | Self::OtherUser(_)
             | Self::TooManyTopics(_) => Responsible::Peer,

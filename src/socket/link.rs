@@ -11,6 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::{JoinSet, yield_now};
+use tokio::time::{Instant, timeout_at};
 
 use super::disconnect::DisconnectReason;
 use super::outbox::{Item, Outbox, message_cost};
@@ -34,6 +35,10 @@ pub(super) struct Link {
     over: Cell<bool>,
     /// A new limit for the peer's messages, in bytes, until it is applied.
     message_limit: Cell<Option<usize>>,
+    /// How long the peer may take for a message that it has begun, until it is authenticated.
+    message_time: Cell<Option<Duration>>,
+    /// How many bytes of an incomplete message are held, of a peer that is not authenticated.
+    held: Cell<usize>,
     /// How many bytes may be read before they are delivered, and how many were.
     read_ahead: usize,
     ahead: Cell<usize>,
@@ -74,6 +79,8 @@ impl Link {
             finishing: Cell::new(false),
             over: Cell::new(false),
             message_limit: Cell::new(None),
+            message_time: Cell::new(None),
+            held: Cell::new(0),
             read_ahead: 0,
             ahead: Cell::new(0),
         }
@@ -88,22 +95,26 @@ impl Link {
     }
 
     /// Like [`Link::new`], for a peer that has not proven yet that it knows the key.
-    pub(super) fn unauthenticated(
-        outbox: Outbox,
-        role: Role,
-        limits: &super::SocketLimits,
-    ) -> Self {
+    pub(super) fn unauthenticated(outbox: Outbox, limits: &super::SocketLimits) -> Self {
         let link = Self::new(outbox);
-        if role == Role::Router && limits.max_unauthenticated_message < limits.max_message {
+        if limits.max_unauthenticated_message < limits.max_message {
             link.message_limit
                 .set(Some(limits.max_unauthenticated_message));
         }
+        link.message_time.set(Some(limits.unauthenticated_message));
         link
     }
 
-    /// Sets the limit of the peer's messages, in bytes.
-    pub(super) fn set_message_limit(&self, bytes: usize) {
+    /// Allows a peer that has proven that it knows the key to send longer messages, of so many bytes.
+    pub(super) fn authenticate(&self, bytes: usize) {
         self.message_limit.set(Some(bytes));
+        self.message_time.set(None);
+        self.held.set(0);
+    }
+
+    /// Returns how many bytes of an incomplete message are held, of a peer that is not authenticated.
+    pub(super) fn held_bytes(&self) -> usize {
+        self.held.get()
     }
 
     /// Queues a message, or returns it when the budget is used up.
@@ -174,12 +185,15 @@ impl Link {
     }
 
     /// Reads and writes until the connection ends; returns the reason. Both halves are closed then.
+    ///
+    /// `holds` is called when more is held of a peer that is not authenticated.
     pub(super) async fn run(
         &self,
         mut connection: Connection,
         mut reader: Reader,
         writer: Writer,
         deliver: impl Fn(ConnectionEvent),
+        holds: impl Fn(),
     ) -> DisconnectReason {
         self.outlet.open(writer);
         let _ends = CloseOnDrop(self);
@@ -187,7 +201,7 @@ impl Link {
             biased;
             left = poll_fn(|cx| self.poll_cut(cx)) => left,
             left = self.write() => left,
-            left = write_coalescing::run(self.read_as_allowed(&mut connection, &mut reader, deliver)) => left,
+            left = write_coalescing::run(self.read_as_allowed(&mut connection, &mut reader, deliver, holds)) => left,
         }
     }
 
@@ -204,10 +218,11 @@ impl Link {
         connection: &mut Connection,
         reader: &mut Reader,
         deliver: impl Fn(ConnectionEvent),
+        holds: impl Fn(),
     ) -> DisconnectReason {
         self.ahead.set(0);
         match self.read_ahead {
-            0 => self.read(connection, reader, deliver).await,
+            0 => self.read(connection, reader, deliver, holds).await,
             _ => self.read_first(connection, reader, deliver).await,
         }
     }
@@ -299,9 +314,11 @@ impl Link {
         connection: &mut Connection,
         reader: &mut Reader,
         deliver: impl Fn(ConnectionEvent),
+        holds: impl Fn(),
     ) -> DisconnectReason {
         let mut messages = 0;
         let mut bytes = 0;
+        let mut begun = None;
         loop {
             loop {
                 self.may_read().await;
@@ -311,7 +328,10 @@ impl Link {
                 match connection.poll_event() {
                     Ok(None) => break,
                     Ok(Some(_)) if self.finishing.get() => {}
-                    Ok(Some(event)) => deliver(event),
+                    Ok(Some(event)) => {
+                        begun = None;
+                        deliver(event);
+                    }
                     Err(error) => {
                         self.answer(connection);
                         return DisconnectReason::Protocol(error);
@@ -324,7 +344,25 @@ impl Link {
                 }
             }
             self.answer(connection);
-            match reader.read_buf(&mut connection.space()).await {
+            let time = self.message_time.get();
+            let held = time.map_or(0, |_| connection.held_bytes());
+            if self.held.replace(held) < held {
+                holds();
+            }
+            begun = match held {
+                0 => None,
+                _ => begun.or_else(|| Some(Instant::now())),
+            };
+            let mut space = connection.space();
+            let reading = reader.read_buf(&mut space);
+            let read = match begun.zip(time) {
+                None => reading.await,
+                Some((begun, time)) => match timeout_at(begun + time, reading).await {
+                    Ok(read) => read,
+                    Err(_) => return DisconnectReason::MessageTimeout(time),
+                },
+            };
+            match read {
                 Ok(0) => return DisconnectReason::Closed,
                 Ok(read) => bytes += read,
                 Err(error) => return DisconnectReason::Broken(error),

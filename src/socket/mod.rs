@@ -18,7 +18,8 @@
 //! | from a server's peer | one read buffer and one message of [`SocketLimits::max_message`] | that connection is closed; `left` says why |
 //! | from a [`Dialer`]'s peer | the same | the message is read and dropped, and `oversized` reports it; one over 64 times the limit closes the connection |
 //! | from a [`Dialer`]'s peer, read ahead | [`SocketLimits::read_ahead_bytes`] | messages are read no faster than delivered; the system's buffers fill, then the peer's own queue |
-//! | from a [`Router`]'s peer that is not authenticated yet | [`SocketLimits::max_unauthenticated_message`] | the same |
+//! | from a [`Router`]'s peer that is not authenticated yet, and from a [`Publisher`]'s | [`SocketLimits::max_unauthenticated_message`] | the same |
+//! | incomplete messages of all these peers | [`SocketLimits::max_unauthenticated_bytes`] | the peer with the longest one is closed |
 //! | peers of a socket | [`SocketLimits::max_peers`], including those in their handshake | a new one is closed at once; `refused` reports it |
 //! | file descriptors | the system's limit; with [`SocketLimits::spares_descriptors`] less by a quarter, 16 at most | a connection is closed at once, or not made; `refused` reports it |
 //! | topics of a subscriber | 1 MiB | only that subscriber is cut |
@@ -60,14 +61,20 @@ pub use endpoint::{BindError, EndpointHandler, EndpointLimits, KernelEndpoint};
 pub use publisher::{DeliveryProgress, Publisher, SubscriberBacklog};
 pub use router::{Router, UnsentMessage, UnsentReason};
 pub use spill::SpillTo;
+pub use stream::other_user;
 
 /// The limits of one socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SocketLimits {
     /// The longest message that a peer may send: the bytes of all its frames.
     pub max_message: usize,
-    /// The longest message of a [`Router`]'s peer until [`Router::authenticate`] is called for it.
+    /// The longest message of a [`Router`]'s peer until [`Router::authenticate`] is called for it, and of a
+    /// [`Publisher`]'s peer.
     pub max_unauthenticated_message: usize,
+    /// How many bytes of incomplete messages all these peers may have sent together.
+    pub max_unauthenticated_bytes: usize,
+    /// How long one of these peers may take for a message that it has begun.
+    pub unauthenticated_message: Duration,
     /// How long a peer may take from the connection to its READY.
     pub handshake: Duration,
     /// How many bytes of messages a [`Dialer`] reads before they are delivered, including some overhead for
@@ -83,12 +90,15 @@ pub struct SocketLimits {
 }
 
 impl Default for SocketLimits {
-    /// Returns 1 GiB for messages, also of unauthenticated peers, 10 s for the handshake, no reading ahead,
-    /// 64 MiB for each outbox, and 1,024 peers; it spares no descriptors.
+    /// Returns 1 GiB for messages, also of unauthenticated peers, which may take 30 s for one and any number of bytes
+    /// together, 10 s for the handshake, no reading ahead, 64 MiB for each outbox, and 1,024 peers; it spares no
+    /// descriptors.
     fn default() -> Self {
         Self {
             max_message: 1 << 30,
             max_unauthenticated_message: 1 << 30,
+            max_unauthenticated_bytes: usize::MAX,
+            unauthenticated_message: Duration::from_secs(30),
             handshake: Duration::from_secs(10),
             read_ahead_bytes: 0,
             outbox_bytes: 64 << 20,

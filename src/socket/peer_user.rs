@@ -3,15 +3,32 @@
 //! Every user of the machine can connect to a port of the loopback interface, and neither iopub nor
 //! the heartbeat requires a signature. Linux reports the user to whom a socket belongs.
 
+use std::io;
 use std::net::SocketAddr;
 
 /// Returns the user at the other end, if it is neither this user nor root.
 ///
 /// Returns `None` if the system does not report it: the other end is on another machine, this is not Linux,
 /// or a sandbox forbids the request.
-pub(super) fn other_user(local: SocketAddr, peer: SocketAddr) -> Option<u32> {
+///
+/// # Errors
+/// The other end is closed already: whose it was is not known any more, and what it has sent could still be read.
+pub(super) fn other_user(local: SocketAddr, peer: SocketAddr) -> io::Result<Option<u32>> {
     let here = rustix::process::geteuid().as_raw();
-    user_of(local, peer).filter(|user| *user != here && *user != 0)
+    let ip = |of: SocketAddr| of.ip().to_canonical();
+    let is_within = ip(local).is_loopback() || ip(peer).is_loopback() || ip(local) == ip(peer);
+    match socket_between(local, peer, |answer| {
+        Some((field(answer, USER)?, field(answer, INODE)?))
+    }) {
+        // No process has it. Linux before 6.17 reports it as root's.
+        Some((_, 0)) => Err(io::ErrorKind::ConnectionAborted.into()),
+        Some((user, _)) => Ok(Some(user).filter(|user| *user != here && *user != 0)),
+        // The system does answer, for our own socket.
+        None if is_within && queues_of(peer, local).is_some() => {
+            Err(io::ErrorKind::ConnectionAborted.into())
+        }
+        None => Ok(None),
+    }
 }
 
 /// Returns how many bytes sent to the other end the system still holds because no process has read them:
@@ -49,10 +66,6 @@ fn queues_of(local: SocketAddr, peer: SocketAddr) -> Option<Queues> {
             unconfirmed: field(answer, UNCONFIRMED)?,
         })
     })
-}
-
-fn user_of(local: SocketAddr, peer: SocketAddr) -> Option<u32> {
-    socket_between(local, peer, |answer| field(answer, USER))
 }
 
 /// Requests the one socket that has these two addresses the other way round, by sock_diag(7), and reads the
@@ -128,6 +141,7 @@ fn question(local: SocketAddr, peer: SocketAddr) -> Vec<u8> {
 const UNREAD: usize = 16 + 56;
 const UNCONFIRMED: usize = 16 + 60;
 const USER: usize = 16 + 64;
+const INODE: usize = 16 + 68;
 
 /// Returns a field of an answer (`nlmsghdr` and `inet_diag_msg`); `None` for an error, which has another
 /// type.
@@ -166,10 +180,51 @@ mod tests {
                 accepted.peer_addr().unwrap(),
             );
             let here = rustix::process::geteuid().as_raw();
-            assert_eq!(user_of(local, peer), Some(here), "{at}");
-            assert_eq!(other_user(local, peer), None);
+            let user = socket_between(local, peer, |answer| field(answer, USER));
+            assert_eq!(user, Some(here), "{at}");
+            assert_eq!(other_user(local, peer).unwrap(), None);
             drop(dialled);
+            // It has closed its end, whose owner Linux may no longer tell.
+            other_user(local, peer).unwrap_err();
         }
+    }
+
+    #[test]
+    fn a_connection_that_was_reset_is_nobodys() {
+        use std::io::{Read, Write};
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut dialled = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        dialled.write_all(b"a request").unwrap();
+        let at_once = Some(std::time::Duration::ZERO);
+        rustix::net::sockopt::set_socket_linger(&dialled, at_once).unwrap();
+        drop(dialled);
+        let (mut accepted, peer) = listener.accept().unwrap();
+        other_user(accepted.local_addr().unwrap(), peer).unwrap_err();
+        // What it has sent could be read.
+        assert_eq!(accepted.read(&mut [0; 100]).unwrap(), 9);
+    }
+
+    #[test]
+    fn another_users_connection_is_known_as_such() {
+        use std::os::unix::process::CommandExt;
+        const NOBODY: u32 = 65534;
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let script = format!("exec 3<>/dev/tcp/127.0.0.1/{port}; cat <&3");
+        let mut child = std::process::Command::new("bash")
+            .args(["-c", &script])
+            .current_dir("/")
+            .uid(NOBODY)
+            .spawn()
+            .unwrap();
+        let (accepted, peer) = listener.accept().unwrap();
+        let user = other_user(accepted.local_addr().unwrap(), peer);
+        assert_eq!(user.unwrap(), Some(NOBODY));
+        drop(accepted);
+        child.wait().unwrap();
     }
 
     #[test]
@@ -193,6 +248,6 @@ mod tests {
     fn nobody_knows_whose_a_connection_from_elsewhere_is() {
         let elsewhere = "203.0.113.7:4000".parse().unwrap();
         let here = "127.0.0.1:9".parse().unwrap();
-        assert_eq!(user_of(here, elsewhere), None);
+        assert_eq!(other_user(here, elsewhere).unwrap(), None);
     }
 }

@@ -113,7 +113,7 @@ impl Server {
 
     pub(super) fn authenticate(&self, peer: &PeerId) {
         if let Some(slot) = self.slot(peer) {
-            slot.link.set_message_limit(self.shared.limits.max_message);
+            slot.link.authenticate(self.shared.limits.max_message);
         }
     }
 
@@ -224,7 +224,9 @@ async fn serve(
         let (shared, id, slot) = (Rc::clone(&shared), id.clone(), Rc::clone(slot));
         link::guarded(async move {
             let deliver = |event| shared.deliver(&id, &slot, event);
-            slot.link.run(connection, reader, writer, deliver).await
+            let holds = || shared.limit_held();
+            let run = slot.link.run(connection, reader, writer, deliver, holds);
+            run.await
         })
         .await
     };
@@ -299,7 +301,7 @@ impl Shared {
             PeerId::made_up(info.connection)
         };
         let slot = Rc::new(PeerSlot {
-            link: Link::unauthenticated(self.outbox(), self.role, &self.limits),
+            link: Link::unauthenticated(self.outbox(), &self.limits),
             topics: RefCell::default(),
             first: Cell::new(None),
             addresses,
@@ -354,6 +356,20 @@ impl Shared {
             ConnectionEvent::Message(_)
             | ConnectionEvent::Drained { .. }
             | ConnectionEvent::Ready(_) => {}
+        }
+    }
+
+    /// Closes the unauthenticated peer with the longest incomplete message if these take too much together.
+    fn limit_held(&self) {
+        let most = self.limits.max_unauthenticated_bytes;
+        let slots = self.slots.borrow();
+        let open = || slots.values().filter(|slot| slot.link.is_open());
+        let held: usize = open().map(|slot| slot.link.held_bytes()).sum();
+        let longest = open().max_by_key(|slot| slot.link.held_bytes());
+        if let Some(longest) = longest.filter(|_| held > most) {
+            longest
+                .link
+                .cut(DisconnectReason::TooMuchUnauthenticated(most));
         }
     }
 

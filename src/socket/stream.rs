@@ -88,7 +88,7 @@ impl Listener {
                 // Checked first, because the request for the peer's user needs a descriptor, too.
                 leaves_room(&stream, spares)?;
                 let local = stream.local_addr()?;
-                if let Some(user) = peer_user::other_user(local, peer) {
+                if let Some(user) = peer_user::other_user(local, peer)? {
                     return Ok(Accepted::OtherUser(user));
                 }
                 let (reader, writer) = tcp_halves(stream)?;
@@ -104,6 +104,16 @@ impl Listener {
             }),
         }
     }
+}
+
+/// Returns the other user of this machine whose process is at the other end of an accepted connection; `None` if it is
+/// this user, root, or on another machine, or if the system does not report it.
+///
+/// # Errors
+/// The other end has closed the connection already, or hardly any descriptors are left.
+pub fn other_user(accepted: &TcpStream) -> io::Result<Option<u32>> {
+    leaves_room(accepted, true)?;
+    peer_user::other_user(accepted.local_addr()?, accepted.peer_addr()?)
 }
 
 /// Connects to a listening socket; fails if that would take a descriptor that is to be spared.

@@ -47,10 +47,11 @@ pub(crate) fn lines(
         paint(DiffPart::Title, after),
     ];
     let metadata = answer.metadata.iter();
-    lines.extend(metadata.map(|it| format!("notebook {}", field(it))));
+    lines.extend(metadata.map(|it| paint(DiffPart::Plain, format!("notebook {}", field(it)))));
     for cell in &answer.cells {
         lines.push(paint(DiffPart::Cell, head(cell)));
-        lines.extend(details(cell));
+        let details = details(cell).into_iter();
+        lines.extend(details.map(|line| paint(DiffPart::Plain, line)));
         for hunk in &cell.source {
             // If one side lacks the cell, the line numbers would say nothing.
             if cell.before.is_some() && cell.after.is_some() {

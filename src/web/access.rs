@@ -150,16 +150,15 @@ impl Access {
         self.token.is(sent) || once.take_if(|once| once.is(sent)).is_some()
     }
 
-    /// Returns whether a request has the token in a header; `token` is the word of Jupyter's clients.
+    /// Returns whether a request has the token in a header; `token` is the word of Jupyter's clients, in any case.
     fn has_token(&self, headers: &HeaderMap) -> bool {
-        let sent = headers
-            .get(header::AUTHORIZATION)
-            .map(HeaderValue::as_bytes);
-        let sent = sent.and_then(|sent| {
-            let bearer = sent.strip_prefix(b"Bearer ");
-            bearer.or_else(|| sent.strip_prefix(b"token "))
-        });
-        sent.is_some_and(|sent| self.token.is(sent))
+        let sent = headers.get(header::AUTHORIZATION);
+        let sent = sent.and_then(|sent| sent.to_str().ok()?.split_once(' '));
+        sent.is_some_and(|(word, token)| {
+            let known = ["bearer", "token"];
+            known.iter().any(|it| word.eq_ignore_ascii_case(it))
+                && self.token.is(token.trim_start().as_bytes())
+        })
     }
 
     /// Returns whether a request has the token in its query, as Jupyter's clients send it for a websocket.
@@ -248,4 +247,28 @@ pub(super) async fn guard(
     let stored = if is_api { "no-store" } else { "no-cache" };
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static(stored));
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_word_before_a_token_is_written_in_any_case() {
+        let (access, [token, _]) = Access::new(IpAddr::from([127, 0, 0, 1]), 1, None);
+        let has_token = |word: &str| {
+            let sent = HeaderValue::from_str(&format!("{word} {}", token.as_str())).unwrap();
+            access.has_token(&HeaderMap::from_iter([(header::AUTHORIZATION, sent)]))
+        };
+        for (word, is_known) in [
+            ("token", true),
+            ("Token", true),
+            ("Bearer", true),
+            ("BEARER ", true),
+            ("Basic", false),
+            ("", false),
+        ] {
+            assert_eq!(has_token(word), is_known, "{word}");
+        }
+    }
 }

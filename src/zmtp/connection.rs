@@ -89,6 +89,11 @@ impl Connection {
         self.decoder.set_message_limit(bytes);
     }
 
+    /// Returns how many bytes of an incomplete message are held.
+    pub fn held_bytes(&self) -> usize {
+        self.decoder.held_bytes()
+    }
+
     /// Returns the buffer for bytes from the peer; it always has room.
     pub fn space(&mut self) -> bytes::buf::Limit<&mut BytesMut> {
         self.decoder.space()

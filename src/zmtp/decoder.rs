@@ -138,6 +138,13 @@ impl Decoder {
         (&mut self.read).limit(usize::MAX)
     }
 
+    /// Returns how many bytes of an incomplete message are held.
+    pub(super) fn held_bytes(&self) -> usize {
+        let large = self.large.as_ref().map_or(0, |large| large.body.capacity());
+        let frames = self.frames.capacity() * size_of::<Bytes>();
+        self.frames_bytes + frames + large + self.read.len()
+    }
+
     /// Returns the next message or command; `None` until more bytes arrive.
     pub(super) fn next(&mut self) -> Result<Option<Incoming>, Error> {
         loop {

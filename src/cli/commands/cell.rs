@@ -97,8 +97,10 @@ impl Command for Cell {
             let sources = answer.cells.iter();
             let sources = sources.map(|cell| line_ended(cell.source.clone()));
             let text = match self.source_only {
-                true => sources.collect(),
-                false => text(answer, readable),
+                true => sources
+                    .map(|source| print::source(&source).into_owned())
+                    .collect(),
+                false => text(answer, |source| print::source(source).into_owned()),
             };
             print::exact(text.as_bytes())
         })
@@ -120,19 +122,4 @@ fn print_output(context: &Context, output: OutputAnswer) -> io::Result<()> {
             print::line(&path.display().to_string())
         }
     }
-}
-
-/// Returns a source unchanged, or for a terminal with control characters replaced by pictures of them.
-fn readable(source: &str) -> String {
-    if !io::stdout().is_terminal() {
-        return source.to_owned();
-    }
-    let picture = |c: char| match c {
-        '\n' | '\t' => c,
-        '\u{7f}' => '\u{2421}',
-        c if c < ' ' => char::from_u32(0x2400 + u32::from(c)).unwrap_or(c),
-        c if c.is_control() => '\u{fffd}',
-        c => c,
-    };
-    source.chars().map(picture).collect()
 }

@@ -77,7 +77,9 @@ impl Command for Cells {
         let cells = self.which.selectors(&self.words)?;
         if let Some(CellsFormat::Py) = self.format {
             let answer = api::export(&context.caller, ExportRequest { cells }).await?;
-            return context.print(&answer, |answer| print::exact(answer.text.as_bytes()));
+            return context.print(&answer, |answer| {
+                print::exact(print::source(&answer.text).as_bytes())
+            });
         }
         // A wide terminal gets more text; for a narrow one each whole line is cut.
         let width = columns::of_terminal().filter(|_| !context.json);
@@ -114,7 +116,7 @@ fn print_rows(
         text.push_str(line);
         text.push('\n');
         if text.len() >= PART && done.is_ok() {
-            done = print::raw(text.as_bytes());
+            done = print::raw(print::source(&text).as_bytes());
             text.clear();
         }
     });
@@ -122,5 +124,5 @@ fn print_rows(
         text.push_str(&removed_text(removed));
         text.push('\n');
     }
-    done.and_then(|()| print::raw(text.as_bytes()))
+    done.and_then(|()| print::raw(print::source(&text).as_bytes()))
 }

@@ -88,12 +88,12 @@ pub(crate) fn show(answer: &DiffAnswer) -> std::io::Result<()> {
     print::notes(note(answer));
     let colours = colours();
     let paint = |part: DiffPart, text: String| match (colours, part) {
-        (false, _) | (_, DiffPart::Plain) => text,
-        (_, DiffPart::Title) => text.bold().to_string(),
-        (_, DiffPart::Cell) => text.cyan().to_string(),
-        (_, DiffPart::Place) => text.magenta().to_string(),
-        (_, DiffPart::Removed) => text.red().to_string(),
-        (_, DiffPart::Added) => text.green().to_string(),
+        (false, _) | (_, DiffPart::Plain) => print::source(&text).into_owned(),
+        (_, DiffPart::Title) => print::source(&text).bold().to_string(),
+        (_, DiffPart::Cell) => print::source(&text).cyan().to_string(),
+        (_, DiffPart::Place) => print::source(&text).magenta().to_string(),
+        (_, DiffPart::Removed) => print::source(&text).red().to_string(),
+        (_, DiffPart::Added) => print::source(&text).green().to_string(),
     };
     let mut lines = lines(answer, paint);
     if lines.is_empty() {

@@ -43,6 +43,8 @@ impl Command for Export {
     async fn run(self, context: &Context) -> Result<ExitCode, Problem> {
         let cells = self.which.selectors(&self.words)?;
         let answer = api::export(&context.caller, ExportRequest { cells }).await?;
-        context.print(&answer, |answer| print::exact(answer.text.as_bytes()))
+        context.print(&answer, |answer| {
+            print::exact(print::source(&answer.text).as_bytes())
+        })
     }
 }

@@ -160,7 +160,8 @@ fn show_log(answer: &LogAnswer, is_part: bool) -> io::Result<()> {
     let mut entries = answer.log.iter();
     entries.try_for_each(|it| {
         let line = line(it, &answer.notebook);
-        print::line(&width.map_or_else(|| line.clone(), |width| columns::cut(&line, width)))
+        let line = print::source(&line);
+        print::line(&width.map_or_else(|| line.to_string(), |width| columns::cut(&line, width)))
     })
 }
 
@@ -172,7 +173,9 @@ fn show_versions(answer: &VersionsAnswer) -> io::Result<()> {
         true => format!("cell {cell} was deleted; nb restore {notebook} {cell} brings it back"),
     });
     let lines = version_lines(&answer.versions);
-    lines.iter().try_for_each(|line| print::line(line))
+    lines
+        .iter()
+        .try_for_each(|line| print::line(&print::source(line)))
 }
 
 /// Prints the deleted cells.
@@ -181,5 +184,8 @@ fn show_deleted(answer: &DeletedCellsAnswer) -> io::Result<()> {
         print::note("no cell was deleted here that nb knows of");
     }
     let mut cells = answer.deleted.iter();
-    cells.try_for_each(|it| print::line(&deleted_line(&it.cell, it.first_line.as_deref())))
+    cells.try_for_each(|it| {
+        let line = deleted_line(&it.cell, it.first_line.as_deref());
+        print::line(&print::source(&line))
+    })
 }

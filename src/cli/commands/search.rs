@@ -91,10 +91,14 @@ fn show(answer: &SearchAnswer) -> std::io::Result<()> {
     for found in &answer.matches {
         let hit = &found.hit;
         let output = hit.output.map(|output| format!("out{output}:"));
+        let hit_text = match output {
+            None => print::source(&hit.text),
+            Some(_) => hit.text.as_str().into(),
+        };
         let output = output.unwrap_or_default();
         text.push_str(&format!(
             "{} {}:{output}{}: {}\n",
-            found.notebook, found.short_id, hit.line, hit.text
+            found.notebook, found.short_id, hit.line, hit_text
         ));
     }
     print::raw(text.as_bytes())?;

@@ -76,7 +76,7 @@ fn show(context: &Context, answer: &UndoAnswer) -> std::io::Result<()> {
         let cell = &it.cell;
         let head = format!("cell {cell} keeps what others changed since; it is now:");
         let text = [vec![head], indented(&it.source)].concat().join("\n");
-        print::exact(format!("{text}\n").as_bytes())?;
+        print::exact(format!("{}\n", print::source(&text)).as_bytes())?;
     }
     Ok(())
 }

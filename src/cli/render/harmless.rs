@@ -112,7 +112,43 @@ fn passes(escape: &str, kind: Kind) -> bool {
     let is_plain = parameters
         .iter()
         .all(|byte| byte.is_ascii_digit() || matches!(byte, b';' | b':'));
-    is_plain && (last == b'm' || kind == Kind::Live && b"ABCDEFGJK".contains(&last))
+    let is_allowed = match last {
+        b'm' => !conceals(parameters),
+        _ => kind == Kind::Live && b"ABCDEFGJK".contains(&last),
+    };
+    is_plain && is_allowed
+}
+
+/// Says whether the parameters of a colour also conceal text.
+fn conceals(parameters: &[u8]) -> bool {
+    let mut rest = parameters.split(|byte| *byte == b';').map(|parameter| {
+        let text = std::str::from_utf8(parameter).unwrap_or_default();
+        // What follows a colon belongs to the number before it.
+        let (number, is_whole) = match text.split_once(':') {
+            Some((number, _)) => (number, true),
+            None => (text, false),
+        };
+        (number.parse::<u32>().unwrap_or_default(), is_whole)
+    });
+    while let Some(number) = rest.next() {
+        match number {
+            (8, _) => return true,
+            // A colour by its number, or by its red, green and blue.
+            (38 | 48 | 58, false) => {
+                let mut colour = rest.clone();
+                let length = match colour.next() {
+                    Some((5, false)) => 1,
+                    Some((2, false)) => 3,
+                    _ => continue,
+                };
+                if colour.by_ref().take(length).count() == length {
+                    rest = colour;
+                }
+            }
+            _ => {}
+        }
+    }
+    false
 }
 
 #[cfg(test)]
@@ -125,6 +161,7 @@ mod tests {
 
     #[test]
     fn colours_pass_and_nothing_else_does() {
+        const COLOURS_8: &str = "\x1b[38;5;8mx\x1b[48;2;8;8;8my\x1b[38:5:8;1mz\x1b[38;5m";
         assert_eq!(
             text("\x1b[1;31mred\x1b[0m\n\tx"),
             "\x1b[1;31mred\x1b[0m\n\tx"
@@ -146,6 +183,9 @@ mod tests {
             ("a\x1b\x1b]0;t\x07b", "ab"),
             ("a\x1b]never ends\nb", "a\nb"),
             ("ä\x1b[6nö", "äö"),
+            ("a\x1b[8mb\x1b[0;08;1mc\x1b[38;5;1;8md", "abcd"),
+            ("a\x1b[38;8mb\x1b[8:1mc\x1b[38:5:1;8md", "abcd"),
+            (COLOURS_8, COLOURS_8),
         ] {
             assert_eq!(text(hostile), shown, "{hostile:?}");
         }

@@ -1,5 +1,6 @@
 //! Writes to stdout and stderr. A closed pipe ends the program without an error.
 
+use std::borrow::Cow;
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 
@@ -7,6 +8,7 @@ use serde::Serialize;
 
 use crate::api::outputs::{self, OutputText};
 pub(crate) use crate::api::time::{age, moment, took};
+use crate::api::visible::visible;
 use crate::cli::render::harmless::{Kind, harmless};
 use crate::execution::run::OutputMessage;
 pub(crate) use crate::text::count;
@@ -100,6 +102,14 @@ fn on_stderr(text: &str, kind: Kind) -> io::Result<()> {
     let mut stderr = anstream::stderr().lock();
     stderr.write_all(text.as_bytes())?;
     stderr.flush()
+}
+
+/// Returns a source, or a part of one, as it is printed: on a terminal nothing of it is hidden.
+pub(crate) fn source(text: &str) -> Cow<'_, str> {
+    match io::stdout().is_terminal() {
+        true => visible(text),
+        false => text.into(),
+    }
 }
 
 /// Prints bytes unchanged, including escape sequences: a source, an image. A terminal receives only what is

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use super::Check;
+use crate::editing::git;
 use crate::editing::notebook_file::NotebookFile;
 use crate::kernel::environment::python;
 use crate::kernel::environment::tools::ToolFolders;
@@ -13,7 +14,7 @@ use crate::kernel::shell::quote;
 use crate::kernel::spec;
 use crate::kernel::spec::candidates::CandidateSource;
 use crate::kernel::spec::selection::SelectionError;
-use crate::kernel::variables::{ProcessVariables, Variables};
+use crate::kernel::variables::Variables;
 use crate::lifecycle::available::available;
 use crate::notebook::{Cell, CellType, NamedKernel};
 use crate::project::{Project, RealSpec};
@@ -211,21 +212,12 @@ pub(super) fn tracked(notebook: &Path) -> Vec<Check> {
         .collect()
 }
 
-/// The repository's settings could name programs that git runs by itself.
-const QUIET: [&str; 4] = [
-    "-c",
-    "core.fsmonitor=false",
-    "-c",
-    "core.hooksPath=/dev/null",
-];
-
 /// Returns the notebooks that git tracks below a folder; none if there is no git.
 fn tracked_notebooks(folder: &Path) -> Vec<PathBuf> {
-    let Some(git) = trust::on_path("git", &ProcessVariables) else {
+    let Some(mut git) = git::command() else {
         return Vec::new();
     };
-    let listed = Command::new(git)
-        .args(QUIET)
+    let listed = git
         .args(["ls-files", "-z", "--", "*.ipynb"])
         .current_dir(folder)
         .stdin(Stdio::null())

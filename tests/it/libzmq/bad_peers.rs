@@ -54,6 +54,80 @@ fn bad_peers_are_refused_with_a_reason_and_others_are_not_disturbed() {
 }
 
 #[test]
+fn messages_that_peers_without_the_key_have_begun_are_bounded_together() {
+    const LONGEST: usize = 1 << 20;
+    run(async {
+        let limits = SocketLimits {
+            max_unauthenticated_message: LONGEST,
+            max_unauthenticated_bytes: 2 * LONGEST,
+            ..SocketLimits::default()
+        };
+        let (router, mut events) = router(limits);
+        let begun = |name, length: usize, sent: usize| {
+            let header = [&[2][..], &(length as u64).to_be_bytes()].concat();
+            [greeting_of("DEALER", name), header, vec![0; sent]].concat()
+        };
+        let at = router.local_endpoint();
+        let mut streams = Vec::new();
+        for name in ["a", "b"] {
+            streams.push(raw(at, &begun(name, LONGEST, LONGEST - 1)).await);
+            events.joined().await;
+        }
+        // The newcomer has sent less than the others.
+        let mut short = raw(at, &begun("c", LONGEST / 2, LONGEST / 2 - 1)).await;
+        events.joined().await;
+        let (gone, why) = events.left().await;
+        assert!(why.contains("took more than 2097152 bytes"), "{why}");
+        assert!(["a", "b"].contains(&gone.to_string().as_str()), "{gone}");
+        short.write_all(&[0]).await.expect("write");
+        let (peer, came) = events.message().await;
+        assert_eq!(
+            (peer.to_string().as_str(), came[0].len()),
+            ("c", LONGEST / 2)
+        );
+
+        let (publisher, mut events) = publisher(limits);
+        let header = [&[2][..], &(LONGEST as u64 + 1).to_be_bytes()].concat();
+        let subscriber = [greeting("SUB"), header].concat();
+        let _subscriber = raw(publisher.local_endpoint(), &subscriber).await;
+        events.joined().await;
+        let (_, why) = events.left().await;
+        assert!(why.contains("1048577 bytes"), "{why}");
+    });
+}
+
+#[test]
+fn a_peer_without_the_key_completes_a_message_in_time() {
+    run(async {
+        let (router, mut events) = router(SocketLimits {
+            unauthenticated_message: Duration::from_millis(1),
+            ..SocketLimits::default()
+        });
+        let at = router.local_endpoint();
+        let _silent = raw(at, &greeting_of("DEALER", "silent")).await;
+        let (silent, _) = events.joined().await;
+        let mut known = raw(at, &greeting_of("DEALER", "known")).await;
+        let (peer, _) = events.joined().await;
+        router.authenticate(&peer);
+        known.write_all(b"\x00\x02a").await.expect("write");
+        let _slow = raw(
+            at,
+            &[&greeting_of("DEALER", "slow"), &b"\x00\x02a"[..]].concat(),
+        )
+        .await;
+        let (slow, _) = events.joined().await;
+        let (gone, why) = events.left().await;
+        assert_eq!(gone, slow);
+        assert!(why.contains("within 1ms"), "{why}");
+        known.write_all(b"b").await.expect("write");
+        assert_eq!(events.message().await, (peer, message(&[b"ab"])));
+        router
+            .send(&silent, message(&[b"here"]))
+            .expect("it is there");
+    });
+}
+
+#[test]
 fn pings_of_libzmq_are_answered() {
     run(async {
         let (router, mut events) = router(SocketLimits::default());
