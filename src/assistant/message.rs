@@ -1,5 +1,7 @@
 //! What is said in a conversation, and what a model answers. Pure.
 
+use std::collections::HashSet;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -205,6 +207,24 @@ impl ToolResult {
     }
 }
 
+/// Gives calls whose id is empty, or that of an earlier call, an id of their own: results name their calls by it.
+pub(super) fn tell_apart(calls: &mut [ModelCall], said: &[ConversationPart]) {
+    let earlier = said.iter().filter_map(|part| match part {
+        ConversationPart::Model { calls, .. } => Some(calls),
+        _ => None,
+    });
+    let mut known: HashSet<_> = earlier.flatten().map(|call| call.id.clone()).collect();
+    known.insert(String::new());
+    for call in calls {
+        let mut number = known.len();
+        while !known.insert(call.id.clone()) {
+            // Mistral takes only ids of nine letters and digits.
+            call.id = format!("call{number:05}");
+            number += 1;
+        }
+    }
+}
+
 /// Returns the newest part of a conversation that is not too large: whole turns, and at least the last one. Results in it
 /// are cut, the oldest first, where it is too large alone.
 pub(super) fn fitting(messages: &[ConversationPart]) -> Vec<ConversationPart> {
@@ -281,6 +301,24 @@ mod tests {
             panic!("{kept:?}");
         };
         assert!(results[0].text.len() < 600, "{}", results[0].text.len());
+    }
+
+    #[test]
+    fn calls_of_one_id_or_none_are_told_apart() {
+        let call = |id: &str| ModelCall {
+            id: id.to_owned(),
+            ..CallInParts::default().whole()
+        };
+        let said = [ConversationPart::Model {
+            text: String::new(),
+            calls: vec![call("a"), call("call00003")],
+        }];
+        let mut calls = ["b", "", "a", "b", "call00003", ""].map(call);
+        tell_apart(&mut calls, &said);
+        assert_eq!((&*calls[0].id, &*calls[1].id), ("b", "call00004"));
+        let ids: HashSet<_> = calls.iter().map(|call| &*call.id).collect();
+        assert_eq!(ids.len(), 6);
+        assert!(!ids.contains("a") && !ids.contains("call00003"));
     }
 
     #[test]

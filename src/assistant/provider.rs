@@ -304,7 +304,7 @@ impl Provider {
         loop {
             let mut is_begun = false;
             let taken = |piece| {
-                is_begun = true;
+                is_begun |= !matches!(piece, AnswerPiece::Usage(_));
                 take(piece);
             };
             let error = match self.send(model, &body).await {

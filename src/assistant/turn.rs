@@ -6,7 +6,9 @@ use serde_json::Value;
 use tokio::sync::Notify;
 
 use super::approval::{ShownCall, shown};
-use super::message::{AnswerPiece, ConversationPart, EndReason, ModelCall, TokenUsage, fitting};
+use super::message::{
+    AnswerPiece, ConversationPart, EndReason, ModelCall, TokenUsage, fitting, tell_apart,
+};
 use super::provider::{ModelError, Provider};
 use super::tools::{Called, NoTools, Tools};
 use crate::agent::permission::{PermissionChoice, PermissionQuestion};
@@ -129,8 +131,12 @@ impl Assistant {
             cost += answered.usage;
             usage(cost);
             let Answered {
-                text, calls, end, ..
+                text,
+                mut calls,
+                end,
+                ..
             } = answered;
+            tell_apart(&mut calls, &self.messages);
             if !text.trim().is_empty() || !calls.is_empty() {
                 let calls = calls.clone();
                 self.messages.push(ConversationPart::Model { text, calls });

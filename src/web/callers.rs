@@ -23,6 +23,11 @@ impl Callers {
         Self { root, name, tell }
     }
 
+    /// Returns the name under which the pages act.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
     /// Returns the folder whose notebooks are served.
     pub(super) fn root(&self) -> &Path {
         self.root.folder()

@@ -29,7 +29,11 @@ pub(super) enum PageMessage {
         run: String,
         /// The number of the last message before this connection.
         number: u64,
+        /// The name under which the pages act.
+        name: String,
     },
+    /// The server is there: comes every 30 seconds, without a number.
+    Alive,
     /// Messages are missing: what the page shows must be loaded anew.
     Reload,
     /// Something happened in the project.
@@ -66,12 +70,12 @@ pub(super) enum PageMessage {
         /// What it asks; none if it asks nothing any more.
         prompt: Option<JobPrompt>,
     },
-    /// A turn of the assistant has begun or ended.
+    /// A turn of the assistant has begun or ended, or the conversation was forgotten.
     Assistant {
         /// The notebook, as requests name it.
         notebook: String,
-        /// The turn.
-        turn: String,
+        /// The turn; none if all turns were forgotten.
+        turn: Option<String>,
         /// Whether it goes on.
         running: bool,
     },
@@ -88,6 +92,8 @@ struct Numbered<'a> {
 /// The messages so far.
 pub(super) struct Feed {
     run: String,
+    /// The name under which the pages act.
+    name: String,
     state: Mutex<FeedState>,
     sender: broadcast::Sender<Utf8Bytes>,
 }
@@ -110,9 +116,11 @@ pub(super) struct FeedStart {
 }
 
 impl Feed {
-    pub(super) fn new() -> Self {
+    /// Makes a feed without messages. `name` is the name under which the pages act.
+    pub(super) fn new(name: &str) -> Self {
         Self {
             run: fresh_id(),
+            name: name.to_owned(),
             state: Mutex::default(),
             sender: broadcast::channel(WAITING).0,
         }
@@ -149,6 +157,7 @@ impl Feed {
         let hello = PageMessage::Hello {
             run: self.run.clone(),
             number: state.number,
+            name: self.name.clone(),
         };
         let mut first = vec![text_of(&hello)];
         if let Some((run, number)) = after {
@@ -174,6 +183,11 @@ pub(super) fn reload() -> Utf8Bytes {
     text_of(&PageMessage::Reload)
 }
 
+/// Returns the message that tells a page that the server is there.
+pub(super) fn alive() -> Utf8Bytes {
+    text_of(&PageMessage::Alive)
+}
+
 fn text_of(message: &PageMessage) -> Utf8Bytes {
     serde_json::to_string(message).unwrap_or_default().into()
 }
@@ -195,7 +209,7 @@ mod tests {
 
     #[test]
     fn a_page_that_connects_again_misses_nothing_or_loads_all_anew() {
-        let feed = Feed::new();
+        let feed = Feed::new("ann");
         let run = first(&feed, None)[0]["run"].as_str().unwrap().to_owned();
         for notebook in ["a", "b", "c"] {
             changed(&feed, notebook);
@@ -219,7 +233,7 @@ mod tests {
 
     #[test]
     fn a_page_that_does_not_read_is_cut_off() {
-        let feed = Feed::new();
+        let feed = Feed::new("ann");
         let mut next = feed.begin(None).next;
         for _ in 0..=WAITING {
             changed(&feed, "a");

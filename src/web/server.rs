@@ -41,7 +41,7 @@ pub(super) struct WebServer {
 
 impl WebServer {
     pub(super) fn new(callers: Callers, assistant: AssistantChoice) -> Self {
-        let feed = Arc::new(Feed::new());
+        let feed = Arc::new(Feed::new(callers.name()));
         Self {
             conversations: Arc::new(Conversations::new(assistant, callers.root())),
             follower: Arc::new(NotebookFollower::new(callers.clone(), feed.clone())),

@@ -12,7 +12,7 @@ use tokio::time::{Instant, timeout};
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 
-use super::feed::{FeedStart, reload};
+use super::feed::{FeedStart, alive, reload};
 use super::handshake::{Handshake, NO_WEBSOCKET, WebSocket};
 use super::reply::field;
 use super::server::WebServer;
@@ -20,7 +20,7 @@ use super::server::WebServer;
 /// The longest message from a page, in bytes. Pages send none.
 const LONGEST: usize = 4096;
 
-/// How often a page is asked whether it is still there.
+/// How often a page is asked whether it is still there, and told that the server is.
 const PING: Duration = Duration::from_secs(30);
 
 /// How long a page may be silent, and take no message.
@@ -77,10 +77,18 @@ async fn serve(stream: WebSocket, feed: FeedStart) {
                         heard = Instant::now();
                         continue;
                     }
-                    _ => return,
+                    _ => {
+                        // The page waits for the answer to its close frame.
+                        let _ = timeout(SILENCE, to_page.flush()).await;
+                        return;
+                    }
                 },
                 _ = pings.tick() => match heard.elapsed() < SILENCE {
-                    true => Message::Ping(Default::default()),
+                    true => {
+                        // Scripts see no pings.
+                        waiting = vec![alive()].into_iter();
+                        Message::Ping(Default::default())
+                    }
                     false => return,
                 },
             },

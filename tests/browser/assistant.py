@@ -24,7 +24,8 @@ def events(*parts):
         else:
             name, arguments = part
             reason = "tool_use"
-            block = {"type": "tool_use", "id": f"call-{os.urandom(4).hex()}", "name": name, "input": {}}
+            # Some models give each call the same id.
+            block = {"type": "tool_use", "id": "call", "name": name, "input": {}}
             deltas = [{"type": "input_json_delta", "partial_json": json.dumps({"notebook": NOTEBOOK, **arguments})}]
         yield {"type": "content_block_start", "index": index, "content_block": block}
         for delta in deltas:
@@ -119,9 +120,12 @@ def main():
         asks(context, page, book, talk)
         conflicts(page, book, talk, cells)
         fails(talk)
+        forgets(context, page, talk)
         for size in [{"width": 1280, "height": 860}, {"width": 390, "height": 800}]:
             page.set_viewport_size(size)
             accessible(page, f"the assistant, {size['width']} wide")
+        page.set_viewport_size({"width": 1280, "height": 860})
+        server_ends(ends, context, page, book, talk, web)
         assert book.problems == [], book.problems
 
 
@@ -162,9 +166,10 @@ def is_stopped(context, page, book, talk):
     other.goto(page.url)
     second = Talk(other, talk.model)
     expect(other.locator(".cell")).to_have_count(3)
+    # Its panel is still closed.
+    expect(other.get_by_role("button", name="Run all cells")).to_be_disabled()
     second.open()
     expect(second.step().locator(".state")).to_have_text("…")
-    expect(other.get_by_role("button", name="Run all cells")).to_be_disabled()
     page.reload()
     expect(page.locator(".cell")).to_have_count(3)
     talk.open()
@@ -244,8 +249,51 @@ def fails(talk):
     talk.say("Hello", 401)
     expect(talk.turn().get_by_role("alert")).to_contain_text("refuses the key in ANTHROPIC_API_KEY: invalid x-api-key")
     talk.is_over()
+
+
+def forgets(context, page, talk):
+    """Two tabs show one conversation, also when a panel was closed meanwhile."""
+    other = context.new_page()
+    other.goto(page.url)
+    second = Talk(other, talk.model)
+    second.open()
+    expect(second.turn().locator(".message")).to_have_text("Hello")
+    other.get_by_role("button", name="Talk with the assistant").click()
+    expect(second.node).to_be_hidden()
+    talk.say("Are you there?", ["Yes."])
+    talk.is_over()
+    second.open()
+    expect(second.turn().locator(".message")).to_have_text("Are you there?")
+    expect(second.turn().locator(".answer")).to_have_text("Yes.")
     talk.node.get_by_role("button", name="Forget this conversation").click()
-    expect(talk.node.locator(".turn")).to_have_count(0)
+    for each in (talk, second):
+        expect(each.node.locator(".turn")).to_have_count(0)
+    other.close()
+    say("two tabs show one conversation")
+
+
+def server_ends(ends, context, page, book, talk, web):
+    """The server ends during a turn, and another one begins."""
+    ended = threading.Event()
+    ends.callback(ended.set)
+    talk.say("Wait", lambda: ended.wait(SECONDS) and ["Too late."])
+    expect(talk.node.get_by_role("button", name="Send")).to_be_disabled()
+    port = re.search(r":(\d+)/", web.address)[1]
+    web.end()
+    alert = page.locator("body > .banner")
+    expect(alert).to_contain_text("the connection to nb web is lost")
+    other_web = Web(NOTEBOOK, "--port", port)
+    ends.callback(other_web.end)
+    expect(alert).to_contain_text("open the address that it prints")
+    # One tab that opens the new address is enough.
+    other = context.new_page()
+    other.goto(other_web.address)
+    expect(alert).to_be_hidden()
+    talk.is_over()
+    expect(talk.turn().get_by_role("alert")).to_contain_text("the server ended while the assistant was at work")
+    expect(page.get_by_role("button", name="Run all cells")).to_be_enabled()
+    other.close()
+    say("the server ends during a turn")
 
 
 main()

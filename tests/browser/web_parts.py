@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import pathlib
+import re
 
 from lab import SECONDS, chromium, expect, nb, picture, say, write
 from web_tab import Book, Web, accessible
@@ -92,13 +93,16 @@ def write_plots():
         widget("none"),
         {"output_type": "stream", "name": "stdout", "text": "x" * 300 + "\n\x1b[31mred\x1b[0m \x1b[32mgreen\x1b[0m"},
         {"output_type": "error", "ename": "E", "evalue": "1", "traceback": ["\x1b[0;31mE\x1b[0m: 1"]},
-        output(**{"text/html": "<table><tr><th>name</th></tr><tr><td>value</td></tr></table><a href='https://example.com'>link</a>"}),
+        output(**{"text/html": "<table><tr><th>name</th></tr><tr><td>value</td></tr></table><a href='https://example.com'>link</a>"
+                              "<p class='news' style='color: rgb(120, 60, 0); position: fixed'>styled</p>"}),
     ]
     write(PLOTS, *["show()"] * len(outputs))
     book = json.loads(pathlib.Path(PLOTS).read_text())
     for cell, each in zip(book["cells"], outputs):
         cell["outputs"] = [each]
     book["cells"].append({"cell_type": "markdown", "id": "words000", "metadata": {}, "source": "# Words\n\n`code` and $x^2$ [link](https://example.com)"})
+    links = f"[to words](#Words) [the graph](./{GRAPH})"
+    book["cells"].insert(0, {"cell_type": "markdown", "id": "links000", "metadata": {}, "source": links})
     book["metadata"]["widgets"] = {"application/vnd.jupyter.widget-state+json": STATE}
     pathlib.Path(PLOTS).write_text(json.dumps(book))
 
@@ -175,40 +179,66 @@ def plots(page):
     assert not {"plotly.js", "vega.js", "widgets.js"}.intersection(early), early
     page.evaluate("name => { location.hash = name }", PLOTS)
     book = Book(page)
-    bars = book.outputs(0).locator(".plot")
+    bars = book.outputs(1).locator(".plot")
     expect(bars.locator(".bars .point")).to_have_count(3)
     expect(bars.locator(".gtitle")).to_have_text("Bars")
     # Without the rules of plotly, its layers stand below each other.
     assert bars.locator(".main-svg").first.evaluate("it => getComputedStyle(it).position") == "absolute"
-    book.cell(1).scroll_into_view_if_needed()
+    book.cell(2).scroll_into_view_if_needed()
     drawn = "it => new Set(it.getContext('2d').getImageData(0, 0, it.width, it.height).data).size > 4"
-    canvas = book.outputs(1).locator(".plot canvas")
+    canvas = book.outputs(2).locator(".plot canvas")
     expect(canvas).to_be_visible()
     assert canvas.evaluate(drawn)
-    book.cell(2).scroll_into_view_if_needed()
-    expect(book.outputs(2)).to_contain_text("/api/notebooks is not loaded")
-    expect(book.outputs(2)).to_contain_text("a fallback")
+    book.cell(3).scroll_into_view_if_needed()
+    expect(book.outputs(3)).to_contain_text("/api/notebooks is not loaded")
+    expect(book.outputs(3)).to_contain_text("a fallback")
 
     say("widgets in their saved state")
-    book.cell(3).scroll_into_view_if_needed()
-    box = book.outputs(3).locator(".widget")
+    book.cell(4).scroll_into_view_if_needed()
+    box = book.outputs(4).locator(".widget")
     expect(box.locator(".widget-slider")).to_contain_text("Size")
     expect(box.locator(".widget-readout")).to_have_text("42")
     expect(box.locator("b")).to_have_text("bold")
     for forbidden in ["script", "[onerror]"]:
         expect(box.locator(forbidden)).to_have_count(0)
-    expect(book.outputs(4)).to_contain_text("the notebook does not have its state")
-    expect(book.outputs(4)).to_contain_text("a fallback")
+    expect(book.outputs(5)).to_contain_text("the notebook does not have its state")
+    expect(book.outputs(5)).to_contain_text("a fallback")
     expect(page).to_have_title(f"{PLOTS} – nb")
     assert {"plotly.js", "vega.js", "widgets.js"}.issubset(loaded(page)), loaded(page)
     expect(box.get_by_role("slider", name="Size")).to_be_visible()
     # The policy has kept out styles that libraries add, and no script has tried anything.
     violations = page.evaluate("globalThis.violations ?? []")
     assert all(violation.startswith("style-src") for violation in violations), violations
-    book.cell(0).scroll_into_view_if_needed()
+    styles(book)
+    links(page, book)
+    book.cell(1).scroll_into_view_if_needed()
     picture(page, "web-plots")
     everywhere(page, "outputs", page.get_by_role("complementary"))
     assert book.problems == [], book.problems
+
+
+def styles(book):
+    say("styles of outputs, as far as they are safe")
+    book.cell(8).scroll_into_view_if_needed()
+    styled = book.outputs(8).locator("p", has_text="styled")
+    assert styled.evaluate("it => getComputedStyle(it).color") == "rgb(120, 60, 0)"
+    assert styled.evaluate("it => getComputedStyle(it).position") == "static"
+
+
+def links(page, book):
+    say("links to headings and other notebooks stay in the page")
+    page.set_viewport_size({"width": 1200, "height": 300})
+    heading = book.cell(9).locator("h1")
+    for link in [book.cell(0).get_by_role("link", name="to words"), heading.locator("a")]:
+        heading.hover()
+        link.click()
+        expect(heading).to_be_in_viewport()
+        expect(page).to_have_url(re.compile(f"#{PLOTS}$"))
+    book.cell(0).get_by_role("link", name="the graph").click()
+    expect(page.locator("header h1")).to_have_text(GRAPH)
+    page.evaluate("name => { location.hash = name }", PLOTS)
+    expect(page.locator("header h1")).to_have_text(PLOTS)
+    page.set_viewport_size({"width": 1200, "height": 800})
 
 
 def loaded(page):

@@ -371,13 +371,15 @@ fn what_goes_wrong_with_a_model_is_said_and_the_next_message_works() {
             json!({"type": "message_stop"}),
         ])
     };
+    let begun = json!({"type": "message_start", "message": {"usage": {"input_tokens": 1, "output_tokens": 1}}});
     let overloaded =
         json!({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}});
     let model = ModelServer::start(vec![
         Scripted::fails(404, "model: nothing"),
         Scripted::fails(429, "slow down").header("Retry-After", "0"),
         Scripted::fails(529, "overloaded").header("Retry-After", "0"),
-        Scripted::events(&[overloaded]),
+        // Its beginning, which has only what the request costs, is not an answer yet.
+        Scripted::events(&[begun, overloaded]),
         Scripted::says("After all."),
         Scripted::raw(200, vec!["data: {nonsense\n\n".to_owned()]),
         Scripted::raw(200, vec!["<html>".to_owned()]),

@@ -77,6 +77,14 @@ fn a_page_of_nb_web_shows_and_changes_the_notebook() {
 }
 
 #[test]
+fn what_is_typed_on_the_page_is_kept() {
+    let world = World::new();
+    if let Some(mut kept) = script(&world, "web_kept.py") {
+        succeed(&mut kept);
+    }
+}
+
+#[test]
 fn the_page_shows_everybody_graphs_plots_and_widgets() {
     let world = World::new();
     if let Some(mut parts) = script(&world, "web_parts.py")

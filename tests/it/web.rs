@@ -658,6 +658,16 @@ fn cells_are_read_and_changed() {
 }
 
 #[test]
+fn a_page_that_closes_gets_its_close_frame_back() {
+    let world = World::new();
+    let server = WebServer::start(&world);
+    let mut page = server.socket("").expect("connect");
+    assert_eq!(page.next()["name"], "human (browser)");
+    page.0.close(None).expect("close");
+    assert_eq!(page.0.read().expect("an answer"), Message::Close(None));
+}
+
+#[test]
 fn pages_hear_what_happens() {
     let world = World::new();
     notebook(

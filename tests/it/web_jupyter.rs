@@ -409,6 +409,19 @@ fn a_front_end_above_the_limit_is_refused_until_another_has_left() {
 }
 
 #[test]
+fn a_front_end_that_closes_gets_its_close_frame_back() {
+    let world = World::opened();
+    let server = WebServer::start(&world);
+    let path = channels_path(&server);
+    let (mut channels, _) = open(&server, &path, &[]).expect("it opens");
+    channels.run("r1", "print('here')");
+    assert_eq!(channels.printed("r1", "here\n"), "here\n");
+    channels.0.close(None).expect("close it");
+    let is_answer = |message: &Message| matches!(message, Message::Close(_));
+    while !is_answer(&channels.0.read().expect("an answer")) {}
+}
+
+#[test]
 fn a_front_end_whose_proxy_was_killed_is_told_and_may_connect_again() {
     let world = World::opened();
     let server = WebServer::start(&world);

@@ -220,7 +220,7 @@ impl Conversation {
                 question: None,
             });
         }
-        self.tell(&log, true);
+        self.tell(Some(&log), true);
         Ok(log)
     }
 
@@ -276,10 +276,11 @@ impl Conversation {
         log.add(done(&reason));
     }
 
-    fn tell(&self, log: &TurnLog, running: bool) {
+    /// Tells the pages that a turn has begun or ended; without one, that all were forgotten.
+    fn tell(&self, log: Option<&TurnLog>, running: bool) {
         self.feed.send(&PageMessage::Assistant {
             notebook: self.notebook.clone(),
-            turn: log.id(),
+            turn: log.map(TurnLog::id),
             running,
         });
     }
@@ -331,12 +332,13 @@ impl Task {
                     }
                     conversation.end(&order.log, ended);
                     self.store(&conversation, &stored);
-                    conversation.tell(&order.log, false);
+                    conversation.tell(Some(&order.log), false);
                 }
                 Order::Forget(done) => {
                     (backend, stored) = (None, StoredBackend::default());
                     conversation.state().turns.clear();
                     self.store(&conversation, &stored);
+                    conversation.tell(None, false);
                     let _ = done.send(());
                 }
             }

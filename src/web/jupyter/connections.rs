@@ -442,6 +442,8 @@ async fn close(stream: &mut WebSocket, code: CloseCode, reason: &str) {
     }
     let reason = reason.get(..end).unwrap_or_default().to_owned().into();
     let closes = async {
+        // The answer to the client's own close frame may still wait.
+        let _ = stream.flush().await;
         let _ = stream.close(Some(CloseFrame { code, reason })).await;
         // A connection with unread bytes is reset, and the client then may not read why.
         let mut bytes = vec![0; 1 << 16];

@@ -1,6 +1,6 @@
 // The conversation with the assistant: what it says, and each step it takes.
 
-import { pathOf, request } from "./connection.js";
+import { pathOf, request, send } from "./connection.js";
 import { showMarkdown } from "./outputs.js";
 import { button, make } from "./parts.js";
 
@@ -24,6 +24,8 @@ export class AssistantPanel {
     this.node = node;
     this.page = page;
     this.turns = new Map();
+    /** How many messages of the server were heard of. An answer that was asked for before one is older than it. */
+    this.heard = 0;
     this.list = make("div.turns", { role: "log", "aria-live": "polite", "aria-label": "Conversation" });
     this.field = make("textarea", {
       rows: "3",
@@ -52,23 +54,44 @@ export class AssistantPanel {
     this.book = book;
     this.node.hidden = !isOpen;
     if (isOther) this.clear();
-    if (isOpen && book && !this.isLoaded) await this.load();
+    if (book && !this.isLoaded) await this.load();
   }
 
   clear() {
-    for (const turn of this.turns.values()) turn.leave();
-    this.turns.clear();
-    this.list.replaceChildren();
+    this.removeTurns();
     this.isLoaded = false;
     this.works(false);
   }
 
+  removeTurns() {
+    for (const turn of this.turns.values()) turn.leave();
+    this.turns.clear();
+    this.list.replaceChildren();
+  }
+
+  /** Loads the conversation anew. */
+  async reload() {
+    if (this.book) await this.load();
+  }
+
+  /** Loads the conversation; while the panel is closed, only whether the assistant is at work. */
   async load() {
-    const { book } = this;
-    this.isLoaded = true;
-    const answer = await book.catch(request("GET", pathOf(book.id, "chat")));
-    if (!answer || this.book !== book) return;
+    const { book, isOpen, heard } = this;
+    this.isLoaded = isOpen;
+    const asked = request("GET", pathOf(book.id, "chat"));
+    const answer = await (isOpen ? book.catch(asked) : asked.catch(() => null));
+    if (this.book !== book) return;
+    if (!answer) {
+      this.isLoaded = false;
+      return;
+    }
+    if (this.heard !== heard) {
+      await this.load();
+      return;
+    }
     this.works(answer.running !== null);
+    if (!isOpen) return;
+    this.removeTurns();
     for (const turn of answer.turns) {
       const view = this.view(turn.id, turn.message);
       if (turn.id === answer.running) view.follow();
@@ -85,10 +108,16 @@ export class AssistantPanel {
     return view;
   }
 
-  /** Takes the message that a turn has begun or ended, in this tab or another one. */
+  /** Takes the message that a turn has begun or ended, or that all turns were forgotten, in this tab or another one. */
   async receives({ turn, running }) {
+    this.heard += 1;
     this.works(running);
-    if (!this.isOpen || !this.isLoaded || this.turns.has(turn)) return;
+    if (turn === null) this.removeTurns();
+    if (turn === null || this.turns.has(turn)) return;
+    if (!this.isOpen || !this.isLoaded) {
+      this.isLoaded = false;
+      return;
+    }
     const answer = await this.book.catch(request("GET", pathOf(this.book.id, "chat")));
     const found = answer?.turns.find((each) => each.id === turn);
     if (found) this.view(turn, found.message).follow();
@@ -117,18 +146,13 @@ export class AssistantPanel {
 
   async forget() {
     const done = await this.book.catch(request("DELETE", pathOf(this.book.id, "chat")));
-    if (!done) return;
-    this.clear();
-    this.isLoaded = true;
+    if (done) this.removeTurns();
   }
 }
 
 /** Sends a message. Its events come by the turn's own address, which every tab reads. */
 async function begin(notebook, message) {
-  const body = JSON.stringify({ message });
-  const headers = { "Content-Type": "application/json" };
-  const response = await fetch(pathOf(notebook, "chat"), { method: "POST", headers, body });
-  if (!response.ok) throw new Error((await response.json()).error.message);
+  const response = await send("POST", pathOf(notebook, "chat"), { message });
   await response.body.cancel();
   return true;
 }

@@ -25,7 +25,7 @@ export class CellView {
     /** Which outputs are here. */
     this.outputsDigest = this.data.outputs && data.outputs_digest;
     /** The source and the revision from which the person edits. */
-    this.base = { source: data.source, revision: data.revision };
+    this.base = { source: plain(data.source), revision: data.revision };
     this.isEditing = false;
     this.isWaiting = false;
     this.running = null;
@@ -120,7 +120,8 @@ export class CellView {
         left: () => {
           this.isEditing = false;
           this.showState();
-          this.book.save(this);
+          // What answers a conflict may be what is clicked now.
+          if (this.conflict.hidden) this.book.save(this);
         },
         key: (name) => this.key(name),
       },
@@ -153,10 +154,11 @@ export class CellView {
     if (!keepsOutputs) this.outputsDigest = data.outputs_digest;
     this.data = { ...data, outputs: given ?? this.data.outputs };
     if (isNew) {
-      if (!this.isChanged || this.text === data.source) {
-        this.base = { source: data.source, revision: data.revision };
-        if (this.editor) this.editor.text = data.source;
-        else this.plain.textContent = data.source;
+      const source = plain(data.source);
+      if (!this.isChanged || this.text === source) {
+        this.base = { source, revision: data.revision };
+        if (this.editor) this.editor.text = source;
+        else this.plain.textContent = source;
         this.conflict.hidden = true;
       }
       if (this.editor && this.editorType !== data.type) this.makeEditor();
@@ -282,6 +284,9 @@ export class CellView {
 
   /** Shows a question of the code, or removes it. */
   asks(prompt, job) {
+    const asked = prompt && JSON.stringify([job, prompt]);
+    if (this.asked === asked) return;
+    this.asked = asked;
     const hadFocus = this.question.contains(document.activeElement);
     this.question.hidden = prompt === null;
     if (prompt === null) {
@@ -295,7 +300,7 @@ export class CellView {
       autocomplete: "off",
       onkeydown: (event) => event.key === "Enter" && send(),
     });
-    const send = () => this.book.reply(this, job, field.value);
+    const send = () => this.book.reply(this, job, field);
     this.question.replaceChildren(make("span", {}, prompt.prompt), field, button("Answer", "Answer", send));
     if (this.book.selected === this) field.focus();
   }
@@ -304,7 +309,7 @@ export class CellView {
   conflicts(error) {
     const conflict = error.conflicts.find((each) => each.cell === this.id) ?? error.conflicts[0];
     if (!conflict) return;
-    const theirs = conflict.theirs ?? "";
+    const theirs = plain(conflict.theirs ?? "");
     const take = (text) => {
       this.conflict.hidden = true;
       this.base = { source: theirs, revision: conflict.revision };
@@ -342,6 +347,9 @@ export class CellView {
 
 /** Returns the outputs in what the server says of a cell; null if it has left them out. */
 const outputsOf = (data) => data.outputs ?? (data.output_count === 0 ? [] : null);
+
+/** Returns a text with the ends of lines that an editor has. */
+const plain = (text) => text.replace(/\r\n?/g, "\n");
 
 function side(title, text) {
   return make("figure", {}, make("figcaption", {}, title), make("pre", {}, text));

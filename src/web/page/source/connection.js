@@ -17,7 +17,12 @@ export function pathOf(notebook, ...rest) {
 }
 
 /** Sends a request; returns the answer's JSON. `revision` is what a change is made from. */
-export async function request(method, path, body, revision) {
+export async function request(...words) {
+  return (await send(...words)).json();
+}
+
+/** Sends a request; returns the answer. */
+export async function send(method, path, body, revision) {
   const headers = {};
   if (body !== undefined) headers["Content-Type"] = "application/json";
   if (revision !== undefined) headers["If-Match"] = `"${revision}"`;
@@ -25,8 +30,8 @@ export async function request(method, path, body, revision) {
   const response = await fetch(path, { method, headers, body: sent }).catch(() => {
     throw new Error(LOST);
   });
+  if (response.ok) return response;
   const text = await response.text();
-  if (response.ok) return JSON.parse(text);
   let error;
   try {
     error = JSON.parse(text).error;
@@ -39,6 +44,9 @@ export async function request(method, path, body, revision) {
 const SHORTEST = 200;
 const LONGEST = 5000;
 
+/** After how long without a message the connection is dead, in milliseconds. The server sends one every 30 seconds. */
+const SILENCE = 75_000;
+
 /** Receives the server's messages, and connects again when the connection is lost. */
 export class Connection {
   /** `receives` gets each message; `changes` is called with whether the server is connected, and whether that is the first time. */
@@ -46,28 +54,54 @@ export class Connection {
     this.receives = receives;
     this.changes = changes;
     this.pause = SHORTEST;
+    addEventListener("online", () => this.connect());
+    // Timers of a page that is not seen come late.
+    document.addEventListener("visibilitychange", () => Date.now() - this.heard > SILENCE && this.connect());
     this.connect();
   }
 
+  /** Connects, in place of a connection that there is. */
   connect() {
+    clearTimeout(this.next);
+    if (this.socket) {
+      // The browser would wait for the other side.
+      this.socket.onmessage = this.socket.onclose = null;
+      this.socket.close();
+    }
     const address = new URL("/api/ws", location.href);
     address.protocol = "ws:";
     if (this.run !== undefined) address.search = `run=${this.run}&after=${this.number}`;
-    const socket = new WebSocket(address);
-    socket.onmessage = (event) => this.take(JSON.parse(event.data));
-    socket.onclose = () => {
+    this.socket = new WebSocket(address);
+    this.socket.onmessage = (event) => this.take(JSON.parse(event.data));
+    this.socket.onclose = () => {
+      clearTimeout(this.silence);
       this.changes(false);
-      setTimeout(() => this.connect(), this.pause);
+      this.next = setTimeout(() => this.connect(), this.pause);
       this.pause = Math.min(2 * this.pause, LONGEST);
     };
+    this.hears();
+  }
+
+  /** Notes that the server is there: it is waited for from now on. */
+  hears() {
+    this.heard = Date.now();
+    clearTimeout(this.silence);
+    this.silence = setTimeout(() => {
+      this.changes(false);
+      this.connect();
+    }, SILENCE);
   }
 
   take(message) {
+    this.hears();
+    if (message.type === "alive") return;
     if (message.type === "hello") {
       // The number of this connection counts once what was missed has come.
       const isFirst = this.run === undefined;
       if (this.run !== message.run) [this.run, this.number] = [message.run, message.number];
       this.pause = SHORTEST;
+      /** The name under which the page acts. */
+      this.name = message.name;
       this.changes(true, isFirst);
       return;
     }

@@ -6,7 +6,7 @@ import { markdown } from "@codemirror/lang-markdown";
 import { python } from "@codemirror/lang-python";
 import { HighlightStyle, bracketMatching, indentOnInput, indentUnit, syntaxHighlighting } from "@codemirror/language";
 import { EditorState, Prec } from "@codemirror/state";
-import { EditorView, drawSelection, keymap } from "@codemirror/view";
+import { EditorView, drawSelection, keymap, runScopeHandlers } from "@codemirror/view";
 import { tags } from "@lezer/highlight";
 
 const theme = EditorView.theme({
@@ -82,6 +82,12 @@ export class Editor {
   /** Reads the label again. */
   relabel() {
     this.view.dispatch({});
+  }
+
+  /** Takes a key that was pressed before the editor was there. */
+  press(event) {
+    if (runScopeHandlers(this.view, event, "editor") || event.key.length !== 1) return;
+    this.view.dispatch({ ...this.view.state.replaceSelection(event.key), userEvent: "input.type", scrollIntoView: true });
   }
 
   get hasFocus() {

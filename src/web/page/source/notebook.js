@@ -13,6 +13,9 @@ const LOOKS_AGAIN = 2000;
 /** How many cells are requested at a time. */
 const MOST_CELLS = 20;
 
+/** The keys that are kept for a cell that is still on its way. */
+const KEPT_KEY = /^(.|Enter|Escape|Tab|Backspace|Delete|Home|End|Arrow\w+)$/u;
+
 /** Where a reason of the server has the beginning of a cell's id. */
 const CELL_ID = /^[\w-]+(?=, which gives | ran after it| gives )|(?<=not what )[\w-]+(?= gives$)|(?<=^reads .* from )[\w-]+$/;
 
@@ -28,10 +31,14 @@ export class Notebook {
     /** What the person had typed in cells that come back. */
     this.restored = new Map();
     this.lastKey = { name: "", at: 0 };
+    /** How many new cells are on their way, and the keys that were pressed meanwhile. */
+    this.coming = 0;
+    this.keys = [];
+    /** What was typed in cells that others have deleted, until the person closes it. */
+    this.offers = new Set();
     /** The cells whose outputs are loaded with the next request. */
     this.toLoad = new Set();
     this.arriving = new InSteps((cell) => this.views.get(cell.id)?.takeOutputs(cell));
-    this.isLoading = false;
     this.isOutdated = false;
     this.refreshKernel = soon(() => this.loadKernel(), 100);
     /** How many beginnings and ends of runs were heard of. An answer that was asked for before one is older than it. */
@@ -51,14 +58,15 @@ export class Notebook {
   }
 
   /** Loads what has changed. While it does, further changes make it load once more. */
-  async refresh() {
-    if (this.isLoading) {
-      this.isOutdated = true;
-      return;
-    }
-    this.isLoading = true;
+  refresh() {
+    this.isOutdated = true;
+    this.refreshing ??= this.loadChanges();
+    return this.refreshing;
+  }
+
+  async loadChanges() {
     try {
-      do {
+      while (this.isOutdated) {
         this.isOutdated = false;
         this.widgetState = null;
         const answer = await request("GET", `${this.path()}?outputs=false`);
@@ -73,9 +81,14 @@ export class Notebook {
           return { ...cell, outputs, outputs_digest: digest };
         };
         this.take({ ...answer, cells: answer.cells.map(given) });
-      } while (this.isOutdated);
+        if (this.isUnreadable) this.saveChanged();
+        this.isUnreadable = false;
+      }
+    } catch (error) {
+      this.isUnreadable = true;
+      throw error;
     } finally {
-      this.isLoading = false;
+      this.refreshing = null;
     }
   }
 
@@ -93,7 +106,7 @@ export class Notebook {
   /** Loads the outputs of a cell, together with those that are asked for until the last request is answered. */
   loadOutputs(view) {
     this.toLoad.add(view);
-    this.loading ??= this.catch(this.loadWanted()).finally(() => (this.loading = null));
+    this.loading ??= this.catch(this.loadWanted(), "notebook").finally(() => (this.loading = null));
   }
 
   async loadWanted() {
@@ -132,7 +145,7 @@ export class Notebook {
     });
     for (const id of gone) {
       const view = this.views.get(id);
-      if (view.isChanged || view.isEditing) this.offerToRestore(id, view.text);
+      if ((view.isChanged || view.isEditing) && !view.isRemoved) this.offerToRestore(id, view.text);
       view.destroy();
       this.views.delete(id);
     }
@@ -160,8 +173,10 @@ export class Notebook {
     if (this.toSelect && this.views.has(this.toSelect)) {
       const view = this.views.get(this.toSelect);
       this.toSelect = null;
-      this.select(view);
-      if (this.toEdit) view.edit();
+      // Who has gone on to another cell meanwhile stays there.
+      const isElsewhere = this.keys.length === 0 && this.order.some((each) => each.isEditing);
+      if (!isElsewhere) this.select(view);
+      if (!isElsewhere && this.toEdit) view.edit();
     }
     this.page.shows(answer);
   }
@@ -221,14 +236,15 @@ export class Notebook {
     } else if (message.notebook !== this.id) {
       return;
     } else if (message.type === "changed") {
-      this.catch(this.refresh());
+      this.catch(this.refresh(), "notebook");
     } else if (message.type === "output") {
       view(message.cell)?.prints(message);
     } else if (message.type === "assistant") {
       this.page.assistant.receives(message);
     } else if (message.type === "prompt") {
       if (message.cell) view(message.cell)?.asks(message.prompt, message.job);
-      else if (message.prompt) this.page.problem(`job ${message.job} asks: ${message.prompt.prompt}`);
+      else if (message.prompt) this.page.problem(`job ${message.job} asks: ${message.prompt.prompt}`, undefined, message.job);
+      else this.page.clearProblem(message.job);
     }
   }
 
@@ -248,14 +264,15 @@ export class Notebook {
       if (ended) ended.heard = ++this.heard;
       ended?.ends(event);
       this.runs?.delete(event.msg_id);
-      this.catch(this.refresh());
+      this.catch(this.refresh(), "notebook");
     } else if (["restarted", "stopped", "died"].includes(event.event)) {
       for (const each of this.order) {
         if (each.running || each.isWaiting) each.ends({});
       }
     }
+    if (["opened", "restarted"].includes(event.event)) this.page.clearProblem("run");
     const words = wordsOf(event);
-    if (words && event.by !== this.page.name) this.news(words);
+    if (words && event.by !== this.page.connection.name) this.news(words);
   }
 
   news(text) {
@@ -288,15 +305,30 @@ export class Notebook {
 
   /** Others have deleted a cell that the person is in: it can come back with what was typed. */
   offerToRestore(id, text) {
-    const restore = async () => {
-      this.restored.set(id, text);
-      const done = await this.catch(request("POST", this.path("cells", id, "restore"), {}));
-      if (!done) return;
-      this.page.clearProblem();
-      await this.catch(this.refresh());
+    const close = () => {
+      this.offers.delete(node);
+      node.remove();
     };
-    const offer = button("Restore", "Restore the cell with your text", restore);
-    this.page.problem(`cell ${id} was deleted by others; what you typed: ${text}`, undefined, offer);
+    const restore = async () => {
+      const isThere = this.views.has(id);
+      this.restored.set(id, text);
+      const done = isThere || (await this.catch(request("POST", this.path("cells", id, "restore"), {})));
+      if (!done) {
+        this.restored.delete(id);
+        return;
+      }
+      close();
+      await this.catch(this.refresh(), "notebook");
+    };
+    const node = make(
+      "p.banner",
+      { role: "alert" },
+      make("span", {}, `cell ${id} was deleted by others; what you typed: ${text}`),
+      button("Restore", "Restore the cell with your text", restore),
+      button("✕", "Drop your text", close),
+    );
+    this.offers.add(node);
+    this.page.offer(node);
   }
 
   /** Selects a cell by its id. */
@@ -310,12 +342,14 @@ export class Notebook {
     if (view) this.select(view);
   }
 
-  /** Reports what the server refused. */
-  async catch(promise) {
+  /** Reports what the server refused. What does not fail takes an earlier report of its kind back. */
+  async catch(promise, kind) {
     try {
-      return await promise;
+      const answer = await promise;
+      if (kind) this.page.clearProblem(kind);
+      return answer;
     } catch (error) {
-      this.page.problem(error instanceof Refused ? problemText(error.error) : error.message, error.status);
+      this.page.problem(error instanceof Refused ? problemText(error.error) : error.message, error.status, kind);
       return null;
     }
   }
@@ -336,15 +370,22 @@ export class Notebook {
       const before = view.base.revision;
       view.base = { source: text, revision: change?.after ?? before };
       if (view.data.revision === before) view.data = { ...view.data, source: text, revision: view.base.revision };
-      else if (view.data.revision !== view.base.revision) this.catch(this.refresh());
+      else if (view.data.revision !== view.base.revision) this.catch(this.refresh(), "notebook");
       view.conflict.hidden = true;
       view.show();
+      this.page.clearProblem("save");
       return true;
     } catch (error) {
       if (error.status === 409 && error.error.conflicts?.length) view.conflicts(error.error);
-      else await this.catch(Promise.reject(error));
+      else await this.catch(Promise.reject(error), "save");
       return false;
     }
+  }
+
+  /** Writes the texts that could not be written before. */
+  saveChanged() {
+    const unsaved = this.order.filter((view) => view.isChanged && !view.isEditing && view.conflict.hidden);
+    return Promise.all(unsaved.map((view) => this.save(view)));
   }
 
   /** Returns whether cells may be run, and says why not. */
@@ -360,7 +401,7 @@ export class Notebook {
     view.isWaiting = true;
     view.heard = ++this.heard;
     view.showState();
-    const begun = await this.catch(request("POST", this.path("run"), { cells: [view.id] }));
+    const begun = await this.catch(request("POST", this.path("run"), { cells: [view.id] }), "run");
     if (!begun && !view.running) {
       view.isWaiting = false;
       view.showState();
@@ -371,7 +412,7 @@ export class Notebook {
   async runAll() {
     if (!this.mayRun) return;
     for (const view of this.order) if (!(await this.save(view))) return;
-    await this.catch(request("POST", this.path("run"), { all: true }));
+    await this.catch(request("POST", this.path("run"), { all: true }), "run");
     await this.loadJobs();
   }
 
@@ -379,35 +420,58 @@ export class Notebook {
   async runStale() {
     if (!this.mayRun) return;
     for (const view of this.order) if (!(await this.save(view))) return;
-    await this.catch(request("POST", this.path("run"), { stale: true }));
+    await this.catch(request("POST", this.path("run"), { stale: true }), "run");
     await this.loadJobs();
   }
 
   async runAndGoOn(view) {
     view.editor?.blur();
     const next = this.order[this.order.indexOf(view) + 1];
-    const run = this.run(view);
+    this.run(view);
     if (next) {
       this.select(next);
     } else {
       this.select(view);
-      await run;
-      if (!view.isChanged) await this.insert(view, "after", true);
+      await this.keepKeys(async () => (await this.save(view)) && this.add(view, "after", true));
     }
   }
 
-  async insert(view, place, edits = false) {
+  /** Inserts a cell; `edits` says whether it is edited then. */
+  insert(view, place, edits = false) {
+    return this.keepKeys(() => this.add(view, place, edits));
+  }
+
+  async add(view, place, edits) {
     const body = { source: "", ...(view ? { [place]: view.id } : {}) };
     const answer = await this.catch(request("POST", this.path("cells"), body));
-    if (!answer) return;
-    [this.toSelect, this.toEdit] = [answer.changes[0].cell, edits];
-    await this.catch(this.refresh());
+    if (!answer) return false;
+    const [{ cell }] = answer.changes;
+    [this.toSelect, this.toEdit] = [cell, edits];
+    await this.catch(this.refresh(), "notebook");
+    return this.views.has(cell);
+  }
+
+  /** Does what makes a new cell. The keys that are pressed until it is there are for that cell. */
+  async keepKeys(makes) {
+    this.coming += 1;
+    const isThere = await makes();
+    this.coming -= 1;
+    if (this.coming > 0) return;
+    const { keys } = this;
+    this.keys = [];
+    if (!isThere || this.isGone) return;
+    for (const event of keys) {
+      // The keys before it may have begun another new cell.
+      if (this.coming === 0 && this.selected?.isEditing) this.selected.editor.press(event);
+      else this.key(event);
+    }
   }
 
   async remove(view) {
-    await this.catch(request("DELETE", this.path("cells", view.id), undefined, view.base.revision));
-    view.base.source = view.text;
-    await this.catch(this.refresh());
+    view.isRemoved = true;
+    const done = await this.catch(request("DELETE", this.path("cells", view.id), undefined, view.base.revision));
+    view.isRemoved = done !== null;
+    await this.catch(this.refresh(), "notebook");
   }
 
   async move(view, by) {
@@ -415,24 +479,25 @@ export class Notebook {
     if (!other || !(await this.save(view))) return;
     const body = { [by < 0 ? "before" : "after"]: other.id };
     await this.catch(request("POST", this.path("cells", view.id, "move"), body, view.base.revision));
-    await this.catch(this.refresh());
+    await this.catch(this.refresh(), "notebook");
     this.select(view);
   }
 
   async setType(view, type) {
     if (view.data.type === type || !(await this.save(view))) return;
     await this.catch(request("PUT", this.path("cells", view.id), { type }, view.base.revision));
-    await this.catch(this.refresh());
+    await this.catch(this.refresh(), "notebook");
   }
 
   async undo(op) {
     await this.catch(request("POST", this.path("undo"), op ? { op } : {}));
-    await this.catch(this.refresh());
+    await this.catch(this.refresh(), "notebook");
   }
 
-  async reply(view, job, text) {
-    const done = await this.catch(request("POST", this.path("reply"), { job, text }));
-    if (done) view.asks(null);
+  async reply(view, job, field) {
+    const done = await this.catch(request("POST", this.path("reply"), { job, text: field.value }));
+    // Another question may have come by now.
+    if (done && view.question.contains(field)) view.asks(null);
   }
 
   /** Interrupts, restarts or ends the kernel; asks the person where that ends others' work. */
@@ -440,13 +505,14 @@ export class Notebook {
     const path = this.path(action);
     try {
       await request("POST", path, {});
+      this.page.clearProblem("run");
     } catch (error) {
       const isRefused = error instanceof Refused && error.status === 403;
       if (!isRefused || !this.page.confirms(`${error.message}. ${capital(action)} all the same?`)) {
-        await this.catch(Promise.reject(error));
+        await this.catch(Promise.reject(error), "run");
         return;
       }
-      await this.catch(request("POST", path, { force: true }));
+      await this.catch(request("POST", path, { force: true }), "run");
     }
     await this.loadKernel();
   }
@@ -455,6 +521,7 @@ export class Notebook {
   key(event) {
     const view = this.selected;
     const name = event.key;
+    if (this.coming > 0) return this.keepsKey(event);
     if (event.shiftKey && name === "Enter") return this.act(() => this.runAndGoOn(view));
     if ((event.ctrlKey || event.metaKey) && name === "Enter") return this.act(() => this.run(view));
     if (event.ctrlKey || event.metaKey || event.altKey) return false;
@@ -478,19 +545,38 @@ export class Notebook {
     return Object.hasOwn(keys, name) && this.act(keys[name]);
   }
 
+  keepsKey(event) {
+    const isText = event.key.length === 1 && (event.altKey || event.getModifierState("AltGraph"));
+    const isCommand = (event.ctrlKey || event.metaKey || event.altKey) && event.key !== "Enter" && !isText;
+    if (isCommand || !KEPT_KEY.test(event.key)) return false;
+    this.keys.push(event);
+    return true;
+  }
+
   act(what) {
     what();
     return true;
   }
 
+  /** Returns whether a text is here that the notebook does not have. */
   get isChanged() {
-    return this.order.some((view) => view.isChanged);
+    return this.offers.size > 0 || this.order.some((view) => view.isChanged);
   }
 
   /** Selects a cell by its id. */
   show(id) {
     const view = this.views.get(id);
     if (view) this.select(view);
+  }
+
+  /** Shows the heading with a name, as links have it. */
+  goesTo(name) {
+    const named = (node) => node.dataset.jupyterId === name || node.id === name;
+    const heading = [...this.node.querySelectorAll("[data-jupyter-id], [id]")].find(named);
+    // What is far from the screen is not rendered yet.
+    const nameOf = (line) => line.replace(/^#+ +/, "").trim().replaceAll(" ", "-");
+    const has = (view) => view.data.type === "markdown" && view.text.split("\n").some((line) => /^#/.test(line) && nameOf(line) === name);
+    (heading ?? this.order.find(has)?.node)?.scrollIntoView();
   }
 
   destroy() {
@@ -505,7 +591,7 @@ export class Notebook {
 const capital = (word) => word[0].toUpperCase() + word.slice(1);
 
 function problemText(error) {
-  return [error.message, ...(error.lines ?? [])].join("\n");
+  return [error.message, ...(error.lines ?? []), ...(error.hints ?? [])].join("\n");
 }
 
 /** Returns what somebody did, in a few words; null for what nobody need hear. */

@@ -110,6 +110,9 @@ const mathOptions = {
 /** The types of text that may have formulas. */
 const WITH_MATH = ["text/html", "text/markdown", "text/latex"];
 
+/** The types of text whose elements may have styles. Colours of a terminal would not be readable on each background. */
+const WITH_STYLES = ["text/html", "text/markdown"];
+
 const registry = new RenderMimeRegistry({
   initialFactories: [
     ...standardRendererFactories.filter((factory) => !factory.mimeTypes.includes(SVG)),
@@ -164,7 +167,13 @@ async function render(node, data, metadata, models) {
   }
   // The renderers typeset only what a widget of JupyterLab's shell has attached.
   if (WITH_MATH.includes(mime)) renderMath(node, mathOptions);
+  if (WITH_STYLES.includes(mime)) applyStyles(node);
   nameParts(node);
+}
+
+/** Applies the styles of elements, which the sanitizer has left: the policy lets only scripts set them. */
+function applyStyles(node) {
+  for (const element of node.querySelectorAll("[style]")) element.style.cssText = element.getAttribute("style");
 }
 
 /** Gives names to what has none: those who do not see the page hear them. */

@@ -11,23 +11,43 @@ import { button, make, runButton } from "./parts.js";
 
 // Found once: an output may have elements of the same names.
 const find = (selector) => document.querySelector(selector);
-const [title, kernelNode, tools, banner, main, aside, assistantNode, newsNode] = [
+const [title, kernelNode, tools, banner, offers, main, aside, assistantNode, newsNode] = [
   "header h1",
   "header .kernel",
   "header .tools",
-  ".banner",
+  "body > .banner",
+  ".offers",
   "main",
   "aside.panel",
   "aside.assistant",
   ".news",
 ].map(find);
 
+/** Returns the notebook that the end of an address names. */
+function decoded(hash) {
+  try {
+    return decodeURIComponent(hash.slice(1));
+  } catch {
+    // An address that is no text names no notebook.
+    return "";
+  }
+}
+
+/** Returns the notebook that a link in another one names by its place beside it; null for other links. */
+function linked(href, from) {
+  try {
+    const here = new URL(from.split("/").map(encodeURIComponent).join("/"), "file:///");
+    const { protocol, pathname } = new URL(href, here);
+    return protocol === "file:" && pathname.endsWith(".ipynb") ? decodeURIComponent(pathname.slice(1)) : null;
+  } catch {
+    return null;
+  }
+}
+
 const OUTDATED = "nb web has ended or was started again: open the address that it prints";
 
 class Page {
   constructor() {
-    /** The name under which the page acts. */
-    this.name = "human (browser)";
     this.book = null;
     this.panel = new Panel(aside);
     this.isConnected = undefined;
@@ -38,6 +58,7 @@ class Page {
       (isConnected, isFirst) => this.connects(isConnected, isFirst),
     );
     addEventListener("hashchange", () => this.go());
+    main.addEventListener("click", (event) => this.follows(event));
     addEventListener("keydown", (event) => this.key(event));
     addEventListener("beforeunload", (event) => this.book?.isChanged && event.preventDefault());
   }
@@ -59,15 +80,12 @@ class Page {
 
   /** Shows what the address names. */
   async go() {
-    let name = "";
-    try {
-      name = decodeURIComponent(location.hash.slice(1));
-    } catch {
-      // An address that is no text names no notebook.
-    }
+    const name = decoded(location.hash);
+    if (!(await this.leaves(name))) return;
     this.book?.destroy();
     this.book = null;
     this.clearProblem();
+    offers.replaceChildren();
     title.textContent = name || "Notebooks";
     document.title = name ? `${name} – nb` : "nb";
     tools.hidden = !name;
@@ -84,14 +102,32 @@ class Page {
     main.append(book.node);
     this.panel.open(book, this.panel.isOpen);
     this.assistant.open(book, this.assistant.isOpen);
-    await book.catch(book.load());
+    await book.catch(book.load(), "notebook");
+  }
+
+  /** Saves what the person has typed, and asks where that cannot be; returns whether the notebook may be left for another. */
+  async leaves(name) {
+    const { book } = this;
+    if (!book?.isChanged) return true;
+    if (book.id === name) return false;
+    await Promise.all(book.order.map((view) => book.save(view)));
+    // The address may name another one by now.
+    if (this.book !== book || decoded(location.hash) !== name) return false;
+    if (!book.isChanged || this.confirms(`${book.id} has texts that are not saved. Leave it and lose them?`)) return true;
+    history.replaceState(null, "", `#${encodeURIComponent(book.id)}`);
+    return false;
   }
 
   async list() {
     try {
       const { notebooks, more, kernels } = await request("GET", "/api/notebooks");
+      // The person may have gone on meanwhile.
+      if (this.book) return;
+      const isOf = (kernel, path) => kernel.path.endsWith(`/${path}`);
+      // The longest path is that of the kernel: `sub/a.ipynb`, not `a.ipynb`.
+      const longest = (paths) => paths.reduce((one, other) => (other.length > one.length ? other : one), "");
       const row = (path) => {
-        const kernel = kernels.find((each) => each.path.endsWith(`/${path}`));
+        const kernel = kernels.find((each) => longest(notebooks.filter((other) => isOf(each, other))) === path);
         const link = make("a", { href: `#${encodeURIComponent(path)}` }, path);
         return make("li", {}, link, kernel ? ` ${kernel.state}` : "");
       };
@@ -99,7 +135,7 @@ class Page {
       main.replaceChildren(notebooks.length ? make("ul.notebooks", {}, ...notebooks.map(row)) : none);
       if (more) main.append(make("p", {}, `${more} more`));
     } catch (error) {
-      this.problem(error.message, error.status);
+      if (!this.book) this.problem(error.message, error.status);
     }
   }
 
@@ -111,24 +147,34 @@ class Page {
   /** Loads anew what was missed. */
   reload() {
     const { book } = this;
-    if (book) book.catch(book.load());
+    if (book) book.catch(book.load(), "notebook");
     this.panel.refresh();
+    this.assistant.reload();
   }
 
   async connects(isConnected, isFirst) {
-    if (isConnected === this.isConnected) return;
+    if (isConnected !== this.isConnected) this.connectionChanges(isConnected, isFirst);
+    if (isConnected || this.isOutdated) return;
+    // A server that was started again knows no cookie of the earlier one.
+    const answer = await fetch("/api/openapi.json").catch(() => null);
+    if (this.isConnected || answer?.status !== 401) return;
+    this.isOutdated = true;
+    this.problem(OUTDATED);
+  }
+
+  connectionChanges(isConnected, isFirst) {
     // What is loaded after the first connection misses nothing that the connection does not report.
     if (this.isConnected === undefined) this.go();
     else if (isFirst) this.reload();
     this.isConnected = isConnected;
+    this.isOutdated = false;
     document.body.classList.toggle("offline", !isConnected);
     if (isConnected) {
       this.clearProblem();
-      return;
+      this.book?.saveChanged();
+    } else {
+      this.problem(LOST);
     }
-    const answer = await fetch("/api/notebooks").catch(() => null);
-    if (this.isConnected) return;
-    this.problem(answer?.status === 401 ? OUTDATED : LOST);
   }
 
   /** Shows what the server says of the notebook as a whole. */
@@ -159,13 +205,22 @@ class Page {
     this.newsTimer = setTimeout(() => (newsNode.textContent = ""), 8000);
   }
 
-  problem(text, status, ...acts) {
-    banner.hidden = false;
-    const close = button("✕", "Close", () => this.clearProblem());
-    banner.replaceChildren(make("span", {}, status === 401 ? OUTDATED : text), ...acts, close);
+  /** Shows an offer, until it is closed. */
+  offer(node) {
+    offers.append(node);
   }
 
-  clearProblem() {
+  /** Shows a problem. What has the same `kind` and does not fail takes it back. */
+  problem(text, status, kind) {
+    this.problemKind = kind;
+    banner.hidden = false;
+    const close = button("✕", "Close", () => this.clearProblem());
+    banner.replaceChildren(make("span", {}, status === 401 ? OUTDATED : text), close);
+  }
+
+  /** Takes the problem back, if it is of this kind; without one, whatever it is. */
+  clearProblem(kind) {
+    if (kind !== undefined && kind !== this.problemKind) return;
     banner.hidden = true;
     banner.replaceChildren();
   }
@@ -174,11 +229,29 @@ class Page {
     return confirm(text);
   }
 
+  /** Follows a link in a cell to a heading or another notebook: the end of the address names the notebook. */
+  follows(event) {
+    const href = event.target.closest(".cell a[href]")?.getAttribute("href");
+    if (!href || !this.book) return;
+    if (href.startsWith("#")) {
+      event.preventDefault();
+      this.book.goesTo(decoded(href));
+      return;
+    }
+    const other = linked(href, this.book.id);
+    if (!other) return;
+    event.preventDefault();
+    location.hash = encodeURIComponent(other);
+  }
+
   key(event) {
     const target = event.composedPath()[0];
     const isText = target instanceof Element && target.closest("input, textarea, select, [contenteditable]");
-    const isControl = target instanceof Element && target.closest("button, a") && event.key === "Enter";
-    if (isText || isControl || event.defaultPrevented || !this.book) return;
+    const isWaiting = this.book?.coming > 0;
+    const isControl = target instanceof Element && target.closest("button, a, summary") && event.key === "Enter" && !isWaiting;
+    // What has the focus beside the notebook is not what the keys would act on.
+    const isBeside = target instanceof Element && target.closest("aside, .banner");
+    if (isText || isControl || isBeside || event.defaultPrevented || !this.book) return;
     if (this.book.key(event)) event.preventDefault();
   }
 }
