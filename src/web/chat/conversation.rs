@@ -330,6 +330,8 @@ impl Task {
                     if let Some(backend) = &backend {
                         stored = backend.stored();
                     }
+                    // Whoever hears of the end may end the server: the model still knows then what was said.
+                    self.store(&conversation, &stored);
                     conversation.end(&order.log, ended);
                     self.store(&conversation, &stored);
                     conversation.tell(Some(&order.log), false);
