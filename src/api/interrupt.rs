@@ -12,6 +12,7 @@ use crate::activity::actor::Actor;
 use crate::execution::follow::taken;
 use crate::lifecycle;
 use crate::lifecycle::consent::KernelAction;
+use crate::lifecycle::liveness::{Liveness, liveness};
 use crate::lifecycle::status::busy;
 use crate::lifecycle::target::Target;
 use crate::project::event::RunningExecution;
@@ -79,7 +80,9 @@ pub async fn interrupt(
     let running = || project.present(&target.key, session.generation).running;
     let mut before = running();
     // A kernel that does not answer may run something that the journal does not know.
-    let is_idle = before.is_none() && busy(session).await == Some(false);
+    let is_idle = before.is_none()
+        && liveness(session).await != Liveness::OutOfReach
+        && busy(session).await == Some(false);
     let own = own_open_job(caller, project, &target.key, |job| match &before {
         Some(cell) => cell.job.as_ref() == Some(&job.id) && job.state == JobState::Queued,
         None => is_idle,
