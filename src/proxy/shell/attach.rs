@@ -63,7 +63,8 @@ impl Shell {
         self.arrive_now().await
     }
 
-    /// Returns the target of a launch that names none. The first cell is told where another may be meant.
+    /// Returns the target of a launch that names none. The client of the first cell gets a notice if another notebook
+    /// may be meant.
     fn likely_target(&self) -> anyhow::Result<Target> {
         let folder = &self.launch.folder;
         let program = match self.launch.front_end.kind {

@@ -330,7 +330,7 @@ impl Task {
                     if let Some(backend) = &backend {
                         stored = backend.stored();
                     }
-                    // Whoever hears of the end may end the server: the model still knows then what was said.
+                    // Who reads that the turn has ended may end the server: the model must know the turn at its next start.
                     self.store(&conversation, &stored);
                     conversation.end(&order.log, ended);
                     self.store(&conversation, &stored);
