@@ -10,7 +10,7 @@ use super::status::{busy, is_on_its_way};
 use crate::activity::actor::Actor;
 use crate::activity::labels::whose;
 use crate::activity::participants::joined_to;
-use crate::project::event::RunningExecution;
+use crate::project::event::{Present, RunningExecution};
 use crate::project::jobs::{Job, JobState};
 use crate::project::{Project, Session, Status};
 
@@ -104,18 +104,23 @@ pub async fn facts(project: &Project, key: &str, session: &Session, actor: &str)
     // Before the journal: a recorder records a request there, then notes in its job that it is
     // sent.
     let mut unsent = unsent(project, key);
-    let present = project.present(key, session.generation);
+    let mut present = project.present(key, session.generation);
+    let actor = Actor::from(actor);
+    let is_own = |cell: &RunningExecution| actor.is_same(&Actor::parse(cell.by.as_deref()));
+    let runs_own = |present: &Present| present.running.as_ref().is_some_and(is_own);
+    let is_busy = match runs_own(&present) && present.queued.iter().all(is_own) {
+        true => None,
+        false => busy(session).await,
+    };
+    if is_busy == Some(true) && present.running.is_none() {
+        // What keeps it busy may have begun after the journal was read.
+        present = project.present(key, session.generation);
+    }
     unsent.retain(|cell| {
         let mut sent = present.running.iter().chain(&present.queued);
         sent.all(|it| it.job != cell.job)
     });
-    let actor = Actor::from(actor);
-    let is_own = |cell: &RunningExecution| actor.is_same(&Actor::parse(cell.by.as_deref()));
-    let runs_own = present.running.as_ref().is_some_and(is_own);
-    let is_busy = match runs_own && present.queued.iter().all(is_own) {
-        true => None,
-        false => busy(session).await,
-    };
+    let runs_own = runs_own(&present);
     let mut queued = present.queued;
     let runs = match (present.running, is_busy) {
         (Some(_), _) if runs_own => None,
