@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 /// An iopub message about a cell: an output, or a message that changes outputs.
 ///
@@ -16,6 +16,17 @@ pub struct IopubMessage {
     pub content: Bytes,
     /// The binary buffers of a comm message.
     pub buffers: Vec<Bytes>,
+}
+
+impl IopubMessage {
+    /// Returns a message of `nb` itself, as an output on stderr.
+    pub fn on_stderr(text: &str) -> Self {
+        Self {
+            msg_type: "stream".to_owned(),
+            content: json!({ "name": "stderr", "text": text }).to_string().into(),
+            buffers: Vec::new(),
+        }
+    }
 }
 
 /// One output of a cell, parsed.
@@ -68,6 +79,13 @@ pub struct KernelException {
     /// Lines, with ANSI colours from most kernels.
     #[serde(deserialize_with = "lines")]
     pub traceback: Vec<String>,
+}
+
+impl KernelException {
+    /// Returns whether the code ended because somebody interrupted the kernel, as Python and Julia name it.
+    pub fn is_interrupt(&self) -> bool {
+        matches!(&*self.ename, "KeyboardInterrupt" | "InterruptException")
+    }
 }
 
 /// An `input_request` of the kernel.

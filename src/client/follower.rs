@@ -7,8 +7,6 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use serde_json::json;
-
 use super::execution_state::{ExecutionEvent, ExecutionState};
 use super::sequence_numbers::SequenceNumbers;
 use super::{Client, ClientError, IopubMessage, answers, reached};
@@ -111,11 +109,7 @@ impl Client {
 fn loss_note(lost: Option<u64>) -> IopubMessage {
     let missing = MissingMessages(lost);
     let text = format!("[nb] the connection to the kernel was lost: {missing}\n");
-    IopubMessage {
-        msg_type: "stream".to_owned(),
-        content: json!({ "name": "stderr", "text": text }).to_string().into(),
-        buffers: Vec::new(),
-    }
+    IopubMessage::on_stderr(&text)
 }
 
 impl RequestFollower<'_> {

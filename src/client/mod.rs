@@ -412,6 +412,18 @@ impl Client {
         }
     }
 
+    /// Waits for the next message on iopub, about whatever request; the future may be dropped.
+    ///
+    /// # Errors
+    /// If the kernel has ended.
+    pub async fn next_on_iopub(&mut self) -> Result<Verified, ClientError> {
+        loop {
+            if let (Channel::Iopub, message) = self.receive().await? {
+                return Ok(message);
+            }
+        }
+    }
+
     /// Sends a message to the kernel's side of a comm; it has no reply.
     pub fn tell_comm(&mut self, content: &impl Serialize) {
         self.ask(Channel::Shell, "comm_msg", content);

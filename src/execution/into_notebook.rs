@@ -36,6 +36,9 @@ pub(super) struct Leaving {
     /// Whether somebody has asked to run the cell again since: then a later execution count in the
     /// notebook comes from that run. VS Code writes no times.
     pub(super) asked_since: bool,
+    /// Whether the result was written before, and more outputs have come since: they are written only if the
+    /// cell still has the execution count of this run, so that it was neither cleared nor run again.
+    pub(super) is_late: bool,
 }
 
 /// What became of the results.
@@ -228,6 +231,11 @@ impl Leaving {
         if !force && (is_later || is_of_later || self.ran_since) {
             return Ok(Went::Not("the cell was run again since".to_owned()));
         }
+        if self.is_late && cell.execution_count() != self.execution.execution_count {
+            return Ok(Went::Not(
+                "the cell does not have the outputs of this run any more".to_owned(),
+            ));
+        }
         if cell.source() == self.code {
             document.set_execution(index, &self.execution)?;
             return Ok(Went::In);
@@ -284,6 +292,7 @@ mod tests {
             by_text,
             ran_since: false,
             asked_since: false,
+            is_late: false,
         }
     }
 
@@ -391,6 +400,19 @@ mod tests {
             update.put(&mut after).unwrap();
             assert_eq!(after.to_bytes(), before.to_bytes(), "{update:?}");
         }
+    }
+
+    #[test]
+    fn late_outputs_bring_nothing_back_that_was_cleared() {
+        let mut document = cells("a:x b:y");
+        let late = |cell, code, is_late| Leaving {
+            is_late,
+            ..leaving(Some(cell), code, false)
+        };
+        assert_ne!(went(&mut document, &late("a", "x", true)), "in");
+        assert_eq!(went(&mut document, &late("a", "x", false)), "in");
+        assert_eq!(went(&mut document, &late("a", "x", true)), "in");
+        assert_eq!(document.cells()[1].outputs().count(), 0);
     }
 
     #[test]

@@ -13,7 +13,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use jiff::tz::TimeZone;
-use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::category;
@@ -423,15 +422,6 @@ fn lost(messages: u64) -> String {
     )
 }
 
-/// Returns a message of `nb`, as an output on stderr.
-fn on_stderr(text: &str) -> IopubMessage {
-    IopubMessage {
-        msg_type: "stream".to_owned(),
-        content: json!({ "name": "stderr", "text": text }).to_string().into(),
-        buffers: Vec::new(),
-    }
-}
-
 /// Reads how a session's kernel is reached, and checks that it runs.
 ///
 /// # Errors
@@ -664,6 +654,8 @@ impl Running<'_> {
             Some(RequestEnd::Raised(_)) if self.is_being_ended() => {
                 self.kernel_ended(audience, "it was interrupted").await
             }
+            // Another command or a front end has interrupted the kernel.
+            Some(RequestEnd::Raised(raised)) if raised.is_interrupt() => Outcome::Interrupted,
             Some(RequestEnd::Raised(_)) => Outcome::Error,
             Some(RequestEnd::Aborted) => Outcome::Aborted,
             Some(RequestEnd::KernelGone(why)) => {
@@ -681,7 +673,9 @@ impl Running<'_> {
             Some(RequestEnd::NoReply) | None => Outcome::NoReply,
         };
         let raised = match outcome.map(|outcome| &outcome.end) {
-            Some(RequestEnd::Raised(raised)) if status == Outcome::Error => Some(raised),
+            Some(RequestEnd::Raised(raised)) if !interrupted && status != Outcome::KernelDied => {
+                Some(raised)
+            }
             _ => None,
         };
         let reply = outcome.and_then(|outcome| outcome.reply.as_deref());
@@ -701,7 +695,9 @@ impl Running<'_> {
             };
             // The note is an output too, so that later readers do not take the outputs for
             // complete.
-            audience.sees(&ExecutionEvent::Iopub(on_stderr(&format!("[nb] {note}\n"))));
+            audience.sees(&ExecutionEvent::Iopub(IopubMessage::on_stderr(&format!(
+                "[nb] {note}\n"
+            ))));
             self.notes.push(note);
         }
         if self.is_idle_missing && status != Outcome::KernelDied {
@@ -751,8 +747,11 @@ impl Running<'_> {
                 match heard.what {
                     FollowedStep::Event(event) => {
                         has_begun = true;
-                        if let ExecutionEvent::Iopub(message) = &event {
-                            has_error |= message.msg_type == "error";
+                        if let ExecutionEvent::Iopub(message) = &event
+                            && message.msg_type == "error"
+                        {
+                            has_error = true;
+                            interrupted |= category::name_and_text(&message.content).is_interrupt();
                         }
                         if let ExecutionEvent::Counted(count) = &event {
                             self.execution_count = Some(*count);

@@ -4,7 +4,6 @@
 //! The first seconds of a run are an exception. An editor gets no other sign that another actor's
 //! cell runs. So the cell is written at once, without its old outputs and its execution count, and
 //! its first outputs follow soon.
-//! prints first is there soon.
 
 use std::time::Duration;
 

@@ -112,7 +112,7 @@ impl Recorder<'_> {
 
     /// Takes a message about a cell: writes it into the job's folder at once, and into the notebook
     /// later.
-    fn takes(&self, at: usize, message: &IopubMessage) {
+    pub(super) fn takes(&self, at: usize, message: &IopubMessage) {
         let IopubMessage {
             msg_type,
             content,

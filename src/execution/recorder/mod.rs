@@ -10,6 +10,7 @@ mod cells;
 mod elsewhere;
 mod gaps;
 mod hearing;
+mod late;
 mod outputs;
 mod plan;
 mod questions;
@@ -18,8 +19,12 @@ pub mod salvage;
 mod state;
 mod writing;
 
+use std::cell::Cell;
 use std::io;
 
+use tokio::sync::oneshot;
+
+use self::late::LateOutputs;
 use self::state::Recorder;
 use crate::project::Project;
 use crate::project::jobs::{JobFolder, JobState};
@@ -53,11 +58,32 @@ pub(crate) async fn resume(project: &Project, folder: &JobFolder) -> io::Result<
     .await
 }
 
-/// Calls `does` as the only recorder of a job, and handles requests to the recorder at the same
-/// time.
+/// Calls `does` as the only recorder of a job, and handles requests to the recorder at the same time. If no
+/// other process listens for the late outputs of the kernel's cells, this one does, also after the job.
 async fn perform_with(
     project: &Project,
     folder: &JobFolder,
+    does: impl AsyncFnOnce(&Recorder<'_>),
+) -> io::Result<()> {
+    let (begins, begun) = oneshot::channel();
+    let is_over = Cell::new(false);
+    let job = async {
+        let done = perform_job(project, folder, begins, does).await;
+        is_over.set(true);
+        done
+    };
+    let late = async {
+        if let Ok(late) = begun.await {
+            LateOutputs::record(late, &is_over).await;
+        }
+    };
+    tokio::join!(job, late).0
+}
+
+async fn perform_job(
+    project: &Project,
+    folder: &JobFolder,
+    listener: oneshot::Sender<LateOutputs>,
     does: impl AsyncFnOnce(&Recorder<'_>),
 ) -> io::Result<()> {
     let Some(_lock) = folder.lock()? else {
@@ -68,6 +94,7 @@ async fn perform_with(
         return Ok(());
     }
     let recorder = Recorder::new(project, folder, job)?;
+    recorder.listener.replace(Some(listener));
     tokio::select! {
         () = does(&recorder) => {}
         never = recorder.listen() => match never {},

@@ -143,6 +143,7 @@ impl JobOutputs {
             by_text,
             ran_since: false,
             asked_since: false,
+            is_late: false,
         })
     }
 

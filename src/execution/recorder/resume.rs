@@ -88,6 +88,9 @@ impl Recorder<'_> {
             }
         };
         let joined = Runner::join(self.project, &key, &session, &by, None).await;
+        if joined.is_ok() {
+            self.begin_to_listen(&session).await;
+        }
         joined.map_err(|error| {
             let state = self.project.state().ok();
             let recorded = state.and_then(|state| ended(&state.session(&key)?));
@@ -282,13 +285,8 @@ impl Recorder<'_> {
             to_the_second(from),
             to_the_second(now),
         );
-        let content = serde_json::json!({ "name": "stderr", "text": text }).to_string();
         self.at.set(at);
-        self.sees(&ExecutionEvent::Iopub(IopubMessage {
-            msg_type: "stream".to_owned(),
-            content: content.into_bytes().into(),
-            buffers: Vec::new(),
-        }));
+        self.sees(&ExecutionEvent::Iopub(IopubMessage::on_stderr(&text)));
     }
 
     /// Takes an event; returns the reason if the kernel has ended.
@@ -303,20 +301,22 @@ impl Recorder<'_> {
         self.at.set(at);
         let raised = || {
             let outputs = self.outputs.borrow();
-            let raised = outputs.cells.get(at)?.raised.as_ref()?;
-            Some(category::of_exception(language, raised))
+            outputs.cells.get(at)?.raised.clone()
         };
         match heard.what {
             FollowedStep::Event(event) => self.sees(&event),
             FollowedStep::Ended { ran: false } => self.is_over(at, "aborted", None),
             FollowedStep::Ended { ran: true } => {
                 let raised = raised();
-                let word = match raised {
+                let word = match &raised {
                     None => "ok",
-                    Some(_) if self.interrupted.get() => "interrupted",
+                    Some(raised) if self.interrupted.get() || raised.is_interrupt() => {
+                        "interrupted"
+                    }
                     Some(_) => "error",
                 };
-                self.is_over(at, word, raised);
+                let found = raised.map(|raised| category::of_exception(language, &raised));
+                self.is_over(at, word, found);
             }
             FollowedStep::Unheard => self.is_over(at, "unheard", None),
             FollowedStep::Gone(seen) => return Some(seen),

@@ -7,9 +7,10 @@ use std::convert::Infallible;
 use std::io;
 use std::time::Duration;
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
 
 use super::elsewhere::Elsewhere;
+use super::late::LateOutputs;
 use super::outputs::JobOutputs;
 use crate::project::Project;
 use crate::project::jobs::{Job, JobEvents, JobFolder, JobState};
@@ -47,6 +48,8 @@ pub(super) struct Recorder<'a> {
     pub(super) ends_after: Cell<Option<f64>>,
     pub(super) replies: RefCell<VecDeque<String>>,
     pub(super) replied: Notify,
+    /// Takes the listener for late outputs, until it has begun.
+    pub(super) listener: RefCell<Option<oneshot::Sender<LateOutputs>>>,
 }
 
 impl<'a> Recorder<'a> {
@@ -69,6 +72,7 @@ impl<'a> Recorder<'a> {
             ends_after: Cell::default(),
             replies: RefCell::default(),
             replied: Notify::new(),
+            listener: RefCell::default(),
         })
     }
 

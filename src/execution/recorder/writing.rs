@@ -15,6 +15,7 @@ use crate::activity::participants::joined_to;
 use crate::execution::flush::{ask_to_write, holders};
 use crate::execution::into_notebook::{self, Leaving};
 use crate::project::displays::Displays;
+use crate::project::jobs::JobState;
 
 /// How long to wait for a front end that may return with another proxy: the cells that it restarts
 /// then are not overwritten.
@@ -93,6 +94,7 @@ impl Recorder<'_> {
         if cells.is_empty() || !self.job.borrow().saves {
             return Wrote::default();
         }
+        let is_late = self.job.borrow().state == JobState::Done;
         let (leaving, displays, widgets, path) = {
             let (job, outputs) = (self.job.borrow(), self.outputs.borrow());
             let again = asked_again(self.project, &job);
@@ -100,6 +102,7 @@ impl Recorder<'_> {
             let leaving: Vec<_> = all
                 .map(|leaving| Leaving {
                     asked_since: again.contains(&leaving.at),
+                    is_late,
                     ..leaving
                 })
                 .collect();
@@ -148,11 +151,14 @@ impl Recorder<'_> {
                 id.unwrap_or_default()
             ));
         }
-        self.job(|job| {
-            for at in cells {
-                job.cells[at].unwritten = put.missed(at);
-            }
-        });
+        // A cell that was run again or cleared since the job's end does not take late outputs.
+        if !is_late {
+            self.job(|job| {
+                for at in cells {
+                    job.cells[at].unwritten = put.missed(at);
+                }
+            });
+        }
         wrote
     }
 
@@ -167,6 +173,12 @@ impl Recorder<'_> {
         };
         self.unwritten.borrow_mut().extend(missed);
         self.write().await;
+    }
+
+    /// Writes the outputs that came after the end of their job.
+    pub(super) async fn write_late(&self) {
+        self.write().await;
+        self.show_elsewhere_at_last().await;
     }
 
     /// Returns the display ids of earlier executions on the kernel.

@@ -429,3 +429,102 @@ fn a_question_outlives_the_recorder_that_heard_it() {
         "{text}"
     );
 }
+
+/// Code whose task prints the name of each of these files once it is there, and then makes a file.
+fn task(files: &str) -> String {
+    format!(
+        "import asyncio, os\nasync def late():\n    for name in {files:?}.split():\n        \
+         while not os.path.exists(name): await asyncio.sleep(0.01)\n        print(name, flush=True)\n        \
+         open(name + '.said', 'w').close()\n_ = asyncio.create_task(late())\nprint('begun')"
+    )
+}
+
+/// As `GATE`, while tasks go on.
+const OPEN_GATE: &str = "print('before', flush=True)\n\
+    while not os.path.exists('go'): await asyncio.sleep(0.01)\nprint('after')";
+
+fn touch(world: &World, name: &str) {
+    std::fs::write(world.project().join(name), "").expect("a file");
+}
+
+#[test]
+fn outputs_after_the_end_of_their_cell_are_recorded() {
+    let shown = "shown = display('old', display_id=True)";
+    let updates = "async def update():\n    while not os.path.exists('b'): await asyncio.sleep(0.01)\n    \
+                   shown.update('new')\n_ = asyncio.create_task(update())";
+    let world = notebook(&[&task("a b"), shown, updates, OPEN_GATE]);
+    let id = begin(&world, &["0..=2"]);
+    nb(&world, ["wait", &id]).ended(0);
+    assert_eq!(text(&world, 0), "begun\n");
+    // A later job runs meanwhile.
+    let later = begin(&world, &["3"]);
+    said(&world, &later, "before");
+    touch(&world, "a");
+    until("the first line", || {
+        (text(&world, 0) == "begun\na\n").then_some(())
+    });
+    touch(&world, "b");
+    until("the others", || {
+        let is_new = cell(&world, 1)["outputs"][0]["data"]["text/plain"] == json!(["'new'"]);
+        (is_new && text(&world, 0) == "begun\na\nb\n").then_some(())
+    });
+    let told = nb(&world, ["wait", &id, "--all"]).ended(0);
+    assert!(told.out.contains("begun\na\nb\n"), "{told:?}");
+    assert_eq!(cell(&world, 0)["execution_count"], 1);
+    touch(&world, "go");
+    nb(&world, ["wait", &later]).ended(0);
+    assert_eq!(text(&world, 3), "before\nafter\n");
+
+    // One process listens, also after the job, and until the kernel ends.
+    let listen = || {
+        let processes = world.processes().into_iter();
+        processes
+            .filter(|(_, words)| words.contains("Record"))
+            .count()
+    };
+    until("one recorder", || (listen() == 1).then_some(()));
+    nb(&world, ["shutdown", "--force"]).ended(0);
+    until("no recorder", || (listen() == 0).then_some(()));
+}
+
+#[test]
+fn late_outputs_wait_for_the_end_of_their_job() {
+    let world = notebook(&[&task("a"), OPEN_GATE]);
+    let id = begin(&world, &["--all"]);
+    said(&world, &id, "before");
+    touch(&world, "a");
+    until("the task's line", || {
+        world.project().join("a.said").exists().then_some(())
+    });
+    touch(&world, "go");
+    nb(&world, ["wait", &id]).ended(0);
+    until("the late line", || {
+        (text(&world, 0) == "begun\na\n").then_some(())
+    });
+    assert_eq!(text(&world, 1), "before\nafter\n");
+}
+
+#[test]
+fn late_outputs_bring_nothing_back_into_a_cell_that_was_cleared() {
+    let threads = task("a b c")
+        .replace("await asyncio.sleep", "time.sleep")
+        .replace(
+            "_ = asyncio.create_task(late())",
+            "import threading, time\nthreading.Thread(target=late).start()",
+        );
+    let world = notebook(&[&threads.replace("async def", "def")]);
+    let id = begin(&world, &["0"]);
+    nb(&world, ["wait", &id]).ended(0);
+    touch(&world, "a");
+    until("the first line", || {
+        (text(&world, 0) == "begun\na\n").then_some(())
+    });
+    nb(&world, ["clear", "0"]).ended(0);
+    touch(&world, "b");
+    said(&world, &id, "b\\n");
+    touch(&world, "c");
+    // The lines before this one are written by now.
+    said(&world, &id, "c\\n");
+    assert_eq!(cell(&world, 0)["outputs"], json!([]));
+    is(&world, &id, "done");
+}

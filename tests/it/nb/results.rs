@@ -55,7 +55,6 @@ fn an_error_has_its_name_and_its_category() {
             "TimeoutExpired",
             "timeout",
         ),
-        ("raise KeyboardInterrupt", "KeyboardInterrupt", "runtime"),
         ("1 / 0", "ZeroDivisionError", "runtime"),
         // A kernel sends the class's name alone; the text of a system's error has its number.
         (&format!("{mine}raise Mine('mine')"), "Mine", "runtime"),
@@ -229,6 +228,11 @@ fn a_time_limit_is_a_timeout_and_an_interrupt_is_none() {
     assert_eq!(running["timing"]["duration_ms"], Value::Null, "{running:#}");
     nb(&world, ["interrupt", &job]).ended(0);
     let result = nb(&world, ["wait", &job, "--json"]).ended(130).json();
+    assert_eq!(result["status"], "interrupted", "{result:#}");
+    is_error(&result, "KeyboardInterrupt", "runtime");
+
+    // Whoever interrupts: the kernel's answer is the same.
+    let result = run(&world, "raise KeyboardInterrupt").ended(130).json();
     assert_eq!(result["status"], "interrupted", "{result:#}");
     is_error(&result, "KeyboardInterrupt", "runtime");
 }

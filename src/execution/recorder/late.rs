@@ -1,0 +1,484 @@
+//! Records the outputs that a kernel sends for cells that have ended: threads and asyncio tasks go on
+//! printing.
+//!
+//! One process listens on each kernel: the first recorder that finds no other. It goes on after its own
+//! job, until the kernel ends or no job has run on it for [`UNUSED`]. The outputs are recorded when their
+//! job is over: until then another recorder writes the job's folder.
+
+use std::cell::Cell;
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use sha2::{Digest as _, Sha256};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::Instant;
+
+use super::gaps::{Gaps, Wrote};
+use super::outputs::JobOutputs;
+use super::state::Recorder;
+use crate::activity::participants::joined_to;
+use crate::client::{Client, IopubMessage};
+use crate::execution::run::{RunError, reach};
+use crate::kernel::spec::quirks;
+use crate::project::jobs::{JobFolder, JobState};
+use crate::project::{Lock, Project, Session, beneath};
+use crate::wire::Verified;
+
+/// How long a kernel may run no job, and send no late output, until nobody listens to it any more.
+const UNUSED: Duration = Duration::from_secs(600);
+
+/// How often to look whether that is so.
+const LOOK_AT_USE: Duration = Duration::from_secs(60);
+
+/// After so long without a late output the next one is written soon.
+const QUIET: Duration = Duration::from_secs(10);
+
+/// The most bytes of contents that wait for the end of their jobs; what is above is dropped, and an output
+/// says so.
+const MOST_WAITING: usize = 16 << 20;
+
+/// The most bytes of late outputs that are recorded of one cell: a thread may print for ever.
+const MOST_RECORDED: usize = 64 << 20;
+
+/// How long to wait for jobs that are not over, when the kernel has ended.
+const JOBS_END: Duration = Duration::from_secs(10);
+
+/// How often to look whether they are over.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Listens on a kernel for the outputs of cells that have ended.
+pub(super) struct LateOutputs {
+    project: Project,
+    key: String,
+    client: Client,
+    lock: Lock,
+    lock_file: PathBuf,
+    requests: EndedRequests,
+    waiting: Waiting,
+    /// The cells that had late outputs, by their requests.
+    known: HashMap<String, JobCellAt>,
+    /// The outputs of the job that was written last.
+    latest: Option<(String, JobOutputs)>,
+    gaps: Gaps,
+    /// When the present series of late outputs began, and its last one.
+    series: (Instant, Instant),
+}
+
+/// A cell of a job.
+#[derive(Clone)]
+struct JobCellAt {
+    folder: JobFolder,
+    /// The index of the cell.
+    at: usize,
+    /// How many bytes of late outputs were recorded.
+    recorded: usize,
+}
+
+impl Recorder<'_> {
+    /// Begins to listen for late outputs, before the first cell is sent, unless another process does.
+    pub(super) async fn begin_to_listen(&self, session: &Session) {
+        let Some(listener) = self.listener.take() else {
+            return;
+        };
+        let key = self.job.borrow().session.clone();
+        match LateOutputs::begin(self.project, &key, session).await {
+            Ok(Some(late)) => drop(listener.send(late)),
+            Ok(None) => {}
+            Err(error) => tracing::warn!(%error, "late outputs will not be recorded"),
+        }
+    }
+}
+
+impl LateOutputs {
+    /// Connects to a session's kernel; no output is missed from then on. `None` if another process listens.
+    pub(super) async fn begin(
+        project: &Project,
+        key: &str,
+        session: &Session,
+    ) -> Result<Option<Self>, RunError> {
+        // The recorder itself takes what such a kernel sends after a cell's end.
+        let spec = session.kernelspec.as_ref();
+        if spec.and_then(quirks::silence_after_idle).is_some() {
+            return Ok(None);
+        }
+        let Ok((lock_file, Some(lock))) = lock(project, session) else {
+            return Ok(None);
+        };
+        let (info, process) = reach(project, key, session).await?;
+        let mut client = Client::connect(&info, "nb").await?;
+        if let Some(process) = process {
+            client.watch(async move {
+                process.death().await;
+                format!("process {} has ended", process.pid)
+            });
+        }
+        client.prove_iopub().await?;
+        let now = Instant::now();
+        Ok(Some(Self {
+            project: project.clone(),
+            key: key.to_owned(),
+            client,
+            lock,
+            lock_file,
+            requests: EndedRequests::default(),
+            waiting: Waiting::default(),
+            known: HashMap::new(),
+            latest: None,
+            gaps: Gaps::new(0),
+            series: (now, now),
+        }))
+    }
+
+    /// Records late outputs until the kernel ends or is unused. `is_job_over` says whether the own job is over:
+    /// after that, SIGTERM ends this process.
+    pub(super) async fn record(mut self, is_job_over: &Cell<bool>) {
+        let Ok(mut terminate) = signal(SignalKind::terminate()) else {
+            return;
+        };
+        let mut due = None;
+        let mut looks = tokio::time::interval(LOOK_AT_USE);
+        let has_kernel_ended = loop {
+            let next_write = async {
+                match due {
+                    Some(due) => tokio::time::sleep_until(due).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                _ = terminate.recv() => if is_job_over.get() {
+                    break false;
+                },
+                () = next_write => {
+                    let all = self.write().await;
+                    due = (!all).then(|| Instant::now() + self.gaps.next());
+                }
+                received = self.client.next_on_iopub() => match received {
+                    Ok(message) => if self.take(&message) {
+                        due.get_or_insert_with(|| Instant::now() + self.gaps.next());
+                    },
+                    Err(_) => break true,
+                },
+                _ = looks.tick() => if !self.is_used() {
+                    break false;
+                },
+            }
+        };
+        let end = Instant::now() + JOBS_END;
+        while !self.write().await && Instant::now() < end {
+            tokio::time::sleep(LOOK).await;
+        }
+        if has_kernel_ended {
+            // No other recorder takes the lock of a kernel that has ended.
+            let _ = beneath::remove_file(&self.lock_file);
+        }
+        drop(self.lock);
+    }
+
+    /// Returns whether a job of the kernel runs, or was over or had a late output not long ago.
+    fn is_used(&self) -> bool {
+        if self.series.1.elapsed() < UNUSED {
+            return true;
+        }
+        let key = self.project.current_key(&self.key);
+        let is_own = |folder: &JobFolder| folder.read().is_ok_and(|job| job.session == key);
+        let mut open = self.project.open_jobs().into_iter();
+        if open.any(|folder| folder.has_recorder() && is_own(&folder)) {
+            return true;
+        }
+        let now = Timestamp::now();
+        let is_recent = |at: Timestamp| now.duration_since(at).unsigned_abs() < UNUSED;
+        let jobs = self.project.jobs_lately().into_iter();
+        jobs.filter_map(|folder| folder.read().ok())
+            .take_while(|job| job.ended_at.is_none_or(is_recent))
+            .any(|job| job.session == key && job.ended_at.is_some())
+    }
+
+    /// Takes a message of iopub; returns whether it is a late output.
+    fn take(&mut self, message: &Verified) -> bool {
+        let (Ok(header), Ok(parent)) = (message.header(), message.parent()) else {
+            return false;
+        };
+        if parent.msg_type != "execute_request" {
+            return false;
+        }
+        let state = message.execution_state();
+        if !self
+            .requests
+            .take(&header.msg_type, &parent.msg_id, state.as_deref())
+        {
+            return false;
+        }
+        let now = Instant::now();
+        if now - self.series.1 > QUIET {
+            self.series.0 = now;
+            self.gaps = Gaps::new(0);
+        }
+        self.series.1 = now;
+        let message = IopubMessage {
+            msg_type: header.msg_type.clone().into_owned(),
+            content: message.content().clone(),
+            buffers: message.buffers().to_vec(),
+        };
+        self.waiting.add(&parent.msg_id, message);
+        true
+    }
+
+    /// Writes the outputs of jobs that are over; returns whether none waits any more.
+    async fn write(&mut self) -> bool {
+        let mut by_job: BTreeMap<PathBuf, (JobFolder, Vec<String>)> = BTreeMap::new();
+        let ids: Vec<String> = self.waiting.requests.keys().cloned().collect();
+        for id in ids {
+            let Some(folder) = self.cell_of(&id).map(|cell| cell.folder.clone()) else {
+                // A front end's cell: the front end shows its outputs.
+                self.drop_request(&id);
+                continue;
+            };
+            let path = folder.path().to_owned();
+            by_job
+                .entry(path)
+                .or_insert((folder, Vec::new()))
+                .1
+                .push(id);
+        }
+        let mut is_all = true;
+        for (folder, ids) in by_job.into_values() {
+            let begun = Instant::now();
+            let is_watched = !joined_to(&self.project, &self.key).is_empty();
+            match self.write_job(&folder, &ids).await {
+                Ok(true) => {}
+                Ok(false) => is_all = false,
+                Err(error) => {
+                    tracing::warn!(%error, job = folder.id(), "late outputs cannot be recorded");
+                    ids.iter().for_each(|id| self.drop_request(id));
+                }
+            }
+            let wrote = Wrote {
+                took: begun.elapsed(),
+                is_watched,
+                ..Wrote::default()
+            };
+            self.gaps.wrote(wrote, self.series.0.elapsed());
+        }
+        is_all
+    }
+
+    /// Writes the late outputs of requests of a job; returns false if the job is not over.
+    async fn write_job(&mut self, folder: &JobFolder, ids: &[String]) -> io::Result<bool> {
+        let Some(_lock) = folder.try_lock()? else {
+            return Ok(false);
+        };
+        let job = folder.read().map_err(io::Error::other)?;
+        if job.state != JobState::Done {
+            return Ok(false);
+        }
+        let latest = self.latest.take().filter(|(id, _)| id == folder.id());
+        let outputs = match latest {
+            Some((_, outputs)) => outputs,
+            None => JobOutputs::read(&job, folder)?.0,
+        };
+        let recorder = Recorder::new(&self.project, folder, job)?;
+        recorder.outputs.replace(outputs);
+        let mut full = Vec::new();
+        for id in ids {
+            let messages = self.waiting.take(id);
+            let Some(cell) = self.known.get_mut(id) else {
+                continue;
+            };
+            for message in &messages {
+                recorder.takes(cell.at, message);
+            }
+            cell.recorded += messages.iter().map(size).sum::<usize>();
+            if cell.recorded > MOST_RECORDED {
+                let text =
+                    "[nb] more than 64 MiB came after the cell's end: the rest is not recorded\n";
+                recorder.takes(cell.at, &IopubMessage::on_stderr(text));
+                full.push(id);
+            }
+        }
+        recorder.write_late().await;
+        let outputs = recorder.outputs.into_inner();
+        full.into_iter().for_each(|id| self.drop_request(id));
+        self.latest = Some((folder.id().to_owned(), outputs));
+        Ok(true)
+    }
+
+    /// Returns the cell of a job that a request ran; `None` if no job sent it.
+    fn cell_of(&mut self, msg_id: &str) -> Option<&JobCellAt> {
+        if !self.known.contains_key(msg_id) {
+            let found = self.project.jobs_lately().into_iter().find_map(|folder| {
+                let job = folder.read().ok()?;
+                let mut cells = job.cells.iter();
+                let at = cells.position(|cell| cell.msg_id.as_deref() == Some(msg_id))?;
+                Some(JobCellAt {
+                    folder,
+                    at,
+                    recorded: 0,
+                })
+            })?;
+            if self.known.len() >= EndedRequests::MOST {
+                self.known.clear();
+            }
+            self.known.insert(msg_id.to_owned(), found);
+        }
+        self.known.get(msg_id)
+    }
+
+    /// Drops the outputs of a request, and those that come later.
+    fn drop_request(&mut self, msg_id: &str) {
+        self.waiting.take(msg_id);
+        self.requests.forget(msg_id);
+        self.known.remove(msg_id);
+    }
+}
+
+/// Takes the lock of the process that listens on a session's kernel; returns its file, too.
+fn lock(project: &Project, session: &Session) -> io::Result<(PathBuf, Option<Lock>)> {
+    let kernel = (&session.connection_file, session.generation);
+    let hash = hex::encode(Sha256::digest(format!("{kernel:?}")));
+    let file = project
+        .make_folder("locks")?
+        .join(format!("late-{}", &hash[..16]));
+    let lock = Lock::attempt(&file)?;
+    Ok((file, lock))
+}
+
+/// The execute requests whose ends were seen, the latest ones.
+#[derive(Debug, Default)]
+struct EndedRequests {
+    ended: HashSet<String>,
+    /// The same, in the order of their ends.
+    order: VecDeque<String>,
+}
+
+impl EndedRequests {
+    /// How many are known.
+    const MOST: usize = 4096;
+
+    /// Takes the type of a message about a request, and the execution state if it is a status; returns whether it is an
+    /// output after the request's end.
+    fn take(&mut self, msg_type: &str, msg_id: &str, state: Option<&str>) -> bool {
+        match (msg_type, state) {
+            ("status", Some("idle")) => {
+                if self.ended.insert(msg_id.to_owned()) {
+                    self.order.push_back(msg_id.to_owned());
+                }
+                if self.order.len() > Self::MOST
+                    && let Some(oldest) = self.order.pop_front()
+                {
+                    self.ended.remove(&oldest);
+                }
+            }
+            ("status" | "execute_input", _) => {}
+            _ => return self.ended.contains(msg_id),
+        }
+        false
+    }
+
+    /// Removes a request whose outputs are not wanted.
+    fn forget(&mut self, msg_id: &str) {
+        self.ended.remove(msg_id);
+        self.order.retain(|other| other != msg_id);
+    }
+}
+
+/// The late outputs that are not recorded yet, by their requests.
+#[derive(Debug, Default)]
+struct Waiting {
+    requests: BTreeMap<String, WaitingOutputs>,
+    bytes: usize,
+}
+
+#[derive(Debug, Default)]
+struct WaitingOutputs {
+    messages: Vec<IopubMessage>,
+    dropped: u64,
+}
+
+impl Waiting {
+    fn add(&mut self, msg_id: &str, message: IopubMessage) {
+        let waiting = self.requests.entry(msg_id.to_owned()).or_default();
+        let bytes = size(&message);
+        if self.bytes + bytes > MOST_WAITING {
+            waiting.dropped += 1;
+            return;
+        }
+        self.bytes += bytes;
+        waiting.messages.push(message);
+    }
+
+    /// Removes and returns the outputs of a request; if some were dropped, the last output says so.
+    fn take(&mut self, msg_id: &str) -> Vec<IopubMessage> {
+        let Some(WaitingOutputs {
+            mut messages,
+            dropped,
+        }) = self.requests.remove(msg_id)
+        else {
+            return Vec::new();
+        };
+        self.bytes -= messages.iter().map(size).sum::<usize>();
+        if dropped > 0 {
+            let text = format!(
+                "[nb] {dropped} messages that came after the cell's end, and before that of its job, are missing here\n"
+            );
+            messages.push(IopubMessage::on_stderr(&text));
+        }
+        messages
+    }
+}
+
+fn size(message: &IopubMessage) -> usize {
+    // A message also takes space of its own.
+    const OWN: usize = 256;
+    let buffers = message.buffers.iter().map(|it| it.len());
+    OWN + message.content.len() + buffers.sum::<usize>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_output_after_the_end_of_its_request_is_late() {
+        let mut requests = EndedRequests::default();
+        // It began before this process listened: its outputs are not known to be late.
+        assert!(!requests.take("stream", "a", None));
+        assert!(!requests.take("status", "b", Some("busy")));
+        assert!(!requests.take("execute_input", "b", None));
+        assert!(!requests.take("stream", "b", None));
+        assert!(!requests.take("status", "b", Some("idle")));
+        assert!(requests.take("stream", "b", None));
+        assert!(!requests.take("stream", "a", None));
+        requests.forget("b");
+        assert!(!requests.take("stream", "b", None));
+        for n in 0..=EndedRequests::MOST {
+            requests.take("status", &n.to_string(), Some("idle"));
+        }
+        assert_eq!(requests.ended.len(), EndedRequests::MOST);
+        assert!(!requests.take("stream", "0", None));
+        assert!(requests.take("stream", "1", None));
+    }
+
+    #[test]
+    fn what_waits_for_the_end_of_its_job_is_bounded() {
+        let message = |bytes| IopubMessage {
+            msg_type: "stream".to_owned(),
+            content: vec![b'x'; bytes].into(),
+            buffers: Vec::new(),
+        };
+        let mut waiting = Waiting::default();
+        waiting.add("a", message(MOST_WAITING - 1000));
+        waiting.add("b", message(1000));
+        waiting.add("b", message(10));
+        let kept = waiting.take("b");
+        assert_eq!(kept.len(), 2);
+        let note = String::from_utf8_lossy(&kept[1].content);
+        assert!(note.contains("[nb] 1 messages"), "{note}");
+        assert_eq!(waiting.take("a").len(), 1);
+        assert_eq!(waiting.bytes, 0);
+        assert!(waiting.take("a").is_empty());
+    }
+}
