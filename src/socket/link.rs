@@ -58,8 +58,13 @@ impl Drop for CloseOnDrop<'_> {
 const TURN_MESSAGES: usize = 64;
 const TURN_BYTES: usize = 64 * 1024;
 
-/// How many bytes are read in a row before some are delivered.
+/// How many bytes are read ahead in any case while messages may be delivered.
 const READ_FIRST_BYTES: usize = 4 << 20;
+
+/// Up to how many messages are read ahead after that, unless they are so long that fewer than [`LONG_MESSAGES`] of
+/// them are in the first bytes. A kernel's queue is counted in messages, and holds 1,000: of long ones, enough.
+const READ_FIRST_MESSAGES: usize = 4000;
+const LONG_MESSAGES: usize = 32;
 
 /// How long a closed connection with nothing to flush waits until the peer closes, too.
 const IDLE_GRACE: Duration = Duration::from_millis(20);
@@ -227,8 +232,8 @@ impl Link {
         }
     }
 
-    /// Reads all that has arrived, within the limit, before it delivers anything; then delivers a little,
-    /// lets other tasks run, and reads again.
+    /// Reads all that has arrived, up to the first limits, before it delivers anything; then delivers a little,
+    /// lets other tasks run, and reads again. While nothing may be delivered, reads up to the whole limit.
     ///
     /// A kernel's PUB socket drops messages that are not read in time, and reading a message costs a tenth of
     /// handling it.
@@ -240,6 +245,7 @@ impl Link {
     ) -> DisconnectReason {
         let mut queue = VecDeque::new();
         let mut ended = None;
+        let mut delivered = 0;
         loop {
             let mut read = 0;
             while ended.is_none() {
@@ -256,7 +262,11 @@ impl Link {
                         break;
                     }
                 }
-                let has_read_enough = read >= READ_FIRST_BYTES && !self.is_held();
+                // What is above the first limits has come during a pause: as much is read as was delivered.
+                let has_read_enough = !self.is_held()
+                    && self.ahead.get() >= READ_FIRST_BYTES
+                    && !(LONG_MESSAGES..READ_FIRST_MESSAGES).contains(&queue.len())
+                    && read >= delivered;
                 let is_full = has_read_enough || self.ahead.get() >= self.read_ahead;
                 if is_full && !queue.is_empty() {
                     break;
@@ -295,6 +305,7 @@ impl Link {
                     deliver(event);
                 }
             }
+            delivered = bytes;
             match ended.take() {
                 Some(left) if queue.is_empty() => return left,
                 left => ended = left,
