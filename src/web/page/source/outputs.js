@@ -110,8 +110,11 @@ const mathOptions = {
 /** The types of text that may have formulas. */
 const WITH_MATH = ["text/html", "text/markdown", "text/latex"];
 
-/** The types of text whose elements may have styles. Colours of a terminal would not be readable on each background. */
+/** The types of text whose elements may have styles. */
 const WITH_STYLES = ["text/html", "text/markdown"];
+
+/** The colours of terminals that the page has, which are readable on its background, by a sixth of the hues each. */
+const TERMINAL_HUES = ["red", "yellow", "green", "cyan", "blue", "magenta"];
 
 const registry = new RenderMimeRegistry({
   initialFactories: [
@@ -168,12 +171,27 @@ async function render(node, data, metadata, models) {
   // The renderers typeset only what a widget of JupyterLab's shell has attached.
   if (WITH_MATH.includes(mime)) renderMath(node, mathOptions);
   if (WITH_STYLES.includes(mime)) applyStyles(node);
+  else nameColours(node);
   nameParts(node);
 }
 
 /** Applies the styles of elements, which the sanitizer has left: the policy lets only scripts set them. */
 function applyStyles(node) {
   for (const element of node.querySelectorAll("[style]")) element.style.cssText = element.getAttribute("style");
+}
+
+/** Gives text in one of a terminal's many colours the nearest one of the page's, as IPython's tracebacks need. */
+function nameColours(node) {
+  for (const span of node.querySelectorAll("pre span[style]")) {
+    const found = /(?:^|;)\s*color:\s*rgb\((\d+),\s*(\d+),\s*(\d+)\)/.exec(span.getAttribute("style"));
+    if (!found) continue;
+    const [red, green, blue] = found.slice(1).map(Number);
+    const most = Math.max(red, green, blue);
+    const range = most - Math.min(red, green, blue);
+    const side = most === red ? (green - blue) / range : most === green ? 2 + (blue - red) / range : 4 + (red - green) / range;
+    const hue = TERMINAL_HUES[Math.round(side + 6) % 6];
+    span.classList.add(range < 40 ? "ansi-black-fg" : `ansi-${hue}-fg`);
+  }
 }
 
 /** Gives names to what has none: those who do not see the page hear them. */
