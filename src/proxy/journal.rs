@@ -112,7 +112,10 @@ impl Log {
             return;
         };
         let key = (execution.generation, execution.msg_id.clone());
-        let is_others = matches!(execution.phase, Phase::Seen | Phase::Over { .. });
+        let is_others = matches!(
+            execution.phase,
+            Phase::BegunOutside | Phase::EndedOutside { .. }
+        );
         let mut started = self.started.borrow_mut();
         let store_history = execution.store_history;
         let start = || ExecutionStart {
@@ -129,9 +132,9 @@ impl Log {
             })
         };
         let kind = match execution.phase {
-            Phase::Over { raised: true } => end(Outcome::SeenError),
-            Phase::Over { raised: false } => end(Outcome::Seen),
-            Phase::Done(status) => end(Outcome::of_word(&status)),
+            Phase::EndedOutside { raised: true } => end(Outcome::SeenError),
+            Phase::EndedOutside { raised: false } => end(Outcome::Seen),
+            Phase::Ended(status) => end(Outcome::of_word(&status)),
             Phase::Prompted(prompt) => EventKind::Prompted {
                 msg_id: execution.msg_id,
                 prompt,
@@ -139,8 +142,8 @@ impl Log {
             Phase::Answered => EventKind::Answered {
                 msg_id: execution.msg_id,
             },
-            Phase::Asked => EventKind::Asked(start()),
-            Phase::Seen => EventKind::Seen(start()),
+            Phase::Sent => EventKind::Asked(start()),
+            Phase::BegunOutside => EventKind::Seen(start()),
         };
         if matches!(kind, EventKind::Asked(_) | EventKind::Seen(_)) {
             started.insert(key, Instant::now());

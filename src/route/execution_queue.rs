@@ -82,7 +82,7 @@ impl ExecutionQueue {
 
     /// Notes that front ends get the `idle` of another request now. Returns whether the last status until now
     /// was the `busy` of a cell.
-    pub(super) fn note_other_idle(&mut self) -> bool {
+    pub(super) fn record_other_idle(&mut self) -> bool {
         std::mem::take(&mut self.busy_is_last)
     }
 

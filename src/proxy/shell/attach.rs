@@ -156,7 +156,7 @@ impl Shell {
         self.route(|bridge, now| {
             // Set first, since held requests are answered at once.
             bridge.set_widgets(widgets.flatten());
-            bridge.kernel_is(now, unresolved, &ending, []);
+            bridge.set_kernel(now, unresolved, &ending, []);
         });
     }
 
@@ -176,7 +176,7 @@ impl Shell {
                 tracing::error!("{error:#}");
                 let ending = messages::no_session(&error);
                 let ended = Kernel::Ended(ending.clone());
-                return self.route(|bridge, now| bridge.kernel_is(now, ended, &ending, []));
+                return self.route(|bridge, now| bridge.set_kernel(now, ended, &ending, []));
             }
         };
         let attachment = self.attachment();
@@ -224,7 +224,7 @@ impl Shell {
         }
         let unsent = self.take_unsent();
         self.links.take();
-        self.route(|bridge, now| bridge.kernel_is(now, Kernel::Awaited, ending, unsent));
+        self.route(|bridge, now| bridge.set_kernel(now, Kernel::Awaited, ending, unsent));
     }
 
     /// Attaches to a session. The caller resolves its kernel next.

@@ -169,7 +169,7 @@ impl Shell {
             attachment.outputs.kernel_ended(self.published());
         }
         let unsent = self.take_unsent();
-        self.route(|bridge, now| bridge.kernel_is(now, kernel, ending, unsent));
+        self.route(|bridge, now| bridge.set_kernel(now, kernel, ending, unsent));
     }
 
     fn connect(&self, attachment: &Attachment, kernel: LiveKernel) {
@@ -234,7 +234,7 @@ impl Shell {
         self.route(|bridge, now| {
             // Set first, since a widget probe may be among the held requests.
             bridge.set_widgets(widgets);
-            bridge.kernel_is(now, live, &ending, unsent);
+            bridge.set_kernel(now, live, &ending, unsent);
         });
     }
 

@@ -518,7 +518,7 @@ mod tests {
         let (shell, connection) = bound_in(temp.path());
         let ending = messages::fault();
         let unresolved = Kernel::Unresolved { info: None };
-        shell.route(|bridge, now| bridge.kernel_is(now, unresolved, &ending, []));
+        shell.route(|bridge, now| bridge.set_kernel(now, unresolved, &ending, []));
 
         let (sender, mut events) = unbounded_channel();
         let as_ = DialAs {

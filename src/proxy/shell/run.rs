@@ -97,7 +97,7 @@ impl Shell {
         if self.is_live() {
             let unsent = self.take_unsent();
             let ending = messages::fault();
-            self.route(|bridge, now| bridge.kernel_is(now, Kernel::Awaited, &ending, unsent));
+            self.route(|bridge, now| bridge.set_kernel(now, Kernel::Awaited, &ending, unsent));
         } else {
             // Carries out the actions that the panic has left.
             self.route(|_, _| {});

@@ -138,7 +138,7 @@ impl Shell {
         }
         attachment.failure.take();
         let ending = messages::replaced(&attachment.target);
-        self.route(|bridge, now| bridge.kernel_is(now, Kernel::Awaited, &ending, []));
+        self.route(|bridge, now| bridge.set_kernel(now, Kernel::Awaited, &ending, []));
         let attachment = Rc::clone(attachment);
         self.spawn(async move |shell| {
             let opened = shell.open(&attachment.target).await;

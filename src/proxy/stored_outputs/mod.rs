@@ -118,8 +118,8 @@ impl StoredOutputs {
         published: Published,
     ) {
         match &execution.phase {
-            Phase::Asked if execution.store_history => self.begin(execution, kernel),
-            Phase::Done(status) => {
+            Phase::Sent if execution.store_history => self.begin(execution, kernel),
+            Phase::Ended(status) => {
                 for series in self.running.borrow_mut().iter_mut() {
                     series.set_done(&execution.msg_id, status);
                 }
@@ -499,8 +499,8 @@ mod tests {
     #[test]
     fn a_cell_whose_idle_the_kernel_has_lost_is_not_stored_for_ever() {
         let outputs = StoredOutputs::new("human (VS Code)".to_owned(), "VS Code", Rc::default());
-        take(&outputs, "1", Phase::Asked);
-        take(&outputs, "1", Phase::Done("ok".to_owned()));
+        take(&outputs, "1", Phase::Sent);
+        take(&outputs, "1", Phase::Ended("ok".to_owned()));
         assert_eq!(
             outputs.running.borrow().len(),
             1,
@@ -517,13 +517,13 @@ mod tests {
         let outputs =
             StoredOutputs::new("human (JupyterLab)".to_owned(), "JupyterLab", Rc::default());
         for (msg_id, stays) in [("1", true), ("2", false)] {
-            take(&outputs, msg_id, Phase::Asked);
+            take(&outputs, msg_id, Phase::Sent);
             let client = ClientId::new(msg_id.to_owned().into());
             for series in outputs.running.borrow_mut().iter_mut() {
                 series.client = Some(client.clone());
             }
             outputs.client_is(&client, stays);
-            take(&outputs, msg_id, Phase::Done("ok".to_owned()));
+            take(&outputs, msg_id, Phase::Ended("ok".to_owned()));
             outputs.idle_lost(msg_id, PUBLISHED);
             outputs.ended.borrow_mut().set_all_due(Instant::now());
             let is_any_unseen =
@@ -544,8 +544,8 @@ mod tests {
         let cells = 3 * ended::FOLDERS;
         for number in 0..cells {
             let msg_id = number.to_string();
-            take(&outputs, &msg_id, Phase::Asked);
-            take(&outputs, &msg_id, Phase::Done("ok".to_owned()));
+            take(&outputs, &msg_id, Phase::Sent);
+            take(&outputs, &msg_id, Phase::Ended("ok".to_owned()));
             outputs.idle_lost(&msg_id, PUBLISHED);
         }
         let now = Instant::now();

@@ -95,19 +95,19 @@ fn a_cell_whose_kernel_dies_ends_with_a_readable_error_and_the_next_one_waits() 
     assert_eq!(
         actions(&mut bridge),
         [
-            "journal Asked Some(\"1+1\")",
+            "journal Sent Some(\"1+1\")",
             "kernel c shell execute_request",
             "iopub busy"
         ]
     );
 
-    bridge.kernel_is(now, Kernel::Awaited, &ending(), []);
+    bridge.set_kernel(now, Kernel::Awaited, &ending(), []);
     assert_eq!(
         actions(&mut bridge),
         [
             "close own",
             "close c",
-            "journal Done(\"error\") None",
+            "journal Ended(\"error\") None",
             "iopub error",
             "client shell execute_reply",
             "iopub idle"
@@ -158,8 +158,8 @@ fn what_was_not_written_goes_to_the_next_kernel_in_order() {
     let unsent = sent
         .into_iter()
         .map(|message| (client.clone(), Channel::Shell, message));
-    bridge.kernel_is(now, Kernel::Awaited, &ending(), unsent);
-    bridge.kernel_is(
+    bridge.set_kernel(now, Kernel::Awaited, &ending(), unsent);
+    bridge.set_kernel(
         now,
         Kernel::Live {
             generation: 2,
@@ -245,10 +245,10 @@ fn a_client_that_goes_during_input_does_not_block_the_kernel() {
         instant: now.instant + Duration::from_secs(29),
         ..now
     });
-    let told = actions(&mut bridge);
+    let early = actions(&mut bridge);
     assert!(
-        !told.iter().any(|it| it.contains("input_reply")),
-        "it may come back within 30 s: {told:?}"
+        !early.iter().any(|action| action.contains("input_reply")),
+        "it may come back within 30 s: {early:?}"
     );
     bridge.handle_timeout(Now {
         instant: now.instant + Duration::from_secs(30),
@@ -260,7 +260,7 @@ fn a_client_that_goes_during_input_does_not_block_the_kernel() {
 #[test]
 fn a_client_that_sends_more_than_may_wait_is_not_read_until_the_kernel_took_it() {
     let (mut bridge, client, now) = linked(Interrupt::Message);
-    bridge.kernel_is(now, Kernel::Awaited, &ending(), []);
+    bridge.set_kernel(now, Kernel::Awaited, &ending(), []);
     for n in 0..10 {
         bridge.client_message(
             now,
@@ -276,7 +276,7 @@ fn a_client_that_sends_more_than_may_wait_is_not_read_until_the_kernel_took_it()
             .count(),
         1
     );
-    bridge.kernel_is(
+    bridge.set_kernel(
         now,
         Kernel::Live {
             generation: 2,
@@ -329,7 +329,7 @@ fn what_others_run_is_seen_once_and_ones_own_is_not() {
     );
     assert_eq!(
         actions(&mut bridge),
-        ["journal Seen Some(\"2+2\")", "iopub execute_input"]
+        ["journal BegunOutside Some(\"2+2\")", "iopub execute_input"]
     );
 }
 
@@ -361,7 +361,7 @@ fn what_was_too_long_to_receive_is_told_to_its_asker() {
     assert_eq!(
         actions(&mut bridge),
         [
-            "journal Done(\"error\") None",
+            "journal Ended(\"error\") None",
             "iopub busy",
             "iopub error",
             "client shell execute_reply",

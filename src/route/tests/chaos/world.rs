@@ -2,54 +2,54 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
-use super::super::super::clients::{Link, OWN_CHANNELS};
+use super::super::super::clients::{CLIENT_CHANNELS, Link};
 use super::super::super::request::{Answer, Request, Role};
 use super::super::super::timer::Timer;
 use super::super::super::{startup, timer};
 use super::super::world::Rng;
 use super::super::*;
 use super::kernel::FakeKernel;
-use super::slow::Slow;
-use super::step::{Ask, LINES, Step};
+use super::slow_subscriber::SlowSubscriber;
+use super::step::{CONNECTIONS, RequestKind, Step};
 
 /// How many bytes may wait for the kernel, and for a client that is disconnected: a few messages.
 const HELD_BYTES: usize = 3_000;
 const UNDELIVERED_BYTES: usize = 3_000;
 
-type Way = (ClientId, Channel);
+type SocketId = (ClientId, Channel);
 
-pub(super) struct Place {
+pub(super) struct ChaosWorld {
     bridge: Bridge,
     start: Instant,
     clock: Duration,
-    lines: Vec<Line>,
+    connections: Vec<Connection>,
     /// The prompts of the kernel, by client: a window that reconnects still shows its prompt.
     prompts: HashMap<ClientId, VecDeque<Bytes>>,
-    /// The line that holds the front sockets' connection for a client and channel.
-    seats: HashMap<Way, usize>,
+    /// The connection that each client has now on each channel.
+    connected: HashMap<SocketId, usize>,
     /// The connections that are not being read.
-    paused: HashSet<Way>,
-    ways: BTreeMap<Way, Socket>,
+    paused: HashSet<SocketId>,
+    sockets: BTreeMap<SocketId, Socket>,
     kernel: Option<FakeKernel>,
-    lives: u64,
+    generations: u64,
     agents: u64,
     /// Whether the kernel is being started.
-    starts: bool,
-    asked: Vec<Asked>,
+    is_starting: bool,
+    records: Vec<RequestRecord>,
     /// The number of the last request that reached a kernel, by socket.
-    reached: HashMap<Way, usize>,
+    reached: HashMap<SocketId, usize>,
     /// The number of the kernel's last message that was published to clients.
     published: u64,
-    delivered: HashMap<Way, u64>,
+    delivered: HashMap<SocketId, u64>,
     session: Option<String>,
     /// How many replies were dropped according to the log, by client.
     dropped: HashMap<ClientId, usize>,
     anonymous: u64,
-    slow: Slow,
+    slow: SlowSubscriber,
 }
 
 /// One connection of a front end, with its own session.
-struct Line {
+struct Connection {
     id: ClientId,
     session: String,
 }
@@ -58,13 +58,13 @@ struct Line {
 #[derive(Default)]
 struct Socket {
     connected: bool,
-    /// Whether the bridge was told that the socket is usable.
+    /// Whether `link_up` was called, and no `link_down` after it.
     up: bool,
     full: bool,
     outbox: VecDeque<Verified>,
 }
 
-struct Asked {
+struct RequestRecord {
     client: ClientId,
     channel: Channel,
     has_reply: bool,
@@ -73,17 +73,15 @@ struct Asked {
     idles: usize,
     errors: usize,
     reached: bool,
-    /// Whether messages about it may be lost, because nothing was subscribed to iopub.
-    unheard: bool,
     /// Whether its client was forgotten before it ended.
     forgotten: bool,
 }
 
-enum Move {
-    Connect(Way),
-    Room(Way),
-    Write(Way),
-    Reply(Way),
+enum PendingEvent {
+    Connect(SocketId),
+    Writable(SocketId),
+    Write(SocketId),
+    Reply(SocketId),
     Subscribe,
     Iopub,
     Work,
@@ -91,7 +89,7 @@ enum Move {
     Start,
 }
 
-impl Place {
+impl ChaosWorld {
     pub(super) fn new(seed: u64) -> Self {
         let mut rng = Rng::of(seed ^ 0xabcd);
         let start = Instant::now();
@@ -112,45 +110,48 @@ impl Place {
             startup_known: vec![startup::fingerprint(&setup()), startup::fingerprint(PROBE)],
             ..Policies::default()
         });
-        let lines = ["a", "a", "b", "c", "\0"].map(|id| id.to_owned());
-        let lines = lines.into_iter().enumerate().map(|(number, id)| Line {
-            id: ClientId::new(id.into()),
-            session: format!("session-{number}"),
-        });
-        let mut place = Self {
+        let connections = ["a", "a", "b", "c", "\0"].map(|id| id.to_owned());
+        let connections = connections
+            .into_iter()
+            .enumerate()
+            .map(|(number, id)| Connection {
+                id: ClientId::new(id.into()),
+                session: format!("session-{number}"),
+            });
+        let mut world = Self {
             bridge,
             start,
             clock: Duration::ZERO,
-            lines: lines.collect(),
+            connections: connections.collect(),
             prompts: HashMap::new(),
-            seats: HashMap::new(),
+            connected: HashMap::new(),
             paused: HashSet::new(),
-            ways: BTreeMap::new(),
+            sockets: BTreeMap::new(),
             kernel: None,
-            lives: 0,
+            generations: 0,
             agents: 0,
-            starts: false,
-            asked: Vec::new(),
+            is_starting: false,
+            records: Vec::new(),
             reached: HashMap::new(),
             published: 0,
             delivered: HashMap::new(),
             session: None,
             dropped: HashMap::new(),
             anonymous: 0,
-            slow: Slow::default(),
+            slow: SlowSubscriber::default(),
         };
         match rng.below(4) {
             0 => {}
             1 => {
-                let now = place.now();
+                let now = world.now();
                 let unnamed = Kernel::Unresolved { info: None };
-                place.bridge.kernel_is(now, unnamed, &ending(), []);
+                world.bridge.set_kernel(now, unnamed, &ending(), []);
             }
-            _ => place.kernel_comes(),
+            _ => world.start_kernel(),
         }
-        place.join(2);
-        place.act();
-        place
+        world.connect(2);
+        world.act();
+        world
     }
 
     fn now(&self) -> Now {
@@ -160,184 +161,190 @@ impl Place {
         }
     }
 
-    pub(super) fn take(&mut self, step: Step) {
+    pub(super) fn run_step(&mut self, step: Step) {
         match step {
-            Step::Flow { moves, order } => {
+            Step::RunEvents { count, order } => {
                 let mut rng = Rng::of(order);
-                for _ in 0..moves {
-                    if !self.moves_on(&mut rng) {
+                for _ in 0..count {
+                    if !self.run_next_event(&mut rng) {
                         break;
                     }
                 }
             }
-            Step::Pass { ms } => self.pass(Duration::from_millis(ms)),
-            Step::Wakes { ms } => {
+            Step::Advance { ms } => self.advance(Duration::from_millis(ms)),
+            Step::WakeUp { ms } => {
                 self.clock += Duration::from_millis(ms);
                 let now = self.now();
                 self.bridge.handle_timeout(now);
             }
-            Step::Join { line } => self.join(line),
-            Step::Leave { line } => OWN_CHANNELS.iter().for_each(|on| self.leave(line, *on)),
-            Step::LeaveOne { line, which } => {
-                self.leave(line, OWN_CHANNELS[(which % 3) as usize]);
+            Step::Connect { connection } => self.connect(connection),
+            Step::Disconnect { connection } => CLIENT_CHANNELS
+                .iter()
+                .for_each(|channel| self.disconnect(connection, *channel)),
+            Step::DisconnectOne { connection, choice } => {
+                self.disconnect(connection, CLIENT_CHANNELS[(choice % 3) as usize]);
             }
-            Step::Ask { line, what } => self.ask(line, what),
-            Step::Flood { line, count } => {
+            Step::Send { connection, kind } => self.send(connection, kind),
+            Step::Flood { connection, count } => {
                 for _ in 0..count {
-                    self.ask(line, Ask::Complete);
+                    self.send(connection, RequestKind::Complete);
                     self.act();
                 }
             }
-            Step::Answers { line } => self.answer(line),
-            Step::Agent => {
+            Step::AnswerPrompt { connection } => self.answer_prompt(connection),
+            Step::AgentCell => {
                 self.agents += 1;
                 if let Some(kernel) = &mut self.kernel {
-                    kernel.agent(self.agents);
+                    kernel.take_agent_cell(self.agents);
                 }
             }
-            Step::Freezes | Step::Thaws => {
+            Step::FreezeKernel | Step::ThawKernel => {
                 if let Some(kernel) = &mut self.kernel {
-                    kernel.frozen = matches!(step, Step::Freezes);
+                    kernel.frozen = matches!(step, Step::FreezeKernel);
                 }
             }
-            Step::KernelEnds { how } => {
+            Step::EndKernel { choice } => {
                 if self.kernel.is_some() {
-                    let after = match how % 3 {
+                    let after = match choice % 3 {
                         0 => Kernel::Awaited,
                         1 => Kernel::Died(ending()),
                         _ => Kernel::Ended(ending()),
                     };
-                    self.kernel_ends(after);
+                    self.end_kernel(after);
                 }
             }
-            Step::KernelComes => self.kernel_comes(),
-            Step::LinkDrops { which } => {
-                let ways = self.ways_where(|socket| socket.connected);
-                if let Some(way) = chosen(&ways, which) {
-                    let socket = self.ways.get_mut(way).expect("it was chosen");
+            Step::StartKernel => self.start_kernel(),
+            Step::DropLink { choice } => {
+                let sockets = self.sockets_where(|socket| socket.connected);
+                if let Some(socket_id) = choose(&sockets, choice) {
+                    let socket = self.sockets.get_mut(socket_id).expect("it was chosen");
                     let unsent = std::mem::take(socket).outbox.into();
-                    self.bridge.link_down(&way.0, way.1, unsent);
+                    self.bridge.link_down(&socket_id.0, socket_id.1, unsent);
                 }
             }
-            Step::LinkFills { which } => {
-                let ways = self.ways_where(|socket| socket.up);
-                if let Some(way) = chosen(&ways, which)
-                    && way.0.bytes() != "own"
+            Step::FillLink { choice } => {
+                let sockets = self.sockets_where(|socket| socket.up);
+                if let Some(socket_id) = choose(&sockets, choice)
+                    && socket_id.0.bytes() != "own"
                 {
-                    self.ways.get_mut(way).expect("it was chosen").full = true;
+                    self.sockets.get_mut(socket_id).expect("it was chosen").full = true;
                 }
             }
-            Step::IopubDrops => self.iopub_drops(),
-            Step::IdleDrops { which } => self.idle_drops(which),
-            Step::StdinAbsent { which } => {
-                let mut ways = self.ways_where(|socket| !socket.connected);
-                ways.retain(|(_, channel)| *channel == Channel::Stdin);
-                if let Some(way) = chosen(&ways, which) {
+            Step::DropIopub => self.drop_iopub(),
+            Step::DropIdle { choice } => self.drop_idle(choice),
+            Step::StdinAbsent { choice } => {
+                let mut sockets = self.sockets_where(|socket| !socket.connected);
+                sockets.retain(|(_, channel)| *channel == Channel::Stdin);
+                if let Some(socket_id) = choose(&sockets, choice) {
                     let now = self.now();
-                    self.bridge.stdin_absent(now, &way.0);
+                    self.bridge.stdin_absent(now, &socket_id.0);
                 }
             }
-            Step::Interrupts => {
+            Step::Interrupt => {
                 let now = self.now();
                 self.bridge.interrupt(now);
             }
-            Step::MakesRoom => self.bridge.close_idle_links(),
-            Step::SlowReads => self.slow.reads(),
-            Step::SlowReturns => self.slow_returns(),
+            Step::CloseIdleLinks => self.bridge.close_idle_links(),
+            Step::SlowRead => self.slow.read_all(),
+            Step::SlowResubscribe => self.slow_resubscribes(),
         }
         self.act();
         self.check();
     }
 
-    fn slow_returns(&mut self) {
+    fn slow_resubscribes(&mut self) {
         let now = self.now();
-        for message in self.slow.returns(&mut self.bridge, now) {
+        for message in self.slow.resubscribe(&mut self.bridge, now) {
             let header = message.header().expect("readable");
-            self.sees_session(&header.session);
+            self.check_session(&header.session);
         }
     }
 
-    fn ways_where(&self, wanted: impl Fn(&Socket) -> bool) -> Vec<Way> {
-        let ways = self.ways.iter().filter(|(_, socket)| wanted(socket));
-        ways.map(|(way, _)| way.clone()).collect()
+    fn sockets_where(&self, wanted: impl Fn(&Socket) -> bool) -> Vec<SocketId> {
+        let sockets = self.sockets.iter().filter(|(_, socket)| wanted(socket));
+        sockets.map(|(socket_id, _)| socket_id.clone()).collect()
     }
 
     // ---- clients
 
-    fn join(&mut self, line: usize) {
-        let anonymous = self.lines[line].id.is_anonymous();
+    fn connect(&mut self, connection: usize) {
+        let anonymous = self.connections[connection].id.is_anonymous();
         if anonymous {
             // An anonymous connection is never replaced, and cannot come back.
-            OWN_CHANNELS.iter().for_each(|on| self.leave(line, *on));
+            CLIENT_CHANNELS
+                .iter()
+                .for_each(|channel| self.disconnect(connection, *channel));
             self.act();
             self.anonymous += 1;
-            self.lines[line].id = ClientId::new(format!("\0{}", self.anonymous).into());
+            self.connections[connection].id = ClientId::new(format!("\0{}", self.anonymous).into());
         }
-        let id = self.lines[line].id.clone();
-        for channel in OWN_CHANNELS {
-            let way = (id.clone(), channel);
-            self.paused.remove(&way);
-            self.seats.insert(way, line);
+        let id = self.connections[connection].id.clone();
+        for channel in CLIENT_CHANNELS {
+            let socket_id = (id.clone(), channel);
+            self.paused.remove(&socket_id);
+            self.connected.insert(socket_id, connection);
             self.bridge.client_joined(channel, &id);
             self.act();
         }
     }
 
-    fn leave(&mut self, line: usize, channel: Channel) {
-        let way = (self.lines[line].id.clone(), channel);
+    fn disconnect(&mut self, connection: usize, channel: Channel) {
+        let socket_id = (self.connections[connection].id.clone(), channel);
         // The late close of a connection that was replaced is not the end of the client's connection.
-        if self.seats.get(&way) == Some(&line) {
-            self.seats.remove(&way);
-            self.paused.remove(&way);
+        if self.connected.get(&socket_id) == Some(&connection) {
+            self.connected.remove(&socket_id);
+            self.paused.remove(&socket_id);
             let now = self.now();
-            self.bridge.client_left(now, channel, &way.0);
+            self.bridge.client_left(now, channel, &socket_id.0);
         }
     }
 
-    fn ask(&mut self, line: usize, what: Ask) {
-        let (channel, msg_type, content) = match what {
-            Ask::Cell => (Channel::Shell, "execute_request", json!({ "code": "x" })),
-            Ask::Input => (
+    fn send(&mut self, connection: usize, kind: RequestKind) {
+        let (channel, msg_type, content) = match kind {
+            RequestKind::Cell => (Channel::Shell, "execute_request", json!({ "code": "x" })),
+            RequestKind::Input => (
                 Channel::Shell,
                 "execute_request",
                 json!({ "code": "input()" }),
             ),
-            Ask::Silent => (
+            RequestKind::Silent => (
                 Channel::Shell,
                 "execute_request",
                 json!({ "code": "x", "store_history": false }),
             ),
-            Ask::Setup => (
+            RequestKind::Setup => (
                 Channel::Shell,
                 "execute_request",
                 json!({ "code": setup(), "store_history": false }),
             ),
-            Ask::Probe => (
+            RequestKind::Probe => (
                 Channel::Shell,
                 "execute_request",
                 json!({ "code": PROBE, "store_history": false }),
             ),
-            Ask::Complete | Ask::Nonsense => (Channel::Shell, "complete_request", json!({})),
-            Ask::Info => (Channel::Shell, "kernel_info_request", json!({})),
-            Ask::InfoOnControl => (Channel::Control, "kernel_info_request", json!({})),
-            Ask::Interrupt => (Channel::Control, "interrupt_request", json!({})),
-            Ask::Shutdown => (Channel::Control, "shutdown_request", json!({})),
-            Ask::Comm => (Channel::Shell, "comm_msg", json!({ "comm_id": "1" })),
+            RequestKind::Complete | RequestKind::Nonsense => {
+                (Channel::Shell, "complete_request", json!({}))
+            }
+            RequestKind::Info => (Channel::Shell, "kernel_info_request", json!({})),
+            RequestKind::InfoOnControl => (Channel::Control, "kernel_info_request", json!({})),
+            RequestKind::Interrupt => (Channel::Control, "interrupt_request", json!({})),
+            RequestKind::Shutdown => (Channel::Control, "shutdown_request", json!({})),
+            RequestKind::Comm => (Channel::Shell, "comm_msg", json!({ "comm_id": "1" })),
         };
-        let way = (self.lines[line].id.clone(), channel);
-        if self.seats.get(&way) != Some(&line) || self.paused.contains(&way) {
+        let socket_id = (self.connections[connection].id.clone(), channel);
+        if self.connected.get(&socket_id) != Some(&connection) || self.paused.contains(&socket_id) {
             return;
         }
-        let id = format!("m{}", self.asked.len());
-        let readable = !matches!(what, Ask::Nonsense);
-        let session = &self.lines[line].session;
+        let id = format!("m{}", self.records.len());
+        let readable = !matches!(kind, RequestKind::Nonsense);
+        let session = &self.connections[connection].session;
         let request = if readable {
             message(msg_type, &id, session, "{}".into(), &content)
         } else {
             nonsense()
         };
-        self.asked.push(Asked {
-            client: way.0.clone(),
+        self.records.push(RequestRecord {
+            client: socket_id.0.clone(),
             channel,
             has_reply: msg_type.ends_with("_request"),
             readable,
@@ -345,58 +352,59 @@ impl Place {
             idles: 0,
             errors: 0,
             reached: false,
-            unheard: false,
             forgotten: false,
         });
         let now = self.now();
-        self.bridge.client_message(now, channel, &way.0, request);
+        self.bridge
+            .client_message(now, channel, &socket_id.0, request);
     }
 
     /// Answers the oldest prompt, as a person does.
-    fn answer(&mut self, line: usize) {
-        let way = (self.lines[line].id.clone(), Channel::Stdin);
-        if self.seats.get(&way) != Some(&line) || self.paused.contains(&way) {
+    fn answer_prompt(&mut self, connection: usize) {
+        let socket_id = (self.connections[connection].id.clone(), Channel::Stdin);
+        if self.connected.get(&socket_id) != Some(&connection) || self.paused.contains(&socket_id) {
             return;
         }
-        let prompts = self.prompts.get_mut(&way.0);
+        let prompts = self.prompts.get_mut(&socket_id.0);
         if let Some(prompt) = prompts.and_then(VecDeque::pop_front) {
             let content = json!({ "value": "x" });
-            let session = &self.lines[line].session;
+            let session = &self.connections[connection].session;
             let reply = message("input_reply", "i", session, prompt, &content);
             let now = self.now();
             self.bridge
-                .client_message(now, Channel::Stdin, &way.0, reply);
+                .client_message(now, Channel::Stdin, &socket_id.0, reply);
         }
     }
 
     // ---- the kernel
 
-    fn kernel_comes(&mut self) {
-        let unsent = self.unsent();
-        self.lives += 1;
-        self.starts = false;
-        let kernel = FakeKernel::new(self.lives);
+    fn start_kernel(&mut self) {
+        let unsent = self.take_unsent();
+        self.generations += 1;
+        self.is_starting = false;
+        let kernel = FakeKernel::new(self.generations);
         let live = Kernel::Live {
-            generation: self.lives,
+            generation: self.generations,
             interrupt: kernel.interrupt,
-            info: (!self.lives.is_multiple_of(3)).then(|| br#"{"language_info":{}}"#[..].into()),
+            info: (!self.generations.is_multiple_of(3))
+                .then(|| br#"{"language_info":{}}"#[..].into()),
         };
         self.kernel = Some(kernel);
         let now = self.now();
-        self.bridge.kernel_is(now, live, &ending(), unsent);
+        self.bridge.set_kernel(now, live, &ending(), unsent);
     }
 
-    fn kernel_ends(&mut self, after: Kernel) {
-        let unsent = self.unsent();
+    fn end_kernel(&mut self, after: Kernel) {
+        let unsent = self.take_unsent();
         self.kernel = None;
         let now = self.now();
-        self.bridge.kernel_is(now, after, &ending(), unsent);
+        self.bridge.set_kernel(now, after, &ending(), unsent);
     }
 
     /// Removes and returns the unwritten messages of all sockets, and closes the sockets.
-    fn unsent(&mut self) -> Vec<(ClientId, Channel, Verified)> {
+    fn take_unsent(&mut self) -> Vec<(ClientId, Channel, Verified)> {
         let mut unsent = Vec::new();
-        for ((client, channel), socket) in std::mem::take(&mut self.ways) {
+        for ((client, channel), socket) in std::mem::take(&mut self.sockets) {
             let messages = socket.outbox.into_iter();
             unsent.extend(messages.map(|message| (client.clone(), channel, message)));
         }
@@ -404,137 +412,135 @@ impl Place {
         unsent
     }
 
-    fn iopub_drops(&mut self) {
+    fn drop_iopub(&mut self) {
         if let Some(kernel) = &mut self.kernel
             && std::mem::take(&mut kernel.subscribed)
         {
             kernel.iopub.clear();
-            for asked in &mut self.asked {
-                asked.unheard |= asked.reached && asked.idles == 0;
-            }
             self.bridge.iopub_down();
         }
     }
 
     /// Drops the `idle` of a request with a reply from iopub.
-    fn idle_drops(&mut self, which: u64) {
+    fn drop_idle(&mut self, choice: u64) {
         let Some(kernel) = &mut self.kernel else {
             return;
         };
         // The bridge replaces the `idle` of requests on the main shell, for which cells wait. For a request
         // on control the reply is enough, and the order of its `idle` on iopub proves nothing.
-        let asked = &self.asked;
-        let is_end = |message: &Verified| {
+        let records = &self.records;
+        let is_idle = |message: &Verified| {
             let content: Value = serde_json::from_slice(message.content()).expect("JSON");
             let parent = message.parent().expect("readable");
             let has_reply = parent.msg_type.ends_with("_request") && parent.session != "agent";
-            let number = parents_number(message).and_then(|number| asked.get(number));
-            let is_shells = number.is_none_or(|asked| asked.channel == Channel::Shell);
-            content["execution_state"] == "idle" && has_reply && is_shells
+            let number = parent_number(message).and_then(|number| records.get(number));
+            let is_on_shell = number.is_none_or(|record| record.channel == Channel::Shell);
+            content["execution_state"] == "idle" && has_reply && is_on_shell
         };
-        let ends = kernel.iopub.iter().enumerate();
-        let ends: Vec<_> = ends
-            .filter(|(_, it)| is_end(it))
+        let idles = kernel.iopub.iter().enumerate();
+        let idles: Vec<_> = idles
+            .filter(|(_, it)| is_idle(it))
             .map(|(at, _)| at)
             .collect();
-        if let Some(at) = which.checked_rem(ends.len() as u64) {
-            kernel.iopub.remove(ends[at as usize]);
+        if let Some(at) = choice.checked_rem(idles.len() as u64) {
+            kernel.iopub.remove(idles[at as usize]);
         }
     }
 
     /// Lets one pending event happen; returns whether there was one.
-    fn moves_on(&mut self, rng: &mut Rng) -> bool {
-        let mut moves = Vec::new();
-        if self.starts {
-            moves.push(Move::Start);
+    fn run_next_event(&mut self, rng: &mut Rng) -> bool {
+        let mut events = Vec::new();
+        if self.is_starting {
+            events.push(PendingEvent::Start);
         }
         if let Some(kernel) = &self.kernel {
-            for (way, socket) in &self.ways {
+            for (socket_id, socket) in &self.sockets {
                 if !socket.connected {
-                    moves.push(Move::Connect(way.clone()));
+                    events.push(PendingEvent::Connect(socket_id.clone()));
                 } else if !socket.outbox.is_empty() {
-                    moves.push(Move::Write(way.clone()));
+                    events.push(PendingEvent::Write(socket_id.clone()));
                 } else if !socket.up {
-                    moves.push(Move::Room(way.clone()));
+                    events.push(PendingEvent::Writable(socket_id.clone()));
                 }
             }
             let replies = kernel.replies.iter();
             let replies = replies.filter(|(_, replies)| !replies.is_empty());
-            moves.extend(replies.map(|(way, _)| Move::Reply(way.clone())));
-            for (possible, then) in [
-                (!kernel.subscribed, Move::Subscribe),
-                (!kernel.iopub.is_empty(), Move::Iopub),
-                (kernel.can_work(), Move::Work),
-                (kernel.can_answer_control(), Move::Control),
+            events.extend(replies.map(|(socket_id, _)| PendingEvent::Reply(socket_id.clone())));
+            for (is_possible, event) in [
+                (!kernel.subscribed, PendingEvent::Subscribe),
+                (!kernel.iopub.is_empty(), PendingEvent::Iopub),
+                (kernel.can_work(), PendingEvent::Work),
+                (kernel.can_answer_control(), PendingEvent::Control),
             ] {
-                if possible {
-                    moves.push(then);
+                if is_possible {
+                    events.push(event);
                 }
             }
         }
-        if moves.is_empty() {
+        if events.is_empty() {
             return false;
         }
-        let which = rng.below(moves.len() as u64) as usize;
-        self.make(moves.swap_remove(which));
+        let choice = rng.below(events.len() as u64) as usize;
+        self.handle(events.swap_remove(choice));
         self.act();
         true
     }
 
-    fn make(&mut self, chosen: Move) {
+    fn handle(&mut self, event: PendingEvent) {
         let now = self.now();
-        if matches!(chosen, Move::Start) {
-            return self.kernel_comes();
+        if matches!(event, PendingEvent::Start) {
+            return self.start_kernel();
         }
         let kernel = self.kernel.as_mut().expect("there is one to go on");
-        match chosen {
-            Move::Connect(way) | Move::Room(way) => {
-                let socket = self.ways.get_mut(&way).expect("it was there");
+        match event {
+            PendingEvent::Connect(socket_id) | PendingEvent::Writable(socket_id) => {
+                let socket = self.sockets.get_mut(&socket_id).expect("it was there");
                 (socket.connected, socket.up, socket.full) = (true, true, false);
-                self.bridge.link_up(now, &way.0, way.1);
+                self.bridge.link_up(now, &socket_id.0, socket_id.1);
             }
-            Move::Write(way) => {
-                let socket = self.ways.get_mut(&way).expect("it was there");
+            PendingEvent::Write(socket_id) => {
+                let socket = self.sockets.get_mut(&socket_id).expect("it was there");
                 if let Some(message) = socket.outbox.pop_front() {
-                    self.reaches(way, message);
+                    self.write_to_kernel(socket_id, message);
                 }
             }
-            Move::Reply((client, channel)) => {
-                let way = (client, channel);
-                let replies = kernel.replies.get_mut(&way).expect("it was there");
+            PendingEvent::Reply((client, channel)) => {
+                let socket_id = (client, channel);
+                let replies = kernel.replies.get_mut(&socket_id).expect("it was there");
                 let message = replies.pop_front().expect("there is one");
-                if client_is(&way.0, "agent") || !self.ways.contains_key(&way) {
+                if client_is(&socket_id.0, "agent") || !self.sockets.contains_key(&socket_id) {
                     return;
                 }
-                self.bridge.kernel_message(now, &way.0, way.1, message);
+                self.bridge
+                    .kernel_message(now, &socket_id.0, socket_id.1, message);
             }
-            Move::Subscribe => {
+            PendingEvent::Subscribe => {
                 kernel.subscribed = true;
                 self.bridge.iopub_up(now);
             }
-            Move::Iopub => {
+            PendingEvent::Iopub => {
                 let message = kernel.iopub.pop_front().expect("there is one");
                 self.bridge.iopub_message(now, message);
             }
-            Move::Work => kernel.work(),
-            Move::Control => kernel.answer_control(),
-            Move::Start => {}
+            PendingEvent::Work => kernel.work(),
+            PendingEvent::Control => kernel.answer_control(),
+            PendingEvent::Start => {}
         }
     }
 
-    fn reaches(&mut self, way: Way, message: Verified) {
+    fn write_to_kernel(&mut self, socket_id: SocketId, message: Verified) {
         if let Some(number) = number(&message) {
-            let asked = &mut self.asked[number];
-            assert!(!asked.reached, "m{number} reached a kernel twice");
-            asked.reached = true;
-            let before = self.reached.insert(way.clone(), number);
+            let record = &mut self.records[number];
+            assert!(!record.reached, "m{number} reached a kernel twice");
+            record.reached = true;
+            let before = self.reached.insert(socket_id.clone(), number);
             assert!(
                 before < Some(number),
-                "m{number} of {way:?} came after {before:?}"
+                "m{number} of {socket_id:?} came after {before:?}"
             );
         }
         let kernel = self.kernel.as_mut().expect("there is one to reach");
-        kernel.receive(way.0, way.1, message);
+        kernel.receive(socket_id.0, socket_id.1, message);
     }
 
     // ---- the bridge
@@ -544,19 +550,19 @@ impl Place {
             match action {
                 Action::OpenLink { client, channel } => {
                     assert!(self.kernel.is_some(), "a link to no kernel");
-                    let way = (client, channel);
-                    let twice = self.ways.insert(way.clone(), Socket::default());
-                    assert!(twice.is_none(), "{way:?} is opened twice");
+                    let socket_id = (client, channel);
+                    let twice = self.sockets.insert(socket_id.clone(), Socket::default());
+                    assert!(twice.is_none(), "{socket_id:?} is opened twice");
                 }
                 Action::CloseLinks(client) => {
-                    for channel in OWN_CHANNELS {
-                        let way = (client.clone(), channel);
-                        let Some(socket) = self.ways.remove(&way) else {
+                    for channel in CLIENT_CHANNELS {
+                        let socket_id = (client.clone(), channel);
+                        let Some(socket) = self.sockets.remove(&socket_id) else {
                             continue;
                         };
                         for message in socket.outbox {
                             if socket.connected {
-                                self.reaches(way.clone(), message);
+                                self.write_to_kernel(socket_id.clone(), message);
                             } else {
                                 let lost = number(&message);
                                 assert_eq!(lost, None, "a socket was closed over a request");
@@ -568,37 +574,37 @@ impl Place {
                     client,
                     channel,
                     message,
-                } => self.sends(&(client, channel), message),
+                } => self.send_to_kernel(&(client, channel), message),
                 Action::ToClient {
                     client,
                     channel,
                     message,
-                } => self.delivers((client, channel), &message),
+                } => self.deliver((client, channel), &message),
                 Action::Publish(message) => self.publish(&message),
                 Action::Pause(client) | Action::Resume(client) if client.bytes() == "own" => {}
                 Action::Pause(client) => {
-                    for channel in OWN_CHANNELS {
-                        let way = (client.clone(), channel);
-                        if self.seats.contains_key(&way) {
-                            self.paused.insert(way);
+                    for channel in CLIENT_CHANNELS {
+                        let socket_id = (client.clone(), channel);
+                        if self.connected.contains_key(&socket_id) {
+                            self.paused.insert(socket_id);
                         }
                     }
                 }
                 Action::Resume(client) => self.paused.retain(|(id, _)| *id != client),
                 Action::SignalKernel => {
                     if let Some(kernel) = &mut self.kernel {
-                        kernel.interrupted();
+                        kernel.interrupt();
                     }
                 }
-                Action::Revive { .. } => self.starts = true,
+                Action::Revive { .. } => self.is_starting = true,
                 Action::ExitWithKernel(_) => panic!("somebody could answer every cell"),
                 Action::ResolveNotebook { .. } => {
-                    let unsent = self.unsent();
+                    let unsent = self.take_unsent();
                     self.kernel = None;
                     let now = self.now();
                     self.bridge
-                        .kernel_is(now, Kernel::Awaited, &ending(), unsent);
-                    self.starts = true;
+                        .set_kernel(now, Kernel::Awaited, &ending(), unsent);
+                    self.is_starting = true;
                 }
                 Action::Log(Note::Undeliverable {
                     client,
@@ -606,8 +612,8 @@ impl Place {
                     count,
                 }) => *self.dropped.entry(client).or_default() += count,
                 Action::Log(Note::ClientGone(client)) => {
-                    let asked = self.asked.iter_mut().filter(|it| it.client == client);
-                    asked.for_each(|it| it.forgotten |= it.idles == 0);
+                    let records = self.records.iter_mut().filter(|it| it.client == client);
+                    records.for_each(|it| it.forgotten |= it.idles == 0);
                 }
                 Action::Log(_)
                 | Action::Journal(_)
@@ -621,70 +627,78 @@ impl Place {
         }
     }
 
-    fn sends(&mut self, way: &Way, message: Verified) {
+    fn send_to_kernel(&mut self, socket_id: &SocketId, message: Verified) {
         let kernel = self.kernel.as_ref().expect("a message to no kernel");
         if number(&message).is_some() {
             assert!(kernel.subscribed, "a request before iopub is heard");
         }
-        let Some(socket) = self.ways.get_mut(way) else {
-            panic!("{way:?} has no socket");
+        let Some(socket) = self.sockets.get_mut(socket_id) else {
+            panic!("{socket_id:?} has no socket");
         };
         if socket.full && !socket.outbox.is_empty() {
             socket.up = false;
-            self.bridge.link_down(&way.0, way.1, vec![message]);
+            self.bridge
+                .link_down(&socket_id.0, socket_id.1, vec![message]);
         } else {
             socket.outbox.push_back(message);
         }
     }
 
-    fn delivers(&mut self, way: Way, message: &Verified) {
+    fn deliver(&mut self, socket_id: SocketId, message: &Verified) {
         let header = message.header().expect("readable");
-        let there = self.seats.contains_key(&way);
-        assert!(there, "{} to {way:?}, who is not there", header.msg_type);
-        self.sees_session(&header.session);
-        let number = parents_number(message).expect("an answer to a client's request");
-        let asked = &mut self.asked[number];
-        assert_eq!(asked.client, way.0, "m{number} is another's");
-        if way.1 == Channel::Stdin {
-            let prompts = self.prompts.entry(way.0).or_default();
+        let is_connected = self.connected.contains_key(&socket_id);
+        assert!(
+            is_connected,
+            "{} to {socket_id:?}, choice is not connected",
+            header.msg_type
+        );
+        self.check_session(&header.session);
+        let number = parent_number(message).expect("an answer to a client's request");
+        let record = &mut self.records[number];
+        assert_eq!(record.client, socket_id.0, "m{number} is another's");
+        if socket_id.1 == Channel::Stdin {
+            let prompts = self.prompts.entry(socket_id.0).or_default();
             return prompts.push_back(message.header_bytes().clone());
         }
-        assert_eq!(asked.channel, way.1, "m{number} was asked elsewhere");
-        asked.replies += 1;
-        assert_eq!(asked.replies, 1, "m{number} is answered twice");
-        if let Some(count) = kernels_number(&header.msg_id) {
-            let before = self.delivered.insert(way.clone(), count);
-            assert!(before < Some(count), "replies to {way:?} out of order");
+        assert_eq!(record.channel, socket_id.1, "m{number} was sent on another channel");
+        record.replies += 1;
+        assert_eq!(record.replies, 1, "m{number} is answered twice");
+        if let Some(count) = kernel_message_number(&header.msg_id) {
+            let before = self.delivered.insert(socket_id.clone(), count);
+            assert!(
+                before < Some(count),
+                "replies to {socket_id:?} out of order"
+            );
         }
     }
 
     fn publish(&mut self, message: &Verified) {
         let header = message.header().expect("readable");
-        self.sees_session(&header.session);
-        if let Some(count) = kernels_number(&header.msg_id) {
+        self.check_session(&header.session);
+        if let Some(count) = kernel_message_number(&header.msg_id) {
             assert!(self.published < count, "iopub out of order");
             self.published = count;
         }
         let now = self.now();
-        self.slow.gets(&mut self.bridge, now, message);
-        let Some(number) = parents_number(message) else {
+        self.slow.receive(&mut self.bridge, now, message);
+        let Some(number) = parent_number(message) else {
             return;
         };
-        let asked = &mut self.asked[number];
+        let record = &mut self.records[number];
         let content: Value = serde_json::from_slice(message.content()).expect("JSON");
         if content["execution_state"] == "idle" {
-            asked.idles += 1;
+            record.idles += 1;
         }
-        asked.errors += usize::from(header.msg_type == "error");
-        assert!(asked.errors <= 1, "m{number} failed twice");
+        record.errors += usize::from(header.msg_type == "error");
+        assert!(record.errors <= 1, "m{number} failed twice");
     }
 
-    fn sees_session(&mut self, session: &str) {
+    fn check_session(&mut self, session: &str) {
         let known = self.session.get_or_insert_with(|| session.to_owned());
         assert_eq!(known, session, "header.session changed");
     }
 
-    fn pass(&mut self, time: Duration) {
+    fn advance(&mut self, time: Duration) {
         let end = self.clock + time;
         while let Some(due) = self.bridge.poll_timeout() {
             let due = due - self.start;
@@ -704,22 +718,22 @@ impl Place {
     /// Checks that the bridge's tables agree with the simulated world.
     fn check(&self) {
         let live = matches!(self.bridge.kernel(), Kernel::Live { .. });
-        let (clients, requests, _, timers) = self.bridge.books();
+        let (clients, requests, _, timers) = self.bridge.parts();
         let mut waiting = HashMap::new();
         for id in &clients.ids() {
             let client = clients.snapshot(id);
             let mut held_bytes = 0;
             for state in &client.channels {
-                let way = (id.clone(), state.channel);
-                let seated = self.seats.contains_key(&way);
-                assert_eq!(state.is_joined, seated, "{way:?} is joined");
-                let link = match self.ways.get(&way) {
+                let socket_id = (id.clone(), state.channel);
+                let is_connected = self.connected.contains_key(&socket_id);
+                assert_eq!(state.is_joined, is_connected, "{socket_id:?} is joined");
+                let link = match self.sockets.get(&socket_id) {
                     None => Link::Closed,
                     Some(socket) if socket.up => Link::Up,
                     Some(_) if state.link == Link::Absent => Link::Absent,
                     Some(_) => Link::Opening,
                 };
-                assert_eq!(state.link, link, "{way:?}");
+                assert_eq!(state.link, link, "{socket_id:?}");
                 for (key, bytes) in &state.held {
                     held_bytes += bytes;
                     if let Some(key) = key {
@@ -728,16 +742,26 @@ impl Place {
                 }
                 let undelivered = state.undelivered;
                 assert_eq!(state.undelivered_bytes, undelivered);
-                assert!(undelivered <= UNDELIVERED_BYTES, "too much for {way:?}");
-                assert!(!seated || undelivered == 0, "{way:?} is there to take it");
+                assert!(
+                    undelivered <= UNDELIVERED_BYTES,
+                    "too much for {socket_id:?}"
+                );
+                assert!(
+                    !is_connected || undelivered == 0,
+                    "{socket_id:?} is there to take it"
+                );
             }
             assert_eq!(client.held_bytes, held_bytes, "{id:?} has so much waiting");
             assert!(held_bytes <= 4 * HELD_BYTES, "too much of {id:?} waits");
             let (paused, joined) = (client.is_paused, client.is_joined);
-            for channel in OWN_CHANNELS {
-                let way = (id.clone(), channel);
-                if self.seats.contains_key(&way) {
-                    assert_eq!(self.paused.contains(&way), paused, "{way:?} is read");
+            for channel in CLIENT_CHANNELS {
+                let socket_id = (id.clone(), channel);
+                if self.connected.contains_key(&socket_id) {
+                    assert_eq!(
+                        self.paused.contains(&socket_id),
+                        paused,
+                        "{socket_id:?} is read"
+                    );
                 }
             }
             assert!(
@@ -749,18 +773,18 @@ impl Place {
                 gone, !joined,
                 "{id:?} is remembered for ever, or not at all"
             );
-            self.nothing_waits_that_could_go(id);
+            self.check_held(id);
         }
         let mut owed = HashMap::new();
         for key in requests.keys(|_| true) {
             let request = requests.get(&key).expect("it is there");
-            let times = waiting.get(&key).copied().unwrap_or(0);
+            let count = waiting.get(&key).copied().unwrap_or(0);
             assert!(clients.contains(&request.client), "{key:?} is of nobody");
             if request.sent {
                 assert!(live, "{key:?} is with no kernel");
-                assert_eq!(times, 0, "{key:?} waits, and was sent");
+                assert_eq!(count, 0, "{key:?} waits, and was sent");
             } else {
-                assert_eq!(times, 1, "{key:?} of {:?} waits nowhere", request.client);
+                assert_eq!(count, 1, "{key:?} of {:?} waits nowhere", request.client);
             }
             if request.answer == Answer::FromKernel {
                 *owed.entry(request.client.clone()).or_insert(0) += 1;
@@ -782,11 +806,11 @@ impl Place {
         }
     }
 
-    fn nothing_waits_that_could_go(&self, id: &ClientId) {
+    fn check_held(&self, id: &ClientId) {
         if !self.bridge.is_usable() {
             return;
         }
-        let (clients, requests, queue, _) = self.bridge.books();
+        let (clients, requests, queue, _) = self.bridge.parts();
         for state in clients.snapshot(id).channels {
             let Some((key, _)) = state.held.first().filter(|_| state.is_linked) else {
                 continue;
@@ -804,83 +828,83 @@ impl Place {
     pub(super) fn settle(&mut self) {
         if let Some(kernel) = &mut self.kernel {
             kernel.frozen = false;
-        } else if self.asked.len().is_multiple_of(2) {
-            self.kernel_comes();
+        } else if self.records.len().is_multiple_of(2) {
+            self.start_kernel();
             self.act();
         }
-        for line in 0..LINES {
+        for connection in 0..CONNECTIONS {
             // A client that has lost only some of its sockets dials them again.
-            let id = &self.lines[line].id;
-            let here = self.seats.keys().any(|(seated, _)| seated == id);
-            if here || self.asked.len() % 5 > line {
-                self.join(line);
+            let id = &self.connections[connection].id;
+            let is_connected = self.connected.keys().any(|(client, _)| client == id);
+            if is_connected || self.records.len() % 5 > connection {
+                self.connect(connection);
                 self.act();
             }
         }
-        let mut rng = Rng::of(self.asked.len() as u64);
+        let mut rng = Rng::of(self.records.len() as u64);
         let end = self.clock + Duration::from_secs(600);
         for round in 0.. {
             assert!(
                 round < ROUNDS,
-                "it never ends: {:?} runs, {:?} is asked, {:?} is not read; {:?}",
-                self.bridge.books().2,
+                "it never ends: running: {:?}, prompted: {:?}, not read: {:?}; {:?}",
+                self.bridge.parts().2,
                 self.prompts.keys(),
                 self.paused,
-                self.bridge.books().0
+                self.bridge.parts().0
             );
-            while self.moves_on(&mut rng) {}
+            while self.run_next_event(&mut rng) {}
             self.check();
             // The bridge itself must answer the prompts of absent clients. A connection that is not read
             // until a kernel starts cannot answer before that.
-            let there = |id: &ClientId| {
-                let way = (id.clone(), Channel::Stdin);
-                self.seats.contains_key(&way) && !self.paused.contains(&way)
+            let is_read = |id: &ClientId| {
+                let socket_id = (id.clone(), Channel::Stdin);
+                self.connected.contains_key(&socket_id) && !self.paused.contains(&socket_id)
             };
-            let asked =
-                |(id, prompts): (&ClientId, &VecDeque<Bytes>)| there(id) && !prompts.is_empty();
-            if self.prompts.iter().any(asked) {
-                (0..LINES).for_each(|line| self.answer(line));
+            let can_answer =
+                |(id, prompts): (&ClientId, &VecDeque<Bytes>)| is_read(id) && !prompts.is_empty();
+            if self.prompts.iter().any(can_answer) {
+                (0..CONNECTIONS).for_each(|connection| self.answer_prompt(connection));
                 self.act();
                 continue;
             }
             match self.bridge.poll_timeout() {
                 Some(due) if due - self.start <= end => {
                     let due = (due - self.start).saturating_sub(self.clock);
-                    self.pass(due);
+                    self.advance(due);
                 }
                 Some(_) => break,
                 None => break,
             }
             self.check();
         }
-        self.slow_returns();
-        self.slow.reads();
-        self.is_settled();
+        self.slow_resubscribes();
+        self.slow.read_all();
+        self.check_settled();
     }
 
-    fn is_settled(&mut self) {
+    fn check_settled(&mut self) {
         let kernel = self.bridge.kernel().clone();
         // A client that has lost only this socket may dial it again.
-        for message in self.bridge.books().0.all_undelivered() {
-            let number = parents_number(message).expect("an answer to a client's request");
-            self.asked[number].replies += 1;
+        for message in self.bridge.parts().0.all_undelivered() {
+            let number = parent_number(message).expect("an answer to a client's request");
+            self.records[number].replies += 1;
         }
         let mut missing: HashMap<ClientId, usize> = HashMap::new();
-        for (number, asked) in self.asked.iter().enumerate().filter(|(_, a)| a.readable) {
-            if asked.has_reply && asked.replies == 0 {
-                *missing.entry(asked.client.clone()).or_default() += 1;
-                let dropped = self.dropped.get(&asked.client).copied().unwrap_or(0);
+        for (number, record) in self.records.iter().enumerate().filter(|(_, a)| a.readable) {
+            if record.has_reply && record.replies == 0 {
+                *missing.entry(record.client.clone()).or_default() += 1;
+                let dropped = self.dropped.get(&record.client).copied().unwrap_or(0);
                 assert!(dropped > 0, "m{number} has no answer with {kernel:?}");
             }
             // No client gets status for a message without a reply that no kernel received.
-            let told = asked.has_reply || asked.reached;
+            let must_become_idle = record.has_reply || record.reached;
             assert!(
-                asked.idles > 0 || !told,
+                record.idles > 0 || !must_become_idle,
                 "m{number} never became idle with {kernel:?}"
             );
             assert!(
-                asked.idles == 0 || asked.forgotten || self.slow.knows_end(number),
-                "who was cut was not told that m{number} is over"
+                record.idles == 0 || record.forgotten || self.slow.knows_end(number),
+                "the cut subscriber got no idle for m{number}"
             );
         }
         for (client, missing) in missing {
@@ -890,44 +914,47 @@ impl Place {
         assert_eq!(self.bridge.outstanding(), 0, "somebody waits");
         // An answered request that the kernel still has may wait until its client dials that socket again.
         let owed = |request: &Request| request.answer == Answer::FromKernel;
-        let (clients, requests, queue, _) = self.bridge.books();
+        let (clients, requests, queue, _) = self.bridge.parts();
         assert_eq!(requests.keys(owed), []);
         assert!(queue.is_idle());
-        let here = |id: &ClientId| self.seats.keys().any(|(seated, _)| seated == id);
+        let is_connected = |id: &ClientId| self.connected.keys().any(|(client, _)| client == id);
         for id in &clients.ids() {
-            assert!(here(id), "{id:?} is still remembered");
+            assert!(is_connected(id), "{id:?} is still remembered");
         }
-        for (id, _) in self.ways.keys() {
-            assert!(here(id) || client_is(id, "own"), "{id:?} keeps a socket");
+        for (id, _) in self.sockets.keys() {
+            assert!(
+                is_connected(id) || client_is(id, "own"),
+                "{id:?} keeps a socket"
+            );
         }
         let left = self.bridge.poll_timeout();
-        assert_eq!(left, None, "timers go on after {:?}", timer::GONE);
+        assert_eq!(left, None, "timers go on after {:?}", timer::REMEMBERED);
     }
 }
 
 /// The number of rounds in which all clients answer and time passes, before the test gives up.
 const ROUNDS: usize = 10_000;
 
-fn chosen(ways: &[Way], which: u64) -> Option<&Way> {
-    ways.get(which.checked_rem(ways.len() as u64)? as usize)
+fn choose(sockets: &[SocketId], choice: u64) -> Option<&SocketId> {
+    sockets.get(choice.checked_rem(sockets.len() as u64)? as usize)
 }
 
 fn client_is(id: &ClientId, name: &str) -> bool {
     id.bytes() == name
 }
 
-/// Returns which of the clients' requests this is.
+/// Returns the number of a client's request.
 fn number(message: &Verified) -> Option<usize> {
     let header = message.header().ok()?;
     header.msg_id.strip_prefix('m')?.parse().ok()
 }
 
-pub(super) fn parents_number(message: &Verified) -> Option<usize> {
+pub(super) fn parent_number(message: &Verified) -> Option<usize> {
     let parent = message.parent().ok()?;
     parent.msg_id.strip_prefix('m')?.parse().ok()
 }
 
-fn kernels_number(msg_id: &str) -> Option<u64> {
+fn kernel_message_number(msg_id: &str) -> Option<u64> {
     msg_id.strip_prefix('k')?.parse().ok()
 }
 
@@ -942,7 +969,7 @@ fn nonsense() -> Verified {
 
 /// Returns code in the form of VS Code's start-up code that turns Jedi off.
 fn setup() -> String {
-    format!("{} = 1\n{}", startup::INJECTS, startup::JEDI_OFF)
+    format!("{} = 1\n{}", startup::HELPER_FUNCTION, startup::JEDI_OFF)
 }
 
 const PROBE: &str = "import ipywidgets as _VSCODE_ipywidgets";
