@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn the_memory_is_bounded() {
+    fn the_number_of_comms_is_bounded() {
         let mut comms = Comms::default();
         for n in 0..COMMS_MAX + 5 {
             comms.opened(format!(r#"{{"comm_id":"{n}"}}"#).as_bytes(), None);

@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hole_is_what_was_dropped_but_for_the_reply_before_an_idle() {
+    fn a_gap_in_the_numbers_counts_as_dropped_except_for_the_reply_before_an_idle() {
         assert_eq!(count([(5, false), (6, false), (8, true)]), 0);
         assert_eq!(count([(5, false), (9, false), (10, true)]), 3);
         assert_eq!(count([(5, false), (9, true)]), 2);
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_lost_with_the_connection_is_counted_apart() {
+    fn messages_lost_with_the_connection_are_counted_separately() {
         let mut dropped = DroppedMessages::default();
         let mut add = |number: u64, is_lost: bool| {
             if is_lost {
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_on_stdin_is_no_gap_whether_it_arrives_before_or_after_its_neighbours() {
+    fn an_input_request_is_no_gap_whether_it_arrives_early_or_late() {
         for stdin_first in [true, false] {
             let mut dropped = DroppedMessages::default();
             let header = |number: u64| Header {

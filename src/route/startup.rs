@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_from_user_to_user_does_not_matter() {
+    fn known_code_is_recognised_without_the_lines_that_differ_between_users() {
         let code = block("\"/work/a b/n.ipynb\"");
         let known = fingerprints(&code);
         assert_eq!(recognise(&code, &known), setup("/work/a b/n.ipynb"));
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_is_the_kernels() {
+    fn other_code_is_not_recognised() {
         let code = block("\"/work/n.ipynb\"");
         let known = fingerprints(&code);
         for other in [
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_is_not_known_names_its_notebook() {
+    fn unknown_start_up_code_names_its_notebook() {
         let newer = block("\"/work/n.ipynb\"").replace("pass", "return 2027");
         assert_eq!(recognise(&newer, &[]), None);
         assert_eq!(notebook_in(&newer).as_deref(), Some("/work/n.ipynb"));
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn the_block_of_2023_is_two_lines() {
+    fn the_start_up_code_of_2023_is_two_lines() {
         let code = format!("__vsc_ipynb_file__ = \"/work/n.ipynb\"\n{JEDI_OFF}");
         assert_eq!(recognise(&code, &[]), setup("/work/n.ipynb"));
         assert_eq!(recognise(&(code + "\nprint(1)"), &[]), None);
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_file_names_no_notebook() {
+    fn a_notebook_without_a_file_is_not_named() {
         for literal in ["\"Untitled-1.ipynb\"", "\"/work/script.py\"", "\"\""] {
             let code = block(literal);
             let nameless = Some(Startup::Setup {
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn the_widgets_version_goes_there_and_back() {
+    fn a_widgets_version_is_read_from_the_probes_stdout() {
         let code = "try:\n    import ipywidgets as _VSCODE_ipywidgets\nexcept:\n    pass";
         assert_eq!(recognise(code, &[]), None);
         assert_eq!(
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_has_hashes() {
+    fn the_known_fingerprints_are_sha_256() {
         for known in KNOWN_SETUPS.iter().chain([&KNOWN_PROBE]) {
             assert_eq!(hex::decode(known).map(|bytes| bytes.len()), Ok(32));
         }

@@ -23,7 +23,7 @@ fn a_shutdown_is_answered_and_never_forwarded() {
 }
 
 #[test]
-fn an_interrupt_is_a_message_or_a_signal_as_the_kernel_wants_it() {
+fn an_interrupt_is_a_message_or_a_signal_as_the_kernelspec_says() {
     let (mut bridge, client, now) = linked(Interrupt::Message);
     bridge.client_message(
         now,
@@ -148,7 +148,7 @@ fn a_cell_whose_kernel_dies_ends_with_a_readable_error_and_the_next_one_waits() 
 }
 
 #[test]
-fn what_was_not_written_goes_to_the_next_kernel_in_order() {
+fn unsent_requests_go_to_the_next_kernel_in_order() {
     let (mut bridge, client, now) = linked(Interrupt::Message);
     let sent: Vec<_> = ["1", "2"].map(|id| request("execute_request", id)).into();
     for message in &sent {
@@ -224,7 +224,7 @@ fn restarting_dead_and_the_shutdown_broadcast_do_not_reach_the_front_end() {
 }
 
 #[test]
-fn a_client_that_goes_during_input_does_not_block_the_kernel() {
+fn a_client_that_disconnects_during_input_does_not_block_the_kernel() {
     let (mut bridge, client, now) = linked(Interrupt::Message);
     let cell = request("execute_request", "1");
     let parent = cell.header_bytes().clone();
@@ -258,7 +258,7 @@ fn a_client_that_goes_during_input_does_not_block_the_kernel() {
 }
 
 #[test]
-fn a_client_that_sends_more_than_may_wait_is_not_read_until_the_kernel_took_it() {
+fn a_client_with_too_many_held_bytes_is_not_read_until_the_kernel_takes_them() {
     let (mut bridge, client, now) = linked(Interrupt::Message);
     bridge.set_kernel(now, Kernel::Awaited, &ending(), []);
     for n in 0..10 {
@@ -313,7 +313,7 @@ fn a_client_that_sends_more_than_may_wait_is_not_read_until_the_kernel_took_it()
 }
 
 #[test]
-fn what_others_run_is_seen_once_and_ones_own_is_not() {
+fn a_cell_from_outside_is_journalled_when_it_begins_and_a_clients_cell_is_not() {
     let (mut bridge, client, now) = linked(Interrupt::Message);
     let cell = request("execute_request", "1");
     let own = cell.header_bytes().clone();
@@ -334,7 +334,7 @@ fn what_others_run_is_seen_once_and_ones_own_is_not() {
 }
 
 #[test]
-fn an_identity_is_shown_only_as_far_as_a_log_line_may() {
+fn a_client_id_is_shortened_and_escaped_for_the_log() {
     assert_eq!(ClientId::new("a1b2-c3".into()).to_string(), "a1b2-c3");
     assert_eq!(
         ClientId::new("x".repeat(40).into()).to_string(),
@@ -347,7 +347,7 @@ fn an_identity_is_shown_only_as_far_as_a_log_line_may() {
 }
 
 #[test]
-fn what_was_too_long_to_receive_is_told_to_its_asker() {
+fn the_client_of_an_oversized_message_gets_a_notice_or_an_error() {
     let (mut bridge, client, now) = linked(Interrupt::Message);
     let cell = request("execute_request", "1");
     let parent = cell.header_bytes().clone();
@@ -371,7 +371,7 @@ fn what_was_too_long_to_receive_is_told_to_its_asker() {
 }
 
 #[test]
-fn a_kernel_without_stdin_runs_cells_all_the_same() {
+fn requests_are_sent_to_a_kernel_without_stdin() {
     let (mut bridge, _, now) = linked(Interrupt::Message);
     let client = ClientId::new("late".into());
     bridge.client_joined(Channel::Shell, &client);

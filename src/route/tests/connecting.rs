@@ -11,7 +11,7 @@ fn send_info_request(fixture: &mut Fixture, id: &str) {
 
 /// `jupyter console` sends `exit` as a cell; IPython would end the kernel of everybody.
 #[test]
-fn who_leaves_a_console_ends_no_kernel() {
+fn exit_in_a_console_does_not_end_the_kernel() {
     let cell = |front_end, code: &str, allow_stdin: bool| {
         let mut fixture = Fixture::live(front_end, &["c"]);
         let content = json!({ "code": code, "store_history": true, "allow_stdin": allow_stdin });
@@ -35,7 +35,7 @@ fn who_leaves_a_console_ends_no_kernel() {
 }
 
 #[test]
-fn a_busy_kernel_keeps_nobody_from_connecting() {
+fn a_client_connects_while_the_kernel_is_busy() {
     let mut fixture = Fixture::live(FrontEnd::Other, &["c"]);
     fixture.publish_status("agent", "a1", "busy");
     fixture.actions();
@@ -58,7 +58,7 @@ fn a_busy_kernel_keeps_nobody_from_connecting() {
 }
 
 #[test]
-fn what_the_kernel_answers_beside_a_cell_does_not_make_it_look_idle() {
+fn clients_see_busy_again_after_the_idle_of_another_request() {
     let mut fixture = Fixture::live(FrontEnd::Other, &["c"]);
     fixture.publish_status("agent", "a1", "busy");
     // JupyterLab's debugger asks each kernel of a notebook that is opened.
@@ -81,7 +81,7 @@ fn what_the_kernel_answers_beside_a_cell_does_not_make_it_look_idle() {
 }
 
 #[test]
-fn a_cell_that_begins_after_an_answer_of_the_proxy_is_busy_once() {
+fn busy_is_not_repeated_for_a_cell_that_begins_after_a_synthetic_idle() {
     let mut fixture = Fixture::live(FrontEnd::Other, &["c"]);
     send_info_request(&mut fixture, "1");
     // The kernel does not answer in time, so the proxy does.
@@ -94,7 +94,7 @@ fn a_cell_that_begins_after_an_answer_of_the_proxy_is_busy_once() {
 }
 
 #[test]
-fn a_kernel_that_answers_in_time_is_heard() {
+fn a_kernel_info_reply_that_is_in_time_is_passed_on() {
     let mut fixture = Fixture::live(FrontEnd::Other, &["c"]);
     send_info_request(&mut fixture, "1");
     fixture.reply("c", "1", "kernel_info_request");
@@ -112,7 +112,7 @@ fn a_kernel_that_answers_in_time_is_heard() {
 }
 
 #[test]
-fn a_kernel_whose_iopub_is_not_proven_yet_keeps_nobody_either() {
+fn a_client_connects_before_iopub_is_proven() {
     // This kernel answers kernel_info only while its shell is idle, so nothing arrives on iopub while a cell
     // runs.
     let mut fixture = Fixture::new(FrontEnd::Other);
@@ -134,7 +134,7 @@ fn a_kernel_whose_iopub_is_not_proven_yet_keeps_nobody_either() {
 }
 
 #[test]
-fn a_kernel_that_is_restarted_keeps_nobody_from_connecting() {
+fn a_client_connects_while_the_kernel_restarts() {
     let mut fixture = Fixture::new(FrontEnd::Jupyter);
     let info = json!({ "status": "ok", "language_info": {} }).to_string();
     fixture.bridge.set_info(Some(info.into()));
@@ -148,7 +148,7 @@ fn a_kernel_that_is_restarted_keeps_nobody_from_connecting() {
 }
 
 #[test]
-fn while_a_kernel_is_started_everybody_waits_for_it() {
+fn requests_wait_while_the_kernel_starts() {
     let mut fixture = Fixture::new(FrontEnd::Other);
     fixture.connect("c");
     send_info_request(&mut fixture, "1");
@@ -178,7 +178,7 @@ fn unresolved() -> Fixture {
 }
 
 #[test]
-fn what_names_no_notebook_is_answered_and_decides_nothing() {
+fn a_kernel_info_request_is_answered_without_a_notebook() {
     let mut fixture = unresolved();
     send_info_request(&mut fixture, "1");
     assert_eq!(fixture.actions(), INFO);
@@ -214,7 +214,7 @@ fn a_cell_names_its_notebook() {
 }
 
 #[test]
-fn what_needs_a_kernel_and_names_none_takes_the_default_after_a_while() {
+fn code_that_names_no_notebook_gets_the_default_notebook_after_2_seconds() {
     let mut fixture = unresolved();
     let content = json!({ "code": "warm_up()", "store_history": false });
     fixture.send("c", Channel::Shell, "execute_request", "1", &content);
@@ -226,7 +226,7 @@ fn what_needs_a_kernel_and_names_none_takes_the_default_after_a_while() {
 }
 
 #[test]
-fn the_first_session_is_told_once() {
+fn the_first_session_is_reported_once() {
     let mut fixture = unresolved();
     send_info_request(&mut fixture, "1");
     let sessions = |fixture: &mut Fixture| {
@@ -243,7 +243,7 @@ fn the_first_session_is_told_once() {
 }
 
 #[test]
-fn what_came_before_the_kernel_was_known_to_be_unnamed_is_looked_at_again() {
+fn held_requests_are_handled_again_when_the_notebook_is_unresolved() {
     let mut fixture = Fixture::new(FrontEnd::VsCode);
     fixture.connect("c");
     send_info_request(&mut fixture, "1");
@@ -313,7 +313,7 @@ fn printed(fixture: &mut Fixture) -> (Option<String>, Vec<String>) {
 }
 
 #[test]
-fn the_probe_for_widgets_is_the_kernels_when_it_is_idle_and_remembered_when_it_is_busy() {
+fn an_idle_kernel_answers_the_widget_probe_and_the_proxy_answers_it_while_a_cell_runs() {
     let mut fixture = Fixture::live(FrontEnd::VsCode, &["c"]);
     let probe = add_known_probe(&mut fixture);
     fixture.send("c", Channel::Shell, "execute_request", "1", &probe);
@@ -342,7 +342,7 @@ fn the_probe_for_widgets_is_the_kernels_when_it_is_idle_and_remembered_when_it_i
 }
 
 #[test]
-fn a_probe_that_was_answered_before_the_kernel_was_known_is_asked_for_the_next_time() {
+fn a_widget_probe_answered_before_the_kernel_is_known_still_reaches_the_kernel() {
     let mut fixture = unresolved();
     let probe = add_known_probe(&mut fixture);
     fixture.send("c", Channel::Shell, "execute_request", "1", &probe);
@@ -379,7 +379,7 @@ fn a_probe_that_was_answered_before_the_kernel_was_known_is_asked_for_the_next_t
 }
 
 #[test]
-fn the_probe_for_widgets_is_never_answered_without_a_version() {
+fn the_widget_probe_is_always_answered_with_a_version() {
     let probe = |fixture: &mut Fixture, id: &str| {
         let probe = add_known_probe(fixture);
         fixture.send("c", Channel::Shell, "execute_request", id, &probe);
@@ -426,7 +426,7 @@ fn the_probe_for_widgets_is_never_answered_without_a_version() {
 }
 
 #[test]
-fn the_cell_that_names_another_notebook_than_was_assumed_runs_on_that_ones_kernel() {
+fn a_cell_that_names_another_notebook_than_the_default_runs_on_that_notebooks_kernel() {
     let mut fixture = unresolved();
     let content = json!({ "code": "warm_up()", "store_history": false });
     fixture.send("c", Channel::Shell, "execute_request", "1", &content);
@@ -485,7 +485,7 @@ fn add_known_setup(fixture: &mut Fixture) -> Value {
 }
 
 #[test]
-fn each_life_of_the_kernel_is_told_to_turn_jedi_off_and_nobody_hears_of_it() {
+fn jedi_is_turned_off_in_each_generation_of_the_kernel_without_messages_to_clients() {
     let mut fixture = Fixture::live(FrontEnd::VsCode, &["c"]);
     let setup = add_known_setup(&mut fixture);
     fixture.send("c", Channel::Shell, "execute_request", "1", &setup);

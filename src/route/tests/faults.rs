@@ -41,7 +41,7 @@ fn to_kernel(fixture: &mut Fixture) -> Vec<String> {
 }
 
 #[test]
-fn a_client_that_reconnects_while_it_is_not_read_is_not_read_on_the_new_connection() {
+fn a_paused_client_that_reconnects_stays_paused() {
     let mut fixture = Fixture::new(FrontEnd::Other);
     fixture.connect("c");
     let content = json!({ "code": "x".repeat(60_000) });
@@ -54,7 +54,7 @@ fn a_client_that_reconnects_while_it_is_not_read_is_not_read_on_the_new_connecti
 }
 
 #[test]
-fn what_comes_back_from_a_full_socket_is_not_overtaken_by_what_follows() {
+fn messages_returned_by_a_full_socket_keep_their_order() {
     let mut fixture = Fixture::live(FrontEnd::Other, &["c"]);
     for number in ["1", "2", "3"] {
         fixture.send_cell("c", number);
@@ -81,7 +81,7 @@ fn what_comes_back_from_a_full_socket_is_not_overtaken_by_what_follows() {
 }
 
 #[test]
-fn a_question_to_one_that_is_gone_is_answered_once_stdin_is_back() {
+fn the_prompt_of_a_disconnected_client_is_answered_once_stdin_is_back() {
     let mut fixture = Fixture::live(FrontEnd::Other, &["c"]);
     fixture.send_cell("c", "1");
     prompt(&mut fixture, "c", "1");
@@ -99,7 +99,7 @@ fn a_question_to_one_that_is_gone_is_answered_once_stdin_is_back() {
 }
 
 #[test]
-fn the_late_reply_of_a_cell_does_not_take_the_next_ones_question_away() {
+fn a_late_reply_does_not_end_the_prompt_of_the_next_cell() {
     let mut fixture = Fixture::live(FrontEnd::Other, &["c"]);
     fixture.send_cell("c", "1");
     fixture.send_cell("c", "2");
@@ -113,7 +113,7 @@ fn the_late_reply_of_a_cell_does_not_take_the_next_ones_question_away() {
 }
 
 #[test]
-fn an_answer_given_while_stdin_is_lost_arrives_when_it_is_back_and_at_no_other_kernel() {
+fn an_input_reply_waits_for_stdin_and_reaches_no_other_kernel() {
     for same in [true, false] {
         let mut fixture = Fixture::live(FrontEnd::Other, &["c"]);
         fixture.send_cell("c", "1");
@@ -138,7 +138,7 @@ fn an_answer_given_while_stdin_is_lost_arrives_when_it_is_back_and_at_no_other_k
 }
 
 #[test]
-fn a_question_of_the_proxys_own_that_is_lost_with_its_socket_is_asked_again() {
+fn an_own_request_lost_with_its_socket_is_sent_again() {
     let mut fixture = Fixture::new(FrontEnd::Other);
     fixture.start_busy_kernel(1);
     fixture.connect("c");
@@ -158,7 +158,7 @@ fn a_question_of_the_proxys_own_that_is_lost_with_its_socket_is_asked_again() {
 }
 
 #[test]
-fn an_idle_that_was_told_while_iopub_was_lost_is_told_again() {
+fn an_idle_that_was_lost_with_iopub_is_published() {
     let mut fixture = Fixture::live(FrontEnd::Other, &["c"]);
     fixture.send_cell("c", "1");
     fixture.publish_status("c", "1", "busy");
@@ -185,7 +185,7 @@ fn an_idle_that_was_told_while_iopub_was_lost_is_told_again() {
 }
 
 #[test]
-fn the_interrupt_of_a_server_that_hangs_up_at_once_is_carried_out() {
+fn the_interrupt_of_a_server_that_disconnects_at_once_is_carried_out() {
     let mut fixture = Fixture::live(FrontEnd::Jupyter, &["\0c"]);
     fixture.interrupt("\0c", "1");
     disconnect(&mut fixture, "\0c");
@@ -198,7 +198,7 @@ fn the_interrupt_of_a_server_that_hangs_up_at_once_is_carried_out() {
 }
 
 #[test]
-fn what_one_that_left_still_has_to_say_finds_its_way_to_the_next_kernel() {
+fn the_interrupt_of_a_disconnected_client_reaches_the_next_kernel() {
     let mut fixture = Fixture::live(FrontEnd::Jupyter, &["c"]);
     fixture.interrupt("c", "1");
     disconnect(&mut fixture, "c");

@@ -61,7 +61,7 @@ fn flood_from(fixture: &mut Fixture, first: u64, id: &str) {
 }
 
 #[test]
-fn the_next_cells_begin_proves_that_the_end_before_it_was_lost() {
+fn the_next_cells_busy_proves_that_the_idle_before_it_was_lost() {
     let mut fixture = Fixture::live(FrontEnd::VsCode, &["c"]);
     flood(&mut fixture, "1");
     // 12 to 24 are prints, 25 is the reply, 26 the `idle`.
@@ -88,7 +88,7 @@ fn the_next_cells_begin_proves_that_the_end_before_it_was_lost() {
 }
 
 #[test]
-fn a_cell_whose_end_arrives_says_what_was_dropped_before() {
+fn a_notice_before_idle_counts_the_messages_that_were_dropped() {
     let mut fixture = Fixture::live(FrontEnd::VsCode, &["c"]);
     flood(&mut fixture, "1");
     let text = json!({ "name": "stdout", "text": "x" });
@@ -110,7 +110,7 @@ fn a_cell_whose_end_arrives_says_what_was_dropped_before() {
 }
 
 #[test]
-fn where_nobody_runs_anything_else_the_proxys_own_question_proves_it() {
+fn the_idle_of_the_proxys_own_request_proves_that_an_idle_was_lost() {
     let mut fixture = Fixture::live(FrontEnd::Other, &["c"]);
     flood(&mut fixture, "1");
     fixture.advance(999 * MS);
@@ -139,7 +139,7 @@ fn where_nobody_runs_anything_else_the_proxys_own_question_proves_it() {
 }
 
 #[test]
-fn an_idle_is_overdue_a_second_after_its_own_reply() {
+fn an_idle_is_overdue_a_second_after_its_reply() {
     let mut fixture = Fixture::live(FrontEnd::Other, &["c"]);
     for request in ["1", "2"] {
         fixture.send_cell("c", request);
@@ -157,7 +157,7 @@ fn an_idle_is_overdue_a_second_after_its_own_reply() {
 }
 
 #[test]
-fn a_question_whose_own_end_is_lost_is_asked_again() {
+fn an_own_request_whose_idle_is_lost_is_sent_again() {
     let mut fixture = Fixture::live(FrontEnd::Other, &["c"]);
     flood(&mut fixture, "1");
     fixture.advance(Duration::from_secs(1));
@@ -181,7 +181,7 @@ fn a_question_whose_own_end_is_lost_is_asked_again() {
 }
 
 #[test]
-fn an_end_that_is_only_late_is_told_once() {
+fn a_late_idle_is_published_once() {
     let mut fixture = Fixture::live(FrontEnd::Other, &["c"]);
     flood(&mut fixture, "1");
     fixture.advance(Duration::from_secs(1));
@@ -203,7 +203,7 @@ fn an_end_that_is_only_late_is_told_once() {
 }
 
 #[test]
-fn a_reply_that_is_ahead_of_iopub_ends_nothing() {
+fn a_reply_that_is_ahead_of_iopub_ends_no_cell() {
     let mut fixture = Fixture::live(FrontEnd::Other, &["c"]);
     // The kernel has run the agent's cell first, and this one after it.
     fixture.send_cell("c", "1");
@@ -219,7 +219,7 @@ fn a_reply_that_is_ahead_of_iopub_ends_nothing() {
 }
 
 #[test]
-fn what_a_subshell_runs_does_not_end_what_the_main_shell_has() {
+fn busy_of_a_subshell_does_not_end_a_cell_on_the_main_shell() {
     let mut fixture = Fixture::live(FrontEnd::Other, &["c"]);
     flood(&mut fixture, "1");
     let header = br#"{"msg_id":"s","msg_type":"execute_request","session":"x","subshell_id":"1"}"#;
@@ -230,7 +230,7 @@ fn what_a_subshell_runs_does_not_end_what_the_main_shell_has() {
 }
 
 #[test]
-fn what_was_lost_with_the_connection_is_told_in_the_cell() {
+fn a_notice_in_the_cell_counts_the_messages_lost_with_the_connection() {
     let mut fixture = Fixture::live(FrontEnd::VsCode, &["c"]);
     flood(&mut fixture, "1");
     fixture.bridge.iopub_down();
@@ -250,7 +250,7 @@ fn what_was_lost_with_the_connection_is_told_in_the_cell() {
 }
 
 #[test]
-fn a_question_that_was_asked_before_the_connection_was_lost_is_not_missing() {
+fn an_input_request_before_the_loss_of_the_connection_does_not_count_as_lost() {
     let mut fixture = Fixture::live(FrontEnd::VsCode, &["c"]);
     flood(&mut fixture, "1");
     let parent = message(CELL, "1", "c", "{}".into(), &json!({}));

@@ -20,7 +20,7 @@ fn close_idle_links(fixture: &mut Fixture) -> Vec<String> {
 }
 
 #[test]
-fn the_sockets_of_those_who_went_and_are_owed_nothing_are_closed_until_they_return() {
+fn idle_links_of_disconnected_clients_are_closed_until_they_reconnect() {
     let mut fixture = Fixture::live(FrontEnd::Other, &["here", "went", "waits"]);
     fixture.send_cell("waits", "1");
     disconnect(&mut fixture, "went");
@@ -57,7 +57,7 @@ fn the_sockets_of_those_who_went_and_are_owed_nothing_are_closed_until_they_retu
 }
 
 #[test]
-fn the_kernels_late_reply_to_one_that_was_let_go_is_not_a_second_one_for_who_returns() {
+fn a_late_reply_after_the_links_were_closed_does_not_reach_the_client_again() {
     for forgotten in [false, true] {
         let mut fixture = Fixture::live(FrontEnd::Other, &["c"]);
         fixture.publish_status("agent", "a1", "busy");

@@ -89,7 +89,7 @@ fn welcomes(fixture: &mut Fixture, topic: &str) -> Vec<(Vec<String>, String, Str
 }
 
 #[test]
-fn every_subscription_is_welcomed_as_the_kernel_welcomes_its_first() {
+fn every_subscription_gets_an_iopub_welcome() {
     let (mut fixture, _) = fixture();
     let welcome = |topics: &[&str], content: &str| {
         let topics = topics.iter().map(|topic| (*topic).to_owned()).collect();
@@ -103,7 +103,7 @@ fn every_subscription_is_welcomed_as_the_kernel_welcomes_its_first() {
 }
 
 #[test]
-fn a_welcome_waits_until_the_kernel_has_said_which_session_it_has() {
+fn an_iopub_welcome_waits_until_the_kernels_session_is_known() {
     let mut fixture = Fixture::new(FrontEnd::Other);
     assert_eq!(welcomes(&mut fixture, ""), []);
     assert_eq!(welcomes(&mut fixture, ""), []);
@@ -126,14 +126,14 @@ fn a_welcome_waits_until_the_kernel_has_said_which_session_it_has() {
 }
 
 #[test]
-fn whoever_missed_nothing_is_told_nothing() {
+fn a_subscriber_that_missed_nothing_gets_no_notice() {
     let (mut fixture, _) = fixture();
     run_cell(&mut fixture, "1");
     assert_eq!(first_messages(&mut fixture), []);
 }
 
 #[test]
-fn a_cell_whose_end_was_missed_has_it_and_says_what_is_missing() {
+fn a_missed_idle_is_repeated_after_a_notice() {
     let (mut fixture, before) = fixture();
     run_cell(&mut fixture, "1");
     fixture.bridge.subscriber_cut(fixture.now, before + 2);
@@ -162,7 +162,7 @@ fn a_cell_whose_end_was_missed_has_it_and_says_what_is_missing() {
 }
 
 #[test]
-fn a_cell_that_runs_on_says_so_and_the_kernel_is_busy() {
+fn a_cell_that_still_runs_gets_a_notice_and_busy() {
     let (mut fixture, before) = fixture();
     begin_cell(&mut fixture, "1");
     fixture.actions();
@@ -176,7 +176,7 @@ fn a_cell_that_runs_on_says_so_and_the_kernel_is_busy() {
 }
 
 #[test]
-fn without_a_cell_it_is_told_once_and_what_else_ended_has_its_end() {
+fn without_a_cell_the_notice_has_no_parent_and_other_requests_get_idle() {
     let (mut fixture, before) = fixture();
     fixture.send("c", Channel::Shell, "complete_request", "1", &json!({}));
     for state in ["busy", "idle"] {
@@ -190,7 +190,7 @@ fn without_a_cell_it_is_told_once_and_what_else_ended_has_its_end() {
 }
 
 #[test]
-fn what_the_bridge_itself_ended_is_among_it() {
+fn a_synthetic_idle_can_be_missed_too() {
     let (mut fixture, before) = fixture();
     begin_cell(&mut fixture, "1");
     fixture.actions();
@@ -204,7 +204,7 @@ fn what_the_bridge_itself_ended_is_among_it() {
 }
 
 #[test]
-fn those_that_were_cut_together_are_told_together_and_nobody_long_after() {
+fn the_notice_of_missed_messages_is_given_for_a_minute() {
     let (mut fixture, before) = fixture();
     run_cell(&mut fixture, "1");
     fixture.bridge.subscriber_cut(fixture.now, before + 1);
@@ -227,7 +227,7 @@ fn those_that_were_cut_together_are_told_together_and_nobody_long_after() {
 }
 
 #[test]
-fn one_that_stays_away_for_an_hour_is_not_waited_for() {
+fn a_cut_subscriber_gets_no_notice_after_an_hour() {
     let (mut fixture, before) = fixture();
     run_cell(&mut fixture, "1");
     fixture.bridge.subscriber_cut(fixture.now, before + 1);

@@ -22,7 +22,7 @@ fn with_agent_cell(clients: &[&str]) -> Fixture {
 }
 
 #[test]
-fn a_cell_waits_for_anothers_and_goes_when_that_has_ended() {
+fn a_cell_waits_until_another_clients_cell_has_ended() {
     let mut fixture = with_agent_cell(&["c"]);
     fixture.send_cell("c", "1");
     // The proxy asks, in order to notice an `idle` that is lost.
@@ -46,7 +46,7 @@ fn a_cell_waits_for_anothers_and_goes_when_that_has_ended() {
 }
 
 #[test]
-fn tools_code_and_ones_own_cells_do_not_wait() {
+fn code_of_tools_and_cells_of_the_same_client_do_not_wait() {
     let mut fixture = with_agent_cell(&["c"]);
     let content = json!({ "code": "x", "store_history": false });
     fixture.send("c", Channel::Shell, "execute_request", "1", &content);
@@ -68,7 +68,7 @@ fn tools_code_and_ones_own_cells_do_not_wait() {
 }
 
 #[test]
-fn a_look_on_a_subshell_ends_nobodys_turn() {
+fn status_of_a_subshell_request_does_not_end_a_turn() {
     let mut fixture = with_agent_cell(&["c"]);
     fixture.send_cell("c", "1");
     fixture.actions();
@@ -87,7 +87,7 @@ fn a_look_on_a_subshell_ends_nobodys_turn() {
 }
 
 #[test]
-fn without_turns_everything_passes_at_once() {
+fn without_turns_cells_are_sent_at_once() {
     let mut fixture = with_agent_cell(&["c"]);
     fixture.bridge.set_policies(Policies {
         turns: false,
@@ -160,7 +160,7 @@ fn a_cell_is_released_although_the_idle_before_it_was_lost() {
 }
 
 #[test]
-fn what_began_before_the_proxy_listened_is_waited_for() {
+fn a_cell_waits_for_one_that_began_before_the_proxy_subscribed() {
     let mut fixture = Fixture::new(FrontEnd::Other);
     fixture.start_busy_kernel(1);
     fixture.connect("c");
@@ -176,7 +176,7 @@ fn what_began_before_the_proxy_listened_is_waited_for() {
 }
 
 #[test]
-fn stop_takes_back_a_waiting_cell_and_only_the_next_one_interrupts() {
+fn the_first_interrupt_withdraws_waiting_cells_and_the_next_one_interrupts_the_kernel() {
     let mut fixture = with_agent_cell(&["c", "manager"]);
     fixture.send_cell("c", "1");
     fixture.send_cell("c", "2");
@@ -215,7 +215,7 @@ fn stop_takes_back_a_waiting_cell_and_only_the_next_one_interrupts() {
 }
 
 #[test]
-fn stop_over_ones_own_cell_interrupts_it_at_once() {
+fn an_interrupt_of_a_clients_own_cell_leaves_other_waiting_cells() {
     let mut fixture = Fixture::live(FrontEnd::Other, &["c", "d"]);
     fixture.send_cell("c", "1");
     fixture.publish_status("c", "1", "busy");
@@ -229,7 +229,7 @@ fn stop_over_ones_own_cell_interrupts_it_at_once() {
 }
 
 #[test]
-fn a_cell_in_the_kernels_queue_is_taken_back_too() {
+fn a_cell_in_the_kernels_queue_is_withdrawn_too() {
     let mut fixture = Fixture::live(FrontEnd::Other, &["c"]);
     // Both were sent at the same moment, and the agent's cell arrived first.
     fixture.send_cell("c", "1");
@@ -256,7 +256,7 @@ fn a_cell_in_the_kernels_queue_is_taken_back_too() {
 }
 
 #[test]
-fn a_cell_that_was_taken_back_does_not_run_although_its_client_has_gone() {
+fn a_withdrawn_cell_does_not_run_although_its_client_has_disconnected() {
     let mut fixture = Fixture::live(FrontEnd::Other, &["c"]);
     fixture.send_cell("c", "1");
     fixture.publish_status("agent", "a1", "busy");
@@ -278,7 +278,7 @@ fn a_cell_that_was_taken_back_does_not_run_although_its_client_has_gone() {
 }
 
 #[test]
-fn a_cell_that_waits_outlives_a_restart() {
+fn a_waiting_cell_runs_after_a_restart() {
     let mut fixture = with_agent_cell(&["c"]);
     fixture.send_cell("c", "1");
     fixture
@@ -295,7 +295,7 @@ fn a_cell_that_waits_outlives_a_restart() {
 }
 
 #[test]
-fn what_others_run_in_silence_is_nobodys_work() {
+fn silent_code_from_outside_is_not_journalled() {
     let mut fixture = Fixture::live(FrontEnd::Other, &["c"]);
     let journal = |actions: Vec<String>| -> Vec<String> {
         let lines = actions

@@ -4,7 +4,7 @@ use super::fixture::Fixture;
 use super::*;
 
 #[test]
-fn a_servers_interrupt_that_belongs_to_a_restart_goes_no_further() {
+fn a_servers_interrupt_before_a_restart_does_not_reach_the_kernel() {
     let mut fixture = Fixture::live(FrontEnd::Jupyter, &["c"]);
     fixture.interrupt("c", "i");
     assert!(fixture.actions().is_empty());
@@ -21,7 +21,7 @@ fn a_servers_interrupt_that_belongs_to_a_restart_goes_no_further() {
 }
 
 #[test]
-fn a_servers_interrupt_goes_on_after_a_moment_and_what_followed_it_stays_behind() {
+fn a_servers_interrupt_is_sent_after_100_ms_and_later_control_messages_after_it() {
     let mut fixture = Fixture::live(FrontEnd::Jupyter, &["c"]);
     fixture.interrupt("c", "i");
     fixture.send("c", Channel::Control, "debug_request", "d", &json!({}));
@@ -71,7 +71,7 @@ fn vs_codes_interrupt_is_not_held() {
 }
 
 #[test]
-fn a_batch_clients_end_leaves_anothers_cell_alone() {
+fn the_shutdown_of_a_batch_client_does_not_interrupt_another_clients_cell() {
     for shutdown_on in [Channel::Control, Channel::Shell] {
         let mut fixture = Fixture::live(FrontEnd::Other, &["c"]);
         for runs in [false, true] {
@@ -98,7 +98,7 @@ fn a_batch_clients_end_leaves_anothers_cell_alone() {
 }
 
 #[test]
-fn ones_own_cell_is_interrupted_at_once() {
+fn a_clients_own_running_cell_is_interrupted_at_once() {
     for front_end in [FrontEnd::Other, FrontEnd::VsCode] {
         let mut fixture = Fixture::live(front_end, &["c"]);
         fixture.send_cell("c", "1");
@@ -137,7 +137,7 @@ fn a_manager_interrupts_its_clients_cell_at_once() {
 }
 
 #[test]
-fn whoever_interrupts_anothers_cell_does_so_after_a_moment() {
+fn an_interrupt_of_another_clients_cell_is_held_for_100_ms() {
     for front_end in [FrontEnd::Other, FrontEnd::VsCode] {
         let mut fixture = Fixture::live(front_end, &["c"]);
         fixture.publish_status("agent", "a", "busy");
@@ -151,7 +151,7 @@ fn whoever_interrupts_anothers_cell_does_so_after_a_moment() {
 }
 
 #[test]
-fn ones_own_cell_that_waits_is_taken_back_at_once() {
+fn a_clients_own_waiting_cell_is_withdrawn_at_once() {
     for front_end in [FrontEnd::Other, FrontEnd::VsCode] {
         let mut fixture = Fixture::live(front_end, &["c"]);
         fixture.publish_status("agent", "a", "busy");
@@ -171,7 +171,7 @@ fn ones_own_cell_that_waits_is_taken_back_at_once() {
 }
 
 #[test]
-fn a_batch_client_ends_with_its_kernel() {
+fn the_proxy_of_a_batch_client_exits_with_the_kernel() {
     let ends = [
         Kernel::Died(ending()),
         Kernel::Ended(ending()),
@@ -218,7 +218,7 @@ fn a_batch_client_ends_with_its_kernel() {
 }
 
 #[test]
-fn whoever_could_answer_a_cell_is_told_of_the_kernels_end_in_words() {
+fn a_client_that_is_no_batch_client_gets_an_error_reply_when_the_kernel_ends() {
     for front_end in [FrontEnd::Other, FrontEnd::VsCode, FrontEnd::Jupyter] {
         let mut fixture = Fixture::live(front_end, &["c"]);
         fixture.send_batch_cell("c", "1");
@@ -247,7 +247,7 @@ fn whoever_could_answer_a_cell_is_told_of_the_kernels_end_in_words() {
 }
 
 #[test]
-fn a_restart_is_not_carried_out_where_the_user_does_not_want_it() {
+fn a_restart_is_not_carried_out_if_the_policy_forbids_it() {
     let mut fixture = Fixture::live(FrontEnd::Jupyter, &["c"]);
     fixture.bridge.set_policies(Policies {
         restart: false,
@@ -259,7 +259,7 @@ fn a_restart_is_not_carried_out_where_the_user_does_not_want_it() {
 }
 
 #[test]
-fn the_next_cell_brings_back_a_kernel_that_died_and_says_what_is_gone() {
+fn the_next_cell_starts_a_new_kernel_after_a_death_and_its_outputs_begin_with_a_notice() {
     let mut fixture = Fixture::live(FrontEnd::VsCode, &["c"]);
     fixture
         .bridge
@@ -307,7 +307,7 @@ fn the_next_cell_brings_back_a_kernel_that_died_and_says_what_is_gone() {
 }
 
 #[test]
-fn stop_ends_a_cell_that_waits_for_a_kernel() {
+fn an_interrupt_withdraws_a_cell_that_waits_for_a_kernel() {
     let mut fixture = Fixture::new(FrontEnd::VsCode);
     fixture.connect("c");
     fixture.send_cell("c", "1");
@@ -328,7 +328,7 @@ fn stop_ends_a_cell_that_waits_for_a_kernel() {
 }
 
 #[test]
-fn nothing_brings_back_a_kernel_that_was_shut_down() {
+fn a_cell_starts_no_kernel_after_a_shutdown() {
     let mut fixture = Fixture::live(FrontEnd::VsCode, &["c"]);
     fixture
         .bridge
@@ -347,7 +347,7 @@ fn nothing_brings_back_a_kernel_that_was_shut_down() {
 }
 
 #[test]
-fn a_comm_that_another_opened_is_not_closed() {
+fn a_client_does_not_close_the_comm_of_another_client() {
     let mut fixture = Fixture::live(FrontEnd::VsCode, &["c"]);
     let comm = json!({ "comm_id": "w", "target_name": "jupyter.widget" });
     fixture.publish(("agent", "a1", "execute_request"), "comm_open", &comm);

@@ -663,7 +663,7 @@ fn nothing_is_lost_doubled_or_misdirected_in_500_worlds() {
 }
 
 #[test]
-fn a_client_that_reconnects_gets_what_came_meanwhile_and_one_that_does_not_is_forgotten() {
+fn a_client_that_reconnects_gets_its_replies_and_one_that_does_not_is_forgotten() {
     let mut world = World::new(1, 2);
     world.schedule_at(Duration::ZERO, Event::KernelStarts);
     for client in 0..2 {

@@ -66,7 +66,7 @@ fn shrink(seed: u64, mut steps: Vec<Step>) -> Vec<Step> {
 }
 
 #[test]
-fn worlds_of_faults_leave_nothing_lost_doubled_or_kept() {
+fn random_faults_leave_no_message_lost_doubled_or_held() {
     if let Some(seed) = number_from_env("NB_CHAOS_SEED") {
         let steps = steps_of(seed);
         eprintln!("{steps:#?}");
