@@ -660,7 +660,10 @@ impl ChaosWorld {
             let prompts = self.prompts.entry(socket_id.0).or_default();
             return prompts.push_back(message.header_bytes().clone());
         }
-        assert_eq!(record.channel, socket_id.1, "m{number} was sent on another channel");
+        assert_eq!(
+            record.channel, socket_id.1,
+            "m{number} was sent on another channel"
+        );
         record.replies += 1;
         assert_eq!(record.replies, 1, "m{number} is answered twice");
         if let Some(count) = kernel_message_number(&header.msg_id) {
