@@ -166,7 +166,7 @@ mod tests {
         counters.snapshot();
         let forged = Rejected {
             fault: MessageFault::BadSignature,
-            why: "it is forged".to_owned(),
+            reason: "it is forged".to_owned(),
         };
         counters.count_rejected("client", Channel::Shell, &forged);
         assert!(is_woken(), "what is dropped is counted, too");

@@ -104,11 +104,15 @@ impl EndpointHandler for Handle {
             tracing::warn!(channel = "iopub", %subscriber, "a subscriber's connection ended: {reason}");
         }
         match reason {
-            DisconnectReason::Full { unread, since, .. } => {
+            DisconnectReason::Full {
+                unread,
+                first_unread,
+                ..
+            } => {
                 let unread = usize::try_from(*unread).unwrap_or(usize::MAX);
                 shell.counters.count_cut();
                 shell.counters.count_lost(unread);
-                shell.route(|bridge, now| bridge.subscriber_cut(now, *since));
+                shell.route(|bridge, now| bridge.subscriber_cut(now, *first_unread));
             }
             _ => shell.counters.mark_changed(),
         }

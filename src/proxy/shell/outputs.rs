@@ -59,7 +59,7 @@ impl Shell {
     pub(super) fn release_outputs(&self, attachment: &Attachment, reason: ReleaseReason) -> bool {
         let bridge = self.bridge.borrow();
         let is_joined = |client: &ClientId| bridge.joined().any(|joined| joined == client);
-        let progress = |number| self.endpoint.reach(number);
+        let progress = |number| self.endpoint.delivery_progress(number);
         attachment.outputs.release(progress, is_joined, reason)
     }
 
