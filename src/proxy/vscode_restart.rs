@@ -212,7 +212,7 @@ pub(super) fn find_restart(project: &Project, launch: &RestartCandidate) -> Rest
             }
             // A proxy that still serves another notebook of the same window is no candidate.
             Verdict::NoRestart(reason) if record.left.is_some() => {
-                rejected.push((record.key, reason))
+                rejected.push((record.key, reason));
             }
             Verdict::NoRestart(_) => {}
         }

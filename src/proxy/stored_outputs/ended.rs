@@ -143,7 +143,7 @@ impl EndedSeries {
                     self.all.push_back(entry);
                 }
                 DeliveryProgress::Read | DeliveryProgress::Waits => {
-                    released.read.push(entry.series)
+                    released.read.push(entry.series);
                 }
                 // The client has not subscribed, or it has got a notice that it missed messages.
                 DeliveryProgress::NoReader
