@@ -247,16 +247,14 @@ mod tests {
     async fn a_client_that_reads_nothing_is_disconnected() {
         let (local, mut remote) = tokio::io::duplex(4);
         let has_deadline = Arc::new(AtomicBool::new(true));
-        let mut guarded = StallGuard::new(local, Duration::from_millis(1), has_deadline.clone());
-        let error = guarded.write_all(b"a response").await.unwrap_err();
+        let mut writer = StallGuard::new(local, Duration::from_millis(1), has_deadline.clone());
+        let error = writer.write_all(b"a response").await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
         // A websocket waits.
         has_deadline.store(false, Ordering::Relaxed);
         let mut read = [0; 4 + 9];
-        let (written, _) = tokio::join!(
-            guarded.write_all(b"a message"),
-            remote.read_exact(&mut read)
-        );
+        let (written, _) =
+            tokio::join!(writer.write_all(b"a message"), remote.read_exact(&mut read));
         written.unwrap();
         assert_eq!(&read, b"a rea message");
     }

@@ -130,7 +130,7 @@ mod tests {
     use crate::project::counters::{Channels, Passed};
 
     #[test]
-    fn each_way_and_channel_has_its_own_count() {
+    fn each_direction_and_channel_has_its_own_count() {
         let counters = Counters::default();
         counters.count_message(Direction::ToKernel, Channel::Shell, 10);
         counters.count_message(Direction::FromKernel, Channel::Iopub, 5);

@@ -418,19 +418,19 @@ impl RequestTable {
         };
         let missing = self.missing_before(None);
         let is_numbered = self.loss.as_ref().is_some_and(|it| it.is_numbered);
-        let is_uncertain_here =
+        let is_uncertain_on_channel =
             |it: &&mut Request| it.channel == channel && it.sending == Sending::Uncertain;
         let missing_ends: u64 = self
             .requests
             .values_mut()
-            .filter(is_uncertain_here)
+            .filter(is_uncertain_on_channel)
             .map(|it| it.missing_end_messages())
             .sum();
         let outputs = missing.saturating_sub(missing_ends);
         let mut steps = Vec::new();
         let ids: Vec<String> = self.order.iter().cloned().collect();
         for id in ids {
-            let Some(request) = self.requests.get_mut(&id).filter(is_uncertain_here) else {
+            let Some(request) = self.requests.get_mut(&id).filter(is_uncertain_on_channel) else {
                 continue;
             };
             let has_no_trace = !request.has_begun && !request.has_reply;

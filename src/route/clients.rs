@@ -350,13 +350,13 @@ impl Clients {
         &mut self,
         id: &ClientId,
         channel: Channel,
-        may_go: impl FnOnce(Option<&Key>) -> bool,
+        may_be_taken: impl FnOnce(Option<&Key>) -> bool,
     ) -> Option<(Option<Key>, Verified)> {
         let client = self.by_id.get_mut(id)?;
         if !client.is_linked(channel) {
             return None;
         }
-        let first = |held: &mut (Option<Key>, Verified)| may_go(held.0.as_ref());
+        let first = |held: &mut (Option<Key>, Verified)| may_be_taken(held.0.as_ref());
         let held = client.channel_mut(channel)?.held.pop_front_if(first)?;
         client.held_bytes = client.held_bytes.saturating_sub(held.1.size());
         Some(held)

@@ -189,7 +189,7 @@ impl KernelConnection {
             return None;
         }
         self.shell.request = self.send_request(out, Channel::Shell, "kernel_info_request");
-        timers.start(BUSY, Timer::Busy);
+        timers.start(BUSY, Timer::AssumeBusy);
         self.shell.request.as_ref()
     }
 
@@ -201,7 +201,7 @@ impl KernelConnection {
     /// Records that the kernel has answered the proxy's request on shell.
     pub(super) fn clear_shell_request(&mut self, timers: &mut Timers) {
         self.shell.request = None;
-        timers.stop(&Timer::Busy);
+        timers.stop(&Timer::AssumeBusy);
     }
 
     /// Records that the proxy's own shell socket was lost, perhaps with a request.

@@ -103,13 +103,13 @@ impl ExecutionQueue {
 
     /// Returns whether a request of a client must wait until the running cell has ended.
     pub(super) fn must_wait(&self, id: &ClientId, key: Option<&Key>, requests: &Requests) -> bool {
-        let is_anothers = match &self.running {
+        let is_of_another_client = match &self.running {
             Running::Nothing => false,
             Running::Cell { client, .. } => client.as_ref() != Some(id),
             Running::Something => true,
         };
         self.is_enabled
-            && is_anothers
+            && is_of_another_client
             && key.is_some_and(|key| requests.role(key) == Some(Role::Cell))
     }
 

@@ -231,8 +231,8 @@ mod tests {
             jedi_off: false,
         });
         assert_eq!(recognise(&code.replace(JEDI_OFF, ""), &known), with_jedi);
-        let elsewhere = block("\"/ö/m.IPYNB\"");
-        assert_eq!(recognise(&elsewhere, &known), setup("/ö/m.IPYNB"));
+        let code_of_path = block("\"/ö/m.IPYNB\"");
+        assert_eq!(recognise(&code_of_path, &known), setup("/ö/m.IPYNB"));
     }
 
     #[test]

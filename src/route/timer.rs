@@ -21,9 +21,9 @@ pub(super) enum Timer {
     /// The kernel is asked once more for a message on iopub.
     Probe,
     /// Requests that wait for a kernel fail.
-    Awaited,
+    KernelWait,
     /// A client without connections is forgotten.
-    Gone(ClientId),
+    ForgetClient(ClientId),
     /// A recorder takes the outputs of the running cells of a client without connections.
     HandOver(ClientId),
     /// A held interrupt is carried out, since no shutdown has followed.
@@ -35,7 +35,7 @@ pub(super) enum Timer {
     /// The default notebook is used, since nothing has named one.
     NameWait,
     /// Something is taken to be running, since the kernel has not answered the proxy's own request on shell.
-    Busy,
+    AssumeBusy,
     /// A cell is taken to have ended: the kernel was idle, and the cell's `idle` has not arrived.
     IdleLost,
     /// The kernel is asked whether an `idle` is lost that has not followed its reply.

@@ -179,8 +179,8 @@ impl Access {
         let sent = sent.filter_map(|sent| sent.to_str().ok());
         let mut cookies = sent.flat_map(|sent| sent.split(';'));
         cookies.any(|cookie| {
-            let found = cookie.trim().split_once('=');
-            found.is_some_and(|(name, value)| name == self.name && self.cookie.is(value.as_bytes()))
+            let pair = cookie.trim().split_once('=');
+            pair.is_some_and(|(name, value)| name == self.name && self.cookie.is(value.as_bytes()))
         })
     }
 

@@ -47,12 +47,12 @@ impl SigningKey {
     /// accepts every message, as ipykernel and jupyter_client do.
     pub fn verify(&self, message: Unverified) -> Result<Verified, BadSignature> {
         if let Some(mac) = &self.mac {
-            let claimed = digest(message.signature()).ok_or(BadSignature)?;
+            let signature = digest(message.signature()).ok_or(BadSignature)?;
             let mut mac = mac.clone();
             for part in message.signed_parts() {
                 mac.update(part);
             }
-            mac.verify_slice(&claimed).map_err(|_| BadSignature)?;
+            mac.verify_slice(&signature).map_err(|_| BadSignature)?;
         }
         Ok(Verified::trusted(message))
     }

@@ -153,7 +153,7 @@ impl Shell {
         let (info, widgets) =
             default_answers(&self.launch.folder, &self.launch.front_end.language).unzip();
         let unresolved = Kernel::Unresolved { info };
-        let ending = no_ending();
+        let ending = empty_ending();
         self.route(|bridge, now| {
             // Set first, since held requests are answered at once.
             bridge.set_widgets(widgets.flatten());
@@ -272,6 +272,6 @@ impl Shell {
 }
 
 /// Returns an ending for a change from a state without a kernel: no client gets it.
-fn no_ending() -> Ending {
+fn empty_ending() -> Ending {
     Ending::new("NoKernel", String::new())
 }

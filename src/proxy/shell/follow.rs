@@ -64,7 +64,7 @@ impl Shell {
             Ok(snapshot) => {
                 self.store_flags(attachment, &snapshot);
                 // A kernel stays usable although its record was removed.
-                if !snapshot.is_recorded && self.kernel_lives() {
+                if !snapshot.is_recorded && self.is_kernel_alive() {
                     let key = &attachment.target.key;
                     let text = format!("{key} is not in state.json any more, but its kernel lives");
                     return attachment.read_failures.report("removed", &text);
@@ -82,7 +82,7 @@ impl Shell {
         }
     }
 
-    fn kernel_lives(&self) -> bool {
+    fn is_kernel_alive(&self) -> bool {
         let links = self.links();
         let process = links.as_ref().and_then(|it| it.kernel().process.as_ref());
         process.is_some_and(Process::is_alive)

@@ -52,7 +52,7 @@ impl Shell {
             tokio::select! {
                 () = self.exit.is_decided() => return,
                 () = sleep.as_mut(), if self.alarm.is_set() => {
-                    self.alarm.went_off();
+                    self.alarm.clear();
                     self.handle_timeout();
                 }
                 () = self.alarm.may_be_sooner() => {}

@@ -287,11 +287,11 @@ impl StoredOutputs {
         if released.any_urgent {
             self.rearm.notify_one();
         }
-        let is_any_unseen = !released.unseen.is_empty();
+        let has_unseen = !released.unseen.is_empty();
         let read = released.read.into_iter();
         read.for_each(|series| self.drop_series(series));
         self.running.borrow_mut().extend(released.unseen);
-        is_any_unseen
+        has_unseen
     }
 
     /// Returns when [`StoredOutputs::release`] must be called.
@@ -528,9 +528,9 @@ mod tests {
             take_step(&outputs, msg_id, Phase::Ended("ok".to_owned()));
             outputs.idle_lost(msg_id, PUBLISHED);
             outputs.ended.borrow_mut().set_all_due(Instant::now());
-            let is_any_unseen =
+            let has_unseen =
                 outputs.release(|_| DeliveryProgress::Read, |_| true, ReleaseReason::Due);
-            assert_eq!(is_any_unseen, !is_joined);
+            assert_eq!(has_unseen, !is_joined);
         }
     }
 

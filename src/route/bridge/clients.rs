@@ -14,7 +14,7 @@ impl Bridge {
     /// Takes a client's new connection on shell, control or stdin.
     pub fn client_joined(&mut self, channel: Channel, id: &ClientId) {
         self.clients.join(&mut self.out, id, channel);
-        self.timers.stop(&Timer::Gone(id.clone()));
+        self.timers.stop(&Timer::ForgetClient(id.clone()));
         self.timers.stop(&Timer::HandOver(id.clone()));
         self.open_links(id, channel);
     }
@@ -29,7 +29,7 @@ impl Bridge {
             } else {
                 REMEMBERED
             };
-            self.timers.start(grace, Timer::Gone(id.clone()));
+            self.timers.start(grace, Timer::ForgetClient(id.clone()));
             self.timers
                 .start(RETURN_WAIT.min(grace), Timer::HandOver(id.clone()));
         }
@@ -65,7 +65,9 @@ impl Bridge {
         let needs_client = |request: &Request| request.client == *id && request.needs_client();
         if !self.clients.may_be_forgotten(id) || !self.requests.keys(needs_client).is_empty() {
             // Its cell still runs, or an interrupt of it is about to be sent: check again later.
-            return self.timers.start(REMEMBERED, Timer::Gone(id.clone()));
+            return self
+                .timers
+                .start(REMEMBERED, Timer::ForgetClient(id.clone()));
         }
         for key in self.requests.keys(|request| request.client == *id) {
             self.requests.forget(&key);

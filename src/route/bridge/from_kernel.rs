@@ -275,7 +275,8 @@ impl Bridge {
     /// Records that a client has got the answer to one of its requests.
     pub(super) fn settle(&mut self, id: &ClientId) {
         if self.clients.end_request(id) && id.is_anonymous() {
-            self.timers.start(Duration::ZERO, Timer::Gone(id.clone()));
+            self.timers
+                .start(Duration::ZERO, Timer::ForgetClient(id.clone()));
         }
     }
 

@@ -76,7 +76,7 @@ impl Bridge {
     pub fn new(settings: Settings, now: Now) -> Self {
         let own = ClientId::new(Bytes::from(settings.id.clone()));
         let mut timers = Timers::new(now.instant);
-        timers.start(KERNEL_WAIT, Timer::Awaited);
+        timers.start(KERNEL_WAIT, Timer::KernelWait);
         Self {
             started: now.date,
             front_end: settings.front_end,
@@ -202,9 +202,9 @@ impl Bridge {
         self.queue.clear();
         self.comms = Comms::default();
         for timer in [
-            Timer::Awaited,
+            Timer::KernelWait,
             Timer::Probe,
-            Timer::Busy,
+            Timer::AssumeBusy,
             Timer::StillBusy,
             Timer::IdleLost,
             Timer::LateIdle,
@@ -212,7 +212,7 @@ impl Bridge {
             self.timers.stop(&timer);
         }
         match self.kernel().clone() {
-            Kernel::Awaited => self.timers.start(KERNEL_WAIT, Timer::Awaited),
+            Kernel::Awaited => self.timers.start(KERNEL_WAIT, Timer::KernelWait),
             Kernel::Live { .. } => {
                 self.stored.set_execution_count(0);
                 self.kernel.open_links(&mut self.out);
@@ -261,14 +261,14 @@ impl Bridge {
         while let Some(timer) = self.timers.due() {
             match timer {
                 Timer::Probe => self.probe_iopub(),
-                Timer::Awaited => self.kernel_wait_timed_out(),
-                Timer::Gone(id) => self.forget(&id),
+                Timer::KernelWait => self.kernel_wait_timed_out(),
+                Timer::ForgetClient(id) => self.forget(&id),
                 Timer::HandOver(id) => self.hand_over(&id),
                 Timer::Interrupt(id) => self.release_interrupt(&id),
                 Timer::AnswerWait(key) => self.answer_late_request(&key),
                 Timer::StillBusy => self.publish_still_busy(),
                 Timer::NameWait => self.resolution.assume_default(&mut self.out),
-                Timer::Busy => self.assume_busy(),
+                Timer::AssumeBusy => self.assume_busy(),
                 // The `idle` may be among the iopub messages that were read and not handled yet.
                 Timer::IdleLost if self.kernel.is_iopub_behind() => {
                     self.timers.start(IDLE_LOST, Timer::IdleLost);

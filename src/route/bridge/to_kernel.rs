@@ -58,8 +58,8 @@ impl Bridge {
     }
 
     fn may_close(&self, id: &ClientId, message: &Verified) -> bool {
-        let is_here = |other: &ClientId| self.clients.is_joined(other);
-        self.comms.may_close(message.content(), id, is_here)
+        let is_joined = |other: &ClientId| self.clients.is_joined(other);
+        self.comms.may_close(message.content(), id, is_joined)
     }
 
     /// Remembers a request until its answer is complete.
@@ -124,7 +124,7 @@ impl Bridge {
             self.requests.set_role(key, Role::Cell);
             if matches!(self.kernel(), Kernel::Died(_)) {
                 self.kernel.set_kernel(Kernel::Awaited);
-                self.timers.start(KERNEL_WAIT, Timer::Awaited);
+                self.timers.start(KERNEL_WAIT, Timer::KernelWait);
                 self.out.log(Note::KernelStartedAnew(id.clone()));
                 self.out.push(Action::Revive { client: id.clone() });
             }
@@ -217,10 +217,10 @@ impl Bridge {
         }
         for channel in [Channel::Control, Channel::Shell, Channel::Stdin] {
             loop {
-                let may_go = |key: Option<&Key>| {
+                let may_be_taken = |key: Option<&Key>| {
                     channel != Channel::Shell || !self.queue.must_wait(id, key, &self.requests)
                 };
-                let Some((key, message)) = self.clients.pop_held(id, channel, may_go) else {
+                let Some((key, message)) = self.clients.pop_held(id, channel, may_be_taken) else {
                     break;
                 };
                 self.send(channel, id, key.as_ref(), message);

@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_jupyters_paths_are_jupyters() {
+    fn only_the_paths_of_jupyters_interface_match() {
         for path in [
             "/api",
             "/api/",

@@ -260,8 +260,8 @@ impl ChaosWorld {
         }
     }
 
-    fn sockets_where(&self, wanted: impl Fn(&Socket) -> bool) -> Vec<SocketId> {
-        let sockets = self.sockets.iter().filter(|(_, socket)| wanted(socket));
+    fn sockets_where(&self, matches: impl Fn(&Socket) -> bool) -> Vec<SocketId> {
+        let sockets = self.sockets.iter().filter(|(_, socket)| matches(socket));
         sockets.map(|(socket_id, _)| socket_id.clone()).collect()
     }
 
@@ -771,14 +771,14 @@ impl ChaosWorld {
                 !paused || held_bytes > HELD_BYTES / 2,
                 "{id:?} waits for nothing"
             );
-            let gone = timers.runs(&Timer::Gone(id.clone()));
+            let will_be_forgotten = timers.runs(&Timer::ForgetClient(id.clone()));
             assert_eq!(
-                gone, !joined,
+                will_be_forgotten, !joined,
                 "{id:?} is remembered for ever, or not at all"
             );
             self.check_held(id);
         }
-        let mut owed = HashMap::new();
+        let mut pending = HashMap::new();
         for key in requests.keys(|_| true) {
             let request = requests.get(&key).expect("it is there");
             let count = waiting.get(&key).copied().unwrap_or(0);
@@ -790,14 +790,14 @@ impl ChaosWorld {
                 assert_eq!(count, 1, "{key:?} of {:?} waits nowhere", request.client);
             }
             if request.answer == Answer::FromKernel {
-                *owed.entry(request.client.clone()).or_insert(0) += 1;
+                *pending.entry(request.client.clone()).or_insert(0) += 1;
             }
         }
         for id in &clients.ids() {
-            let owed = owed.get(id).copied().unwrap_or(0);
+            let pending = pending.get(id).copied().unwrap_or(0);
             assert_eq!(
                 clients.outstanding_of(id),
-                Some(owed),
+                Some(pending),
                 "{id:?} waits for so many"
             );
         }
@@ -916,9 +916,9 @@ impl ChaosWorld {
         }
         assert_eq!(self.bridge.outstanding(), 0, "somebody waits");
         // An answered request that the kernel still has may wait until its client dials that socket again.
-        let owed = |request: &Request| request.answer == Answer::FromKernel;
+        let needs_reply = |request: &Request| request.answer == Answer::FromKernel;
         let (clients, requests, queue, _) = self.bridge.parts();
-        assert_eq!(requests.keys(owed), []);
+        assert_eq!(requests.keys(needs_reply), []);
         assert!(queue.is_idle());
         let is_connected = |id: &ClientId| self.connected.keys().any(|(client, _)| client == id);
         for id in &clients.ids() {
