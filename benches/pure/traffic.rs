@@ -163,7 +163,7 @@ impl Linked {
         };
         let client = ClientId::new(Bytes::from_static(CLIENT_SESSION.as_bytes()));
         let mut bridge = Bridge::new(settings, now);
-        bridge.kernel_is(now, live, &none, []);
+        bridge.set_kernel(now, live, &none, []);
         for channel in [Channel::Shell, Channel::Stdin, Channel::Control] {
             bridge.client_joined(channel, &client);
             bridge.link_up(now, &client, channel);

@@ -1,6 +1,6 @@
-//! A cell of a chat: commands, one a line, and a message. Pure.
+//! Parses a cell of a chat: commands, one on each line, and a message. Pure.
 
-/// A cell, as it is meant.
+/// A parsed cell.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct ChatCell {
     /// The commands in the cell's first lines.
@@ -49,9 +49,9 @@ pub(super) enum ChatCommand {
 /// A line that is no command, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub(super) struct NoCommand(String);
+pub(super) struct CommandError(String);
 
-/// The subcommands of `%agent`, each with its arguments and what it does.
+/// The subcommands of `%agent`, each with its arguments and its description.
 pub(super) const SUBCOMMANDS: [(&str, &str, &str); 16] = [
     ("start", "NAME|COMMAND", "start an agent; messages go to it"),
     (
@@ -96,7 +96,7 @@ pub(super) const SUBCOMMANDS: [(&str, &str, &str); 16] = [
 ];
 
 /// Reads a cell. `is_agent` says whether an agent of the chat has this name.
-pub(super) fn read(code: &str, is_agent: impl Fn(&str) -> bool) -> Result<ChatCell, NoCommand> {
+pub(super) fn read(code: &str, is_agent: impl Fn(&str) -> bool) -> Result<ChatCell, CommandError> {
     let mut cell = ChatCell::default();
     let mut rest = code.trim_start();
     while rest.starts_with(['%', '!']) && !rest.starts_with("![") {
@@ -105,9 +105,9 @@ pub(super) fn read(code: &str, is_agent: impl Fn(&str) -> bool) -> Result<ChatCe
         rest = after.trim_start();
     }
     rest = rest.trim_end();
-    if let Some(named) = rest.strip_prefix('@') {
-        let end = named.find(|c: char| c.is_whitespace() || c == ':');
-        let (name, text) = named.split_at(end.unwrap_or(named.len()));
+    if let Some(addressed) = rest.strip_prefix('@') {
+        let end = addressed.find(|c: char| c.is_whitespace() || c == ':');
+        let (name, text) = addressed.split_at(end.unwrap_or(addressed.len()));
         if is_agent(name) {
             cell.to = Some(name.to_owned());
             rest = text.trim_start_matches(':').trim_start();
@@ -117,30 +117,30 @@ pub(super) fn read(code: &str, is_agent: impl Fn(&str) -> bool) -> Result<ChatCe
     Ok(cell)
 }
 
-fn command(line: &str) -> Result<ChatCommand, NoCommand> {
+fn command(line: &str) -> Result<ChatCommand, CommandError> {
     let (word, rest) = split(line);
     match word {
-        "!start-agent" => needs(rest, "!start-agent COMMAND").map(ChatCommand::Start),
-        "!stop-agent" => Ok(ChatCommand::Stop(some(rest))),
+        "!start-agent" => require(rest, "!start-agent COMMAND").map(ChatCommand::Start),
+        "!stop-agent" => Ok(ChatCommand::Stop(non_empty(rest))),
         "%agent" => subcommand(rest),
-        _ => Err(NoCommand(format!(
+        _ => Err(CommandError(format!(
             "{word} is no command of a chat: %agent help lists them; a message begins with another character"
         ))),
     }
 }
 
-fn subcommand(rest: &str) -> Result<ChatCommand, NoCommand> {
+fn subcommand(rest: &str) -> Result<ChatCommand, CommandError> {
     let (word, rest) = split(rest);
-    let usage = |text: &str| needs(rest, &format!("%agent {text}"));
+    let usage = |text: &str| require(rest, &format!("%agent {text}"));
     match word {
         "" | "help" => Ok(ChatCommand::Help),
         "start" => usage("start NAME|COMMAND").map(ChatCommand::Start),
-        "stop" => Ok(ChatCommand::Stop(some(rest))),
+        "stop" => Ok(ChatCommand::Stop(non_empty(rest))),
         "list" => Ok(ChatCommand::List),
         "registry" => match rest {
             "" => Ok(ChatCommand::Registry),
             "update" => Ok(ChatCommand::UpdateRegistry),
-            _ => Err(NoCommand("%agent registry [update]".to_owned())),
+            _ => Err(CommandError("%agent registry [update]".to_owned())),
         },
         "use" => usage("use NAME").map(ChatCommand::Use),
         "mode" if rest.is_empty() => Ok(ChatCommand::Settings),
@@ -150,20 +150,20 @@ fn subcommand(rest: &str) -> Result<ChatCommand, NoCommand> {
         "config" if rest.is_empty() => Ok(ChatCommand::Settings),
         "config" => {
             let (option, value) = split(rest);
-            let value = needs(value, "%agent config OPTION VALUE")?;
+            let value = require(value, "%agent config OPTION VALUE")?;
             let option = option.to_owned();
             Ok(ChatCommand::Config { option, value })
         }
         "mcp" => match split(rest) {
             ("list" | "", "") => Ok(ChatCommand::McpList),
-            ("remove", name) => needs(name, "%agent mcp remove NAME").map(ChatCommand::McpRemove),
+            ("remove", name) => require(name, "%agent mcp remove NAME").map(ChatCommand::McpRemove),
             ("add", rest) => {
                 let (name, command) = split(rest);
-                let command = needs(command, "%agent mcp add NAME COMMAND")?;
+                let command = require(command, "%agent mcp add NAME COMMAND")?;
                 let name = name.to_owned();
                 Ok(ChatCommand::McpAdd { name, command })
             }
-            _ => Err(NoCommand(
+            _ => Err(CommandError(
                 "%agent mcp add NAME COMMAND, %agent mcp list or %agent mcp remove NAME".to_owned(),
             )),
         },
@@ -172,16 +172,16 @@ fn subcommand(rest: &str) -> Result<ChatCommand, NoCommand> {
             ("revoke", "all") => Ok(ChatCommand::Revoke(None)),
             ("revoke", number) => match number.parse() {
                 Ok(number) => Ok(ChatCommand::Revoke(Some(number))),
-                Err(_) => Err(NoCommand("%agent permissions revoke N|all".to_owned())),
+                Err(_) => Err(CommandError("%agent permissions revoke N|all".to_owned())),
             },
-            _ => Err(NoCommand("%agent permissions [revoke N|all]".to_owned())),
+            _ => Err(CommandError("%agent permissions [revoke N|all]".to_owned())),
         },
         "new" => Ok(ChatCommand::New),
         "sessions" => Ok(ChatCommand::Sessions),
         "resume" => usage("resume N").map(ChatCommand::Resume),
-        "on" => Ok(ChatCommand::On(some(rest))),
+        "on" => Ok(ChatCommand::On(non_empty(rest))),
         "login" => usage("login WAY").map(ChatCommand::Login),
-        other => Err(NoCommand(format!(
+        other => Err(CommandError(format!(
             "%agent {other} is not known: %agent help lists what is"
         ))),
     }
@@ -193,12 +193,12 @@ fn split(text: &str) -> (&str, &str) {
     (word, rest.trim())
 }
 
-fn some(text: &str) -> Option<String> {
+fn non_empty(text: &str) -> Option<String> {
     (!text.is_empty()).then(|| text.to_owned())
 }
 
-fn needs(text: &str, usage: &str) -> Result<String, NoCommand> {
-    some(text).ok_or_else(|| NoCommand(format!("something is missing: {usage}")))
+fn require(text: &str, usage: &str) -> Result<String, CommandError> {
+    non_empty(text).ok_or_else(|| CommandError(format!("something is missing: {usage}")))
 }
 
 /// Returns the text of `%agent help`.
@@ -207,11 +207,11 @@ pub(super) fn help() -> String {
         "A cell is a message to an agent; @NAME at its beginning says to which one.\n\
          ![](figure.png) sends an image, @notebook.ipynb#CELL a cell's last figure, @file a file's address.\n\n",
     );
-    for (word, arguments, what) in SUBCOMMANDS {
+    for (word, arguments, description) in SUBCOMMANDS {
         let usage = format!("%agent {word} {arguments}");
         let line = match usage.len() {
-            0..=34 => format!("{usage:<36}{what}\n"),
-            _ => format!("{usage}\n{:36}{what}\n", ""),
+            0..=34 => format!("{usage:<36}{description}\n"),
+            _ => format!("{usage}\n{:36}{description}\n", ""),
         };
         text.push_str(&line);
     }
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_command_is_a_message() {
+    fn a_text_without_a_command_is_a_message() {
         for text in [
             "@file.py why?",
             "a\n%agent list",
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_command_says_what_is_right() {
+    fn the_error_of_a_wrong_command_names_a_right_one() {
         let wrong = [
             "!ls",
             "%matplotlib inline",

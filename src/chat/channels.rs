@@ -1,4 +1,4 @@
-//! The sockets of a chat's kernel, and what it sends over them.
+//! The sockets of a chat's kernel, and its messages to clients.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::time::Instant;
@@ -18,7 +18,7 @@ pub(super) struct Request {
     pub(super) message: Verified,
 }
 
-/// A question that a client's person has not answered.
+/// A question that the person at a client has not answered.
 struct OpenQuestion {
     client: Bytes,
     answer: oneshot::Sender<String>,
@@ -49,7 +49,7 @@ impl Default for ChatChannels {
 
 impl ChatChannels {
     /// Takes the sockets, once they are bound.
-    pub(super) fn bound(&self, endpoint: KernelEndpoint) {
+    pub(super) fn set_endpoint(&self, endpoint: KernelEndpoint) {
         let _ = self.endpoint.set(endpoint);
     }
 
@@ -60,15 +60,15 @@ impl ChatChannels {
         }
     }
 
-    /// Forgets the question to a client whose stdin has gone: nobody will answer.
+    /// Forgets the question to a client that has disconnected from stdin.
     pub(super) fn client_left(&self, client: &Bytes) {
-        let is_asked = |it: &mut OpenQuestion| it.client == *client;
-        drop(self.question.borrow_mut().take_if(is_asked));
+        let is_for_client = |it: &mut OpenQuestion| it.client == *client;
+        drop(self.question.borrow_mut().take_if(is_for_client));
     }
 
-    /// Asks a client's person. `None` if the client has no stdin, or goes away.
+    /// Asks the person at a client. Returns `None` if the client has no stdin, or disconnects.
     pub(super) async fn ask(&self, parent: &Bytes, client: &Bytes, prompt: &str) -> Option<String> {
-        let (answer, answered) = oneshot::channel();
+        let (answer, reply) = oneshot::channel();
         *self.question.borrow_mut() = Some(OpenQuestion {
             client: client.clone(),
             answer,
@@ -81,7 +81,7 @@ impl ChatChannels {
             self.question.borrow_mut().take();
             return None;
         }
-        answered.await.ok()
+        reply.await.ok()
     }
 
     pub(super) fn take_answer(&self, request: &Request) {
@@ -89,8 +89,8 @@ impl ChatChannels {
         struct InputReply {
             value: String,
         }
-        let is_asked = |it: &mut OpenQuestion| it.client == request.client;
-        let Some(question) = self.question.borrow_mut().take_if(is_asked) else {
+        let is_for_client = |it: &mut OpenQuestion| it.client == request.client;
+        let Some(question) = self.question.borrow_mut().take_if(is_for_client) else {
             return;
         };
         if let Some(reply) = request.message.read_content::<InputReply>() {

@@ -5,7 +5,7 @@ use std::path::Path;
 use super::cell::SUBCOMMANDS;
 
 /// How many files are suggested.
-const MOST_FILES: usize = 100;
+const FILES_MAX: usize = 100;
 
 /// The names that can be completed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -40,42 +40,42 @@ pub(super) fn complete(
     let is_first_word = line.trim_start() == word;
     let is_message_start = before.trim_start() == word;
     let words: Vec<_> = line.split_whitespace().collect();
-    let of = |all: &[String], mark: &str| -> Vec<String> {
+    let with_mark = |all: &[String], mark: &str| -> Vec<String> {
         let all = all.iter().map(|name| format!("{mark}{name}"));
         all.filter(|name| name.starts_with(word)).collect()
     };
-    let fixed = |all: &[&str]| -> Vec<String> {
+    let matching = |all: &[&str]| -> Vec<String> {
         let all = all.iter().filter(|name| name.starts_with(word));
         all.map(|name| (*name).to_owned()).collect()
     };
-    let done = words.len() - usize::from(!word.is_empty());
+    let complete_words = words.len() - usize::from(!word.is_empty());
     let matches = if is_first_word && word.starts_with(['%', '!']) {
-        fixed(&["%agent", "!start-agent", "!stop-agent"])
+        matching(&["%agent", "!start-agent", "!stop-agent"])
     } else if words.first() == Some(&"%agent") {
-        match (done, words.get(1).copied()) {
+        match (complete_words, words.get(1).copied()) {
             (1, _) => {
                 let all: Vec<_> = SUBCOMMANDS.iter().map(|(name, _, _)| *name).collect();
-                fixed(&all)
+                matching(&all)
             }
-            (2, Some("start")) => of(&names.known, ""),
-            (2, Some("use" | "stop")) => of(&names.agents, ""),
+            (2, Some("start")) => with_mark(&names.known, ""),
+            (2, Some("use" | "stop")) => with_mark(&names.agents, ""),
             (2, Some("on")) => {
-                let found = files(word).into_iter();
-                found
+                let files = files(word).into_iter();
+                files
                     .filter(|it| it.ends_with(".ipynb") || it.ends_with('/'))
                     .collect()
             }
             _ => Vec::new(),
         }
     } else if is_message_start && word.starts_with('/') {
-        of(&names.commands, "/")
+        with_mark(&names.commands, "/")
     } else if let Some(path) = word.strip_prefix('@') {
-        let mut found = Vec::new();
+        let mut matches = Vec::new();
         if is_first_word {
-            found = of(&names.agents, "@");
+            matches = with_mark(&names.agents, "@");
         }
-        found.extend(files(path).into_iter().map(|path| format!("@{path}")));
-        found
+        matches.extend(files(path).into_iter().map(|path| format!("@{path}")));
+        matches
     } else {
         Vec::new()
     };
@@ -86,30 +86,30 @@ pub(super) fn complete(
 }
 
 /// Returns the files and folders below a folder whose path begins with a text. Hidden ones are left out.
-pub(super) fn files(here: &Path, begun: &str) -> Vec<String> {
-    let (folder, name) = match begun.rfind('/') {
-        Some(at) => begun.split_at(at + 1),
-        None => ("", begun),
+pub(super) fn files(root: &Path, prefix: &str) -> Vec<String> {
+    let (folder, name) = match prefix.rfind('/') {
+        Some(at) => prefix.split_at(at + 1),
+        None => ("", prefix),
     };
     let is_outside = Path::new(folder).is_absolute() || folder.split('/').any(|it| it == "..");
     if is_outside {
         return Vec::new();
     }
-    let entries = std::fs::read_dir(here.join(folder)).into_iter().flatten();
-    let mut found: Vec<_> = entries
+    let entries = std::fs::read_dir(root.join(folder)).into_iter().flatten();
+    let mut files: Vec<_> = entries
         .flatten()
-        .take(10 * MOST_FILES)
+        .take(10 * FILES_MAX)
         .filter_map(|entry| {
             let file = entry.file_name().into_string().ok()?;
             let is_folder = entry.file_type().is_ok_and(|it| it.is_dir());
-            let fits = file.starts_with(name) && !file.starts_with('.');
+            let is_match = file.starts_with(name) && !file.starts_with('.');
             let slash = if is_folder { "/" } else { "" };
-            fits.then(|| format!("{folder}{file}{slash}"))
+            is_match.then(|| format!("{folder}{file}{slash}"))
         })
         .collect();
-    found.sort();
-    found.truncate(MOST_FILES);
-    found
+    files.sort();
+    files.truncate(FILES_MAX);
+    files
 }
 
 #[cfg(test)]
@@ -123,9 +123,9 @@ mod tests {
             known: strings(&["claude", "codex", "gemini"]),
             commands: strings(&["compact", "init"]),
         };
-        let files = |begun: &str| {
+        let files = |prefix: &str| {
             let all = ["a.ipynb", "a.py", "sub/"].into_iter();
-            let all = all.filter(|it| it.starts_with(begun));
+            let all = all.filter(|it| it.starts_with(prefix));
             all.map(str::to_owned).collect()
         };
         complete(code, code.chars().count(), &names, files)
@@ -146,9 +146,9 @@ mod tests {
             ("a /c", &[], 2),
         ];
         for (code, matches, start) in cases {
-            let found = at_end(code);
+            let completions = at_end(code);
             assert_eq!(
-                (found.matches, found.start),
+                (completions.matches, completions.start),
                 (
                     matches
                         .iter()
@@ -163,9 +163,9 @@ mod tests {
 
     #[test]
     fn a_position_beyond_the_end_is_the_end() {
-        let found = complete("%a", 99, &ChatNames::default(), |_| Vec::new());
-        assert_eq!((found.matches.len(), found.start), (1, 0));
-        let found = complete("", 0, &ChatNames::default(), |_| Vec::new());
-        assert_eq!(found, Completions::default());
+        let completions = complete("%a", 99, &ChatNames::default(), |_| Vec::new());
+        assert_eq!((completions.matches.len(), completions.start), (1, 0));
+        let completions = complete("", 0, &ChatNames::default(), |_| Vec::new());
+        assert_eq!(completions, Completions::default());
     }
 }

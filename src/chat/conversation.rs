@@ -1,4 +1,4 @@
-//! The agents of a chat: started and stopped by commands, spoken to by messages, stored between kernels.
+//! The agents of a chat: commands start and stop them, messages go to them, and they are stored between kernels.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -20,17 +20,17 @@ use crate::kernel::variables::{ProcessVariables, Variables};
 use crate::project::event::ChatTurn;
 
 /// How many changed cells are named after a turn.
-const MOST_LINKS: usize = 20;
+const LINKS_MAX: usize = 20;
 
 /// The agents of a chat.
 pub(super) struct Conversation {
     workspace: Workspace,
-    here: PathBuf,
+    folder: PathBuf,
     known: KnownAgents,
     agents: Vec<ChatAgent>,
     file: ChatFile,
     stored: StoredChat,
-    /// What the person is to know before the next answer.
+    /// The notes that the person reads before the next answer.
     notes: Vec<String>,
 }
 
@@ -124,33 +124,33 @@ pub(super) fn name(connection_file: &Path) -> String {
 }
 
 impl Conversation {
-    /// Opens a chat in a folder, and takes up what is stored of it.
+    /// Opens a chat in a folder, and restores its stored state.
     ///
     /// # Errors
     /// The project cannot be opened.
-    pub(super) fn open(here: &Path, name: &str) -> anyhow::Result<Self> {
+    pub(super) fn open(folder: &Path, name: &str) -> anyhow::Result<Self> {
         let in_words = |problem: Problem| anyhow::anyhow!("{}", problem.message);
-        let workspace = Workspace::of(here).map_err(in_words)?;
+        let workspace = Workspace::of(folder).map_err(in_words)?;
         let file = ChatFile::of(workspace.project(), name)?;
         let mut stored: StoredChat = file.read();
         stored.notebook = Some(name.to_owned());
         let known = KnownAgents::read(&ProcessVariables);
         let mut chat = Self {
             workspace,
-            here: here.to_owned(),
+            folder: folder.to_owned(),
             notes: known.faults.clone(),
             known,
             agents: Vec::new(),
             file,
             stored: StoredChat::default(),
         };
-        for kept in &stored.agents {
+        for stored_agent in &stored.agents {
             let mut agent = chat.add(
-                kept.launch.clone(),
-                kept.servers.clone(),
+                stored_agent.launch.clone(),
+                stored_agent.servers.clone(),
                 stored.on.as_deref(),
             );
-            agent.agent.resume(kept.session.clone());
+            agent.agent.resume(stored_agent.session.clone());
             agent.agent.allow(&stored.standing);
             chat.agents.push(agent);
         }
@@ -190,7 +190,7 @@ impl Conversation {
     /// Runs a cell: its commands, then its message.
     ///
     /// # Errors
-    /// A command or the message fails; what comes after it is not done.
+    /// A command or the message fails; later commands are not executed.
     pub(super) async fn run(
         &mut self,
         mut cell: ChatCell,
@@ -208,11 +208,11 @@ impl Conversation {
         self.send(&cell, front, interrupt).await
     }
 
-    /// Ends the agents; their sessions are taken up again by the next kernel.
+    /// Ends the agents; the next kernel resumes their sessions.
     pub(super) async fn close(&mut self) {
         self.store();
-        for it in &mut self.agents {
-            it.agent.stop().await;
+        for entry in &mut self.agents {
+            entry.agent.stop().await;
         }
     }
 
@@ -224,7 +224,7 @@ impl Conversation {
     ) -> Result<(), CellError> {
         let text = &cell.message;
         let name = cell.to.clone().or_else(|| self.stored.current.clone());
-        let Some(at) = name.and_then(|name| self.position(&name)) else {
+        let Some(index) = name.and_then(|name| self.position(&name)) else {
             return Err(CellError::new("NoAgent", "no agent is started".to_owned())
                 .hint("%agent start NAME|COMMAND starts one, such as: %agent start claude")
                 .hint("%agent list shows those that are installed"));
@@ -232,12 +232,12 @@ impl Conversation {
         for note in std::mem::take(&mut self.notes) {
             front.take(Update::Note(note));
         }
-        let begun = front
-            .painted(self.agents[at].agent.start(interrupt))
+        let start = front
+            .run_with_displays(self.agents[index].agent.start(interrupt))
             .await?;
-        let agent = &mut self.agents[at].agent;
+        let agent = &mut self.agents[index].agent;
         let agent_name = agent.launch().name.clone();
-        if let Some(note) = started(&agent_name, agent, &begun) {
+        if let Some(note) = started(&agent_name, agent, &start) {
             front.take(Update::Note(note));
         }
         self.stored.add_session(agent, text);
@@ -246,17 +246,18 @@ impl Conversation {
             message: beginning(text),
         });
         self.store();
-        let agent = &mut self.agents[at].agent;
-        let able = agent.capabilities().cloned().unwrap_or_default();
-        let on = self.stored.on.as_deref();
-        let message = ChatMessage::of(text, &self.workspace, &self.here, &able, on).await;
+        let agent = &mut self.agents[index].agent;
+        let capabilities = agent.capabilities().cloned().unwrap_or_default();
+        let notebook = self.stored.on.as_deref();
+        let message =
+            ChatMessage::of(text, &self.workspace, &self.folder, &capabilities, notebook).await;
         for note in message.notes {
             front.take(Update::Note(note));
         }
         let name = agent.launch().name.clone();
         let begin = self.workspace.project().events_of(&[]).end();
-        let done = front
-            .painted(agent.prompt(message.content, front, interrupt))
+        let result = front
+            .run_with_displays(agent.prompt(message.content, front, interrupt))
             .await;
         let work = AgentWork::since(self.workspace.project(), begin, &name);
         work.record(
@@ -273,7 +274,7 @@ impl Conversation {
         }
         self.stored.open = None;
         self.store();
-        match done {
+        match result {
             Ok(stop) => {
                 front.end(&stop).await;
                 match stop.as_str() {
@@ -303,8 +304,8 @@ impl Conversation {
         match command {
             ChatCommand::Start(text) => self.start(&text, front, interrupt).await,
             ChatCommand::Stop(name) => {
-                let at = self.named(name.as_deref())?;
-                let mut stopped = self.agents.remove(at);
+                let index = self.agent_index(name.as_deref())?;
+                let mut stopped = self.agents.remove(index);
                 stopped.agent.stop().await;
                 let name = stopped.agent.launch().name.clone();
                 if self.stored.current.as_ref() == Some(&name) {
@@ -335,31 +336,34 @@ impl Conversation {
                 Ok(text)
             }
             ChatCommand::Use(name) => {
-                self.named(Some(&name))?;
+                self.agent_index(Some(&name))?;
                 self.stored.current = Some(name.clone());
                 Ok(format!("messages go to {name}\n"))
             }
             ChatCommand::Settings => {
-                let at = self.begun(interrupt).await?;
-                let lines = self.agents[at].agent.settings();
+                let index = self.start_current(interrupt).await?;
+                let lines = self.agents[index].agent.settings();
                 Ok(match lines.is_empty() {
-                    true => format!("{} has no settings\n", self.agents[at].agent.launch().name),
+                    true => format!(
+                        "{} has no settings\n",
+                        self.agents[index].agent.launch().name
+                    ),
                     false => lines.join("\n") + "\n",
                 })
             }
             ChatCommand::Mode(mode) => {
-                let at = self.begun(interrupt).await?;
-                self.agents[at].agent.set_mode(&mode).await?;
+                let index = self.start_current(interrupt).await?;
+                self.agents[index].agent.set_mode(&mode).await?;
                 Ok(format!("mode = {mode}\n"))
             }
             ChatCommand::Model(model) => {
-                let at = self.begun(interrupt).await?;
-                self.agents[at].agent.set_option(None, &model).await?;
+                let index = self.start_current(interrupt).await?;
+                self.agents[index].agent.set_option(None, &model).await?;
                 Ok(format!("model = {model}\n"))
             }
             ChatCommand::Config { option, value } => {
-                let at = self.begun(interrupt).await?;
-                self.agents[at]
+                let index = self.start_current(interrupt).await?;
+                self.agents[index]
                     .agent
                     .set_option(Some(&option), &value)
                     .await?;
@@ -371,24 +375,24 @@ impl Conversation {
             ChatCommand::Permissions => Ok(self.permissions()),
             ChatCommand::Revoke(number) => self.revoke(number),
             ChatCommand::New => {
-                let at = self.named(None)?;
-                self.agents[at].agent.forget().await;
+                let index = self.agent_index(None)?;
+                self.agents[index].agent.forget().await;
                 Ok("the next message begins a new session\n".to_owned())
             }
             ChatCommand::Sessions => Ok(self.sessions()),
             ChatCommand::Resume(number) => self.resume(&number, interrupt).await,
-            ChatCommand::On(notebook) => self.on(notebook).await,
+            ChatCommand::On(notebook) => self.set_notebook(notebook).await,
             ChatCommand::Login(way) => {
-                let at = self.named(None)?;
-                self.agents[at].agent.login(&way).await?;
+                let index = self.agent_index(None)?;
+                self.agents[index].agent.login(&way).await?;
                 Ok("logged in\n".to_owned())
             }
             ChatCommand::Help => Ok(cell::help()),
         }
     }
 
-    /// Returns the command that a text means. The user is asked whether a package is to be downloaded.
-    async fn meant(&self, text: &str, front: &CellFront) -> Result<Launch, CellError> {
+    /// Returns the command for a name or command line. The user is asked whether a package is to be downloaded.
+    async fn resolve_launch(&self, text: &str, front: &CellFront) -> Result<Launch, CellError> {
         let error = match self.known.meant(text) {
             Ok(launch) => return Ok(launch),
             Err(error) => error,
@@ -417,33 +421,33 @@ impl Conversation {
     ) -> Result<String, CellError> {
         self.known = KnownAgents::read(&ProcessVariables);
         let launch = tokio::select! {
-            launch = self.meant(text, front) => launch?,
+            launch = self.resolve_launch(text, front) => launch?,
             () = interrupt.notified() => return Err(AgentError::Interrupted.into()),
         };
         let name = launch.name.clone();
-        let on = self.stored.on.clone();
-        let mut added = self.add(launch, Vec::new(), on.as_deref());
-        let begun = added.agent.start(interrupt).await;
-        let is_login = matches!(begun, Err(AgentError::Login { .. }));
-        let note = match &begun {
-            Ok(begun) => started(&name, &added.agent, begun),
+        let notebook = self.stored.on.clone();
+        let mut added = self.add(launch, Vec::new(), notebook.as_deref());
+        let start = added.agent.start(interrupt).await;
+        let is_login = matches!(start, Err(AgentError::Login { .. }));
+        let note = match &start {
+            Ok(start) => started(&name, &added.agent, start),
             Err(_) => None,
         };
-        if begun.is_ok() || is_login {
-            if let Some(at) = self.position(&name) {
-                let mut earlier = self.agents.remove(at);
-                earlier.agent.stop().await;
+        if start.is_ok() || is_login {
+            if let Some(index) = self.position(&name) {
+                let mut previous = self.agents.remove(index);
+                previous.agent.stop().await;
             }
             self.agents.push(added);
             self.stored.current = Some(name);
         }
-        begun?;
+        start?;
         Ok(note.map_or_else(String::new, |note| note + "\n"))
     }
 
     /// Makes an agent of the chat.
-    fn add(&self, launch: Launch, servers: Vec<McpServer>, on: Option<&Path>) -> ChatAgent {
-        let own = own_server(&launch.name, self.workspace.root(), on);
+    fn add(&self, launch: Launch, servers: Vec<McpServer>, notebook: Option<&Path>) -> ChatAgent {
+        let own = own_server(&launch.name, self.workspace.root(), notebook);
         let all = own.into_iter().chain(servers.iter().cloned()).collect();
         ChatAgent {
             agent: Agent::new(launch, self.workspace.clone(), all),
@@ -457,7 +461,7 @@ impl Conversation {
     }
 
     /// Returns the agent of this name, or the current one.
-    fn named(&self, name: Option<&str>) -> Result<usize, CellError> {
+    fn agent_index(&self, name: Option<&str>) -> Result<usize, CellError> {
         let name = name.or(self.stored.current.as_deref());
         let Some(name) = name else {
             return Err(CellError::new("NoAgent", "no agent is started".to_owned())
@@ -486,32 +490,32 @@ impl Conversation {
 
     /// Returns links to cells.
     fn links(&self, cells: &BTreeSet<(String, String)>) -> Option<String> {
-        let links = cells.iter().take(MOST_LINKS).map(|(notebook, cell)| {
+        let links = cells.iter().take(LINKS_MAX).map(|(notebook, cell)| {
             let path = self.workspace.root().join(notebook);
-            let path = path.strip_prefix(&self.here).unwrap_or(&path);
+            let path = path.strip_prefix(&self.folder).unwrap_or(&path);
             cell_link(&path.to_string_lossy(), cell)
         });
         let mut links: Vec<_> = links.collect();
-        if cells.len() > MOST_LINKS {
-            links.push(format!("and {} more", cells.len() - MOST_LINKS));
+        if cells.len() > LINKS_MAX {
+            links.push(format!("and {} more", cells.len() - LINKS_MAX));
         }
         (!links.is_empty()).then(|| format!("changed: {}", links.join(" · ")))
     }
 
-    /// Returns the current agent, which runs.
-    async fn begun(&mut self, interrupt: &Notify) -> Result<usize, CellError> {
-        let at = self.named(None)?;
-        self.agents[at].agent.start(interrupt).await?;
-        Ok(at)
+    /// Starts the current agent, unless it runs; returns its index.
+    async fn start_current(&mut self, interrupt: &Notify) -> Result<usize, CellError> {
+        let index = self.agent_index(None)?;
+        self.agents[index].agent.start(interrupt).await?;
+        Ok(index)
     }
 
     fn list(&self) -> String {
         let mut text = String::new();
-        for it in &self.agents {
-            let launch = it.agent.launch();
+        for entry in &self.agents {
+            let launch = entry.agent.launch();
             let current = self.stored.current.as_ref() == Some(&launch.name);
             let mark = if current { "*" } else { " " };
-            let state = if it.agent.is_running() {
+            let state = if entry.agent.is_running() {
                 "runs"
             } else {
                 "is started by the next message"
@@ -545,10 +549,10 @@ impl Conversation {
     }
 
     async fn mcp(&mut self, command: ChatCommand) -> Result<String, CellError> {
-        let at = self.named(None)?;
-        let on = self.stored.on.clone();
+        let index = self.agent_index(None)?;
+        let notebook = self.stored.on.clone();
         let root = self.workspace.root().to_owned();
-        let it = &mut self.agents[at];
+        let entry = &mut self.agents[index];
         match command {
             ChatCommand::McpAdd { name, command } => {
                 let words = shell_words::split(&command);
@@ -564,8 +568,8 @@ impl Conversation {
                     let text = "nb is the name of nb's own server".to_owned();
                     return Err(CellError::new("NoCommand", text));
                 }
-                it.servers.retain(|server| server.name != name);
-                it.servers.push(McpServer {
+                entry.servers.retain(|server| server.name != name);
+                entry.servers.push(McpServer {
                     name,
                     command: program.into(),
                     args: args.to_vec(),
@@ -573,9 +577,9 @@ impl Conversation {
                 });
             }
             ChatCommand::McpRemove(name) => {
-                let before = it.servers.len();
-                it.servers.retain(|server| server.name != name);
-                if it.servers.len() == before {
+                let before = entry.servers.len();
+                entry.servers.retain(|server| server.name != name);
+                if entry.servers.len() == before {
                     let text = format!("no server of your own is called {name}");
                     return Err(CellError::new("NoSuch", text));
                 }
@@ -585,22 +589,25 @@ impl Conversation {
                     let command = server.command.display();
                     format!("{}  {command} {}\n", server.name, server.args.join(" "))
                 };
-                return Ok(it.agent.servers().iter().map(line).collect());
+                return Ok(entry.agent.servers().iter().map(line).collect());
             }
         }
-        let own = own_server(&it.agent.launch().name, &root, on.as_deref());
-        it.agent
-            .set_servers(own.into_iter().chain(it.servers.iter().cloned()).collect());
-        // The session is taken up again with the other servers.
-        it.agent.stop().await;
+        let own = own_server(&entry.agent.launch().name, &root, notebook.as_deref());
+        entry.agent.set_servers(
+            own.into_iter()
+                .chain(entry.servers.iter().cloned())
+                .collect(),
+        );
+        // The next start resumes the session with the other servers.
+        entry.agent.stop().await;
         Ok("the next message starts the agent with these servers\n".to_owned())
     }
 
     fn permissions(&self) -> String {
         let all = self.agents.iter().flat_map(|it| it.agent.standing());
-        let lines = all
-            .enumerate()
-            .map(|(at, it)| format!("{}  {}: {} ({})\n", at + 1, it.agent, it.title, it.kind));
+        let lines = all.enumerate().map(|(index, it)| {
+            format!("{}  {}: {} ({})\n", index + 1, it.agent, it.title, it.kind)
+        });
         let lines: String = lines.collect();
         match lines.is_empty() {
             true => "nothing is allowed without a question\n".to_owned(),
@@ -611,12 +618,12 @@ impl Conversation {
     fn revoke(&mut self, number: Option<usize>) -> Result<String, CellError> {
         let mut revoked = Vec::new();
         let mut before = 0;
-        for it in &mut self.agents {
-            let count = it.agent.standing().len();
+        for entry in &mut self.agents {
+            let count = entry.agent.standing().len();
             match number {
-                None => revoked.extend(it.agent.revoke(None)),
+                None => revoked.extend(entry.agent.revoke(None)),
                 Some(number) if number > before && number <= before + count => {
-                    revoked.extend(it.agent.revoke(Some(number - before - 1)));
+                    revoked.extend(entry.agent.revoke(Some(number - before - 1)));
                 }
                 Some(_) => {}
             }
@@ -633,7 +640,7 @@ impl Conversation {
     }
 
     fn sessions(&self) -> String {
-        let lines = self.stored.sessions.iter().enumerate().map(|(at, it)| {
+        let lines = self.stored.sessions.iter().enumerate().map(|(index, it)| {
             let current = self
                 .agents
                 .iter()
@@ -641,7 +648,7 @@ impl Conversation {
             let mark = if current { "*" } else { " " };
             format!(
                 "{mark} {}  {}  {:.0}  {}\n",
-                at + 1,
+                index + 1,
                 it.agent,
                 it.since,
                 it.title
@@ -656,28 +663,28 @@ impl Conversation {
 
     async fn resume(&mut self, number: &str, interrupt: &Notify) -> Result<String, CellError> {
         let number: Option<usize> = number.parse().ok();
-        let found = number.and_then(|number| self.stored.sessions.get(number.checked_sub(1)?));
-        let Some(session) = found.cloned() else {
+        let session = number.and_then(|number| self.stored.sessions.get(number.checked_sub(1)?));
+        let Some(session) = session.cloned() else {
             let text = "no session has this number: %agent sessions lists them".to_owned();
             return Err(CellError::new("NoSuch", text));
         };
-        let at = self.named(Some(&session.agent))?;
-        let agent = &mut self.agents[at].agent;
+        let index = self.agent_index(Some(&session.agent))?;
+        let agent = &mut self.agents[index].agent;
         agent.stop().await;
         agent.resume(Some(session.session));
-        let begun = agent.start(interrupt).await?;
-        let note = started(&session.agent, agent, &begun).unwrap_or_default();
+        let start = agent.start(interrupt).await?;
+        let note = started(&session.agent, agent, &start).unwrap_or_default();
         self.stored.current = Some(session.agent);
         Ok(note + "\n")
     }
 
-    async fn on(&mut self, notebook: Option<String>) -> Result<String, CellError> {
-        let on = match &notebook {
+    async fn set_notebook(&mut self, name: Option<String>) -> Result<String, CellError> {
+        let notebook = match &name {
             None => None,
             Some(name) => {
-                let path = self.here.join(name);
+                let path = self.folder.join(name);
                 let real = self.workspace.resolve(&path);
-                let real = real.map_err(|why| CellError::new("NoNotebook", why))?;
+                let real = real.map_err(|reason| CellError::new("NoNotebook", reason))?;
                 let is_notebook = real.extension().is_some_and(|it| it == "ipynb");
                 if !is_notebook || !real.is_file() {
                     let text = format!("{name} is no notebook that exists");
@@ -686,23 +693,26 @@ impl Conversation {
                 Some(real)
             }
         };
-        self.stored.on.clone_from(&on);
-        for it in &mut self.agents {
+        self.stored.on.clone_from(&notebook);
+        for entry in &mut self.agents {
             let own = own_server(
-                &it.agent.launch().name,
+                &entry.agent.launch().name,
                 self.workspace.root(),
-                on.as_deref(),
+                notebook.as_deref(),
             );
-            it.agent
-                .set_servers(own.into_iter().chain(it.servers.iter().cloned()).collect());
+            entry.agent.set_servers(
+                own.into_iter()
+                    .chain(entry.servers.iter().cloned())
+                    .collect(),
+            );
         }
-        Ok(match &on {
+        Ok(match &notebook {
             Some(path) => format!("the agents work on {}\n", self.workspace.shown(path)),
             None => "no notebook is named\n".to_owned(),
         })
     }
 
-    /// Stores the chat. If that fails, the person is told with the next answer.
+    /// Stores the chat. If that fails, the next answer has a note about it.
     fn store(&mut self) {
         self.stored.agents = self
             .agents
@@ -724,11 +734,11 @@ impl Conversation {
     }
 }
 
-/// Returns what the person is to know of an agent that was started.
-fn started(name: &str, agent: &Agent, begun: &Begun) -> Option<String> {
+/// Returns the note for the person about the start of an agent.
+fn started(name: &str, agent: &Agent, start: &Begun) -> Option<String> {
     let title = agent.capabilities().and_then(|it| it.title.clone());
     let title = title.map_or_else(String::new, |title| format!(" ({title})"));
-    match begun {
+    match start {
         Begun::Already => None,
         Begun::New => Some(format!("{name}{title}: a new session")),
         Begun::Resumed => Some(format!("{name}{title}: the session of before")),

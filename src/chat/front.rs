@@ -1,4 +1,4 @@
-//! One cell's outputs and questions: a turn that is painted, and a person who is asked.
+//! One cell's outputs and questions: the displays of a turn, and the prompts for the person.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -14,7 +14,7 @@ use crate::agent::update::Update;
 use crate::agent::{Front, Turn};
 
 /// The time between two displays: VS Code lags at more than ten a second.
-const PACE: Duration = Duration::from_millis(100);
+const DISPLAY_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The front end of a running cell.
 pub(super) struct CellFront {
@@ -47,26 +47,26 @@ impl CellFront {
         }
     }
 
-    /// Paints what changes, at the pace of displays, while `work` runs, and the rest after it.
-    pub(super) async fn painted<T>(&self, work: impl Future<Output = T>) -> T {
-        let paint = async {
+    /// Runs `work`, and sends the displays that change, during it and after it.
+    pub(super) async fn run_with_displays<T>(&self, work: impl Future<Output = T>) -> T {
+        let displays = async {
             loop {
                 self.changed.notified().await;
-                self.paint().await;
+                self.send_displays().await;
             }
         };
-        let done = tokio::select! {
-            done = work => done,
-            () = paint => unreachable!("it paints for ever"),
+        let result = tokio::select! {
+            result = work => result,
+            () = displays => unreachable!("the loop never ends"),
         };
-        self.paint().await;
-        done
+        self.send_displays().await;
+        result
     }
 
-    /// Ends the turn: the last page says how.
+    /// Ends the turn; its last display shows the reason.
     pub(super) async fn end(&self, stop: &str) {
         self.turn.borrow_mut().end(stop);
-        self.paint().await;
+        self.send_displays().await;
     }
 
     /// Prints the text of a command's answer.
@@ -76,10 +76,10 @@ impl CellFront {
     }
 
     /// Sends the displays that have changed.
-    async fn paint(&self) {
+    async fn send_displays(&self) {
         loop {
             if let Some(last) = self.channels.last_display.get() {
-                tokio::time::sleep_until(last + PACE).await;
+                tokio::time::sleep_until(last + DISPLAY_INTERVAL).await;
             }
             let Some(display) = self.turn.borrow_mut().next_display() else {
                 return;
@@ -106,8 +106,8 @@ impl Front for CellFront {
     }
 
     async fn ask(&self, prompt: String) -> Option<String> {
-        // What the question is about has to be seen before it.
-        self.paint().await;
+        // The displays that the question is about must be seen before it.
+        self.send_displays().await;
         if !self.allows_stdin {
             return None;
         }

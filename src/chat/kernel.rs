@@ -2,9 +2,9 @@
 //!
 //! | queue | limit | when it is full |
 //! |---|---|---|
-//! | cells that wait | [`MOST_CELLS`] | a further one is answered with an error |
-//! | a cell | [`LONGEST_CELL`] | it is answered with an error |
-//! | the history | [`MOST_HISTORY`] cells | the oldest are dropped |
+//! | cells that wait | [`CELLS_MAX`] | a further one is answered with an error |
+//! | a cell | [`CELL_BYTES_MAX`] | it is answered with an error |
+//! | the history | [`HISTORY_MAX`] cells | the oldest are dropped |
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -32,18 +32,18 @@ use crate::socket::{
 };
 use crate::wire::{Channel, ConnectionInfo, Verified};
 
-const MOST_CELLS: usize = 1000;
-const LONGEST_CELL: usize = 8 << 20;
-const MOST_HISTORY: usize = 1000;
+const CELLS_MAX: usize = 1000;
+const CELL_BYTES_MAX: usize = 8 << 20;
+const HISTORY_MAX: usize = 1000;
 
 /// The longest message of a client.
-const LONGEST_MESSAGE: usize = 64 << 20;
+const MESSAGE_BYTES_MAX: usize = 64 << 20;
 
-/// How often it is checked whether the program that started this one is there.
-const LOOKS_EVERY: Duration = Duration::from_secs(1);
+/// How often it is checked whether the program that started this one still runs.
+const STARTER_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How long the last messages may take to leave.
-const CLOSES_WITHIN: Duration = Duration::from_secs(2);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The kernel of a chat.
 pub(super) struct Kernel {
@@ -55,7 +55,7 @@ pub(super) struct Kernel {
     running: RefCell<Option<Rc<Notify>>>,
     history: RefCell<VecDeque<(u64, String)>>,
     names: RefCell<ChatNames>,
-    here: PathBuf,
+    folder: PathBuf,
     stop: Notify,
 }
 
@@ -70,12 +70,12 @@ struct ExecuteRequest {
     stop_on_error: Option<bool>,
 }
 
-/// Serves a front end until it asks to stop, or is gone.
+/// Serves a front end until it requests the end, or its program has ended.
 ///
 /// # Errors
 /// The ports or the project cannot be opened.
 pub(super) async fn serve(connection: &ConnectionInfo, file: &Path) -> anyhow::Result<()> {
-    let here = std::env::current_dir().context("cannot read the working directory")?;
+    let folder = std::env::current_dir().context("cannot read the working directory")?;
     let (cells, mut queue) = mpsc::unbounded_channel();
     let kernel = Rc::new(Kernel {
         channels: Rc::default(),
@@ -85,13 +85,13 @@ pub(super) async fn serve(connection: &ConnectionInfo, file: &Path) -> anyhow::R
         running: RefCell::default(),
         history: RefCell::default(),
         names: RefCell::default(),
-        here: here.clone(),
+        folder: folder.clone(),
         stop: Notify::new(),
     });
     let limits = SocketLimits {
-        max_message: LONGEST_MESSAGE,
-        max_unauthenticated_message: LONGEST_MESSAGE,
-        max_unauthenticated_bytes: 4 * LONGEST_MESSAGE,
+        max_message: MESSAGE_BYTES_MAX,
+        max_unauthenticated_message: MESSAGE_BYTES_MAX,
+        max_unauthenticated_bytes: 4 * MESSAGE_BYTES_MAX,
         spares_descriptors: true,
         ..SocketLimits::default()
     };
@@ -106,19 +106,19 @@ pub(super) async fn serve(connection: &ConnectionInfo, file: &Path) -> anyhow::R
         let source = error.source.to_string();
         anyhow::anyhow!("cannot bind {error}: {source}")
     })?;
-    kernel.channels.bound(endpoint);
+    kernel.channels.set_endpoint(endpoint);
     kernel
         .channels
         .status(&Bytes::from_static(b"{}"), "starting");
 
     let name = conversation::name(file);
-    let mut conversation = Conversation::open(&here, &name).context("cannot open the chat")?;
+    let mut conversation = Conversation::open(&folder, &name).context("cannot open the chat")?;
     *kernel.names.borrow_mut() = conversation.names();
     let work = async {
         while let Some(request) = queue.recv().await {
             kernel.waiting.set(kernel.waiting.get().saturating_sub(1));
-            let failed = kernel.execute(&request, &mut conversation).await;
-            if failed {
+            let aborts_queue = kernel.execute(&request, &mut conversation).await;
+            if aborts_queue {
                 while let Ok(request) = queue.try_recv() {
                     kernel.waiting.set(kernel.waiting.get().saturating_sub(1));
                     kernel.abort(&request);
@@ -133,7 +133,7 @@ pub(super) async fn serve(connection: &ConnectionInfo, file: &Path) -> anyhow::R
         () = orphaned() => {}
     }
     conversation.close().await;
-    kernel.channels.close(Instant::now() + CLOSES_WITHIN).await;
+    kernel.channels.close(Instant::now() + CLOSE_TIMEOUT).await;
     Ok(())
 }
 
@@ -156,11 +156,11 @@ async fn signals(kernel: &Kernel) {
     }
 }
 
-/// Waits until the program that started this one is gone.
+/// Waits until the program that started this one has ended.
 async fn orphaned() {
     let starter = Starter::of_this_process();
     while !starter.is_gone() {
-        tokio::time::sleep(LOOKS_EVERY).await;
+        tokio::time::sleep(STARTER_CHECK_INTERVAL).await;
     }
 }
 
@@ -245,10 +245,10 @@ impl Kernel {
     }
 
     fn enqueue(&self, request: Request) {
-        if self.waiting.get() >= MOST_CELLS {
+        if self.waiting.get() >= CELLS_MAX {
             let error = CellError::new(
                 "TooManyCells",
-                format!("{MOST_CELLS} cells wait already: run this one again later"),
+                format!("{CELLS_MAX} cells wait already: run this one again later"),
             );
             let parent = request.message.header_bytes().clone();
             self.channels.status(&parent, "busy");
@@ -259,7 +259,7 @@ impl Kernel {
         let _ = self.cells.send(request);
     }
 
-    /// Runs a cell. Returns whether the cells after it are not to run.
+    /// Runs a cell. Returns whether the queued cells after it are aborted.
     async fn execute(self: &Rc<Self>, request: &Request, chat: &mut Conversation) -> bool {
         let parent = request.message.header_bytes().clone();
         self.channels.status(&parent, "busy");
@@ -279,10 +279,10 @@ impl Kernel {
             let input = json!({ "code": execute.code, "execution_count": count });
             self.channels.publish("execute_input", &parent, &input);
         }
-        let done = self.run(&execute, request, chat).await;
+        let result = self.run(&execute, request, chat).await;
         *self.names.borrow_mut() = chat.names();
-        let failed = done.is_err();
-        match done {
+        let failed = result.is_err();
+        match result {
             Ok(()) => {
                 let reply = json!({
                     "status": "ok",
@@ -306,8 +306,8 @@ impl Kernel {
         request: &Request,
         chat: &mut Conversation,
     ) -> Result<(), CellError> {
-        if execute.code.len() > LONGEST_CELL {
-            let text = format!("the cell has more than {} MiB", LONGEST_CELL >> 20);
+        if execute.code.len() > CELL_BYTES_MAX {
+            let text = format!("the cell has more than {} MiB", CELL_BYTES_MAX >> 20);
             return Err(CellError::new("TooLong", text));
         }
         let cell = cell::read(&execute.code, |name| chat.has(name));
@@ -322,9 +322,9 @@ impl Kernel {
             execute.allow_stdin,
             Turn::new(chat.root()),
         );
-        let done = chat.run(cell, &front, &interrupt).await;
+        let result = chat.run(cell, &front, &interrupt).await;
         *self.running.borrow_mut() = None;
-        done
+        result
     }
 
     /// Answers a cell that is not run, since one before it failed.
@@ -366,7 +366,7 @@ impl Kernel {
     fn remember(&self, code: &str) {
         let mut history = self.history.borrow_mut();
         history.push_back((self.count.get(), code.to_owned()));
-        if history.len() > MOST_HISTORY {
+        if history.len() > HISTORY_MAX {
             history.pop_front();
         }
     }
@@ -376,18 +376,18 @@ impl Kernel {
         let text = |name: &str| request.get(name).and_then(Value::as_str);
         let pattern = text("pattern").filter(|_| text("hist_access_type") == Some("search"));
         let number = |name: &str| request.get(name).and_then(Value::as_u64);
-        let fits = |(count, code): &&(u64, String)| match text("hist_access_type") {
+        let is_match = |(count, code): &&(u64, String)| match text("hist_access_type") {
             Some("range") => {
                 let is_before = number("stop").is_none_or(|stop| *count < stop);
                 *count >= number("start").unwrap_or(0) && is_before
             }
             _ => pattern.is_none_or(|pattern| is_like(code, pattern)),
         };
-        let found: Vec<_> = history.iter().filter(fits).collect();
-        let most = number("n").and_then(|most| usize::try_from(most).ok());
-        let first = found.len().saturating_sub(most.unwrap_or(MOST_HISTORY));
+        let entries: Vec<_> = history.iter().filter(is_match).collect();
+        let limit = number("n").and_then(|limit| usize::try_from(limit).ok());
+        let first = entries.len().saturating_sub(limit.unwrap_or(HISTORY_MAX));
         let with_output = request.get("output").and_then(Value::as_bool) == Some(true);
-        let entries = found[first..]
+        let entries = entries[first..]
             .iter()
             .map(|(count, code)| match with_output {
                 true => json!([0, count, [code, null]]),
@@ -401,25 +401,25 @@ impl Kernel {
             .get("code")
             .and_then(Value::as_str)
             .unwrap_or_default();
-        let all = code.chars().count();
+        let length = code.chars().count();
         let position = request.get("cursor_pos").and_then(Value::as_u64);
         let position = position
             .and_then(|it| usize::try_from(it).ok())
-            .unwrap_or(all);
-        let position = position.min(all);
-        let files = |begun: &str| complete::files(&self.here, begun);
-        let found = complete::complete(code, position, &self.names.borrow(), files);
+            .unwrap_or(length);
+        let position = position.min(length);
+        let files = |prefix: &str| complete::files(&self.folder, prefix);
+        let completions = complete::complete(code, position, &self.names.borrow(), files);
         json!({
             "status": "ok",
-            "matches": found.matches,
-            "cursor_start": found.start,
+            "matches": completions.matches,
+            "cursor_start": completions.start,
             "cursor_end": position,
             "metadata": {},
         })
     }
 }
 
-/// Returns the id of a cell, if the front end names it. VS Code names an address of its own instead.
+/// Returns the id of a cell, if the front end sends it. VS Code sends a URI of its own instead.
 fn cell_id(request: &Request) -> Option<String> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
@@ -457,12 +457,12 @@ fn inspect(request: &Value) -> Value {
         .get("code")
         .and_then(Value::as_str)
         .unwrap_or_default();
-    let found = code.trim_start().starts_with(['%', '!']);
-    let data = match found {
+    let is_command = code.trim_start().starts_with(['%', '!']);
+    let data = match is_command {
         true => json!({ "text/plain": cell::help() }),
         false => json!({}),
     };
-    json!({ "status": "ok", "found": found, "data": data, "metadata": {} })
+    json!({ "status": "ok", "found": is_command, "data": data, "metadata": {} })
 }
 
 /// Returns whether a text matches a pattern with `*` and `?`.

@@ -47,15 +47,15 @@ fn serve(args: impl IntoIterator<Item = OsString>) -> anyhow::Result<()> {
     let file = PathBuf::from(file.context(
         "no connection file: front ends start this from the kernelspec that nb serve --chat installs",
     )?);
-    let cannot = || format!("cannot use the connection file {}", file.display());
-    let bytes = Zeroizing::new(std::fs::read(&file).with_context(cannot)?);
-    let connection = ConnectionInfo::parse(&bytes).with_context(cannot)?;
+    let context = || format!("cannot use the connection file {}", file.display());
+    let bytes = Zeroizing::new(std::fs::read(&file).with_context(context)?);
+    let connection = ConnectionInfo::parse(&bytes).with_context(context)?;
     crate::kernel::process::limits::raise_descriptors();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build_local(tokio::runtime::LocalOptions::default())
         .context("cannot start")?;
-    let served = runtime.block_on(kernel::serve(&connection, &file));
+    let result = runtime.block_on(kernel::serve(&connection, &file));
     runtime.shutdown_background();
-    served
+    result
 }

@@ -15,7 +15,7 @@ pub use self::serve::{listen, serve};
 pub const LONGEST_BODY: usize = 16 << 20;
 
 /// The names by which a program of this machine reaches a server of it.
-pub const THIS_MACHINE: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
+pub const LOOPBACK_NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 
 /// The characters of a path that an address escapes.
 pub const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC

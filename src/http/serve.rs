@@ -24,13 +24,13 @@ use crate::api::problem::Problem;
 use crate::socket::other_user;
 
 /// How long a connection may take for the head of a request.
-const HEAD: Duration = Duration::from_secs(30);
+const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long a client may take none of a response.
-const STALL: Duration = Duration::from_secs(30);
+/// How long a client may read none of a response.
+const STALL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The pause after a connection that could not be accepted, as where descriptors run out.
-const PAUSE: Duration = Duration::from_millis(100);
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Listens at an address; port 0 is a free one. Returns the address with its port. `option` names the argument that
 /// takes another port.
@@ -50,20 +50,20 @@ pub async fn listen(
     Ok((listener, address))
 }
 
-/// Serves connections for ever. While there are `most`, further ones wait until one ends; a connection that has become
-/// a websocket no longer counts. Connections of other users of this machine are closed.
-pub async fn serve(listener: TcpListener, router: Router, most: usize) {
+/// Serves connections for ever. While there are `connections_max`, further ones wait until one ends; a connection that
+/// has become a websocket no longer counts. Connections of other users of this machine are closed.
+pub async fn serve(listener: TcpListener, router: Router, connections_max: usize) {
     let router = router.layer(map_response(close_refused));
-    let places = Arc::new(Semaphore::new(most));
+    let permits = Arc::new(Semaphore::new(connections_max));
     loop {
-        let Ok(place) = places.clone().acquire_owned().await else {
+        let Ok(permit) = permits.clone().acquire_owned().await else {
             return;
         };
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(error) => {
                 tracing::warn!(%error, "a connection was not accepted");
-                tokio::time::sleep(PAUSE).await;
+                tokio::time::sleep(ACCEPT_PAUSE).await;
                 continue;
             }
         };
@@ -83,16 +83,18 @@ pub async fn serve(listener: TcpListener, router: Router, most: usize) {
         let service = TowerToHyperService::new(router.clone());
         tokio::spawn(async move {
             let mut builder = http1::Builder::new();
-            builder.timer(TokioTimer::new()).header_read_timeout(HEAD);
+            builder
+                .timer(TokioTimer::new())
+                .header_read_timeout(HEAD_TIMEOUT);
             let has_deadline = Arc::new(AtomicBool::new(true));
-            let stream = Taken::new(stream, STALL, has_deadline.clone());
+            let stream = StallGuard::new(stream, STALL_TIMEOUT, has_deadline.clone());
             let connection = builder.serve_connection(TokioIo::new(stream), service);
             if let Err(error) = connection.with_upgrades().await {
                 tracing::debug!(%error, "a connection has ended");
             }
             // A websocket has deadlines of its own.
             has_deadline.store(false, Ordering::Relaxed);
-            drop(place);
+            drop(permit);
         });
     }
 }
@@ -106,8 +108,8 @@ async fn close_refused(mut response: Response) -> Response {
     response
 }
 
-/// A connection that fails when its client takes nothing of a response for a while.
-struct Taken<T> {
+/// A connection that fails when its client reads nothing of a response for a while.
+struct StallGuard<T> {
     stream: T,
     stall: Duration,
     has_deadline: Arc<AtomicBool>,
@@ -115,7 +117,7 @@ struct Taken<T> {
     deadline: Option<Pin<Box<Sleep>>>,
 }
 
-impl<T: AsyncWrite + Unpin> Taken<T> {
+impl<T: AsyncWrite + Unpin> StallGuard<T> {
     fn new(stream: T, stall: Duration, has_deadline: Arc<AtomicBool>) -> Self {
         Self {
             stream,
@@ -143,17 +145,17 @@ impl<T: AsyncWrite + Unpin> Taken<T> {
     }
 }
 
-impl<T: AsyncRead + Unpin> AsyncRead for Taken<T> {
+impl<T: AsyncRead + Unpin> AsyncRead for StallGuard<T> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-        into: &mut ReadBuf<'_>,
+        buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(cx, into)
+        Pin::new(&mut self.stream).poll_read(cx, buffer)
     }
 }
 
-impl<T: AsyncWrite + Unpin> AsyncWrite for Taken<T> {
+impl<T: AsyncWrite + Unpin> AsyncWrite for StallGuard<T> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -222,7 +224,7 @@ mod tests {
             return;
         }
         let address = server().await;
-        let ask = |user| {
+        let request_as = |user| {
             let script = format!(
                 "exec 3<>/dev/tcp/127.0.0.1/{} && printf 'GET / HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n' >&3 && cat <&3",
                 address.port()
@@ -231,22 +233,28 @@ mod tests {
             shell.args(["-c", &script]).current_dir("/").uid(user);
             shell.stderr(Stdio::null()).output()
         };
-        assert!(ask(0).await.unwrap().stdout.starts_with(b"HTTP/1.1 401"));
-        assert_eq!(ask(65534).await.unwrap().stdout, b"");
+        assert!(
+            request_as(0)
+                .await
+                .unwrap()
+                .stdout
+                .starts_with(b"HTTP/1.1 401")
+        );
+        assert_eq!(request_as(65534).await.unwrap().stdout, b"");
     }
 
     #[tokio::test]
-    async fn a_client_that_reads_nothing_is_left() {
-        let (ours, mut theirs) = tokio::io::duplex(4);
+    async fn a_client_that_reads_nothing_is_disconnected() {
+        let (local, mut remote) = tokio::io::duplex(4);
         let has_deadline = Arc::new(AtomicBool::new(true));
-        let mut taken = Taken::new(ours, Duration::from_millis(1), has_deadline.clone());
-        let stalled = taken.write_all(b"a response").await.unwrap_err();
-        assert_eq!(stalled.kind(), io::ErrorKind::TimedOut);
+        let mut writer = StallGuard::new(local, Duration::from_millis(1), has_deadline.clone());
+        let error = writer.write_all(b"a response").await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
         // A websocket waits.
         has_deadline.store(false, Ordering::Relaxed);
         let mut read = [0; 4 + 9];
         let (written, _) =
-            tokio::join!(taken.write_all(b"a message"), theirs.read_exact(&mut read));
+            tokio::join!(writer.write_all(b"a message"), remote.read_exact(&mut read));
         written.unwrap();
         assert_eq!(&read, b"a rea message");
     }

@@ -44,8 +44,8 @@ impl Alarm {
         self.at.get().is_some()
     }
 
-    /// Records that the alarm has gone off.
-    pub(super) fn went_off(&self) {
+    /// Removes the time: the loop has woken up.
+    pub(super) fn clear(&self) {
         self.at.set(None);
     }
 

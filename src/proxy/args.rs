@@ -38,7 +38,7 @@ pub(super) enum ArgsError {
     #[error(
         "no connection file: front ends launch this as a kernel, with -f FILE (try nb-proxy --help)"
     )]
-    NothingToBind,
+    NoConnectionFile,
 }
 
 /// What `nb-proxy --help` prints.
@@ -91,10 +91,10 @@ impl Invocation {
             let value = inline
                 .or_else(|| args.next())
                 .filter(|value| !value.is_empty());
-            *target.1 = path(value.ok_or(ArgsError::ValueMissing(target.0))?);
+            *target.1 = without_quotes(value.ok_or(ArgsError::ValueMissing(target.0))?);
         }
         if launch.connection_file.as_os_str().is_empty() {
-            return Err(ArgsError::NothingToBind);
+            return Err(ArgsError::NoConnectionFile);
         }
         Ok(Self::Serve(launch))
     }
@@ -117,8 +117,8 @@ fn split(arg: &OsStr) -> (&[u8], Option<OsString>) {
     }
 }
 
-/// Returns the path; some front ends leave literal quotes round a path that has spaces.
-fn path(value: OsString) -> PathBuf {
+/// Returns a path without quotes around it; some front ends leave literal quotes round a path that has spaces.
+fn without_quotes(value: OsString) -> PathBuf {
     let bytes = value.as_bytes();
     match bytes
         .strip_prefix(b"\"")
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn asked_as_if_it_were_python_it_refuses_at_once() {
+    fn arguments_for_a_python_interpreter_are_rejected() {
         for args in [
             &["-I", "/x/get_output_via_markers.py", "-f", "k"][..],
             &["-c", "import sys"],
@@ -169,7 +169,7 @@ mod tests {
                 "{args:?}"
             );
         }
-        assert_eq!(parse(&[]), Err(ArgsError::NothingToBind));
+        assert_eq!(parse(&[]), Err(ArgsError::NoConnectionFile));
         assert_eq!(parse(&["-f"]), Err(ArgsError::ValueMissing("-f")));
     }
 

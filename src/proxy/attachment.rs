@@ -6,15 +6,15 @@ use std::sync::Arc;
 
 use tokio::sync::Notify;
 
-use super::LOCKS_WITHIN;
+use super::LOCK_TIMEOUT;
+use super::failure_log::FailureLog;
 use super::front_end::DetectedFrontEnd;
 use super::journal;
 use super::presence::Presence;
 use super::snapshot::{KernelState, Snapshot};
-use super::storage::{FileWork, Turn};
+use super::storage::{FileWork, FileWorkPermit};
 use super::stored_outputs::StoredOutputs;
 use super::target::Target;
-use super::trouble::Trouble;
 use super::watch::Watch;
 use crate::lifecycle::death::note_death;
 use crate::route::Ending;
@@ -25,10 +25,10 @@ pub(super) struct Attachment {
     pub(super) journal: Rc<journal::Log>,
     pub(super) outputs: Rc<StoredOutputs>,
     pub(super) presence: Rc<Presence>,
-    /// Problems with reading the session's state.
-    pub(super) unread: Trouble,
-    /// Problems with recording the kernel's end.
-    unwritten: Trouble,
+    /// Failures to read the session's state.
+    pub(super) read_failures: FailureLog,
+    /// Failures to record the kernel's end.
+    record_failures: FailureLog,
     is_recorded: Cell<bool>,
     may_start: Cell<bool>,
     /// Whether the kernel's sockets do not answer although its process may live.
@@ -38,7 +38,7 @@ pub(super) struct Attachment {
     /// Why the kernel could not be started; `None` if no start has failed.
     pub(super) failure: RefCell<Option<Ending>>,
     /// Whether the front end's user may have variables in a kernel that this proxy never reached.
-    pub(super) missed: Cell<bool>,
+    pub(super) has_missed_kernel: Cell<bool>,
     _watch: Watch,
 }
 
@@ -63,31 +63,31 @@ impl Attachment {
         rearm: Rc<Notify>,
         changed: &Arc<Notify>,
     ) -> Self {
-        let by = front_end.by();
+        let actor = front_end.actor();
         Self {
-            journal: Rc::new(journal::Log::open(&target.project, by.clone())),
-            outputs: Rc::new(StoredOutputs::new(by, &front_end.name, rearm)),
+            journal: Rc::new(journal::Log::open(&target.project, actor.clone())),
+            outputs: Rc::new(StoredOutputs::new(actor, &front_end.name, rearm)),
             presence: Rc::new(Presence::new(
                 target.project.clone(),
                 target.key.clone(),
                 front_end.name.clone(),
                 Rc::clone(presence_work),
             )),
-            unread: Trouble::default(),
-            unwritten: Trouble::default(),
+            read_failures: FailureLog::default(),
+            record_failures: FailureLog::default(),
             is_recorded: Cell::new(false),
             may_start: Cell::new(false),
             is_unreachable: Cell::new(false),
             pending: Cell::new(Pending::Nothing),
             failure: RefCell::new(None),
-            missed: Cell::new(false),
+            has_missed_kernel: Cell::new(false),
             _watch: Watch::begin(target.project.dir(), changed),
             target,
         }
     }
 
     /// Stores the flags of a snapshot.
-    pub(super) fn note(&self, snapshot: &Snapshot) {
+    pub(super) fn store_flags(&self, snapshot: &Snapshot) {
         self.is_recorded.set(snapshot.is_recorded);
         self.may_start.set(snapshot.may_start);
     }
@@ -103,12 +103,12 @@ impl Attachment {
     }
 
     /// Returns whether a state is newer than the start or restart that is pending.
-    pub(super) fn admits(&self, kernel: &KernelState) -> bool {
+    pub(super) fn accepts(&self, kernel: &KernelState) -> bool {
         match (self.pending.get(), kernel) {
             (Pending::Nothing, _)
             | (Pending::Start, KernelState::Live(_))
             | (Pending::Start | Pending::Restart(_), KernelState::Awaited) => true,
-            (Pending::Restart(past), KernelState::Live(kernel)) => kernel.generation > past,
+            (Pending::Restart(old), KernelState::Live(kernel)) => kernel.generation > old,
             (Pending::Start | Pending::Restart(_), KernelState::Died(_) | KernelState::None(_)) => {
                 false
             }
@@ -116,24 +116,26 @@ impl Attachment {
     }
 
     /// Reads the state of the kernel; records that it has exited unexpectedly, if that is not recorded yet.
-    pub(super) async fn read(&self, turn: &Turn<'_>) -> anyhow::Result<Snapshot> {
+    pub(super) async fn read(&self, permit: &FileWorkPermit<'_>) -> anyhow::Result<Snapshot> {
         let read = async || {
             let target = self.target.clone();
-            turn.run(move || target.snapshot()).await?
+            permit.run(move || target.snapshot()).await?
         };
         let mut snapshot = read().await?;
         if self.pending.get() == Pending::Nothing
             && let Some((owner, session)) = snapshot.unrecorded_end.take()
         {
             // The record of the death names the cell in which it happened, from the journal.
-            let _ = tokio::time::timeout(LOCKS_WITHIN, self.journal.written()).await;
+            let _ = tokio::time::timeout(LOCK_TIMEOUT, self.journal.written()).await;
             let project = self.target.project.clone();
-            let noted = turn.run(move || note_death(&project, &owner, session));
-            match noted.await.map_err(Into::into).and_then(|it| Ok(it?)) {
-                Ok(_) => self.unwritten.is_over("the kernel's end is recorded"),
+            let recorded = permit.run(move || note_death(&project, &owner, session));
+            match recorded.await.map_err(Into::into).and_then(|it| Ok(it?)) {
+                Ok(_) => self
+                    .record_failures
+                    .recovered("the kernel's end is recorded"),
                 Err::<_, anyhow::Error>(error) => {
                     let text = format!("the kernel's end could not be recorded: {error:#}");
-                    self.unwritten.is("the end", &text);
+                    self.record_failures.report("the end", &text);
                 }
             }
             snapshot = read().await?;

@@ -5,12 +5,12 @@ use std::cell::{Cell, RefCell};
 use tokio::sync::Notify;
 
 use super::faults::Faults;
-use crate::project::counters::Counters as Counted;
+use crate::project::counters::Counters as Totals;
 use crate::wire::{Channel, MessageFault, Rejected};
 
 /// The directions in which messages pass.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Way {
+pub(super) enum Direction {
     FromClients,
     ToKernel,
     FromKernel,
@@ -20,24 +20,24 @@ pub(super) enum Way {
 /// The counters, from the first message on.
 #[derive(Default)]
 pub(super) struct Counters {
-    counted: RefCell<Counted>,
+    totals: RefCell<Totals>,
     /// How many connections ended by their client's fault; only in the log.
     broken: Cell<u64>,
     faults: Faults,
     /// Whether something was counted since the last snapshot.
-    fresh: Cell<bool>,
+    is_changed: Cell<bool>,
     changed: Notify,
 }
 
 impl Counters {
     /// Counts a message.
-    pub(super) fn passed(&self, way: Way, channel: Channel, bytes: usize) {
-        self.count(|counted| {
-            let channels = match way {
-                Way::FromClients => &mut counted.from_clients,
-                Way::ToKernel => &mut counted.to_kernel,
-                Way::FromKernel => &mut counted.from_kernel,
-                Way::ToClients => &mut counted.to_clients,
+    pub(super) fn count_message(&self, direction: Direction, channel: Channel, bytes: usize) {
+        self.update(|totals| {
+            let channels = match direction {
+                Direction::FromClients => &mut totals.from_clients,
+                Direction::ToKernel => &mut totals.to_kernel,
+                Direction::FromKernel => &mut totals.from_kernel,
+                Direction::ToClients => &mut totals.to_clients,
             };
             let passed = match channel {
                 Channel::Shell => &mut channels.shell,
@@ -52,51 +52,56 @@ impl Counters {
     }
 
     /// Counts a connection that ended before its handshake was complete; returns how many there were.
-    pub(super) fn refused(&self) -> u64 {
-        self.count(|counted| counted.refused.connections += 1);
-        self.counted.borrow().refused.connections
+    pub(super) fn count_refused(&self) -> u64 {
+        self.update(|totals| totals.refused.connections += 1);
+        self.totals.borrow().refused.connections
     }
 
     /// Counts a connection that ended by its client's fault; returns how many there were.
-    pub(super) fn broke(&self) -> u64 {
+    pub(super) fn count_broken(&self) -> u64 {
         self.broken.update(|count| count + 1);
-        self.touch();
+        self.mark_changed();
         self.broken.get()
     }
 
     /// Counts a message that was dropped because its sender made it wrongly.
-    pub(super) fn rejected(&self, from: &'static str, channel: Channel, why: &Rejected) {
-        self.faults.count(from, channel, why);
-        self.count(|counted| match why.fault {
-            MessageFault::Malformed => counted.refused.malformed += 1,
-            MessageFault::BadSignature => counted.refused.bad_signature += 1,
-            MessageFault::Replayed => counted.refused.replayed += 1,
+    pub(super) fn count_rejected(
+        &self,
+        sender: &'static str,
+        channel: Channel,
+        rejected: &Rejected,
+    ) {
+        self.faults.count(sender, channel, rejected);
+        self.update(|totals| match rejected.fault {
+            MessageFault::Malformed => totals.refused.malformed += 1,
+            MessageFault::BadSignature => totals.refused.bad_signature += 1,
+            MessageFault::Replayed => totals.refused.replayed += 1,
         });
     }
 
     /// Counts messages that were accepted and could not be delivered.
-    pub(super) fn lost(&self, count: usize) {
-        self.count(|counted| counted.lost += count as u64);
+    pub(super) fn count_lost(&self, count: usize) {
+        self.update(|totals| totals.lost += count as u64);
     }
 
     /// Counts a connection that was cut because its client does not read.
-    pub(super) fn cut(&self) {
-        self.count(|counted| counted.cut += 1);
+    pub(super) fn count_cut(&self) {
+        self.update(|totals| totals.cut += 1);
     }
 
     /// Counts a kernel that has replaced another.
-    pub(super) fn restarted(&self) {
-        self.count(|counted| counted.restarts += 1);
+    pub(super) fn count_restart(&self) {
+        self.update(|totals| totals.restarts += 1);
     }
 
-    fn count(&self, change: impl FnOnce(&mut Counted)) {
-        change(&mut self.counted.borrow_mut());
-        self.touch();
+    fn update(&self, change: impl FnOnce(&mut Totals)) {
+        change(&mut self.totals.borrow_mut());
+        self.mark_changed();
     }
 
     /// Records that a counter has changed.
-    pub(super) fn touch(&self) {
-        if !self.fresh.replace(true) {
+    pub(super) fn mark_changed(&self) {
+        if !self.is_changed.replace(true) {
             self.changed.notify_one();
         }
     }
@@ -108,11 +113,11 @@ impl Counters {
     }
 
     /// Returns the numbers; [`Counters::changed`] waits for the next change.
-    pub(super) fn snapshot(&self) -> Counted {
-        self.fresh.set(false);
-        Counted {
+    pub(super) fn snapshot(&self) -> Totals {
+        self.is_changed.set(false);
+        Totals {
             at: jiff::Timestamp::now(),
-            ..self.counted.borrow().clone()
+            ..self.totals.borrow().clone()
         }
     }
 }
@@ -125,19 +130,19 @@ mod tests {
     use crate::project::counters::{Channels, Passed};
 
     #[test]
-    fn each_way_and_channel_has_its_own_count() {
+    fn each_direction_and_channel_has_its_own_count() {
         let counters = Counters::default();
-        counters.passed(Way::ToKernel, Channel::Shell, 10);
-        counters.passed(Way::FromKernel, Channel::Iopub, 5);
-        counters.passed(Way::FromKernel, Channel::Iopub, 7);
-        counters.lost(3);
-        let counted = counters.snapshot();
+        counters.count_message(Direction::ToKernel, Channel::Shell, 10);
+        counters.count_message(Direction::FromKernel, Channel::Iopub, 5);
+        counters.count_message(Direction::FromKernel, Channel::Iopub, 7);
+        counters.count_lost(3);
+        let totals = counters.snapshot();
         let passed = |messages, bytes| Passed { messages, bytes };
-        assert_eq!(counted.to_kernel.shell, passed(1, 10));
-        assert_eq!(counted.from_kernel.iopub, passed(2, 12));
-        assert_eq!(counted.from_kernel.total(), passed(2, 12));
-        assert_eq!(counted.from_clients, Channels::default());
-        assert_eq!(counted.lost, 3);
+        assert_eq!(totals.to_kernel.shell, passed(1, 10));
+        assert_eq!(totals.from_kernel.iopub, passed(2, 12));
+        assert_eq!(totals.from_kernel.total(), passed(2, 12));
+        assert_eq!(totals.from_clients, Channels::default());
+        assert_eq!(totals.lost, 3);
     }
 
     #[test]
@@ -149,21 +154,21 @@ mod tests {
             changed.as_mut().poll(&mut cx).is_ready()
         };
         assert!(!is_woken());
-        counters.passed(Way::ToClients, Channel::Shell, 1);
-        counters.passed(Way::ToClients, Channel::Shell, 1);
+        counters.count_message(Direction::ToClients, Channel::Shell, 1);
+        counters.count_message(Direction::ToClients, Channel::Shell, 1);
         assert!(is_woken());
-        counters.passed(Way::ToClients, Channel::Shell, 1);
+        counters.count_message(Direction::ToClients, Channel::Shell, 1);
         assert!(!is_woken(), "once, until the next snapshot");
         counters.snapshot();
         assert!(!is_woken());
-        counters.touch();
+        counters.mark_changed();
         assert!(is_woken());
         counters.snapshot();
         let forged = Rejected {
             fault: MessageFault::BadSignature,
-            why: "it is forged".to_owned(),
+            reason: "it is forged".to_owned(),
         };
-        counters.rejected("client", Channel::Shell, &forged);
+        counters.count_rejected("client", Channel::Shell, &forged);
         assert!(is_woken(), "what is dropped is counted, too");
         assert_eq!(counters.snapshot().refused.bad_signature, 1);
     }

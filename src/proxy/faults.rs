@@ -17,12 +17,12 @@ pub(super) struct Faults(RefCell<BTreeMap<(&'static str, Channel, MessageFault),
 
 impl Faults {
     /// Counts a message that was dropped, and logs it where [`is_logged`] says so.
-    pub(super) fn count(&self, from: &'static str, channel: Channel, why: &Rejected) {
+    pub(super) fn count(&self, sender: &'static str, channel: Channel, rejected: &Rejected) {
         let mut counts = self.0.borrow_mut();
-        let count = counts.entry((from, channel, why.fault)).or_default();
+        let count = counts.entry((sender, channel, rejected.fault)).or_default();
         *count += 1;
         if is_logged(*count) {
-            tracing::warn!(%channel, count, "a message from the {from} was dropped: {why}");
+            tracing::warn!(%channel, count, "a message from the {sender} was dropped: {rejected}");
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::project::session_name;
 use crate::route::FrontEnd;
 
 /// The variable that names the front end.
-const NAME: &str = "NB_FRONT_END";
+const NAME_VARIABLE: &str = "NB_FRONT_END";
 
 /// The front end that launched this process.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,8 +38,8 @@ impl DetectedFrontEnd {
         // kernels of a server, the server launches them.
         let (server, client) = (has("JPY_SESSION_NAME"), has("JPY_PARENT_PID"));
         // `nb web` gives the name, since it serves more than one front end.
-        let given = variables.get(NAME).filter(|it| !it.is_empty());
-        let name = match (given, vs_code, server, client) {
+        let explicit_name = variables.get(NAME_VARIABLE).filter(|it| !it.is_empty());
+        let name = match (explicit_name, vs_code, server, client) {
             (Some(name), ..) => name.to_string_lossy().into_owned(),
             (_, true, ..) => "VS Code".to_owned(),
             (_, _, true, _) => "JupyterLab".to_owned(),
@@ -61,7 +61,7 @@ impl DetectedFrontEnd {
     }
 
     /// Returns the actor that its user's edits and cells are recorded under.
-    pub(super) fn by(&self) -> String {
+    pub(super) fn actor(&self) -> String {
         format!("human ({})", self.name)
     }
 }
@@ -78,7 +78,7 @@ pub(super) fn notebook_of(
     exists: impl Fn(&Path) -> bool,
 ) -> Option<PathBuf> {
     let spellings = session_name::spellings(Path::new(session_name));
-    let here = folder.join(spellings.last()?.file_name()?);
+    let default = folder.join(spellings.last()?.file_name()?);
     let mut candidates = Vec::new();
     for name in spellings {
         if name.is_absolute() {
@@ -86,8 +86,8 @@ pub(super) fn notebook_of(
         }
         candidates.extend(name.file_name().map(|name| folder.join(name)));
     }
-    let found = candidates.into_iter().find(|path| exists(path));
-    Some(found.unwrap_or(here))
+    let existing = candidates.into_iter().find(|path| exists(path));
+    Some(existing.unwrap_or(default))
 }
 
 #[cfg(test)]
@@ -97,35 +97,39 @@ mod tests {
     use super::*;
 
     #[test]
-    fn front_ends_are_recognised_by_what_they_set() {
+    fn front_ends_are_recognised_by_their_environment_variables() {
         let with = |names: &[&'static str]| {
             let variables: HashMap<&str, &str> = names.iter().map(|name| (*name, "1")).collect();
-            let found = DetectedFrontEnd::read(&variables);
-            (found.name, found.kind)
+            let front_end = DetectedFrontEnd::read(&variables);
+            (front_end.name, front_end.kind)
         };
-        let named = |name: &str, kind| (name.to_owned(), kind);
-        assert_eq!(with(&["VSCODE_PID"]), named("VS Code", FrontEnd::VsCode));
+        let expected = |name: &str, kind| (name.to_owned(), kind);
+        assert_eq!(with(&["VSCODE_PID"]), expected("VS Code", FrontEnd::VsCode));
         assert_eq!(
             with(&["VSCODE_PID", "JPY_PARENT_PID"]),
-            named("VS Code", FrontEnd::Other),
+            expected("VS Code", FrontEnd::Other),
             "what jupyter_client launches is no launch by the extension"
         );
         assert_eq!(
             with(&["JPY_SESSION_NAME", "JPY_PARENT_PID"]),
-            named("JupyterLab", FrontEnd::Jupyter)
+            expected("JupyterLab", FrontEnd::Jupyter)
         );
-        assert_eq!(with(&["JPY_PARENT_PID"]), named("Jupyter", FrontEnd::Other));
-        assert_eq!(with(&[]), named("a Jupyter client", FrontEnd::Other));
-        let given = HashMap::from([("NB_FRONT_END", "Jupyter"), ("JPY_SESSION_NAME", "t.ipynb")]);
-        let found = DetectedFrontEnd::read(&given);
         assert_eq!(
-            (found.name, found.kind),
-            named("Jupyter", FrontEnd::Jupyter)
+            with(&["JPY_PARENT_PID"]),
+            expected("Jupyter", FrontEnd::Other)
+        );
+        assert_eq!(with(&[]), expected("a Jupyter client", FrontEnd::Other));
+        let variables =
+            HashMap::from([("NB_FRONT_END", "Jupyter"), ("JPY_SESSION_NAME", "t.ipynb")]);
+        let front_end = DetectedFrontEnd::read(&variables);
+        assert_eq!(
+            (front_end.name, front_end.kind),
+            expected("Jupyter", FrontEnd::Jupyter)
         );
     }
 
     #[test]
-    fn the_language_is_the_specs() {
+    fn the_language_is_that_of_the_kernelspec() {
         let language =
             |value| DetectedFrontEnd::read(&HashMap::from([("NB_LANGUAGE", value)])).language;
         assert_eq!(language("R"), "R");
@@ -134,30 +138,34 @@ mod tests {
 
     #[test]
     fn a_session_name_leads_to_the_notebook() {
-        let there = ["/srv/a/t.ipynb", "/srv/a/two words.ipynb", "/other/u.ipynb"];
-        let found = |name: &str| {
+        let files = ["/srv/a/t.ipynb", "/srv/a/two words.ipynb", "/other/u.ipynb"];
+        let notebook_of_name = |name: &str| {
             notebook_of(OsStr::new(name), Path::new("/srv/a"), |path| {
-                there.iter().any(|known| Path::new(known) == path)
+                files.iter().any(|file| Path::new(file) == path)
             })
         };
         for (name, notebook) in [
-            ("/srv/a/t.ipynb", there[0]),
-            ("a/t.ipynb", there[0]),
-            ("t.ipynb", there[0]),
-            ("a/two words.ipynb", there[1]),
-            ("/other/u.ipynb", there[2]),
-            ("RTC:a/t.ipynb", there[0]),
-            ("/srv/RTC:t.ipynb", there[0]),
-            ("/srv/RTC:a/t.ipynb", there[0]),
-            ("/srv/a/t-jvsc-0a1b.ipynb", there[0]),
-            ("t-jvsc-0a1b.ipynb", there[0]),
+            ("/srv/a/t.ipynb", files[0]),
+            ("a/t.ipynb", files[0]),
+            ("t.ipynb", files[0]),
+            ("a/two words.ipynb", files[1]),
+            ("/other/u.ipynb", files[2]),
+            ("RTC:a/t.ipynb", files[0]),
+            ("/srv/RTC:t.ipynb", files[0]),
+            ("/srv/RTC:a/t.ipynb", files[0]),
+            ("/srv/a/t-jvsc-0a1b.ipynb", files[0]),
+            ("t-jvsc-0a1b.ipynb", files[0]),
             ("/bucket/RTC:remote.ipynb", "/srv/a/remote.ipynb"),
             ("remote-jvsc-0a1b.ipynb", "/srv/a/remote.ipynb"),
         ] {
-            assert_eq!(found(name), Some(PathBuf::from(notebook)), "{name}");
+            assert_eq!(
+                notebook_of_name(name),
+                Some(PathBuf::from(notebook)),
+                "{name}"
+            );
         }
         for name in ["console 1", "", "/srv/a/", "/srv/a/t.py", ".ipynb"] {
-            assert_eq!(found(name), None, "{name}");
+            assert_eq!(notebook_of_name(name), None, "{name}");
         }
     }
 }

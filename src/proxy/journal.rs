@@ -6,8 +6,8 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::failure_log::FailureLog;
 use super::storage::FileWork;
-use super::trouble::Trouble;
 use crate::project::Project;
 use crate::project::event::{Event, EventKind, ExecutionEnd, ExecutionStart, Journal, Outcome};
 use crate::route::{ExecutionProgress, Phase};
@@ -33,24 +33,24 @@ pub(super) struct Log {
     started: RefCell<HashMap<(u64, String), Instant>>,
     unwritten: RefCell<Vec<Event>>,
     /// How many entries were dropped since the last write.
-    lost: Cell<usize>,
+    dropped: Cell<usize>,
     /// How many entries the other thread is writing.
     in_flight: Cell<usize>,
     work: FileWork,
     /// When the journal's lock was first found held by another process.
-    held: Cell<Option<Instant>>,
-    trouble: Trouble,
+    lock_held_since: Cell<Option<Instant>>,
+    failures: FailureLog,
 }
 
 /// How many entries may wait for a journal that cannot be written; the oldest are dropped first.
-const UNWRITTEN: usize = 1000;
+const UNWRITTEN_MAX: usize = 1000;
 
 /// How long one attempt waits for another process that holds the journal's lock, and how long the pause
 /// before the next attempt is.
-const TRY: Duration = Duration::from_millis(50);
+const LOCK_TIMEOUT: Duration = Duration::from_millis(50);
 
 /// A lock that is held for longer is logged with its holder.
-const LONG: Duration = Duration::from_secs(1);
+const LONG_HELD: Duration = Duration::from_secs(1);
 
 impl Log {
     /// Opens the journal. If it cannot be written, that is logged once, and the proxy works without it.
@@ -66,16 +66,22 @@ impl Log {
             generations: RefCell::default(),
             started: RefCell::default(),
             unwritten: RefCell::default(),
-            lost: Cell::new(0),
+            dropped: Cell::new(0),
             in_flight: Cell::new(0),
             work: FileWork::default(),
-            held: Cell::new(None),
-            trouble: Trouble::default(),
+            lock_held_since: Cell::new(None),
+            failures: FailureLog::default(),
         }
     }
 
     /// Sets the bridge's number for a generation of a session's kernel, and the notebook that uses it.
-    pub(super) fn follow(&self, number: u64, session: &str, generation: u64, notebook: &str) {
+    pub(super) fn set_generation(
+        &self,
+        number: u64,
+        session: &str,
+        generation: u64,
+        notebook: &str,
+    ) {
         let kernel = KernelGeneration {
             session: session.to_owned(),
             generation,
@@ -87,7 +93,7 @@ impl Log {
     /// Adds an interrupt by this front end's user; [`Log::write`] writes it.
     ///
     /// `number` is the bridge's number for the kernel's present generation.
-    pub(super) fn interrupted(&self, number: u64, withdrawn: usize) {
+    pub(super) fn add_interrupt(&self, number: u64, withdrawn: usize) {
         let Some(kernel) = self.kernel(number) else {
             return;
         };
@@ -107,12 +113,15 @@ impl Log {
     }
 
     /// Adds one step of an execution; [`Log::write`] writes it.
-    pub(super) fn take(&self, execution: ExecutionProgress) {
+    pub(super) fn add_execution(&self, execution: ExecutionProgress) {
         let Some(kernel) = self.kernel(execution.generation) else {
             return;
         };
         let key = (execution.generation, execution.msg_id.clone());
-        let is_others = matches!(execution.phase, Phase::Seen | Phase::Over { .. });
+        let is_from_outside = matches!(
+            execution.phase,
+            Phase::BegunOutside | Phase::EndedOutside { .. }
+        );
         let mut started = self.started.borrow_mut();
         let store_history = execution.store_history;
         let start = || ExecutionStart {
@@ -122,16 +131,16 @@ impl Log {
             ..ExecutionStart::new(&execution.msg_id)
         };
         let mut end = |status| {
-            let took = started.remove(&key).map(|start| start.elapsed());
+            let duration = started.remove(&key).map(|start| start.elapsed());
             EventKind::Done(ExecutionEnd {
                 store_history,
-                ..ExecutionEnd::new(&execution.msg_id, status, took)
+                ..ExecutionEnd::new(&execution.msg_id, status, duration)
             })
         };
         let kind = match execution.phase {
-            Phase::Over { raised: true } => end(Outcome::SeenError),
-            Phase::Over { raised: false } => end(Outcome::Seen),
-            Phase::Done(status) => end(Outcome::of_word(&status)),
+            Phase::EndedOutside { raised: true } => end(Outcome::SeenError),
+            Phase::EndedOutside { raised: false } => end(Outcome::Seen),
+            Phase::Ended(status) => end(Outcome::of_word(&status)),
             Phase::Prompted(prompt) => EventKind::Prompted {
                 msg_id: execution.msg_id,
                 prompt,
@@ -139,21 +148,21 @@ impl Log {
             Phase::Answered => EventKind::Answered {
                 msg_id: execution.msg_id,
             },
-            Phase::Asked => EventKind::Asked(start()),
-            Phase::Seen => EventKind::Seen(start()),
+            Phase::Sent => EventKind::Asked(start()),
+            Phase::BegunOutside => EventKind::Seen(start()),
         };
         if matches!(kind, EventKind::Asked(_) | EventKind::Seen(_)) {
             started.insert(key, Instant::now());
         }
         // An execution from outside this front end is attributed to the user name in its header.
-        let by = match is_others {
+        let by = match is_from_outside {
             true => execution.username,
             false => self.by.clone(),
         };
         self.add(Event {
             generation: Some(kernel.generation),
             by: Some(by),
-            notebook: kernel.notebook.filter(|_| !is_others),
+            notebook: kernel.notebook.filter(|_| !is_from_outside),
             ..Event::now(&kernel.session, kind)
         });
     }
@@ -173,21 +182,21 @@ impl Log {
     /// Starts to write the collected entries, unless a write is under way.
     pub(super) fn write_soon(self: &Rc<Self>) {
         if self.work.is_idle() {
-            let me = Rc::clone(self);
-            tokio::task::spawn_local(async move { me.write().await });
+            let log = Rc::clone(self);
+            tokio::task::spawn_local(async move { log.write().await });
         }
     }
 
     /// Waits until all entries are written, or cannot be written; waits for another process that holds the
     /// lock. If the future is dropped, the entries are written all the same.
     pub(super) async fn written(self: &Rc<Self>) {
-        let me = Rc::clone(self);
-        let _ = tokio::task::spawn_local(async move { me.write().await }).await;
+        let log = Rc::clone(self);
+        let _ = tokio::task::spawn_local(async move { log.write().await }).await;
     }
 
     async fn write(&self) {
         let Some(journal) = &self.journal else { return };
-        let turn = self.work.turn().await;
+        let permit = self.work.acquire().await;
         loop {
             let entries = self.unwritten.take();
             if entries.is_empty() {
@@ -195,56 +204,56 @@ impl Log {
             }
             let journal = Arc::clone(journal);
             self.in_flight.set(entries.len());
-            let appended = turn.run(move || {
+            let appended = permit.run(move || {
                 let mut journal = journal.lock().unwrap_or_else(PoisonError::into_inner);
-                let appended = journal.append_within(&entries, TRY);
-                let held = matches!(appended, Ok(false)).then(|| journal.held(TRY));
+                let appended = journal.append_within(&entries, LOCK_TIMEOUT);
+                let held = matches!(appended, Ok(false)).then(|| journal.held(LOCK_TIMEOUT));
                 (entries, appended, held)
             });
             let appended = appended.await;
             self.in_flight.set(0);
             let (entries, appended, held) = match appended {
-                Ok(done) => done,
-                Err(error) => return self.failed(&error),
+                Ok(result) => result,
+                Err(error) => return self.log_failure(&error),
             };
             match appended {
                 Ok(true) => {
-                    self.held.set(None);
-                    self.trouble.is_over("the journal is written again");
-                    let lost = self.lost.take();
-                    if lost > 0 {
-                        tracing::warn!("{lost} entries of the journal are lost");
+                    self.lock_held_since.set(None);
+                    self.failures.recovered("the journal is written again");
+                    let dropped = self.dropped.take();
+                    if dropped > 0 {
+                        tracing::warn!("{dropped} entries of the journal are lost");
                     }
                 }
                 Ok(false) => {
                     self.restore(entries);
-                    self.waits(held);
-                    tokio::time::sleep(TRY).await;
+                    self.log_held_lock(held);
+                    tokio::time::sleep(LOCK_TIMEOUT).await;
                 }
                 Err(error) => {
                     // They are written with the next entries. If some were written already, readers ignore
                     // the second copy.
                     self.restore(entries);
-                    return self.failed(&error);
+                    return self.log_failure(&error);
                 }
             }
         }
     }
 
     /// Records that another process holds the lock, and logs it once.
-    fn waits(&self, held: Option<std::io::Error>) {
-        let since = self.held.get().unwrap_or_else(Instant::now);
-        self.held.set(Some(since));
-        if since.elapsed() > LONG {
-            let held = held.map(|held| held.to_string()).unwrap_or_default();
-            let text = format!("the journal waits, {UNWRITTEN} entries at most: {held}");
-            self.trouble.is("held", &text);
+    fn log_held_lock(&self, holder: Option<std::io::Error>) {
+        let since = self.lock_held_since.get().unwrap_or_else(Instant::now);
+        self.lock_held_since.set(Some(since));
+        if since.elapsed() > LONG_HELD {
+            let holder = holder.map(|holder| holder.to_string()).unwrap_or_default();
+            let text = format!("the journal waits, {UNWRITTEN_MAX} entries at most: {holder}");
+            self.failures.report("held", &text);
         }
     }
 
-    fn failed(&self, error: &std::io::Error) {
+    fn log_failure(&self, error: &std::io::Error) {
         let text = format!("the journal cannot be written: {error}");
-        self.trouble.is(error.kind(), &text);
+        self.failures.report(error.kind(), &text);
     }
 
     fn restore(&self, mut entries: Vec<Event>) {
@@ -257,10 +266,10 @@ impl Log {
 
     fn drop_oldest(&self) {
         let mut unwritten = self.unwritten.borrow_mut();
-        let oldest = unwritten.len().saturating_sub(UNWRITTEN);
+        let oldest = unwritten.len().saturating_sub(UNWRITTEN_MAX);
         if oldest > 0 {
             unwritten.drain(..oldest);
-            if self.lost.replace(self.lost.get() + oldest) == 0 {
+            if self.dropped.replace(self.dropped.get() + oldest) == 0 {
                 tracing::warn!("the oldest entries of the journal are lost: it cannot be written");
             }
         }
@@ -281,19 +290,19 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let project = Project::for_notebook(&temp.path().join("t.ipynb")).unwrap();
         let log = Rc::new(Log::open(&project, "human".to_owned()));
-        log.follow(1, "t.ipynb", 1, "t.ipynb");
+        log.set_generation(1, "t.ipynb", 1, "t.ipynb");
         let holder = std::fs::File::open(project.journal_file()).unwrap();
         holder.lock().unwrap();
-        let most = u64::try_from(UNWRITTEN).unwrap();
-        log.interrupted(1, 0);
-        let patience = tokio::time::timeout(2 * TRY, log.written());
-        assert!(patience.await.is_err(), "it is held");
-        for number in 1..=UNWRITTEN {
-            log.interrupted(1, number);
+        let last = u64::try_from(UNWRITTEN_MAX).unwrap();
+        log.add_interrupt(1, 0);
+        let written = tokio::time::timeout(2 * LOCK_TIMEOUT, log.written());
+        assert!(written.await.is_err(), "it is held");
+        for number in 1..=UNWRITTEN_MAX {
+            log.add_interrupt(1, number);
         }
         holder.unlock().unwrap();
         log.written().await;
-        assert_eq!((log.waiting(), log.lost.get()), (0, 0));
+        assert_eq!((log.waiting(), log.dropped.get()), (0, 0));
         let events = project.all_events().into_iter();
         let withdrawn = events.map(|event| match event.kind {
             EventKind::Withdrew { cells } => cells as u64,
@@ -301,7 +310,7 @@ mod tests {
         });
         let withdrawn: Vec<u64> = withdrawn.collect();
         // Entry 0 was dropped only if it was not in flight when the queue was full.
-        let from = u64::from(withdrawn.len() == UNWRITTEN);
-        assert!(withdrawn.iter().copied().eq(from..=most), "{withdrawn:?}");
+        let first = u64::from(withdrawn.len() == UNWRITTEN_MAX);
+        assert!(withdrawn.iter().copied().eq(first..=last), "{withdrawn:?}");
     }
 }

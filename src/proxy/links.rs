@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use rustix::io::Errno;
 
-use super::counters::{Counters, Way};
+use super::counters::{Counters, Direction};
 use super::target::LiveKernel;
 use crate::route::ClientId;
 use crate::socket::{
@@ -25,10 +25,10 @@ pub(super) struct Links {
     kernel: LiveKernel,
     incoming: Rc<Incoming>,
     iopub: Dialer,
-    own: Rc<RefCell<ClientSockets>>,
+    sockets: Rc<RefCell<ClientSockets>>,
     heartbeats: RefCell<HashMap<PeerId, Dialer>>,
     /// How many identities were made for clients without a usable one.
-    named: Cell<u64>,
+    generated_ids: Cell<u64>,
     is_held: Cell<bool>,
     id: String,
 }
@@ -66,9 +66,9 @@ pub(super) enum LinkEvent<'a> {
 
 /// The data that the handlers of all sockets share.
 struct Incoming {
-    on: Box<dyn Fn(LinkEvent<'_>)>,
+    handler: Box<dyn Fn(LinkEvent<'_>)>,
     key: SigningKey,
-    count: Rc<Counters>,
+    counters: Rc<Counters>,
 }
 
 /// Handles the events of one client's socket.
@@ -83,7 +83,7 @@ struct ClientSocket {
 struct Iopub {
     incoming: Rc<Incoming>,
     /// Whether the kernel's process is known: the end of the process is then noticed without the sockets.
-    watched: bool,
+    has_process: bool,
     refused_since: Cell<Option<Instant>>,
 }
 
@@ -94,11 +94,11 @@ struct Heartbeat {
 }
 
 /// How long a kernel whose process is unknown may refuse connections before it counts as dead.
-const UNREACHABLE: Duration = Duration::from_secs(3);
+const REFUSED_MAX: Duration = Duration::from_secs(3);
 
 /// How long a kernel whose process lives may refuse connections before it counts as unreachable: its sockets
 /// were removed.
-const SOCKETS_GONE: Duration = Duration::from_secs(10);
+const REFUSED_MAX_WHILE_ALIVE: Duration = Duration::from_secs(10);
 
 impl Links {
     /// Starts to dial the kernel's iopub; [`Links::open`] dials the other channels. `id` is the identity of
@@ -109,17 +109,17 @@ impl Links {
     pub(super) fn connect(
         kernel: LiveKernel,
         id: String,
-        count: Rc<Counters>,
-        on: impl Fn(LinkEvent<'_>) + 'static,
+        counters: Rc<Counters>,
+        handler: impl Fn(LinkEvent<'_>) + 'static,
     ) -> Self {
         let incoming = Rc::new(Incoming {
-            on: Box::new(on),
+            handler: Box::new(handler),
             key: kernel.connection.key.clone(),
-            count,
+            counters,
         });
-        let handler = Iopub {
+        let iopub_handler = Iopub {
             incoming: Rc::clone(&incoming),
-            watched: kernel.process.is_some(),
+            has_process: kernel.process.is_some(),
             refused_since: Cell::new(None),
         };
         let sub = DialAs {
@@ -134,15 +134,15 @@ impl Links {
                 read_ahead_bytes: READ_AHEAD_BYTES,
                 ..limits()
             },
-            Rc::new(handler),
+            Rc::new(iopub_handler),
         );
         Self {
             kernel,
             incoming,
             iopub,
-            own: Rc::default(),
+            sockets: Rc::default(),
             heartbeats: RefCell::default(),
-            named: Cell::new(0),
+            generated_ids: Cell::new(0),
             is_held: Cell::new(false),
             id,
         }
@@ -158,8 +158,8 @@ impl Links {
         let identity = if client.is_anonymous() || client.bytes() == DELIMITER {
             // An identity that begins with a zero byte cannot be announced, and ipykernel takes an identity
             // that equals the delimiter for the delimiter.
-            self.named.update(|count| count + 1);
-            Bytes::from(format!("{}-{}", self.id, self.named.get()))
+            self.generated_ids.update(|count| count + 1);
+            Bytes::from(format!("{}-{}", self.id, self.generated_ids.get()))
         } else {
             client.bytes().clone()
         };
@@ -171,7 +171,7 @@ impl Links {
         };
         let spares_descriptors = client.bytes() != self.id.as_bytes();
         let dialer = self.dial(channel, identity, spares_descriptors, Rc::new(handler));
-        self.own
+        self.sockets
             .borrow_mut()
             .insert((client.clone(), channel), Rc::new(dialer));
     }
@@ -204,7 +204,7 @@ impl Links {
     /// room.
     pub(super) fn send(&self, client: &ClientId, channel: Channel, message: Verified) {
         let key = (client.clone(), channel);
-        let dialer = self.own.borrow().get(&key).cloned();
+        let dialer = self.sockets.borrow().get(&key).cloned();
         let Some(dialer) = dialer else {
             return tracing::warn!(%client, %channel, "a message for the kernel was dropped: its socket is closed");
         };
@@ -215,17 +215,18 @@ impl Links {
         tracing::info!(%client, %channel, "the kernel does not read its socket: the client waits");
         // Reported at once: later messages for this socket must not overtake it.
         let unsent = self.incoming.verified([frames]).collect();
-        (self.incoming.on)(LinkEvent::Full(client, channel, unsent));
-        let (incoming, own) = (Rc::clone(&self.incoming), Rc::downgrade(&self.own));
+        (self.incoming.handler)(LinkEvent::Full(client, channel, unsent));
+        let (incoming, sockets) = (Rc::clone(&self.incoming), Rc::downgrade(&self.sockets));
         tokio::task::spawn_local(async move {
             dialer.room().await;
-            let is_open = own.upgrade().is_some_and(|own| {
-                let own = own.borrow();
-                own.get(&key).is_some_and(|now| Rc::ptr_eq(now, &dialer))
+            let is_open = sockets.upgrade().is_some_and(|sockets| {
+                let sockets = sockets.borrow();
+                let current = sockets.get(&key);
+                current.is_some_and(|current| Rc::ptr_eq(current, &dialer))
             });
             if is_open && dialer.is_up() {
                 let (client, channel) = key;
-                (incoming.on)(LinkEvent::Up(&client, channel));
+                (incoming.handler)(LinkEvent::Up(&client, channel));
             }
         });
     }
@@ -233,7 +234,7 @@ impl Links {
     /// Closes a client's sockets, after what is queued in them.
     pub(super) fn close(&self, client: &ClientId) {
         for channel in [Channel::Shell, Channel::Control, Channel::Stdin] {
-            if let Some(dialer) = self.own.borrow_mut().remove(&(client.clone(), channel)) {
+            if let Some(dialer) = self.sockets.borrow_mut().remove(&(client.clone(), channel)) {
                 // Silenced at once: the client's next socket has the same identity, and may be opened before
                 // this one is closed.
                 dialer.silence();
@@ -248,7 +249,7 @@ impl Links {
     pub(super) async fn finish(&self, deadline: Instant) {
         // All sockets close at the same time: each waits until its peer has closed.
         let mut closing = tokio::task::JoinSet::new();
-        for (_, dialer) in self.own.borrow_mut().drain() {
+        for (_, dialer) in self.sockets.borrow_mut().drain() {
             closing.spawn_local(async move { dialer.close(deadline).await });
         }
         while closing.join_next().await.is_some() {}
@@ -258,7 +259,7 @@ impl Links {
     /// Removes and returns the messages that were not written to a kernel, in order for each socket.
     pub(super) fn take_unsent(&self) -> Vec<(ClientId, Channel, Verified)> {
         let mut unsent = Vec::new();
-        for ((client, channel), dialer) in self.own.borrow_mut().drain() {
+        for ((client, channel), dialer) in self.sockets.borrow_mut().drain() {
             // The proxy sends its own requests again.
             if client.bytes() != self.id.as_bytes() {
                 let messages = self.incoming.verified(dialer.take_unsent());
@@ -301,8 +302,8 @@ impl Links {
 
     /// Returns how many bytes are queued for the kernel.
     pub(super) fn queued_bytes(&self) -> usize {
-        let own = self.own.borrow();
-        own.values().map(|dialer| dialer.queued_bytes()).sum()
+        let sockets = self.sockets.borrow();
+        sockets.values().map(|dialer| dialer.queued_bytes()).sum()
     }
 }
 
@@ -320,19 +321,20 @@ impl Incoming {
     fn receive(&self, channel: Channel, frames: Message) -> Option<Verified> {
         let message = self.key.receive(frames).and_then(|mut message| {
             // A message like this would end VS Code's reader of this channel for good.
-            let why = "its header, parent header or metadata is no JSON object";
+            let reason = "its header, parent header or metadata is no JSON object";
             let is_readable = message.read_headers();
             is_readable
                 .then_some(message)
-                .ok_or_else(|| Rejected::malformed(&why))
+                .ok_or_else(|| Rejected::malformed(&reason))
         });
         match message {
             Ok(message) => {
-                self.count.passed(Way::FromKernel, channel, message.size());
+                self.counters
+                    .count_message(Direction::FromKernel, channel, message.size());
                 Some(message)
             }
-            Err(why) => {
-                self.count.rejected("kernel", channel, &why);
+            Err(rejected) => {
+                self.counters.count_rejected("kernel", channel, &rejected);
                 None
             }
         }
@@ -340,18 +342,18 @@ impl Incoming {
 
     /// Takes a message that was too long. Its content was dropped, so its signature cannot be checked; only
     /// its parent header is read, to find a known request.
-    fn oversized(&self, channel: Channel, begun: &Message, bytes: u64) {
+    fn oversized(&self, channel: Channel, partial: &Message, bytes: u64) {
         tracing::warn!(%channel, bytes, "a message of the kernel is longer than allowed: it was not passed on");
-        let mut frames = begun.iter().skip_while(|frame| *frame != DELIMITER);
+        let mut frames = partial.iter().skip_while(|frame| *frame != DELIMITER);
         let parent = frames.nth(3).cloned().unwrap_or_default();
-        (self.on)(LinkEvent::Oversized(channel, parent, bytes));
+        (self.handler)(LinkEvent::Oversized(channel, parent, bytes));
     }
 
     /// Records that a socket could not be connected. Returns since when the kernel refuses connections;
     /// `None` if the cause is here.
     fn refused(&self, since: &Cell<Option<Instant>>, error: &io::Error) -> Option<Instant> {
         if is_out_of_descriptors(error) {
-            (self.on)(LinkEvent::NoDescriptors);
+            (self.handler)(LinkEvent::NoDescriptors);
             return None;
         }
         let first = since.get().unwrap_or_else(Instant::now);
@@ -362,33 +364,33 @@ impl Incoming {
 
 /// Returns whether an error means that no file descriptors are left.
 pub(super) fn is_out_of_descriptors(error: &io::Error) -> bool {
-    let full = [Errno::MFILE, Errno::NFILE].map(Errno::raw_os_error);
+    let codes = [Errno::MFILE, Errno::NFILE].map(Errno::raw_os_error);
     error
         .raw_os_error()
-        .is_some_and(|code| full.contains(&code))
+        .is_some_and(|code| codes.contains(&code))
 }
 
 impl DialHandler for ClientSocket {
     fn up(&self) {
         self.refused_since.set(None);
-        (self.incoming.on)(LinkEvent::Up(&self.client, self.channel));
+        (self.incoming.handler)(LinkEvent::Up(&self.client, self.channel));
     }
 
     fn message(&self, message: Message) {
         if let Some(message) = self.incoming.receive(self.channel, message) {
             tracing::debug!(client = %self.client, channel = %self.channel, ?message, "from the kernel");
-            (self.incoming.on)(LinkEvent::Message(&self.client, self.channel, message));
+            (self.incoming.handler)(LinkEvent::Message(&self.client, self.channel, message));
         }
     }
 
-    fn oversized(&self, begun: Message, bytes: u64) {
-        self.incoming.oversized(self.channel, &begun, bytes);
+    fn oversized(&self, partial: Message, bytes: u64) {
+        self.incoming.oversized(self.channel, &partial, bytes);
     }
 
-    fn down(&self, why: &DisconnectReason, unsent: Vec<Message>) {
-        tracing::debug!(client = %self.client, channel = %self.channel, "the kernel's socket was lost: {why}");
+    fn down(&self, reason: &DisconnectReason, unsent: Vec<Message>) {
+        tracing::debug!(client = %self.client, channel = %self.channel, "the kernel's socket was lost: {reason}");
         let unsent = self.incoming.verified(unsent).collect();
-        (self.incoming.on)(LinkEvent::Down(&self.client, self.channel, unsent));
+        (self.incoming.handler)(LinkEvent::Down(&self.client, self.channel, unsent));
     }
 
     fn refused(&self, error: &io::Error) {
@@ -396,8 +398,8 @@ impl DialHandler for ClientSocket {
             return;
         };
         tracing::debug!(client = %self.client, channel = %self.channel, "the kernel cannot be reached: {error}");
-        if self.channel == Channel::Stdin && since.elapsed() > UNREACHABLE {
-            (self.incoming.on)(LinkEvent::StdinAbsent(&self.client));
+        if self.channel == Channel::Stdin && since.elapsed() > REFUSED_MAX {
+            (self.incoming.handler)(LinkEvent::StdinAbsent(&self.client));
         }
     }
 }
@@ -405,23 +407,23 @@ impl DialHandler for ClientSocket {
 impl DialHandler for Iopub {
     fn up(&self) {
         self.refused_since.set(None);
-        (self.incoming.on)(LinkEvent::IopubUp);
+        (self.incoming.handler)(LinkEvent::IopubUp);
     }
 
     fn message(&self, message: Message) {
         if let Some(message) = self.incoming.receive(Channel::Iopub, message) {
             tracing::debug!(channel = "iopub", ?message, "from the kernel");
-            (self.incoming.on)(LinkEvent::Published(message));
+            (self.incoming.handler)(LinkEvent::Published(message));
         }
     }
 
-    fn oversized(&self, begun: Message, bytes: u64) {
-        self.incoming.oversized(Channel::Iopub, &begun, bytes);
+    fn oversized(&self, partial: Message, bytes: u64) {
+        self.incoming.oversized(Channel::Iopub, &partial, bytes);
     }
 
-    fn down(&self, why: &DisconnectReason, _: Vec<Message>) {
-        tracing::info!(channel = "iopub", "the kernel's socket was lost: {why}");
-        (self.incoming.on)(LinkEvent::IopubDown);
+    fn down(&self, reason: &DisconnectReason, _: Vec<Message>) {
+        tracing::info!(channel = "iopub", "the kernel's socket was lost: {reason}");
+        (self.incoming.handler)(LinkEvent::IopubDown);
     }
 
     fn refused(&self, error: &io::Error) {
@@ -433,13 +435,13 @@ impl DialHandler for Iopub {
             error.kind(),
             io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused
         );
-        let limit = match self.watched {
-            false => UNREACHABLE,
+        let limit = match self.has_process {
+            false => REFUSED_MAX,
             true if listens => return,
-            true => SOCKETS_GONE,
+            true => REFUSED_MAX_WHILE_ALIVE,
         };
         if since.elapsed() > limit {
-            (self.incoming.on)(LinkEvent::Unreachable(error));
+            (self.incoming.handler)(LinkEvent::Unreachable(error));
         }
     }
 }
@@ -448,14 +450,14 @@ impl DialHandler for Heartbeat {
     fn up(&self) {}
 
     fn message(&self, message: Message) {
-        (self.incoming.on)(LinkEvent::Heartbeat(&self.peer, message));
+        (self.incoming.handler)(LinkEvent::Heartbeat(&self.peer, message));
     }
 
     fn down(&self, _: &DisconnectReason, _: Vec<Message>) {}
 
     fn refused(&self, error: &io::Error) {
         if is_out_of_descriptors(error) {
-            (self.incoming.on)(LinkEvent::NoDescriptors);
+            (self.incoming.handler)(LinkEvent::NoDescriptors);
         }
     }
 }

@@ -13,28 +13,28 @@ use crate::project::{Lock, Project, beneath};
 const ROTATE_BYTES: u64 = 5 << 20;
 
 /// How many bytes of log lines are buffered until the project is known.
-const WAITING_BYTES: usize = 64 << 10;
+const BUFFERED_BYTES: usize = 64 << 10;
 
 /// How many lines may wait for a slow disk; further ones are dropped and counted.
-const WAITING: usize = 500;
+const QUEUED_LINES: usize = 500;
 
 /// The destination of log lines.
 enum Sink {
     /// The project is not known yet: under VS Code, the traffic names the notebook.
-    Waiting(Vec<u8>),
+    Buffer(Vec<u8>),
     /// Another thread writes them; [`close`] waits for it.
     File(NonBlocking, WorkerGuard),
 }
 
 /// The sink that every event of this process goes to.
 #[derive(Clone)]
-struct Lines(Arc<Mutex<Sink>>);
+struct LogWriter(Arc<Mutex<Sink>>);
 
-impl Write for Lines {
+impl Write for LogWriter {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         match &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner) {
-            Sink::Waiting(lines) if lines.len() + line.len() > WAITING_BYTES => Ok(line.len()),
-            Sink::Waiting(lines) => lines.write(line),
+            Sink::Buffer(lines) if lines.len() + line.len() > BUFFERED_BYTES => Ok(line.len()),
+            Sink::Buffer(lines) => lines.write(line),
             Sink::File(lines, _) => lines.write(line),
         }
     }
@@ -46,7 +46,7 @@ impl Write for Lines {
 
 /// This process's log.
 struct Log {
-    lines: Lines,
+    writer: LogWriter,
     /// Replaces the log level.
     set_level: Box<dyn Fn(EnvFilter) + Send + Sync>,
 }
@@ -58,8 +58,8 @@ static LOG: OnceLock<Log> = OnceLock::new();
 /// `NB_LOG` sets the level (`debug` shows every message's type, `trace` its frames' lengths).
 pub(super) fn begin() {
     LOG.get_or_init(|| {
-        let lines = Lines(Arc::new(Mutex::new(Sink::Waiting(Vec::new()))));
-        let writer = lines.clone();
+        let writer = LogWriter(Arc::new(Mutex::new(Sink::Buffer(Vec::new()))));
+        let sink = writer.clone();
         let builder = tracing_subscriber::fmt()
             .with_ansi(false)
             .with_target(false)
@@ -67,7 +67,7 @@ pub(super) fn begin() {
             // server shows that.
             .log_internal_errors(false)
             .with_timer(Clock)
-            .with_writer(move || writer.clone())
+            .with_writer(move || sink.clone())
             .with_env_filter(level(None))
             .with_filter_reloading();
         let handle = builder.reload_handle();
@@ -75,7 +75,7 @@ pub(super) fn begin() {
         // A subscriber exists already only in a test that runs two proxies in one process.
         let _ = tracing::subscriber::set_global_default(subscriber);
         Log {
-            lines,
+            writer,
             set_level: Box::new(move |filter| {
                 let _ = handle.reload(filter);
             }),
@@ -85,8 +85,8 @@ pub(super) fn begin() {
 
 /// Directs the lines into the project's log, the buffered ones first.
 ///
-/// `wanted` is the level in the project's settings.
-pub(super) fn open(project: &Project, wanted: Option<&str>) -> io::Result<()> {
+/// `configured` is the level in the project's settings.
+pub(super) fn open(project: &Project, configured: Option<&str>) -> io::Result<()> {
     let path = project.proxy_log();
     rotate(&path)?;
     // Creates the file as private, or checks that it is a regular file of this user, before the appender
@@ -98,16 +98,16 @@ pub(super) fn open(project: &Project, wanted: Option<&str>) -> io::Result<()> {
     let mut file = tracing_appender::rolling::never(folder, name);
     let Some(log) = LOG.get() else { return Ok(()) };
     {
-        let mut sink = log.lines.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Sink::Waiting(lines) = &*sink {
+        let mut sink = log.writer.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Sink::Buffer(lines) = &*sink {
             file.write_all(lines)?;
         }
-        let lines = NonBlockingBuilder::default().buffered_lines_limit(WAITING);
+        let lines = NonBlockingBuilder::default().buffered_lines_limit(QUEUED_LINES);
         let (lines, guard) = lines.finish(file);
         *sink = Sink::File(lines, guard);
     }
-    if let Some(wanted) = wanted {
-        (log.set_level)(level(Some(wanted)));
+    if configured.is_some() {
+        (log.set_level)(level(configured));
     }
     Ok(())
 }
@@ -115,20 +115,20 @@ pub(super) fn open(project: &Project, wanted: Option<&str>) -> io::Result<()> {
 /// Waits until the lines are written, for one second at most. Later lines are dropped.
 pub(super) fn close() {
     let Some(log) = LOG.get() else { return };
-    let mut sink = log.lines.0.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Sink::File(lines, guard) = std::mem::replace(&mut *sink, Sink::Waiting(Vec::new())) {
+    let mut sink = log.writer.0.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Sink::File(lines, guard) = std::mem::replace(&mut *sink, Sink::Buffer(Vec::new())) {
         drop(sink);
-        let lost = lines.error_counter().dropped_lines();
+        let dropped = lines.error_counter().dropped_lines();
         drop(guard);
-        if lost > 0 {
-            eprintln!("nb-proxy: {lost} lines of its log are lost: the disk was too slow");
+        if dropped > 0 {
+            eprintln!("nb-proxy: {dropped} lines of its log are lost: the disk was too slow");
         }
     }
 }
 
-fn level(wanted: Option<&str>) -> EnvFilter {
-    match wanted {
-        Some(wanted) => EnvFilter::try_new(wanted).ok(),
+fn level(configured: Option<&str>) -> EnvFilter {
+    match configured {
+        Some(level) => EnvFilter::try_new(level).ok(),
         None => EnvFilter::try_from_env("NB_LOG").ok(),
     }
     .unwrap_or_else(|| EnvFilter::new("info"))

@@ -28,33 +28,33 @@ pub(super) fn stopped(target: &Target) -> Ending {
 
 /// Returns the ending for a kernel that runs on another host, or that a later version of nb recorded.
 pub(super) fn out_of_reach(target: &Target, session: &Session) -> Ending {
-    let what = match session.host() {
+    let description = match session.host() {
         Some(host) => format!("runs on {}, which cannot be reached from here", host.name),
         None => "is of a kind that this nb does not know: a later version recorded it".to_owned(),
     };
-    ending(target, "KernelElsewhere", &what)
+    ending(target, "KernelElsewhere", &description)
 }
 
 /// Returns the ending for a kernel that exited unexpectedly and that only a person can replace.
 pub(super) fn died(target: &Target, ended: Option<&Ended>) -> Ending {
     if ended.is_none_or(|ended| ended.job.is_none()) {
-        return ending(target, "KernelDied", &loss(ended));
+        return ending(target, "KernelDied", &death_and_loss(ended));
     }
     let text = format!(
         "The shared kernel of {} {}. Outputs until then are kept. Start it, and run again what had run: {}",
         target.key,
-        loss(ended),
+        death_and_loss(ended),
         mend(&target.notebook())
     );
     Ending::new("KernelDied", text)
 }
 
 /// Returns the ending for a kernel that exited unexpectedly and that the next cell replaces.
-pub(super) fn died_for_now(target: &Target, ended: Option<&Ended>) -> Ending {
+pub(super) fn died_until_next_cell(target: &Target, ended: Option<&Ended>) -> Ending {
     let text = format!(
         "The shared kernel of {} {}. The next cell that you run starts another{}",
         target.key,
-        loss(ended),
+        death_and_loss(ended),
         replay(&target.notebook(), ended).unwrap_or_else(|| ".".to_owned())
     );
     Ending::new("KernelDied", text)
@@ -131,7 +131,11 @@ pub(super) fn no_session(error: &anyhow::Error) -> Ending {
 /// knows.
 ///
 /// `owner` is the session to which the previous kernel belonged.
-pub(super) fn notice(target: &Target, kernel: &LiveKernel, owner: Option<&str>) -> String {
+pub(super) fn replacement_notice(
+    target: &Target,
+    kernel: &LiveKernel,
+    owner: Option<&str>,
+) -> String {
     if owner.is_some_and(|owner| owner != kernel.owner) {
         return if kernel.owner == target.key {
             format!("{} has a kernel of its own now", target.key)
@@ -139,22 +143,22 @@ pub(super) fn notice(target: &Target, kernel: &LiveKernel, owner: Option<&str>) 
             format!("{} uses the kernel of {} now", target.key, kernel.owner)
         };
     }
-    let before = kernel.before.as_ref();
-    let before = before.filter(|ended| ended.generation < kernel.generation);
+    let previous = kernel.previous_end.as_ref();
+    let previous = previous.filter(|ended| ended.generation < kernel.generation);
     format!(
         "The shared kernel of {} {}{}",
         target.key,
-        before.map_or_else(
+        previous.map_or_else(
             || "was replaced by a new one: its variables are gone".to_owned(),
-            |ended| fate(ended, &TimeZone::system())
+            |ended| end_description(ended, &TimeZone::system())
         ),
-        replay(&target.notebook(), before).unwrap_or_default()
+        replay(&target.notebook(), previous).unwrap_or_default()
     )
 }
 
 /// Returns the notice in the next cell of a window that was reloaded while one of its cells ran: VS Code
 /// restores a tab with unsaved changes as it was before the reload, and does not read the file.
-pub(super) fn handed_over(job: &Job) -> String {
+pub(super) fn hand_over_notice(job: &Job) -> String {
     format!(
         "A cell of {} ran on while this window was away (job {}). Its outputs are in the notebook's file. If this tab does not show them, it has unsaved changes: run File: Revert File to read the file again",
         job.notebook, job.id
@@ -172,9 +176,9 @@ pub(super) fn could_share(target: &Target, other: &Path) -> String {
     )
 }
 
-fn ending(target: &Target, name: &'static str, what: &str) -> Ending {
+fn ending(target: &Target, name: &'static str, description: &str) -> Ending {
     let text = format!(
-        "The shared kernel of {} {what}. Start it with: {}",
+        "The shared kernel of {} {description}. Start it with: {}",
         target.key,
         target.open_command()
     );
@@ -182,7 +186,7 @@ fn ending(target: &Target, name: &'static str, what: &str) -> Ending {
 }
 
 /// Returns how a kernel ended, for the notice of the next one.
-fn fate(ended: &Ended, zone: &TimeZone) -> String {
+fn end_description(ended: &Ended, zone: &TimeZone) -> String {
     let at = clock(ended.at, zone);
     let by = ended
         .by
@@ -201,7 +205,7 @@ fn fate(ended: &Ended, zone: &TimeZone) -> String {
     }
 }
 
-fn loss(ended: Option<&Ended>) -> String {
+fn death_and_loss(ended: Option<&Ended>) -> String {
     let death = ended.map_or_else(
         || "died".to_owned(),
         |ended| death(ended, &TimeZone::system()),
@@ -220,7 +224,7 @@ fn replay(notebook: &Path, ended: Option<&Ended>) -> Option<String> {
 
 /// Returns when a kernel died, of what, and in which cell.
 fn death(ended: &Ended, zone: &TimeZone) -> String {
-    let during = ended.other.get("cell_of").and_then(|words| words.as_str());
+    let during = ended.other.get("cell_of").and_then(|cell| cell.as_str());
     let job = ended.job.as_ref().map(|job| format!(" (job {job})"));
     let job = job.unwrap_or_default();
     let during = during.map_or_else(String::new, |cell| format!(" while {cell} ran{job}"));
@@ -245,8 +249,8 @@ mod tests {
     }
 
     #[test]
-    fn an_end_says_when_of_what_and_in_whose_cell() {
-        let text = |ended| fate(&ended, &TimeZone::UTC);
+    fn the_end_of_a_kernel_has_its_time_cause_and_cell() {
+        let text = |ended| end_description(&ended, &TimeZone::UTC);
         assert_eq!(
             text(ended("restarted", Some("claude"))),
             "was restarted at 14:05 on 2026-01-02 by claude: its variables are gone"
@@ -266,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn where_a_job_was_running_it_is_named_with_what_runs_it_again() {
+    fn an_interrupted_job_is_named_with_the_command_that_runs_it_again() {
         let mut killed = ended("SIGKILL", None);
         let notebook = Path::new("/p/my t.ipynb");
         assert_eq!(replay(notebook, Some(&killed)), None);
@@ -275,7 +279,7 @@ mod tests {
         let cell = "ada's cell 3f2c";
         killed.other.insert("cell_of".into(), cell.into());
         assert_eq!(
-            fate(&killed, &TimeZone::UTC),
+            end_description(&killed, &TimeZone::UTC),
             "died at 14:05 on 2026-01-02 (SIGKILL) while ada's cell 3f2c ran (job 7f3a9c21); \
              this is a new one: its variables are gone"
         );
@@ -284,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_of_today_needs_no_date() {
+    fn an_end_of_today_is_shown_without_the_date() {
         let now = Timestamp::now();
         assert_eq!(clock(now, &TimeZone::UTC).len(), "14:05".len());
     }

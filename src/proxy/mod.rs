@@ -16,7 +16,7 @@
 //! | `front`, `links` | the front end's sockets, the sockets to the kernel; `faults` in peers' messages |
 //! | `shell` | owns all parts and passes messages between them |
 //! | `alarm`, `stop`, `exit`, `panics` | the loop's timer; signals and orphans; why the process ends; panics |
-//! | `log`, `journal`, `presence` | files that other processes read; `trouble` logs repeated failures to write them |
+//! | `log`, `journal`, `presence` | files that other processes read; `failure_log` logs repeated failures to write them |
 //! | `counters` | counts of messages and connections |
 //! | `storage` | file work, on other threads |
 //! | `stored_outputs` | outputs of cells, for a recorder that takes over when the front end disconnects |
@@ -26,6 +26,7 @@ mod args;
 mod attachment;
 mod counters;
 mod exit;
+mod failure_log;
 mod faults;
 mod front;
 mod front_end;
@@ -42,7 +43,6 @@ mod stop;
 mod storage;
 mod stored_outputs;
 mod target;
-mod trouble;
 mod vscode_restart;
 mod watch;
 
@@ -58,7 +58,7 @@ use crate::kernel::process::limits::raise_descriptors;
 use crate::project::Lock;
 
 /// How long to wait for a lock that others hold only briefly; no message passes during the wait.
-const LOCKS_WITHIN: Duration = Duration::from_millis(300);
+const LOCK_TIMEOUT: Duration = Duration::from_millis(300);
 
 /// Runs `nb-proxy` with its arguments, without the program's name.
 ///
@@ -89,16 +89,16 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 
 fn serve(launch: Launch) -> anyhow::Result<()> {
     // The loop has one thread: a lock that another process holds for long must not block it.
-    Lock::set_patience(LOCKS_WITHIN);
+    Lock::set_patience(LOCK_TIMEOUT);
     raise_descriptors();
     let signals = stop::Signals::register().context("cannot handle signals")?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build_local(tokio::runtime::LocalOptions::default())
         .context("cannot start")?;
-    let served = runtime.block_on(shell::serve(launch, signals));
+    let result = runtime.block_on(shell::serve(launch, signals));
     // Does not wait for a disk that does not answer.
     runtime.shutdown_background();
     log::close();
-    served
+    result
 }

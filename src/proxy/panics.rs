@@ -13,24 +13,27 @@ use tokio::sync::Notify;
 pub(super) static HAPPENED: Notify = Notify::const_new();
 
 /// The source position of the last panic. Its message is not stored, as it may contain a user's code.
-static PLACE: Mutex<Option<String>> = Mutex::new(None);
+static LOCATION: Mutex<Option<String>> = Mutex::new(None);
 
 /// The number of panics after which the process exits.
-pub(super) const MOST: u32 = 3;
+pub(super) const PANICS_MAX: u32 = 3;
 
 /// Installs the panic hook, for all threads.
 pub(super) fn begin() {
-    let before = std::panic::take_hook();
+    let default_hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
-        let place = panic.location().map(Location::to_string);
-        *PLACE.lock().unwrap_or_else(PoisonError::into_inner) = place;
+        let location = panic.location().map(Location::to_string);
+        *LOCATION.lock().unwrap_or_else(PoisonError::into_inner) = location;
         HAPPENED.notify_one();
-        before(panic);
+        default_hook(panic);
     }));
 }
 
-/// Returns the source position of the last panic.
-pub(super) fn place() -> String {
-    let place = PLACE.lock().unwrap_or_else(PoisonError::into_inner).take();
-    place.unwrap_or_else(|| "an unknown place".to_owned())
+/// Removes and returns the source position of the last panic.
+pub(super) fn take_location() -> String {
+    let location = LOCATION
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .take();
+    location.unwrap_or_else(|| "an unknown place".to_owned())
 }

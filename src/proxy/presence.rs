@@ -3,8 +3,8 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
+use super::failure_log::FailureLog;
 use super::storage::FileWork;
-use super::trouble::Trouble;
 use crate::kernel::process::Process;
 use crate::project::Project;
 use crate::project::counters::Counters;
@@ -16,7 +16,7 @@ pub(super) struct Presence {
     record: RefCell<Joined>,
     stage: Cell<RecordStage>,
     work: Rc<FileWork>,
-    trouble: Trouble,
+    failures: FailureLog,
 }
 
 /// Whether the record is written.
@@ -59,7 +59,7 @@ impl Presence {
             record: RefCell::new(record),
             stage: Cell::new(RecordStage::New),
             work,
-            trouble: Trouble::default(),
+            failures: FailureLog::default(),
         }
     }
 
@@ -83,28 +83,30 @@ impl Presence {
         }
         if matches!(self.stage.get(), RecordStage::New | RecordStage::Written) {
             self.stage.set(RecordStage::Changed);
-            let me = Rc::clone(self);
-            tokio::task::spawn_local(async move { me.write().await });
+            let presence = Rc::clone(self);
+            tokio::task::spawn_local(async move { presence.write().await });
         }
     }
 
     async fn write(&self) {
-        let turn = self.work.turn().await;
+        let permit = self.work.acquire().await;
         if self.stage.get() != RecordStage::Changed {
             return;
         }
         self.stage.set(RecordStage::Written);
         let (project, record) = (self.project.clone(), self.record.borrow().clone());
-        let written = turn.run(move || project.write_joined(&record)).await;
+        let written = permit.run(move || project.write_joined(&record)).await;
         match written.flatten() {
-            Ok(()) => self.trouble.is_over("this proxy's record is written again"),
+            Ok(()) => self
+                .failures
+                .recovered("this proxy's record is written again"),
             Err(error) => {
                 if self.stage.get() == RecordStage::Written {
                     // The next change writes the whole record.
                     self.stage.set(RecordStage::New);
                 }
                 let text = format!("cannot write this proxy's record: {error}");
-                self.trouble.is(error.kind(), &text);
+                self.failures.report(error.kind(), &text);
             }
         }
     }
@@ -112,9 +114,9 @@ impl Presence {
     /// Removes the record; it is not written again.
     pub(super) async fn withdraw(&self) {
         self.stage.set(RecordStage::Withdrawn);
-        let turn = self.work.turn().await;
+        let permit = self.work.acquire().await;
         let (project, pid) = (self.project.clone(), self.record.borrow().pid);
-        let _ = turn.run(move || project.remove_joined(pid)).await;
+        let _ = permit.run(move || project.remove_joined(pid)).await;
     }
 }
 

@@ -47,7 +47,7 @@ impl Target {
     /// # Errors
     /// When `state.json` or the kernel's connection file cannot be used.
     pub(super) fn snapshot(&self) -> anyhow::Result<Snapshot> {
-        let (key, state) = self.named_state()?;
+        let (key, state) = self.current_key_and_state()?;
         let Some(session) = recorded(&state, &self.project, &key) else {
             return Ok(Snapshot {
                 kernel: KernelState::None(messages::no_kernel(self)),
@@ -88,7 +88,7 @@ impl Target {
 
     /// Returns the notebook's key and the project's state, both from before a move of the notebook or both from
     /// after it.
-    pub(super) fn named_state(&self) -> Result<(String, State), StateError> {
+    pub(super) fn current_key_and_state(&self) -> Result<(String, State), StateError> {
         let mut key = self.current_key();
         loop {
             let state = self.project.state()?;
@@ -123,7 +123,7 @@ impl Target {
             info: info(session),
             widgets: widgets(state, session),
             handed_over: self.handed_over(),
-            before: session.ended.clone(),
+            previous_end: session.ended.clone(),
             is_disconnected: recorded_liveness(session) == Liveness::Disconnected,
         })))
     }
@@ -162,12 +162,12 @@ impl Target {
 
 /// Returns the answers for clients that connect before the notebook is known: the kernel_info and the
 /// ipywidgets version of a kernel of this language in this project.
-pub(super) fn usual(folder: &Path, language: &str) -> Option<(Bytes, Option<String>)> {
+pub(super) fn default_answers(folder: &Path, language: &str) -> Option<(Bytes, Option<String>)> {
     let project = Project::find(folder)?;
     let state = project.state().ok()?;
     let session = recorded(&state, &project, &only_or_last_opened(&state)?)?;
-    let spoken = session.kernel_info.as_ref()?["language_info"]["name"].as_str()?;
-    if !spoken.eq_ignore_ascii_case(language) {
+    let kernel_language = session.kernel_info.as_ref()?["language_info"]["name"].as_str()?;
+    if !kernel_language.eq_ignore_ascii_case(language) {
         return None;
     }
     Some((info(&session)?, widgets(&state, &session)))
@@ -181,9 +181,9 @@ fn widgets(state: &State, session: &Session) -> Option<String> {
         let program = session.kernelspec.as_ref()?.argv.first()?;
         python::package_version(Path::new(program), "ipywidgets")
     };
-    let reported = |session: &Session| session.ipywidgets.clone();
-    reported(session)
-        .or_else(|| state.sessions.values().find_map(reported))
+    let recorded_version = |session: &Session| session.ipywidgets.clone();
+    recorded_version(session)
+        .or_else(|| state.sessions.values().find_map(recorded_version))
         .or_else(in_environment)
 }
 
@@ -199,7 +199,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_of_three_fields_is_the_notebooks_whether_its_path_is_whole_or_not() {
+    fn a_record_of_three_fields_belongs_to_the_notebook_by_absolute_or_relative_path() {
         let temp = tempfile::tempdir().unwrap();
         let folder = temp.path().canonicalize().unwrap();
         let notebook = folder.join("sub/t.ipynb");
@@ -213,9 +213,9 @@ mod tests {
         std::fs::write(&connection, fields.to_string()).unwrap();
         let permissions = std::os::unix::fs::PermissionsExt::from_mode(0o600);
         std::fs::set_permissions(&connection, permissions).unwrap();
-        for named in [notebook.to_str().unwrap(), "sub/t.ipynb"] {
+        for path in [notebook.to_str().unwrap(), "sub/t.ipynb"] {
             let state = json!({
-                "notebook": named,
+                "notebook": path,
                 "connection_file": connection,
                 "kernel_pid": std::process::id(),
             });
@@ -223,11 +223,11 @@ mod tests {
             let by_name = Target::of_notebook(&notebook, false).unwrap();
             assert!(
                 matches!(by_name.snapshot().unwrap().kernel, KernelState::Live(_)),
-                "{named}"
+                "{path}"
             );
             let by_folder = Target::of_folder(&folder).unwrap();
-            assert_eq!(by_folder, by_name, "{named}");
-            assert_eq!(by_name.neighbour(), None, "{named}");
+            assert_eq!(by_folder, by_name, "{path}");
+            assert_eq!(by_name.shareable_notebook(), None, "{path}");
         }
     }
 }

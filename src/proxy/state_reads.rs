@@ -11,49 +11,49 @@ use super::storage::FileWork;
 #[derive(Debug, Default)]
 pub(super) struct StateReads {
     pub(super) work: FileWork,
-    /// Notified when a read is wanted, also from the watcher's thread.
-    wanted: Arc<Notify>,
+    /// Notified when a read is requested, also from the watcher's thread.
+    requested: Arc<Notify>,
     /// Whether a read was requested that has not begun.
-    is_waiting: Cell<bool>,
+    is_queued: Cell<bool>,
     /// How often the state was read on the main thread; a read by another thread that began earlier is out of
     /// date.
-    read_here: Cell<u64>,
+    main_thread_reads: Cell<u64>,
 }
 
 impl StateReads {
     /// Returns the notification for changes of `state.json` or of the kernel's process.
-    pub(super) fn wanted(&self) -> &Arc<Notify> {
-        &self.wanted
+    pub(super) fn notification(&self) -> &Arc<Notify> {
+        &self.requested
     }
 
     /// Requests a read.
-    pub(super) fn want(&self) {
-        self.wanted.notify_one();
+    pub(super) fn request(&self) {
+        self.requested.notify_one();
     }
 
-    /// Waits until a read is wanted.
-    pub(super) async fn is_wanted(&self) {
-        self.wanted.notified().await;
+    /// Waits until a read is requested.
+    pub(super) async fn requested(&self) {
+        self.requested.notified().await;
     }
 
     /// Records that a read waits; returns whether no other one does.
-    pub(super) fn begin_to_wait(&self) -> bool {
-        !self.is_waiting.replace(true)
+    pub(super) fn queue_read(&self) -> bool {
+        !self.is_queued.replace(true)
     }
 
     /// Begins a read; returns a number for [`StateReads::is_latest`].
     pub(super) fn begin(&self) -> u64 {
-        self.is_waiting.set(false);
-        self.read_here.get()
+        self.is_queued.set(false);
+        self.main_thread_reads.get()
     }
 
     /// Returns whether the state was not read on the main thread since that read began.
     pub(super) fn is_latest(&self, number: u64) -> bool {
-        self.read_here.get() == number
+        self.main_thread_reads.get() == number
     }
 
     /// Records that the state is read on the main thread.
-    pub(super) fn read_here(&self) {
-        self.read_here.update(|count| count + 1);
+    pub(super) fn record_main_thread_read(&self) {
+        self.main_thread_reads.update(|count| count + 1);
     }
 }

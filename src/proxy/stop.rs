@@ -32,14 +32,14 @@ pub(super) struct Signals {
 impl Signals {
     /// Catches the signals.
     pub(super) fn register() -> io::Result<Self> {
-        let wanted = [
+        let signals = [
             (SIGTERM, SignalAction::Stop),
             (SIGHUP, SignalAction::Stop),
             (SIGINT, SignalAction::Interrupt),
             (SIGUSR1, SignalAction::Report),
         ];
         let mut pipes = Vec::new();
-        for (signal, action) in wanted {
+        for (signal, action) in signals {
             let (read, write) = UnixStream::pair()?;
             signal_hook::low_level::pipe::register(signal, write)?;
             read.set_nonblocking(true)?;
@@ -48,15 +48,15 @@ impl Signals {
         Ok(Self { pipes })
     }
 
-    /// Calls `on` for every signal, for as long as the runtime lives.
-    pub(super) fn listen(self, on: impl Fn(SignalAction) + Clone + 'static) -> io::Result<()> {
+    /// Calls `handler` for every signal, for as long as the runtime lives.
+    pub(super) fn listen(self, handler: impl Fn(SignalAction) + Clone + 'static) -> io::Result<()> {
         for (action, pipe) in self.pipes {
             let mut pipe = tokio::net::UnixStream::from_std(pipe)?;
-            let on = on.clone();
+            let handler = handler.clone();
             tokio::task::spawn_local(async move {
                 let mut bytes = [0; 64];
                 while pipe.read(&mut bytes).await.is_ok_and(|count| count > 0) {
-                    on(action);
+                    handler(action);
                 }
             });
         }
@@ -69,21 +69,21 @@ impl Signals {
 const GRACE: Duration = Duration::from_secs(30);
 
 /// How long an orphan stays whose subscribers have disconnected with their editor.
-const GRACE_KILLED: Duration = Duration::from_secs(3);
+const GRACE_AFTER_SUBSCRIBERS: Duration = Duration::from_secs(3);
 
 /// How often the parent's pid is checked.
-const EVERY: Duration = Duration::from_secs(5);
+const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
 /// How soon it is checked after a subscriber has left: the system closes a killed editor's sockets before its
 /// children get another parent.
-const SOON: Duration = Duration::from_millis(500);
+const SOON_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Detects that the front end was killed: this process has another parent, and iopub has no subscriber.
 ///
 /// An editor killed with SIGKILL leaves its proxies behind under PID 1.
 pub(super) struct Orphan {
     starter: Starter,
-    since: Cell<Option<Instant>>,
+    orphaned_since: Cell<Option<Instant>>,
     /// Whether there has ever been a subscriber.
     had_subscribers: Cell<bool>,
     subscriber_left: Notify,
@@ -94,7 +94,7 @@ impl Orphan {
     pub(super) fn watch() -> Self {
         Self {
             starter: Starter::of_this_process(),
-            since: Cell::new(None),
+            orphaned_since: Cell::new(None),
             had_subscribers: Cell::new(false),
             subscriber_left: Notify::new(),
         }
@@ -107,34 +107,38 @@ impl Orphan {
     }
 
     /// Waits until this process should end; `subscribers` returns the number of iopub's subscribers.
-    pub(super) async fn is_over(&self, subscribers: impl Fn() -> usize) {
+    pub(super) async fn wait(&self, subscribers: impl Fn() -> usize) {
         let mut pause = Duration::ZERO;
         loop {
             tokio::select! {
-                () = self.subscriber_left.notified() => pause = SOON,
+                () = self.subscriber_left.notified() => pause = SOON_INTERVAL,
                 () = tokio::time::sleep(pause) => {
                     let is_adopted = self.starter.is_gone();
-                    if self.judge(Instant::now(), subscribers(), is_adopted) {
+                    if self.is_over(Instant::now(), subscribers(), is_adopted) {
                         return;
                     }
-                    pause = if self.since.get().is_some() { SOON } else { EVERY };
+                    pause = if self.orphaned_since.get().is_some() { SOON_INTERVAL } else { CHECK_INTERVAL };
                 }
             }
         }
     }
 
-    fn judge(&self, now: Instant, subscribers: usize, is_adopted: bool) -> bool {
+    fn is_over(&self, now: Instant, subscribers: usize, is_adopted: bool) -> bool {
         if subscribers > 0 {
             self.had_subscribers.set(true);
         }
         if !is_adopted || subscribers > 0 {
-            self.since.set(None);
+            self.orphaned_since.set(None);
             return false;
         }
-        let since = self.since.get().unwrap_or(now);
-        self.since.set(Some(since));
+        let since = self.orphaned_since.get().unwrap_or(now);
+        self.orphaned_since.set(Some(since));
         let had_subscribers = self.had_subscribers.get();
-        let grace = if had_subscribers { GRACE_KILLED } else { GRACE };
+        let grace = if had_subscribers {
+            GRACE_AFTER_SUBSCRIBERS
+        } else {
+            GRACE
+        };
         now.duration_since(since) >= grace
     }
 }
@@ -144,29 +148,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_orphan_goes_after_its_grace_and_only_without_subscribers() {
+    fn an_orphan_ends_after_its_grace_period_if_it_has_no_subscribers() {
         let start = Instant::now();
         let orphan = Orphan::watch();
-        assert!(!orphan.judge(start, 0, false));
-        assert!(!orphan.judge(start, 0, true));
-        assert!(!orphan.judge(start + GRACE / 2, 0, true));
-        assert!(orphan.judge(start + GRACE, 0, true));
+        assert!(!orphan.is_over(start, 0, false));
+        assert!(!orphan.is_over(start, 0, true));
+        assert!(!orphan.is_over(start + GRACE / 2, 0, true));
+        assert!(orphan.is_over(start + GRACE, 0, true));
     }
 
     #[test]
-    fn an_orphan_whose_subscribers_went_with_their_editor_goes_soon() {
+    fn an_orphan_whose_subscribers_have_left_ends_soon() {
         let start = Instant::now();
         let orphan = Orphan::watch();
-        assert!(!orphan.judge(start, 1, false));
-        assert!(!orphan.judge(start, 0, true));
+        assert!(!orphan.is_over(start, 1, false));
+        assert!(!orphan.is_over(start, 0, true));
         assert!(
-            !orphan.judge(start + GRACE_KILLED / 2, 1, true),
+            !orphan.is_over(start + GRACE_AFTER_SUBSCRIBERS / 2, 1, true),
             "one still listens"
         );
         assert!(
-            !orphan.judge(start + GRACE_KILLED, 0, true),
+            !orphan.is_over(start + GRACE_AFTER_SUBSCRIBERS, 0, true),
             "the grace begins anew"
         );
-        assert!(orphan.judge(start + GRACE_KILLED * 2, 0, true));
+        assert!(orphan.is_over(start + GRACE_AFTER_SUBSCRIBERS * 2, 0, true));
     }
 }

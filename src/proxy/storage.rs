@@ -28,15 +28,15 @@ pub(super) struct FileWork(Mutex<()>);
 
 /// The right to do file work of one kind, until it is dropped.
 #[derive(Debug)]
-pub(super) struct Turn<'a> {
+pub(super) struct FileWorkPermit<'a> {
     _alone: MutexGuard<'a, ()>,
 }
 
 impl FileWork {
     /// Waits until no other work of this kind is under way. Callers get their turns in the order of their
     /// calls.
-    pub(super) async fn turn(&self) -> Turn<'_> {
-        Turn {
+    pub(super) async fn acquire(&self) -> FileWorkPermit<'_> {
+        FileWorkPermit {
             _alone: self.0.lock().await,
         }
     }
@@ -47,7 +47,7 @@ impl FileWork {
     }
 }
 
-impl Turn<'_> {
+impl FileWorkPermit<'_> {
     /// Does a piece of work on another thread.
     ///
     /// # Errors

@@ -35,9 +35,9 @@ pub(super) enum LaunchTarget {
     /// The kernel of this notebook.
     Notebook(PathBuf),
     /// The launch names no notebook; the front end's traffic will.
-    Later,
+    FromTraffic,
     /// Neither the launch nor the traffic names a notebook.
-    Nothing,
+    Unnamed,
 }
 
 /// A kernel to connect to.
@@ -57,7 +57,7 @@ pub(super) struct LiveKernel {
     /// Whether the bridge of a kernel on a server has to be started.
     pub(super) is_disconnected: bool,
     /// How the previous kernel ended.
-    pub(super) before: Option<Ended>,
+    pub(super) previous_end: Option<Ended>,
     /// The version of ipywidgets that the kernel most likely has.
     pub(super) widgets: Option<String>,
     /// The job for cells that still ran when their front end ended its proxy.
@@ -96,11 +96,11 @@ impl LaunchTarget {
             return Self::Notebook(notebook);
         }
         let session = variables.get("JPY_SESSION_NAME");
-        let served = session.and_then(|name| notebook_of(&name, folder, Path::exists));
-        match served {
+        let notebook = session.and_then(|name| notebook_of(&name, folder, Path::exists));
+        match notebook {
             Some(notebook) => Self::Notebook(notebook),
-            None if front_end.kind == FrontEnd::VsCode => Self::Later,
-            None => Self::Nothing,
+            None if front_end.kind == FrontEnd::VsCode => Self::FromTraffic,
+            None => Self::Unnamed,
         }
     }
 }
@@ -119,17 +119,17 @@ impl Target {
         Self::choose(project)
     }
 
-    /// Finds a notebook's session, which need not exist yet. `makes` says whether the notebook's project may
-    /// be made, because a kernel is about to be started.
-    pub(super) fn of_notebook(notebook: &Path, makes: bool) -> anyhow::Result<Self> {
-        let project = if makes {
+    /// Finds a notebook's session, which need not exist yet. `may_create` says whether the notebook's project may
+    /// be created, because a kernel is about to be started.
+    pub(super) fn of_notebook(notebook: &Path, may_create: bool) -> anyhow::Result<Self> {
+        let project = if may_create {
             Project::for_notebook(notebook)?
         } else {
             let Some(project) = Project::find(notebook) else {
                 bail!(
                     "{} has no shared kernel{}\nStart one with: nb open {}",
                     notebook.display(),
-                    passed_over(notebook),
+                    unused_folder_notice(notebook),
                     quote(notebook)
                 );
             };
@@ -150,7 +150,7 @@ impl Target {
             bail!(
                 "no shared kernel: there is no .nb folder at or above {}{}\nStart one with: nb open NOTEBOOK",
                 folder.display(),
-                passed_over(folder)
+                unused_folder_notice(folder)
             );
         };
         Self::choose(project)
@@ -163,12 +163,12 @@ impl Target {
         mut arguments: impl Iterator<Item = OsString>,
         folder: &Path,
     ) -> anyhow::Result<(Self, Option<String>)> {
-        let named = arguments.find_map(|word| {
-            let is_notebook = Path::new(&word).extension() == Some(OsStr::new("ipynb"));
-            let notebook = folder.join(Path::new(&word).file_name()?);
+        let notebook = arguments.find_map(|argument| {
+            let is_notebook = Path::new(&argument).extension() == Some(OsStr::new("ipynb"));
+            let notebook = folder.join(Path::new(&argument).file_name()?);
             (is_notebook && notebook.exists()).then_some(notebook)
         });
-        if let Some(notebook) = &named
+        if let Some(notebook) = &notebook
             && let Some(project) = Project::find(notebook)
             && let key = project.key(notebook)
             && recorded(&project.state()?, &project, &key).is_some()
@@ -176,8 +176,8 @@ impl Target {
             return Ok((Self { project, key }, None));
         }
         let target = Self::of_folder(folder)?;
-        let is_other = named.is_some_and(|it| target.project.key(&it) != target.current_key());
-        let notice = (is_other || target.neighbour().is_some()).then(|| {
+        let is_other = notebook.is_some_and(|it| target.project.key(&it) != target.current_key());
+        let notice = (is_other || target.shareable_notebook().is_some()).then(|| {
             format!(
                 "This ran on the kernel of {}, for want of a better one. NB_NOTEBOOK=NOTEBOOK chooses another.",
                 target.current_key()
@@ -202,8 +202,8 @@ impl Target {
 
     /// Returns the key of the session that owns the kernel: its own, or the one with which it shares.
     pub(super) fn owner(&self) -> String {
-        let named = self.named_state();
-        named.map_or_else(|_| self.current_key(), |(key, state)| state.owner_key(&key))
+        let state = self.current_key_and_state();
+        state.map_or_else(|_| self.current_key(), |(key, state)| state.owner_key(&key))
     }
 
     /// Returns the notebook's path.
@@ -217,7 +217,7 @@ impl Target {
     }
 
     /// Returns another notebook of the project whose kernel is live and could be shared.
-    pub(super) fn neighbour(&self) -> Option<PathBuf> {
+    pub(super) fn shareable_notebook(&self) -> Option<PathBuf> {
         other_live_notebook(
             &self.project.state().ok()?,
             &self.project,
@@ -248,8 +248,8 @@ impl Target {
 }
 
 /// Returns a sentence about a `.nb` folder that is not used, or an empty string.
-fn passed_over(from: &Path) -> String {
-    Project::passed_over(from).map_or_else(String::new, |dir| {
+fn unused_folder_notice(path: &Path) -> String {
+    Project::passed_over(path).map_or_else(String::new, |dir| {
         format!(
             "\n{} was not made by your nb on this machine: it is not used; what it holds: nb adopt {}",
             dir.display(),
@@ -271,33 +271,36 @@ mod tests {
 
     use super::*;
 
-    fn named(launch: &Launch, variables: &[(&'static str, &'static str)]) -> LaunchTarget {
+    fn read(launch: &Launch, variables: &[(&'static str, &'static str)]) -> LaunchTarget {
         let variables: HashMap<&str, &str> = variables.iter().copied().collect();
         let front_end = DetectedFrontEnd::read(&variables);
         LaunchTarget::read(launch, &front_end, &variables, Path::new("/nowhere"))
     }
 
     #[test]
-    fn what_is_said_explicitly_wins() {
-        let both = Launch {
+    fn explicit_targets_come_first() {
+        let explicit = Launch {
             state: Some("/s.json".into()),
             notebook: Some("n.ipynb".into()),
             ..Launch::default()
         };
         let variables = [("NB_NOTEBOOK", "m.ipynb"), ("VSCODE_PID", "1")];
         assert_eq!(
-            named(&both, &variables),
+            read(&explicit, &variables),
             LaunchTarget::State("/s.json".into())
         );
         let none = Launch::default();
         assert_eq!(
-            named(&none, &variables),
+            read(&none, &variables),
             LaunchTarget::Notebook("m.ipynb".into()),
             "also under VS Code"
         );
-        assert_eq!(named(&none, &[("VSCODE_PID", "1")]), LaunchTarget::Later);
-        assert_eq!(named(&none, &[]), LaunchTarget::Nothing);
+        assert_eq!(
+            read(&none, &[("VSCODE_PID", "1")]),
+            LaunchTarget::FromTraffic
+        );
+        assert_eq!(read(&none, &[]), LaunchTarget::Unnamed);
         let console = [("JPY_SESSION_NAME", "console 1"), ("JPY_PARENT_PID", "1")];
-        assert_eq!(named(&none, &console), LaunchTarget::Nothing);
+        assert_eq!(read(&none, &console), LaunchTarget::Unnamed);
     }
 }

@@ -18,17 +18,17 @@ use crate::kernel::process::Process;
 use crate::project::{Project, beneath};
 
 /// How long after a proxy's end a launch may still be part of a restart.
-const FRESH: Duration = Duration::from_secs(5);
+const RESTART_WINDOW: Duration = Duration::from_secs(5);
 
 /// How long a launch waits for the end of a proxy that serves the same session: VS Code needs at most a
 /// second to find the old process's children.
-pub(super) const PATIENCE: Duration = Duration::from_secs(3);
+pub(super) const PROXY_END_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// How often a waiting launch reads the records.
 pub(super) const POLL: Duration = Duration::from_millis(10);
 
 /// Records that are older are removed.
-const SWEPT: Duration = Duration::from_secs(60);
+const RECORD_AGE_MAX: Duration = Duration::from_secs(60);
 
 /// The version of the records' layout. Records with another one are ignored.
 const VERSION: u64 = 1;
@@ -48,12 +48,12 @@ pub(super) struct Record {
     /// The generation of the kernel that it served.
     pub(super) generation: u64,
     /// `None` while the proxy serves.
-    left: Option<Left>,
+    left: Option<ProxyEnd>,
 }
 
 /// How a proxy was ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct Left {
+struct ProxyEnd {
     at: Timestamp,
     /// Whether a client had sent a shutdown_request: such a front end requests a restart by that message.
     shutdown_requested: bool,
@@ -61,7 +61,7 @@ struct Left {
 
 /// A launch that may be a restart.
 #[derive(Clone, Debug)]
-pub(super) struct Launched {
+pub(super) struct RestartCandidate {
     /// When this process was launched.
     pub(super) at: Timestamp,
     /// The process that launched it.
@@ -80,7 +80,7 @@ enum Verdict {
     /// The last proxy still serves this session, and may end at any moment.
     Wait,
     /// The launch is an ordinary one; says why.
-    Not(&'static str),
+    NoRestart(&'static str),
 }
 
 /// How all records together judge a launch.
@@ -96,40 +96,40 @@ pub(super) enum RestartMatch {
 
 impl Record {
     /// Judges a launch by this record. `alive` says whether a process lives.
-    fn judge(&self, launch: &Launched, alive: impl Fn(&Process) -> bool) -> Verdict {
+    fn judge(&self, launch: &RestartCandidate, alive: impl Fn(&Process) -> bool) -> Verdict {
         if self.version != VERSION {
-            return Verdict::Not("another version of nb-proxy wrote it");
+            return Verdict::NoRestart("another version of nb-proxy wrote it");
         }
         if launch.parent.as_ref() != Some(&self.parent) {
-            return Verdict::Not("another process launched it");
+            return Verdict::NoRestart("another process launched it");
         }
         if self.session != launch.session {
-            return Verdict::Not("it is another session: a reload, or another notebook");
+            return Verdict::NoRestart("it is another session: a reload, or another notebook");
         }
         if launch.by_jupyter {
-            return Verdict::Not("JPY_PARENT_PID is set");
+            return Verdict::NoRestart("JPY_PARENT_PID is set");
         }
         let Some(left) = &self.left else {
             return if alive(&self.proxy) {
                 Verdict::Wait
             } else {
-                Verdict::Not("the proxy before was killed, not asked to end")
+                Verdict::NoRestart("the proxy before was killed, not asked to end")
             };
         };
         if left.shutdown_requested {
-            return Verdict::Not("its front end had asked for a shutdown");
+            return Verdict::NoRestart("its front end had asked for a shutdown");
         }
         // If the proxy ended after this launch, the time does not matter.
-        if launch.at.duration_since(left.at) > signed(FRESH) {
-            return Verdict::Not("the proxy before ended too long ago");
+        if launch.at.duration_since(left.at) > signed(RESTART_WINDOW) {
+            return Verdict::NoRestart("the proxy before ended too long ago");
         }
         Verdict::Restart
     }
 
     /// Returns whether no launch can match the record any more.
-    fn is_over(&self, now: Timestamp, alive: impl Fn(&Process) -> bool) -> bool {
+    fn is_stale(&self, now: Timestamp, alive: impl Fn(&Process) -> bool) -> bool {
         match &self.left {
-            Some(left) => now.duration_since(left.at) > signed(SWEPT),
+            Some(left) => now.duration_since(left.at) > signed(RECORD_AGE_MAX),
             None => !alive(&self.proxy),
         }
     }
@@ -149,7 +149,7 @@ impl OwnRecord {
     /// Writes a record that this proxy serves a session.
     pub(super) fn serve(
         project: &Project,
-        launch: &Launched,
+        launch: &RestartCandidate,
         key: &str,
         generation: u64,
     ) -> io::Result<Option<Self>> {
@@ -177,7 +177,7 @@ impl OwnRecord {
     /// Records that this proxy was ended by a signal.
     pub(super) fn leave(mut self, generation: u64, shutdown_requested: bool) -> io::Result<()> {
         self.record.generation = generation;
-        self.record.left = Some(Left {
+        self.record.left = Some(ProxyEnd {
             at: Timestamp::now(),
             shutdown_requested,
         });
@@ -196,7 +196,7 @@ impl OwnRecord {
 
 /// Finds the project's record that makes this launch a restart, and removes it, so that no other launch finds
 /// it. Also removes old records.
-pub(super) fn find_restart(project: &Project, launch: &Launched) -> RestartMatch {
+pub(super) fn find_restart(project: &Project, launch: &RestartCandidate) -> RestartMatch {
     let mut wait = false;
     let mut rejected = Vec::new();
     for (path, record) in list(&folder(project)) {
@@ -207,12 +207,14 @@ pub(super) fn find_restart(project: &Project, launch: &Launched) -> RestartMatch
             }
             Verdict::Restart => {}
             Verdict::Wait => wait = true,
-            Verdict::Not(_) if record.is_over(Timestamp::now(), Process::is_alive) => {
+            Verdict::NoRestart(_) if record.is_stale(Timestamp::now(), Process::is_alive) => {
                 let _ = beneath::remove_file(&path);
             }
             // A proxy that still serves another notebook of the same window is no candidate.
-            Verdict::Not(why) if record.left.is_some() => rejected.push((record.key, why)),
-            Verdict::Not(_) => {}
+            Verdict::NoRestart(reason) if record.left.is_some() => {
+                rejected.push((record.key, reason));
+            }
+            Verdict::NoRestart(_) => {}
         }
     }
     if wait {
@@ -225,19 +227,19 @@ pub(super) fn find_restart(project: &Project, launch: &Launched) -> RestartMatch
 /// Leaves a note for the proxy that is launched next with this connection file.
 pub(super) fn leave_note(project: &Project, connection_file: &Path, text: &str) -> io::Result<()> {
     project.make_folder(FOLDER)?;
-    beneath::replace(&note(project, connection_file), text.as_bytes())
+    beneath::replace(&note_path(project, connection_file), text.as_bytes())
 }
 
 /// Removes and returns the note that was left for this connection file, unless it is old.
 pub(super) fn take_note(project: &Project, connection_file: &Path) -> Option<String> {
-    let path = note(project, connection_file);
+    let path = note_path(project, connection_file);
     let age = beneath::metadata(&path).ok()?.modified().ok()?.elapsed();
     let text = beneath::read_text(&path, 1 << 20).ok()?;
     beneath::remove_file(&path).ok()?;
-    (age.unwrap_or_default() < SWEPT).then_some(text)
+    (age.unwrap_or_default() < RECORD_AGE_MAX).then_some(text)
 }
 
-fn note(project: &Project, connection_file: &Path) -> PathBuf {
+fn note_path(project: &Project, connection_file: &Path) -> PathBuf {
     let name = connection_file.file_name().unwrap_or_default();
     folder(project).join(name).with_extension("note")
 }
@@ -283,7 +285,7 @@ mod tests {
         Timestamp::from_second(1_800_000_000 + seconds).unwrap()
     }
 
-    fn left_at(seconds: i64) -> Record {
+    fn record_at(seconds: i64) -> Record {
         Record {
             version: VERSION,
             proxy: process(10),
@@ -291,15 +293,15 @@ mod tests {
             session: "s".into(),
             key: "t.ipynb".into(),
             generation: 1,
-            left: Some(Left {
+            left: Some(ProxyEnd {
                 at: time(seconds),
                 shutdown_requested: false,
             }),
         }
     }
 
-    fn launched_at(seconds: i64) -> Launched {
-        Launched {
+    fn candidate_at(seconds: i64) -> RestartCandidate {
+        RestartCandidate {
             at: time(seconds),
             parent: Some(process(5)),
             session: "s".into(),
@@ -314,30 +316,30 @@ mod tests {
     #[test]
     fn the_same_session_from_the_same_process_is_a_restart() {
         for (left, launched) in [(0, 0), (0, 4), (0, 5), (1, 0)] {
-            let verdict = left_at(left).judge(&launched_at(launched), alive);
+            let verdict = record_at(left).judge(&candidate_at(launched), alive);
             assert_eq!(verdict, Verdict::Restart, "{left} {launched}");
         }
     }
 
     #[test]
-    fn everything_else_is_a_launch_like_any_other() {
-        let launch = launched_at(1);
-        let rejected = |record: &Record, launch: &Launched| {
-            matches!(record.judge(launch, alive), Verdict::Not(_))
+    fn other_launches_are_no_restarts() {
+        let launch = candidate_at(1);
+        let rejected = |record: &Record, launch: &RestartCandidate| {
+            matches!(record.judge(launch, alive), Verdict::NoRestart(_))
         };
-        let record = left_at(0);
-        assert!(rejected(&record, &launched_at(6)), "too late");
-        let reload = Launched {
+        let record = record_at(0);
+        assert!(rejected(&record, &candidate_at(6)), "too late");
+        let reload = RestartCandidate {
             session: "t".into(),
             ..launch.clone()
         };
         assert!(rejected(&record, &reload));
-        let window = Launched {
+        let window = RestartCandidate {
             parent: Some(process(6)),
             ..launch.clone()
         };
         assert!(rejected(&record, &window));
-        let reused_pid = Launched {
+        let reused_pid = RestartCandidate {
             parent: Some(Process {
                 start_time: 2,
                 ..process(5)
@@ -345,24 +347,24 @@ mod tests {
             ..launch.clone()
         };
         assert!(rejected(&record, &reused_pid));
-        let nobodys = Launched {
+        let without_parent = RestartCandidate {
             parent: None,
             ..launch.clone()
         };
-        assert!(rejected(&record, &nobodys));
-        let jupyter = Launched {
+        assert!(rejected(&record, &without_parent));
+        let jupyter = RestartCandidate {
             by_jupyter: true,
             ..launch.clone()
         };
         assert!(rejected(&record, &jupyter));
-        let asked = Record {
-            left: record.left.clone().map(|left| Left {
+        let shut_down = Record {
+            left: record.left.clone().map(|left| ProxyEnd {
                 shutdown_requested: true,
                 ..left
             }),
             ..record.clone()
         };
-        assert!(rejected(&asked, &launch));
+        assert!(rejected(&shut_down, &launch));
         let other = Record {
             version: VERSION + 1,
             ..record
@@ -374,16 +376,19 @@ mod tests {
     fn a_launch_may_come_before_the_end_of_the_proxy_that_it_replaces() {
         let serving = Record {
             left: None,
-            ..left_at(0)
+            ..record_at(0)
         };
-        assert_eq!(serving.judge(&launched_at(0), alive), Verdict::Wait);
-        let killed = serving.judge(&launched_at(0), |_| false);
-        assert!(matches!(killed, Verdict::Not(_)), "{killed:?}");
-        let other = Launched {
+        assert_eq!(serving.judge(&candidate_at(0), alive), Verdict::Wait);
+        let killed = serving.judge(&candidate_at(0), |_| false);
+        assert!(matches!(killed, Verdict::NoRestart(_)), "{killed:?}");
+        let other = RestartCandidate {
             session: "t".into(),
-            ..launched_at(0)
+            ..candidate_at(0)
         };
-        assert!(matches!(serving.judge(&other, alive), Verdict::Not(_)));
+        assert!(matches!(
+            serving.judge(&other, alive),
+            Verdict::NoRestart(_)
+        ));
     }
 
     fn project() -> (tempfile::TempDir, Project) {
@@ -393,8 +398,8 @@ mod tests {
         (temp, project)
     }
 
-    fn launched_now(session: &str) -> Launched {
-        Launched {
+    fn candidate_now(session: &str) -> RestartCandidate {
+        RestartCandidate {
             at: Timestamp::now(),
             parent: Some(Process::current()),
             session: session.into(),
@@ -405,7 +410,7 @@ mod tests {
     #[test]
     fn a_record_is_used_once() {
         let (_temp, project) = project();
-        let launch = launched_now("s");
+        let launch = candidate_now("s");
         let own = OwnRecord::serve(&project, &launch, "t.ipynb", 3).unwrap();
         assert!(matches!(
             find_restart(&project, &launch),
@@ -413,7 +418,7 @@ mod tests {
         ));
         own.unwrap().leave(4, false).unwrap();
 
-        let RestartMatch::Nothing(rejected) = find_restart(&project, &launched_now("t")) else {
+        let RestartMatch::Nothing(rejected) = find_restart(&project, &candidate_now("t")) else {
             panic!("another session's launch took it")
         };
         assert_eq!(rejected.len(), 1, "{rejected:?}");
@@ -427,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn a_note_is_read_once_by_whom_it_is_for() {
+    fn a_note_is_read_once_by_the_launch_with_its_connection_file() {
         let (_temp, project) = project();
         let [mine, other] = ["/r/kernel-1.json", "/r/kernel-2.json"].map(Path::new);
         leave_note(&project, mine, "not restarted").unwrap();
@@ -437,18 +442,18 @@ mod tests {
     }
 
     #[test]
-    fn what_is_over_is_swept() {
+    fn stale_records_are_removed() {
         let (_temp, project) = project();
-        let own = OwnRecord::serve(&project, &launched_now("s"), "t.ipynb", 1).unwrap();
+        let own = OwnRecord::serve(&project, &candidate_now("s"), "t.ipynb", 1).unwrap();
         let mut own = own.unwrap();
         let path = own.path.clone();
-        own.record.left = Some(Left {
-            at: Timestamp::now() - SWEPT - FRESH,
+        own.record.left = Some(ProxyEnd {
+            at: Timestamp::now() - RECORD_AGE_MAX - RESTART_WINDOW,
             shutdown_requested: false,
         });
         own.write().unwrap();
         assert!(matches!(
-            find_restart(&project, &launched_now("s")),
+            find_restart(&project, &candidate_now("s")),
             RestartMatch::Nothing(_)
         ));
         assert!(!path.exists());

@@ -19,7 +19,7 @@ use crate::server::ServerClient;
 use crate::socket::{BindError, DisconnectReason, EndpointHandler, KernelEndpoint, PeerId};
 use crate::wire::{Channel, ConnectionInfo, NewHeader, Rejected, Verified};
 
-/// How many bytes of messages may wait for the connection before clients are read no further.
+/// How many bytes of messages may wait for the connection before clients' connections are no longer read.
 const WAITING_BYTES: usize = 64 << 20;
 
 /// The bridge to one kernel.
@@ -38,13 +38,13 @@ pub(super) struct Bridge {
     /// The messages for the connection that is up. What is in it when the connection is lost counts as sent.
     outgoing: RefCell<Option<UnboundedSender<(Channel, Verified)>>>,
     outgoing_bytes: Cell<usize>,
-    /// The clients that are not read, since too much waits.
+    /// The clients whose connections are not read, since too many bytes wait.
     paused: RefCell<Vec<Bytes>>,
-    /// Why the kernel has ended, once it has.
-    ended: OnceCell<String>,
-    has_ended: Notify,
-    /// Is notified when the kernel says that it shuts down.
-    shuts_down: Notify,
+    /// Why the kernel has ended; empty while it runs.
+    end_reason: OnceCell<String>,
+    end_notify: Notify,
+    /// Notified when the kernel sends its shutdown_reply.
+    shutdown_notify: Notify,
 }
 
 impl Bridge {
@@ -72,9 +72,9 @@ impl Bridge {
             outgoing: RefCell::default(),
             outgoing_bytes: Cell::new(0),
             paused: RefCell::default(),
-            ended: OnceCell::new(),
-            has_ended: Notify::new(),
-            shuts_down: Notify::new(),
+            end_reason: OnceCell::new(),
+            end_notify: Notify::new(),
+            shutdown_notify: Notify::new(),
         });
         let events = Rc::new(SocketEvents(Rc::downgrade(&bridge)));
         let endpoint = KernelEndpoint::bind(connection, limits(), events)?;
@@ -86,25 +86,25 @@ impl Bridge {
         self.endpoint.get().expect("`bind` has set it")
     }
 
-    /// Waits until the kernel has ended, and returns why.
+    /// Waits until the kernel has ended, and returns the reason.
     pub(super) async fn kernel_ended(&self) -> String {
         loop {
-            if let Some(why) = self.ended.get() {
-                return why.clone();
+            if let Some(reason) = self.end_reason.get() {
+                return reason.clone();
             }
-            self.has_ended.notified().await;
+            self.end_notify.notified().await;
         }
     }
 
-    /// Waits until the kernel says that it shuts down.
-    pub(super) async fn shuts_down(&self) {
-        self.shuts_down.notified().await;
+    /// Waits until the kernel sends its shutdown_reply.
+    pub(super) async fn wait_for_shutdown(&self) {
+        self.shutdown_notify.notified().await;
     }
 
     /// Records that the kernel has ended.
-    pub(super) fn end(&self, why: String) {
-        let _ = self.ended.set(why);
-        self.has_ended.notify_one();
+    pub(super) fn end(&self, reason: String) {
+        let _ = self.end_reason.set(reason);
+        self.end_notify.notify_one();
     }
 
     /// Takes a message of a client.
@@ -119,7 +119,7 @@ impl Bridge {
                 .header()
                 .is_ok_and(|header| header.msg_type == "interrupt_request");
         if is_interrupt {
-            // A server interrupts a kernel as its kernelspec says; not every kernel heeds the message.
+            // A server interrupts a kernel as its kernelspec says; some kernels ignore the message.
             let (bridge, client) = (Rc::clone(self), client.clone());
             tokio::task::spawn_local(async move { bridge.interrupt(&client, &message).await });
             return;
@@ -139,7 +139,7 @@ impl Bridge {
     pub(super) fn kernel_message(&self, channel: Channel, message: Verified) {
         let header = message.header();
         if header.is_ok_and(|header| header.msg_type == "shutdown_reply") {
-            self.shuts_down.notify_one();
+            self.shutdown_notify.notify_one();
         }
         let steps = self
             .table
@@ -148,16 +148,16 @@ impl Bridge {
         self.perform(steps);
     }
 
-    /// Takes the news that the websocket is open; messages for it go to `outgoing`.
+    /// Records that the websocket is open; messages for it go to `outgoing`.
     pub(super) fn connected(&self, outgoing: UnboundedSender<(Channel, Verified)>) {
         *self.outgoing.borrow_mut() = Some(outgoing);
         self.outgoing_bytes.set(0);
         let steps = self.table.borrow_mut().connected(&Zoned::now());
         self.perform(steps);
-        self.read_again();
+        self.resume_clients();
     }
 
-    /// Takes the news that the websocket is closed.
+    /// Records that the websocket is closed.
     pub(super) fn disconnected(&self) {
         self.outgoing.take();
         self.outgoing_bytes.set(0);
@@ -169,19 +169,19 @@ impl Bridge {
         !self.table.borrow().is_empty()
     }
 
-    /// Takes the news that a message was written into the websocket.
+    /// Records that a message was written into the websocket.
     pub(super) fn written(&self, bytes: usize) {
-        let left = self.outgoing_bytes.get().saturating_sub(bytes);
-        self.outgoing_bytes.set(left);
-        self.read_again();
+        let remaining = self.outgoing_bytes.get().saturating_sub(bytes);
+        self.outgoing_bytes.set(remaining);
+        self.resume_clients();
     }
 
     fn waiting_bytes(&self) -> usize {
         self.outgoing_bytes.get() + self.table.borrow().waiting_bytes()
     }
 
-    /// Reads clients again, if they are not read and there is room.
-    fn read_again(&self) {
+    /// Reads the paused clients again, if few enough bytes wait.
+    fn resume_clients(&self) {
         if self.paused.borrow().is_empty() || self.waiting_bytes() > WAITING_BYTES / 2 {
             return;
         }
@@ -197,7 +197,7 @@ impl Bridge {
                     let outgoing = self.outgoing.borrow();
                     if let Some(outgoing) = &*outgoing {
                         self.outgoing_bytes.update(|bytes| bytes + message.size());
-                        // The receiver ends with the connection, which is told next.
+                        // The receiver ends with the connection, whose end is reported next.
                         let _ = outgoing.send((channel, message));
                     }
                 }
@@ -209,7 +209,7 @@ impl Bridge {
                     }
                 }
                 Step::Publish(message) => self.publish(message),
-                Step::KernelEnded(why) => self.end(why),
+                Step::KernelEnded(reason) => self.end(reason),
             }
         }
     }
@@ -226,7 +226,11 @@ impl Bridge {
 
     /// Interrupts the kernel and answers the request.
     async fn interrupt(&self, client: &Bytes, request: &Verified) {
-        self.publish(self.about(request, "status", &json!({ "execution_state": "busy" })));
+        self.publish(self.kernel_message_about(
+            request,
+            "status",
+            &json!({ "execution_state": "busy" }),
+        ));
         let content = match self.server.interrupt(&self.kernel).await {
             Ok(()) => json!({ "status": "ok" }),
             Err(error) => {
@@ -235,13 +239,22 @@ impl Bridge {
                 json!({ "status": "error", "ename": "ServerError", "evalue": text, "traceback": [] })
             }
         };
-        let reply = self.about(request, "interrupt_reply", &content);
+        let reply = self.kernel_message_about(request, "interrupt_reply", &content);
         self.reply(Channel::Control, client, reply);
-        self.publish(self.about(request, "status", &json!({ "execution_state": "idle" })));
+        self.publish(self.kernel_message_about(
+            request,
+            "status",
+            &json!({ "execution_state": "idle" }),
+        ));
     }
 
     /// Returns a message of this process about a request, in the kernel's name.
-    fn about(&self, request: &Verified, msg_type: &str, content: &Value) -> Verified {
+    fn kernel_message_about(
+        &self,
+        request: &Verified,
+        msg_type: &str,
+        content: &Value,
+    ) -> Verified {
         let date = format!("{:.6}", jiff::Timestamp::now());
         let session = self.table.borrow().kernel_session().to_owned();
         let id = format!("{}_{}", self.session, uuid::Uuid::new_v4().simple());
@@ -272,14 +285,14 @@ impl EndpointHandler for SocketEvents {
         }
     }
 
-    fn left(&self, channel: Channel, client: &Bytes, _why: &DisconnectReason) {
+    fn left(&self, channel: Channel, client: &Bytes, _reason: &DisconnectReason) {
         if let Some(bridge) = self.0.upgrade() {
             bridge.clients.borrow_mut().left(channel, client);
         }
     }
 
-    fn rejected(&self, channel: Channel, why: &Rejected) {
-        log(&format!("dropped a message on {channel}: {why}"));
+    fn rejected(&self, channel: Channel, reason: &Rejected) {
+        log(&format!("dropped a message on {channel}: {reason}"));
     }
 
     fn subscribed(&self, _subscriber: &PeerId, _topic: &[u8]) -> Vec<Verified> {

@@ -25,8 +25,8 @@ impl ConnectedClients {
     /// Returns the client that has this session as its identity, as Jupyter's own clients do, or else all of them.
     pub(super) fn of_session(&self, channel: Channel, session: &str) -> Vec<Bytes> {
         let clients = self.0.get(&channel).into_iter().flatten();
-        let named = clients.clone().find(|it| **it == session.as_bytes());
-        match named {
+        let by_identity = clients.clone().find(|it| **it == session.as_bytes());
+        match by_identity {
             Some(client) => vec![client.clone()],
             None => clients.cloned().collect(),
         }

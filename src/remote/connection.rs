@@ -16,22 +16,22 @@ use crate::server::channels::{self, KernelReceiver, KernelSender, Received};
 use crate::server::connection_state::{ConnectionReport, ConnectionState};
 use crate::server::{ServerError, ServerErrorKind};
 
-/// How often the server is pinged, and how long it may say nothing at all after that. Pings also keep proxies on the way
+/// How often the server is pinged, and how long it may send nothing at all after that. Pings also keep proxies on the way
 /// from closing a connection on which nothing happens.
-const PING: Duration = Duration::from_secs(30);
+const PING_INTERVAL: Duration = Duration::from_secs(30);
 
-/// How often to ask the server whether the kernel is still there: it does not tell when it has ended it.
-const HEALTH: Duration = Duration::from_secs(30);
+/// How often to ask the server whether it still has the kernel: it does not report its end.
+const HEALTH_INTERVAL: Duration = Duration::from_secs(30);
 
-/// How often, and how many times, to ask after the kernel has said that it shuts down.
-const HEALTH_SOON: Duration = Duration::from_secs(1);
-const SOON_TIMES: u32 = 10;
+/// How often, and how many times, to ask after the kernel's shutdown_reply.
+const HEALTH_INTERVAL_AFTER_SHUTDOWN: Duration = Duration::from_secs(1);
+const CHECKS_AFTER_SHUTDOWN: u32 = 10;
 
-/// How often to look whether a server that refused connections accepts them again.
-const LISTENS: Duration = Duration::from_secs(2);
+/// How often to check whether a server that refused connections accepts them again.
+const LISTEN_POLL: Duration = Duration::from_secs(2);
 
 /// How long to read what has arrived on a connection on which nothing can be sent.
-const DRAIN: Duration = Duration::from_millis(500);
+const DRAIN_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// The connection to the server, as other processes read it.
 pub(super) struct Reporter {
@@ -62,7 +62,7 @@ impl Reporter {
         if self.last.state != state {
             self.last.since = Timestamp::now();
         }
-        let text = problem.as_ref().map(|why| format!(": {why}"));
+        let text = problem.as_ref().map(|reason| format!(": {reason}"));
         log(&format!("{}{}", state.as_str(), text.unwrap_or_default()));
         (self.last.state, self.last.problem) = (state, problem);
         self.write();
@@ -74,9 +74,9 @@ impl Reporter {
     }
 
     /// Records why the kernel has ended.
-    pub(super) fn kernel_ended(&mut self, why: &str) {
-        log(&format!("the kernel has ended: {why}"));
-        self.last.kernel_ended = Some(why.to_owned());
+    pub(super) fn kernel_ended(&mut self, reason: &str) {
+        log(&format!("the kernel has ended: {reason}"));
+        self.last.kernel_ended = Some(reason.to_owned());
         self.write();
     }
 
@@ -89,12 +89,12 @@ impl Reporter {
     }
 }
 
-/// Keeps the websocket open until the kernel has ended. `session` is the id under which the server keeps what the kernel
-/// says meanwhile.
+/// Keeps the websocket open until the kernel has ended. `session` is the id under which the server stores the kernel's
+/// messages meanwhile.
 ///
 /// # Errors
-/// The first connection of a session, for which a command waits, cannot be made, and the user has to mend why.
-pub(super) async fn keep(
+/// The first connection of a session, for which a command waits, cannot be made, and the user has to remove the cause.
+pub(super) async fn keep_open(
     bridge: &Rc<Bridge>,
     session: &str,
     is_first: bool,
@@ -108,51 +108,51 @@ pub(super) async fn keep(
                 backoff.reset();
                 was_connected = true;
                 reporter.change(ConnectionState::Connected, None);
-                let why = serve(bridge, sender, receiver, reporter).await;
+                let reason = serve(bridge, sender, receiver, reporter).await;
                 bridge.disconnected();
-                reporter.change(ConnectionState::Reconnecting, Some(why));
+                reporter.change(ConnectionState::Reconnecting, Some(reason));
                 // A connection that was just lost is usually there again at once.
                 continue_after(bridge, backoff.next(random()), false).await;
                 continue;
             }
             Ok(None) => {
-                bridge.end(is_gone(bridge));
+                bridge.end(gone_reason(bridge));
                 return Ok(());
             }
             Err(error) => error,
         };
-        if !was_connected && !error.kind.may_pass() {
+        if !was_connected && !error.kind.is_transient() {
             return Err(error);
         }
-        let state = match (error.kind.may_pass(), was_connected) {
+        let state = match (error.kind.is_transient(), was_connected) {
             (true, true) => ConnectionState::Reconnecting,
             (true, false) => ConnectionState::Connecting,
             (false, _) => ConnectionState::Failed,
         };
         reporter.change(state, Some(error.kind.to_string()));
-        let asked = match error.kind {
+        let retry_after = match error.kind {
             ServerErrorKind::TooManyRequests { retry_after } => retry_after,
             _ => None,
         };
-        let refuses = matches!(
+        let is_refused = matches!(
             error.kind,
             ServerErrorKind::Refused { .. } | ServerErrorKind::Connection { .. }
         );
-        let pause = backoff.next(random()).max(asked.unwrap_or_default());
-        continue_after(bridge, pause, refuses).await;
+        let pause = backoff.next(random()).max(retry_after.unwrap_or_default());
+        continue_after(bridge, pause, is_refused).await;
     }
 }
 
 /// Waits for a pause; if the server refused connections, until it accepts them, if that is earlier.
-async fn continue_after(bridge: &Bridge, pause: Duration, refuses: bool) {
-    let listens = async {
+async fn continue_after(bridge: &Bridge, pause: Duration, is_refused: bool) {
+    let accepts = async {
         let base = bridge.server.base();
         let (Some(host), Some(port)) = (base.host_str(), base.port_or_known_default()) else {
             return std::future::pending().await;
         };
         let host = host.trim_matches(['[', ']']).to_owned();
         loop {
-            tokio::time::sleep(LISTENS).await;
+            tokio::time::sleep(LISTEN_POLL).await;
             if TcpStream::connect((&*host, port)).await.is_ok() {
                 return;
             }
@@ -160,7 +160,7 @@ async fn continue_after(bridge: &Bridge, pause: Duration, refuses: bool) {
     };
     tokio::select! {
         () = tokio::time::sleep(pause) => {}
-        () = listens, if refuses => {}
+        () = accepts, if is_refused => {}
     }
 }
 
@@ -192,11 +192,11 @@ async fn serve(
     let (outgoing, mut queue) = mpsc::unbounded_channel();
     bridge.connected(outgoing);
     // When the server was last pinged, until it answers.
-    let pinged = Cell::new(None);
-    let arrived = Notify::new();
+    let pinged_at = Cell::new(None);
+    let arrival = Notify::new();
     let mut pongs = PongBudget::new(Instant::now());
     let writer = async {
-        let mut ticks = tokio::time::interval(PING);
+        let mut ticks = tokio::time::interval(PING_INTERVAL);
         loop {
             tokio::select! {
                 next = queue.recv() => {
@@ -206,22 +206,22 @@ async fn serve(
                     match sender.send(channel, &message).await {
                         Ok(true) => {}
                         Ok(false) => log("dropped a message that is no JSON"),
-                        Err(why) => return why,
+                        Err(reason) => return reason,
                     }
                     bridge.written(message.size());
                 }
-                () = arrived.notified() => {
+                () = arrival.notified() => {
                     if bridge.expects_messages()
                         && pongs.take(Instant::now())
-                        && let Err(why) = sender.pong().await
+                        && let Err(reason) = sender.pong().await
                     {
-                        return why;
+                        return reason;
                     }
                 }
                 _ = ticks.tick() => {
-                    pinged.set(Some(Instant::now()));
-                    if let Err(why) = sender.ping().await {
-                        return why;
+                    pinged_at.set(Some(Instant::now()));
+                    if let Err(reason) = sender.ping().await {
+                        return reason;
                     }
                 }
             }
@@ -229,38 +229,43 @@ async fn serve(
     };
     let reader = async {
         loop {
-            let received = match tokio::time::timeout(PING * 2, receiver.next()).await {
+            let received = match tokio::time::timeout(PING_INTERVAL * 2, receiver.next()).await {
                 Ok(received) => received,
-                Err(_) => return format!("the server said nothing for {} s", PING.as_secs() * 2),
+                Err(_) => {
+                    return format!(
+                        "the server said nothing for {} s",
+                        PING_INTERVAL.as_secs() * 2
+                    );
+                }
             };
             match received {
                 Received::Message(channel, message) => {
                     bridge.kernel_message(channel, message);
-                    arrived.notify_one();
+                    arrival.notify_one();
                 }
                 Received::SignOfLife => {
-                    if let Some(at) = pinged.take() {
+                    if let Some(at) = pinged_at.take() {
                         reporter.latency(at.elapsed());
                     }
                 }
-                Received::Malformed(why) => log(&format!("dropped a frame: {why}")),
-                Received::Closed(why) => return why,
+                Received::Malformed(reason) => log(&format!("dropped a frame: {reason}")),
+                Received::Closed(reason) => return reason,
             }
         }
     };
     tokio::pin!(reader);
-    let why = tokio::select! {
-        why = writer => why,
-        why = &mut reader => return why,
-        ended = bridge.kernel_ended() => return ended,
+    let reason = tokio::select! {
+        reason = writer => reason,
+        reason = &mut reader => return reason,
+        reason = bridge.kernel_ended() => return reason,
         () = kernel_is_gone(bridge) => {
-            bridge.end(is_gone(bridge));
+            bridge.end(gone_reason(bridge));
             return "the kernel is gone".to_owned();
         }
     };
-    // What has arrived before is read although nothing can be sent.
-    let _ = tokio::time::timeout(DRAIN, reader).await;
-    why
+    // Messages that have arrived are read although nothing can be sent.
+    let _ = tokio::time::timeout(DRAIN_TIMEOUT, reader).await;
+    reason
 }
 
 /// How many pongs may be sent now.
@@ -271,7 +276,7 @@ async fn serve(
 struct PongBudget(Instant);
 
 impl PongBudget {
-    const EVERY: Duration = Duration::from_millis(2);
+    const INTERVAL: Duration = Duration::from_millis(2);
 
     /// How many may be sent at once.
     const BURST: u32 = 50;
@@ -281,9 +286,9 @@ impl PongBudget {
     }
 
     fn take(&mut self, now: Instant) -> bool {
-        let is_allowed = self.0 <= now + Self::EVERY * Self::BURST;
+        let is_allowed = self.0 <= now + Self::INTERVAL * Self::BURST;
         if is_allowed {
-            self.0 = self.0.max(now) + Self::EVERY;
+            self.0 = self.0.max(now) + Self::INTERVAL;
         }
         is_allowed
     }
@@ -291,20 +296,20 @@ impl PongBudget {
 
 /// Waits until the server does not have the kernel any more.
 async fn kernel_is_gone(bridge: &Bridge) {
-    let mut soon = 0;
+    let mut checks_left = 0;
     loop {
         tokio::select! {
-            () = tokio::time::sleep(HEALTH_SOON), if soon > 0 => soon -= 1,
-            () = tokio::time::sleep(HEALTH), if soon == 0 => {}
-            () = bridge.shuts_down() => soon = SOON_TIMES,
+            () = tokio::time::sleep(HEALTH_INTERVAL_AFTER_SHUTDOWN), if checks_left > 0 => checks_left -= 1,
+            () = tokio::time::sleep(HEALTH_INTERVAL), if checks_left == 0 => {}
+            () = bridge.wait_for_shutdown() => checks_left = CHECKS_AFTER_SHUTDOWN,
         }
-        // Whether the server can be reached is seen on the websocket.
+        // A failed request proves nothing: the websocket shows whether the server can be reached.
         if let Ok(None) = bridge.server.kernel(&bridge.kernel).await {
             return;
         }
     }
 }
 
-fn is_gone(bridge: &Bridge) -> String {
+fn gone_reason(bridge: &Bridge) -> String {
     format!("{} does not have it any more", bridge.server.record().name)
 }

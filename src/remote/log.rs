@@ -1,4 +1,4 @@
-//! The log of the bridge, which is its stderr and lies beside the kernel's connection file.
+//! The log of the bridge, which is its stderr: a file beside the kernel's connection file.
 
 use jiff::Zoned;
 

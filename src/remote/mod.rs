@@ -5,7 +5,7 @@
 //!
 //! | file | content |
 //! |---|---|
-//! | `requests`, `numbers` | which requests are under way, and what becomes of them when the connection is lost. Pure |
+//! | `requests`, `numbers` | the requests under way, and what happens to them when the connection is lost. Pure |
 //! | `backoff`, `recent` | pauses between attempts to connect; messages for clients that join late. Pure |
 //! | `bridge`, `clients` | passes messages between the sockets and the websocket |
 //! | `connection` | keeps the websocket open |
@@ -45,11 +45,11 @@ pub(crate) fn run(state_file: &Path, key: &str, connection_file: &Path) -> ExitC
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build_local(tokio::runtime::LocalOptions::default());
-    let served = match runtime {
+    let result = match runtime {
         Ok(runtime) => runtime.block_on(serve(state_file, key, connection_file)),
         Err(error) => Err(error.to_string()),
     };
-    served.unwrap_or_else(|error| {
+    result.unwrap_or_else(|error| {
         log(&error);
         ExitCode::FAILURE
     })
@@ -76,8 +76,8 @@ async fn serve(state_file: &Path, key: &str, connection_file: &Path) -> Result<E
     let _interrupt = signal(SignalKind::interrupt()).map_err(|error| error.to_string())?;
     let mut reporter = Reporter::new(&bridge);
     let code = tokio::select! {
-        kept = connection::keep(&bridge, session, is_first, &mut reporter) => {
-            kept.map_err(|error| error.to_string())?;
+        result = connection::keep_open(&bridge, session, is_first, &mut reporter) => {
+            result.map_err(|error| error.to_string())?;
             ExitCode::from(KERNEL_ENDED)
         }
         _ = terminate.recv() => ExitCode::SUCCESS,

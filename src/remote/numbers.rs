@@ -9,10 +9,10 @@ use std::collections::{BTreeSet, HashMap};
 use crate::wire::Header;
 
 /// The highest number of missing messages that are stored one by one.
-const MOST: u64 = 100_000;
+const STORED_MAX: u64 = 100_000;
 
 /// How many of the last numbers may arrive out of order.
-const RECENT: u64 = 20;
+const REORDERED_MAX: u64 = 20;
 
 /// The sequence numbers of one kernel's messages, since a moment when none was missing.
 #[derive(Debug, Default)]
@@ -22,8 +22,8 @@ pub(super) struct MessageNumbers {
     /// The highest number so far.
     last: Option<u64>,
     missing: BTreeSet<u64>,
-    /// How many more are missing than are stored.
-    beyond: u64,
+    /// The number of missing messages that are not stored one by one.
+    not_stored: u64,
     /// The number of the `busy` of each request of other clients that is being handled.
     busy: HashMap<String, u64>,
 }
@@ -41,7 +41,7 @@ impl MessageNumbers {
         };
         match &self.prefix {
             // A server's own messages have numbers of their own.
-            Some(known) if known != prefix => return,
+            Some(current) if current != prefix => return,
             Some(_) => {}
             None => self.prefix = Some(prefix.to_owned()),
         }
@@ -51,8 +51,8 @@ impl MessageNumbers {
             }
             Some(last) => {
                 let gap = last + 1..number;
-                let stored = gap.end.min(gap.start + MOST);
-                self.beyond += gap.end - stored;
+                let stored = gap.end.min(gap.start + STORED_MAX);
+                self.not_stored += gap.end - stored;
                 self.missing.extend(gap.start..stored);
                 self.last = Some(number);
             }
@@ -60,8 +60,8 @@ impl MessageNumbers {
         }
     }
 
-    /// Takes the status of a request of another client, whose reply goes there.
-    pub(super) fn take_other(&mut self, header: &Header<'_>, request: &str, state: &str) {
+    /// Takes the status of a request of another client, which alone gets the reply.
+    pub(super) fn take_other_status(&mut self, header: &Header<'_>, request: &str, state: &str) {
         let Some((_, number)) = header.numbered() else {
             return;
         };
@@ -83,22 +83,22 @@ impl MessageNumbers {
     pub(super) fn take_missing_before(&mut self, number: u64) -> u64 {
         let later = self.missing.split_off(&number);
         let missing = std::mem::replace(&mut self.missing, later);
-        missing.len() as u64 + std::mem::take(&mut self.beyond)
+        missing.len() as u64 + std::mem::take(&mut self.not_stored)
     }
 
     /// Returns how many messages are missing, and counts anew from now on.
     pub(super) fn take_missing(&mut self) -> u64 {
         self.busy.clear();
         let stored = std::mem::take(&mut self.missing).len() as u64;
-        stored + std::mem::take(&mut self.beyond)
+        stored + std::mem::take(&mut self.not_stored)
     }
 
-    /// Forgets what has been missing for long. Threads of a kernel number at the same time, so the last few messages may
+    /// Forgets the numbers that have been missing for long. Threads of a kernel number at the same time, so the last few messages may
     /// arrive out of order.
     pub(super) fn forget_old(&mut self) {
-        let recent = self.last.unwrap_or_default().saturating_sub(RECENT);
+        let recent = self.last.unwrap_or_default().saturating_sub(REORDERED_MAX);
         self.missing = self.missing.split_off(&recent);
-        self.beyond = 0;
+        self.not_stored = 0;
     }
 }
 
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_did_not_arrive_is_counted_and_what_came_late_is_not() {
+    fn missing_messages_are_counted_and_late_ones_are_not() {
         let mut numbers = MessageNumbers::default();
         assert!(!numbers.is_numbered());
         for number in [5, 6, 9, 8, 12, 12] {
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_after_a_message_is_not_missing_before_it() {
+    fn messages_after_a_number_are_not_missing_before_it() {
         let mut numbers = MessageNumbers::default();
         // 9 is a reply that has overtaken 8.
         for number in [3, 9, 5, 6, 7] {
@@ -154,7 +154,7 @@ mod tests {
         let mut numbers = MessageNumbers::default();
         let mut status = |number: u64, request: &str, state: &str| {
             numbers.take(&header(number));
-            numbers.take_other(&header(number), request, state);
+            numbers.take_other_status(&header(number), request, state);
         };
         status(1, "a", "busy");
         status(2, "b", "busy");
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn other_numbers_than_the_kernels_say_nothing() {
+    fn numbers_of_other_senders_are_ignored() {
         let mut numbers = MessageNumbers::default();
         numbers.take(&header(5));
         for id in ["j_7_9", "k_8_9", "k_9", "k"] {

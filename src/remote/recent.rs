@@ -1,4 +1,4 @@
-//! What a kernel published a moment ago, for subscribers that join just after this process began.
+//! The messages that a kernel published recently, for subscribers that join just after this process has started.
 //!
 //! After a bridge was killed its successor gets the kernel's messages from the server at once, while the clients are
 //! only about to connect again.
@@ -7,24 +7,24 @@ use std::time::{Duration, Instant};
 
 use crate::wire::Verified;
 
-/// How long after the begin messages are kept.
-const FIRST: Duration = Duration::from_secs(10);
+/// How long after the start messages are stored.
+const RECENT_TIME: Duration = Duration::from_secs(10);
 
-/// How many bytes are kept at most; above that nothing is.
-const MOST: usize = 32 << 20;
+/// The maximum of stored bytes; above that nothing is stored.
+const BYTES_MAX: usize = 32 << 20;
 
-/// The messages since the begin, while it is recent.
+/// The messages since the start of this process, while that is recent.
 #[derive(Debug)]
 pub(super) struct RecentMessages {
-    begun: Instant,
+    started_at: Instant,
     messages: Vec<Verified>,
     bytes: usize,
 }
 
 impl RecentMessages {
-    pub(super) fn new(begun: Instant) -> Self {
+    pub(super) fn new(started_at: Instant) -> Self {
         Self {
-            begun,
+            started_at,
             messages: Vec::new(),
             bytes: 0,
         }
@@ -32,7 +32,7 @@ impl RecentMessages {
 
     /// Takes a message that is published now.
     pub(super) fn take(&mut self, now: Instant, message: &Verified) {
-        if now.duration_since(self.begun) > FIRST || self.bytes > MOST {
+        if now.duration_since(self.started_at) > RECENT_TIME || self.bytes > BYTES_MAX {
             self.messages = Vec::new();
             return;
         }
@@ -42,7 +42,7 @@ impl RecentMessages {
 
     /// Returns the messages for a subscriber that joins now.
     pub(super) fn for_subscriber(&self, now: Instant) -> Vec<Verified> {
-        match now.duration_since(self.begun) <= FIRST {
+        match now.duration_since(self.started_at) <= RECENT_TIME {
             true => self.messages.clone(),
             false => Vec::new(),
         }

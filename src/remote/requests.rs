@@ -1,8 +1,8 @@
-//! The requests that clients have sent to a remote kernel, and what is to be done about each when the connection to
-//! its server is lost and comes back.
+//! The requests that clients have sent to a remote kernel, and what happens to each when the connection to its server
+//! is lost and made again.
 //!
 //! A request that was sent and is not answered when the connection is lost may have arrived or not, and its answer may
-//! be lost or still to come: a server replays what the kernel said meanwhile, except what was on its way. So after the
+//! be lost or still to come: a server replays the kernel's messages of that time, except those that were in transit. So after the
 //! replay the kernel is asked for its kernel_info on the same channel (the probe). It handles its requests in order:
 //! when it has answered, all earlier ones have ended. Their messages' numbers show whether any message is missing. A
 //! request that left no trace although no message is missing never arrived, and is sent again; no other request is.
@@ -27,7 +27,7 @@ pub(super) enum Step {
     /// Sends a message to one client.
     Reply(Channel, Bytes, Verified),
     /// Sends a message to the client whose session this is, or else to all clients: the process that knew which client
-    /// had asked was killed.
+    /// had sent the request was killed.
     ReplyToSession(Channel, String, Verified),
     /// Publishes a message on iopub.
     Publish(Verified),
@@ -52,7 +52,7 @@ struct Request {
     header: Bytes,
     msg_type: String,
     sending: Sending,
-    /// Whether the kernel has published anything about it.
+    /// Whether the kernel has published a message about it.
     has_begun: bool,
     has_reply: bool,
     is_idle: bool,
@@ -76,7 +76,7 @@ enum Sending {
 
 impl Request {
     /// Returns whether nothing more is expected from the kernel.
-    fn is_over(&self) -> bool {
+    fn is_complete(&self) -> bool {
         self.is_idle && (self.has_reply || !self.msg_type.ends_with("_request"))
     }
 
@@ -84,8 +84,8 @@ impl Request {
         self.msg_type == "execute_request"
     }
 
-    /// Returns how many messages about its end were lost, if the kernel has handled it.
-    fn lost_of_end(&self) -> u64 {
+    /// Returns how many messages about its end are missing, if the kernel has handled it.
+    fn missing_end_messages(&self) -> u64 {
         match self.has_begun || self.has_reply {
             true => u64::from(!self.has_reply) + u64::from(!self.is_idle),
             false => 0,
@@ -120,15 +120,15 @@ pub(super) struct RequestTable {
     kernel: Option<String>,
     /// The session of the kernel's last message.
     kernel_session: String,
-    cut: Option<Cut>,
+    loss: Option<ConnectionLoss>,
 }
 
 /// A time without a connection during which requests were under way.
 #[derive(Clone, Debug, Default)]
-struct Cut {
+struct ConnectionLoss {
     /// When the connection was lost, and when it came back, for people.
-    lost: String,
-    back: String,
+    lost_at: String,
+    restored_at: String,
     /// Whether the kernel's messages had numbers before: without them it is not known what was lost.
     is_numbered: bool,
     /// How many of the kernel's messages were lost, as far as is known.
@@ -137,7 +137,7 @@ struct Cut {
 
 /// The number of requests above which the oldest that the kernel has handled is forgotten: some kernels do not reply to
 /// some requests.
-const MOST: usize = 4096;
+const REQUESTS_MAX: usize = 4096;
 
 impl RequestTable {
     pub(super) fn new(server: &str, session: &str) -> Self {
@@ -152,7 +152,7 @@ impl RequestTable {
             numbers: MessageNumbers::default(),
             kernel: None,
             kernel_session: session.to_owned(),
-            cut: None,
+            loss: None,
         }
     }
 
@@ -204,11 +204,11 @@ impl RequestTable {
         self.send_waiting()
     }
 
-    /// Takes the news that the websocket is open.
+    /// Records that the websocket is open.
     pub(super) fn connected(&mut self, now: &Zoned) -> Vec<Step> {
         self.link = Link::Up;
-        if let Some(cut) = &mut self.cut {
-            cut.back = clock(now);
+        if let Some(loss) = &mut self.loss {
+            loss.restored_at = clock(now);
         }
         let mut steps = Vec::new();
         for channel in [Channel::Shell, Channel::Control] {
@@ -220,23 +220,23 @@ impl RequestTable {
         steps
     }
 
-    /// Takes the news that the connection was lost.
+    /// Records that the connection was lost.
     pub(super) fn disconnected(&mut self, now: &Zoned) {
         self.link = Link::Down;
         self.probes.clear();
-        let mut is_any = false;
+        let mut any_uncertain = false;
         for request in self.requests.values_mut() {
             if request.sending == Sending::Sent {
                 request.sending = Sending::Uncertain;
             }
-            is_any |= request.sending == Sending::Uncertain;
+            any_uncertain |= request.sending == Sending::Uncertain;
         }
-        if is_any && self.cut.is_none() {
+        if any_uncertain && self.loss.is_none() {
             self.numbers.forget_old();
-            self.cut = Some(Cut {
-                lost: clock(now),
+            self.loss = Some(ConnectionLoss {
+                lost_at: clock(now),
                 is_numbered: self.numbers.is_numbered(),
-                ..Cut::default()
+                ..ConnectionLoss::default()
             });
         }
     }
@@ -255,15 +255,15 @@ impl RequestTable {
             (Channel::Iopub, "status") => message.execution_state(),
             _ => None,
         };
-        if let Some(why) = self.kernel_ended(&header, state.as_deref()) {
-            return vec![Step::KernelEnded(why)];
+        if let Some(reason) = self.kernel_ended(&header, state.as_deref()) {
+            return vec![Step::KernelEnded(reason)];
         }
         self.numbers.take(&header);
         let number = header.numbered().map(|(_, number)| number);
         let (id, session) = (parent.msg_id.into_owned(), parent.session.into_owned());
-        let is_ours = self.requests.contains_key(&id) || self.probes.contains_key(&id);
-        if let Some(state) = state.as_deref().filter(|_| !is_ours) {
-            self.numbers.take_other(&header, &id, state);
+        let is_known = self.requests.contains_key(&id) || self.probes.contains_key(&id);
+        if let Some(state) = state.as_deref().filter(|_| !is_known) {
+            self.numbers.take_other_status(&header, &id, state);
         }
         if let Some(probe) = self.probes.get_mut(&id) {
             match channel {
@@ -309,14 +309,14 @@ impl RequestTable {
             request.has_reply |= matches!(channel, Channel::Shell | Channel::Control);
             steps.push(Step::Reply(channel, request.client.clone(), message));
         }
-        if request.is_over() {
+        if request.is_complete() {
             let request = self.forget(&id);
             let request = request.filter(|it| is_uncertain && it.is_execution());
             if let Some(request) = request {
                 // The note is an output, so it comes before the end.
                 let missing = self.missing_before(number);
-                let note = self.note_of_cut(now, &request.header, missing);
-                steps.splice(0..0, note);
+                let notice = self.loss_notice(now, &request.header, missing);
+                steps.splice(0..0, notice);
                 steps.extend(request.held_idle.map(Step::Publish));
             }
             steps.extend(self.send_waiting());
@@ -324,7 +324,7 @@ impl RequestTable {
         steps
     }
 
-    /// Returns why the kernel is another one than before, or none at all.
+    /// Returns the reason if the kernel has ended or is another one than before.
     fn kernel_ended(&mut self, header: &Header<'_>, state: Option<&str>) -> Option<String> {
         let server = &self.server;
         match state? {
@@ -335,8 +335,8 @@ impl RequestTable {
             _ => {
                 self.kernel_session = header.session.clone().into_owned();
                 let (process, _) = header.numbered()?;
-                let known = self.kernel.get_or_insert_with(|| process.to_owned());
-                let is_other = known != process;
+                let current = self.kernel.get_or_insert_with(|| process.to_owned());
+                let is_other = current != process;
                 is_other.then(|| format!("it was restarted on {server}, but not by nb"))
             }
         }
@@ -355,7 +355,7 @@ impl RequestTable {
             .any(|it| it.channel == channel && it.sending == Sending::Uncertain && !it.has_begun)
     }
 
-    /// Sends what waits for the connection.
+    /// Sends the requests that wait for the connection.
     fn send_waiting(&mut self) -> Vec<Step> {
         if self.link == Link::Down {
             return Vec::new();
@@ -398,54 +398,54 @@ impl RequestTable {
             is_idle: false,
         };
         self.probes.insert(id.clone(), probe);
-        let none = Bytes::from_static(b"{}");
+        let no_parent = Bytes::from_static(b"{}");
         let request = message(
             now,
             &self.session,
             "kernel_info_request",
             &id,
-            none,
+            no_parent,
             &json!({}),
         );
         Step::Send(channel, request)
     }
 
-    /// Decides what became of the requests of a channel that were sent before the connection was lost: the kernel has
+    /// Ends or repeats the requests of a channel that were sent before the connection was lost: the kernel has
     /// answered the probe, which came after them.
     fn resolve(&mut self, now: &Zoned, probe: &str) -> Vec<Step> {
         let Some(Probe { channel, .. }) = self.probes.remove(probe) else {
             return Vec::new();
         };
         let missing = self.missing_before(None);
-        let is_numbered = self.cut.as_ref().is_some_and(|it| it.is_numbered);
-        let uncertain =
+        let is_numbered = self.loss.as_ref().is_some_and(|it| it.is_numbered);
+        let is_uncertain_on_channel =
             |it: &&mut Request| it.channel == channel && it.sending == Sending::Uncertain;
-        let ended: u64 = self
+        let missing_ends: u64 = self
             .requests
             .values_mut()
-            .filter(uncertain)
-            .map(|it| it.lost_of_end())
+            .filter(is_uncertain_on_channel)
+            .map(|it| it.missing_end_messages())
             .sum();
-        let outputs = missing.saturating_sub(ended);
+        let outputs = missing.saturating_sub(missing_ends);
         let mut steps = Vec::new();
         let ids: Vec<String> = self.order.iter().cloned().collect();
         for id in ids {
-            let Some(request) = self.requests.get_mut(&id).filter(uncertain) else {
+            let Some(request) = self.requests.get_mut(&id).filter(is_uncertain_on_channel) else {
                 continue;
             };
-            let has_left_no_trace = !request.has_begun && !request.has_reply;
-            if has_left_no_trace && is_numbered && missing == 0 {
+            let has_no_trace = !request.has_begun && !request.has_reply;
+            if has_no_trace && is_numbered && missing == 0 {
                 request.sending = Sending::Waiting;
                 continue;
             }
             if let Some(request) = self.requests.remove(&id) {
-                steps.extend(self.end(now, request, outputs));
+                steps.extend(self.end_messages(now, request, outputs));
             }
         }
         let requests = &self.requests;
         self.order.retain(|id| requests.contains_key(id));
         if self.probes.is_empty() {
-            self.cut = None;
+            self.loss = None;
         }
         steps.extend(self.send_waiting());
         steps
@@ -458,36 +458,40 @@ impl RequestTable {
             Some(number) => self.numbers.take_missing_before(number),
             None => self.numbers.take_missing(),
         };
-        let cut = self.cut.get_or_insert_default();
-        cut.missing += missing;
-        cut.missing
+        let loss = self.loss.get_or_insert_default();
+        loss.missing += missing;
+        loss.missing
     }
 
-    /// Returns what is known about the loss of the connection, for people, from the server's name on.
-    fn text_of_cut(&self, missing: u64) -> String {
-        let Cut { lost, back, .. } = self.cut.clone().unwrap_or_default();
+    /// Returns a text about the loss of the connection, for people; it begins with the server's name.
+    fn loss_text(&self, missing: u64) -> String {
+        let ConnectionLoss {
+            lost_at,
+            restored_at,
+            ..
+        } = self.loss.clone().unwrap_or_default();
         let missing = MissingMessages((missing > 0).then_some(missing));
         let server = &self.server;
-        format!("{server} was lost from {lost} to {back}: {missing}")
+        format!("{server} was lost from {lost_at} to {restored_at}: {missing}")
     }
 
     /// Returns the output that says that a cell's outputs are not complete, if they may not be.
-    fn note_of_cut(&mut self, now: &Zoned, parent: &Bytes, missing: u64) -> Option<Step> {
-        if missing == 0 && self.cut.as_ref()?.is_numbered {
+    fn loss_notice(&mut self, now: &Zoned, parent: &Bytes, missing: u64) -> Option<Step> {
+        if missing == 0 && self.loss.as_ref()?.is_numbered {
             return None;
         }
-        let text = format!("{}{}\n", RemoteKernel::LOSS_NOTE, self.text_of_cut(missing));
-        let note = json!({ "name": "stderr", "text": text });
-        Some(self.publish(now, "stream", parent, &note))
+        let text = format!("{}{}\n", RemoteKernel::LOSS_NOTE, self.loss_text(missing));
+        let notice = json!({ "name": "stderr", "text": text });
+        Some(self.publish(now, "stream", parent, &notice))
     }
 
     /// Returns the messages that end a request whose own end was lost with the connection, and as many outputs of this
     /// and of others.
-    fn end(&mut self, now: &Zoned, request: Request, outputs: u64) -> Vec<Step> {
+    fn end_messages(&mut self, now: &Zoned, request: Request, outputs: u64) -> Vec<Step> {
         let mut steps = Vec::new();
         let parent = request.header.clone();
         let is_execution = request.is_execution();
-        let is_complete = outputs == 0 && self.cut.as_ref().is_some_and(|it| it.is_numbered);
+        let is_complete = outputs == 0 && self.loss.as_ref().is_some_and(|it| it.is_numbered);
         // The kernel publishes an error too: if nothing is missing but the end, the code that ran has succeeded.
         let has_succeeded = is_complete && request.execution_count.is_some();
         let is_known = request.has_reply || request.error.is_some() || has_succeeded;
@@ -495,8 +499,8 @@ impl RequestTable {
             Some(error) => merged(error, &json!({ "status": "error" })),
             None if is_known => json!({ "status": "ok" }),
             None => {
-                let missing = outputs + request.lost_of_end();
-                let text = self.text_of_cut(missing);
+                let missing = outputs + request.missing_end_messages();
+                let text = self.loss_text(missing);
                 let text = format!("the connection to {text}; how this ended is not known");
                 let error = json!({
                     "ename": RemoteKernel::LOSS_ERROR,
@@ -510,15 +514,15 @@ impl RequestTable {
             }
         };
         if is_execution && is_known {
-            steps.extend(self.note_of_cut(now, &parent, outputs));
+            steps.extend(self.loss_notice(now, &parent, outputs));
         }
         if !request.has_reply && request.msg_type.ends_with("_request") {
             if is_execution {
                 let count = request.execution_count;
-                let others = json!({
+                let defaults = json!({
                     "execution_count": count, "payload": [], "user_expressions": {},
                 });
-                content = merged(&content, &others);
+                content = merged(&content, &defaults);
             }
             let msg_type = request.msg_type.replace("_request", "_reply");
             let id = self.next_id();
@@ -564,16 +568,16 @@ impl RequestTable {
     }
 
     fn forget(&mut self, id: &str) -> Option<Request> {
-        if let Some(at) = self.order.iter().position(|it| it == id) {
-            self.order.remove(at);
+        if let Some(index) = self.order.iter().position(|it| it == id) {
+            self.order.remove(index);
         }
         self.requests.remove(id)
     }
 
     fn forget_old(&mut self) {
-        if self.order.len() > MOST {
-            let handled = |id: &&String| self.requests.get(*id).is_some_and(|it| it.is_idle);
-            if let Some(id) = self.order.iter().find(handled).cloned() {
+        if self.order.len() > REQUESTS_MAX {
+            let is_handled = |id: &&String| self.requests.get(*id).is_some_and(|it| it.is_idle);
+            if let Some(id) = self.order.iter().find(is_handled).cloned() {
                 self.forget(&id);
             }
         }
@@ -601,13 +605,13 @@ fn message(
 }
 
 /// Returns a time of the day.
-fn clock(at: &Zoned) -> String {
-    at.strftime("%H:%M:%S").to_string()
+fn clock(time: &Zoned) -> String {
+    time.strftime("%H:%M:%S").to_string()
 }
 
-/// Returns an object with the fields of both; those of `more` take precedence.
-fn merged(object: &Value, more: &Value) -> Value {
-    let objects = [object, more].into_iter().filter_map(Value::as_object);
+/// Returns an object with the fields of both; those of `overrides` take precedence.
+fn merged(object: &Value, overrides: &Value) -> Value {
+    let objects = [object, overrides].into_iter().filter_map(Value::as_object);
     let fields = objects
         .flatten()
         .map(|(name, value)| (name.clone(), value.clone()));

@@ -57,7 +57,7 @@ impl Kernel {
         )
     }
 
-    /// Does one thing; returns the messages that this makes.
+    /// Handles one step of a request; returns the messages that it publishes.
     fn step(&mut self) -> Vec<(Channel, Verified)> {
         let Some((request, line)) = self.running.take() else {
             let Some(request) = self.queue.pop_front() else {
@@ -77,11 +77,11 @@ impl Kernel {
             self.running = Some((request, line + 1));
             return vec![(Channel::Iopub, stream)];
         }
-        let mut said = Vec::new();
+        let mut messages = Vec::new();
         let mut content = json!({"status": "ok"});
         if cell["fails"] == true {
             let error = json!({"ename": "E", "evalue": "", "traceback": []});
-            said.push((Channel::Iopub, self.message("error", &request, &error)));
+            messages.push((Channel::Iopub, self.message("error", &request, &error)));
             content = json!({"status": "error", "ename": "E"});
         }
         let reply = request
@@ -89,10 +89,10 @@ impl Kernel {
             .unwrap()
             .msg_type
             .replace("_request", "_reply");
-        said.push((Channel::Shell, self.message(&reply, &request, &content)));
+        messages.push((Channel::Shell, self.message(&reply, &request, &content)));
         let idle = json!({"execution_state": "idle"});
-        said.push((Channel::Iopub, self.message("status", &request, &idle)));
-        said
+        messages.push((Channel::Iopub, self.message("status", &request, &idle)));
+        messages
     }
 }
 
@@ -102,12 +102,12 @@ struct World {
     table: RequestTable,
     kernel: Kernel,
     is_up: bool,
-    /// What is on its way over the connection.
+    /// The messages in transit over the connection.
     to_server: VecDeque<Verified>,
     to_bridge: VecDeque<(Channel, Verified)>,
-    /// What the server keeps while there is no connection.
-    kept: VecDeque<(Channel, Verified)>,
-    /// What the client has received, by request.
+    /// The messages that the server stores while there is no connection.
+    stored: VecDeque<(Channel, Verified)>,
+    /// The messages that the client has received, by request.
     received: HashMap<String, Vec<(Channel, Verified)>>,
     /// How many messages of the kernel about a cell were lost with a connection.
     lost: u64,
@@ -132,7 +132,7 @@ impl World {
             is_up: false,
             to_server: VecDeque::new(),
             to_bridge: VecDeque::new(),
-            kept: VecDeque::new(),
+            stored: VecDeque::new(),
             received: HashMap::new(),
             lost: 0,
         }
@@ -140,8 +140,8 @@ impl World {
 
     fn send(&mut self, id: &str, cell: Cell) {
         let content = json!({"lines": cell.lines, "fails": cell.fails});
-        let none = Bytes::from_static(b"{}");
-        let request = message(&now(), "c", "execute_request", id, none, &content);
+        let no_parent = Bytes::from_static(b"{}");
+        let request = message(&now(), "c", "execute_request", id, no_parent, &content);
         let client = Bytes::from_static(b"client");
         let steps = self.table.client_message(Channel::Shell, &client, request);
         self.perform(steps);
@@ -156,16 +156,16 @@ impl World {
                 }
                 Step::Reply(channel, client, message) => {
                     assert_eq!(client, "client");
-                    self.receives(channel, message);
+                    self.receive(channel, message);
                 }
-                Step::Publish(message) => self.receives(Channel::Iopub, message),
-                Step::ReplyToSession(..) => panic!("the bridge knows who asked"),
-                Step::KernelEnded(why) => panic!("{why}"),
+                Step::Publish(message) => self.receive(Channel::Iopub, message),
+                Step::ReplyToSession(..) => panic!("the bridge knows the client of each request"),
+                Step::KernelEnded(reason) => panic!("{reason}"),
             }
         }
     }
 
-    fn receives(&mut self, channel: Channel, message: Verified) {
+    fn receive(&mut self, channel: Channel, message: Verified) {
         let parent = message.parent().unwrap().msg_id.into_owned();
         self.received
             .entry(parent)
@@ -175,22 +175,22 @@ impl World {
 
     fn connect(&mut self) {
         self.is_up = true;
-        // Whatever the server has kept comes first.
-        self.to_bridge.extend(self.kept.drain(..));
+        // The stored messages come first.
+        self.to_bridge.extend(self.stored.drain(..));
         let steps = self.table.connected(&now());
         self.perform(steps);
     }
 
-    /// Loses the connection, and with it some of what was on its way.
-    fn cut(&mut self) {
-        let arrives = self.random.below(self.to_server.len() as u64 + 1);
-        let arriving: Vec<_> = self.to_server.drain(..).take(arrives as usize).collect();
+    /// Loses the connection, and with it some of the messages in transit.
+    fn lose_connection(&mut self) {
+        let count = self.random.below(self.to_server.len() as u64 + 1);
+        let arriving: Vec<_> = self.to_server.drain(..).take(count as usize).collect();
         self.kernel.queue.extend(arriving);
-        let arrives = self.random.below(self.to_bridge.len() as u64 + 1) as usize;
-        let mut on_its_way: Vec<_> = self.to_bridge.drain(..).collect();
-        let lost = on_its_way.split_off(arrives);
+        let count = self.random.below(self.to_bridge.len() as u64 + 1) as usize;
+        let mut in_transit: Vec<_> = self.to_bridge.drain(..).collect();
+        let lost = in_transit.split_off(count);
         self.lost += lost.len() as u64;
-        for (channel, message) in on_its_way {
+        for (channel, message) in in_transit {
             let steps = self.table.kernel_message(&now(), channel, message);
             self.perform(steps);
         }
@@ -199,14 +199,14 @@ impl World {
         self.table.disconnected(&now());
     }
 
-    /// Lets something happen.
+    /// Runs one random event.
     fn step(&mut self, may_cut: bool) {
         match self.random.below(if may_cut { 12 } else { 10 }) {
             0..=3 => {
-                let said = self.kernel.step();
+                let messages = self.kernel.step();
                 match self.is_up {
-                    true => self.to_bridge.extend(said),
-                    false => self.kept.extend(said),
+                    true => self.to_bridge.extend(messages),
+                    false => self.stored.extend(messages),
                 }
             }
             4..=6 => {
@@ -222,7 +222,7 @@ impl World {
                     self.perform(steps);
                 }
             }
-            _ if self.is_up => self.cut(),
+            _ if self.is_up => self.lose_connection(),
             _ => self.connect(),
         }
     }
@@ -246,7 +246,7 @@ fn run(seed: u64, is_numbered: bool) -> (World, HashMap<String, Cell>) {
     let mut world = World::new(seed, is_numbered);
     world.connect();
     if knows_numbers(seed) {
-        let none = message(
+        let no_parent = message(
             &now(),
             "s",
             "none",
@@ -255,7 +255,7 @@ fn run(seed: u64, is_numbered: bool) -> (World, HashMap<String, Cell>) {
             &json!({}),
         );
         let busy = json!({"execution_state": "busy"});
-        let status = world.kernel.message("status", &none, &busy);
+        let status = world.kernel.message("status", &no_parent, &busy);
         let steps = world.table.kernel_message(&now(), Channel::Iopub, status);
         world.perform(steps);
     }
@@ -287,28 +287,29 @@ fn run(seed: u64, is_numbered: bool) -> (World, HashMap<String, Cell>) {
     (world, cells)
 }
 
-fn count(messages: &[(Channel, Verified)], is: impl Fn(&str, &Verified) -> bool) -> usize {
-    let is = |(_, message): &&(Channel, Verified)| is(&message.header().unwrap().msg_type, message);
-    messages.iter().filter(is).count()
+fn count(messages: &[(Channel, Verified)], matches: impl Fn(&str, &Verified) -> bool) -> usize {
+    let matches =
+        |(_, message): &&(Channel, Verified)| matches(&message.header().unwrap().msg_type, message);
+    messages.iter().filter(matches).count()
 }
 
 /// Returns the text of the lines that a cell has printed, and that of notes.
 fn texts(messages: &[(Channel, Verified)]) -> (String, String) {
-    let mut both = (String::new(), String::new());
+    let mut texts = (String::new(), String::new());
     for (_, message) in messages {
         let content: Value = message.read_content().unwrap();
         let text = content["text"].as_str().unwrap_or_default();
         match content["name"].as_str() {
-            Some("stdout") => both.0 += text,
-            Some("stderr") => both.1 += text,
+            Some("stdout") => texts.0 += text,
+            Some("stderr") => texts.1 += text,
             _ => {}
         }
     }
-    both
+    texts
 }
 
 #[test]
-fn each_request_runs_once_and_ends_once_and_what_is_missing_is_told() {
+fn each_request_runs_and_ends_once_and_missing_messages_are_reported() {
     let seeds = std::env::var("NB_BRIDGE_SEEDS").ok();
     let seeds = seeds.and_then(|it| it.parse().ok()).unwrap_or(3000);
     for seed in 0..seeds {
@@ -329,14 +330,14 @@ fn each_request_runs_once_and_ends_once_and_what_is_missing_is_told() {
             });
             let errors = count(received, |kind, _| kind == "error");
             let (lines, notes) = texts(received);
-            let whole: String = (0..cell.lines).map(|line| format!("{line}\n")).collect();
-            let is_told = is_unknown > 0 || !notes.is_empty();
+            let expected_lines: String = (0..cell.lines).map(|line| format!("{line}\n")).collect();
+            let is_reported = is_unknown > 0 || !notes.is_empty();
             if world.lost == 0 && knows_numbers(seed) {
-                assert!(!is_told, "seed {seed}: of {id} nothing was lost");
+                assert!(!is_reported, "seed {seed}: of {id} nothing was lost");
             }
-            if lines != whole {
-                assert!(is_told, "seed {seed}: lines of {id} are missing");
-                let mut expected = whole.lines();
+            if lines != expected_lines {
+                assert!(is_reported, "seed {seed}: lines of {id} are missing");
+                let mut expected = expected_lines.lines();
                 let in_order = lines.lines().all(|line| expected.any(|it| it == line));
                 assert!(in_order, "seed {seed}: {id} printed {lines:?}");
             } else if is_unknown == 0 {
@@ -348,7 +349,7 @@ fn each_request_runs_once_and_ends_once_and_what_is_missing_is_told() {
 }
 
 #[test]
-fn of_a_kernel_without_numbers_no_request_is_sent_twice() {
+fn without_message_numbers_no_request_is_sent_twice() {
     for seed in 0..1000 {
         let (world, cells) = run(seed, false);
         for id in cells.keys() {
@@ -376,7 +377,7 @@ fn a_request_that_never_arrived_is_sent_again_when_the_kernel_has_answered_a_lat
     }
     world.send("second", cell);
     world.to_server.clear();
-    world.cut();
+    world.lose_connection();
     world.send("third", cell);
     world.connect();
     while !(world.is_quiet() && world.table.requests.is_empty()) {
@@ -405,7 +406,7 @@ fn a_kernel_that_was_replaced_is_another_one() {
             &content,
         )
     };
-    for (session, state, why) in [
+    for (session, state, reason) in [
         ("k", "restarting", "started another one"),
         ("k", "dead", "its process ended on gpu"),
         ("j", "starting", "restarted on gpu, but not by nb"),
@@ -414,9 +415,9 @@ fn a_kernel_that_was_replaced_is_another_one() {
         let steps = table.kernel_message(&now(), Channel::Iopub, status("k", "busy"));
         assert!(matches!(&steps[..], [Step::Publish(_)]));
         let steps = table.kernel_message(&now(), Channel::Iopub, status(session, state));
-        let [Step::KernelEnded(said)] = &steps[..] else {
+        let [Step::KernelEnded(text)] = &steps[..] else {
             panic!("{steps:?}");
         };
-        assert!(said.contains(why), "{said}");
+        assert!(text.contains(reason), "{text}");
     }
 }

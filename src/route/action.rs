@@ -101,12 +101,12 @@ pub enum Note {
     ClientJoined(ClientId),
     #[error("client {0} is gone")]
     ClientGone(ClientId),
-    #[error("{msg_type} {msg_id} of client {client} was answered with an error: {why}")]
+    #[error("{msg_type} {msg_id} of client {client} was answered with an error: {error}")]
     RequestFailed {
         client: ClientId,
         msg_type: String,
         msg_id: String,
-        why: &'static str,
+        error: &'static str,
     },
     #[error(
         "{count} messages for client {client} on {channel} could not be delivered: it did not come back"
@@ -117,18 +117,18 @@ pub enum Note {
         count: usize,
     },
     #[error(
-        "a message from the {from} on {channel} has a header that cannot be read; passed on as it is"
+        "a message from the {sender} on {channel} has a header that cannot be read; passed on as it is"
     )]
     UnreadableHeader {
-        from: &'static str,
+        sender: &'static str,
         channel: Channel,
     },
     #[error("client {0} disconnected during input(): the prompt was answered with end of file")]
     PromptAnswered(ClientId),
-    #[error("client {client} asked for {asked}: answered, the shared kernel {outcome}")]
+    #[error("client {client} asked for {request}: answered, the shared kernel {outcome}")]
     Shutdown {
         client: ClientId,
-        asked: &'static str,
+        request: &'static str,
         outcome: &'static str,
     },
     #[error("client {0} interrupts the kernel")]

@@ -19,15 +19,15 @@ pub(super) enum Attendance {
     /// A cell has allowed stdin.
     Attended,
     /// The kernel has ended, and the front end's proxy exits with it.
-    Over,
+    Exited,
 }
 
 impl Attendance {
-    /// Takes a cell; `may_ask` says whether a person can answer a prompt of it.
-    pub(super) fn see_cell(&mut self, may_ask: bool) {
+    /// Takes a cell; `allows_stdin` says whether a person can answer a prompt of it.
+    pub(super) fn record_cell(&mut self, allows_stdin: bool) {
         match self {
-            Self::Over => {}
-            _ if may_ask => *self = Self::Attended,
+            Self::Exited => {}
+            _ if allows_stdin => *self = Self::Attended,
             Self::Unknown => *self = Self::Unattended,
             Self::Unattended | Self::Attended => {}
         }

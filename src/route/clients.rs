@@ -40,7 +40,7 @@ pub(super) struct Prompt {
 }
 
 /// The three channels that belong to one client.
-pub(super) const OWN_CHANNELS: [Channel; 3] = [Channel::Shell, Channel::Control, Channel::Stdin];
+pub(super) const CLIENT_CHANNELS: [Channel; 3] = [Channel::Shell, Channel::Control, Channel::Stdin];
 
 /// One client: an identity on the front end's sockets, and its own sockets to the kernel.
 #[derive(Debug, Default)]
@@ -54,7 +54,7 @@ struct Client {
     /// How many of its requests have no answer yet.
     outstanding: usize,
     /// An interrupt that is held for a moment, and the control messages that came after it.
-    behind_interrupt: VecDeque<Verified>,
+    held_control: VecDeque<Verified>,
 }
 
 /// One of a client's three channels.
@@ -82,17 +82,17 @@ pub(super) enum Link {
 }
 
 impl Client {
-    /// Returns one of the three channels; `None` for iopub and the heartbeat.
-    fn on(&mut self, channel: Channel) -> Option<&mut ClientChannel> {
-        let index = OWN_CHANNELS.iter().position(|own| *own == channel)?;
+    /// Returns the state of one of the three channels; `None` for iopub and the heartbeat.
+    fn channel_mut(&mut self, channel: Channel) -> Option<&mut ClientChannel> {
+        let index = CLIENT_CHANNELS.iter().position(|it| *it == channel)?;
         self.channels.get_mut(index)
     }
 
     fn link(&self, channel: Channel) -> Link {
-        let index = OWN_CHANNELS.iter().position(|own| *own == channel);
+        let index = CLIENT_CHANNELS.iter().position(|it| *it == channel);
         index
             .and_then(|index| self.channels.get(index))
-            .map_or(Link::Closed, |own| own.link)
+            .map_or(Link::Closed, |state| state.link)
     }
 
     /// Returns whether a request may go to the kernel on this channel.
@@ -107,20 +107,20 @@ impl Client {
     }
 
     fn is_joined(&self) -> bool {
-        self.channels.iter().any(|own| own.joined)
+        self.channels.iter().any(|state| state.joined)
     }
 
     /// Returns whether it has sockets to the kernel, and no message waits for them.
     fn has_idle_links(&self) -> bool {
         let channels = &self.channels;
-        channels.iter().any(|own| own.link != Link::Closed)
-            && channels.iter().all(|own| own.held.is_empty())
+        channels.iter().any(|state| state.link != Link::Closed)
+            && channels.iter().all(|state| state.held.is_empty())
             && self.prompt.is_none()
-            && self.behind_interrupt.is_empty()
+            && self.held_control.is_empty()
     }
 
     fn held(&self) -> HeldMessages {
-        let held: usize = self.channels.iter().map(|own| own.held.len()).sum();
+        let held: usize = self.channels.iter().map(|state| state.held.len()).sum();
         HeldMessages {
             messages: held as u64,
             bytes: self.held_bytes as u64,
@@ -128,7 +128,7 @@ impl Client {
     }
 
     fn channels(&mut self) -> impl Iterator<Item = (Channel, &mut ClientChannel)> {
-        OWN_CHANNELS.into_iter().zip(&mut self.channels)
+        CLIENT_CHANNELS.into_iter().zip(&mut self.channels)
     }
 }
 
@@ -141,8 +141,8 @@ impl Clients {
         }
     }
 
-    fn on(&mut self, id: &ClientId, channel: Channel) -> Option<&mut ClientChannel> {
-        self.by_id.get_mut(id)?.on(channel)
+    fn channel_mut(&mut self, id: &ClientId, channel: Channel) -> Option<&mut ClientChannel> {
+        self.by_id.get_mut(id)?.channel_mut(channel)
     }
 
     // ---- connections
@@ -169,11 +169,11 @@ impl Clients {
         let is_new = !self.by_id.contains_key(id);
         let client = self.by_id.entry(id.clone()).or_default();
         let paused = client.paused;
-        let Some(own) = client.on(channel) else {
+        let Some(state) = client.channel_mut(channel) else {
             return;
         };
-        own.joined = true;
-        own.undelivered_bytes = 0;
+        state.joined = true;
+        state.undelivered_bytes = 0;
         if paused {
             // The client opened this connection while its others are not read: it would bring as much again.
             out.push(Action::Pause(id.clone()));
@@ -181,7 +181,7 @@ impl Clients {
         if is_new {
             out.log(Note::ClientJoined(id.clone()));
         }
-        for message in own.undelivered.drain(..) {
+        for message in state.undelivered.drain(..) {
             out.push(Action::ToClient {
                 client: id.clone(),
                 channel,
@@ -195,8 +195,8 @@ impl Clients {
         let Some(client) = self.by_id.get_mut(id) else {
             return false;
         };
-        if let Some(own) = client.on(channel) {
-            own.joined = false;
+        if let Some(state) = client.channel_mut(channel) {
+            state.joined = false;
         }
         !client.is_joined()
     }
@@ -204,7 +204,7 @@ impl Clients {
     /// Returns whether a client is disconnected and has no open prompt and no held interrupt.
     pub(super) fn may_be_forgotten(&self, id: &ClientId) -> bool {
         self.by_id.get(id).is_some_and(|client| {
-            !client.is_joined() && client.prompt.is_none() && client.behind_interrupt.is_empty()
+            !client.is_joined() && client.prompt.is_none() && client.held_control.is_empty()
         })
     }
 
@@ -213,12 +213,12 @@ impl Clients {
         let Some(mut client) = self.by_id.remove(id) else {
             return;
         };
-        for (channel, own) in client.channels() {
-            if !own.undelivered.is_empty() {
+        for (channel, state) in client.channels() {
+            if !state.undelivered.is_empty() {
                 out.log(Note::Undeliverable {
                     client: id.clone(),
                     channel,
-                    count: own.undelivered.len(),
+                    count: state.undelivered.len(),
                 });
             }
         }
@@ -237,10 +237,10 @@ impl Clients {
         message: Verified,
     ) {
         let limit = self.undelivered_limit;
-        let Some(own) = self.on(id, channel) else {
+        let Some(state) = self.channel_mut(id, channel) else {
             return;
         };
-        if own.joined {
+        if state.joined {
             return out.push(Action::ToClient {
                 client: id.clone(),
                 channel,
@@ -248,14 +248,14 @@ impl Clients {
             });
         }
         // The client may not have connected this socket yet, or may be between two connections.
-        own.undelivered_bytes += message.size();
-        own.undelivered.push_back(message);
+        state.undelivered_bytes += message.size();
+        state.undelivered.push_back(message);
         let mut count = 0;
-        while own.undelivered_bytes > limit {
-            let Some(oldest) = own.undelivered.pop_front() else {
+        while state.undelivered_bytes > limit {
+            let Some(oldest) = state.undelivered.pop_front() else {
                 break;
             };
-            own.undelivered_bytes -= oldest.size();
+            state.undelivered_bytes -= oldest.size();
             count += 1;
         }
         if count > 0 {
@@ -300,7 +300,7 @@ impl Clients {
     pub(super) fn can_send(&mut self, id: &ClientId, channel: Channel) -> Option<bool> {
         let client = self.by_id.get_mut(id)?;
         let linked = client.is_linked(channel);
-        Some(linked && client.on(channel)?.held.is_empty())
+        Some(linked && client.channel_mut(channel)?.held.is_empty())
     }
 
     /// Stores a message for the kernel; the connections of a client with too many waiting bytes are no longer
@@ -318,10 +318,10 @@ impl Clients {
             return;
         };
         let bytes = message.size();
-        let Some(own) = client.on(channel) else {
+        let Some(state) = client.channel_mut(channel) else {
             return;
         };
-        own.held.push_back((key, message));
+        state.held.push_back((key, message));
         client.held_bytes += bytes;
         if client.held_bytes > limit && !client.paused {
             client.paused = true;
@@ -339,8 +339,8 @@ impl Clients {
     ) {
         if let Some(client) = self.by_id.get_mut(id) {
             client.held_bytes += message.size();
-            if let Some(own) = client.on(channel) {
-                own.held.push_front((key, message));
+            if let Some(state) = client.channel_mut(channel) {
+                state.held.push_front((key, message));
             }
         }
     }
@@ -350,14 +350,14 @@ impl Clients {
         &mut self,
         id: &ClientId,
         channel: Channel,
-        may_go: impl FnOnce(Option<&Key>) -> bool,
+        may_be_taken: impl FnOnce(Option<&Key>) -> bool,
     ) -> Option<(Option<Key>, Verified)> {
         let client = self.by_id.get_mut(id)?;
         if !client.is_linked(channel) {
             return None;
         }
-        let first = |held: &mut (Option<Key>, Verified)| may_go(held.0.as_ref());
-        let held = client.on(channel)?.held.pop_front_if(first)?;
+        let first = |held: &mut (Option<Key>, Verified)| may_be_taken(held.0.as_ref());
+        let held = client.channel_mut(channel)?.held.pop_front_if(first)?;
         client.held_bytes = client.held_bytes.saturating_sub(held.1.size());
         Some(held)
     }
@@ -370,8 +370,10 @@ impl Clients {
         key: &Key,
     ) -> Option<Verified> {
         let client = self.by_id.get_mut(id)?;
-        let held = &mut client.on(channel)?.held;
-        let at = held.iter().position(|(of, _)| of.as_ref() == Some(key))?;
+        let held = &mut client.channel_mut(channel)?.held;
+        let at = held
+            .iter()
+            .position(|(held, _)| held.as_ref() == Some(key))?;
         let (_, message) = held.remove(at)?;
         client.held_bytes = client.held_bytes.saturating_sub(message.size());
         Some(message)
@@ -379,7 +381,7 @@ impl Clients {
 
     /// Returns the request that waits first on shell.
     pub(super) fn first_held(&mut self, id: &ClientId) -> Option<&Key> {
-        let (key, _) = self.on(id, Channel::Shell)?.held.front()?;
+        let (key, _) = self.channel_mut(id, Channel::Shell)?.held.front()?;
         key.as_ref()
     }
 
@@ -397,8 +399,8 @@ impl Clients {
     /// Drops all messages that wait for a kernel, since none comes; logs how many of them needed no answer.
     pub(super) fn drop_held(&mut self, out: &mut Output) {
         for (id, client) in &mut self.by_id {
-            for (channel, own) in client.channels() {
-                let untracked = own.held.drain(..).filter(|(key, _)| key.is_none());
+            for (channel, state) in client.channels() {
+                let untracked = state.held.drain(..).filter(|(key, _)| key.is_none());
                 log_dropped(out, id, channel, untracked.count());
             }
             client.held_bytes = 0;
@@ -409,8 +411,8 @@ impl Clients {
     /// Forgets all messages that wait for a kernel and all open requests, without errors and log lines.
     pub(super) fn abandon_requests(&mut self) {
         for client in self.by_id.values_mut() {
-            client.channels().for_each(|(_, own)| own.held.clear());
-            client.behind_interrupt.clear();
+            client.channels().for_each(|(_, state)| state.held.clear());
+            client.held_control.clear();
             (client.held_bytes, client.outstanding) = (0, 0);
             client.prompt = None;
         }
@@ -426,25 +428,25 @@ impl Clients {
     /// Returns whether an interrupt of this client is held.
     pub(super) fn holds_interrupt(&self, id: &ClientId) -> bool {
         let client = self.by_id.get(id);
-        client.is_some_and(|client| !client.behind_interrupt.is_empty())
+        client.is_some_and(|client| !client.held_control.is_empty())
     }
 
     /// Holds an interrupt, or a message behind it; returns how many messages are held now.
-    pub(super) fn hold_interrupt(&mut self, id: &ClientId, message: Verified) -> usize {
+    pub(super) fn hold_control(&mut self, id: &ClientId, message: Verified) -> usize {
         self.by_id.get_mut(id).map_or(0, |client| {
-            client.behind_interrupt.push_back(message);
-            client.behind_interrupt.len()
+            client.held_control.push_back(message);
+            client.held_control.len()
         })
     }
 
     /// Removes and returns the held interrupt and the messages after it.
     pub(super) fn take_interrupt(&mut self, id: &ClientId) -> VecDeque<Verified> {
         let client = self.by_id.get_mut(id);
-        let held = client.map(|client| std::mem::take(&mut client.behind_interrupt));
+        let held = client.map(|client| std::mem::take(&mut client.held_control));
         held.unwrap_or_default()
     }
 
-    // ---- what the kernel asks of clients
+    // ---- prompts of the kernel
 
     /// Sets or removes the prompt by which the kernel asks a client.
     pub(super) fn set_prompt(&mut self, id: &ClientId, prompt: Option<Prompt>) {
@@ -498,14 +500,14 @@ impl Clients {
     ) -> Option<Key> {
         let client = self.by_id.get_mut(id)?;
         let prompt = client.prompt.take();
-        let was_asked = prompt.is_some();
+        let had_prompt = prompt.is_some();
         match client.link(channel) {
             Link::Up => out.send(id, channel, message),
             // Only the kernel that asked waits for this reply: it is sent when the socket is back.
-            Link::Opening if was_asked => {
+            Link::Opening if had_prompt => {
                 client.held_bytes += message.size();
-                if let Some(own) = client.on(channel) {
-                    own.held.push_back((None, message));
+                if let Some(state) = client.channel_mut(channel) {
+                    state.held.push_back((None, message));
                 }
             }
             // The kernel that asked has ended, and the next one has not asked.
@@ -518,8 +520,8 @@ impl Clients {
     pub(super) fn drop_input(&mut self, out: &mut Output) {
         for (id, client) in &mut self.by_id {
             let held = client
-                .on(Channel::Stdin)
-                .map(|own| std::mem::take(&mut own.held));
+                .channel_mut(Channel::Stdin)
+                .map(|state| std::mem::take(&mut state.held));
             let held = held.unwrap_or_default();
             let bytes: usize = held.iter().map(|(_, message)| message.size()).sum();
             client.held_bytes = client.held_bytes.saturating_sub(bytes);
@@ -537,10 +539,10 @@ impl Clients {
             &[channel]
         };
         for channel in needed {
-            if let Some(own) = self.on(id, *channel)
-                && own.link == Link::Closed
+            if let Some(state) = self.channel_mut(id, *channel)
+                && state.link == Link::Closed
             {
-                own.link = Link::Opening;
+                state.link = Link::Opening;
                 out.push(Action::OpenLink {
                     client: id.clone(),
                     channel: *channel,
@@ -554,7 +556,9 @@ impl Clients {
         let mut needed = Vec::new();
         for (id, client) in &mut self.by_id {
             let has_held = client.held_bytes > 0;
-            let channels = client.channels().filter(|(_, own)| own.joined || has_held);
+            let channels = client
+                .channels()
+                .filter(|(_, state)| state.joined || has_held);
             needed.extend(channels.map(|(channel, _)| (id.clone(), channel)));
         }
         for (id, channel) in needed {
@@ -567,31 +571,31 @@ impl Clients {
         if let Some(client) = self.by_id.get_mut(id) {
             client
                 .channels()
-                .for_each(|(_, own)| own.link = Link::Closed);
+                .for_each(|(_, state)| state.link = Link::Closed);
             out.push(Action::CloseLinks(id.clone()));
         }
     }
 
     /// Records that a socket can be used.
     pub(super) fn link_up(&mut self, id: &ClientId, channel: Channel) {
-        if let Some(own) = self.on(id, channel) {
-            own.link = Link::Up;
+        if let Some(state) = self.channel_mut(id, channel) {
+            state.link = Link::Up;
         }
     }
 
     /// Records the loss of a socket, which is being dialled again; returns whether it belonged to a known
     /// client.
     pub(super) fn link_down(&mut self, id: &ClientId, channel: Channel) -> bool {
-        let own = self.on(id, channel);
-        own.map(|own| own.link = Link::Opening).is_some()
+        let state = self.channel_mut(id, channel);
+        state.map(|state| state.link = Link::Opening).is_some()
     }
 
     /// Records that a stdin socket could not be connected for long; returns whether the client goes on
     /// without it.
     pub(super) fn stdin_absent(&mut self, id: &ClientId) -> bool {
-        match self.on(id, Channel::Stdin) {
-            Some(own) if own.link == Link::Opening => {
-                own.link = Link::Absent;
+        match self.channel_mut(id, Channel::Stdin) {
+            Some(state) if state.link == Link::Opening => {
+                state.link = Link::Absent;
                 true
             }
             _ => false,
@@ -599,10 +603,11 @@ impl Clients {
     }
 
     /// Returns the clients that are disconnected and have sockets for which no message waits.
-    pub(super) fn away_with_idle_links(&self) -> BTreeSet<ClientId> {
+    pub(super) fn disconnected_with_idle_links(&self) -> BTreeSet<ClientId> {
         let clients = self.by_id.iter();
-        let away = clients.filter(|(_, client)| !client.is_joined() && client.has_idle_links());
-        away.map(|(id, _)| id.clone()).collect()
+        let disconnected =
+            clients.filter(|(_, client)| !client.is_joined() && client.has_idle_links());
+        disconnected.map(|(id, _)| id.clone()).collect()
     }
 }
 
@@ -641,21 +646,21 @@ pub(super) struct ChannelSnapshot {
 impl Clients {
     pub(super) fn all_undelivered(&self) -> impl Iterator<Item = &Verified> {
         let channels = self.by_id.values().flat_map(|client| &client.channels);
-        channels.flat_map(|own| &own.undelivered)
+        channels.flat_map(|state| &state.undelivered)
     }
 
     pub(super) fn snapshot(&self, id: &ClientId) -> ClientSnapshot {
         let client = self.by_id.get(id).expect("the client is there");
         let size = |held: &(Option<Key>, Verified)| (held.0.clone(), held.1.size());
-        let channels = OWN_CHANNELS.into_iter().zip(&client.channels);
-        let channels = channels.map(|(channel, own)| ChannelSnapshot {
+        let channels = CLIENT_CHANNELS.into_iter().zip(&client.channels);
+        let channels = channels.map(|(channel, state)| ChannelSnapshot {
             channel,
-            is_joined: own.joined,
-            link: own.link,
+            is_joined: state.joined,
+            link: state.link,
             is_linked: client.is_linked(channel),
-            held: own.held.iter().map(size).collect(),
-            undelivered: own.undelivered.iter().map(Verified::size).sum(),
-            undelivered_bytes: own.undelivered_bytes,
+            held: state.held.iter().map(size).collect(),
+            undelivered: state.undelivered.iter().map(Verified::size).sum(),
+            undelivered_bytes: state.undelivered_bytes,
         });
         ClientSnapshot {
             channels: channels.collect(),

@@ -40,13 +40,13 @@ impl Comms {
         &self,
         content: &[u8],
         id: &ClientId,
-        is_here: impl Fn(&ClientId) -> bool,
+        is_joined: impl Fn(&ClientId) -> bool,
     ) -> bool {
         let opener = comm_id(content).and_then(|comm| self.opener.get(&comm));
         match opener {
             None => true,
             Some(None) => false,
-            Some(Some(opener)) => opener == id || !is_here(opener),
+            Some(Some(opener)) => opener == id || !is_joined(opener),
         }
     }
 }
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn the_memory_is_bounded() {
+    fn the_number_of_comms_is_bounded() {
         let mut comms = Comms::default();
         for n in 0..COMMS_MAX + 5 {
             comms.opened(format!(r#"{{"comm_id":"{n}"}}"#).as_bytes(), None);

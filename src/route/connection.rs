@@ -42,11 +42,11 @@ enum Iopub {
 /// cell they would pile up.
 #[derive(Debug, Default)]
 struct ShellProbe {
-    asked: Option<Key>,
+    request: Option<Key>,
     /// Whether a request was lost with the socket.
     is_lost: bool,
     /// The cell that ran when the kernel answered.
-    ran: Running,
+    running_at_reply: Running,
 }
 
 impl KernelConnection {
@@ -127,7 +127,7 @@ impl KernelConnection {
         if self.iopub != Iopub::Proven {
             self.iopub = Iopub::Probed { next_wait: PROBE };
         }
-        self.shell.asked = None;
+        self.shell.request = None;
     }
 
     pub(super) fn iopub_down(&mut self) {
@@ -159,7 +159,7 @@ impl KernelConnection {
         if !self.kernel.is_live() {
             return false;
         }
-        self.ask(out, Channel::Control, "kernel_info_request");
+        self.send_request(out, Channel::Control, "kernel_info_request");
         timers.start(next_wait, Timer::Probe);
         self.iopub = Iopub::Probed {
             next_wait: (next_wait * 2).min(PROBE_MAX),
@@ -170,7 +170,12 @@ impl KernelConnection {
     // ---- requests of the proxy's own
 
     /// Sends a request of the proxy's own. Returns its key.
-    pub(super) fn ask(&self, out: &mut Output, channel: Channel, msg_type: &str) -> Option<Key> {
+    pub(super) fn send_request(
+        &self,
+        out: &mut Output,
+        channel: Channel,
+        msg_type: &str,
+    ) -> Option<Key> {
         let message = out.synthetic.request(msg_type, &json!({}));
         let key = message.header().ok().and_then(|header| Key::of(&header));
         out.send(&self.own, channel, message);
@@ -179,48 +184,48 @@ impl KernelConnection {
 
     /// Sends a request on shell, which the kernel answers only between two cells, unless one is outstanding.
     /// Returns the key of the request that was sent.
-    pub(super) fn ask_on_shell(&mut self, out: &mut Output, timers: &mut Timers) -> Option<&Key> {
-        if self.shell.asked.is_some() || !self.kernel.is_live() {
+    pub(super) fn probe_shell(&mut self, out: &mut Output, timers: &mut Timers) -> Option<&Key> {
+        if self.shell.request.is_some() || !self.kernel.is_live() {
             return None;
         }
-        self.shell.asked = self.ask(out, Channel::Shell, "kernel_info_request");
-        timers.start(BUSY, Timer::Busy);
-        self.shell.asked.as_ref()
+        self.shell.request = self.send_request(out, Channel::Shell, "kernel_info_request");
+        timers.start(BUSY, Timer::AssumeBusy);
+        self.shell.request.as_ref()
     }
 
     /// Returns the proxy's own request on shell that the kernel has not answered.
-    pub(super) fn asked_on_shell(&self) -> Option<&Key> {
-        self.shell.asked.as_ref()
+    pub(super) fn shell_request(&self) -> Option<&Key> {
+        self.shell.request.as_ref()
     }
 
     /// Records that the kernel has answered the proxy's request on shell.
-    pub(super) fn shell_answered(&mut self, timers: &mut Timers) {
-        self.shell.asked = None;
-        timers.stop(&Timer::Busy);
+    pub(super) fn clear_shell_request(&mut self, timers: &mut Timers) {
+        self.shell.request = None;
+        timers.stop(&Timer::AssumeBusy);
     }
 
     /// Records that the proxy's own shell socket was lost, perhaps with a request.
     pub(super) fn shell_lost(&mut self, timers: &mut Timers) {
-        if self.shell.asked.is_some() {
-            self.shell_answered(timers);
+        if self.shell.request.is_some() {
+            self.clear_shell_request(timers);
             self.shell.is_lost = true;
         }
     }
 
     /// Records that the proxy's own shell socket is back; returns whether a request was lost with it.
-    pub(super) fn shell_is_back(&mut self) -> bool {
+    pub(super) fn take_shell_lost(&mut self) -> bool {
         std::mem::take(&mut self.shell.is_lost)
     }
 
     /// Records that a cell still seems to run although the kernel has answered on shell: its `idle` is late,
     /// or lost.
     pub(super) fn doubt_running(&mut self, running: &Running, timers: &mut Timers) {
-        self.shell.ran = running.clone();
+        self.shell.running_at_reply = running.clone();
         timers.start(IDLE_LOST, Timer::IdleLost);
     }
 
     /// Returns whether `running` is still the cell that ran when the kernel answered.
-    pub(super) fn doubted(&self, running: &Running) -> bool {
-        self.shell.ran == *running
+    pub(super) fn is_doubted(&self, running: &Running) -> bool {
+        self.shell.running_at_reply == *running
     }
 }

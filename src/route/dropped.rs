@@ -31,7 +31,7 @@ pub(super) struct DroppedMessages {
 impl DroppedMessages {
     /// Takes the header of a message on iopub. `is_idle`: the reply that precedes an `idle` is numbered, too,
     /// and arrives on another socket.
-    pub(super) fn see(&mut self, header: &Header<'_>, is_idle: bool) {
+    pub(super) fn count_on_iopub(&mut self, header: &Header<'_>, is_idle: bool) {
         let Some((prefix, number)) = header.numbered() else {
             return;
         };
@@ -43,8 +43,8 @@ impl DroppedMessages {
         } else if let Some(missing) = number.checked_sub(self.last + 1) {
             let later = self.on_stdin.split_off(&number);
             let on_stdin = std::mem::replace(&mut self.on_stdin, later).len();
-            let elsewhere = u64::from(is_idle) + u64::try_from(on_stdin).unwrap_or(u64::MAX);
-            let missing = missing.saturating_sub(elsewhere);
+            let on_other_sockets = u64::from(is_idle) + u64::try_from(on_stdin).unwrap_or(u64::MAX);
+            let missing = missing.saturating_sub(on_other_sockets);
             self.count += missing;
             if was_lost {
                 self.lost += missing;
@@ -60,7 +60,7 @@ impl DroppedMessages {
     }
 
     /// Takes the header of a message on stdin. Its number is a gap on iopub, where nothing is missing.
-    pub(super) fn see_on_stdin(&mut self, header: &Header<'_>) {
+    pub(super) fn count_on_stdin(&mut self, header: &Header<'_>) {
         match header.numbered() {
             Some((prefix, number)) if prefix == self.prefix => {
                 if number > self.last {
@@ -84,8 +84,8 @@ impl DroppedMessages {
         self.lost
     }
 
-    /// Records that a notice tells what was lost with the connection.
-    pub(super) fn told(&mut self) {
+    /// Records that a notice has reported the messages that were lost with the connection.
+    pub(super) fn mark_loss_reported(&mut self) {
         self.lost = 0;
     }
 
@@ -140,13 +140,13 @@ mod tests {
                 session: "k".into(),
                 ..Header::default()
             };
-            dropped.see(&header, is_idle);
+            dropped.count_on_iopub(&header, is_idle);
         }
         dropped.count()
     }
 
     #[test]
-    fn a_hole_is_what_was_dropped_but_for_the_reply_before_an_idle() {
+    fn a_gap_in_the_numbers_counts_as_dropped_except_for_the_reply_before_an_idle() {
         assert_eq!(count([(5, false), (6, false), (8, true)]), 0);
         assert_eq!(count([(5, false), (9, false), (10, true)]), 3);
         assert_eq!(count([(5, false), (9, true)]), 2);
@@ -155,9 +155,9 @@ mod tests {
     }
 
     #[test]
-    fn what_was_lost_with_the_connection_is_counted_apart() {
+    fn messages_lost_with_the_connection_are_counted_separately() {
         let mut dropped = DroppedMessages::default();
-        let mut see = |number: u64, is_lost: bool| {
+        let mut add = |number: u64, is_lost: bool| {
             if is_lost {
                 dropped.connection_lost();
             }
@@ -166,21 +166,21 @@ mod tests {
                 session: "k".into(),
                 ..Header::default()
             };
-            dropped.see(&header, false);
+            dropped.count_on_iopub(&header, false);
             let lost = dropped.lost();
-            dropped.told();
+            dropped.mark_loss_reported();
             lost
         };
         assert_eq!(
-            (see(5, true), see(7, false)),
+            (add(5, true), add(7, false)),
             (0, 0),
             "no loss of the connection"
         );
-        assert_eq!((see(8, true), see(10, true), see(12, false)), (0, 1, 0));
+        assert_eq!((add(8, true), add(10, true), add(12, false)), (0, 1, 0));
     }
 
     #[test]
-    fn a_question_on_stdin_is_no_gap_whether_it_arrives_before_or_after_its_neighbours() {
+    fn an_input_request_is_no_gap_whether_it_arrives_early_or_late() {
         for stdin_first in [true, false] {
             let mut dropped = DroppedMessages::default();
             let header = |number: u64| Header {
@@ -188,17 +188,17 @@ mod tests {
                 session: "k".into(),
                 ..Header::default()
             };
-            dropped.see(&header(5), false);
+            dropped.count_on_iopub(&header(5), false);
             dropped.connection_lost();
             if stdin_first {
-                dropped.see_on_stdin(&header(6));
+                dropped.count_on_stdin(&header(6));
             }
-            dropped.see(&header(8), false);
+            dropped.count_on_iopub(&header(8), false);
             if !stdin_first {
-                dropped.see_on_stdin(&header(6));
+                dropped.count_on_stdin(&header(6));
             }
             assert_eq!((dropped.lost(), dropped.count()), (1, 1), "7");
-            dropped.see(&header(10), false);
+            dropped.count_on_iopub(&header(10), false);
             assert_eq!(dropped.count(), 2, "the question is subtracted once");
         }
     }
@@ -215,7 +215,7 @@ mod tests {
                 session: session.into(),
                 ..Header::default()
             };
-            dropped.see(&header, false);
+            dropped.count_on_iopub(&header, false);
         }
         assert_eq!(dropped.count(), 3);
     }

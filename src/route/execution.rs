@@ -23,7 +23,7 @@ pub struct ExecutionProgress {
     pub username: String,
     /// The notebook cell's id, where the front end sends it.
     pub cell: Option<String>,
-    /// The source; only in the steps `Asked` and `Seen`.
+    /// The source; only in the steps `Sent` and `BegunOutside`.
     pub code: Option<String>,
     /// Whether the code is a person's cell: front ends run code of their own with `store_history:false`.
     /// Cells from outside this front end count as a person's.
@@ -34,11 +34,11 @@ pub struct ExecutionProgress {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// A client of this front end has sent a cell to the kernel.
-    Asked,
+    Sent,
     /// The kernel has begun a cell that a client outside this front end sent.
-    Seen,
+    BegunOutside,
     /// A cell that a client outside this front end sent has ended.
-    Over {
+    EndedOutside {
         /// An error was among its outputs.
         raised: bool,
     },
@@ -47,12 +47,12 @@ pub enum Phase {
     /// The person has answered.
     Answered,
     /// A cell of this front end has ended; holds the reply's `status`.
-    Done(String),
+    Ended(String),
 }
 
 impl ExecutionProgress {
-    /// Returns the `Asked` step of a client's request, with its code; `None` for silent code.
-    pub(super) fn asked(
+    /// Returns the `Sent` step of a client's request, with its code; `None` for silent code.
+    pub(super) fn sent(
         generation: u64,
         key: &Key,
         request: &Request,
@@ -66,13 +66,13 @@ impl ExecutionProgress {
             cell: cell_id(message.metadata()),
             store_history: execute.store_history.unwrap_or(true),
             code: Some(execute.code),
-            ..Self::of(Phase::Asked, generation, key, request)
+            ..Self::of(Phase::Sent, generation, key, request)
         })
     }
 
-    /// Returns the `Done` step of a client's request.
-    pub(super) fn done(generation: u64, key: &Key, request: &Request, status: String) -> Self {
-        Self::of(Phase::Done(status), generation, key, request)
+    /// Returns the `Ended` step of a client's request.
+    pub(super) fn ended(generation: u64, key: &Key, request: &Request, status: String) -> Self {
+        Self::of(Phase::Ended(status), generation, key, request)
     }
 
     /// Returns another step of a client's request.
@@ -127,14 +127,14 @@ impl ExecuteContent {
         !self.silent && self.store_history.unwrap_or(true)
     }
 
-    /// Returns whether it is the word by which one leaves a console. IPython ends the kernel for it, too.
-    pub(super) fn leaves_a_console(&self) -> bool {
-        let words = ["exit", "quit", "exit()", "quit()"];
-        self.may_ask() && words.contains(&self.code.trim())
+    /// Returns whether the code is a console's command to exit. IPython ends the kernel for it, too.
+    pub(super) fn is_console_exit(&self) -> bool {
+        let commands = ["exit", "quit", "exit()", "quit()"];
+        self.allows_stdin() && commands.contains(&self.code.trim())
     }
 
     /// Returns whether a person can answer its prompts.
-    pub(super) fn may_ask(&self) -> bool {
+    pub(super) fn allows_stdin(&self) -> bool {
         self.allow_stdin.unwrap_or(true)
     }
 }

@@ -82,7 +82,7 @@ impl ExecutionQueue {
 
     /// Notes that front ends get the `idle` of another request now. Returns whether the last status until now
     /// was the `busy` of a cell.
-    pub(super) fn note_other_idle(&mut self) -> bool {
+    pub(super) fn record_other_idle(&mut self) -> bool {
         std::mem::take(&mut self.busy_is_last)
     }
 
@@ -103,13 +103,13 @@ impl ExecutionQueue {
 
     /// Returns whether a request of a client must wait until the running cell has ended.
     pub(super) fn must_wait(&self, id: &ClientId, key: Option<&Key>, requests: &Requests) -> bool {
-        let is_anothers = match &self.running {
+        let is_of_another_client = match &self.running {
             Running::Nothing => false,
             Running::Cell { client, .. } => client.as_ref() != Some(id),
             Running::Something => true,
         };
         self.is_enabled
-            && is_anothers
+            && is_of_another_client
             && key.is_some_and(|key| requests.role(key) == Some(Role::Cell))
     }
 

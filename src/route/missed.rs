@@ -16,17 +16,17 @@ use crate::wire::{Header, MissingMessages};
 #[derive(Debug, Default)]
 pub(super) struct MissedMessages {
     published: u64,
-    /// Oldest first, at most [`ENDS`].
-    ends: VecDeque<End>,
-    /// At most [`CUTS`].
+    /// Oldest first, at most [`IDLES_MAX`].
+    idles: VecDeque<PublishedIdle>,
+    /// At most [`CUTS_MAX`].
     cuts: Vec<Cut>,
     /// Whether a client has subscribed that has not got its `iopub_welcome` yet.
-    is_unwelcomed: bool,
+    is_welcome_pending: bool,
 }
 
 /// The published `idle` of a request.
 #[derive(Debug)]
-struct End {
+struct PublishedIdle {
     /// Its number among all published messages.
     number: u64,
     /// The request's header.
@@ -37,25 +37,25 @@ struct End {
 #[derive(Debug)]
 struct Cut {
     /// The number of the first message that it did not get.
-    since: u64,
+    first_missed: u64,
     at: Instant,
     /// When a new subscriber first got the notice of missed messages.
-    reported: Option<Instant>,
+    first_reported: Option<Instant>,
 }
 
 /// How many `idle`s are remembered.
-const ENDS: usize = 1024;
+const IDLES_MAX: usize = 1024;
 
 /// How many cut subscribers are remembered.
-const CUTS: usize = 256;
+const CUTS_MAX: usize = 256;
 
 /// How long a subscriber may stay away. A window on a machine that slept for longer knows nothing of the
 /// kernel's recent cells anyway.
-const AWAY: Duration = Duration::from_secs(3600);
+const ABSENCE_MAX: Duration = Duration::from_secs(3600);
 
 /// How long after the first one other subscribers get the same notice: all subscribers of one process are cut
 /// together.
-const TOGETHER: Duration = Duration::from_secs(60);
+const REPORT_TIME: Duration = Duration::from_secs(60);
 
 impl MissedMessages {
     /// Counts a published message.
@@ -69,56 +69,58 @@ impl MissedMessages {
     }
 
     /// Records the `idle` of a request; `before` messages in the queue are published before it.
-    pub(super) fn note_end(&mut self, before: usize, request: &Bytes) {
-        if self.ends.len() == ENDS {
-            self.ends.pop_front();
+    pub(super) fn record_idle(&mut self, before: usize, request: &Bytes) {
+        if self.idles.len() == IDLES_MAX {
+            self.idles.pop_front();
         }
-        let welcome = u64::from(self.is_unwelcomed);
-        self.ends.push_back(End {
+        let welcome = u64::from(self.is_welcome_pending);
+        self.idles.push_back(PublishedIdle {
             number: self.published + welcome + before as u64 + 1,
             // A copy: a slice would keep the whole receive buffer in memory.
             request: Bytes::copy_from_slice(request),
         });
     }
 
-    /// Records that a subscriber was cut; `since` is the number of the first message that it did not get.
-    pub(super) fn add_cut(&mut self, at: Instant, since: u64) {
-        if self.cuts.len() == CUTS {
+    /// Records that a subscriber was cut; `first_missed` is the number of the first message that it did not get.
+    pub(super) fn add_cut(&mut self, at: Instant, first_missed: u64) {
+        if self.cuts.len() == CUTS_MAX {
             self.cuts.remove(0);
         }
         self.cuts.push(Cut {
-            since,
+            first_missed,
             at,
-            reported: None,
+            first_reported: None,
         });
     }
 
     /// Returns how many messages a client that subscribes now has missed, and the headers of the requests
     /// that ended among them; `None` where no subscriber was cut.
-    pub(super) fn since_cut(&mut self, now: Instant) -> Option<(u64, Vec<Bytes>)> {
+    pub(super) fn missed_since_cut(&mut self, now: Instant) -> Option<(u64, Vec<Bytes>)> {
         let ago = |at: Instant| now.saturating_duration_since(at);
         let may_return = |cut: &Cut| {
-            let is_late = cut.reported.is_some_and(|first| ago(first) >= TOGETHER);
-            ago(cut.at) < AWAY && !is_late
+            let is_late = cut
+                .first_reported
+                .is_some_and(|first| ago(first) >= REPORT_TIME);
+            ago(cut.at) < ABSENCE_MAX && !is_late
         };
         self.cuts.retain(may_return);
         for cut in &mut self.cuts {
-            cut.reported.get_or_insert(now);
+            cut.first_reported.get_or_insert(now);
         }
-        let since = self.cuts.iter().map(|cut| cut.since).min()?;
-        let messages = (self.published + 1).saturating_sub(since);
-        let ends = self.ends.iter().filter(|end| end.number >= since);
-        Some((messages, ends.map(|end| end.request.clone()).collect()))
+        let first_missed = self.cuts.iter().map(|cut| cut.first_missed).min()?;
+        let messages = (self.published + 1).saturating_sub(first_missed);
+        let ended = self.idles.iter().filter(|idle| idle.number >= first_missed);
+        Some((messages, ended.map(|idle| idle.request.clone()).collect()))
     }
 
     /// Records that a client has subscribed that gets its `iopub_welcome` later.
-    pub(super) fn set_unwelcomed(&mut self) {
-        self.is_unwelcomed = true;
+    pub(super) fn set_pending_welcome(&mut self) {
+        self.is_welcome_pending = true;
     }
 
     /// Returns whether a client waits for an `iopub_welcome`, and resets that.
-    pub(super) fn take_unwelcomed(&mut self) -> bool {
-        std::mem::take(&mut self.is_unwelcomed)
+    pub(super) fn take_pending_welcome(&mut self) -> bool {
+        std::mem::take(&mut self.is_welcome_pending)
     }
 }
 

@@ -117,33 +117,33 @@ impl Output {
 
     /// Publishes that a request has ended.
     pub(super) fn publish_idle(&mut self, request: Bytes) {
-        self.expect_end(&request);
+        self.expect_idle(&request);
         let idle = self.synthetic.status(request, "idle");
         self.publish(idle);
     }
 
     /// Records that the next published message is the `idle` of a request.
-    pub(super) fn expect_end(&mut self, request: &Bytes) {
+    pub(super) fn expect_idle(&mut self, request: &Bytes) {
         let is_published = |action: &&Action| matches!(action, Action::Publish(_));
         let before = self.actions.iter().filter(is_published).count();
-        self.missed.note_end(before, request);
+        self.missed.record_idle(before, request);
     }
 
     /// Returns the session that replaces the kernel's in messages to clients, if the two differ.
-    pub(super) fn session_for_clients(&mut self, kernels: &str) -> Option<String> {
-        if kernels.is_empty() {
+    pub(super) fn session_for_clients(&mut self, kernel_session: &str) -> Option<String> {
+        if kernel_session.is_empty() {
             return None;
         }
-        let known = self.synthetic.session(Some(kernels));
-        (known != kernels).then(|| known.to_owned())
+        let session = self.synthetic.session(Some(kernel_session));
+        (session != kernel_session).then(|| session.to_owned())
     }
 
     // ---- subscribers
 
-    /// Records that a subscriber was cut; `since` is the number of the first published message that it did
+    /// Records that a subscriber was cut; `first_missed` is the number of the first published message that it did
     /// not get.
-    pub(super) fn subscriber_cut(&mut self, since: u64) {
-        self.missed.add_cut(self.now, since);
+    pub(super) fn subscriber_cut(&mut self, first_missed: u64) {
+        self.missed.add_cut(self.now, first_missed);
     }
 
     /// Returns the `iopub_welcome` for a new subscriber. Clients know one session, that of the first message
@@ -152,12 +152,12 @@ impl Output {
         if self.synthetic.is_session_known() {
             return Some(self.synthetic.welcome(topic));
         }
-        self.missed.set_unwelcomed();
+        self.missed.set_pending_welcome();
         None
     }
 
     fn late_welcome(&mut self) -> Option<Verified> {
-        let is_due = self.synthetic.is_session_known() && self.missed.take_unwelcomed();
+        let is_due = self.synthetic.is_session_known() && self.missed.take_pending_welcome();
         is_due.then(|| self.synthetic.welcome(b""))
     }
 
@@ -171,7 +171,7 @@ impl Output {
         under_way: &[Bytes],
         running: Option<Bytes>,
     ) -> Vec<Verified> {
-        let Some((messages, ended)) = self.missed.since_cut(self.now) else {
+        let Some((messages, ended)) = self.missed.missed_since_cut(self.now) else {
             return Vec::new();
         };
         let notice = super::missed::notice(messages);

@@ -54,7 +54,7 @@ pub(super) struct Request {
     pub(super) busy: bool,
     pub(super) idle: bool,
     /// When its reply arrived.
-    pub(super) replied: Option<Instant>,
+    pub(super) replied_at: Option<Instant>,
     /// How many messages the kernel's iopub had dropped when this request was sent.
     dropped_before: u64,
     /// Whether its `idle` may have been sent while iopub was not connected.
@@ -76,7 +76,7 @@ pub(super) enum Role {
     WidgetProbe,
     /// Anything else.
     #[default]
-    Plain,
+    Other,
 }
 
 /// Who answers a request.
@@ -86,7 +86,7 @@ pub(super) enum Answer {
     #[default]
     FromKernel,
     /// The bridge has answered it; later messages of the kernel for it are dropped.
-    Given,
+    FromBridge,
     /// The bridge has answered it, and the client's user does not want it to run any more.
     Withdrawn,
 }
@@ -112,7 +112,7 @@ impl Request {
             journalled: false,
             busy: false,
             idle: false,
-            replied: None,
+            replied_at: None,
             dropped_before: 0,
             idle_doubtful: false,
             proof: None,
@@ -127,7 +127,7 @@ impl Request {
     }
 
     fn has_reply(&self) -> bool {
-        self.replied.is_some() || self.reply_type().is_none()
+        self.replied_at.is_some() || self.reply_type().is_none()
     }
 
     /// Returns whether the kernel sends nothing more for it.
@@ -150,7 +150,7 @@ impl Request {
     /// requests.
     pub(super) fn lacks_idle(&self) -> bool {
         let has_status = self.channel == Channel::Shell || self.busy;
-        has_status && self.sent && self.replied.is_some() && !self.idle
+        has_status && self.sent && self.replied_at.is_some() && !self.idle
     }
 
     /// Returns whether the kernel works on it, and the client still waits for the kernel's answer.
@@ -164,13 +164,13 @@ impl Request {
     pub(super) fn is_answered(&self) -> bool {
         self.is_done()
             || self.answer != Answer::FromKernel
-            || (self.channel == Channel::Control && self.replied.is_some())
+            || (self.channel == Channel::Control && self.replied_at.is_some())
     }
 
     /// Returns whether it is a probe for ipywidgets that has no answer.
     pub(super) fn asks_for_widgets(&self) -> bool {
         self.role == Role::WidgetProbe
-            && self.replied.is_none()
+            && self.replied_at.is_none()
             && self.answer == Answer::FromKernel
     }
 
@@ -178,7 +178,7 @@ impl Request {
     ///
     /// The client of a withdrawn cell in the kernel's queue is still needed: the kernel is interrupted when
     /// it begins the cell.
-    pub(super) fn binds_its_client(&self) -> bool {
+    pub(super) fn needs_client(&self) -> bool {
         !self.is_answered() || self.answer == Answer::Withdrawn
     }
 }
@@ -186,21 +186,21 @@ impl Request {
 /// All outstanding requests of all clients.
 #[derive(Debug, Default)]
 pub(super) struct Requests {
-    by_key: HashMap<Key, Numbered>,
+    by_key: HashMap<Key, NumberedRequest>,
     /// How many requests there were so far.
     count: u64,
     /// How many requests the bridge has answered that the kernel still has.
-    answered_here: usize,
+    answered_by_bridge: usize,
     /// How many requests are widget probes.
     widget_probes: usize,
-    late: Late,
+    late_replies: LateReplies,
 }
 
 /// Requests that the bridge has answered and whose client was forgotten before the kernel's reply.
 ///
 /// The kernel addresses the reply to the client's identity, which another client may use by then.
 #[derive(Debug, Default)]
-struct Late {
+struct LateReplies {
     keys: HashSet<Key>,
     /// Oldest first; includes keys whose reply has arrived.
     order: VecDeque<Key>,
@@ -208,7 +208,7 @@ struct Late {
 
 /// A request with its number. Requests fail in the order of their numbers.
 #[derive(Debug)]
-struct Numbered {
+struct NumberedRequest {
     number: u64,
     request: Request,
 }
@@ -222,11 +222,11 @@ impl Requests {
     pub(super) fn insert(&mut self, key: Key, request: Request) {
         self.count += 1;
         let number = self.count;
-        self.by_key.insert(key, Numbered { number, request });
+        self.by_key.insert(key, NumberedRequest { number, request });
     }
 
     pub(super) fn get(&self, key: &Key) -> Option<&Request> {
-        self.by_key.get(key).map(|known| &known.request)
+        self.by_key.get(key).map(|entry| &entry.request)
     }
 
     /// Returns a request whose beginning is in the journal, and whose end is not.
@@ -235,7 +235,7 @@ impl Requests {
     }
 
     fn get_mut(&mut self, key: &Key) -> Option<&mut Request> {
-        self.by_key.get_mut(key).map(|known| &mut known.request)
+        self.by_key.get_mut(key).map(|entry| &mut entry.request)
     }
 
     /// Records that a request is sent to the kernel, whose iopub has dropped `dropped_before` messages so
@@ -274,7 +274,7 @@ impl Requests {
         if msg_type.strip_suffix("_reply") != Some(name) {
             return None;
         }
-        request.replied = Some(now);
+        request.replied_at = Some(now);
         let is_journalled = std::mem::take(&mut request.journalled);
         Some((request, is_journalled))
     }
@@ -302,13 +302,13 @@ impl Requests {
         request.idle = true;
         // Its reply has a number, too, and arrived on another socket.
         let dropped = dropped.saturating_sub(request.dropped_before);
-        let dropped = dropped.saturating_sub(u64::from(request.replied.is_some()));
+        let dropped = dropped.saturating_sub(u64::from(request.replied_at.is_some()));
         Some((request, dropped))
     }
 
     /// Records the loss of iopub: the `idle` of a request that ends before it is back does not arrive.
     pub(super) fn iopub_lost(&mut self) {
-        for Numbered { request, .. } in self.by_key.values_mut() {
+        for NumberedRequest { request, .. } in self.by_key.values_mut() {
             if request.sent && !request.idle {
                 request.idle_doubtful = true;
                 request.proof = None;
@@ -319,17 +319,17 @@ impl Requests {
     /// Marks each `idle` that is overdue as doubtful. Returns whether there are any, and else how long the next
     /// one has left.
     ///
-    /// `asked` is the proxy's own outstanding request: an earlier one, whose own `idle` was lost, proves
+    /// `own_request` is the proxy's own outstanding request: an earlier one, whose own `idle` was lost, proves
     /// nothing any more.
     pub(super) fn doubt_idles(
         &mut self,
         now: Instant,
-        asked: Option<&Key>,
+        own_request: Option<&Key>,
     ) -> (bool, Option<Duration>) {
         let (mut any, mut next) = (false, None);
-        for Numbered { request, .. } in self.by_key.values_mut() {
-            let replied = request.replied.filter(|_| request.lacks_idle());
-            let left = replied.map(|at| (at + LATE_IDLE).saturating_duration_since(now));
+        for NumberedRequest { request, .. } in self.by_key.values_mut() {
+            let replied_at = request.replied_at.filter(|_| request.lacks_idle());
+            let left = replied_at.map(|at| (at + LATE_IDLE).saturating_duration_since(now));
             match left {
                 Some(left) if !left.is_zero() => {
                     next = Some(next.map_or(left, |next: Duration| next.min(left)));
@@ -337,7 +337,7 @@ impl Requests {
                 Some(_) => {
                     any = true;
                     request.idle_doubtful = true;
-                    request.proof.take_if(|proof| Some(&*proof) != asked);
+                    request.proof.take_if(|proof| Some(&*proof) != own_request);
                 }
                 None => {}
             }
@@ -347,17 +347,19 @@ impl Requests {
 
     /// Records that the proxy sends a request now: if its `idle` arrives, every `idle` that is doubtful now
     /// is lost.
-    pub(super) fn await_proof(&mut self, asked: &Key) {
-        for Numbered { request, .. } in self.by_key.values_mut() {
+    pub(super) fn await_proof(&mut self, own_request: &Key) {
+        for NumberedRequest { request, .. } in self.by_key.values_mut() {
             if request.lacks_doubtful_idle() {
-                request.proof = Some(asked.clone());
+                request.proof = Some(own_request.clone());
             }
         }
     }
 
     /// Returns the requests whose `idle` is lost, now that the proxy's own request is idle.
-    pub(super) fn proven_by(&self, asked: &Key) -> Vec<Key> {
-        self.keys(|request| request.proof.as_ref() == Some(asked) && request.lacks_doubtful_idle())
+    pub(super) fn proven_by(&self, own_request: &Key) -> Vec<Key> {
+        self.keys(|request| {
+            request.proof.as_ref() == Some(own_request) && request.lacks_doubtful_idle()
+        })
     }
 
     /// Withdraws a request that the kernel has: its client gets an error now. Returns the request as it was
@@ -376,8 +378,8 @@ impl Requests {
     }
 
     pub(super) fn remove(&mut self, key: &Key) -> Option<Request> {
-        let Numbered { request, .. } = self.by_key.remove(key)?;
-        self.answered_here -= usize::from(request.answer != Answer::FromKernel);
+        let NumberedRequest { request, .. } = self.by_key.remove(key)?;
+        self.answered_by_bridge -= usize::from(request.answer != Answer::FromKernel);
         self.widget_probes -= usize::from(request.role == Role::WidgetProbe);
         Some(request)
     }
@@ -386,39 +388,39 @@ impl Requests {
     /// send.
     pub(super) fn forget(&mut self, key: &Key) {
         let awaited = self.remove(key).is_some_and(|request| {
-            request.sent && request.replied.is_none() && request.answer != Answer::FromKernel
+            request.sent && request.replied_at.is_none() && request.answer != Answer::FromKernel
         });
-        if awaited && self.late.keys.insert(key.clone()) {
-            self.late.order.push_back(key.clone());
-            if self.late.order.len() > OUTSTANDING_MAX
-                && let Some(oldest) = self.late.order.pop_front()
+        if awaited && self.late_replies.keys.insert(key.clone()) {
+            self.late_replies.order.push_back(key.clone());
+            if self.late_replies.order.len() > OUTSTANDING_MAX
+                && let Some(oldest) = self.late_replies.order.pop_front()
             {
-                self.late.keys.remove(&oldest);
+                self.late_replies.keys.remove(&oldest);
             }
         }
     }
 
     /// Returns whether messages for this request are dropped because its client was forgotten.
     pub(super) fn is_late(&self, key: &Key) -> bool {
-        self.late.keys.contains(key)
+        self.late_replies.keys.contains(key)
     }
 
     /// Takes a reply; returns whether it is dropped because the client of its request was forgotten.
     pub(super) fn take_late_reply(&mut self, key: &Key) -> bool {
-        self.late.keys.remove(key)
+        self.late_replies.keys.remove(key)
     }
 
     /// Records that the kernel has ended: no late replies will come.
     pub(super) fn end_late_replies(&mut self) {
-        self.late = Late::default();
+        self.late_replies = LateReplies::default();
     }
 
     pub(super) fn role(&self, key: &Key) -> Option<Role> {
-        self.by_key.get(key).map(|known| known.request.role)
+        self.by_key.get(key).map(|entry| entry.request.role)
     }
 
     pub(super) fn set_role(&mut self, key: &Key, role: Role) {
-        if let Some(Numbered { request, .. }) = self.by_key.get_mut(key) {
+        if let Some(NumberedRequest { request, .. }) = self.by_key.get_mut(key) {
             self.widget_probes -= usize::from(request.role == Role::WidgetProbe);
             self.widget_probes += usize::from(role == Role::WidgetProbe);
             request.role = role;
@@ -431,42 +433,42 @@ impl Requests {
     }
 
     pub(super) fn answer(&self, key: &Key) -> Option<Answer> {
-        self.by_key.get(key).map(|known| known.request.answer)
+        self.by_key.get(key).map(|entry| entry.request.answer)
     }
 
     /// Records that the client has its answer although the kernel still has the request.
     pub(super) fn set_answer(&mut self, key: &Key, answer: Answer) {
-        if let Some(Numbered { request, .. }) = self.by_key.get_mut(key)
+        if let Some(NumberedRequest { request, .. }) = self.by_key.get_mut(key)
             && request.answer == Answer::FromKernel
         {
             request.answer = answer;
-            self.answered_here += 1;
+            self.answered_by_bridge += 1;
         }
     }
 
     /// Returns whether the kernel has any request that the bridge has answered itself.
-    pub(super) fn any_answered_here(&self) -> bool {
-        self.answered_here > 0
+    pub(super) fn any_answered_by_bridge(&self) -> bool {
+        self.answered_by_bridge > 0
     }
 
     /// Returns whether the bridge has answered this request, so that the kernel's messages for it are
     /// dropped.
-    pub(super) fn is_answered_here(&self, key: &Key) -> bool {
+    pub(super) fn is_answered_by_bridge(&self, key: &Key) -> bool {
         self.answer(key)
             .is_some_and(|answer| answer != Answer::FromKernel)
     }
 
     /// Returns the number of a request: earlier ones have lower numbers.
     pub(super) fn number(&self, key: &Key) -> Option<u64> {
-        self.by_key.get(key).map(|known| known.number)
+        self.by_key.get(key).map(|entry| entry.number)
     }
 
     /// Returns the keys that a predicate chooses, oldest first.
     pub(super) fn keys(&self, chosen: impl Fn(&Request) -> bool) -> Vec<Key> {
-        let chosen = |known: &Numbered| chosen(&known.request).then_some(known.number);
+        let chosen = |entry: &NumberedRequest| chosen(&entry.request).then_some(entry.number);
         let known = self.by_key.iter();
         let mut keys: Vec<_> = known
-            .filter_map(|(key, known)| Some((chosen(known)?, key)))
+            .filter_map(|(key, entry)| Some((chosen(entry)?, key)))
             .collect();
         keys.sort_by_key(|(number, _)| *number);
         keys.into_iter().map(|(_, key)| key.clone()).collect()

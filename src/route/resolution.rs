@@ -7,7 +7,7 @@ use super::Action;
 use super::cell_uri::notebook_of_cell;
 use super::execution::cell_id;
 use super::output::Output;
-use super::timer::{NAMELESS, Timer, Timers};
+use super::timer::{NAME_WAIT, Timer, Timers};
 
 /// Whether the front end's notebook is known, and whether its clients' session is.
 #[derive(Debug, Default)]
@@ -25,7 +25,7 @@ enum NameStage {
     #[default]
     Known,
     /// The bridge waits for the name.
-    Wanted,
+    Awaited,
     /// Nothing named the notebook in time, and the default was used; a later name replaces it.
     Assumed,
 }
@@ -33,7 +33,7 @@ enum NameStage {
 impl NotebookResolution {
     /// Starts to wait for the notebook's name.
     pub(super) fn begin(&mut self) {
-        self.stage = NameStage::Wanted;
+        self.stage = NameStage::Awaited;
     }
 
     /// Reports the notebook that was named before [`Self::begin`].
@@ -45,14 +45,14 @@ impl NotebookResolution {
 
     /// Sets a deadline for the name, since a request waits for a kernel.
     pub(super) fn set_deadline(&self, timers: &mut Timers) {
-        if self.stage == NameStage::Wanted && !timers.runs(&Timer::Nameless) {
-            timers.start(NAMELESS, Timer::Nameless);
+        if self.stage == NameStage::Awaited && !timers.runs(&Timer::NameWait) {
+            timers.start(NAME_WAIT, Timer::NameWait);
         }
     }
 
     /// Uses the default, since nothing has named the notebook in time.
     pub(super) fn assume_default(&mut self, out: &mut Output) {
-        if self.stage == NameStage::Wanted {
+        if self.stage == NameStage::Awaited {
             self.stage = NameStage::Assumed;
             out.push(Action::ResolveNotebook { notebook: None });
         }
@@ -76,14 +76,14 @@ impl NotebookResolution {
             return;
         }
         self.stage = NameStage::Known;
-        timers.stop(&Timer::Nameless);
+        timers.stop(&Timer::NameWait);
         out.push(Action::ResolveNotebook {
             notebook: Some(notebook),
         });
     }
 
     /// Takes the session of a client's message; reports the first one.
-    pub(super) fn see_session(&mut self, out: &mut Output, session: &str) {
+    pub(super) fn record_session(&mut self, out: &mut Output, session: &str) {
         if !self.has_session && !session.is_empty() {
             self.has_session = true;
             out.push(Action::SessionSeen {

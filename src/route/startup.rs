@@ -29,9 +29,9 @@ pub(super) enum Startup {
     },
 }
 
-/// Returns the kind of a known start-up code; `also` are fingerprints that the user has added.
-pub(super) fn recognise(code: &str, also: &[String]) -> Option<Startup> {
-    let text = Normal::of(code);
+/// Returns the kind of a known start-up code; `added` are fingerprints that the user has added.
+pub(super) fn recognise(code: &str, added: &[String]) -> Option<Startup> {
+    let text = NormalizedCode::of(code);
     let fingerprint = text.fingerprint();
     let setup = |notebook: Option<String>| Startup::Setup {
         notebook: notebook.filter(|path| is_notebook(path)),
@@ -42,8 +42,8 @@ pub(super) fn recognise(code: &str, also: &[String]) -> Option<Startup> {
     if text.rest.is_empty() {
         return text.notebook.map(|path| setup(Some(path)));
     }
-    let is_added = also.contains(&fingerprint);
-    if fingerprint == KNOWN_PROBE || (is_added && code.contains(PROBES)) {
+    let is_added = added.contains(&fingerprint);
+    if fingerprint == KNOWN_PROBE || (is_added && code.contains(WIDGETS_ALIAS)) {
         // The probe names no notebook.
         return text.notebook.is_none().then_some(Startup::WidgetProbe);
     }
@@ -53,28 +53,30 @@ pub(super) fn recognise(code: &str, also: &[String]) -> Option<Startup> {
 
 /// Returns the notebook that an unknown start-up code names: that of a newer VS Code, or of the Interactive
 /// Window.
-pub(super) fn notebook_named(code: &str) -> Option<String> {
-    let path = Normal::of(code).notebook?;
+pub(super) fn notebook_in(code: &str) -> Option<String> {
+    let path = NormalizedCode::of(code).notebook?;
     is_notebook(&path).then_some(path)
 }
 
 /// Returns the hash of a text, for `startup_known` in the project's configuration: a new version of the
 /// extension then needs no new version of nb.
 pub(super) fn fingerprint(code: &str) -> String {
-    Normal::of(code).fingerprint()
+    NormalizedCode::of(code).fingerprint()
 }
 
 /// Returns whether an unknown text looks like VS Code's own start-up code, so that its fingerprint is worth a
 /// line in the log.
-pub(super) fn bears_the_marks(code: &str) -> bool {
-    code.contains(INJECTS) || code.contains(PROBES) || code.contains(NAMES)
+pub(super) fn looks_like_startup(code: &str) -> bool {
+    code.contains(HELPER_FUNCTION)
+        || code.contains(WIDGETS_ALIAS)
+        || code.contains(NOTEBOOK_VARIABLE)
 }
 
 /// Returns the text that the kernel would print for the widget probe.
 ///
 /// VS Code searches all stream outputs for the prefix and `7.` or `8.` behind it, and reads nothing else.
 pub(super) fn widget_probe_stdout(version: &str) -> String {
-    format!("{WIDGETS}{version}\n")
+    format!("{WIDGETS_PREFIX}{version}\n")
 }
 
 /// The version of ipywidgets that VS Code assumes if it knows none.
@@ -82,13 +84,13 @@ pub(super) const WIDGETS_DEFAULT: &str = "8.";
 
 /// Reads the version of ipywidgets from what a kernel printed for the widget probe.
 pub(super) fn widget_version(stdout: &str) -> Option<&str> {
-    let (_, after) = stdout.split_once(WIDGETS)?;
+    let (_, after) = stdout.split_once(WIDGETS_PREFIX)?;
     let version = after.lines().next().unwrap_or_default().trim();
     (!version.is_empty()).then_some(version)
 }
 
 /// A text without what differs from user to user.
-struct Normal {
+struct NormalizedCode {
     /// The path in the line that names the notebook.
     notebook: Option<String>,
     /// Whether a line turns Jedi off.
@@ -97,7 +99,7 @@ struct Normal {
     rest: String,
 }
 
-impl Normal {
+impl NormalizedCode {
     fn of(code: &str) -> Self {
         let mut notebook = None;
         let mut jedi_off = false;
@@ -106,7 +108,7 @@ impl Normal {
             match line {
                 "" => {}
                 JEDI_OFF if !jedi_off => jedi_off = true,
-                _ => match named(line) {
+                _ => match notebook_path(line) {
                     Some(path) if notebook.is_none() => notebook = Some(path),
                     _ => {
                         rest.push_str(line);
@@ -131,8 +133,8 @@ impl Normal {
 ///
 /// VS Code doubles backslashes and leaves quotes unescaped, so the literal ends at the line's last quote. A
 /// path that is a Python literal with escaped quotes gives the same result.
-fn named(line: &str) -> Option<String> {
-    let literal = line.strip_prefix(NAMES)?.strip_prefix(" = ")?;
+fn notebook_path(line: &str) -> Option<String> {
+    let literal = line.strip_prefix(NOTEBOOK_VARIABLE)?.strip_prefix(" = ")?;
     let raw = literal.strip_prefix('r');
     let inner = raw.unwrap_or(literal);
     let quote = inner.chars().next().filter(|c| matches!(c, '"' | '\''))?;
@@ -179,15 +181,15 @@ const KNOWN_SETUPS: [&str; 5] = [
 ];
 
 /// The variable that holds the notebook's path.
-const NAMES: &str = "__vsc_ipynb_file__";
+const NOTEBOOK_VARIABLE: &str = "__vsc_ipynb_file__";
 /// The function that defines the helper module.
-pub(super) const INJECTS: &str = "__VSCODE_inject_module";
+pub(super) const HELPER_FUNCTION: &str = "__VSCODE_inject_module";
 /// The name under which the widget probe imports ipywidgets.
-pub(super) const PROBES: &str = "_VSCODE_ipywidgets";
+pub(super) const WIDGETS_ALIAS: &str = "_VSCODE_ipywidgets";
 /// The line that turns off Jedi, IPython's slower completer.
 pub(super) const JEDI_OFF: &str = "%config Completer.use_jedi = False";
 /// The prefix that VS Code searches for in the widget probe's stdout.
-const WIDGETS: &str = "e976ee50-99ed-4aba-9b6b-9dcd5634d07d:IPyWidgets:";
+const WIDGETS_PREFIX: &str = "e976ee50-99ed-4aba-9b6b-9dcd5634d07d:IPyWidgets:";
 
 #[cfg(test)]
 mod tests {
@@ -201,7 +203,7 @@ mod tests {
         )
     }
 
-    fn taught(code: &str) -> [String; 1] {
+    fn fingerprints(code: &str) -> [String; 1] {
         [fingerprint(code)]
     }
 
@@ -213,9 +215,9 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_from_user_to_user_does_not_matter() {
+    fn known_code_is_recognised_without_the_lines_that_differ_between_users() {
         let code = block("\"/work/a b/n.ipynb\"");
-        let known = taught(&code);
+        let known = fingerprints(&code);
         assert_eq!(recognise(&code, &known), setup("/work/a b/n.ipynb"));
         for same in [
             code.replace('\n', "\r\n"),
@@ -229,14 +231,14 @@ mod tests {
             jedi_off: false,
         });
         assert_eq!(recognise(&code.replace(JEDI_OFF, ""), &known), with_jedi);
-        let elsewhere = block("\"/ö/m.IPYNB\"");
-        assert_eq!(recognise(&elsewhere, &known), setup("/ö/m.IPYNB"));
+        let code_of_path = block("\"/ö/m.IPYNB\"");
+        assert_eq!(recognise(&code_of_path, &known), setup("/ö/m.IPYNB"));
     }
 
     #[test]
-    fn anything_else_is_the_kernels() {
+    fn other_code_is_not_recognised() {
         let code = block("\"/work/n.ipynb\"");
-        let known = taught(&code);
+        let known = fingerprints(&code);
         for other in [
             code.clone() + "\nimport os",
             code.clone() + "\n__vsc_ipynb_file__ = \"/work/m.ipynb\"",
@@ -246,7 +248,7 @@ mod tests {
             code.replace("__VSCODE_inject_module()\n\n", ""),
         ] {
             assert_eq!(recognise(&other, &known), None, "{other}");
-            assert!(bears_the_marks(&other));
+            assert!(looks_like_startup(&other));
         }
         assert_eq!(recognise(&code, &[]), None);
         for users in [
@@ -256,22 +258,22 @@ mod tests {
             "%load_ext autoreload\n%autoreload 2",
         ] {
             assert_eq!(recognise(users, &known), None, "{users}");
-            assert!(!bears_the_marks(users));
+            assert!(!looks_like_startup(users));
         }
     }
 
     #[test]
-    fn a_text_that_is_not_known_names_its_notebook() {
+    fn unknown_start_up_code_names_its_notebook() {
         let newer = block("\"/work/n.ipynb\"").replace("pass", "return 2027");
         assert_eq!(recognise(&newer, &[]), None);
-        assert_eq!(notebook_named(&newer).as_deref(), Some("/work/n.ipynb"));
-        for nothing in ["x = 1", &block("\"Untitled-1.ipynb\""), &block("path")] {
-            assert_eq!(notebook_named(nothing), None);
+        assert_eq!(notebook_in(&newer).as_deref(), Some("/work/n.ipynb"));
+        for other in ["x = 1", &block("\"Untitled-1.ipynb\""), &block("path")] {
+            assert_eq!(notebook_in(other), None);
         }
     }
 
     #[test]
-    fn the_block_of_2023_is_two_lines() {
+    fn the_start_up_code_of_2023_is_two_lines() {
         let code = format!("__vsc_ipynb_file__ = \"/work/n.ipynb\"\n{JEDI_OFF}");
         assert_eq!(recognise(&code, &[]), setup("/work/n.ipynb"));
         assert_eq!(recognise(&(code + "\nprint(1)"), &[]), None);
@@ -290,42 +292,58 @@ mod tests {
             (r#"r"/a\b/n.ipynb""#, r"/a\b/n.ipynb"),
         ] {
             let code = block(literal);
-            assert_eq!(recognise(&code, &taught(&code)), setup(path), "{literal}");
+            assert_eq!(
+                recognise(&code, &fingerprints(&code)),
+                setup(path),
+                "{literal}"
+            );
         }
     }
 
     #[test]
-    fn what_has_no_file_names_no_notebook() {
+    fn a_notebook_without_a_file_is_not_named() {
         for literal in ["\"Untitled-1.ipynb\"", "\"/work/script.py\"", "\"\""] {
             let code = block(literal);
             let nameless = Some(Startup::Setup {
                 notebook: None,
                 jedi_off: true,
             });
-            assert_eq!(recognise(&code, &taught(&code)), nameless, "{literal}");
+            assert_eq!(
+                recognise(&code, &fingerprints(&code)),
+                nameless,
+                "{literal}"
+            );
         }
         // Not a string literal, so not VS Code's line.
-        let known = taught(&block("\"/work/n.ipynb\""));
+        let known = fingerprints(&block("\"/work/n.ipynb\""));
         for broken in ["/work/n.ipynb", "\"", "f\"/work/n.ipynb\"", "None"] {
             assert_eq!(recognise(&block(broken), &known), None, "{broken}");
         }
     }
 
     #[test]
-    fn the_widgets_version_goes_there_and_back() {
+    fn a_widgets_version_is_read_from_the_probes_stdout() {
         let code = "try:\n    import ipywidgets as _VSCODE_ipywidgets\nexcept:\n    pass";
         assert_eq!(recognise(code, &[]), None);
-        assert_eq!(recognise(code, &taught(code)), Some(Startup::WidgetProbe));
+        assert_eq!(
+            recognise(code, &fingerprints(code)),
+            Some(Startup::WidgetProbe)
+        );
 
         let printed = widget_probe_stdout("8.1.7");
         assert_eq!(widget_version(&printed), Some("8.1.7"));
-        for nothing in ["", "8.1.7\n", WIDGETS, &format!("{WIDGETS} \n8.1.7")] {
-            assert_eq!(widget_version(nothing), None, "{nothing}");
+        for other in [
+            "",
+            "8.1.7\n",
+            WIDGETS_PREFIX,
+            &format!("{WIDGETS_PREFIX} \n8.1.7"),
+        ] {
+            assert_eq!(widget_version(other), None, "{other}");
         }
     }
 
     #[test]
-    fn the_table_has_hashes() {
+    fn the_known_fingerprints_are_sha_256() {
         for known in KNOWN_SETUPS.iter().chain([&KNOWN_PROBE]) {
             assert_eq!(hex::decode(known).map(|bytes| bytes.len()), Ok(32));
         }

@@ -38,10 +38,10 @@ impl SyntheticMessages {
 
     /// Returns the session that clients see: that of the first kernel that has sent a message, or the proxy's
     /// own.
-    pub(super) fn session(&mut self, kernels: Option<&str>) -> &str {
+    pub(super) fn session(&mut self, kernel_session: Option<&str>) -> &str {
         let id = &self.id;
         self.session
-            .get_or_insert_with(|| kernels.unwrap_or(id).to_owned())
+            .get_or_insert_with(|| kernel_session.unwrap_or(id).to_owned())
     }
 
     /// Returns whether the session that clients see has been chosen.

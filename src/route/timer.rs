@@ -21,21 +21,21 @@ pub(super) enum Timer {
     /// The kernel is asked once more for a message on iopub.
     Probe,
     /// Requests that wait for a kernel fail.
-    Awaited,
+    KernelWait,
     /// A client without connections is forgotten.
-    Gone(ClientId),
+    ForgetClient(ClientId),
     /// A recorder takes the outputs of the running cells of a client without connections.
     HandOver(ClientId),
     /// A held interrupt is carried out, since no shutdown has followed.
     Interrupt(ClientId),
     /// The bridge answers a connecting client's request in the kernel's stead.
-    Stale(Key),
+    AnswerWait(Key),
     /// Clients that got an `idle` so that they could connect get the `busy` of what still runs.
     StillBusy,
     /// The default notebook is used, since nothing has named one.
-    Nameless,
+    NameWait,
     /// Something is taken to be running, since the kernel has not answered the proxy's own request on shell.
-    Busy,
+    AssumeBusy,
     /// A cell is taken to have ended: the kernel was idle, and the cell's `idle` has not arrived.
     IdleLost,
     /// The kernel is asked whether an `idle` is lost that has not followed its reply.
@@ -43,11 +43,11 @@ pub(super) enum Timer {
 }
 
 /// How long requests wait for a kernel that is being started.
-pub(super) const AWAITED: Duration = Duration::from_secs(60);
+pub(super) const KERNEL_WAIT: Duration = Duration::from_secs(60);
 /// How long a client without connections is remembered: a client that reconnects in this time has not left.
-pub(super) const GONE: Duration = Duration::from_secs(30);
+pub(super) const REMEMBERED: Duration = Duration::from_secs(30);
 /// How long a client without connections has to come back before a recorder takes its running cells.
-pub(super) const RETURNS: Duration = Duration::from_secs(10);
+pub(super) const RETURN_WAIT: Duration = Duration::from_secs(10);
 /// The first wait for a message on iopub; doubled each time, up to [`PROBE_MAX`].
 pub(super) const PROBE: Duration = Duration::from_millis(5);
 /// The longest wait; VS Code, too, asks again every 500 ms.
@@ -56,13 +56,13 @@ pub(super) const PROBE_MAX: Duration = Duration::from_millis(500);
 /// shutdown.
 pub(super) const INTERRUPT_HELD: Duration = Duration::from_millis(100);
 /// How long a connecting client waits for the kernel's own answer.
-pub(super) const STALE: Duration = Duration::from_millis(200);
+pub(super) const ANSWER_WAIT: Duration = Duration::from_millis(200);
 /// How long after the `idle` of another request clients get the `busy` of the cell that runs. VS Code waits
 /// for `idle` when it connects, and then shows the last status.
 pub(super) const STILL_BUSY: Duration = Duration::from_secs(3);
 /// How long requests that need a kernel wait for the notebook's name. VS Code names it 40 ms after the launch
 /// where it runs start-up code, otherwise with the first cell.
-pub(super) const NAMELESS: Duration = Duration::from_secs(2);
+pub(super) const NAME_WAIT: Duration = Duration::from_secs(2);
 
 /// How long the kernel may take to answer on shell before something is taken to be running.
 pub(super) const BUSY: Duration = Duration::from_millis(200);

@@ -32,19 +32,19 @@ const PAGES: [&str; 8] = [
 /// The text is no URL of `http` or `https`, or has a user name or a password.
 pub fn parse_address(text: &str) -> Result<ServerAddress, ServerErrorKind> {
     // The text may have a token, so no message repeats it.
-    let wrong = |reason: &str| ServerErrorKind::Url(reason.to_owned());
+    let invalid = |reason: &str| ServerErrorKind::Url(reason.to_owned());
     let text = text.trim();
     let text = if text.contains("://") {
         text.to_owned()
     } else {
-        return Err(wrong("it does not begin with http:// or https://"));
+        return Err(invalid("it does not begin with http:// or https://"));
     };
-    let mut url = Url::parse(&text).map_err(|error| wrong(&error.to_string()))?;
+    let mut url = Url::parse(&text).map_err(|error| invalid(&error.to_string()))?;
     if !matches!(url.scheme(), "http" | "https") {
-        return Err(wrong("it does not begin with http:// or https://"));
+        return Err(invalid("it does not begin with http:// or https://"));
     }
     if !url.username().is_empty() || url.password().is_some() {
-        return Err(wrong(
+        return Err(invalid(
             "a user name and a password do not belong in it: give a token by --token-file or --token-command",
         ));
     }
@@ -60,18 +60,18 @@ pub fn parse_address(text: &str) -> Result<ServerAddress, ServerErrorKind> {
         .filter(|part| !part.is_empty())
         .collect();
     // The page of a hub is `hub/…`; a user's server is below `user/NAME`, whose name may be that of a page.
-    let from = match parts.iter().position(|part| *part == "user") {
+    let first_page_part = match parts.iter().position(|part| *part == "user") {
         Some(at) => at + 2,
         None => 0,
     };
     let is_page = |(at, part): (usize, &&str)| {
-        at >= from && (PAGES.contains(part) || (*part == "hub" && from == 0))
+        at >= first_page_part && (PAGES.contains(part) || (*part == "hub" && first_page_part == 0))
     };
     let end = parts.iter().enumerate().position(is_page);
-    let kept = parts[..end.unwrap_or(parts.len())].join("/");
-    let path = match kept.is_empty() {
+    let base_path = parts[..end.unwrap_or(parts.len())].join("/");
+    let path = match base_path.is_empty() {
         true => "/".to_owned(),
-        false => format!("/{kept}/"),
+        false => format!("/{base_path}/"),
     };
     url.set_path(&path);
     Ok(ServerAddress { base: url, token })
@@ -109,15 +109,18 @@ mod tests {
 
     #[test]
     fn a_wrong_url_is_refused_without_its_token() {
-        for wrong in [
+        for invalid in [
             "localhost:8888?token=sesame",
             "ftp://h/?token=sesame",
             "http://ann:sesame@h/",
             "http://:99999?token=sesame",
             "http://[::1?token=sesame",
         ] {
-            let error = parse_address(wrong).unwrap_err();
-            assert!(!format!("{error} {error:?}").contains("sesame"), "{wrong}");
+            let error = parse_address(invalid).unwrap_err();
+            assert!(
+                !format!("{error} {error:?}").contains("sesame"),
+                "{invalid}"
+            );
         }
     }
 }

@@ -18,10 +18,10 @@ use super::websocket::{Framing, SUBPROTOCOL};
 use crate::wire::{Channel, Verified};
 
 /// The longest message, in bytes; the same as on a kernel's own sockets.
-const MOST: usize = 1 << 30;
+const MESSAGE_BYTES_MAX: usize = 1 << 30;
 
 /// How long the server may take to take its part in closing.
-const CLOSES: Duration = Duration::from_secs(1);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 type Stream = WebSocketStream<reqwest::Upgraded>;
 
@@ -79,8 +79,8 @@ pub async fn open(
         })
     })?;
     let limits = WebSocketConfig::default()
-        .max_message_size(Some(MOST))
-        .max_frame_size(Some(MOST))
+        .max_message_size(Some(MESSAGE_BYTES_MAX))
+        .max_frame_size(Some(MESSAGE_BYTES_MAX))
         // Each message is flushed at once.
         .write_buffer_size(0);
     let stream =
@@ -102,8 +102,8 @@ impl KernelSender {
         let Ok(payload) = self.framing.write(channel, message) else {
             return Ok(false);
         };
-        let sent = self.stream.send(payload).await;
-        sent.map(|()| true).map_err(|error| ended(&error))
+        let result = self.stream.send(payload).await;
+        result.map(|()| true).map_err(|error| end_reason(&error))
     }
 
     /// Sends a ping, which the server answers.
@@ -111,8 +111,8 @@ impl KernelSender {
     /// # Errors
     /// The connection has ended; the text says how.
     pub async fn ping(&mut self) -> Result<(), String> {
-        let sent = self.stream.send(Message::Ping(Bytes::new())).await;
-        sent.map_err(|error| ended(&error))
+        let result = self.stream.send(Message::Ping(Bytes::new())).await;
+        result.map_err(|error| end_reason(&error))
     }
 
     /// Sends a pong, which asks for no answer.
@@ -120,13 +120,13 @@ impl KernelSender {
     /// # Errors
     /// The connection has ended; the text says how.
     pub async fn pong(&mut self) -> Result<(), String> {
-        let sent = self.stream.send(Message::Pong(Bytes::new())).await;
-        sent.map_err(|error| ended(&error))
+        let result = self.stream.send(Message::Pong(Bytes::new())).await;
+        result.map_err(|error| end_reason(&error))
     }
 
     /// Closes the websocket once all messages are written, or after a second.
     pub async fn close(mut self) {
-        let _ = tokio::time::timeout(CLOSES, self.stream.close()).await;
+        let _ = tokio::time::timeout(CLOSE_TIMEOUT, self.stream.close()).await;
     }
 }
 
@@ -135,25 +135,25 @@ impl KernelReceiver {
     pub async fn next(&mut self) -> Received {
         let received = match self.stream.next().await {
             None => return Received::Closed("the connection ended".to_owned()),
-            Some(Err(error)) => return Received::Closed(ended(&error)),
+            Some(Err(error)) => return Received::Closed(end_reason(&error)),
             Some(Ok(Message::Close(close))) => {
-                let why = close.map_or_else(String::new, |close| {
+                let reason = close.map_or_else(String::new, |close| {
                     let reason = close.reason.replace(char::is_control, " ");
                     format!(" ({} {reason})", u16::from(close.code))
                 });
-                return Received::Closed(format!("the server closed it{why}"));
+                return Received::Closed(format!("the server closed it{reason}"));
             }
             Some(Ok(received)) => received,
         };
         match self.framing.read(received) {
             Ok(Some((channel, message))) => Received::Message(channel, message),
             Ok(None) => Received::SignOfLife,
-            Err(why) => Received::Malformed(why.to_string()),
+            Err(reason) => Received::Malformed(reason.to_string()),
         }
     }
 }
 
-fn ended(error: &WebSocketError) -> String {
+fn end_reason(error: &WebSocketError) -> String {
     match error {
         WebSocketError::ConnectionClosed | WebSocketError::AlreadyClosed => {
             "the connection ended".to_owned()

@@ -25,19 +25,19 @@ use super::record::{CredentialSource, ServerKind, ServerRecord};
 use crate::kernel::variables::ProcessVariables;
 
 /// How long a connection may take.
-const CONNECT: Duration = Duration::from_secs(10);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long an answer may take.
-const ANSWER: Duration = Duration::from_secs(30);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How long the start or restart of a kernel may take: a cluster has to find room.
-const START: Duration = Duration::from_secs(180);
+const START_TIMEOUT: Duration = Duration::from_secs(180);
 
 /// The largest answer, in bytes.
-const MOST: u64 = 16 << 20;
+const ANSWER_BYTES_MAX: u64 = 16 << 20;
 
-/// The largest answer that only says what went wrong, in bytes.
-const MOST_OF_FAILURE: u64 = 64 << 10;
+/// The largest answer to a request that failed, in bytes.
+const FAILURE_BYTES_MAX: u64 = 64 << 10;
 
 /// A client of one server, with its credential.
 pub struct ServerClient {
@@ -58,7 +58,7 @@ pub(super) struct ServerRequest {
     pub(super) headers: HeaderMap,
     deadline: Duration,
     /// The largest answer, in bytes.
-    most: u64,
+    limit: u64,
 }
 
 impl ServerRequest {
@@ -110,7 +110,7 @@ impl ServerClient {
     }
 
     fn of(record: ServerRecord, credential: CredentialHeaders) -> Result<Self, ServerError> {
-        let (base, http) = Self::make(&record).map_err(|kind| kind.of(&record.name))?;
+        let (base, http) = Self::make_http(&record).map_err(|kind| kind.of(&record.name))?;
         Ok(Self {
             record,
             base,
@@ -120,7 +120,7 @@ impl ServerClient {
         })
     }
 
-    fn make(record: &ServerRecord) -> Result<(Url, reqwest::Client), ServerErrorKind> {
+    fn make_http(record: &ServerRecord) -> Result<(Url, reqwest::Client), ServerErrorKind> {
         // Without sockets the runtime cannot wait for one, and the HTTP client would panic.
         if let Err(error) = std::os::unix::net::UnixStream::pair() {
             let text = format!("this process may not use the network ({error})");
@@ -156,8 +156,8 @@ impl ServerClient {
     /// The request fails, the answer is none of a Jupyter server, or the server is too old.
     pub async fn version(&self) -> Result<ServerVersion, ServerError> {
         let version: ServerVersion = self.json(self.get("api")).await?;
-        let first = version.version.split('.').next();
-        match first.and_then(|number| number.parse::<u32>().ok()) {
+        let major = version.version.split('.').next();
+        match major.and_then(|number| number.parse::<u32>().ok()) {
             Some(0) => Err(self.error(ServerErrorKind::TooOld {
                 version: version.version,
             })),
@@ -193,7 +193,7 @@ impl ServerClient {
         self.json(self.get("api/kernels")).await
     }
 
-    /// Looks for a kernel; `None` if the server does not run it.
+    /// Returns a kernel; `None` if the server does not run it.
     ///
     /// # Errors
     /// The request fails.
@@ -223,13 +223,19 @@ impl ServerClient {
         if !env.is_empty() {
             body["env"] = json!(env);
         }
-        let request = self.post("api/kernels").json(&body).within(START);
+        let request = self.post("api/kernels").json(&body).within(START_TIMEOUT);
         let started = self.json(request).await;
         started.map_err(
             |error: ServerError| match (error.kind, env.get("KERNEL_USERNAME")) {
-                (ServerErrorKind::Unauthorized { status: 403, said }, Some(user)) => {
+                (
+                    ServerErrorKind::Unauthorized {
+                        status: 403,
+                        message,
+                    },
+                    Some(user),
+                ) => {
                     let user = user.clone();
-                    self.error(ServerErrorKind::UserRefused { user, said })
+                    self.error(ServerErrorKind::UserRefused { user, message })
                 }
                 (kind, _) => self.error(kind),
             },
@@ -252,7 +258,7 @@ impl ServerClient {
             "type": "notebook",
             "kernel": { "name": spec },
         });
-        let request = self.post("api/sessions").json(&body).within(START);
+        let request = self.post("api/sessions").json(&body).within(START_TIMEOUT);
         self.json(request).await
     }
 
@@ -296,11 +302,11 @@ impl ServerClient {
     /// The request fails.
     pub async fn restart(&self, id: &str) -> Result<(), ServerError> {
         let path = format!("api/kernels/{}/restart", escaped(id));
-        let request = self.post(&path).json(&json!({})).within(START);
+        let request = self.post(&path).json(&json!({})).within(START_TIMEOUT);
         self.success(&request).await.map(drop)
     }
 
-    /// Says whether the server offers files: a gateway does not.
+    /// Returns whether the server offers files: a gateway does not.
     ///
     /// # Errors
     /// The request fails.
@@ -364,7 +370,7 @@ impl ServerClient {
     }
 
     async fn delete(&self, path: &str) -> Result<(), ServerError> {
-        let request = self.request(Method::DELETE, path).within(START);
+        let request = self.request(Method::DELETE, path).within(START_TIMEOUT);
         match self.success(&request).await {
             Err(error) if !matches!(error.kind, ServerErrorKind::NotFound { .. }) => Err(error),
             _ => Ok(()),
@@ -386,8 +392,8 @@ impl ServerClient {
             url,
             body: None,
             headers: HeaderMap::new(),
-            deadline: ANSWER,
-            most: MOST,
+            deadline: ANSWER_TIMEOUT,
+            limit: ANSWER_BYTES_MAX,
         }
     }
 
@@ -402,7 +408,7 @@ impl ServerClient {
     ) -> Result<T, ServerError> {
         let response = self.success(&request).await?;
         let is_html = is_html(&response);
-        let body = in_time(&request, body(response, &request, request.most)).await;
+        let body = within_deadline(&request, body(response, &request, request.limit)).await;
         let body = body.map_err(|kind| self.error(kind))?;
         serde_json::from_slice(&body).map_err(|error| {
             let path = request.url.path().to_owned();
@@ -424,12 +430,12 @@ impl ServerClient {
         let used = self.current();
         let response = self.send(request, &used).await?;
         if is_refused(&response)
-            && let Some(newer) = self.renewed(&used).await?
+            && let Some(newer) = self.renewed_credential(&used).await?
         {
             let response = self.send(request, &newer).await?;
-            return self.judged(request, response, &newer).await;
+            return self.check_answer(request, response, &newer).await;
         }
-        self.judged(request, response, &used).await
+        self.check_answer(request, response, &used).await
     }
 
     async fn send(
@@ -437,21 +443,23 @@ impl ServerClient {
         request: &ServerRequest,
         credential: &CredentialHeaders,
     ) -> Result<Response, ServerErrorKind> {
-        let sent = self
+        let builder = self
             .http
             .request(request.method.clone(), request.url.clone())
             .header(ACCEPT, "application/json")
             .headers(credential.map().clone())
             .headers(request.headers.clone());
-        let sent = match &request.body {
-            Some(body) => sent
+        let builder = match &request.body {
+            Some(body) => builder
                 .header(CONTENT_TYPE, "application/json")
                 .body(body.clone()),
-            None => sent,
+            None => builder,
         };
-        in_time(request, async {
-            let response = sent.send().await;
-            response.map_err(|error| ServerErrorKind::of_transport(&error, &request.url, CONNECT))
+        within_deadline(request, async {
+            let response = builder.send().await;
+            response.map_err(|error| {
+                ServerErrorKind::of_transport(&error, &request.url, CONNECT_TIMEOUT)
+            })
         })
         .await
     }
@@ -462,7 +470,7 @@ impl ServerClient {
     }
 
     /// Returns a credential that is newer than a refused one; `None` if there is none.
-    async fn renewed(
+    async fn renewed_credential(
         &self,
         refused: &CredentialHeaders,
     ) -> Result<Option<Arc<CredentialHeaders>>, ServerErrorKind> {
@@ -482,7 +490,7 @@ impl ServerClient {
     }
 
     /// Returns the answer if it is a success.
-    async fn judged(
+    async fn check_answer(
         &self,
         request: &ServerRequest,
         response: Response,
@@ -511,28 +519,28 @@ impl ServerClient {
         let retry_after = response.headers().get(RETRY_AFTER);
         let retry_after = retry_after.and_then(|it| it.to_str().ok()?.parse().ok());
         let retry_after = retry_after.map(Duration::from_secs);
-        // What the server says is an extra: a failure to read it is passed over.
-        let said = in_time(request, body(response, request, MOST_OF_FAILURE)).await;
-        let said = used.redact(said_in(&said.unwrap_or_default()));
+        // The server's message is optional: a failure to read it is ignored.
+        let message = within_deadline(request, body(response, request, FAILURE_BYTES_MAX)).await;
+        let message = used.redact(failure_message(&message.unwrap_or_default()));
         let number = status.as_u16();
         Err(match (number, user) {
             (424, Some(user)) => ServerErrorKind::NotRunning { user },
             (503, Some(user)) => ServerErrorKind::Spawning { user },
             (401 | 403, _) => ServerErrorKind::Unauthorized {
                 status: number,
-                said,
+                message,
             },
-            (404, _) => ServerErrorKind::NotFound { what: path },
+            (404, _) => ServerErrorKind::NotFound { subject: path },
             (407, _) => ServerErrorKind::ProxyPassword,
-            (409, _) => ServerErrorKind::Conflict { said },
+            (409, _) => ServerErrorKind::Conflict { message },
             (429, _) => ServerErrorKind::TooManyRequests { retry_after },
             (500.., _) => ServerErrorKind::Internal {
                 status: number,
-                said,
+                message,
             },
             _ => ServerErrorKind::Refusal {
                 status: number,
-                said,
+                message,
             },
         })
     }
@@ -553,12 +561,12 @@ pub(super) fn escaped(part: &str) -> String {
 }
 
 /// Runs a part of a request within the request's deadline.
-async fn in_time<T>(
+async fn within_deadline<T>(
     request: &ServerRequest,
     work: impl Future<Output = Result<T, ServerErrorKind>>,
 ) -> Result<T, ServerErrorKind> {
     match tokio::time::timeout(request.deadline, work).await {
-        Ok(done) => done,
+        Ok(result) => result,
         Err(_) => {
             let host = request.url.host_str().unwrap_or_default();
             let port = request.url.port_or_known_default().unwrap_or_default();
@@ -573,7 +581,7 @@ async fn in_time<T>(
 async fn body(
     mut response: Response,
     request: &ServerRequest,
-    most: u64,
+    limit: u64,
 ) -> Result<Vec<u8>, ServerErrorKind> {
     let mut body = Vec::new();
     loop {
@@ -582,9 +590,9 @@ async fn body(
             ServerErrorKind::of_transport(&error, &request.url, request.deadline)
         })?;
         let Some(part) = part else { return Ok(body) };
-        if (body.len() + part.len()) as u64 > most {
+        if (body.len() + part.len()) as u64 > limit {
             let path = request.url.path().to_owned();
-            return Err(ServerErrorKind::TooLarge { path, most });
+            return Err(ServerErrorKind::TooLarge { path, limit });
         }
         body.extend_from_slice(&part);
     }
@@ -596,7 +604,7 @@ fn is_html(response: &Response) -> bool {
     kind.is_some_and(|kind| kind.starts_with("text/html"))
 }
 
-/// Says whether another token could change the answer.
+/// Returns whether another token could change the answer.
 fn is_refused(response: &Response) -> bool {
     match response.status().as_u16() {
         401 | 403 => true,
@@ -605,7 +613,7 @@ fn is_refused(response: &Response) -> bool {
     }
 }
 
-/// Returns where an answer sends the client, without the query.
+/// Returns the URL to which an answer redirects the client, without the query.
 fn location(response: &Response) -> Option<String> {
     let to = response.headers().get(LOCATION)?.to_str().ok()?;
     let to = response.url().join(to).ok()?;
@@ -618,13 +626,13 @@ fn is_login(url: &str) -> bool {
     words.any(|word| matches!(word, "login" | "signin" | "oauth2" | "authorize" | "sso"))
 }
 
-/// Returns what a server says of a failure, as a short line without control characters.
-fn said_in(body: &[u8]) -> String {
+/// Returns a server's message about a failure, as a short line without control characters.
+fn failure_message(body: &[u8]) -> String {
     let failure: FailureModel = serde_json::from_slice(body).unwrap_or_default();
     let reason = failure.reason.filter(|reason| !reason.is_empty());
     let message = failure.message.filter(|message| !message.is_empty());
-    let said = message.or(reason).unwrap_or_default();
-    let line = said
+    let message = message.or(reason).unwrap_or_default();
+    let line = message
         .split(char::is_control)
         .map(str::trim)
         .find(|it| !it.is_empty());
@@ -646,7 +654,7 @@ pub fn http_builder(base: &Url) -> reqwest::ClientBuilder {
         .redirect(reqwest::redirect::Policy::none())
         .referer(false)
         .http1_only()
-        .connect_timeout(CONNECT)
+        .connect_timeout(CONNECT_TIMEOUT)
         // A connection that idles may have ended, and what is sent on it may or may not have arrived.
         .pool_max_idle_per_host(0)
         .tcp_keepalive(Duration::from_secs(60));
@@ -664,14 +672,14 @@ fn http_client(record: &ServerRecord, base: &Url) -> Result<reqwest::Client, Ser
         // No certificates are read where none is checked.
         builder = builder.tls_certs_only([]);
     } else if let Some(file) = &record.ca_file {
-        let shown = file.display();
+        let path = file.display();
         let text = std::fs::read(file);
-        let text = text.map_err(|error| setup(format!("{shown} cannot be read: {error}")))?;
-        let found = reqwest::Certificate::from_pem_bundle(&text).unwrap_or_default();
-        if found.is_empty() {
-            return Err(setup(format!("{shown} has no certificate in PEM form")));
+        let text = text.map_err(|error| setup(format!("{path} cannot be read: {error}")))?;
+        let certificates = reqwest::Certificate::from_pem_bundle(&text).unwrap_or_default();
+        if certificates.is_empty() {
+            return Err(setup(format!("{path} has no certificate in PEM form")));
         }
-        builder = builder.tls_certs_merge(found);
+        builder = builder.tls_certs_merge(certificates);
     }
     if record.credential == CredentialSource::Variables {
         if !checks_certificates(&ProcessVariables) {
@@ -713,11 +721,11 @@ mod tests {
     }
 
     #[test]
-    fn what_a_server_says_is_a_short_line() {
+    fn a_failure_message_is_a_short_line() {
         let body = br#"{"message": "\u001b[31m\nno room", "reason": null}"#;
-        assert_eq!(said_in(body), "[31m");
-        assert_eq!(said_in(b"<html>"), "");
+        assert_eq!(failure_message(body), "[31m");
+        assert_eq!(failure_message(b"<html>"), "");
         let long = format!(r#"{{"reason": "{}"}}"#, "x".repeat(1000));
-        assert_eq!(said_in(long.as_bytes()).len(), 300);
+        assert_eq!(failure_message(long.as_bytes()).len(), 300);
     }
 }

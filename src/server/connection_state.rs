@@ -1,4 +1,4 @@
-//! The state of a connection to a server, as the process that holds it writes it down for others.
+//! The state of a connection to a server, as the process that holds it records it for other processes.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -17,11 +17,11 @@ pub enum ConnectionState {
     Disconnected,
     /// It is being made for the first time.
     Connecting,
-    /// It is there.
+    /// It is established.
     Connected,
     /// It was lost and is being made again.
     Reconnecting,
-    /// It was lost, and only the user can mend what prevents it. It is tried again now and then.
+    /// It was lost, and only the user can remove the cause. It is tried again from time to time.
     Failed,
 }
 
@@ -38,7 +38,7 @@ impl ConnectionState {
     }
 }
 
-/// What the process that holds a connection last wrote about it.
+/// The last report of the process that holds a connection.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ConnectionReport {

@@ -16,30 +16,34 @@ use super::models::ContentsModel;
 const PART: Duration = Duration::from_secs(120);
 
 impl ServerClient {
-    /// Looks for a file or a folder. Paths are relative to the server's root.
+    /// Returns a file or a folder. Paths are relative to the server's root.
     ///
     /// # Errors
     /// The request fails.
     pub async fn entry(&self, path: &str) -> Result<Option<ContentsModel>, ServerError> {
-        self.look(path, "content=0").await
+        self.get_entry(path, "content=0").await
     }
 
-    /// Looks for a file or a folder; a file comes with its checksum, where the server tells it.
+    /// Returns a file or a folder; a file has its checksum, where the server reports it.
     ///
     /// # Errors
     /// The request fails.
     pub async fn entry_with_hash(&self, path: &str) -> Result<Option<ContentsModel>, ServerError> {
         match self.entry(path).await? {
             // Folders have none: a server fails that is asked for it.
-            Some(found) if !found.is_folder() => self.look(path, "content=0&hash=1").await,
-            found => Ok(found),
+            Some(entry) if !entry.is_folder() => self.get_entry(path, "content=0&hash=1").await,
+            entry => Ok(entry),
         }
     }
 
-    async fn look(&self, path: &str, query: &str) -> Result<Option<ContentsModel>, ServerError> {
+    async fn get_entry(
+        &self,
+        path: &str,
+        query: &str,
+    ) -> Result<Option<ContentsModel>, ServerError> {
         let request = self.get(&format!("{}?{query}", contents(path)));
         match self.json(request.within(PART)).await {
-            Ok(found) => Ok(Some(found)),
+            Ok(entry) => Ok(Some(entry)),
             Err(error) if matches!(error.kind, ServerErrorKind::NotFound { .. }) => Ok(None),
             Err(error) => Err(error),
         }

@@ -2,7 +2,7 @@
 //!
 //! A copy grows under a name of its own, which has a digest of the content in it: a copy that was broken off goes
 //! on where it was, also in a later run, and never on top of another content. When it is complete its size and,
-//! where the server tells one, its checksum are compared; only then it gets its name.
+//! where the server reports one, its checksum are compared; only then it gets its name.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -16,13 +16,13 @@ use super::error::{ServerError, ServerErrorKind};
 use super::models::ContentsModel;
 
 /// How many bytes one request writes.
-const PART: usize = 4 << 20;
+const PART_BYTES: usize = 4 << 20;
 
 /// How often in a row a copy goes on after a failure.
-const ATTEMPTS: u32 = 6;
+const RETRIES_MAX: u32 = 6;
 
 /// How long the bytes of a download may pause.
-const PAUSE: Duration = Duration::from_secs(60);
+const CHUNK_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A file that was copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,25 +55,25 @@ pub enum CopyError {
         /// The name.
         name: String,
     },
-    /// What was copied is no regular file.
+    /// The source is no regular file.
     #[error("{name} is no file; nb cp copies files, not folders")]
     NotAFile {
         /// The name.
         name: String,
     },
-    /// The copy is not what was copied.
+    /// The copy differs from the original.
     #[error(
-        "the copy of {name} is not the same ({what}): it changed meanwhile, or somebody else wrote the copy; copy it again"
+        "the copy of {name} is not the same ({difference}): it changed meanwhile, or somebody else wrote the copy; copy it again"
     )]
     Different {
         /// The name.
         name: String,
         /// What differs.
-        what: &'static str,
+        difference: &'static str,
     },
 }
 
-/// A function that is told how many bytes of how many there are.
+/// A function that gets the number of bytes copied so far, and the size of the file.
 pub type CopyProgress<'a> = &'a mut (dyn FnMut(u64, u64) + Send);
 
 /// Copies a file to a server, under this path there.
@@ -88,17 +88,17 @@ pub async fn upload(
     force: bool,
     progress: CopyProgress<'_>,
 ) -> Result<CopiedFile, CopyError> {
-    let local = |error| local_error(from, error);
+    let to_local = |error| local_error(from, error);
     let mut file = open_file(from)?;
-    let size = file.metadata().map_err(local)?.len();
-    let digest = digest_of(&mut file).map_err(local)?;
-    let same = |found: &ContentsModel| found.sha256() == Some(&*digest);
-    let there = client.entry_with_hash(to).await?;
-    match &there {
-        Some(found) if found.is_folder() => return Err(not_a_file(to)),
-        Some(found) if same(found) => {
+    let size = file.metadata().map_err(to_local)?.len();
+    let digest = digest_of(&mut file).map_err(to_local)?;
+    let is_same = |entry: &ContentsModel| entry.sha256() == Some(&*digest);
+    let existing = client.entry_with_hash(to).await?;
+    match &existing {
+        Some(entry) if entry.is_folder() => return Err(not_a_file(to)),
+        Some(entry) if is_same(entry) => {
             progress(size, size);
-            return Ok(copied(size, size, true));
+            return Ok(copied_file(size, size, true));
         }
         Some(_) if !force => {
             return Err(CopyError::Exists {
@@ -111,36 +111,43 @@ pub async fn upload(
     let mut resumed = None;
     let mut failures = 0;
     loop {
-        let done = put_parts(client, &mut file, from, &part, size, &mut resumed, progress).await;
-        match done {
-            Err(CopyError::Server(error)) if error.kind.may_pass() && failures < ATTEMPTS => {
+        let result =
+            upload_parts(client, &mut file, from, &part, size, &mut resumed, progress).await;
+        match result {
+            Err(CopyError::Server(error))
+                if error.kind.is_transient() && failures < RETRIES_MAX =>
+            {
                 tracing::debug!(%error, failures, "a part of a copy");
                 tokio::time::sleep(Duration::from_secs(1 << failures)).await;
                 failures += 1;
             }
-            done => break done?,
+            result => break result?,
         }
     }
-    let made = client.entry_with_hash(&part).await?;
-    let checked = made.as_ref().and_then(ContentsModel::sha256);
-    let is_same_size = made.as_ref().and_then(|it| it.size) == Some(size);
-    if !is_same_size || checked.is_some_and(|it| it != digest) {
+    let copy = client.entry_with_hash(&part).await?;
+    let checksum = copy.as_ref().and_then(ContentsModel::sha256);
+    let is_same_size = copy.as_ref().and_then(|it| it.size) == Some(size);
+    if !is_same_size || checksum.is_some_and(|it| it != digest) {
         client.remove_file(&part).await?;
-        let what = if is_same_size { "checksum" } else { "size" };
+        let difference = if is_same_size { "checksum" } else { "size" };
         return Err(CopyError::Different {
             name: to.to_owned(),
-            what,
+            difference,
         });
     }
-    if there.is_some() {
+    if existing.is_some() {
         client.remove_file(to).await?;
     }
     client.rename(&part, to).await?;
-    Ok(copied(size, resumed.unwrap_or_default(), checked.is_some()))
+    Ok(copied_file(
+        size,
+        resumed.unwrap_or_default(),
+        checksum.is_some(),
+    ))
 }
 
-/// Writes what the server's part lacks.
-async fn put_parts(
+/// Uploads the bytes that the server's part lacks.
+async fn upload_parts(
     client: &ServerClient,
     file: &mut File,
     from: &Path,
@@ -149,26 +156,30 @@ async fn put_parts(
     resumed: &mut Option<u64>,
     progress: CopyProgress<'_>,
 ) -> Result<(), CopyError> {
-    let there = client.entry(part).await?;
-    // A longer one has what somebody else appended.
-    let there = there.and_then(|it| it.size).filter(|there| *there <= size);
-    let mut at = there.unwrap_or(0);
-    resumed.get_or_insert(at);
-    let mut bytes = vec![0; PART];
+    let existing = client.entry(part).await?;
+    // A longer part has bytes that another client appended.
+    let existing = existing
+        .and_then(|it| it.size)
+        .filter(|existing| *existing <= size);
+    let mut offset = existing.unwrap_or(0);
+    resumed.get_or_insert(offset);
+    let mut bytes = vec![0; PART_BYTES];
     loop {
-        progress(at, size);
-        if at == size && (size > 0 || there.is_some()) {
+        progress(offset, size);
+        if offset == size && (size > 0 || existing.is_some()) {
             return Ok(());
         }
-        let local = |error| local_error(from, error);
-        file.seek(SeekFrom::Start(at)).map_err(local)?;
-        let wanted = usize::try_from(size - at).unwrap_or(PART).min(PART);
-        file.read_exact(&mut bytes[..wanted]).map_err(local)?;
-        match at {
-            0 => client.write_first(part, &bytes[..wanted]).await?,
-            _ => client.append(part, &bytes[..wanted]).await?,
+        let to_local = |error| local_error(from, error);
+        file.seek(SeekFrom::Start(offset)).map_err(to_local)?;
+        let count = usize::try_from(size - offset)
+            .unwrap_or(PART_BYTES)
+            .min(PART_BYTES);
+        file.read_exact(&mut bytes[..count]).map_err(to_local)?;
+        match offset {
+            0 => client.write_first(part, &bytes[..count]).await?,
+            _ => client.append(part, &bytes[..count]).await?,
         }
-        at += wanted as u64;
+        offset += count as u64;
         if size == 0 {
             return Ok(());
         }
@@ -187,19 +198,20 @@ pub async fn download(
     force: bool,
     progress: CopyProgress<'_>,
 ) -> Result<CopiedFile, CopyError> {
-    let found = client.entry_with_hash(from).await?;
-    let found = found.ok_or_else(|| not_found(client, from))?;
-    if found.is_folder() {
+    let entry = client.entry_with_hash(from).await?;
+    let entry = entry.ok_or_else(|| not_found(client, from))?;
+    if entry.is_folder() {
         return Err(not_a_file(from));
     }
-    let digest = found.sha256().map(str::to_owned);
-    if let Ok(mut there) = File::open(to) {
-        let local = |error| local_error(to, error);
-        let is_same = digest.is_some() && digest == Some(digest_of(&mut there).map_err(local)?);
+    let digest = entry.sha256().map(str::to_owned);
+    if let Ok(mut existing) = File::open(to) {
+        let to_local = |error| local_error(to, error);
+        let is_same =
+            digest.is_some() && digest == Some(digest_of(&mut existing).map_err(to_local)?);
         if is_same {
-            let size = there.metadata().map_err(local)?.len();
+            let size = existing.metadata().map_err(to_local)?.len();
             progress(size, size);
-            return Ok(copied(size, size, true));
+            return Ok(copied_file(size, size, true));
         }
         if !force {
             let name = to.display().to_string();
@@ -207,23 +219,23 @@ pub async fn download(
         }
     }
     let version = digest.clone().unwrap_or_else(|| {
-        let text = format!("{:?} {:?}", found.size, found.last_modified);
+        let text = format!("{:?} {:?}", entry.size, entry.last_modified);
         hex::encode(Sha256::digest(text))
     });
     let part = PathBuf::from(part_name(&to.to_string_lossy(), &version));
-    let local = |error| local_error(&part, error);
+    let to_local = |error| local_error(&part, error);
     let mut options = File::options();
     options.create(true).read(true).append(true);
-    // A link of this name would lead elsewhere.
+    // A link of this name would point to another file.
     std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, NO_FOLLOW);
-    let mut file = options.open(&part).map_err(local)?;
+    let mut file = options.open(&part).map_err(to_local)?;
     let mut resumed = None;
     let mut failures = 0;
     loop {
-        match get_rest(
+        match download_rest(
             client,
             from,
-            &found,
+            &entry,
             &mut file,
             &part,
             &mut resumed,
@@ -231,74 +243,79 @@ pub async fn download(
         )
         .await
         {
-            Err(CopyError::Server(error)) if error.kind.may_pass() && failures < ATTEMPTS => {
+            Err(CopyError::Server(error))
+                if error.kind.is_transient() && failures < RETRIES_MAX =>
+            {
                 tracing::debug!(%error, failures, "a part of a copy");
                 tokio::time::sleep(Duration::from_secs(1 << failures)).await;
                 failures += 1;
             }
-            done => break done?,
+            result => break result?,
         }
     }
-    let size = file.metadata().map_err(local)?.len();
-    let is_same_size = found.size.is_none_or(|it| it == size);
-    let made = digest_of(&mut file).map_err(local)?;
-    if !is_same_size || digest.as_ref().is_some_and(|it| *it != made) {
-        std::fs::remove_file(&part).map_err(local)?;
-        let what = if is_same_size { "checksum" } else { "size" };
+    let size = file.metadata().map_err(to_local)?.len();
+    let is_same_size = entry.size.is_none_or(|it| it == size);
+    let copy = digest_of(&mut file).map_err(to_local)?;
+    if !is_same_size || digest.as_ref().is_some_and(|it| *it != copy) {
+        std::fs::remove_file(&part).map_err(to_local)?;
+        let difference = if is_same_size { "checksum" } else { "size" };
         return Err(CopyError::Different {
             name: from.to_owned(),
-            what,
+            difference,
         });
     }
-    std::fs::rename(&part, to).map_err(local)?;
-    Ok(copied(size, resumed.unwrap_or_default(), digest.is_some()))
+    std::fs::rename(&part, to).map_err(to_local)?;
+    Ok(copied_file(
+        size,
+        resumed.unwrap_or_default(),
+        digest.is_some(),
+    ))
 }
 
 /// `O_NOFOLLOW` of this system.
 const NO_FOLLOW: i32 = rustix::fs::OFlags::NOFOLLOW.bits() as i32;
 
-/// Appends what the part lacks.
-async fn get_rest(
+/// Downloads the bytes that the part lacks.
+async fn download_rest(
     client: &ServerClient,
     from: &str,
-    found: &ContentsModel,
+    entry: &ContentsModel,
     file: &mut File,
     part: &Path,
     resumed: &mut Option<u64>,
     progress: CopyProgress<'_>,
 ) -> Result<(), CopyError> {
-    let local = |error| local_error(part, error);
-    let there = file.metadata().map_err(local)?.len();
-    if found.size == Some(there) {
-        resumed.get_or_insert(there);
-        progress(there, there);
+    let to_local = |error| local_error(part, error);
+    let existing = file.metadata().map_err(to_local)?.len();
+    if entry.size == Some(existing) {
+        resumed.get_or_insert(existing);
+        progress(existing, existing);
         return Ok(());
     }
-    let (mut response, offset) = client.bytes_from(from, there).await?;
-    if offset < there {
-        file.set_len(offset).map_err(local)?;
+    let (mut response, mut offset) = client.bytes_from(from, existing).await?;
+    if offset < existing {
+        file.set_len(offset).map_err(to_local)?;
     }
     resumed.get_or_insert(offset);
-    let mut at = offset;
     loop {
-        progress(at, found.size.unwrap_or(at));
-        let chunk = tokio::time::timeout(PAUSE, response.chunk()).await;
-        let failed = |reason: String| {
+        progress(offset, entry.size.unwrap_or(offset));
+        let chunk = tokio::time::timeout(CHUNK_TIMEOUT, response.chunk()).await;
+        let connection_error = |reason: String| {
             let at = client.base().host_str().unwrap_or_default().to_owned();
             client.error(ServerErrorKind::Connection { at, reason })
         };
-        let chunk = chunk.map_err(|_| failed("the bytes stopped".to_owned()))?;
-        let chunk = chunk.map_err(|_| failed("the bytes broke off".to_owned()))?;
+        let chunk = chunk.map_err(|_| connection_error("the bytes stopped".to_owned()))?;
+        let chunk = chunk.map_err(|_| connection_error("the bytes broke off".to_owned()))?;
         let Some(chunk) = chunk else { break };
-        file.write_all(&chunk).map_err(local)?;
-        at += chunk.len() as u64;
-        if found.size.is_some_and(|size| at > size) {
-            // The comparison of sizes says so.
+        file.write_all(&chunk).map_err(to_local)?;
+        offset += chunk.len() as u64;
+        if entry.size.is_some_and(|size| offset > size) {
+            // The comparison of sizes reports the difference.
             break;
         }
     }
-    match found.size {
-        Some(size) if at < size => {
+    match entry.size {
+        Some(size) if offset < size => {
             let host = client.base().host_str().unwrap_or_default().to_owned();
             let reason = "the bytes broke off".to_owned();
             Err(client
@@ -309,7 +326,7 @@ async fn get_rest(
     }
 }
 
-fn copied(size: u64, resumed: u64, is_verified: bool) -> CopiedFile {
+fn copied_file(size: u64, resumed: u64, is_verified: bool) -> CopiedFile {
     CopiedFile {
         size,
         resumed,
@@ -318,11 +335,11 @@ fn copied(size: u64, resumed: u64, is_verified: bool) -> CopiedFile {
 }
 
 fn open_file(path: &Path) -> Result<File, CopyError> {
-    let local = |error| local_error(path, error);
-    if !std::fs::metadata(path).map_err(local)?.is_file() {
+    let to_local = |error| local_error(path, error);
+    if !std::fs::metadata(path).map_err(to_local)?.is_file() {
         return Err(not_a_file(&path.display().to_string()));
     }
-    File::open(path).map_err(local)
+    File::open(path).map_err(to_local)
 }
 
 fn digest_of(file: &mut File) -> std::io::Result<String> {
@@ -357,6 +374,6 @@ fn not_a_file(name: &str) -> CopyError {
 }
 
 fn not_found(client: &ServerClient, path: &str) -> CopyError {
-    let what = format!("the file {path}");
-    client.error(ServerErrorKind::NotFound { what }).into()
+    let subject = format!("the file {path}");
+    client.error(ServerErrorKind::NotFound { subject }).into()
 }

@@ -1,4 +1,4 @@
-//! The secrets of a server: where they lie, and the headers that requests get from them.
+//! The secrets of a server: where they are stored, and the headers that requests get from them.
 //!
 //! Secrets lie in the system's keyring if it has one that answers, else in a private file of the state folder.
 //! A token command's output is stored nowhere.
@@ -22,7 +22,7 @@ use crate::kernel::variables::ProcessVariables;
 use crate::project::{read_private, replace_private, user_folder};
 
 /// The largest token, or output of a token command, in bytes.
-const MOST: u64 = 64 << 10;
+const SECRET_BYTES_MAX: u64 = 64 << 10;
 
 /// How long a token command may run.
 const COMMAND_DEADLINE: Duration = Duration::from_secs(60);
@@ -43,7 +43,7 @@ pub struct StoredSecrets {
 }
 
 impl StoredSecrets {
-    /// Takes a token and headers' values.
+    /// Makes the secrets from a token and the values of headers.
     pub fn new(token: Option<&Secret>, headers: &[(String, Secret)]) -> Self {
         let values = headers.iter();
         let values = values.map(|(name, value)| (name.clone(), value.expose().to_owned()));
@@ -77,8 +77,8 @@ pub fn keep(name: &str, secrets: &StoredSecrets) -> Result<SecretPlace, ServerEr
     }
     let text = serde_json::to_string(secrets).map_err(io::Error::from);
     let text = Zeroizing::new(text.map_err(|error| unusable(&error))?);
-    let (user, kept) = (name.to_owned(), text.clone());
-    if in_time(move || keyring(&user)?.set_password(&kept)).is_some() {
+    let (user, text_for_keyring) = (name.to_owned(), text.clone());
+    if within_deadline(move || keyring(&user)?.set_password(&text_for_keyring)).is_some() {
         remove_file(&file)?;
         return Ok(SecretPlace::Keyring);
     }
@@ -89,7 +89,7 @@ pub fn keep(name: &str, secrets: &StoredSecrets) -> Result<SecretPlace, ServerEr
 /// Returns a key that the user has put into the keyring: the service is `nb`, the account is the key's name.
 pub async fn key_in_keyring(name: &str) -> Option<Secret> {
     let name = name.to_owned();
-    let read = move || in_time(move || keyring(&name)?.get_password());
+    let read = move || within_deadline(move || keyring(&name)?.get_password());
     let key = tokio::task::spawn_blocking(read).await.ok().flatten()?;
     Some(Secret::new(key))
 }
@@ -102,7 +102,7 @@ pub fn forget(record: &ServerRecord) -> Result<(), ServerErrorKind> {
     remove_file(&file(&record.name).map_err(|error| unusable(&error))?)?;
     if record.secrets == SecretPlace::Keyring {
         let name = record.name.clone();
-        let removed = in_time(move || keyring(&name)?.delete_credential());
+        let removed = within_deadline(move || keyring(&name)?.delete_credential());
         removed.ok_or_else(|| {
             let text = "the keyring does not answer: remove the entry \"nb\" there by hand";
             ServerErrorKind::Setup(text.to_owned())
@@ -175,25 +175,25 @@ pub(super) async fn renewed(
 /// # Errors
 /// The file cannot be read, others may read it, or it has no token.
 pub fn token_in(file: &Path) -> Result<Secret, ServerErrorKind> {
-    let of = |error: io::Error| {
+    let read_error = |error: io::Error| {
         ServerErrorKind::Credential(format!("{} cannot be read: {error}", file.display()))
     };
-    let bytes = Zeroizing::new(read_private(file, MOST).map_err(of)?);
+    let bytes = Zeroizing::new(read_private(file, SECRET_BYTES_MAX).map_err(read_error)?);
     first_line(&bytes, &file.display().to_string())
 }
 
-fn first_line(bytes: &[u8], whose: &str) -> Result<Secret, ServerErrorKind> {
+fn first_line(bytes: &[u8], source: &str) -> Result<Secret, ServerErrorKind> {
     let text = std::str::from_utf8(bytes).unwrap_or_default();
     let line = text.lines().map(str::trim).find(|line| !line.is_empty());
-    let line = line.ok_or_else(|| ServerErrorKind::Credential(format!("{whose} has none")))?;
+    let line = line.ok_or_else(|| ServerErrorKind::Credential(format!("{source} has none")))?;
     Ok(Secret::new(line))
 }
 
 async fn token_of_command(command: &str) -> Result<Secret, ServerErrorKind> {
     // What the command prints may be secret, also on stderr.
-    let failed = |why: String| {
+    let failed = |reason: String| {
         ServerErrorKind::Credential(format!(
-            "the token command {why}; run it by hand: {command}"
+            "the token command {reason}; run it by hand: {command}"
         ))
     };
     let child = tokio::process::Command::new("sh")
@@ -205,22 +205,25 @@ async fn token_of_command(command: &str) -> Result<Secret, ServerErrorKind> {
         .spawn();
     let mut child = child.map_err(|error| failed(format!("cannot be started: {error}")))?;
     let output = child.stdout.take();
-    let ended = tokio::time::timeout(COMMAND_DEADLINE, async {
-        let mut printed = Zeroizing::new(Vec::new());
+    let result = tokio::time::timeout(COMMAND_DEADLINE, async {
+        let mut output_bytes = Zeroizing::new(Vec::new());
         if let Some(output) = output {
-            output.take(MOST).read_to_end(&mut printed).await?;
+            output
+                .take(SECRET_BYTES_MAX)
+                .read_to_end(&mut output_bytes)
+                .await?;
         }
-        Ok::<_, io::Error>((child.wait().await?, printed))
+        Ok::<_, io::Error>((child.wait().await?, output_bytes))
     });
-    let (status, printed) = match ended.await {
-        Ok(ended) => ended.map_err(|error| failed(format!("failed: {error}")))?,
+    let (status, output_bytes) = match result.await {
+        Ok(result) => result.map_err(|error| failed(format!("failed: {error}")))?,
         Err(_) => {
             let seconds = COMMAND_DEADLINE.as_secs();
             return Err(failed(format!("does not end within {seconds} s")));
         }
     };
     match status.success() {
-        true => first_line(&printed, "the output of the token command"),
+        true => first_line(&output_bytes, "the output of the token command"),
         false => Err(failed(format!("failed ({status})"))),
     }
 }
@@ -237,21 +240,21 @@ fn headers_of(secrets: &StoredSecrets) -> Result<CredentialHeaders, ServerErrorK
 }
 
 async fn stored(record: &ServerRecord) -> Result<StoredSecrets, ServerErrorKind> {
-    let (name, place) = (record.name.clone(), record.secrets);
-    let read = tokio::task::spawn_blocking(move || stored_in(place, &name)).await;
+    let (name, storage) = (record.name.clone(), record.secrets);
+    let read = tokio::task::spawn_blocking(move || stored_in(storage, &name)).await;
     read.map_err(|error| ServerErrorKind::Credential(error.to_string()))?
 }
 
-fn stored_in(place: SecretPlace, name: &str) -> Result<StoredSecrets, ServerErrorKind> {
-    let text = match place {
+fn stored_in(storage: SecretPlace, name: &str) -> Result<StoredSecrets, ServerErrorKind> {
+    let text = match storage {
         SecretPlace::Nowhere => return Ok(StoredSecrets::default()),
         SecretPlace::File => {
-            let text = file(name).and_then(|file| read_private(&file, MOST));
+            let text = file(name).and_then(|file| read_private(&file, SECRET_BYTES_MAX));
             Zeroizing::new(text.map_err(|error| unusable(&error))?)
         }
         SecretPlace::Keyring => {
             let name = name.to_owned();
-            let text = in_time(move || keyring(&name)?.get_password()).ok_or_else(|| {
+            let text = within_deadline(move || keyring(&name)?.get_password()).ok_or_else(|| {
                 let text = "the system's keyring, which has it, does not answer; unlock it, or nb server add --replace";
                 ServerErrorKind::Credential(text.to_owned())
             })?;
@@ -273,7 +276,7 @@ fn keyring(name: &str) -> keyring_core::Result<keyring_core::Entry> {
 }
 
 /// Runs a call to the keyring; `None` if it fails or takes too long.
-fn in_time<T: Send + 'static>(
+fn within_deadline<T: Send + 'static>(
     call: impl FnOnce() -> keyring_core::Result<T> + Send + 'static,
 ) -> Option<T> {
     let (sender, receiver) = std::sync::mpsc::channel();
@@ -283,7 +286,7 @@ fn in_time<T: Send + 'static>(
         .spawn(move || sender.send(call()))
         .ok()?;
     match receiver.recv_timeout(KEYRING_DEADLINE) {
-        Ok(Ok(done)) => Some(done),
+        Ok(Ok(result)) => Some(result),
         Ok(Err(error)) => {
             tracing::debug!(%error, "the keyring");
             None
@@ -332,7 +335,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_token_command_that_fails_is_told_without_what_it_printed() {
+    async fn the_error_of_a_token_command_does_not_contain_its_output() {
         let token = token_of_command("printf '\\n abc \\nmore'").await.unwrap();
         assert_eq!(token.expose(), "abc");
         for command in ["echo sesame; exit 3", "exec 1>&-", "echo"] {

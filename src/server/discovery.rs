@@ -1,4 +1,4 @@
-//! What kind of server stands behind a URL: asked once, when the server is added.
+//! Finds the kind of the server at a URL, once, when the server is added.
 
 use reqwest::{Method, Url};
 use serde_json::Map;
@@ -9,35 +9,35 @@ use super::models::{HubUserModel, ServerVersion};
 use super::record::{ServerKind, ServerRecord};
 
 impl ServerClient {
-    /// Returns the record with the URL and the kind of what answers there: a Jupyter server, a gateway, or a hub
+    /// Returns the record with the URL and the kind of the server there: a Jupyter server, a gateway, or a hub
     /// with the user of the token. The URL may be that of a hub's user.
     ///
     /// # Errors
     /// Nothing of these answers, or it refuses the token.
     pub async fn discover(&self) -> Result<ServerRecord, ServerError> {
-        let mut found = self.record().clone();
-        found.other = Map::new();
-        let first = self.version().await;
+        let mut record = self.record().clone();
+        record.other = Map::new();
+        let version = self.version().await;
         // The server of a hub's user need not run now, so it is the hub that counts.
         let path = self.base().path().to_owned();
         let before_user = path.find("/user/").map(|at| &path[..=at]);
         let hub = before_user.unwrap_or(&path);
-        let may_be_hub = before_user.is_some() || first.as_ref().is_err_and(may_be_a_hub);
+        let may_be_hub = before_user.is_some() || version.as_ref().is_err_and(may_be_a_hub);
         if may_be_hub && let Some(url) = self.hub_at(hub).await {
             let request = self.request_of(Method::GET, of_hub(&url, "user"));
             let user: HubUserModel = self.json(request).await?;
-            found.url = url.into();
-            found.kind = ServerKind::Hub { user: user.name };
-            return Ok(found);
+            record.url = url.into();
+            record.kind = ServerKind::Hub { user: user.name };
+            return Ok(record);
         }
-        let version = first?;
-        // The version is told without a token.
+        let version = version?;
+        // The version is sent without a token.
         self.kernelspecs().await?;
-        found.kind = match version.gateway_version.is_none() && self.has_contents().await? {
+        record.kind = match version.gateway_version.is_none() && self.has_contents().await? {
             true => ServerKind::Jupyter,
             false => ServerKind::Gateway,
         };
-        Ok(found)
+        Ok(record)
     }
 
     /// Returns the hub's base URL if a hub answers below this path.
@@ -56,7 +56,7 @@ fn of_hub(base: &Url, path: &str) -> Url {
     url
 }
 
-/// Says whether a hub answers so at a place where a Jupyter server would answer otherwise.
+/// Returns whether a hub gives this answer where a Jupyter server would answer otherwise.
 fn may_be_a_hub(error: &ServerError) -> bool {
     use ServerErrorKind::{LoginPage, NotFound, NotJson, Redirected, Unauthorized};
     matches!(

@@ -8,21 +8,22 @@ use super::client::http_builder;
 use super::error::ServerErrorKind;
 
 /// How long a download may take.
-const WITHIN: Duration = Duration::from_secs(30);
+const DOWNLOAD_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How many redirections are followed.
 const REDIRECTIONS: usize = 5;
 
-/// Downloads a file of at most `most` bytes. No credential is sent.
+/// Downloads a file of at most `limit` bytes. No credential is sent.
 ///
 /// # Errors
 /// The URL is none, the server cannot be reached or has no such file, or the file is larger.
-pub async fn download(url: &str, most: u64) -> Result<Vec<u8>, ServerErrorKind> {
+pub async fn download(url: &str, limit: u64) -> Result<Vec<u8>, ServerErrorKind> {
     let url = Url::parse(url).map_err(|error| ServerErrorKind::Url(format!("{url}: {error}")))?;
-    let failed = |error: reqwest::Error| ServerErrorKind::of_transport(&error, &url, WITHIN);
+    let failed =
+        |error: reqwest::Error| ServerErrorKind::of_transport(&error, &url, DOWNLOAD_TIMEOUT);
     let client = http_builder(&url)
         .redirect(reqwest::redirect::Policy::limited(REDIRECTIONS))
-        .timeout(WITHIN)
+        .timeout(DOWNLOAD_TIMEOUT)
         .build()
         .map_err(failed)?;
     let response = client.get(url.clone()).send().await.map_err(failed)?;
@@ -33,9 +34,9 @@ pub async fn download(url: &str, most: u64) -> Result<Vec<u8>, ServerErrorKind> 
     })?;
     let mut bytes = Vec::new();
     while let Some(part) = response.chunk().await.map_err(failed)? {
-        if (bytes.len() + part.len()) as u64 > most {
+        if (bytes.len() + part.len()) as u64 > limit {
             let path = url.path().to_owned();
-            return Err(ServerErrorKind::TooLarge { path, most });
+            return Err(ServerErrorKind::TooLarge { path, limit });
         }
         bytes.extend_from_slice(&part);
     }

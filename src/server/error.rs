@@ -1,4 +1,4 @@
-//! What goes wrong between `nb` and a server, by category: each says in a line what it is and what mends it.
+//! Failures between `nb` and a server, by category. Each message says in a line what failed and what to do.
 //!
 //! No message contains a token: URLs are shown without a query, and of what a server says the client takes its
 //! own secrets out.
@@ -50,7 +50,7 @@ pub enum ServerErrorKind {
     Connection {
         /// The host and the port.
         at: String,
-        /// What the system said.
+        /// The system's message.
         reason: String,
     },
     /// The authority of the certificate is unknown.
@@ -78,7 +78,7 @@ pub enum ServerErrorKind {
     Tls {
         /// The host.
         host: String,
-        /// What rustls said.
+        /// The message of rustls.
         reason: String,
     },
     /// The proxy wants a password.
@@ -111,32 +111,32 @@ pub enum ServerErrorKind {
         to: String,
     },
     /// 401, or 403 of a request that a token allows.
-    #[error("the server refuses the token ({status}){}; give it a valid one with nb server add --replace", with(.said))]
+    #[error("the server refuses the token ({status}){}; give it a valid one with nb server add --replace", message_suffix(.message))]
     Unauthorized {
         /// The status.
         status: u16,
-        /// What the server said.
-        said: String,
+        /// The server's message.
+        message: String,
     },
     /// 403 of a gateway that answers other requests: it starts no kernels for this user.
-    #[error("the gateway starts no kernel for {user} (403){}; name another user in the variable KERNEL_USERNAME, or give it a valid token with nb server add --replace", with(.said))]
+    #[error("the gateway starts no kernel for {user} (403){}; name another user in the variable KERNEL_USERNAME, or give it a valid token with nb server add --replace", message_suffix(.message))]
     UserRefused {
         /// The user of the kernel.
         user: String,
-        /// What the gateway said.
-        said: String,
+        /// The gateway's message.
+        message: String,
     },
     /// 404: a kernel that was culled or ended, a session that is gone, a file that is not there.
-    #[error("{what} is not there (404): it was ended, culled or never there")]
+    #[error("{subject} is not there (404): it was ended, culled or never there")]
     NotFound {
         /// What was asked for.
-        what: String,
+        subject: String,
     },
     /// 409.
-    #[error("the server refuses: what is there is in the way (409){}", with(.said))]
+    #[error("the server refuses: what is there is in the way (409){}", message_suffix(.message))]
     Conflict {
-        /// What the server said.
-        said: String,
+        /// The server's message.
+        message: String,
     },
     /// 429.
     #[error("the server has too many requests (429); try again in {} s", retry_after.map_or(60, |it| it.as_secs()))]
@@ -145,20 +145,20 @@ pub enum ServerErrorKind {
         retry_after: Option<Duration>,
     },
     /// 5xx.
-    #[error("the server failed ({status}){}; its own log says why", with(.said))]
+    #[error("the server failed ({status}){}; its own log says why", message_suffix(.message))]
     Internal {
         /// The status.
         status: u16,
-        /// What the server said.
-        said: String,
+        /// The server's message.
+        message: String,
     },
     /// Any other status that is no success.
-    #[error("the server refuses the request ({status}){}", with(.said))]
+    #[error("the server refuses the request ({status}){}", message_suffix(.message))]
     Refusal {
         /// The status.
         status: u16,
-        /// What the server said.
-        said: String,
+        /// The server's message.
+        message: String,
     },
     /// The hub still starts the user's server.
     #[error("the hub still starts the server of its user {user}; try again in a moment")]
@@ -173,12 +173,12 @@ pub enum ServerErrorKind {
         user: String,
     },
     /// The hub could not start the user's server.
-    #[error("the hub could not start the server of its user {user}: {said}")]
+    #[error("the hub could not start the server of its user {user}: {message}")]
     SpawnFailed {
         /// The user.
         user: String,
-        /// What the hub said.
-        said: String,
+        /// The hub's message.
+        message: String,
     },
     /// The server is too old.
     #[error(
@@ -197,12 +197,12 @@ pub enum ServerErrorKind {
         after: Duration,
     },
     /// The answer is too long.
-    #[error("the answer to {path} has more than {most} bytes")]
+    #[error("the answer to {path} has more than {limit} bytes")]
     TooLarge {
         /// The path that was asked.
         path: String,
         /// The limit, in bytes.
-        most: u64,
+        limit: u64,
     },
     /// The server, or a proxy before it, offers no websocket.
     #[error(
@@ -225,8 +225,8 @@ impl ServerErrorKind {
         }
     }
 
-    /// Says whether the same request may succeed later without anybody's doing.
-    pub fn may_pass(&self) -> bool {
+    /// Returns whether the same request may succeed later without a change by the user.
+    pub fn is_transient(&self) -> bool {
         match self {
             Self::Dns { .. }
             | Self::Refused { .. }
@@ -263,7 +263,7 @@ impl ServerErrorKind {
             if system.is_some_and(|it| it.kind() == std::io::ErrorKind::ConnectionRefused) {
                 return Self::Refused { at };
             }
-            // The source of an error of the system is that of the error in it, which would be passed over.
+            // `source` of a system error skips the error inside it.
             next = match system.and_then(std::io::Error::get_ref) {
                 Some(inside) => Some(inside),
                 None => cause.source(),
@@ -298,10 +298,10 @@ impl ServerErrorKind {
     }
 }
 
-/// Returns what the server said, as the end of a sentence.
-fn with(said: &str) -> String {
-    match said.is_empty() {
+/// Returns the server's message as the end of a sentence.
+fn message_suffix(message: &str) -> String {
+    match message.is_empty() {
         true => String::new(),
-        false => format!(": {said}"),
+        false => format!(": {message}"),
     }
 }

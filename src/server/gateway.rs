@@ -53,10 +53,10 @@ pub(super) fn headers_of_variables(
 ) -> Result<CredentialHeaders, ServerErrorKind> {
     let mut headers = CredentialHeaders::default();
     if let Some(json) = text(variables, "HEADERS") {
-        let given: Result<BTreeMap<String, String>, _> = serde_json::from_str(&json);
-        let wrong = "JUPYTER_GATEWAY_HEADERS is no JSON object of texts";
-        let given = given.map_err(|_| ServerErrorKind::Credential(wrong.to_owned()))?;
-        for (key, value) in &given {
+        let custom: Result<BTreeMap<String, String>, _> = serde_json::from_str(&json);
+        let message = "JUPYTER_GATEWAY_HEADERS is no JSON object of texts";
+        let custom = custom.map_err(|_| ServerErrorKind::Credential(message.to_owned()))?;
+        for (key, value) in &custom {
             headers.add(key, value)?;
         }
     }
@@ -76,7 +76,7 @@ pub(super) fn headers_of_variables(
     Ok(headers)
 }
 
-/// Says whether the variables forbid to check the server's certificate.
+/// Returns whether the server's certificate is checked: the variables may forbid that.
 pub(super) fn checks_certificates(variables: &dyn Variables) -> bool {
     let value = text(variables, "VALIDATE_CERT").unwrap_or_default();
     !matches!(&*value.to_lowercase(), "no" | "false")
@@ -101,14 +101,14 @@ pub fn kernel_variables(
     let user = get("JUPYTER_GATEWAY_HTTP_USER")
         .or(get("USER"))
         .or(get("LOGNAME"));
-    let is_passed =
+    let is_allowed =
         |name: &str| name.starts_with("KERNEL_") || allowed.split(',').any(|it| it.trim() == name);
-    let mut passed = all.clone();
-    passed.retain(|name, _| is_passed(name));
-    if let (Some(user), None) = (user, passed.get("KERNEL_USERNAME")) {
-        passed.insert("KERNEL_USERNAME".to_owned(), user);
+    let mut kernel_env = all.clone();
+    kernel_env.retain(|name, _| is_allowed(name));
+    if let (Some(user), None) = (user, kernel_env.get("KERNEL_USERNAME")) {
+        kernel_env.insert("KERNEL_USERNAME".to_owned(), user);
     }
-    passed
+    kernel_env
 }
 
 #[cfg(test)]
@@ -147,12 +147,12 @@ mod tests {
             ("LANG", "C"),
             ("JUPYTER_GATEWAY_ALLOWED_ENVS", "LANG, TZ"),
         ];
-        let given = variables.map(|(name, value)| (name.to_owned(), value.to_owned()));
-        let passed = kernel_variables(given.clone());
-        let names: Vec<_> = passed.keys().map(String::as_str).collect();
+        let custom = variables.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let kernel_env = kernel_variables(custom.clone());
+        let names: Vec<_> = kernel_env.keys().map(String::as_str).collect();
         assert_eq!(names, ["KERNEL_GPU", "KERNEL_USERNAME", "LANG"]);
-        let named = [("KERNEL_USERNAME".to_owned(), "bob".to_owned())];
-        let passed = kernel_variables(given.into_iter().chain(named));
-        assert_eq!(passed["KERNEL_USERNAME"], "bob");
+        let user_name = [("KERNEL_USERNAME".to_owned(), "bob".to_owned())];
+        let kernel_env = kernel_variables(custom.into_iter().chain(user_name));
+        assert_eq!(kernel_env["KERNEL_USERNAME"], "bob");
     }
 }

@@ -17,11 +17,11 @@ pub(super) struct CredentialHeaders(HeaderMap);
 impl CredentialHeaders {
     /// Adds a header, in place of one of the same name.
     pub(super) fn add(&mut self, name: &str, value: &str) -> Result<(), ServerErrorKind> {
-        let wrong =
-            |what: &str| ServerErrorKind::Credential(format!("{what} cannot be a header's"));
-        let name = HeaderName::try_from(name.trim()).map_err(|_| wrong("the name"))?;
+        let invalid =
+            |part: &str| ServerErrorKind::Credential(format!("{part} cannot be a header's"));
+        let name = HeaderName::try_from(name.trim()).map_err(|_| invalid("the name"))?;
         let value = HeaderValue::try_from(value.trim());
-        let mut value = value.map_err(|_| wrong("the value, or the token,"))?;
+        let mut value = value.map_err(|_| invalid("the value, or the token,"))?;
         value.set_sensitive(true);
         self.0.insert(name, value);
         Ok(())

@@ -10,13 +10,13 @@ use super::models::{HubProgressModel, HubUserModel};
 use super::record::ServerKind;
 
 /// How long a user's server may take to start or to stop.
-const SPAWN: Duration = Duration::from_secs(600);
+const SPAWN_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// The pause between two looks at a server that starts or stops.
-const PAUSE: Duration = Duration::from_millis(500);
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The largest line of a hub's progress, in bytes.
-const MOST_OF_LINE: usize = 64 << 10;
+const LINE_BYTES_MAX: usize = 64 << 10;
 
 /// The state of a user's server.
 enum UserServer {
@@ -26,8 +26,8 @@ enum UserServer {
 }
 
 impl ServerClient {
-    /// Starts the server of the hub's user if it does not run, and waits until it answers. `progress` is told
-    /// what the hub says meanwhile. Does nothing for other kinds of server.
+    /// Starts the server of the hub's user if it does not run, and waits until it answers. `progress` gets
+    /// the hub's messages meanwhile. Does nothing for other kinds of server.
     ///
     /// # Errors
     /// A request fails, or the hub cannot start it.
@@ -38,39 +38,39 @@ impl ServerClient {
         let ServerKind::Hub { user } = &self.record().kind else {
             return Ok(());
         };
-        let deadline = Instant::now() + SPAWN;
-        let mut was_asked = false;
+        let deadline = Instant::now() + SPAWN_TIMEOUT;
+        let mut has_requested = false;
         loop {
             match self.user_server(user).await? {
                 UserServer::Ready => break,
                 UserServer::Pending => {
-                    was_asked = true;
+                    has_requested = true;
                     self.follow_start(user, progress, deadline).await?;
                 }
-                UserServer::Absent if was_asked => {
+                UserServer::Absent if has_requested => {
                     return Err(self.error(ServerErrorKind::SpawnFailed {
                         user: user.clone(),
-                        said: "it ended while it started".to_owned(),
+                        message: "it ended while it started".to_owned(),
                     }));
                 }
                 UserServer::Absent => {
                     progress(&format!("the hub starts the server of {user}"));
-                    was_asked = true;
+                    has_requested = true;
                     let request = self.hub(Method::POST, &server_path(user));
                     match self.success(&request).await {
-                        // Somebody else has asked meanwhile.
+                        // Another client has requested it meanwhile.
                         Err(error) if is_refusal(&error) => {}
-                        done => drop(done?),
+                        result => drop(result?),
                     }
                 }
             }
             self.pause(deadline).await?;
         }
-        // The hub's proxy may learn of the server a moment later.
+        // The hub's proxy may know the server a moment later.
         loop {
             match self.version().await {
-                Err(error) if is_not_yet(&error.kind) => self.pause(deadline).await?,
-                done => return done.map(drop),
+                Err(error) if may_be_starting(&error.kind) => self.pause(deadline).await?,
+                result => return result.map(drop),
             }
         }
     }
@@ -87,7 +87,7 @@ impl ServerClient {
         if matches!(self.user_server(user).await?, UserServer::Absent) {
             return Ok(false);
         }
-        let deadline = Instant::now() + SPAWN;
+        let deadline = Instant::now() + SPAWN_TIMEOUT;
         let request = self.hub(Method::DELETE, &server_path(user));
         self.success(&request).await?;
         while !matches!(self.user_server(user).await?, UserServer::Absent) {
@@ -98,8 +98,8 @@ impl ServerClient {
 
     async fn user_server(&self, user: &str) -> Result<UserServer, ServerError> {
         let request = self.hub(Method::GET, &format!("users/{}", escaped(user)));
-        let found: HubUserModel = self.json(request).await?;
-        Ok(match found.servers.get("") {
+        let user_model: HubUserModel = self.json(request).await?;
+        Ok(match user_model.servers.get("") {
             None => UserServer::Absent,
             Some(server) if server.ready && server.pending.is_none() => UserServer::Ready,
             Some(_) => UserServer::Pending,
@@ -122,7 +122,7 @@ impl ServerClient {
         while let Some(bytes) = self.next_bytes(&mut response, deadline).await? {
             for part in bytes.split_inclusive(|byte| *byte == b'\n') {
                 line.extend_from_slice(part);
-                if line.len() > MOST_OF_LINE {
+                if line.len() > LINE_BYTES_MAX {
                     return Ok(());
                 }
                 if line.last() != Some(&b'\n') {
@@ -131,14 +131,18 @@ impl ServerClient {
                 let event = event_of(&line);
                 line.clear();
                 let Some(event) = event else { continue };
-                let said = event.message.as_deref().unwrap_or_default();
-                let said: String = said.chars().filter(|c| !c.is_control()).take(200).collect();
+                let message = event.message.as_deref().unwrap_or_default();
+                let message: String = message
+                    .chars()
+                    .filter(|c| !c.is_control())
+                    .take(200)
+                    .collect();
                 if event.failed {
                     let user = user.to_owned();
-                    return Err(self.error(ServerErrorKind::SpawnFailed { user, said }));
+                    return Err(self.error(ServerErrorKind::SpawnFailed { user, message }));
                 }
                 let percent = event.progress.unwrap_or_default();
-                progress(&format!("{percent:.0} % {said}"));
+                progress(&format!("{percent:.0} % {message}"));
                 if event.ready {
                     return Ok(());
                 }
@@ -157,22 +161,22 @@ impl ServerClient {
             Ok(Ok(bytes)) => Ok(bytes.map(|bytes| bytes.to_vec())),
             // The state is asked for anyway.
             Ok(Err(_)) => Ok(None),
-            Err(_) => Err(self.too_late()),
+            Err(_) => Err(self.timeout_error()),
         }
     }
 
     async fn pause(&self, deadline: Instant) -> Result<(), ServerError> {
         if Instant::now() >= deadline {
-            return Err(self.too_late());
+            return Err(self.timeout_error());
         }
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
         Ok(())
     }
 
-    fn too_late(&self) -> ServerError {
+    fn timeout_error(&self) -> ServerError {
         self.error(ServerErrorKind::Timeout {
             at: self.base().host_str().unwrap_or_default().to_owned(),
-            after: SPAWN,
+            after: SPAWN_TIMEOUT,
         })
     }
 
@@ -196,9 +200,9 @@ fn is_refusal(error: &ServerError) -> bool {
     matches!(error.kind, ServerErrorKind::Refusal { status: 400, .. })
 }
 
-fn is_not_yet(kind: &ServerErrorKind) -> bool {
+fn may_be_starting(kind: &ServerErrorKind) -> bool {
     use ServerErrorKind::{NotFound, NotRunning, Redirected};
-    kind.may_pass()
+    kind.is_transient()
         || matches!(
             kind,
             NotRunning { .. } | NotFound { .. } | Redirected { .. }

@@ -1,7 +1,7 @@
-//! Jupyter servers elsewhere: which the user has named, what they answer, what goes wrong with them.
+//! Jupyter servers on other machines: their records, requests to them, and their failures.
 //!
-//! A [`ServerRecord`] names a server and says where its secrets lie; [`ServerClient`] speaks its REST interface;
-//! [`ServerError`] says in a line what went wrong and what mends it. Secrets are in headers only, and in no
+//! A [`ServerRecord`] names a server and says where its secrets are stored; [`ServerClient`] speaks its REST interface;
+//! [`ServerError`] says in a line what failed and what to do. Secrets are in headers only, and in no
 //! message.
 
 mod address;

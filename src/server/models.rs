@@ -87,7 +87,7 @@ pub struct KernelspecContent {
     pub metadata: serde_json::Map<String, serde_json::Value>,
 }
 
-/// What a server says of a failure.
+/// A server's message about a failure.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct FailureModel {
     #[serde(default)]
@@ -113,7 +113,7 @@ pub(super) struct HubServerModel {
     pub(super) pending: Option<String>,
 }
 
-/// A step of a server's start, as the hub tells it.
+/// A step of a server's start, as the hub reports it.
 #[derive(Debug, Deserialize)]
 pub(super) struct HubProgressModel {
     #[serde(default)]
@@ -138,7 +138,7 @@ pub struct ContentsModel {
     /// When it was last changed, as the server writes it.
     #[serde(default)]
     pub last_modified: Option<String>,
-    /// The checksum of its content, where the server tells one.
+    /// The checksum of its content, where the server reports one.
     #[serde(default)]
     pub hash: Option<String>,
     /// How the checksum is made.
@@ -147,12 +147,12 @@ pub struct ContentsModel {
 }
 
 impl ContentsModel {
-    /// Says whether it is a folder.
+    /// Returns whether it is a folder.
     pub fn is_folder(&self) -> bool {
         self.kind == "directory"
     }
 
-    /// Returns the SHA-256 of its content in hexadecimal digits, where the server tells it.
+    /// Returns the SHA-256 of its content in hexadecimal digits, where the server reports it.
     pub fn sha256(&self) -> Option<&str> {
         let is_sha256 = self.hash_algorithm.as_deref() == Some("sha256");
         self.hash.as_deref().filter(|_| is_sha256)

@@ -1,4 +1,4 @@
-//! What is remembered of a server: everything but its secrets.
+//! The record of a server: everything but its secrets.
 
 use std::path::PathBuf;
 
@@ -12,14 +12,14 @@ pub struct ServerRecord {
     pub name: String,
     /// Its base URL, with a slash at the end and without a token; for a hub the hub's.
     pub url: String,
-    /// What kind of server it is.
+    /// The kind of server.
     pub kind: ServerKind,
     /// Where its token comes from.
     pub credential: CredentialSource,
     /// The names of the headers that every request has besides; their values are kept with the token.
     #[serde(default)]
     pub headers: Vec<String>,
-    /// Where its stored secrets lie.
+    /// Where its secrets are stored.
     #[serde(default)]
     pub secrets: SecretPlace,
     /// A file with the certificates of authorities that count besides the system's.
@@ -91,7 +91,7 @@ impl CredentialSource {
     }
 }
 
-/// Where the stored secrets of a server lie: its token and the values of its headers.
+/// Where the secrets of a server are stored: its token and the values of its headers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SecretPlace {
@@ -104,11 +104,11 @@ pub enum SecretPlace {
     File,
 }
 
-/// Says whether a name may be a server's: it names a file, and stands before a colon in `nb cp`.
+/// Returns whether a name may be a server's: it names a file, and stands before a colon in `nb cp`.
 pub fn is_server_name(name: &str) -> bool {
-    let is_fit = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     (1..=64).contains(&name.len())
-        && name.chars().all(is_fit)
+        && name.chars().all(is_allowed)
         && name.starts_with(|c: char| c.is_ascii_alphanumeric())
 }
 

@@ -12,15 +12,15 @@ use crate::kernel::variables::ProcessVariables;
 use crate::project::{read_private, replace_private, user_folder};
 
 /// The largest file of a server, in bytes.
-const MOST: u64 = 1 << 20;
+const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Returns all servers of the user, by name; the one of the variables comes first.
 ///
 /// # Errors
 /// The state folder cannot be read, or a file in it, or the variables make no sense.
 pub fn servers() -> Result<Vec<ServerRecord>, ServerError> {
-    let of_variables = server_of_variables(&ProcessVariables);
-    let of_variables = of_variables.map_err(|kind| kind.of(super::gateway::NAME))?;
+    let from_variables = server_of_variables(&ProcessVariables);
+    let from_variables = from_variables.map_err(|kind| kind.of(super::gateway::NAME))?;
     let folder = folder().map_err(|error| setup(&error).of("registry"))?;
     let entries = std::fs::read_dir(&folder).map_err(|error| setup(&error).of("registry"))?;
     let names = entries.flatten().filter_map(|entry| {
@@ -31,9 +31,9 @@ pub fn servers() -> Result<Vec<ServerRecord>, ServerError> {
     names.sort_unstable();
     let stored = names.iter().map(|name| read(name));
     let stored: Vec<_> = stored.collect::<Result<_, _>>()?;
-    let is_free = |it: &ServerRecord| stored.iter().all(|other| other.name != it.name);
-    Ok(of_variables
-        .filter(is_free)
+    let is_unused = |it: &ServerRecord| stored.iter().all(|other| other.name != it.name);
+    Ok(from_variables
+        .filter(is_unused)
         .into_iter()
         .chain(stored)
         .collect())
@@ -45,8 +45,8 @@ pub fn servers() -> Result<Vec<ServerRecord>, ServerError> {
 /// No server has this name, or its file cannot be read.
 pub fn server(name: &str) -> Result<ServerRecord, ServerError> {
     let all = servers()?;
-    let found = all.iter().find(|it| it.name == name);
-    found.cloned().ok_or_else(|| {
+    let record = all.iter().find(|it| it.name == name);
+    record.cloned().ok_or_else(|| {
         let names: Vec<_> = all.iter().map(|it| it.name.as_str()).collect();
         let known = match names.is_empty() {
             true => "no server is known".to_owned(),
@@ -63,11 +63,11 @@ pub fn server(name: &str) -> Result<ServerRecord, ServerError> {
 /// # Errors
 /// The name is none, or the file cannot be written.
 pub fn store(record: &ServerRecord) -> Result<(), ServerError> {
-    let done = file(&record.name).and_then(|file| {
+    let result = file(&record.name).and_then(|file| {
         let text = serde_json::to_vec_pretty(record)?;
         replace_private(&file, &text)
     });
-    done.map_err(|error| setup(&error).of(&record.name))
+    result.map_err(|error| setup(&error).of(&record.name))
 }
 
 /// Removes a server and its secrets.
@@ -76,20 +76,20 @@ pub fn store(record: &ServerRecord) -> Result<(), ServerError> {
 /// No server has this name, it comes from the variables, or its file cannot be removed.
 pub fn remove(name: &str) -> Result<ServerRecord, ServerError> {
     let record = server(name)?;
-    let done = file(name).and_then(std::fs::remove_file);
-    match done {
+    let result = file(name).and_then(std::fs::remove_file);
+    match result {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let text = "the variables JUPYTER_GATEWAY_… name it; unset JUPYTER_GATEWAY_URL";
             return Err(ServerErrorKind::Name(text.to_owned()).of(name));
         }
-        done => done.map_err(|error| setup(&error).of(name))?,
+        result => result.map_err(|error| setup(&error).of(name))?,
     }
     forget(&record).map_err(|kind| kind.of(name))?;
     Ok(record)
 }
 
 fn read(name: &str) -> Result<ServerRecord, ServerError> {
-    let bytes = file(name).and_then(|file| read_private(&file, MOST));
+    let bytes = file(name).and_then(|file| read_private(&file, FILE_BYTES_MAX));
     let bytes = bytes.map_err(|error| setup(&error).of(name))?;
     let record: Result<ServerRecord, _> = serde_json::from_slice(&bytes);
     let mut record = record.map_err(|error| {

@@ -199,15 +199,15 @@ fn decode_ranges(frame: &Bytes) -> Result<(Channel, Vec<Bytes>), FramingError> {
 }
 
 fn channel_named(name: &[u8]) -> Result<Channel, FramingError> {
-    let known = [
+    let channels = [
         Channel::Shell,
         Channel::Control,
         Channel::Stdin,
         Channel::Iopub,
     ];
-    let mut known = known.into_iter();
-    let found = known.find(|channel| channel.name().as_bytes() == name);
-    found.ok_or(FramingError::UnknownChannel)
+    let mut channels = channels.into_iter();
+    let channel = channels.find(|channel| channel.name().as_bytes() == name);
+    channel.ok_or(FramingError::UnknownChannel)
 }
 
 /// A message as the older framing writes it. The parts keep their text.
@@ -227,12 +227,12 @@ struct JsonMessage<'a> {
 fn encode_json(channel: Channel, message: &Verified) -> Result<Payload, FramingError> {
     let raw = |part: &'_ Bytes| serde_json::from_slice::<Box<RawValue>>(part);
     let [header, parent_header, metadata, content] = parts(message).map(raw);
-    let named = message.header().map_err(|_| FramingError::BadHeader)?;
+    let parsed_header = message.header().map_err(|_| FramingError::BadHeader)?;
     let json = || -> serde_json::Result<Vec<u8>> {
         serde_json::to_vec(&JsonMessage {
             channel: channel.name(),
-            msg_id: &named.msg_id,
-            msg_type: &named.msg_type,
+            msg_id: &parsed_header.msg_id,
+            msg_type: &parsed_header.msg_type,
             header: &header?,
             parent_header: &parent_header?,
             metadata: &metadata?,
@@ -331,7 +331,7 @@ mod tests {
     }
 
     /// Returns the parts and buffers of a message.
-    fn all(message: &Verified) -> Vec<Bytes> {
+    fn parts_and_buffers(message: &Verified) -> Vec<Bytes> {
         let parts = parts(message).into_iter().chain(message.buffers());
         parts.cloned().collect()
     }
@@ -343,9 +343,13 @@ mod tests {
                 for channel in [Channel::Shell, Channel::Stdin, Channel::Iopub] {
                     let sent = message(buffers);
                     let frame = framing.encode(channel, &sent).unwrap();
-                    let (named, received) = framing.decode(&frame).unwrap();
-                    assert_eq!(named, channel);
-                    assert_eq!(all(&received), all(&sent), "{framing:?}");
+                    let (decoded_channel, received) = framing.decode(&frame).unwrap();
+                    assert_eq!(decoded_channel, channel);
+                    assert_eq!(
+                        parts_and_buffers(&received),
+                        parts_and_buffers(&sent),
+                        "{framing:?}"
+                    );
                 }
             }
         }
@@ -382,7 +386,7 @@ mod tests {
             let bytes = numbers.iter().flat_map(|it| it.to_le_bytes());
             Payload::Binary(bytes.chain(rest.bytes()).collect())
         };
-        for (frame, why) in [
+        for (frame, error) in [
             (binary(&[], ""), FramingError::OutOfRange),
             (binary(&[3], ""), FramingError::TooFewRanges(3)),
             (binary(&[u64::MAX], ""), FramingError::OutOfRange),
@@ -404,7 +408,7 @@ mod tests {
                 FramingError::BadHeader,
             ),
         ] {
-            assert_eq!(Framing::V1.decode(&frame).err(), Some(why), "{frame:?}");
+            assert_eq!(Framing::V1.decode(&frame).err(), Some(error), "{frame:?}");
         }
         let text = |text: &'static str| Payload::Text(Bytes::from_static(text.as_bytes()));
         assert!(Framing::V1.decode(&text("{}")).is_err());

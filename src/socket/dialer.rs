@@ -68,13 +68,13 @@ pub trait DialHandler {
     /// A message has arrived.
     fn message(&self, message: Message);
 
-    /// A message longer than [`SocketLimits::max_message`] was dropped: it had `bytes` in all, and `begun`
+    /// A message longer than [`SocketLimits::max_message`] was dropped: it had `bytes` in all, and `partial`
     /// are the frames before the one that was too long. The connection stays.
-    fn oversized(&self, _begun: Message, _bytes: u64) {}
+    fn oversized(&self, _partial: Message, _bytes: u64) {}
 
     /// The connection is lost; `unsent` are all messages that were not wholly written, in order. Messages
     /// that this handler sends go to the next connection.
-    fn down(&self, why: &DisconnectReason, unsent: Vec<Message>);
+    fn down(&self, reason: &DisconnectReason, unsent: Vec<Message>);
 
     /// A dial failed. The dialer tries again.
     fn refused(&self, error: &io::Error);
@@ -104,15 +104,15 @@ impl Dialer {
     /// Outside a [`tokio::task::LocalSet`], or with an identity of more than 255 bytes.
     pub fn connect(
         endpoint: Endpoint,
-        as_: DialAs,
+        dial_as: DialAs,
         limits: SocketLimits,
         handler: Rc<dyn DialHandler>,
     ) -> Self {
         assert!(
-            as_.identity.len() <= crate::zmtp::IDENTITY_MAX,
+            dial_as.identity.len() <= crate::zmtp::IDENTITY_MAX,
             "an identity has at most 255 bytes"
         );
-        let role = match as_.socket_type {
+        let role = match dial_as.socket_type {
             DialRole::Dealer => Role::Dealer,
             DialRole::Sub => Role::Sub,
             DialRole::Req => Role::Req,
@@ -120,8 +120,8 @@ impl Dialer {
         let shared = Rc::new(Shared {
             endpoint,
             role,
-            identity: as_.identity,
-            subscribe: as_.subscribe,
+            identity: dial_as.identity,
+            subscribe: dial_as.subscribe,
             limits,
             handler,
             link: Link::reading_ahead(Outbox::new(limits.outbox_bytes), limits.read_ahead_bytes),
@@ -223,34 +223,34 @@ impl fmt::Debug for Dialer {
 async fn dial(shared: Rc<Shared>) {
     loop {
         let mut task = JoinSet::new();
-        task.spawn_local(dial_on(Rc::clone(&shared)));
+        task.spawn_local(dial_until_silent(Rc::clone(&shared)));
         let panicked = matches!(task.join_next().await, Some(Err(error)) if error.is_panic());
         if !panicked || shared.silent.get() {
             return;
         }
         shared.is_up.set(false);
         let unsent = shared.link.take_unsent();
-        let why = DisconnectReason::Disconnected("a handler panicked".into());
-        let _ = catch_unwind(AssertUnwindSafe(|| shared.handler.down(&why, unsent)));
+        let reason = DisconnectReason::Disconnected("a handler panicked".into());
+        let _ = catch_unwind(AssertUnwindSafe(|| shared.handler.down(&reason, unsent)));
         tokio::time::sleep(PAUSE_MAX).await;
     }
 }
 
-async fn dial_on(shared: Rc<Shared>) {
+async fn dial_until_silent(shared: Rc<Shared>) {
     let mut pause = Duration::ZERO;
     while !shared.silent.get() {
-        match shared.reach().await {
+        match shared.open_connection().await {
             Ok((connection, reader, writer)) => {
                 if shared.silent.get() {
                     return;
                 }
-                let since = Instant::now();
+                let connected_at = Instant::now();
                 shared.link.renew();
                 shared.is_up.set(true);
                 shared.handler.up();
-                let left = {
+                let reason = {
                     let shared = Rc::clone(&shared);
-                    link::guarded(async move {
+                    link::run_in_task(async move {
                         let deliver = |event| shared.deliver(event);
                         shared
                             .link
@@ -264,9 +264,9 @@ async fn dial_on(shared: Rc<Shared>) {
                     return;
                 }
                 let unsent = shared.link.take_unsent();
-                shared.handler.down(&left, unsent);
+                shared.handler.down(&reason, unsent);
                 // A peer that accepts and closes at once must not be dialled without pauses.
-                if since.elapsed() >= PAUSE_MAX {
+                if connected_at.elapsed() >= PAUSE_MAX {
                     pause = Duration::ZERO;
                 }
             }
@@ -285,7 +285,7 @@ impl Shared {
         }
         match event {
             ConnectionEvent::Message(message) => self.handler.message(message),
-            ConnectionEvent::Drained { begun, bytes } => self.handler.oversized(begun, bytes),
+            ConnectionEvent::Drained { partial, bytes } => self.handler.oversized(partial, bytes),
             // A dialer gets no subscriptions.
             ConnectionEvent::Ready(_)
             | ConnectionEvent::Subscribe(_)
@@ -294,21 +294,21 @@ impl Shared {
     }
 
     /// Connects, completes the handshake and subscribes.
-    async fn reach(&self) -> io::Result<(Connection, Reader, Writer)> {
-        let time = self.limits.handshake;
+    async fn open_connection(&self) -> io::Result<(Connection, Reader, Writer)> {
+        let limit = self.limits.handshake;
         let connecting = stream::connect(&self.endpoint, self.limits.spares_descriptors);
-        let connecting = tokio::time::timeout(time, connecting);
+        let connecting = tokio::time::timeout(limit, connecting);
         let (mut reader, mut writer) = connecting.await??;
         let identity = self.identity.clone();
-        let greeted =
+        let handshake_result =
             link::handshake(self.role, identity, self.limits, &mut reader, &mut writer).await;
-        let (connection, _) = greeted.map_err(DisconnectReason::into_io)?;
+        let (connection, _) = handshake_result.map_err(DisconnectReason::into_io)?;
         let topics: Vec<u8> = self
             .subscribe
             .iter()
             .flat_map(|topic| connection.subscription(true, topic))
             .collect();
-        tokio::time::timeout(time, writer.write_all(&topics)).await??;
+        tokio::time::timeout(limit, writer.write_all(&topics)).await??;
         Ok((connection, reader, writer))
     }
 }

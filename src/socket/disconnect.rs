@@ -41,7 +41,7 @@ pub enum DisconnectReason {
         /// The number of messages that it has not received whole, with the one that did not fit.
         unread: u64,
         /// The number of the first of these messages among all messages sent, from 1.
-        since: u64,
+        first_unread: u64,
     },
     /// The most allowed peers are connected.
     #[error("there are {0} peers already")]
@@ -73,7 +73,7 @@ pub enum Responsible {
     /// The system between this process and the peer.
     System,
     /// This process, by a decision or a limit.
-    Us,
+    ThisProcess,
 }
 
 impl DisconnectReason {
@@ -89,7 +89,7 @@ impl DisconnectReason {
             | Self::OtherUser(_)
             | Self::TooManyTopics(_) => Responsible::Peer,
             Self::Broken(_) | Self::NotAccepted(_) => Responsible::System,
-            Self::TooManyPeers(_) | Self::Disconnected(_) => Responsible::Us,
+            Self::TooManyPeers(_) | Self::Disconnected(_) => Responsible::ThisProcess,
         }
     }
 

@@ -27,10 +27,10 @@ pub trait EndpointHandler {
     fn message(&self, channel: Channel, client: &Bytes, message: Verified);
 
     /// A client, or a peer that has never proven that it knows the key, is no longer connected on a channel.
-    fn left(&self, _channel: Channel, _client: &Bytes, _why: &DisconnectReason) {}
+    fn left(&self, _channel: Channel, _client: &Bytes, _reason: &DisconnectReason) {}
 
     /// A message of a client was dropped because it was malformed, wrongly signed or a replay.
-    fn rejected(&self, _channel: Channel, _why: &Rejected) {}
+    fn rejected(&self, _channel: Channel, _reason: &Rejected) {}
 
     /// Returns whether an identity that connects has proven earlier that it knows the key.
     fn knows(&self, _client: &Bytes) -> bool {
@@ -47,7 +47,7 @@ pub trait EndpointHandler {
     }
 
     /// A subscriber is no longer connected.
-    fn subscriber_left(&self, _subscriber: &PeerId, _why: &DisconnectReason) {}
+    fn subscriber_left(&self, _subscriber: &PeerId, _reason: &DisconnectReason) {}
 
     /// A heartbeat has arrived. Returns the answer to send at once; with `None`, [`KernelEndpoint::beat`]
     /// sends it later.
@@ -59,7 +59,7 @@ pub trait EndpointHandler {
     fn heartbeat_left(&self, _peer: &PeerId) {}
 
     /// A connection ended before its handshake was complete.
-    fn refused(&self, _channel: Channel, _why: &DisconnectReason) {}
+    fn refused(&self, _channel: Channel, _reason: &DisconnectReason) {}
 }
 
 /// The limits of a kernel's sockets.
@@ -131,7 +131,7 @@ impl KernelEndpoint {
             let shared = Rc::downgrade(&shared);
             Rc::new(SocketHandler { channel, shared })
         };
-        let failed = |channel| {
+        let bind_error = |channel| {
             move |source| BindError {
                 channel,
                 endpoint: connection.endpoint(channel),
@@ -140,8 +140,8 @@ impl KernelEndpoint {
         };
         let router = |channel| {
             let endpoint = connection.endpoint(channel);
-            let bound = Router::bind(&endpoint, limits.router, handler(channel));
-            bound.map_err(failed(channel))
+            let router = Router::bind(&endpoint, limits.router, handler(channel));
+            router.map_err(bind_error(channel))
         };
         let iopub = Publisher::bind(
             &connection.endpoint(Channel::Iopub),
@@ -150,7 +150,7 @@ impl KernelEndpoint {
             handler(Channel::Iopub),
         );
         let sockets = Sockets {
-            iopub: iopub.map_err(failed(Channel::Iopub))?,
+            iopub: iopub.map_err(bind_error(Channel::Iopub))?,
             heartbeat: router(Channel::Heartbeat)?,
             shell: router(Channel::Shell)?,
             control: router(Channel::Control)?,
@@ -172,12 +172,12 @@ impl KernelEndpoint {
     ) -> Result<(), UnsentReason> {
         let router = self.0.router(channel).ok_or(UnsentReason::NoSuchPeer)?;
         let peer = PeerId::of(client);
-        let sent = router.send(&peer, message.into_frames(&self.0.key));
-        sent.map_err(|unsent| {
-            if unsent.why == UnsentReason::Full {
+        let result = router.send(&peer, message.into_frames(&self.0.key));
+        result.map_err(|unsent| {
+            if unsent.reason == UnsentReason::Full {
                 router.disconnect(&peer, "it does not read its replies");
             }
-            unsent.why
+            unsent.reason
         })
     }
 
@@ -206,8 +206,8 @@ impl KernelEndpoint {
     }
 
     /// Returns how far a published message has been delivered.
-    pub fn reach(&self, number: u64) -> DeliveryProgress {
-        self.0.sockets().iopub.reach(number)
+    pub fn delivery_progress(&self, number: u64) -> DeliveryProgress {
+        self.0.sockets().iopub.delivery_progress(number)
     }
 
     /// Returns how many subscribers iopub has.
@@ -292,7 +292,7 @@ impl Shared {
         });
         let message = match message {
             Ok(message) => message,
-            Err(why) => return self.handler.rejected(channel, &why),
+            Err(reason) => return self.handler.rejected(channel, &reason),
         };
         if !self.unauthenticated.borrow().is_empty() {
             let channels = self.unauthenticated.borrow_mut().remove(client);
@@ -303,7 +303,7 @@ impl Shared {
         self.handler.message(channel, client, message);
     }
 
-    fn client_left(&self, channel: Channel, client: &Bytes, why: &DisconnectReason) {
+    fn client_left(&self, channel: Channel, client: &Bytes, reason: &DisconnectReason) {
         let mut unauthenticated = self.unauthenticated.borrow_mut();
         if let Some(channels) = unauthenticated.get_mut(client) {
             channels.retain(|other| *other != channel);
@@ -312,7 +312,7 @@ impl Shared {
             }
         }
         drop(unauthenticated);
-        self.handler.left(channel, client, why);
+        self.handler.left(channel, client, reason);
     }
 
     fn subscription(&self, peer: &PeerId, subscription: &Message) {
@@ -359,20 +359,20 @@ impl ServerHandler for SocketHandler {
         }
     }
 
-    fn left(&self, peer: &PeerId, why: &DisconnectReason) {
+    fn left(&self, peer: &PeerId, reason: &DisconnectReason) {
         let Some(shared) = self.shared.upgrade() else {
             return;
         };
         match self.channel {
-            Channel::Iopub => shared.handler.subscriber_left(peer, why),
+            Channel::Iopub => shared.handler.subscriber_left(peer, reason),
             Channel::Heartbeat => shared.handler.heartbeat_left(peer),
-            channel => shared.client_left(channel, peer.bytes(), why),
+            channel => shared.client_left(channel, peer.bytes(), reason),
         }
     }
 
-    fn refused(&self, why: &DisconnectReason) {
+    fn refused(&self, reason: &DisconnectReason) {
         if let Some(shared) = self.shared.upgrade() {
-            shared.handler.refused(self.channel, why);
+            shared.handler.refused(self.channel, reason);
         }
     }
 }

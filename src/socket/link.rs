@@ -32,7 +32,7 @@ pub(super) struct Link {
     /// Whether to end once the outbox is empty; messages that still arrive are not delivered.
     finishing: Cell<bool>,
     /// Whether the connection has ended.
-    over: Cell<bool>,
+    has_ended: Cell<bool>,
     /// A new limit for the peer's messages, in bytes, until it is applied.
     message_limit: Cell<Option<usize>>,
     /// How long the peer may take for a message that it has begun, until it is authenticated.
@@ -49,14 +49,14 @@ struct CloseOnDrop<'a>(&'a Link);
 
 impl Drop for CloseOnDrop<'_> {
     fn drop(&mut self) {
-        self.0.over.set(true);
+        self.0.has_ended.set(true);
         self.0.outlet.close();
     }
 }
 
 /// The number of messages or bytes after which other tasks run.
-const TURN_MESSAGES: usize = 64;
-const TURN_BYTES: usize = 64 * 1024;
+const YIELD_AFTER_MESSAGES: usize = 64;
+const YIELD_AFTER_BYTES: usize = 64 * 1024;
 
 /// How many bytes are read ahead in any case while messages may be delivered.
 const READ_FIRST_BYTES: usize = 4 << 20;
@@ -70,7 +70,7 @@ const LONG_MESSAGES: usize = 32;
 const IDLE_GRACE: Duration = Duration::from_millis(20);
 
 /// How long a connection that cannot be written any more is still read.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+const READ_AFTER_WRITE_ERROR: Duration = Duration::from_secs(1);
 
 /// A dialer reads and drops a message that is too long up to this many times the limit.
 const DRAINED_FACTOR: u64 = 64;
@@ -82,7 +82,7 @@ impl Link {
             paused: Cell::new(false),
             cut: RefCell::new(None),
             finishing: Cell::new(false),
-            over: Cell::new(false),
+            has_ended: Cell::new(false),
             message_limit: Cell::new(None),
             message_time: Cell::new(None),
             held: Cell::new(0),
@@ -166,8 +166,8 @@ impl Link {
     }
 
     /// Ends the connection at once. Only the first reason counts.
-    pub(super) fn cut(&self, why: DisconnectReason) {
-        self.cut.borrow_mut().get_or_insert(why);
+    pub(super) fn cut(&self, reason: DisconnectReason) {
+        self.cut.borrow_mut().get_or_insert(reason);
         self.outlet.wake();
     }
 
@@ -179,56 +179,59 @@ impl Link {
 
     /// Returns whether the connection still takes messages.
     pub(super) fn is_open(&self) -> bool {
-        !self.finishing.get() && !self.over.get() && self.cut.borrow().is_none()
+        !self.finishing.get() && !self.has_ended.get() && self.cut.borrow().is_none()
     }
 
     /// Prepares the link for another connection, after [`Link::take_unsent`].
     pub(super) fn renew(&self) {
         self.cut.replace(None);
         self.paused.set(false);
-        self.over.set(false);
+        self.has_ended.set(false);
     }
 
     /// Reads and writes until the connection ends; returns the reason. Both halves are closed then.
     ///
-    /// `holds` is called when more is held of a peer that is not authenticated.
+    /// `on_held` is called when more is held of a peer that is not authenticated.
     pub(super) async fn run(
         &self,
         mut connection: Connection,
         mut reader: Reader,
         writer: Writer,
         deliver: impl Fn(ConnectionEvent),
-        holds: impl Fn(),
+        on_held: impl Fn(),
     ) -> DisconnectReason {
         self.outlet.open(writer);
-        let _ends = CloseOnDrop(self);
+        let _close = CloseOnDrop(self);
         tokio::select! {
             biased;
-            left = poll_fn(|cx| self.poll_cut(cx)) => left,
-            left = self.write() => left,
-            left = write_coalescing::run(self.read_as_allowed(&mut connection, &mut reader, deliver, holds)) => left,
+            reason = poll_fn(|cx| self.poll_cut(cx)) => reason,
+            reason = self.write() => reason,
+            reason = write_coalescing::run(self.read_messages(&mut connection, &mut reader, deliver, on_held)) => reason,
         }
     }
 
     fn poll_cut(&self, cx: &Context<'_>) -> Poll<DisconnectReason> {
         self.outlet.register(cx);
         match self.cut.borrow_mut().take() {
-            Some(left) => Poll::Ready(left),
+            Some(reason) => Poll::Ready(reason),
             None => Poll::Pending,
         }
     }
 
-    async fn read_as_allowed(
+    async fn read_messages(
         &self,
         connection: &mut Connection,
         reader: &mut Reader,
         deliver: impl Fn(ConnectionEvent),
-        holds: impl Fn(),
+        on_held: impl Fn(),
     ) -> DisconnectReason {
         self.ahead.set(0);
         match self.read_ahead {
-            0 => self.read(connection, reader, deliver, holds).await,
-            _ => self.read_first(connection, reader, deliver).await,
+            0 => self.read(connection, reader, deliver, on_held).await,
+            _ => {
+                self.read_ahead_of_delivery(connection, reader, deliver)
+                    .await
+            }
         }
     }
 
@@ -237,18 +240,18 @@ impl Link {
     ///
     /// A kernel's PUB socket drops messages that are not read in time, and reading a message costs a tenth of
     /// handling it.
-    async fn read_first(
+    async fn read_ahead_of_delivery(
         &self,
         connection: &mut Connection,
         reader: &mut Reader,
         deliver: impl Fn(ConnectionEvent),
     ) -> DisconnectReason {
         let mut queue = VecDeque::new();
-        let mut ended = None;
+        let mut end_reason = None;
         let mut delivered = 0;
         loop {
             let mut read = 0;
-            while ended.is_none() {
+            while end_reason.is_none() {
                 match connection.poll_event() {
                     Ok(Some(event)) => {
                         self.ahead.update(|ahead| ahead + cost(&event));
@@ -258,7 +261,7 @@ impl Link {
                     Ok(None) => self.answer(connection),
                     Err(error) => {
                         self.answer(connection);
-                        ended = Some(DisconnectReason::Protocol(error));
+                        end_reason = Some(DisconnectReason::Protocol(error));
                         break;
                     }
                 }
@@ -273,27 +276,27 @@ impl Link {
                 }
                 let mut space = connection.space();
                 let mut reading = pin!(reader.read_buf(&mut space));
-                let done = poll_fn(|cx| match reading.as_mut().poll(cx) {
-                    Poll::Ready(done) => Poll::Ready(Some(done)),
+                let result = poll_fn(|cx| match reading.as_mut().poll(cx) {
+                    Poll::Ready(result) => Poll::Ready(Some(result)),
                     // There is nothing to deliver, or nothing may be delivered now.
                     Poll::Pending if queue.is_empty() || self.is_held() => Poll::Pending,
                     Poll::Pending => Poll::Ready(None),
                 });
-                match done.await {
+                match result.await {
                     None => break,
-                    Some(Ok(0)) => ended = Some(DisconnectReason::Closed),
+                    Some(Ok(0)) => end_reason = Some(DisconnectReason::Closed),
                     Some(Ok(bytes)) => read += bytes,
-                    Some(Err(error)) => ended = Some(DisconnectReason::Broken(error)),
+                    Some(Err(error)) => end_reason = Some(DisconnectReason::Broken(error)),
                 }
             }
             let (mut messages, mut bytes) = (0, 0);
-            while messages < TURN_MESSAGES && bytes < TURN_BYTES {
+            while messages < YIELD_AFTER_MESSAGES && bytes < YIELD_AFTER_BYTES {
                 if self.is_held() {
-                    let reads_on = ended.is_none() && self.ahead.get() < self.read_ahead;
-                    if reads_on && self.cut.borrow().is_none() {
+                    let can_read_more = end_reason.is_none() && self.ahead.get() < self.read_ahead;
+                    if can_read_more && self.cut.borrow().is_none() {
                         break;
                     }
-                    self.may_read().await;
+                    self.wait_for_delivery().await;
                 }
                 let Some(event) = queue.pop_front() else {
                     break;
@@ -306,15 +309,15 @@ impl Link {
                 }
             }
             delivered = bytes;
-            match ended.take() {
-                Some(left) if queue.is_empty() => return left,
-                left => ended = left,
+            match end_reason.take() {
+                Some(reason) if queue.is_empty() => return reason,
+                reason => end_reason = reason,
             }
             if queue.is_empty() {
                 // The memory for one burst must not be held for ever.
-                queue.shrink_to(TURN_MESSAGES);
+                queue.shrink_to(YIELD_AFTER_MESSAGES);
             }
-            if !queue.is_empty() || read >= TURN_BYTES {
+            if !queue.is_empty() || read >= YIELD_AFTER_BYTES {
                 yield_now().await;
             }
         }
@@ -325,14 +328,14 @@ impl Link {
         connection: &mut Connection,
         reader: &mut Reader,
         deliver: impl Fn(ConnectionEvent),
-        holds: impl Fn(),
+        on_held: impl Fn(),
     ) -> DisconnectReason {
         let mut messages = 0;
         let mut bytes = 0;
-        let mut begun = None;
+        let mut begun_at = None;
         loop {
             loop {
-                self.may_read().await;
+                self.wait_for_delivery().await;
                 if let Some(bytes) = self.message_limit.take() {
                     connection.set_message_limit(bytes);
                 }
@@ -340,7 +343,7 @@ impl Link {
                     Ok(None) => break,
                     Ok(Some(_)) if self.finishing.get() => {}
                     Ok(Some(event)) => {
-                        begun = None;
+                        begun_at = None;
                         deliver(event);
                     }
                     Err(error) => {
@@ -349,28 +352,28 @@ impl Link {
                     }
                 }
                 messages += 1;
-                if messages >= TURN_MESSAGES {
+                if messages >= YIELD_AFTER_MESSAGES {
                     messages = 0;
                     yield_now().await;
                 }
             }
             self.answer(connection);
-            let time = self.message_time.get();
-            let held = time.map_or(0, |_| connection.held_bytes());
+            let limit = self.message_time.get();
+            let held = limit.map_or(0, |_| connection.held_bytes());
             if self.held.replace(held) < held {
-                holds();
+                on_held();
             }
-            begun = match held {
+            begun_at = match held {
                 0 => None,
-                _ => begun.or_else(|| Some(Instant::now())),
+                _ => begun_at.or_else(|| Some(Instant::now())),
             };
             let mut space = connection.space();
             let reading = reader.read_buf(&mut space);
-            let read = match begun.zip(time) {
+            let read = match begun_at.zip(limit) {
                 None => reading.await,
-                Some((begun, time)) => match timeout_at(begun + time, reading).await {
+                Some((begun_at, limit)) => match timeout_at(begun_at + limit, reading).await {
                     Ok(read) => read,
-                    Err(_) => return DisconnectReason::MessageTimeout(time),
+                    Err(_) => return DisconnectReason::MessageTimeout(limit),
                 },
             };
             match read {
@@ -378,7 +381,7 @@ impl Link {
                 Ok(read) => bytes += read,
                 Err(error) => return DisconnectReason::Broken(error),
             }
-            if bytes >= TURN_BYTES {
+            if bytes >= YIELD_AFTER_BYTES {
                 // Answers to the delivered messages are written before more is read, and the read buffer
                 // becomes free again.
                 bytes = 0;
@@ -389,7 +392,7 @@ impl Link {
     }
 
     /// Waits while the link is paused, and for ever once it is cut: no message is delivered after that.
-    async fn may_read(&self) {
+    async fn wait_for_delivery(&self) {
         poll_fn(|_| match self.is_held() {
             // `poll_cut` has registered this task.
             true => Poll::Pending,
@@ -416,7 +419,7 @@ impl Link {
 
     async fn write(&self) -> DisconnectReason {
         let mut flushing = false;
-        let flushed = poll_fn(|cx| {
+        let result = poll_fn(|cx| {
             let finishing = self.finishing.get();
             flushing |= finishing && !self.outbox().is_empty();
             ready!(self.outlet.poll_write(cx))?;
@@ -428,10 +431,10 @@ impl Link {
             }
         })
         .await;
-        if let Err(error) = flushed {
+        if let Err(error) = result {
             // The messages that the peer sent before the connection broke must still be read; that ends by
             // itself.
-            tokio::time::sleep(LAST_WORDS).await;
+            tokio::time::sleep(READ_AFTER_WRITE_ERROR).await;
             return DisconnectReason::Broken(error);
         }
         // Closes only our side for writing. If both sides were closed while the peer still sends, the system
@@ -451,9 +454,10 @@ impl Link {
 /// Returns the memory that an event takes until it is delivered, in bytes.
 fn cost(event: &ConnectionEvent) -> usize {
     match event {
-        ConnectionEvent::Message(message) | ConnectionEvent::Drained { begun: message, .. } => {
-            message_cost(message)
-        }
+        ConnectionEvent::Message(message)
+        | ConnectionEvent::Drained {
+            partial: message, ..
+        } => message_cost(message),
         ConnectionEvent::Ready(_) | ConnectionEvent::Subscribe(_) | ConnectionEvent::Cancel(_) => 0,
     }
 }
@@ -461,13 +465,13 @@ fn cost(event: &ConnectionEvent) -> usize {
 /// Runs a connection in a separate task, so that a handler's panic ends only this connection.
 ///
 /// If the future is dropped, the connection is closed.
-pub(super) async fn guarded(
+pub(super) async fn run_in_task(
     connection: impl Future<Output = DisconnectReason> + 'static,
 ) -> DisconnectReason {
     let mut task = JoinSet::new();
     task.spawn_local(connection);
     match task.join_next().await {
-        Some(Ok(left)) => left,
+        Some(Ok(reason)) => reason,
         _ => DisconnectReason::Disconnected("a handler panicked".into()),
     }
 }
@@ -480,7 +484,7 @@ pub(super) async fn handshake(
     reader: &mut Reader,
     writer: &mut Writer,
 ) -> Result<(Connection, Peer), DisconnectReason> {
-    let limits_zmtp = crate::zmtp::FrameLimits {
+    let frame_limits = crate::zmtp::FrameLimits {
         message_bytes: limits.max_message,
         // A server does not know its peers; a dialer wants to keep the connection to the peer that it chose.
         drained_bytes: match role {
@@ -491,7 +495,7 @@ pub(super) async fn handshake(
         },
         ..crate::zmtp::FrameLimits::default()
     };
-    let mut connection = Connection::new(role, identity, limits_zmtp);
+    let mut connection = Connection::new(role, identity, frame_limits);
     let peer = tokio::time::timeout(limits.handshake, async {
         loop {
             let event = connection.poll_event();

@@ -128,7 +128,7 @@ impl PeerId {
         Self(bytes.clone())
     }
 
-    fn made_up(connection: u64) -> Self {
+    fn generated(connection: u64) -> Self {
         Self([&[0], &connection.to_be_bytes()[..]].concat().into())
     }
 
@@ -179,10 +179,10 @@ pub trait ServerHandler {
 
     /// The peer has disconnected. Called once for each id that joined; no message comes from that id until it
     /// joins again. Messages that were queued for it are dropped.
-    fn left(&self, peer: &PeerId, why: &DisconnectReason);
+    fn left(&self, peer: &PeerId, reason: &DisconnectReason);
 
     /// A connection ended before its handshake was complete, or there were too many peers.
-    fn refused(&self, _why: &DisconnectReason) {}
+    fn refused(&self, _reason: &DisconnectReason) {}
 }
 
 /// Returns a number that no other connection of this process has.

@@ -157,9 +157,9 @@ impl Outbox {
             Item::Encoded(bytes) | Item::Raw(bytes) | Item::Spilled(bytes) => (bytes.len(), 0),
         };
         let cost = wire_len + MESSAGE_OVERHEAD + FRAME_OVERHEAD * frames;
-        let full = !self.queue.is_empty() && self.cost + cost > self.budget;
-        if full || self.has_spilled() {
-            return self.put_by(item);
+        let is_full = !self.queue.is_empty() && self.cost + cost > self.budget;
+        if is_full || self.has_spilled() {
+            return self.push_to_disk(item);
         }
         self.unread += item.messages();
         self.add(item, wire_len, cost);
@@ -167,7 +167,7 @@ impl Outbox {
     }
 
     /// Puts an item on disk, or returns it if there is no room.
-    fn put_by(&mut self, item: Item) -> Result<(), Item> {
+    fn push_to_disk(&mut self, item: Item) -> Result<(), Item> {
         let Some(spill) = &mut self.spill else {
             return Err(item);
         };
@@ -188,7 +188,7 @@ impl Outbox {
     }
 
     /// Moves items from the disk back into memory, as many as there is room for.
-    fn take_back(&mut self) -> io::Result<()> {
+    fn load_spilled(&mut self) -> io::Result<()> {
         while self.has_room()
             && let Some(spill) = &mut self.spill
             && !spill.is_empty()
@@ -240,7 +240,7 @@ impl Outbox {
     ) -> Poll<io::Result<()>> {
         loop {
             if self.batch.is_empty() {
-                self.take_back()?;
+                self.load_spilled()?;
                 self.fill();
                 if self.batch.is_empty() {
                     return Poll::Ready(Ok(()));
@@ -260,7 +260,7 @@ impl Outbox {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
             self.batch.advance(written);
-            self.wrote(written);
+            self.record_written(written);
         }
     }
 
@@ -274,18 +274,18 @@ impl Outbox {
         }
     }
 
-    fn wrote(&mut self, written: usize) {
+    fn record_written(&mut self, written: usize) {
         let mut rest = written;
         while let Some(first) = self.queue.front()
             && self.batched > 0
         {
-            let here = rest.min(first.wire_len - self.written);
+            let part = rest.min(first.wire_len - self.written);
             if let Item::Spilled(bytes) = &first.item {
-                let now = bytes.get(self.written..self.written + here);
-                self.unread -= self.ends.count(now.unwrap_or_default());
+                let bytes = bytes.get(self.written..self.written + part);
+                self.unread -= self.ends.count(bytes.unwrap_or_default());
             }
-            self.written += here;
-            rest -= here;
+            self.written += part;
+            rest -= part;
             if self.written < first.wire_len {
                 break;
             }
@@ -308,14 +308,14 @@ mod tests {
     use super::*;
 
     /// A writer that accepts a given number of bytes, then blocks.
-    struct Slow {
+    struct StepWriter {
         step: usize,
         open: bool,
-        got: Vec<u8>,
+        bytes_written: Vec<u8>,
         writes: usize,
     }
 
-    impl AsyncWrite for Slow {
+    impl AsyncWrite for StepWriter {
         fn poll_write(
             self: Pin<&mut Self>,
             cx: &mut Context<'_>,
@@ -335,7 +335,7 @@ mod tests {
             self.writes += 1;
             let bytes: Vec<u8> = slices.iter().flat_map(|slice| slice.to_vec()).collect();
             let taken = bytes.len().min(self.step);
-            self.got.extend(bytes.iter().take(taken));
+            self.bytes_written.extend(bytes.iter().take(taken));
             Poll::Ready(Ok(taken))
         }
 
@@ -348,20 +348,20 @@ mod tests {
         }
     }
 
-    fn slow(step: usize) -> Slow {
-        Slow {
+    fn writer(step: usize) -> StepWriter {
+        StepWriter {
             step,
             open: false,
-            got: Vec::new(),
+            bytes_written: Vec::new(),
             writes: 0,
         }
     }
 
     /// Lets one write succeed; returns whether everything is written.
-    fn write(outbox: &mut Outbox, slow: &mut Slow) -> bool {
-        slow.open = true;
+    fn write(outbox: &mut Outbox, writer: &mut StepWriter) -> bool {
+        writer.open = true;
         let mut cx = Context::from_waker(std::task::Waker::noop());
-        match outbox.poll_write(slow, &mut cx) {
+        match outbox.poll_write(writer, &mut cx) {
             Poll::Ready(done) => {
                 done.expect("it never fails");
                 true
@@ -386,29 +386,29 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_wholly_written_comes_back_in_order() {
+    fn unsent_messages_are_returned_in_order() {
         let whole = message_len(&message(0));
         for step in [1, whole - 1, whole, whole + 1, 2 * whole + 5] {
             let mut outbox = Outbox::new(1 << 20);
             push(&mut outbox, 0..4);
-            let mut slow = slow(step);
-            write(&mut outbox, &mut slow);
+            let mut writer = writer(step);
+            write(&mut outbox, &mut writer);
             let written = step / whole;
             assert_eq!(outbox.is_amid_message(), step % whole > 0);
             let unsent = outbox.take();
-            let wanted: Vec<_> = (0..4).skip(written).map(message).collect();
-            assert_eq!(unsent, wanted, "step {step}");
+            let expected: Vec<_> = (0..4).skip(written).map(message).collect();
+            assert_eq!(unsent, expected, "step {step}");
             assert!(outbox.is_empty() && outbox.cost() == 0);
             // The outbox can be used again.
             push(&mut outbox, 7..8);
-            slow.got.clear();
-            slow.step = usize::MAX;
-            assert!(!write(&mut outbox, &mut slow) || slow.got.len() == whole);
+            writer.bytes_written.clear();
+            writer.step = usize::MAX;
+            assert!(!write(&mut outbox, &mut writer) || writer.bytes_written.len() == whole);
         }
     }
 
     #[test]
-    fn what_is_unread_is_known_to_the_message_on_disk_too() {
+    fn unread_messages_are_counted_on_disk_too() {
         let to = SpillTo {
             folder: std::env::temp_dir(),
             bytes: 1 << 20,
@@ -420,9 +420,9 @@ mod tests {
         outbox
             .push(Item::Raw(Bytes::from_static(b"\x04\x05\x04PONG")))
             .expect("there is room");
-        let mut slow = slow(777);
-        while !write(&mut outbox, &mut slow) {
-            let whole = slow.got.len() / len;
+        let mut writer = writer(777);
+        while !write(&mut outbox, &mut writer) {
+            let whole = writer.bytes_written.len() / len;
             assert_eq!(outbox.unread(), 200_u64.saturating_sub(whole as u64));
         }
         assert_eq!(outbox.unread(), 0);
@@ -432,15 +432,15 @@ mod tests {
     fn a_batch_is_one_write() {
         let mut outbox = Outbox::new(1 << 20);
         push(&mut outbox, 0..100);
-        let mut slow = slow(usize::MAX);
-        while !write(&mut outbox, &mut slow) {}
-        assert_eq!(slow.writes, 1);
-        assert_eq!(slow.got.len(), 100 * message_len(&message(0)));
+        let mut writer = writer(usize::MAX);
+        while !write(&mut outbox, &mut writer) {}
+        assert_eq!(writer.writes, 1);
+        assert_eq!(writer.bytes_written.len(), 100 * message_len(&message(0)));
         assert_eq!(outbox.cost(), 0);
     }
 
     #[test]
-    fn the_budget_bounds_what_queues_up_not_the_first() {
+    fn the_budget_limits_the_queue_but_not_the_first_message() {
         let mut outbox = Outbox::new(2500);
         outbox
             .push(Item::Own(vec![Bytes::from(vec![0; 10_000])]))

@@ -24,12 +24,12 @@ pub(super) struct Outlet {
     writer: RefCell<Option<Writer>>,
     /// Wakes the connection's task.
     signal: Signal,
-    /// Why the last write failed, for the connection's task.
-    failed: Cell<Option<io::Error>>,
+    /// The error of the last write, for the connection's task.
+    write_error: Cell<Option<io::Error>>,
     /// Notifies tasks that wait for room in the outbox.
     room: Notify,
     /// Whether the current reader's `write_coalescing` will write it.
-    awaits: Cell<bool>,
+    is_deferred: Cell<bool>,
 }
 
 impl Outlet {
@@ -38,15 +38,15 @@ impl Outlet {
             outbox: RefCell::new(outbox),
             writer: RefCell::default(),
             signal: Signal::default(),
-            failed: Cell::default(),
+            write_error: Cell::default(),
             room: Notify::new(),
-            awaits: Cell::new(false),
+            is_deferred: Cell::new(false),
         }
     }
 
     /// Sets the writer of a new connection.
     pub(super) fn open(&self, writer: Writer) {
-        self.failed.take();
+        self.write_error.take();
         self.writer.replace(Some(writer));
     }
 
@@ -82,30 +82,30 @@ impl Outlet {
     }
 
     /// Records that write coalescing will write it; returns whether that is new.
-    pub(super) fn awaits(&self) -> bool {
-        !self.awaits.replace(true)
+    pub(super) fn set_deferred(&self) -> bool {
+        !self.is_deferred.replace(true)
     }
 
     /// Writes as much as the system accepts now. The connection's task writes the rest, and gets the error if
     /// this fails.
     pub(super) fn flush(&self) {
-        self.awaits.set(false);
+        self.is_deferred.set(false);
         let written = self.signal.with(|cx| self.poll_write(cx));
         if let Some(Poll::Ready(Err(error))) = written {
-            self.failed.set(Some(error));
+            self.write_error.set(Some(error));
             self.wake();
         }
     }
 
     /// Leaves the queued messages to the connection's task.
-    pub(super) fn leave(&self) {
-        self.awaits.set(false);
+    pub(super) fn wake_task(&self) {
+        self.is_deferred.set(false);
         self.wake();
     }
 
     /// Writes until the queue is empty.
     pub(super) fn poll_write(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if let Some(error) = self.failed.take() {
+        if let Some(error) = self.write_error.take() {
             return Poll::Ready(Err(error));
         }
         let mut writer = self.writer.borrow_mut();
@@ -133,11 +133,11 @@ impl Outlet {
     /// Waits until at most half of the budget is used.
     pub(super) async fn room(&self) {
         loop {
-            let told = self.room.notified();
+            let notified = self.room.notified();
             if self.outbox().has_room() {
                 return;
             }
-            told.await;
+            notified.await;
         }
     }
 }

@@ -12,17 +12,17 @@ use std::net::SocketAddr;
 /// or a sandbox forbids the request.
 ///
 /// # Errors
-/// The other end is closed already: whose it was is not known any more, and what it has sent could still be read.
+/// The other end is closed already: its user is not known any more, and its data could still be read.
 pub(super) fn other_user(local: SocketAddr, peer: SocketAddr) -> io::Result<Option<u32>> {
-    let here = rustix::process::geteuid().as_raw();
-    let ip = |of: SocketAddr| of.ip().to_canonical();
+    let own_user = rustix::process::geteuid().as_raw();
+    let ip = |address: SocketAddr| address.ip().to_canonical();
     let is_within = ip(local).is_loopback() || ip(peer).is_loopback() || ip(local) == ip(peer);
     match socket_between(local, peer, |answer| {
         Some((field(answer, USER)?, field(answer, INODE)?))
     }) {
-        // No process has it. Linux before 6.17 reports it as root's.
+        // No process has the socket. Linux before 6.17 reports it as root's.
         Some((_, 0)) => Err(io::ErrorKind::ConnectionAborted.into()),
-        Some((user, _)) => Ok(Some(user).filter(|user| *user != here && *user != 0)),
+        Some((user, _)) => Ok(Some(user).filter(|user| *user != own_user && *user != 0)),
         // The system does answer, for our own socket.
         None if is_within && queues_of(peer, local).is_some() => {
             Err(io::ErrorKind::ConnectionAborted.into())
@@ -36,9 +36,9 @@ pub(super) fn other_user(local: SocketAddr, peer: SocketAddr) -> io::Result<Opti
 ///
 /// Returns `None` if the system does not report it.
 pub(super) fn unread_bytes(local: SocketAddr, peer: SocketAddr) -> Option<u64> {
-    let ours = queues_of(peer, local)?;
-    let theirs = queues_of(local, peer);
-    Some(u64::from(ours.unconfirmed) + theirs.map_or(0, |theirs| u64::from(theirs.unread)))
+    let own = queues_of(peer, local)?;
+    let remote = queues_of(local, peer);
+    Some(u64::from(own.unconfirmed) + remote.map_or(0, |remote| u64::from(remote.unread)))
 }
 
 /// The number of bytes that the system holds for one socket.
@@ -88,7 +88,7 @@ fn socket_between<T>(
     )
     .ok()?;
     let kernel = SocketAddrNetlink::new(0, 0);
-    rustix::net::sendto(&socket, &question(local, peer), SendFlags::empty(), &kernel).ok()?;
+    rustix::net::sendto(&socket, &request(local, peer), SendFlags::empty(), &kernel).ok()?;
     let mut answer = [0; 256];
     // The system answers such a request at once.
     let (_, len) = rustix::net::recv(&socket, &mut answer, RecvFlags::DONTWAIT).ok()?;
@@ -105,14 +105,14 @@ const SOCK_DIAG_BY_FAMILY: u16 = 20;
 
 /// Returns a request: an `nlmsghdr` and an `inet_diag_req_v2`.
 #[cfg(target_os = "linux")]
-fn question(local: SocketAddr, peer: SocketAddr) -> Vec<u8> {
+fn request(local: SocketAddr, peer: SocketAddr) -> Vec<u8> {
     const LEN: u32 = 72;
     const REQUEST: u16 = 1;
     const TCP: u8 = 6;
     let family = if peer.is_ipv4() { 2 } else { 10 };
-    let address = |of: SocketAddr| {
+    let address = |address: SocketAddr| {
         let mut bytes = [0; 16];
-        match of.ip() {
+        match address.ip() {
             std::net::IpAddr::V4(ip) => bytes[..4].copy_from_slice(&ip.octets()),
             std::net::IpAddr::V6(ip) => bytes = ip.octets(),
         }
@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_connection_of_ones_own_is_known_as_such() {
+    fn the_user_of_an_own_connection_is_known() {
         for at in ["127.0.0.1:0", "[::1]:0", "[::]:0"] {
             // A machine may have no IPv6.
             let Ok(listener) = TcpListener::bind(at) else {
@@ -179,33 +179,33 @@ mod tests {
                 accepted.local_addr().unwrap(),
                 accepted.peer_addr().unwrap(),
             );
-            let here = rustix::process::geteuid().as_raw();
+            let own_user = rustix::process::geteuid().as_raw();
             let user = socket_between(local, peer, |answer| field(answer, USER));
-            assert_eq!(user, Some(here), "{at}");
+            assert_eq!(user, Some(own_user), "{at}");
             assert_eq!(other_user(local, peer).unwrap(), None);
             drop(dialled);
-            // It has closed its end, whose owner Linux may no longer tell.
+            // The other end is closed: Linux may no longer report its owner.
             other_user(local, peer).unwrap_err();
         }
     }
 
     #[test]
-    fn a_connection_that_was_reset_is_nobodys() {
+    fn a_connection_that_was_reset_is_an_error() {
         use std::io::{Read, Write};
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut dialled = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         dialled.write_all(b"a request").unwrap();
-        let at_once = Some(std::time::Duration::ZERO);
-        rustix::net::sockopt::set_socket_linger(&dialled, at_once).unwrap();
+        let no_linger = Some(std::time::Duration::ZERO);
+        rustix::net::sockopt::set_socket_linger(&dialled, no_linger).unwrap();
         drop(dialled);
         let (mut accepted, peer) = listener.accept().unwrap();
         other_user(accepted.local_addr().unwrap(), peer).unwrap_err();
-        // What it has sent could be read.
+        // Its data could still be read.
         assert_eq!(accepted.read(&mut [0; 100]).unwrap(), 9);
     }
 
     #[test]
-    fn another_users_connection_is_known_as_such() {
+    fn the_user_of_another_users_connection_is_known() {
         use std::os::unix::process::CommandExt;
         const NOBODY: u32 = 65534;
         if !rustix::process::geteuid().is_root() {
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_other_end_has_received_and_not_read_is_known() {
+    fn the_unread_bytes_of_the_other_end_are_known() {
         use std::io::{Read, Write};
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut dialled = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -245,9 +245,9 @@ mod tests {
     }
 
     #[test]
-    fn nobody_knows_whose_a_connection_from_elsewhere_is() {
-        let elsewhere = "203.0.113.7:4000".parse().unwrap();
-        let here = "127.0.0.1:9".parse().unwrap();
-        assert_eq!(other_user(here, elsewhere).unwrap(), None);
+    fn the_user_of_a_remote_connection_is_unknown() {
+        let remote_address = "203.0.113.7:4000".parse().unwrap();
+        let local = "127.0.0.1:9".parse().unwrap();
+        assert_eq!(other_user(local, remote_address).unwrap(), None);
     }
 }

@@ -64,9 +64,9 @@ impl Publisher {
         };
         self.sent.set(self.sent.get() + 1);
         let mut shared = None;
-        let mut taken = 0;
+        let mut count = 0;
         self.server.each(|slot| {
-            if !slot.topics.borrow().want(first) {
+            if !slot.topics.borrow().matches(first) {
                 return;
             }
             let shared =
@@ -80,9 +80,9 @@ impl Publisher {
             };
             match slot.link.push(item) {
                 Ok(()) => {
-                    taken += 1;
-                    if slot.first.get().is_none() {
-                        slot.first.set(Some(self.sent.get()));
+                    count += 1;
+                    if slot.first_message.get().is_none() {
+                        slot.first_message.set(Some(self.sent.get()));
                     }
                 }
                 Err(_) => {
@@ -90,12 +90,12 @@ impl Publisher {
                     slot.link.cut(DisconnectReason::Full {
                         queued_bytes: slot.link.outbox().cost(),
                         unread,
-                        since: (self.sent.get() + 1).saturating_sub(unread),
+                        first_unread: (self.sent.get() + 1).saturating_sub(unread),
                     });
                 }
             }
         });
-        taken
+        count
     }
 
     /// Queues messages for one subscriber, whatever its topics are; messages that do not fit are dropped.
@@ -114,20 +114,20 @@ impl Publisher {
 
     /// Returns how far message `number` has been delivered (the first message has number 1), among the
     /// subscribers that are still connected and were sent messages before it.
-    pub fn reach(&self, number: u64) -> DeliveryProgress {
+    pub fn delivery_progress(&self, number: u64) -> DeliveryProgress {
         let later = self.sent.get().saturating_sub(number);
-        let mut reach = DeliveryProgress::NoReader;
+        let mut progress = DeliveryProgress::NoReader;
         self.server.each(|slot| {
-            if reach != DeliveryProgress::Read
-                && slot.first.get().is_some_and(|first| first < number)
+            if progress != DeliveryProgress::Read
+                && slot.first_message.get().is_some_and(|first| first < number)
             {
-                reach = match slot.has_read_all_but(later) {
+                progress = match slot.has_read_all_but(later) {
                     true => DeliveryProgress::Read,
                     false => DeliveryProgress::Waits,
                 };
             }
         });
-        reach
+        progress
     }
 
     /// Returns how many peers have completed their handshake.

@@ -28,7 +28,7 @@ pub struct UnsentMessage {
     /// The message.
     pub message: Message,
     /// The reason.
-    pub why: UnsentReason,
+    pub reason: UnsentReason,
 }
 
 /// Why a message was not queued.
@@ -71,13 +71,13 @@ impl Router {
         let Some(slot) = self.server.slot(peer) else {
             return Err(UnsentMessage {
                 message,
-                why: UnsentReason::NoSuchPeer,
+                reason: UnsentReason::NoSuchPeer,
             });
         };
         match slot.link.push(Item::Own(message)) {
             Err(Item::Own(message)) => Err(UnsentMessage {
                 message,
-                why: UnsentReason::Full,
+                reason: UnsentReason::Full,
             }),
             _ => Ok(()),
         }

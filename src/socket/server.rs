@@ -21,13 +21,13 @@ use super::peer_user;
 use super::signal::Signal;
 use super::spill::SpillTo;
 use super::stream::{Accepted, Addresses, Listener, Reader, Writer};
-use super::topics::{TOPICS_BYTES_MAX, TooMany, Topics};
+use super::topics::{TOPICS_BYTES_MAX, TooManyTopics, Topics};
 use super::{PeerId, PeerInfo, ServerHandler, SocketLimits, connection_number, is_announceable};
 use crate::wire::Endpoint;
 use crate::zmtp::{ConnectionEvent, Peer, Role};
 
 /// The pause after a failed accept. Without it, the loop would spin while no file descriptors are left.
-const ACCEPT_REST: Duration = Duration::from_millis(50);
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// The owner of a bound socket. Dropping it closes everything.
 pub(super) struct Server {
@@ -43,7 +43,7 @@ pub(super) struct Shared {
     spill: Option<SpillTo>,
     handler: Rc<dyn ServerHandler>,
     listener: RefCell<Option<Listener>>,
-    listener_gone: Signal,
+    listener_closed: Signal,
     slots: RefCell<HashMap<PeerId, Rc<PeerSlot>>>,
     /// Whether the owner closes or has dropped the server: no handler is called any more.
     silent: Cell<bool>,
@@ -56,7 +56,7 @@ pub(super) struct PeerSlot {
     pub(super) link: Link,
     pub(super) topics: RefCell<Topics>,
     /// The number of the first message that a publisher queued for it.
-    pub(super) first: Cell<Option<u64>>,
+    pub(super) first_message: Cell<Option<u64>>,
     addresses: Option<Addresses>,
 }
 
@@ -66,8 +66,8 @@ impl PeerSlot {
     ///
     /// If the system does not report how much it still holds, written messages count as read.
     pub(super) fn has_read_all_but(&self, messages: u64) -> bool {
-        let held = |it: Addresses| peer_user::unread_bytes(it.local, it.peer).unwrap_or(0);
-        self.link.outbox().unread() <= messages && self.addresses.map_or(0, held) == 0
+        let unread = |it: Addresses| peer_user::unread_bytes(it.local, it.peer).unwrap_or(0);
+        self.link.outbox().unread() <= messages && self.addresses.map_or(0, unread) == 0
     }
 }
 
@@ -87,7 +87,7 @@ impl Server {
             spill,
             handler,
             listener: RefCell::new(Some(listener)),
-            listener_gone: Signal::default(),
+            listener_closed: Signal::default(),
             slots: RefCell::default(),
             silent: Cell::new(false),
             stopped: Notify::new(),
@@ -154,7 +154,7 @@ impl Server {
     fn stop(&self) {
         self.shared.silent.set(true);
         self.shared.listener.take();
-        self.shared.listener_gone.wake();
+        self.shared.listener_closed.wake();
         self.shared.stopped.notify_waiters();
     }
 }
@@ -183,7 +183,7 @@ async fn accept(shared: Rc<Shared>) {
             Some(Err(error)) if error.kind() == io::ErrorKind::ConnectionAborted => {}
             Some(Err(error)) => {
                 shared.refused(&DisconnectReason::NotAccepted(error));
-                tokio::time::sleep(ACCEPT_REST).await;
+                tokio::time::sleep(ACCEPT_PAUSE).await;
             }
             Some(Ok(Accepted::OtherUser(user))) => {
                 shared.refused(&DisconnectReason::OtherUser(user));
@@ -209,29 +209,29 @@ async fn serve(
     addresses: Option<Addresses>,
 ) {
     let (role, limits) = (shared.role, shared.limits);
-    let greeted = tokio::select! {
-        greeted = link::handshake(role, Bytes::new(), limits, &mut reader, &mut writer) => greeted,
+    let handshake = tokio::select! {
+        handshake = link::handshake(role, Bytes::new(), limits, &mut reader, &mut writer) => handshake,
         () = shared.stopped.notified() => return,
     };
-    let (connection, peer) = match greeted {
+    let (connection, peer) = match handshake {
         Ok(_) if shared.silent.get() => return,
-        Ok(greeted) => greeted,
-        Err(why) => return shared.refused(&why),
+        Ok(handshake) => handshake,
+        Err(reason) => return shared.refused(&reason),
     };
-    let taken = shared.join(&peer, addresses);
-    let OccupiedSlot { id, slot, .. } = &taken;
-    let left = {
+    let occupied = shared.join(&peer, addresses);
+    let OccupiedSlot { id, slot, .. } = &occupied;
+    let reason = {
         let (shared, id, slot) = (Rc::clone(&shared), id.clone(), Rc::clone(slot));
-        link::guarded(async move {
+        link::run_in_task(async move {
             let deliver = |event| shared.deliver(&id, &slot, event);
-            let holds = || shared.limit_held();
-            let run = slot.link.run(connection, reader, writer, deliver, holds);
+            let on_held = || shared.limit_held();
+            let run = slot.link.run(connection, reader, writer, deliver, on_held);
             run.await
         })
         .await
     };
-    if taken.release() && !shared.silent.get() {
-        shared.handler.left(id, &left);
+    if occupied.release() && !shared.silent.get() {
+        shared.handler.left(id, &reason);
     }
 }
 
@@ -246,13 +246,13 @@ impl OccupiedSlot<'_> {
     /// Removes the slot; returns whether no other connection had replaced it.
     fn release(&self) -> bool {
         let mut slots = self.shared.slots.borrow_mut();
-        let ours = slots
+        let is_current = slots
             .get(&self.id)
             .is_some_and(|slot| Rc::ptr_eq(slot, &self.slot));
-        if ours {
+        if is_current {
             slots.remove(&self.id);
         }
-        ours
+        is_current
     }
 }
 
@@ -264,7 +264,7 @@ impl Drop for OccupiedSlot<'_> {
 
 impl Shared {
     fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Accepted>>> {
-        self.listener_gone.register(cx);
+        self.listener_closed.register(cx);
         match &*self.listener.borrow() {
             Some(listener) => {
                 let accepted = listener.poll_accept(cx, self.limits.spares_descriptors);
@@ -274,10 +274,10 @@ impl Shared {
         }
     }
 
-    fn refused(&self, why: &DisconnectReason) {
+    fn refused(&self, reason: &DisconnectReason) {
         if !self.silent.get() {
             // A panic of the handler must not end the accept loop.
-            let _ = catch_unwind(AssertUnwindSafe(|| self.handler.refused(why)));
+            let _ = catch_unwind(AssertUnwindSafe(|| self.handler.refused(reason)));
         }
     }
 
@@ -298,19 +298,19 @@ impl Shared {
         let id = if self.role == Role::Router && is_announceable(&info.identity) {
             PeerId::announced(info.identity.clone())
         } else {
-            PeerId::made_up(info.connection)
+            PeerId::generated(info.connection)
         };
         let slot = Rc::new(PeerSlot {
             link: Link::unauthenticated(self.outbox(), &self.limits),
             topics: RefCell::default(),
-            first: Cell::new(None),
+            first_message: Cell::new(None),
             addresses,
         });
-        let before = self.slots.borrow_mut().insert(id.clone(), Rc::clone(&slot));
-        if let Some(before) = before {
-            let was_open = before.link.is_open();
-            let unsent = before.link.take_unsent();
-            before.link.cut(DisconnectReason::Closed);
+        let previous = self.slots.borrow_mut().insert(id.clone(), Rc::clone(&slot));
+        if let Some(previous) = previous {
+            let was_open = previous.link.is_open();
+            let unsent = previous.link.take_unsent();
+            previous.link.cut(DisconnectReason::Closed);
             if was_open {
                 for message in unsent {
                     // The messages fitted before.
@@ -318,17 +318,17 @@ impl Shared {
                 }
             }
         }
-        let taken = OccupiedSlot {
+        let occupied = OccupiedSlot {
             shared: self,
             id,
             slot,
         };
-        let joined = AssertUnwindSafe(|| self.handler.joined(&taken.id, &info));
+        let joined = AssertUnwindSafe(|| self.handler.joined(&occupied.id, &info));
         if catch_unwind(joined).is_err() {
-            let why = DisconnectReason::Disconnected("a handler panicked".into());
-            taken.slot.link.cut(why);
+            let reason = DisconnectReason::Disconnected("a handler panicked".into());
+            occupied.slot.link.cut(reason);
         }
-        taken
+        occupied
     }
 
     fn deliver(&self, id: &PeerId, slot: &PeerSlot, event: ConnectionEvent) {
@@ -341,7 +341,7 @@ impl Shared {
                 match added {
                     Ok(true) => self.subscription(id, 1, &topic),
                     Ok(false) => {}
-                    Err(TooMany) => slot
+                    Err(TooManyTopics) => slot
                         .link
                         .cut(DisconnectReason::TooManyTopics(TOPICS_BYTES_MAX)),
                 }
@@ -361,15 +361,15 @@ impl Shared {
 
     /// Closes the unauthenticated peer with the longest incomplete message if these take too much together.
     fn limit_held(&self) {
-        let most = self.limits.max_unauthenticated_bytes;
+        let limit = self.limits.max_unauthenticated_bytes;
         let slots = self.slots.borrow();
         let open = || slots.values().filter(|slot| slot.link.is_open());
         let held: usize = open().map(|slot| slot.link.held_bytes()).sum();
         let longest = open().max_by_key(|slot| slot.link.held_bytes());
-        if let Some(longest) = longest.filter(|_| held > most) {
+        if let Some(longest) = longest.filter(|_| held > limit) {
             longest
                 .link
-                .cut(DisconnectReason::TooMuchUnauthenticated(most));
+                .cut(DisconnectReason::TooMuchUnauthenticated(limit));
         }
     }
 

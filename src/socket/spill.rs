@@ -19,28 +19,28 @@ pub struct SpillTo {
 /// A queue of bytes on disk. It is a ring, so that the file never becomes longer than its limit.
 #[derive(Debug)]
 pub(super) struct Spill {
-    to: SpillTo,
+    target: SpillTo,
     file: Option<File>,
-    /// How many bytes were taken and put since it was last empty.
-    taken: u64,
-    put: u64,
+    /// The numbers of bytes that were taken and put since it was last empty.
+    taken_bytes: u64,
+    put_bytes: u64,
 }
 
 /// How many bytes are read at once.
 const CHUNK: usize = 256 * 1024;
 
 impl Spill {
-    pub(super) fn new(to: SpillTo) -> Self {
+    pub(super) fn new(target: SpillTo) -> Self {
         Self {
-            to,
+            target,
             file: None,
-            taken: 0,
-            put: 0,
+            taken_bytes: 0,
+            put_bytes: 0,
         }
     }
 
     pub(super) fn len(&self) -> u64 {
-        self.put - self.taken
+        self.put_bytes - self.taken_bytes
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -52,23 +52,23 @@ impl Spill {
     /// # Errors
     /// If the limit is reached ([`io::ErrorKind::QuotaExceeded`]), or the system has no space.
     pub(super) fn put(&mut self, slices: &[io::IoSlice<'_>]) -> io::Result<()> {
-        let more: u64 = slices.iter().map(|slice| slice.len() as u64).sum();
-        if self.len() + more > self.to.bytes {
+        let added: u64 = slices.iter().map(|slice| slice.len() as u64).sum();
+        if self.len() + added > self.target.bytes {
             return Err(io::ErrorKind::QuotaExceeded.into());
         }
         let file = match &self.file {
             Some(file) => file,
-            None => self.file.insert(unnamed_in(&self.to.folder)?),
+            None => self.file.insert(unnamed_in(&self.target.folder)?),
         };
-        let mut at = self.put;
+        let mut at = self.put_bytes;
         for slice in slices {
-            let (first, rest) = slice.split_at(before_end(at, slice.len(), self.to.bytes));
-            file.write_all_at(first, at % self.to.bytes)?;
+            let (first, rest) = slice.split_at(before_end(at, slice.len(), self.target.bytes));
+            file.write_all_at(first, at % self.target.bytes)?;
             file.write_all_at(rest, 0)?;
             at += slice.len() as u64;
         }
         // Set last, so that bytes of a failed write do not count.
-        self.put = at;
+        self.put_bytes = at;
         Ok(())
     }
 
@@ -77,14 +77,15 @@ impl Spill {
         let len = usize::try_from(self.len()).unwrap_or(usize::MAX).min(CHUNK);
         let mut chunk = vec![0; len];
         if let Some(file) = &self.file {
-            let (first, rest) = chunk.split_at_mut(before_end(self.taken, len, self.to.bytes));
-            file.read_exact_at(first, self.taken % self.to.bytes)?;
+            let (first, rest) =
+                chunk.split_at_mut(before_end(self.taken_bytes, len, self.target.bytes));
+            file.read_exact_at(first, self.taken_bytes % self.target.bytes)?;
             file.read_exact_at(rest, 0)?;
         }
-        self.taken += len as u64;
+        self.taken_bytes += len as u64;
         if self.is_empty() {
             // A new file: the system frees the space of the old one.
-            *self = Self::new(self.to.clone());
+            *self = Self::new(self.target.clone());
         }
         Ok(chunk)
     }
@@ -119,12 +120,12 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
         #[test]
-        fn what_is_taken_is_what_was_put_in_order(
+        fn bytes_are_taken_in_the_order_in_which_they_were_put(
             puts in proptest::collection::vec((0..400_000usize, any::<bool>()), 1..20),
         ) {
             let mut spill = spill(500_000);
-            let (mut wanted, mut got, mut next) = (Vec::new(), Vec::new(), 0u8);
-            for (len, takes) in puts {
+            let (mut expected, mut actual, mut next) = (Vec::new(), Vec::new(), 0u8);
+            for (len, is_taken) in puts {
                 let bytes: Vec<u8> = std::iter::repeat_with(|| {
                     next = next.wrapping_mul(5).wrapping_add(3);
                     next
@@ -134,39 +135,39 @@ mod tests {
                 let (one, other) = bytes.split_at(len / 3);
                 let before = spill.len();
                 match spill.put(&[IoSlice::new(one), IoSlice::new(other)]) {
-                    Ok(()) => wanted.extend(bytes),
+                    Ok(()) => expected.extend(bytes),
                     Err(error) => {
                         prop_assert_eq!(error.kind(), io::ErrorKind::QuotaExceeded);
                         prop_assert!(before + len as u64 > 500_000);
                         prop_assert_eq!(spill.len(), before);
                     }
                 }
-                if takes {
-                    got.extend(spill.take().unwrap());
+                if is_taken {
+                    actual.extend(spill.take().unwrap());
                 }
             }
             while !spill.is_empty() {
-                got.extend(spill.take().unwrap());
+                actual.extend(spill.take().unwrap());
             }
             prop_assert!(spill.file.is_none(), "an empty one has no file");
-            prop_assert!(got == wanted);
+            prop_assert!(actual == expected);
         }
     }
 
     #[test]
-    fn nobody_else_can_open_the_file() {
+    fn no_other_process_can_open_the_file() {
         use std::os::unix::fs::MetadataExt;
         let mut spill = spill(10);
         spill.put(&[IoSlice::new(b"secret")]).unwrap();
-        let about = spill.file.as_ref().unwrap().metadata().unwrap();
+        let metadata = spill.file.as_ref().unwrap().metadata().unwrap();
         assert_eq!(
-            (about.permissions().mode() & 0o777, about.nlink()),
+            (metadata.permissions().mode() & 0o777, metadata.nlink()),
             (0o600, 0)
         );
     }
 
     #[test]
-    fn a_folder_that_takes_nothing_is_an_error_and_nothing_is_there() {
+    fn a_failed_put_leaves_an_empty_spill() {
         let folder = PathBuf::from("/nonexistent");
         let mut spill = Spill::new(SpillTo { folder, bytes: 10 });
         let error = spill.put(&[IoSlice::new(b"x")]).unwrap_err();

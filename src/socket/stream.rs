@@ -53,14 +53,14 @@ pub(super) struct SocketFile {
 impl Listener {
     /// Binds and listens.
     pub(super) fn bind(endpoint: &Endpoint) -> io::Result<Self> {
-        let bound = match endpoint {
+        let result = match endpoint {
             Endpoint::Tcp(address) => std::net::TcpListener::bind(address).and_then(|listener| {
                 listener.set_nonblocking(true)?;
                 Ok(Self::Tcp(TcpListener::from_std(listener)?))
             }),
             Endpoint::Unix(path) => bind_unix(path),
         };
-        bound.map_err(|error| {
+        result.map_err(|error| {
             io::Error::new(
                 error.kind(),
                 format!("cannot listen on {endpoint}: {error}"),
@@ -80,13 +80,13 @@ impl Listener {
     pub(super) fn poll_accept(
         &self,
         cx: &mut Context<'_>,
-        spares: bool,
+        spares_descriptors: bool,
     ) -> Poll<io::Result<Accepted>> {
         match self {
             Self::Tcp(listener) => listener.poll_accept(cx).map(|accepted| {
                 let (stream, peer) = accepted?;
                 // Checked first, because the request for the peer's user needs a descriptor, too.
-                leaves_room(&stream, spares)?;
+                check_descriptor(&stream, spares_descriptors)?;
                 let local = stream.local_addr()?;
                 if let Some(user) = peer_user::other_user(local, peer)? {
                     return Ok(Accepted::OtherUser(user));
@@ -98,7 +98,7 @@ impl Listener {
             // Other users cannot open the socket's file.
             Self::Unix(listener, _) => listener.poll_accept(cx).map(|accepted| {
                 let (stream, _) = accepted?;
-                leaves_room(&stream, spares)?;
+                check_descriptor(&stream, spares_descriptors)?;
                 let (reader, writer) = unix_halves(stream);
                 Ok(Accepted::Peer(reader, writer, None))
             }),
@@ -112,33 +112,36 @@ impl Listener {
 /// # Errors
 /// The other end has closed the connection already, or hardly any descriptors are left.
 pub fn other_user(accepted: &TcpStream) -> io::Result<Option<u32>> {
-    leaves_room(accepted, true)?;
+    check_descriptor(accepted, true)?;
     peer_user::other_user(accepted.local_addr()?, accepted.peer_addr()?)
 }
 
 /// Connects to a listening socket; fails if that would take a descriptor that is to be spared.
-pub(super) async fn connect(endpoint: &Endpoint, spares: bool) -> io::Result<(Reader, Writer)> {
+pub(super) async fn connect(
+    endpoint: &Endpoint,
+    spares_descriptors: bool,
+) -> io::Result<(Reader, Writer)> {
     match endpoint {
         Endpoint::Tcp(address) => {
             let stream = TcpStream::connect(address).await?;
-            leaves_room(&stream, spares)?;
-            tcp_halves(not_itself(stream)?)
+            check_descriptor(&stream, spares_descriptors)?;
+            tcp_halves(reject_self_connection(stream)?)
         }
         Endpoint::Unix(path) => {
             let stream = UnixStream::connect(path).await?;
-            leaves_room(&stream, spares)?;
+            check_descriptor(&stream, spares_descriptors)?;
             Ok(unix_halves(stream))
         }
     }
 }
 
 /// Fails with the system's own error if the descriptor is one of the last that are to be spared.
-fn leaves_room(descriptor: &impl AsRawFd, spares: bool) -> io::Result<()> {
+fn check_descriptor(descriptor: &impl AsRawFd, spares_descriptors: bool) -> io::Result<()> {
     let limit = getrlimit(Resource::Nofile).current;
-    if let Some(limit) = limit.filter(|_| spares) {
+    if let Some(limit) = limit.filter(|_| spares_descriptors) {
         // The system assigns the lowest free number.
         let number = u64::try_from(descriptor.as_raw_fd()).unwrap_or_default();
-        if number >= limit - (limit / 4).min(SPARED) {
+        if number >= limit - (limit / 4).min(SPARED_MAX) {
             return Err(rustix::io::Errno::MFILE.into());
         }
     }
@@ -146,13 +149,13 @@ fn leaves_room(descriptor: &impl AsRawFd, spares: bool) -> io::Result<()> {
 }
 
 /// The maximum number of descriptors to spare.
-const SPARED: u64 = 16;
+const SPARED_MAX: u64 = 16;
 
 /// Refuses a socket that is connected to itself.
 ///
 /// A process that repeatedly dials a free port of this machine may get that port as its own source port, and
 /// TCP then connects the socket to itself.
-fn not_itself(stream: TcpStream) -> io::Result<TcpStream> {
+fn reject_self_connection(stream: TcpStream) -> io::Result<TcpStream> {
     if stream.local_addr()? == stream.peer_addr()? {
         // Resets the connection, so that the port is free at once: another process is about to listen on it.
         stream.set_zero_linger()?;
@@ -178,7 +181,7 @@ fn bind_unix(path: &Path) -> io::Result<Listener> {
             std::fs::remove_file(path)?;
             UnixListener::bind(path)?
         }
-        bound => bound?,
+        result => result?,
     };
     let id = std::fs::symlink_metadata(path)
         .map(|file| (file.dev(), file.ino()))
@@ -204,8 +207,8 @@ fn is_stale(path: &Path) -> io::Result<bool> {
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        let there = std::fs::symlink_metadata(&self.path).map(|file| (file.dev(), file.ino()));
-        if there.ok() == self.id && self.id.is_some() {
+        let current = std::fs::symlink_metadata(&self.path).map(|file| (file.dev(), file.ino()));
+        if current.ok() == self.id && self.id.is_some() {
             let _ = std::fs::remove_file(&self.path);
         }
     }
@@ -216,13 +219,13 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_socket_that_reached_itself_has_reached_nobody() {
+    async fn a_socket_that_is_connected_to_itself_is_refused() {
         let socket = tokio::net::TcpSocket::new_v4().expect("make a socket");
         let any = "127.0.0.1:0".parse().expect("an address");
         socket.bind(any).expect("bind");
         let itself = socket.local_addr().expect("it is bound");
         let stream = socket.connect(itself).await.expect("it reaches itself");
-        let error = not_itself(stream).unwrap_err();
+        let error = reject_self_connection(stream).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
         // The port is free again.
         std::net::TcpListener::bind(itself).expect("bind");

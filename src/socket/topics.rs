@@ -20,17 +20,17 @@ const TOPIC_OVERHEAD: usize = 64;
 
 /// The topics of a subscriber exceed [`TOPICS_BYTES_MAX`].
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct TooMany;
+pub(super) struct TooManyTopics;
 
 impl Topics {
     /// Adds a topic; returns whether it is new.
-    pub(super) fn add(&mut self, topic: &Bytes) -> Result<bool, TooMany> {
+    pub(super) fn add(&mut self, topic: &Bytes) -> Result<bool, TooManyTopics> {
         if self.topics.contains(topic) {
             return Ok(false);
         }
         let bytes = self.bytes + topic.len() + TOPIC_OVERHEAD;
         if bytes > TOPICS_BYTES_MAX {
-            return Err(TooMany);
+            return Err(TooManyTopics);
         }
         self.bytes = bytes;
         self.topics.insert(topic.clone());
@@ -39,26 +39,26 @@ impl Topics {
 
     /// Removes a topic; returns whether it was there.
     pub(super) fn remove(&mut self, topic: &Bytes) -> bool {
-        let there = self.topics.remove(topic);
-        if there {
+        let was_present = self.topics.remove(topic);
+        if was_present {
             self.bytes -= topic.len() + TOPIC_OVERHEAD;
         }
-        there
+        was_present
     }
 
     /// Returns whether one of the topics is a prefix of `frame`.
     ///
     /// The greatest topic that is not greater than `frame` is either such a prefix, or every topic that is a
     /// prefix of `frame` is also a prefix of what the two have in common.
-    pub(super) fn want(&self, frame: &[u8]) -> bool {
+    pub(super) fn matches(&self, frame: &[u8]) -> bool {
         // Most subscribers subscribe to everything.
         if self.topics.first().is_some_and(Bytes::is_empty) {
             return true;
         }
         let mut key = frame;
         loop {
-            let upto = (Bound::Unbounded, Bound::Included(key));
-            let Some(topic) = self.topics.range::<[u8], _>(upto).next_back() else {
+            let range = (Bound::Unbounded, Bound::Included(key));
+            let Some(topic) = self.topics.range::<[u8], _>(range).next_back() else {
                 return false;
             };
             if key.starts_with(topic) {
@@ -78,27 +78,27 @@ mod tests {
 
     proptest! {
         #[test]
-        fn wanted_is_what_begins_with_a_topic(
+        fn a_frame_matches_if_it_begins_with_a_topic(
             topics in prop::collection::vec("[ab]{0,4}", 0..6),
-            gone in prop::collection::vec("[ab]{0,4}", 0..3),
+            removed in prop::collection::vec("[ab]{0,4}", 0..3),
             frame in "[abc]{0,5}",
         ) {
             let mut set = Topics::default();
             for topic in &topics {
                 set.add(&Bytes::from(topic.clone())).unwrap();
             }
-            for topic in &gone {
+            for topic in &removed {
                 set.remove(&Bytes::from(topic.clone()));
             }
-            let wanted = topics
+            let expected = topics
                 .iter()
-                .any(|topic| !gone.contains(topic) && frame.starts_with(topic.as_str()));
-            prop_assert_eq!(set.want(frame.as_bytes()), wanted);
+                .any(|topic| !removed.contains(topic) && frame.starts_with(topic.as_str()));
+            prop_assert_eq!(set.matches(frame.as_bytes()), expected);
         }
     }
 
     #[test]
-    fn there_is_a_bound() {
+    fn the_topics_are_bounded() {
         let mut set = Topics::default();
         let added = (0..u32::MAX)
             .take_while(|n| set.add(&Bytes::copy_from_slice(&n.to_be_bytes())).is_ok())

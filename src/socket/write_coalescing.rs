@@ -37,7 +37,7 @@ pub(super) async fn run<T>(reader: impl Future<Output = T>) -> T {
 pub(super) fn defers(outlet: &Rc<Outlet>) -> bool {
     WRITE_QUEUE.with(|writes| {
         let is_reading = writes.reading.get();
-        if is_reading && outlet.awaits() {
+        if is_reading && outlet.set_deferred() {
             writes.queued.borrow_mut().push(Rc::clone(outlet));
         }
         is_reading
@@ -59,7 +59,7 @@ impl Drop for FlushOnDrop {
             let mut queued = writes.queued.take();
             for outlet in queued.drain(..) {
                 if std::thread::panicking() {
-                    outlet.leave();
+                    outlet.wake_task();
                 } else {
                     outlet.flush();
                 }
@@ -98,16 +98,16 @@ mod tests {
     /// Returns both ends of a connection: ours with its task, and the peer's.
     fn connected() -> (Rc<Outlet>, Arc<Task>, DuplexStream) {
         let outlet = Rc::new(Outlet::new(Outbox::new(1 << 20)));
-        let (ours, peers) = duplex(1 << 20);
-        outlet.open(Box::new(ours));
+        let (local, remote) = duplex(1 << 20);
+        outlet.open(Box::new(local));
         let task = Arc::<Task>::default();
         let waker = Waker::from(Arc::clone(&task));
         outlet.register(&Context::from_waker(&waker));
-        (outlet, task, peers)
+        (outlet, task, remote)
     }
 
     /// Returns the bytes that a peer has received since the last call.
-    fn got(peer: &mut DuplexStream) -> Vec<u8> {
+    fn received(peer: &mut DuplexStream) -> Vec<u8> {
         let mut bytes = Vec::new();
         let mut cx = Context::from_waker(Waker::noop());
         let _ = pin!(peer.read_buf(&mut bytes)).poll(&mut cx);
@@ -120,27 +120,27 @@ mod tests {
         defers(outlet)
     }
 
-    fn once(reader: impl Future) {
+    fn poll_once(reader: impl Future) {
         let mut cx = Context::from_waker(Waker::noop());
         assert!(pin!(run(reader)).poll(&mut cx).is_pending());
     }
 
     #[test]
-    fn what_a_readers_messages_lead_to_is_written_when_it_waits_and_wakes_nobody() {
+    fn queued_messages_are_written_after_the_readers_poll_without_a_wake_up() {
         let (one, one_task, mut first) = connected();
         let (two, two_task, mut second) = connected();
-        once(async {
+        poll_once(async {
             assert!(queue(&one, "a") && queue(&two, "x") && queue(&one, "b"));
-            assert!(got(&mut first).is_empty(), "one write for all");
+            assert!(received(&mut first).is_empty(), "one write for all");
             pending::<()>().await;
         });
-        assert_eq!(got(&mut first), b"ab");
-        assert_eq!(got(&mut second), b"x");
-        once(async {
+        assert_eq!(received(&mut first), b"ab");
+        assert_eq!(received(&mut second), b"x");
+        poll_once(async {
             assert!(queue(&one, "c"));
             pending::<()>().await;
         });
-        assert_eq!(got(&mut first), b"c");
+        assert_eq!(received(&mut first), b"c");
         for task in [one_task, two_task] {
             assert_eq!(task.0.load(Ordering::Relaxed), 0);
         }
@@ -148,10 +148,10 @@ mod tests {
     }
 
     #[test]
-    fn a_write_that_fails_is_told_to_the_connections_task() {
+    fn the_connections_task_gets_the_error_of_a_failed_write() {
         let (outlet, task, peer) = connected();
         drop(peer);
-        once(async {
+        poll_once(async {
             assert!(queue(&outlet, "a"));
             pending::<()>().await;
         });
@@ -163,17 +163,17 @@ mod tests {
     }
 
     #[test]
-    fn what_a_handler_that_panics_has_queued_is_left_to_the_connections_task() {
+    fn after_a_handlers_panic_the_connections_task_writes() {
         let (outlet, task, mut peer) = connected();
         let panics = AssertUnwindSafe(|| {
-            once(async {
+            poll_once(async {
                 assert!(queue(&outlet, "a"));
                 panic!("a handler's");
             });
         });
         assert!(catch_unwind(panics).is_err());
         assert_eq!(task.0.load(Ordering::Relaxed), 1);
-        assert!(got(&mut peer).is_empty());
+        assert!(received(&mut peer).is_empty());
         assert!(!queue(&outlet, "b"), "the poll is over");
     }
 }

@@ -1,4 +1,4 @@
-//! Who may send requests: from which address, from which page, with which secret.
+//! Checks requests: their host, the page that sends them, and their secret.
 
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,12 +15,12 @@ use zeroize::Zeroizing;
 
 use super::jupyter;
 use super::reply::field;
-use crate::http::{ClientSecret, LONGEST_BODY, THIS_MACHINE, host_name};
+use crate::http::{ClientSecret, LONGEST_BODY, LOOPBACK_NAMES, host_name};
 
-/// How long a request may take to come.
-const BODY: Duration = Duration::from_secs(60);
+/// How long the body of a request may take to arrive.
+const BODY_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What the page may load: nothing but its own files, and images that are in its outputs.
+/// The page may load only its own files, and images in its outputs.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; \
      connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
@@ -40,18 +40,18 @@ const HEADERS: [(HeaderName, &str); 6] = [
     ),
 ];
 
-/// What requests must have.
+/// The secrets and the address that requests must have.
 #[derive(Debug)]
 pub(super) struct Access {
-    /// What the printed address has.
+    /// The token in the printed address.
     token: ClientSecret,
-    /// What an address has that is opened by this program: it stands in the arguments of other programs, which every
-    /// user of the machine can read, so it counts once.
-    once: Mutex<Option<ClientSecret>>,
-    /// What the token is exchanged for.
+    /// The token in an address that this program opens. Other programs have it in their arguments, which every user of
+    /// the machine can read, so it is accepted once.
+    single_use_token: Mutex<Option<ClientSecret>>,
+    /// The cookie for which the token is exchanged.
     cookie: ClientSecret,
     /// The header that sets the cookie.
-    sets_cookie: HeaderValue,
+    set_cookie_header: HeaderValue,
     /// The cookie's name: browsers send a cookie to all ports of a machine.
     name: String,
     /// The address at which the server listens.
@@ -66,37 +66,38 @@ impl Access {
     pub(super) fn new(
         address: IpAddr,
         port: u16,
-        kept: Option<Zeroizing<String>>,
+        stored_token: Option<Zeroizing<String>>,
     ) -> (Self, [Zeroizing<String>; 2]) {
-        let (token, text) = match kept {
+        let (token, text) = match stored_token {
             Some(text) => (ClientSecret::of(&text), text),
             None => ClientSecret::random(),
         };
-        let (once, once_text) = ClientSecret::random();
+        let (single_use_token, single_use_text) = ClientSecret::random();
         let (cookie, value) = ClientSecret::random();
         let name = format!("nb-{port}");
-        let set = format!(
+        let cookie_text = format!(
             "{name}={}; Path=/; HttpOnly; SameSite=Strict",
             value.as_str()
         );
-        let mut sets_cookie = HeaderValue::from_str(&set).expect("hexadecimal digits are ASCII");
-        sets_cookie.set_sensitive(true);
+        let mut set_cookie_header =
+            HeaderValue::from_str(&cookie_text).expect("hexadecimal digits are ASCII");
+        set_cookie_header.set_sensitive(true);
         let access = Self {
             token,
-            once: Mutex::new(Some(once)),
+            single_use_token: Mutex::new(Some(single_use_token)),
             cookie,
-            sets_cookie,
+            set_cookie_header,
             name,
             address,
         };
-        (access, [text, once_text])
+        (access, [text, single_use_text])
     }
 
     /// Checks a request. The token in the address of the page is exchanged for the cookie.
     fn check(&self, request: &Request) -> Result<Option<Response>, Refusal> {
         let (headers, uri) = (request.headers(), request.uri());
         let host = self.host(headers, uri)?;
-        let has_origin = is_of_origin(headers, host)?;
+        let has_origin = has_own_origin(headers, host)?;
         if uri.path() == "/"
             && request.method() == Method::GET
             && let Some(token) = field(uri.query(), "token")
@@ -140,14 +141,20 @@ impl Access {
     }
 
     fn is_named(&self, name: &str) -> bool {
-        let given = name.parse::<IpAddr>();
-        THIS_MACHINE.contains(&name)
-            || given.is_ok_and(|given| given == self.address || self.address.is_unspecified())
+        let address = name.parse::<IpAddr>();
+        LOOPBACK_NAMES.contains(&name)
+            || address.is_ok_and(|address| address == self.address || self.address.is_unspecified())
     }
 
     fn is_token(&self, sent: &[u8]) -> bool {
-        let mut once = self.once.lock().unwrap_or_else(PoisonError::into_inner);
-        self.token.is(sent) || once.take_if(|once| once.is(sent)).is_some()
+        let mut single_use_token = self
+            .single_use_token
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        self.token.is(sent)
+            || single_use_token
+                .take_if(|single_use_token| single_use_token.is(sent))
+                .is_some()
     }
 
     /// Returns whether a request has the token in a header; `token` is the word of Jupyter's clients, in any case.
@@ -172,14 +179,14 @@ impl Access {
         let sent = sent.filter_map(|sent| sent.to_str().ok());
         let mut cookies = sent.flat_map(|sent| sent.split(';'));
         cookies.any(|cookie| {
-            let found = cookie.trim().split_once('=');
-            found.is_some_and(|(name, value)| name == self.name && self.cookie.is(value.as_bytes()))
+            let pair = cookie.trim().split_once('=');
+            pair.is_some_and(|(name, value)| name == self.name && self.cookie.is(value.as_bytes()))
         })
     }
 
     fn with_cookie(&self) -> Response {
         let to_page = (header::LOCATION, HeaderValue::from_static("/"));
-        let cookie = (header::SET_COOKIE, self.sets_cookie.clone());
+        let cookie = (header::SET_COOKIE, self.set_cookie_header.clone());
         (StatusCode::SEE_OTHER, [to_page, cookie]).into_response()
     }
 }
@@ -190,7 +197,7 @@ const UNKNOWN: Refusal = (
 );
 
 /// Returns whether a page of this server sends the request; a request of another page is refused.
-fn is_of_origin(headers: &HeaderMap, host: &str) -> Result<bool, Refusal> {
+fn has_own_origin(headers: &HeaderMap, host: &str) -> Result<bool, Refusal> {
     let mut origins = headers.get_all(header::ORIGIN).iter();
     let (Some(origin), others) = (origins.next(), origins.next()) else {
         return Ok(false);
@@ -205,8 +212,8 @@ fn is_of_origin(headers: &HeaderMap, host: &str) -> Result<bool, Refusal> {
     }
 }
 
-/// Returns a request once all of its body is there.
-async fn whole(request: Request) -> Result<Request, Refusal> {
+/// Returns a request once its whole body has arrived.
+async fn with_body(request: Request) -> Result<Request, Refusal> {
     const LONG: Refusal = (
         StatusCode::PAYLOAD_TOO_LARGE,
         "a request has at most 16 MiB",
@@ -217,14 +224,14 @@ async fn whole(request: Request) -> Result<Request, Refusal> {
     if length.is_some_and(|length| length > LONGEST_BODY) {
         return Err(LONG);
     }
-    match timeout(BODY, to_bytes(body, LONGEST_BODY)).await {
+    match timeout(BODY_TIMEOUT, to_bytes(body, LONGEST_BODY)).await {
         Ok(Ok(bytes)) => Ok(Request::from_parts(head, bytes.into())),
         Ok(Err(_)) => Err(LONG),
         Err(_) => Err((StatusCode::REQUEST_TIMEOUT, "the request came too slowly")),
     }
 }
 
-/// Passes on what may be sent, and sets the headers of all responses.
+/// Passes on the accepted requests, and sets the headers of all responses.
 pub(super) async fn guard(
     State(access): State<Arc<Access>>,
     request: Request,
@@ -233,7 +240,7 @@ pub(super) async fn guard(
     let path = request.uri().path();
     let is_api = path.starts_with("/api/") || jupyter::serves(path);
     let mut response = match access.check(&request) {
-        Ok(None) => match whole(request).await {
+        Ok(None) => match with_body(request).await {
             Ok(request) => next.run(request).await,
             Err(refusal) => refusal.into_response(),
         },
@@ -244,8 +251,11 @@ pub(super) async fn guard(
     for (name, value) in &HEADERS {
         headers.insert(name, HeaderValue::from_static(value));
     }
-    let stored = if is_api { "no-store" } else { "no-cache" };
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static(stored));
+    let cache_control = if is_api { "no-store" } else { "no-cache" };
+    headers.insert(
+        header::CACHE_CONTROL,
+        HeaderValue::from_static(cache_control),
+    );
     response
 }
 

@@ -52,7 +52,7 @@ impl Callers {
     /// # Errors
     /// The project's settings cannot be read.
     pub(super) fn caller(&self, notebook: Option<PathBuf>) -> Result<Caller, Problem> {
-        self.named(notebook, self.name.clone())
+        self.caller_of(notebook, self.name.clone())
     }
 
     /// Makes the caller of a request of Jupyter's interface.
@@ -60,10 +60,10 @@ impl Callers {
     /// # Errors
     /// The project's settings cannot be read.
     pub(super) fn jupyter(&self, notebook: Option<PathBuf>) -> Result<Caller, Problem> {
-        self.named(notebook, format!("human ({FRONT_END})"))
+        self.caller_of(notebook, format!("human ({FRONT_END})"))
     }
 
-    fn named(&self, notebook: Option<PathBuf>, name: String) -> Result<Caller, Problem> {
+    fn caller_of(&self, notebook: Option<PathBuf>, name: String) -> Result<Caller, Problem> {
         Caller::of(Given {
             notebook,
             name: Some(name),

@@ -21,19 +21,19 @@ use crate::api::{
 use crate::notebook::{CellSelector, CellType, Operation, Revision};
 
 /// How many deleted cells are listed.
-const MOST_DELETED: usize = 50;
+const DELETED_MAX: usize = 50;
 
 pub(super) fn routes() -> Router<Arc<WebServer>> {
     let path = |rest: &str| format!("/api/notebooks/{{id}}{rest}");
-    let of_cell = get(route(Needs::Cell, cell))
+    let cell_routes = get(route(Needs::Cell, cell))
         .put(route(Needs::Revision, edit))
         .delete(route(Needs::Revision, remove));
-    let moved = post(route(Needs::Revision, move_cell));
+    let move_route = post(route(Needs::Revision, move_cell));
     Router::new()
         .route(&path(""), get(route(Needs::Notebook, notebook)))
         .route(&path("/cells"), post(route(Needs::Notebook, insert)))
-        .route(&path("/cells/{cell}"), of_cell)
-        .route(&path("/cells/{cell}/move"), moved)
+        .route(&path("/cells/{cell}"), cell_routes)
+        .route(&path("/cells/{cell}/move"), move_route)
         // A deleted cell comes back.
         .route(&path("/cells/{cell}/restore"), post(route(Needs::Notebook, restore)))
         .route(&path("/widgets"), get(route(Needs::Notebook, widgets)))
@@ -148,7 +148,7 @@ async fn edit(call: NotebookCall) -> Result<Reply, Problem> {
         cell_type: body.cell_type,
         metadata: Vec::new(),
     };
-    edited(&call.caller, operation).await
+    apply_edit(&call.caller, operation).await
 }
 
 /// `DELETE /api/notebooks/{id}/cells/{cell}`
@@ -157,7 +157,7 @@ async fn remove(call: NotebookCall) -> Result<Reply, Problem> {
         cells: vec![call.cell()],
         if_rev: call.if_rev,
     };
-    edited(&call.caller, operation).await
+    apply_edit(&call.caller, operation).await
 }
 
 /// A new cell, and its place: at the end without one.
@@ -191,7 +191,7 @@ async fn insert(call: NotebookCall) -> Result<Reply, Problem> {
         source: body.source,
         metadata: None,
     };
-    let reply = edited(&call.caller, operation).await?;
+    let reply = apply_edit(&call.caller, operation).await?;
     Ok(reply.with_status(StatusCode::CREATED))
 }
 
@@ -218,11 +218,11 @@ async fn move_cell(call: NotebookCall) -> Result<Reply, Problem> {
         before: body.before.map(CellSelector::Id),
         to: body.index,
     };
-    edited(&call.caller, operation).await
+    apply_edit(&call.caller, operation).await
 }
 
 /// Makes an edit.
-async fn edited(caller: &Caller, operation: Operation) -> Result<Reply, Problem> {
+async fn apply_edit(caller: &Caller, operation: Operation) -> Result<Reply, Problem> {
     let request = EditRequest {
         operations: vec![operation],
         is_list: false,
@@ -290,7 +290,7 @@ async fn restore(call: NotebookCall) -> Result<Reply, Problem> {
 async fn deleted(call: NotebookCall) -> Result<Reply, Problem> {
     let request = DeletedCellsRequest {
         by: None,
-        count: MOST_DELETED,
+        count: DELETED_MAX,
     };
     Reply::of(&api::deleted_cells(&call.caller, request).await?)
 }

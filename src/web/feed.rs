@@ -13,10 +13,10 @@ use crate::project::fresh_id;
 use crate::project::jobs::JobPrompt;
 
 /// How many messages wait for a page that does not read. When there are more, the page is told to load all anew.
-const WAITING: usize = 256;
+const WAITING_MAX: usize = 256;
 
 /// How many bytes of earlier messages are kept for pages that connect again.
-const KEPT: usize = 2 << 20;
+const STORED_BYTES_MAX: usize = 2 << 20;
 
 /// A message to the pages.
 #[derive(Clone, Debug, Serialize)]
@@ -83,7 +83,7 @@ pub(super) enum PageMessage {
 
 /// A message with its number.
 #[derive(Serialize)]
-struct Numbered<'a> {
+struct NumberedMessage<'a> {
     number: u64,
     #[serde(flatten)]
     message: &'a PageMessage,
@@ -122,7 +122,7 @@ impl Feed {
             run: fresh_id(),
             name: name.to_owned(),
             state: Mutex::default(),
-            sender: broadcast::channel(WAITING).0,
+            sender: broadcast::channel(WAITING_MAX).0,
         }
     }
 
@@ -134,14 +134,14 @@ impl Feed {
     pub(super) fn send(&self, message: &PageMessage) {
         let mut state = self.state();
         let number = state.number + 1;
-        let Ok(text) = serde_json::to_string(&Numbered { number, message }) else {
+        let Ok(text) = serde_json::to_string(&NumberedMessage { number, message }) else {
             return;
         };
         let text = Utf8Bytes::from(text);
         state.number = number;
         state.bytes += text.len();
         state.past.push_back(text.clone());
-        while state.bytes > KEPT {
+        while state.bytes > STORED_BYTES_MAX {
             let Some(oldest) = state.past.pop_front() else {
                 break;
             };
@@ -165,8 +165,8 @@ impl Feed {
             let missed = missed.and_then(|missed| usize::try_from(missed).ok());
             match missed.filter(|missed| run == self.run && *missed <= state.past.len()) {
                 Some(missed) => {
-                    let known = state.past.len() - missed;
-                    first.extend(state.past.range(known..).cloned());
+                    let first_missed = state.past.len() - missed;
+                    first.extend(state.past.range(first_missed..).cloned());
                 }
                 None => first.push(reload()),
             }
@@ -223,19 +223,19 @@ mod tests {
             assert_eq!(first(&feed, Some(after))[1]["type"], "reload", "{after:?}");
         }
         // Old messages are dropped.
-        let long = "x".repeat(KEPT / 2);
+        let long = "x".repeat(STORED_BYTES_MAX / 2);
         for _ in 0..3 {
             changed(&feed, &long);
         }
         assert_eq!(first(&feed, Some((&run, 3)))[1]["type"], "reload");
-        assert!(feed.state().bytes <= KEPT);
+        assert!(feed.state().bytes <= STORED_BYTES_MAX);
     }
 
     #[test]
     fn a_page_that_does_not_read_is_cut_off() {
         let feed = Feed::new("ann");
         let mut next = feed.begin(None).next;
-        for _ in 0..=WAITING {
+        for _ in 0..=WAITING_MAX {
             changed(&feed, "a");
         }
         let lagged = broadcast::error::TryRecvError::Lagged(1);

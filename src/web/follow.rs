@@ -1,4 +1,4 @@
-//! Follows what happens to the notebooks that pages have asked for, and sends it to all pages.
+//! Follows the notebooks that pages have requested, and sends their events and outputs to all pages.
 
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -22,23 +22,23 @@ use crate::project::event::{Event, EventKind};
 use crate::project::jobs::JobPrompt;
 use crate::project::{FolderWatch, Project};
 
-/// How many projects, folders and running jobs are followed at most, each. What happens in others is not reported.
-const MOST: usize = 64;
+/// How many projects, folders and running jobs are followed at most, each. Others are not reported.
+const FOLLOWED_MAX: usize = 64;
 
-/// The pause between two looks at a folder, where the system reports no changes.
-const PACE: Duration = Duration::from_millis(250);
+/// The pause between two checks of a folder, where the system reports no changes.
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 /// How often outputs are sent at most.
-const OUTPUTS: Duration = Duration::from_millis(100);
+const OUTPUT_INTERVAL: Duration = Duration::from_millis(100);
 
 /// How many bytes of outputs are sent at once; when there are more, the page waits for the notebook's file.
-const LONGEST: usize = 64 << 10;
+const OUTPUT_BYTES_MAX: usize = 64 << 10;
 
 /// How many bytes of outputs of one cell are sent as they come.
-const MOST_OF_CELL: usize = 1 << 20;
+const CELL_BYTES_MAX: usize = 1 << 20;
 
-/// The pause between two looks at whether a question has been answered.
-const ASKS: Duration = Duration::from_millis(200);
+/// The pause between two checks whether a prompt was answered.
+const PROMPT_POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Follows notebooks.
 pub(super) struct NotebookFollower {
@@ -47,7 +47,7 @@ pub(super) struct NotebookFollower {
     followed: Mutex<FollowedSet>,
 }
 
-/// What is followed.
+/// The followed projects, folders and jobs.
 #[derive(Default)]
 struct FollowedSet {
     /// The roots of projects.
@@ -77,8 +77,8 @@ impl NotebookFollower {
     pub(super) async fn follow(self: &Arc<Self>, notebook: &Path) -> Result<(), Problem> {
         self.follow_file(notebook);
         let caller = self.callers.caller(Some(notebook.to_owned()))?;
-        let known = caller.project.as_ref().map(Project::root);
-        if known.is_some_and(|root| self.set().projects.contains(root)) {
+        let root = caller.project.as_ref().map(Project::root);
+        if root.is_some_and(|root| self.set().projects.contains(root)) {
             return Ok(());
         }
         let events = api::events(&caller, EventsRequest::default()).await?;
@@ -88,7 +88,7 @@ impl NotebookFollower {
         let project = concerned.project.clone();
         {
             let projects = &mut self.set().projects;
-            if projects.len() >= MOST || !projects.insert(project.root().to_owned()) {
+            if projects.len() >= FOLLOWED_MAX || !projects.insert(project.root().to_owned()) {
                 return Ok(());
             }
         }
@@ -104,9 +104,9 @@ impl NotebookFollower {
         let folders = &mut self.set().folders;
         if let Some(names) = folders.get_mut(folder) {
             names.insert(name);
-        } else if folders.len() < MOST {
+        } else if folders.len() < FOLLOWED_MAX {
             folders.insert(folder.to_owned(), BTreeSet::from([name]));
-            let watch = FolderWatch::begin(&[folder], PACE);
+            let watch = FolderWatch::begin(&[folder], POLL_INTERVAL);
             tokio::task::spawn_local(self.clone().pass_changes(folder.to_owned(), watch));
         }
     }
@@ -115,26 +115,26 @@ impl NotebookFollower {
     async fn pass_changes(self: Arc<Self>, folder: PathBuf, mut watch: FolderWatch) {
         loop {
             let mut changed = BTreeSet::new();
-            let mut is_any = false;
-            // Read anew for each change: further notebooks are asked for meanwhile.
-            let known = || {
+            let mut any_file = false;
+            // Read again for each change: further notebooks may have been requested meanwhile.
+            let followed_names = || {
                 let set = self.set();
                 set.folders.get(&folder).cloned().unwrap_or_default()
             };
-            let is_wanted = |name: Option<&str>| match name {
+            let is_relevant = |name: Option<&str>| match name {
                 Some(name) => {
-                    let is_followed = known().contains(name);
+                    let is_followed = followed_names().contains(name);
                     changed.extend(is_followed.then(|| name.to_owned()));
                     is_followed
                 }
                 None => {
-                    is_any = true;
+                    any_file = true;
                     true
                 }
             };
-            watch.changed(is_wanted).await;
-            if is_any {
-                changed = known();
+            watch.changed(is_relevant).await;
+            if any_file {
+                changed = followed_names();
             }
             for name in changed {
                 if let Some(notebook) = self.callers.id_of(&folder.join(name)) {
@@ -162,7 +162,7 @@ impl NotebookFollower {
 
     fn follow_job(self: &Arc<Self>, job: &str, notebook: &str, path: PathBuf) {
         let jobs = &mut self.set().jobs;
-        if jobs.len() >= MOST || !jobs.insert(job.to_owned()) {
+        if jobs.len() >= FOLLOWED_MAX || !jobs.insert(job.to_owned()) {
             return;
         }
         let (follower, job) = (self.clone(), job.to_owned());
@@ -198,7 +198,7 @@ async fn pass_outputs(
             follower.feed.send(&message);
         }
     };
-    let mut asked: Option<(Option<String>, JobPrompt)> = None;
+    let mut reported_prompt: Option<(Option<String>, JobPrompt)> = None;
     let mut all = true;
     loop {
         let request = WaitRequest {
@@ -213,38 +213,39 @@ async fn pass_outputs(
         let answer = {
             let mut wait = pin!(api::wait(&caller, request, &collector));
             loop {
-                match timeout(OUTPUTS, &mut wait).await {
+                match timeout(OUTPUT_INTERVAL, &mut wait).await {
                     Ok(answer) => break answer?,
                     Err(_) => send(),
                 }
             }
         };
         send();
-        // The next look begins where this one ended.
-        let seen = caller.clone();
-        let seen = tokio::task::spawn_blocking(move || seen.delivered(&Meanwhile::default()));
-        seen.await
+        // The next wait begins where this one ended.
+        let reader = caller.clone();
+        let delivery = tokio::task::spawn_blocking(move || reader.delivered(&Meanwhile::default()));
+        delivery
+            .await
             .map_err(|error| Problem::failed("record what was seen", &error))?;
-        let now = answer.prompt.map(|prompt| {
+        let prompt = answer.prompt.map(|prompt| {
             let mut cells = answer.record.cells.iter();
-            let asks = cells.find(|cell| cell.status.is_none());
-            (asks.and_then(|cell| cell.cell.clone()), prompt)
+            let prompting_cell = cells.find(|cell| cell.status.is_none());
+            (prompting_cell.and_then(|cell| cell.cell.clone()), prompt)
         });
-        if now != asked
-            && let Some((cell, prompt)) = now.clone().or(asked)
+        if prompt != reported_prompt
+            && let Some((cell, job_prompt)) = prompt.clone().or(reported_prompt)
         {
             follower.feed.send(&PageMessage::Prompt {
                 notebook: notebook.to_owned(),
                 job: job.to_owned(),
                 cell,
-                prompt: now.is_some().then_some(prompt),
+                prompt: prompt.is_some().then_some(job_prompt),
             });
         }
-        asked = now;
+        reported_prompt = prompt;
         if matches!(answer.state, FollowedState::Done | FollowedState::Lost) {
             return Ok(());
         }
-        tokio::time::sleep(ASKS).await;
+        tokio::time::sleep(PROMPT_POLL_INTERVAL).await;
     }
 }
 
@@ -265,30 +266,30 @@ struct CellOutputs {
     sent: usize,
     /// Whether no more are sent.
     cut: bool,
-    /// Whether the pages know that.
-    told: bool,
+    /// Whether `cut` was reported to the pages.
+    is_cut_reported: bool,
 }
 
 impl OutputCollector {
     /// Returns the messages to the pages.
     fn take(&self, notebook: &str) -> Vec<PageMessage> {
         let mut cells = self.cells.borrow_mut();
-        let news = cells.iter_mut().filter_map(|cell| {
-            let is_news = !cell.outputs.is_empty() || (cell.cut && !cell.told);
+        let messages = cells.iter_mut().filter_map(|cell| {
+            let has_message = !cell.outputs.is_empty() || (cell.cut && !cell.is_cut_reported);
             cell.sent += std::mem::take(&mut cell.bytes);
-            cell.told = cell.cut;
-            is_news.then(|| PageMessage::Output {
+            cell.is_cut_reported = cell.cut;
+            has_message.then(|| PageMessage::Output {
                 notebook: notebook.to_owned(),
                 cell: cell.cell.clone(),
                 outputs: std::mem::take(&mut cell.outputs),
                 cut: cell.cut,
             })
         });
-        let news = news.collect();
+        let messages = messages.collect();
         // The cells of a job run one after the other.
-        let done = cells.len().saturating_sub(1);
-        cells.drain(..done);
-        news
+        let ended_cells = cells.len().saturating_sub(1);
+        cells.drain(..ended_cells);
+        messages
     }
 }
 
@@ -316,7 +317,7 @@ impl JobObserver for OutputCollector {
 impl CellOutputs {
     fn push(&mut self, output: Value, bytes: usize) {
         self.bytes += bytes;
-        self.cut |= self.bytes > LONGEST || self.sent + self.bytes > MOST_OF_CELL;
+        self.cut |= self.bytes > OUTPUT_BYTES_MAX || self.sent + self.bytes > CELL_BYTES_MAX;
         if self.cut {
             return;
         }
@@ -325,9 +326,9 @@ impl CellOutputs {
             && output["output_type"] == "stream"
             && last["output_type"] == "stream"
             && last["name"] == output["name"]
-            && let (Some(before), Some(more)) = (text(last), text(&output))
+            && let (Some(earlier), Some(added)) = (text(last), text(&output))
         {
-            last["text"] = Value::String(before + &more);
+            last["text"] = Value::String(earlier + &added);
             return;
         }
         self.outputs.push(output);

@@ -32,7 +32,7 @@ pub(super) struct Handshake {
 impl Handshake {
     /// Takes the connection of a request; `None` if the request asks for no websocket.
     pub(super) fn take(request: &mut Request) -> Option<Self> {
-        let accept = accepted(request.headers())?;
+        let accept = accept_value(request.headers())?;
         let upgrade = request.extensions_mut().remove::<OnUpgrade>()?;
         Some(Self { accept, upgrade })
     }
@@ -68,7 +68,7 @@ impl Handshake {
 }
 
 /// Returns the answer to the key of a request for a websocket; `None` if it is none.
-fn accepted(headers: &HeaderMap) -> Option<HeaderValue> {
+fn accept_value(headers: &HeaderMap) -> Option<HeaderValue> {
     let has = |name, word: &str| {
         let value = headers.get(name).and_then(|value| value.to_str().ok());
         let mut words = value.into_iter().flat_map(|value| value.split(','));
@@ -76,13 +76,13 @@ fn accepted(headers: &HeaderMap) -> Option<HeaderValue> {
     };
     let key = headers.get(header::SEC_WEBSOCKET_KEY)?.as_bytes();
     let is_key = STANDARD.decode(key).is_ok_and(|key| key.len() == 16);
-    let is_one = has(header::CONNECTION, "upgrade")
+    let is_websocket = has(header::CONNECTION, "upgrade")
         && has(header::UPGRADE, "websocket")
         && has(header::SEC_WEBSOCKET_VERSION, "13");
     let accept = STANDARD.encode(Sha1::new().chain_update(key).chain_update(MAGIC).finalize());
     HeaderValue::from_str(&accept)
         .ok()
-        .filter(|_| is_key && is_one)
+        .filter(|_| is_key && is_websocket)
 }
 
 #[cfg(test)]
@@ -101,12 +101,12 @@ mod tests {
         ] {
             headers.insert(name, HeaderValue::from_static(value));
         }
-        let accept = accepted(&headers);
+        let accept = accept_value(&headers);
         assert_eq!(accept.unwrap(), "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
         for name in headers.keys().cloned().collect::<Vec<_>>() {
             let mut without = headers.clone();
             without.remove(&name);
-            assert_eq!(accepted(&without), None, "{name}");
+            assert_eq!(accept_value(&without), None, "{name}");
         }
     }
 }

@@ -23,13 +23,13 @@ use crate::api::{
 use crate::notebook::CellSelector;
 
 /// How many notebooks are listed.
-const MOST_NOTEBOOKS: usize = 1000;
+const NOTEBOOKS_MAX: usize = 1000;
 
 /// How many variables are listed.
-const MOST_VARIABLES: usize = 500;
+const VARIABLES_MAX: usize = 500;
 
 /// How many entries of the log are returned unless another number is given.
-const ENTRIES: usize = 100;
+const LOG_ENTRIES: usize = 100;
 
 pub(super) fn routes() -> Router<Arc<WebServer>> {
     let path = |rest: &str| format!("/api/notebooks/{{id}}/{rest}");
@@ -53,7 +53,7 @@ pub(super) fn routes() -> Router<Arc<WebServer>> {
 async fn notebooks(State(server): State<Arc<WebServer>>) -> Response {
     let work = async move |caller: Caller| {
         let request = NotebooksRequest {
-            most: MOST_NOTEBOOKS,
+            most: NOTEBOOKS_MAX,
             kernels: true,
         };
         Reply::of(&api::notebooks(&caller, request).await?)
@@ -69,7 +69,7 @@ async fn status(call: NotebookCall) -> Result<Reply, Problem> {
 /// `GET /api/notebooks/{id}/log`
 async fn log(call: NotebookCall) -> Result<Reply, Problem> {
     let request = LogRequest {
-        count: call.number("count")?.unwrap_or(ENTRIES),
+        count: call.number("count")?.unwrap_or(LOG_ENTRIES),
         by: call.field("by"),
         ..LogRequest::default()
     };
@@ -81,7 +81,7 @@ async fn variables(call: NotebookCall) -> Result<Reply, Problem> {
     let request = VarsRequest {
         name: call.field("name"),
         all: false,
-        most: Some(MOST_VARIABLES),
+        most: Some(VARIABLES_MAX),
     };
     Reply::of(&api::vars(&call.caller, request).await?)
 }

@@ -47,10 +47,10 @@ use crate::http;
 use crate::project::{TokenOf, server_token};
 
 /// How many connections there may be at a time, without websockets.
-const MOST_CONNECTIONS: usize = 256;
+const CONNECTIONS_MAX: usize = 256;
 
 /// The name under which a person at the page acts.
-const PERSON: &str = "human (browser)";
+const PERSON_NAME: &str = "human (browser)";
 
 /// How the server is started.
 #[derive(Clone, Debug)]
@@ -91,14 +91,14 @@ pub async fn serve(
     listens: impl FnOnce(&PageAddress) -> io::Result<()>,
 ) -> Result<(), Problem> {
     let root = Root::of(&options.root)?;
-    let shown = match &options.notebook {
+    let fragment = match &options.notebook {
         Some(notebook) => fragment(&root, notebook)?,
         None => String::new(),
     };
     options.assistant.check().await?;
-    let kept = options.keeps_token.then(|| server_token(TokenOf::Web));
-    let kept = kept.transpose();
-    let kept = kept.map_err(|error| Problem::failed("read the token", &error))?;
+    let stored_token = options.keeps_token.then(|| server_token(TokenOf::Web));
+    let stored_token = stored_token.transpose();
+    let stored_token = stored_token.map_err(|error| Problem::failed("read the token", &error))?;
     let address = SocketAddr::from((options.host, options.port));
     let (listener, address) = http::listen(address, "--port PORT").await?;
     let signals = [
@@ -110,20 +110,20 @@ pub async fn serve(
         signals.map(|kind| signal(kind).map_err(|it| Problem::failed("wait for signals", &it)));
     let [interrupt, terminate, hangup] = signals;
     let (mut interrupt, mut terminate, mut hangup) = (interrupt?, terminate?, hangup?);
-    let kept = kept.map(|(_, token)| token);
-    let (access, tokens) = Access::new(address.ip(), address.port(), kept);
-    let name = options.name.unwrap_or_else(|| PERSON.to_owned());
+    let stored_token = stored_token.map(|(_, token)| token);
+    let (access, tokens) = Access::new(address.ip(), address.port(), stored_token);
+    let name = options.name.unwrap_or_else(|| PERSON_NAME.to_owned());
     let server = WebServer::new(Callers::new(root, name, options.tell), options.assistant);
     let [url, once] = tokens.map(|token| {
         let token = utf8_percent_encode(&token, http::ESCAPED);
-        Zeroizing::new(format!("http://{address}/?token={token}{shown}"))
+        Zeroizing::new(format!("http://{address}/?token={token}{fragment}"))
     });
-    let told = listens(&PageAddress { url, once });
-    told.map_err(|error| Problem::failed("print the address", &error))?;
+    let result = listens(&PageAddress { url, once });
+    result.map_err(|error| Problem::failed("print the address", &error))?;
     let server = Arc::new(server);
     let router = router(Arc::new(access), server.clone());
     tokio::select! {
-        () = http::serve(listener, router, MOST_CONNECTIONS) => {}
+        () = http::serve(listener, router, CONNECTIONS_MAX) => {}
         _ = interrupt.recv() => {}
         _ = terminate.recv() => {}
         _ = hangup.recv() => {}
@@ -134,12 +134,15 @@ pub async fn serve(
 
 /// Returns the part of an address that names a notebook.
 fn fragment(root: &Root, notebook: &Path) -> Result<String, Problem> {
-    let here = std::env::current_dir();
-    let here = here.map_err(|error| Problem::failed("tell the working directory", &error))?;
-    let real = root.notebook(&here.join(notebook))?;
-    let below = real.strip_prefix(root.folder()).unwrap_or(&real);
-    let below = below.to_string_lossy();
-    Ok(format!("#{}", utf8_percent_encode(&below, http::ESCAPED)))
+    let folder = std::env::current_dir();
+    let folder = folder.map_err(|error| Problem::failed("tell the working directory", &error))?;
+    let real = root.notebook(&folder.join(notebook))?;
+    let relative = real.strip_prefix(root.folder()).unwrap_or(&real);
+    let relative = relative.to_string_lossy();
+    Ok(format!(
+        "#{}",
+        utf8_percent_encode(&relative, http::ESCAPED)
+    ))
 }
 
 fn router(access: Arc<Access>, server: Arc<WebServer>) -> Router {

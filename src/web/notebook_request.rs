@@ -131,7 +131,7 @@ where
         },
         _ => None,
     };
-    let must_be_there = needs != Needs::Nothing;
+    let must_exist = needs != Needs::Nothing;
     let cell = matches!(needs, Needs::Cell | Needs::Revision).then(|| request.path.cell.clone());
     let cell = cell.flatten().map(CellSelector::Id);
     let (server, id) = (request.server.clone(), request.path.id.clone());
@@ -142,5 +142,5 @@ where
             request,
         })
     };
-    server.about(id, must_be_there, cell, work).await
+    server.about(id, must_exist, cell, work).await
 }

@@ -386,11 +386,14 @@ fn openapi() -> String {
 #[test]
 fn the_description_is_that_of_the_types() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/openapi.json");
-    let now = openapi();
+    let current = openapi();
     if std::env::var_os("NB_WRITE_DOCS").is_some() {
-        std::fs::write(&path, &now).expect("write the description");
+        std::fs::write(&path, &current).expect("write the description");
     }
-    let known = std::fs::read_to_string(&path).expect("read the description");
-    let mend = "NB_WRITE_DOCS=1 cargo test --lib web::openapi writes it";
-    assert!(known == now, "docs/openapi.json is out of date; {mend}");
+    let stored = std::fs::read_to_string(&path).expect("read the description");
+    let command = "NB_WRITE_DOCS=1 cargo test --lib web::openapi writes it";
+    assert!(
+        stored == current,
+        "docs/openapi.json is out of date; {command}"
+    );
 }

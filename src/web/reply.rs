@@ -101,9 +101,9 @@ pub(super) fn field(query: Option<&str>, name: &str) -> Option<String> {
 /// # Errors
 /// It is not what is meant, or its type is not JSON: a form of another page could send any text.
 pub(super) fn read<T: DeserializeOwned>(headers: &HeaderMap, body: &Bytes) -> Result<T, Problem> {
-    let sent = headers.get(header::CONTENT_TYPE);
-    let sent = sent.and_then(|sent| sent.to_str().ok()?.split(';').next());
-    match sent.map(str::trim) {
+    let value = headers.get(header::CONTENT_TYPE);
+    let value = value.and_then(|value| value.to_str().ok()?.split(';').next());
+    match value.map(str::trim) {
         Some("application/json") => {}
         _ if body.is_empty() => {}
         _ => {
@@ -129,21 +129,21 @@ pub(super) fn parse<T: DeserializeOwned>(body: &Bytes) -> Result<T, Problem> {
 /// # Errors
 /// The header is missing or malformed.
 pub(super) fn if_match(headers: &HeaderMap) -> Result<Option<Revision>, Reply> {
-    let Some(sent) = headers.get(header::IF_MATCH) else {
+    let Some(value) = headers.get(header::IF_MATCH) else {
         let text = "a change says what it is made from: If-Match with the ETag, or *";
         let problem = Problem::new(ProblemKind::Usage, text);
         let reply = Reply::of_problem(&problem);
         return Err(reply.with_status(StatusCode::PRECONDITION_REQUIRED));
     };
-    let sent = sent.to_str().unwrap_or_default().trim();
-    if sent == "*" {
+    let value = value.to_str().unwrap_or_default().trim();
+    if value == "*" {
         return Ok(None);
     }
-    let revision = sent
+    let revision = value
         .strip_prefix('"')
         .and_then(|it| it.strip_suffix('"')?.parse().ok());
     revision.map(Some).ok_or_else(|| {
-        let text = format!("If-Match: {sent} is no revision");
+        let text = format!("If-Match: {value} is no revision");
         Reply::of_problem(&Problem::new(ProblemKind::Usage, text))
     })
 }

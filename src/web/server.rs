@@ -22,7 +22,7 @@ use crate::api::{self, CellsRequest};
 use crate::notebook::CellSelector;
 
 /// How many pages may be connected at a time.
-const MOST_PAGES: usize = 32;
+const PAGES_MAX: usize = 32;
 
 /// A running server.
 pub(super) struct WebServer {
@@ -47,7 +47,7 @@ impl WebServer {
             follower: Arc::new(NotebookFollower::new(callers.clone(), feed.clone())),
             callers,
             feed,
-            pages: Arc::new(Semaphore::new(MOST_PAGES)),
+            pages: Arc::new(Semaphore::new(PAGES_MAX)),
             front_ends: FrontEnds::new(),
             started: Timestamp::now(),
             worker: LocalPoolHandle::new(1),
@@ -71,9 +71,10 @@ impl WebServer {
             .unwrap_or_else(|| id.to_owned());
         let (conversations, feed) = (self.conversations.clone(), self.feed.clone());
         let worker = self.worker.clone();
-        let found = tokio::task::spawn_blocking(move || conversations.of(&id, &feed, &worker));
-        let found = found.await;
-        found.map_err(|error| Problem::failed("take up the conversation", &error))?
+        let conversation =
+            tokio::task::spawn_blocking(move || conversations.of(&id, &feed, &worker));
+        let conversation = conversation.await;
+        conversation.map_err(|error| Problem::failed("take up the conversation", &error))?
     }
 
     /// Does work that is answered in another way than the page's.
@@ -86,8 +87,8 @@ impl WebServer {
         F: Future<Output = Result<T, Problem>> + 'static,
     {
         let callers = self.callers.clone();
-        let done = self.worker.spawn_pinned(move || work(callers)).await;
-        done.unwrap_or_else(|error| Err(Problem::failed("do this", &error)))
+        let result = self.worker.spawn_pinned(move || work(callers)).await;
+        result.unwrap_or_else(|error| Err(Problem::failed("do this", &error)))
     }
 
     /// Does work that concerns no notebook.
@@ -100,8 +101,8 @@ impl WebServer {
     {
         let server = self.clone();
         self.on_worker(move || async move {
-            let done = async { work(server.callers.caller(None)?).await };
-            done.await.unwrap_or_else(|it| Reply::of_problem(&it))
+            let result = async { work(server.callers.caller(None)?).await };
+            result.await.unwrap_or_else(|it| Reply::of_problem(&it))
         })
         .await
     }
@@ -110,7 +111,7 @@ impl WebServer {
     pub(super) async fn about<F>(
         self: &Arc<Self>,
         id: String,
-        must_be_there: bool,
+        must_exist: bool,
         cell: Option<CellSelector>,
         work: impl FnOnce(Caller) -> F + Send + 'static,
     ) -> Response
@@ -119,9 +120,9 @@ impl WebServer {
     {
         let server = self.clone();
         self.on_worker(move || async move {
-            let done = async {
+            let result = async {
                 let notebook = server.callers.notebook(&id)?;
-                if must_be_there && !notebook.is_file() {
+                if must_exist && !notebook.is_file() {
                     return Ok(Reply::of_missing(format!("there is no notebook {id}")));
                 }
                 let caller = server.callers.caller(Some(notebook.clone()))?;
@@ -130,21 +131,21 @@ impl WebServer {
                     server.follower.follow(&notebook).await?;
                 }
                 caller.notice().await;
-                let done = work(caller.clone()).await;
-                if let (Err(problem), Some(cell)) = (&done, cell)
+                let result = work(caller.clone()).await;
+                if let (Err(problem), Some(cell)) = (&result, cell)
                     && problem.kind == ProblemKind::Failed
                     && !has_cell(&caller, cell).await
                 {
                     return Ok(Reply::of_problem(problem).with_status(StatusCode::NOT_FOUND));
                 }
-                if done.is_ok() {
-                    let seen = move || caller.delivered(&Meanwhile::default());
-                    let seen = tokio::task::spawn_blocking(seen).await;
-                    seen.map_err(|error| Problem::failed("record what was seen", &error))?;
+                if result.is_ok() {
+                    let delivery = move || caller.delivered(&Meanwhile::default());
+                    let delivery = tokio::task::spawn_blocking(delivery).await;
+                    delivery.map_err(|error| Problem::failed("record what was seen", &error))?;
                 }
-                done
+                result
             };
-            done.await.unwrap_or_else(|it| Reply::of_problem(&it))
+            result.await.unwrap_or_else(|it| Reply::of_problem(&it))
         })
         .await
     }
@@ -153,12 +154,12 @@ impl WebServer {
     where
         F: Future<Output = Reply> + 'static,
     {
-        let done = self.worker.spawn_pinned(work).await;
-        let done = done.unwrap_or_else(|error| {
+        let result = self.worker.spawn_pinned(work).await;
+        let result = result.unwrap_or_else(|error| {
             let problem = Problem::failed("do this", &error);
             Reply::of_problem(&problem).with_status(StatusCode::INTERNAL_SERVER_ERROR)
         });
-        done.into_response()
+        result.into_response()
     }
 }
 

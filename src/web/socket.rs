@@ -18,13 +18,13 @@ use super::reply::field;
 use super::server::WebServer;
 
 /// The longest message from a page, in bytes. Pages send none.
-const LONGEST: usize = 4096;
+const MESSAGE_BYTES_MAX: usize = 4096;
 
 /// How often a page is asked whether it is still there, and told that the server is.
-const PING: Duration = Duration::from_secs(30);
+const PING_INTERVAL: Duration = Duration::from_secs(30);
 
 /// How long a page may be silent, and take no message.
-const SILENCE: Duration = Duration::from_secs(90);
+const SILENCE_MAX: Duration = Duration::from_secs(90);
 
 /// Connects a page: `?run=RUN&after=NUMBER` is what it has received last.
 pub(super) async fn connect(
@@ -34,7 +34,7 @@ pub(super) async fn connect(
     let Some(handshake) = Handshake::take(&mut request) else {
         return NO_WEBSOCKET.into_response();
     };
-    let Ok(place) = server.pages.clone().try_acquire_owned() else {
+    let Ok(permit) = server.pages.clone().try_acquire_owned() else {
         let text = "too many pages are open\n";
         return (StatusCode::SERVICE_UNAVAILABLE, text).into_response();
     };
@@ -44,14 +44,14 @@ pub(super) async fn connect(
     let after = run.as_deref().zip(number);
     let feed = server.feed.begin(after);
     let config = WebSocketConfig::default()
-        .max_message_size(Some(LONGEST))
-        .max_frame_size(Some(LONGEST));
+        .max_message_size(Some(MESSAGE_BYTES_MAX))
+        .max_frame_size(Some(MESSAGE_BYTES_MAX));
     let (response, connected) = handshake.accept(None, config);
     tokio::spawn(async move {
         if let Some(stream) = connected.await {
             serve(stream, feed).await;
         }
-        drop(place);
+        drop(permit);
     });
     response
 }
@@ -60,8 +60,8 @@ pub(super) async fn connect(
 async fn serve(stream: WebSocket, feed: FeedStart) {
     let (mut to_page, mut from_page) = stream.split();
     let FeedStart { first, mut next } = feed;
-    let mut pings = tokio::time::interval_at(Instant::now() + PING, PING);
-    let mut heard = Instant::now();
+    let mut pings = tokio::time::interval_at(Instant::now() + PING_INTERVAL, PING_INTERVAL);
+    let mut last_received = Instant::now();
     let mut waiting = first.into_iter();
     loop {
         let message = match waiting.next() {
@@ -74,16 +74,16 @@ async fn serve(stream: WebSocket, feed: FeedStart) {
                 },
                 received = from_page.next() => match received {
                     Some(Ok(message)) if !message.is_close() => {
-                        heard = Instant::now();
+                        last_received = Instant::now();
                         continue;
                     }
                     _ => {
                         // The page waits for the answer to its close frame.
-                        let _ = timeout(SILENCE, to_page.flush()).await;
+                        let _ = timeout(SILENCE_MAX, to_page.flush()).await;
                         return;
                     }
                 },
-                _ = pings.tick() => match heard.elapsed() < SILENCE {
+                _ = pings.tick() => match last_received.elapsed() < SILENCE_MAX {
                     true => {
                         // Scripts see no pings.
                         waiting = vec![alive()].into_iter();
@@ -93,7 +93,7 @@ async fn serve(stream: WebSocket, feed: FeedStart) {
                 },
             },
         };
-        match timeout(SILENCE, to_page.send(message)).await {
+        match timeout(SILENCE_MAX, to_page.send(message)).await {
             Ok(Ok(())) => {}
             _ => return,
         }

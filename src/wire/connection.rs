@@ -99,11 +99,11 @@ pub enum ConnectionFileError {
     NotAnObject,
     #[error("it has no \"{0}\"")]
     Missing(&'static str),
-    #[error("its \"{field}\" is {found}, not {wanted}")]
+    #[error("its \"{field}\" is {value}, not {expected}")]
     Field {
         field: &'static str,
-        found: String,
-        wanted: &'static str,
+        value: String,
+        expected: &'static str,
     },
     #[error("its signature scheme \"{0}\" is not supported (only hmac-sha256 is)")]
     Scheme(String),
@@ -264,8 +264,8 @@ fn text<'a>(
         // The value may be the key, so the error does not show it.
         Some(_) => Err(ConnectionFileError::Field {
             field: name,
-            found: "no string".into(),
-            wanted: "a string",
+            value: "no string".into(),
+            expected: "a string",
         }),
     }
 }
@@ -278,16 +278,16 @@ fn port(fields: &Map<String, Value>, name: &'static str) -> Result<u16, Connecti
         .filter(|number| *number > 0)
         .ok_or_else(|| ConnectionFileError::Field {
             field: name,
-            found: value.to_string(),
-            wanted: "a port from 1 to 65535",
+            value: value.to_string(),
+            expected: "a port from 1 to 65535",
         })
 }
 
-fn wrong(field: &'static str, found: &str, wanted: &'static str) -> ConnectionFileError {
+fn wrong(field: &'static str, value: &str, expected: &'static str) -> ConnectionFileError {
     ConnectionFileError::Field {
         field,
-        found: format!("\"{found}\""),
-        wanted,
+        value: format!("\"{value}\""),
+        expected,
     }
 }
 
@@ -339,14 +339,14 @@ mod tests {
     }
 
     #[test]
-    fn written_and_read_again_it_says_the_same() {
+    fn a_written_file_is_read_back() {
         let info = ConnectionInfo::parse(&file(&[])).expect("a good file");
-        let again = ConnectionInfo::parse(info.to_json().as_bytes()).expect("our own file");
+        let reread = ConnectionInfo::parse(info.to_json().as_bytes()).expect("our own file");
         assert_eq!(
-            (again.ports, again.ip, again.key.expose()),
+            (reread.ports, reread.ip, reread.key.expose()),
             (info.ports, info.ip, info.key.expose())
         );
-        assert_eq!(again.kernel_name.as_deref(), Some("nb-shared"));
+        assert_eq!(reread.kernel_name.as_deref(), Some("nb-shared"));
     }
 
     #[test]

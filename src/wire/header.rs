@@ -78,24 +78,24 @@ impl Header<'_> {
 
 /// The positions of a parsed header's fields in its bytes, so that it need not be parsed again.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Places {
-    msg_id: Place,
-    msg_type: Place,
-    session: Place,
-    username: Place,
+pub(super) struct FieldPositions {
+    msg_id: Position,
+    msg_type: Position,
+    session: Position,
+    username: Position,
 }
 
 /// The start and the end of a field's text; both are equal if it is empty.
-type Place = (u16, u16);
+type Position = (u16, u16);
 
-impl Places {
+impl FieldPositions {
     /// Returns `None` if a field's text differs from its bytes because of escapes, and for a header with a
     /// subshell, of which serde makes a copy.
     pub(super) fn of(header: &Header<'_>, bytes: &[u8]) -> Option<Self> {
         if header.subshell_id.is_some() {
             return None;
         }
-        let place = |field: &Cow<'_, str>| match field {
+        let position = |field: &Cow<'_, str>| match field {
             _ if field.is_empty() => Some((0, 0)),
             Cow::Borrowed(text) => {
                 // The text is borrowed from `bytes`, so the distance of their addresses is its position.
@@ -106,16 +106,16 @@ impl Places {
             Cow::Owned(_) => None,
         };
         Some(Self {
-            msg_id: place(&header.msg_id)?,
-            msg_type: place(&header.msg_type)?,
-            session: place(&header.session)?,
-            username: place(&header.username)?,
+            msg_id: position(&header.msg_id)?,
+            msg_type: position(&header.msg_type)?,
+            session: position(&header.session)?,
+            username: position(&header.username)?,
         })
     }
 
     /// Returns the header; `bytes` are those from which it was parsed.
     pub(super) fn header<'a>(&self, bytes: &'a [u8]) -> Option<Header<'a>> {
-        let text = |(start, end): Place| {
+        let text = |(start, end): Position| {
             let field = bytes.get(usize::from(start)..usize::from(end))?;
             std::str::from_utf8(field).ok().map(Cow::Borrowed)
         };
@@ -158,23 +158,23 @@ impl NewHeader<'_> {
 /// # Errors
 /// If the header cannot be parsed or has no session.
 pub fn splice_session(header: &Bytes, session: &str) -> Result<Bytes, HeaderError> {
-    let span = session_span(header)?;
+    let range = session_range(header)?;
     let mut spliced = BytesMut::with_capacity(header.len() + session.len() + 2);
-    spliced.put_slice(header.get(..span.start).unwrap_or_default());
+    spliced.put_slice(header.get(..range.start).unwrap_or_default());
     spliced.put_slice(&serde_json::to_vec(session)?);
-    spliced.put_slice(header.get(span.end..).unwrap_or_default());
+    spliced.put_slice(header.get(range.end..).unwrap_or_default());
     Ok(spliced.freeze())
 }
 
 /// Finds the value of the top-level `session`, including the quotes.
-fn session_span(header: &[u8]) -> Result<Range<usize>, HeaderError> {
+fn session_range(header: &[u8]) -> Result<Range<usize>, HeaderError> {
     #[derive(Deserialize)]
     struct Session<'a> {
         #[serde(borrow)]
         session: &'a RawValue,
     }
-    let found: Session<'_> = serde_json::from_slice(header)?;
-    let text = found.session.get();
+    let parsed: Session<'_> = serde_json::from_slice(header)?;
+    let text = parsed.session.get();
     // The raw value is borrowed from `header`, so the distance of their addresses is its position.
     let start = text.as_ptr() as usize - header.as_ptr() as usize;
     Ok(start..start + text.len())
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_whose_places_are_known_reads_the_same() {
+    fn a_header_read_by_its_positions_is_the_same() {
         for text in [
             r#"{}"#,
             r#"{"msg_id":"a","msg_type":"","session":"s\u00e9","username":"\u00fc"}"#,
@@ -241,11 +241,11 @@ mod tests {
             r#"{"username":"u","x":{"session":"in"},"subshell_id":null}"#,
         ] {
             let read = Header::parse(text.as_bytes()).expect("JSON");
-            let places = Places::of(&read, text.as_bytes());
-            assert_eq!(places.is_none(), text.contains("\\u"), "{text}");
-            let Some(places) = places else { continue };
-            let again = places.header(text.as_bytes()).expect("the same bytes");
-            assert_eq!(format!("{again:?}"), format!("{read:?}"));
+            let positions = FieldPositions::of(&read, text.as_bytes());
+            assert_eq!(positions.is_none(), text.contains("\\u"), "{text}");
+            let Some(positions) = positions else { continue };
+            let reread = positions.header(text.as_bytes()).expect("the same bytes");
+            assert_eq!(format!("{reread:?}"), format!("{read:?}"));
         }
     }
 

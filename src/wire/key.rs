@@ -16,7 +16,7 @@ use super::{Unverified, Verified};
 #[derive(Clone)]
 pub struct SigningKey {
     text: Zeroizing<String>,
-    keyed: Option<Hmac<Sha256>>,
+    mac: Option<Hmac<Sha256>>,
 }
 
 /// A message whose signature is wrong: it must not be acted on.
@@ -27,17 +27,17 @@ pub struct BadSignature;
 impl SigningKey {
     /// Makes a key from the bytes in the connection file.
     pub fn new(key: &[u8]) -> Self {
-        let keyed = (!key.is_empty())
+        let mac = (!key.is_empty())
             .then(|| Hmac::new_from_slice(key).expect("a key for HMAC may have any length"));
         Self {
             text: Zeroizing::new(String::from_utf8_lossy(key).into_owned()),
-            keyed,
+            mac,
         }
     }
 
     /// Returns whether messages are signed.
     pub fn signs(&self) -> bool {
-        self.keyed.is_some()
+        self.mac.is_some()
     }
 
     /// Checks a message's signature, in constant time.
@@ -46,23 +46,23 @@ impl SigningKey {
     /// [`BadSignature`] if it is missing, malformed or belongs to another key or message. An empty key
     /// accepts every message, as ipykernel and jupyter_client do.
     pub fn verify(&self, message: Unverified) -> Result<Verified, BadSignature> {
-        if let Some(keyed) = &self.keyed {
-            let claimed = digest(message.signature()).ok_or(BadSignature)?;
-            let mut mac = keyed.clone();
+        if let Some(mac) = &self.mac {
+            let signature = digest(message.signature()).ok_or(BadSignature)?;
+            let mut mac = mac.clone();
             for part in message.signed_parts() {
                 mac.update(part);
             }
-            mac.verify_slice(&claimed).map_err(|_| BadSignature)?;
+            mac.verify_slice(&signature).map_err(|_| BadSignature)?;
         }
         Ok(Verified::trusted(message))
     }
 
     /// Returns the signature frame for four message parts: 64 hex characters, or nothing for an empty key.
     pub(super) fn sign<'a>(&self, parts: impl Iterator<Item = &'a Bytes>) -> Bytes {
-        let Some(keyed) = &self.keyed else {
+        let Some(mac) = &self.mac else {
             return Bytes::new();
         };
-        let mut mac = keyed.clone();
+        let mut mac = mac.clone();
         for part in parts {
             mac.update(part);
         }
@@ -83,11 +83,11 @@ impl SigningKey {
 fn digest(text: &[u8]) -> Option<[u8; 32]> {
     let text: &[u8; 64] = text.try_into().ok()?;
     let mut nibbles = [0; 64];
-    let mut wrong = 0;
+    let mut invalid = 0;
     for (nibble, character) in nibbles.iter_mut().zip(text) {
         let digit = character.wrapping_sub(b'0');
         let letter = (character | 0x20).wrapping_sub(b'a');
-        wrong |= u8::from(digit > 9) & u8::from(letter > 5);
+        invalid |= u8::from(digit > 9) & u8::from(letter > 5);
         *nibble = if digit <= 9 {
             digit
         } else {
@@ -98,7 +98,7 @@ fn digest(text: &[u8]) -> Option<[u8; 32]> {
     for (byte, [high, low]) in digest.iter_mut().zip(nibbles.as_chunks().0) {
         *byte = (high << 4) | (low & 0xf);
     }
-    (wrong == 0).then_some(digest)
+    (invalid == 0).then_some(digest)
 }
 
 /// Encodes 64 hex characters.

@@ -5,7 +5,7 @@ use std::fmt;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use super::header::Places;
+use super::header::FieldPositions;
 use super::{Header, HeaderError, NewHeader, SigningKey, splice_session};
 
 /// The frame between the routing identities and the signature.
@@ -36,8 +36,8 @@ struct Parts {
     /// The index of the delimiter; at least [`FIXED`] frames begin there.
     delimiter: usize,
     /// The field positions of the header and the parent header, if they were parsed.
-    header: Option<Places>,
-    parent: Option<Places>,
+    header: Option<FieldPositions>,
+    parent: Option<FieldPositions>,
 }
 
 /// Frames that are not a Jupyter message.
@@ -147,8 +147,8 @@ impl Verified {
     /// A message without this property ends the reader of a whole channel in VS Code. The content is not
     /// checked, since it may be very long.
     pub fn read_headers(&mut self) -> bool {
-        self.0.header = self.0.places(HEADER);
-        self.0.parent = self.0.places(PARENT);
+        self.0.header = self.0.positions(HEADER);
+        self.0.parent = self.0.positions(PARENT);
         let is_header = self.0.header.is_some() || self.is_object_at(HEADER);
         let is_parent = self.0.parent.is_some() || self.is_object_at(PARENT);
         is_header && is_parent && self.is_object_at(METADATA)
@@ -312,17 +312,21 @@ impl Parts {
     }
 
     /// Parses a header; returns the positions of its fields, if it is an object.
-    fn places(&self, index: usize) -> Option<Places> {
+    fn positions(&self, index: usize) -> Option<FieldPositions> {
         let bytes = self.part(index);
         if *bytes == b"{}"[..] {
-            return Some(Places::default());
+            return Some(FieldPositions::default());
         }
-        Places::of(&Header::parse(bytes).ok()?, bytes)
+        FieldPositions::of(&Header::parse(bytes).ok()?, bytes)
     }
 
-    fn header_at(&self, index: usize, places: Option<Places>) -> Result<Header<'_>, HeaderError> {
+    fn header_at(
+        &self,
+        index: usize,
+        positions: Option<FieldPositions>,
+    ) -> Result<Header<'_>, HeaderError> {
         let bytes = self.part(index);
-        match places.and_then(|places| places.header(bytes)) {
+        match positions.and_then(|positions| positions.header(bytes)) {
             Some(header) => Ok(header),
             None => Header::parse(bytes),
         }
@@ -466,8 +470,8 @@ mod tests {
     }
 
     #[test]
-    fn what_was_read_once_reads_the_same_and_a_new_session_is_seen() {
-        let series = |id: &str, parent: &str| {
+    fn parsed_headers_stay_the_same_and_a_new_session_replaces_the_old() {
+        let message_of = |id: &str, parent: &str| {
             let header = format!("{{\"msg_id\":\"{id}\",\"session\":\"s\"}}");
             let mut sent = frames(&["<IDS|MSG>", ""]);
             sent.extend([header, parent.to_owned(), "{}".into(), "{}".into()].map(Bytes::from));
@@ -483,7 +487,7 @@ mod tests {
             ("5", "q\\n"),
         ] {
             let parent = format!("{{\"msg_id\":\"{parent}\"}}");
-            let mut message = series(id, &parent);
+            let mut message = message_of(id, &parent);
             let unread = message.clone();
             assert!(message.read_headers());
             let read = |message: &Verified| {
@@ -498,7 +502,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn any_frames_are_taken_apart_or_refused(parts: Vec<Vec<u8>>, at in 0_usize..4) {
+        fn any_frames_are_parsed_or_refused(parts: Vec<Vec<u8>>, at in 0_usize..4) {
             let mut frames: Vec<Bytes> = parts.into_iter().map(Bytes::from).collect();
             frames.insert(at.min(frames.len()), Bytes::from_static(DELIMITER));
             if let Ok(message) = Unverified::parse(frames) {

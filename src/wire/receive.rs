@@ -6,12 +6,12 @@ use super::{SigningKey, Unverified, Verified};
 
 /// A message of a peer that is rejected and must not be acted on.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{why}")]
+#[error("{reason}")]
 pub struct Rejected {
     /// The kind of fault, for counting.
     pub fault: MessageFault,
     /// The text that says what is wrong.
-    pub why: String,
+    pub reason: String,
 }
 
 /// The kinds of faults of a message.
@@ -27,10 +27,10 @@ pub enum MessageFault {
 
 impl Rejected {
     /// Returns the rejection of frames that are not a message of Jupyter's protocol.
-    pub fn malformed(why: &dyn std::fmt::Display) -> Self {
+    pub fn malformed(reason: &dyn std::fmt::Display) -> Self {
         Self {
             fault: MessageFault::Malformed,
-            why: why.to_string(),
+            reason: reason.to_string(),
         }
     }
 
@@ -38,7 +38,7 @@ impl Rejected {
     pub fn replayed() -> Self {
         Self {
             fault: MessageFault::Replayed,
-            why: "it was sent before".to_owned(),
+            reason: "it was sent before".to_owned(),
         }
     }
 }
@@ -52,7 +52,7 @@ impl SigningKey {
         let message = Unverified::parse(frames).map_err(|error| Rejected::malformed(&error))?;
         self.verify(message).map_err(|error| Rejected {
             fault: MessageFault::BadSignature,
-            why: error.to_string(),
+            reason: error.to_string(),
         })
     }
 }

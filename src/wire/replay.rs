@@ -16,7 +16,7 @@ use super::{SigningKey, Verified};
 pub struct Replays {
     signed: bool,
     secret: RandomState,
-    seen: HashSet<u64>,
+    known: HashSet<u64>,
     order: VecDeque<u64>,
 }
 
@@ -29,14 +29,14 @@ impl Replays {
         Self {
             signed: key.signs(),
             secret: RandomState::new(),
-            seen: HashSet::new(),
+            known: HashSet::new(),
             order: VecDeque::new(),
         }
     }
 
     /// Returns whether the message is received for the first time, and remembers it.
     pub fn is_new(&mut self, message: &Verified) -> bool {
-        let mark = if self.signed {
+        let fingerprint = if self.signed {
             let mut half = [0; 8];
             let hex = message.signature().get(..16).unwrap_or_default();
             if hex::decode_to_slice(hex, &mut half).is_err() {
@@ -47,14 +47,14 @@ impl Replays {
             let parts: Vec<_> = message.signed_parts().collect();
             self.secret.hash_one(parts)
         };
-        if !self.seen.insert(mark) {
+        if !self.known.insert(fingerprint) {
             return false;
         }
-        self.order.push_back(mark);
+        self.order.push_back(fingerprint);
         if self.order.len() > REMEMBERED
             && let Some(oldest) = self.order.pop_front()
         {
-            self.seen.remove(&oldest);
+            self.known.remove(&oldest);
         }
         true
     }
@@ -90,28 +90,28 @@ mod tests {
     }
 
     #[test]
-    fn without_a_key_what_stands_for_a_signature_says_nothing() {
+    fn without_a_key_the_signature_frame_is_ignored() {
         let unsigned = SigningKey::new(b"");
         let mut replays = Replays::of(&unsigned);
-        let signed_as = |key: &[u8], id| {
+        let with_signature_of = |key: &[u8], id| {
             let frames = message(&unsigned, id).into_frames(&SigningKey::new(key));
             let message = Unverified::parse(frames).expect("whole");
             unsigned.verify(message).expect("unsigned")
         };
-        assert!(replays.is_new(&signed_as(b"one", 1)));
-        assert!(!replays.is_new(&signed_as(b"another", 1)));
-        assert!(replays.is_new(&signed_as(b"one", 2)));
+        assert!(replays.is_new(&with_signature_of(b"one", 1)));
+        assert!(!replays.is_new(&with_signature_of(b"another", 1)));
+        assert!(replays.is_new(&with_signature_of(b"one", 2)));
     }
 
     #[test]
-    fn it_forgets_the_oldest_and_stays_small() {
+    fn the_oldest_message_is_forgotten() {
         let key = SigningKey::new(b"k");
         let mut replays = Replays::of(&key);
         for id in 0..=REMEMBERED {
             assert!(replays.is_new(&message(&key, id)));
         }
         assert_eq!(
-            (replays.seen.len(), replays.order.len()),
+            (replays.known.len(), replays.order.len()),
             (REMEMBERED, REMEMBERED)
         );
         assert!(replays.is_new(&message(&key, 0)));

@@ -69,11 +69,14 @@ impl Batch {
     }
 
     fn copied_from(&mut self, start: usize) {
-        let now = self.copied.len();
-        self.len += now - start;
+        let end_of_copied = self.copied.len();
+        self.len += end_of_copied - start;
         match self.segments.back_mut() {
-            Some(Segment::Copied { end, .. }) => *end = now,
-            _ => self.segments.push_back(Segment::Copied { start, end: now }),
+            Some(Segment::Copied { end, .. }) => *end = end_of_copied,
+            _ => self.segments.push_back(Segment::Copied {
+                start,
+                end: end_of_copied,
+            }),
         }
     }
 
@@ -98,13 +101,13 @@ impl Batch {
     }
 
     /// Puts the next bytes to write into these slices; returns how many slices it has filled.
-    pub fn put_slices<'a>(&'a self, into: &mut [IoSlice<'a>]) -> usize {
-        let mut taken = 0;
-        for (slice, rest) in into.iter_mut().zip(self.rest()) {
+    pub fn put_slices<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
+        let mut count = 0;
+        for (slice, rest) in slices.iter_mut().zip(self.rest()) {
             *slice = rest;
-            taken += 1;
+            count += 1;
         }
-        taken
+        count
     }
 
     fn rest(&self) -> impl Iterator<Item = IoSlice<'_>> {
@@ -165,7 +168,7 @@ pub fn message_len(message: &[Bytes]) -> usize {
 /// Encodes short messages once for many peers, in memory that is reused when all peers have them.
 #[derive(Debug, Default)]
 pub struct Encoder {
-    space: BytesMut,
+    buffer: BytesMut,
 }
 
 /// How much memory is allocated at a time, in bytes.
@@ -181,17 +184,17 @@ impl Encoder {
         if len > COPIED_MESSAGE {
             return None;
         }
-        if self.space.capacity() < len && !self.space.try_reclaim(ENCODED_AT_ONCE) {
+        if self.buffer.capacity() < len && !self.buffer.try_reclaim(ENCODED_AT_ONCE) {
             // Some peer has not received all of it yet: the old memory stays with those messages.
-            self.space = BytesMut::with_capacity(ENCODED_AT_ONCE);
+            self.buffer = BytesMut::with_capacity(ENCODED_AT_ONCE);
         }
         let last = message.len().saturating_sub(1);
         for (index, frame) in message.iter().enumerate() {
             let flags = if index < last { MORE } else { 0 };
-            put_header(&mut self.space, flags, frame.len());
-            self.space.extend_from_slice(frame);
+            put_header(&mut self.buffer, flags, frame.len());
+            self.buffer.extend_from_slice(frame);
         }
-        Some(self.space.split().freeze())
+        Some(self.buffer.split().freeze())
     }
 }
 
@@ -225,14 +228,14 @@ mod tests {
         let whole = flat(&batch);
         assert_eq!(whole.len(), batch.len());
         for step in [1, 2, 7, 500, 1009, 3000] {
-            let mut got = Vec::new();
+            let mut written = Vec::new();
             while !batch.is_empty() {
                 let rest = flat(&batch);
                 let n = step.min(rest.len());
-                got.extend_from_slice(&rest[..n]);
+                written.extend_from_slice(&rest[..n]);
                 batch.advance(n);
             }
-            assert_eq!(got, whole);
+            assert_eq!(written, whole);
             assert_eq!(batch.slices(), 0);
             fill(&mut batch);
         }
@@ -268,9 +271,9 @@ mod tests {
         let slices = batch.io_slices(10);
         assert_eq!(slices[1].as_ptr(), long.as_ptr());
         assert_eq!(batch.io_slices(1).len(), 1);
-        let mut few = [IoSlice::new(b""); 3];
-        assert_eq!(batch.put_slices(&mut few[..1]), 1);
-        assert_eq!(batch.put_slices(&mut few), 2);
-        assert_eq!(few[1].as_ptr(), long.as_ptr());
+        let mut slices_of_three = [IoSlice::new(b""); 3];
+        assert_eq!(batch.put_slices(&mut slices_of_three[..1]), 1);
+        assert_eq!(batch.put_slices(&mut slices_of_three), 2);
+        assert_eq!(slices_of_three[1].as_ptr(), long.as_ptr());
     }
 }

@@ -50,7 +50,7 @@ pub enum ConnectionEvent {
     /// A message was too long and was dropped; see [`FrameLimits::drained_bytes`].
     Drained {
         /// The frames before the one that was too long.
-        begun: Message,
+        partial: Message,
         /// The length of all its frames.
         bytes: u64,
     },
@@ -80,7 +80,7 @@ impl Connection {
             phase: Phase::Greeting,
             decoder: Decoder::new(in_handshake),
             message_bytes: limits.message_bytes,
-            transmit: BytesMut::from(&greeting::ours()[..]),
+            transmit: BytesMut::from(&greeting::own_greeting()[..]),
         }
     }
 
@@ -150,7 +150,7 @@ impl Connection {
                 }
                 Phase::Handshake { minor } => *minor,
                 Phase::Traffic { .. } => match self.traffic()? {
-                    Step::Again => continue,
+                    Step::Continue => continue,
                     Step::Wait => return Ok(None),
                     Step::Event(event) => return Ok(Some(event)),
                 },
@@ -166,7 +166,7 @@ impl Connection {
                         socket_type,
                         identity,
                     } => {
-                        self.accept(&socket_type)?;
+                        self.check_type(&socket_type)?;
                         self.phase = Phase::Traffic { minor };
                         self.decoder.set_message_limit(self.message_bytes);
                         Ok(Some(ConnectionEvent::Ready(Peer {
@@ -181,16 +181,16 @@ impl Connection {
         }
     }
 
-    fn accept(&mut self, socket_type: &str) -> Result<(), Error> {
+    fn check_type(&mut self, socket_type: &str) -> Result<(), Error> {
         if self.role.accepts(socket_type) {
             return Ok(());
         }
         let error = Error::Incompatible {
-            ours: self.role,
-            theirs: socket_type.chars().take(32).collect(),
+            own: self.role,
+            peer: socket_type.chars().take(32).collect(),
         };
-        let told = command::error_frame("socket types do not match");
-        self.transmit.extend_from_slice(&told);
+        let error_bytes = command::error_frame("socket types do not match");
+        self.transmit.extend_from_slice(&error_bytes);
         Err(error)
     }
 
@@ -198,15 +198,15 @@ impl Connection {
         Ok(match self.decoder.next()? {
             None => Step::Wait,
             Some(Incoming::Message(message)) => Step::Event(self.message(message)),
-            Some(Incoming::Drained { begun, bytes }) => {
-                Step::Event(ConnectionEvent::Drained { begun, bytes })
+            Some(Incoming::Drained { partial, bytes }) => {
+                Step::Event(ConnectionEvent::Drained { partial, bytes })
             }
             Some(Incoming::Command(body)) => match Command::parse(body)? {
                 Command::Subscribe(topic) if self.role == Role::Xpub => {
-                    Step::Event(ConnectionEvent::Subscribe(own(&topic)))
+                    Step::Event(ConnectionEvent::Subscribe(copied(&topic)))
                 }
                 Command::Cancel(topic) if self.role == Role::Xpub => {
-                    Step::Event(ConnectionEvent::Cancel(own(&topic)))
+                    Step::Event(ConnectionEvent::Cancel(copied(&topic)))
                 }
                 Command::Ping(context) => {
                     // If too many PONGs wait, a peer that sends PINGs without reading gets no more until it
@@ -215,11 +215,11 @@ impl Connection {
                         let pong = command::pong_frame(&context);
                         self.transmit.extend_from_slice(&pong);
                     }
-                    Step::Again
+                    Step::Continue
                 }
                 Command::Error(reason) => return Err(Error::Refused(reason)),
                 Command::Ready { .. } => return Err(Error::Malformed("second READY")),
-                Command::Subscribe(_) | Command::Cancel(_) | Command::Other => Step::Again,
+                Command::Subscribe(_) | Command::Cancel(_) | Command::Other => Step::Continue,
             },
         })
     }
@@ -243,7 +243,7 @@ impl Connection {
 
 enum Step {
     Event(ConnectionEvent),
-    Again,
+    Continue,
     Wait,
 }
 
@@ -254,7 +254,7 @@ const HANDSHAKE_MESSAGE_BYTES: usize = 1024;
 const PONGS_MAX: usize = 4 * 1024;
 
 /// Copies a topic: it is stored as long as its subscription, and must not hold a read buffer.
-fn own(topic: &Bytes) -> Bytes {
+fn copied(topic: &Bytes) -> Bytes {
     Bytes::copy_from_slice(topic)
 }
 
@@ -295,7 +295,7 @@ mod tests {
     /// Returns the bytes that a peer sends before the traffic phase.
     fn opening(role: Role, identity: &[u8]) -> Vec<u8> {
         let ready = command::ready_frame(role, identity);
-        [&greeting::ours()[..], &ready].concat()
+        [&greeting::own_greeting()[..], &ready].concat()
     }
 
     fn written(messages: &[Message]) -> Vec<u8> {
@@ -327,33 +327,33 @@ mod tests {
         ) {
             let stream = [opening(Role::Dealer, b"me"), written(&messages)].concat();
             let mut router = connection(Role::Router);
-            let mut wanted = vec![ConnectionEvent::Ready(Peer {
+            let mut expected = vec![ConnectionEvent::Ready(Peer {
                 socket_type: "DEALER".to_owned(),
                 identity: Bytes::from_static(b"me"),
             })];
-            wanted.extend(messages.into_iter().map(ConnectionEvent::Message));
-            prop_assert_eq!(events(&mut router, &stream, &pieces), Ok(wanted));
+            expected.extend(messages.into_iter().map(ConnectionEvent::Message));
+            prop_assert_eq!(events(&mut router, &stream, &pieces), Ok(expected));
         }
 
         #[test]
         fn arbitrary_bytes_never_panic(
-            opened in any::<bool>(),
+            has_opening in any::<bool>(),
             bytes in prop::collection::vec(any::<u8>(), 0..400),
             pieces in prop::collection::vec(1..50_usize, 1..5),
         ) {
             let mut router = connection(Role::Router);
-            let opening = if opened { opening(Role::Dealer, b"") } else { Vec::new() };
+            let opening = if has_opening { opening(Role::Dealer, b"") } else { Vec::new() };
             let _ = events(&mut router, &[opening, bytes].concat(), &pieces);
         }
 
         #[test]
-        fn nor_do_arbitrary_commands(
+        fn arbitrary_commands_never_panic(
             kind in prop::sample::select(vec!["READY", "ERROR", "PING", "PONG", "SUBSCRIBE", "X"]),
             body in prop::collection::vec(any::<u8>(), 0..100),
             early in any::<bool>(),
         ) {
             let mut publisher = connection(Role::Xpub);
-            let mut stream = if early { greeting::ours().to_vec() } else { opening(Role::Sub, b"") };
+            let mut stream = if early { greeting::own_greeting().to_vec() } else { opening(Role::Sub, b"") };
             stream.extend([4, (1 + kind.len() + body.len()) as u8, kind.len() as u8]);
             stream.extend_from_slice(kind.as_bytes());
             stream.extend(body);
@@ -362,18 +362,18 @@ mod tests {
     }
 
     #[test]
-    fn two_of_ours_understand_each_other() {
+    fn two_connections_complete_their_handshake() {
         let mut router = connection(Role::Router);
         let mut dealer = Connection::new(
             Role::Dealer,
             Bytes::from_static(b"d"),
             FrameLimits::default(),
         );
-        let mut seen = Vec::new();
+        let mut received = Vec::new();
         while let Some(bytes) = dealer.poll_transmit() {
-            seen.extend(events(&mut router, &bytes, &[7]).unwrap());
+            received.extend(events(&mut router, &bytes, &[7]).unwrap());
             let answer = router.poll_transmit().unwrap_or_default();
-            seen.extend(events(&mut dealer, &answer, &[7]).unwrap());
+            received.extend(events(&mut dealer, &answer, &[7]).unwrap());
         }
         let ready = |socket_type: &str, identity| {
             ConnectionEvent::Ready(Peer {
@@ -381,23 +381,23 @@ mod tests {
                 identity: Bytes::from_static(identity),
             })
         };
-        assert_eq!(seen, [ready("ROUTER", b""), ready("DEALER", b"d")]);
+        assert_eq!(received, [ready("ROUTER", b""), ready("DEALER", b"d")]);
     }
 
     #[test]
-    fn a_peer_that_does_not_match_is_told() {
+    fn a_peer_of_the_wrong_type_gets_an_error() {
         let mut router = connection(Role::Router);
         router.poll_transmit();
-        let wanted = Error::Incompatible {
-            ours: Role::Router,
-            theirs: "SUB".to_owned(),
+        let expected = Error::Incompatible {
+            own: Role::Router,
+            peer: "SUB".to_owned(),
         };
         let stream = opening(Role::Sub, b"");
-        assert_eq!(events(&mut router, &stream, &[1000]), Err(wanted.clone()));
+        assert_eq!(events(&mut router, &stream, &[1000]), Err(expected.clone()));
         // Later calls return the same error.
-        assert_eq!(router.poll_event(), Err(wanted));
-        let told = router.poll_transmit().expect("READY and ERROR");
-        assert!(told.windows(6).any(|bytes| bytes == b"\x05ERROR"));
+        assert_eq!(router.poll_event(), Err(expected));
+        let error_bytes = router.poll_transmit().expect("READY and ERROR");
+        assert!(error_bytes.windows(6).any(|bytes| bytes == b"\x05ERROR"));
     }
 
     #[test]
@@ -423,12 +423,12 @@ mod tests {
 
     #[test]
     fn a_subscription_is_written_as_the_peer_understands_it() {
-        for (minor, wanted) in [(0, &b"\x00\x02\x01t"[..]), (1, b"\x04\x0b\x09SUBSCRIBEt")] {
+        for (minor, expected) in [(0, &b"\x00\x02\x01t"[..]), (1, b"\x04\x0b\x09SUBSCRIBEt")] {
             let mut subscriber = connection(Role::Sub);
             let mut stream = opening(Role::Xpub, b"");
             stream[11] = minor;
             events(&mut subscriber, &stream, &[1000]).unwrap();
-            assert_eq!(&subscriber.subscription(true, b"t")[..], wanted);
+            assert_eq!(&subscriber.subscription(true, b"t")[..], expected);
         }
     }
 
@@ -446,16 +446,16 @@ mod tests {
     }
 
     #[test]
-    fn nothing_long_is_received_before_ready() {
+    fn a_long_message_before_ready_is_refused() {
         let long = [&[2][..], &(1_u64 << 20).to_be_bytes()].concat();
-        let wanted = |limit| Error::MessageTooLong {
+        let expected = |limit| Error::MessageTooLong {
             announced: 1 << 20,
             limit,
         };
         let mut router = connection(Role::Router);
-        let stream = [&greeting::ours()[..], &long].concat();
+        let stream = [&greeting::own_greeting()[..], &long].concat();
         let early = events(&mut router, &stream, &[1000]);
-        assert_eq!(early, Err(wanted(HANDSHAKE_MESSAGE_BYTES)));
+        assert_eq!(early, Err(expected(HANDSHAKE_MESSAGE_BYTES)));
         let mut router = connection(Role::Router);
         let stream = [&opening(Role::Dealer, b"")[..], &long].concat();
         assert!(events(&mut router, &stream, &[1000]).is_ok());
@@ -463,12 +463,12 @@ mod tests {
         let mut router = connection(Role::Router);
         events(&mut router, &opening(Role::Dealer, b""), &[1000]).unwrap();
         router.set_message_limit(1000);
-        assert_eq!(events(&mut router, &long, &[1000]), Err(wanted(1000)));
+        assert_eq!(events(&mut router, &long, &[1000]), Err(expected(1000)));
     }
 
     #[test]
-    fn nothing_goes_before_ready() {
-        for (frame, wanted) in [
+    fn a_message_before_ready_is_refused() {
+        for (frame, expected) in [
             (&b"\x00\x01m"[..], Error::TooEarly("a message")),
             (
                 b"\x04\x07\x04PING\x00\x00",
@@ -479,9 +479,9 @@ mod tests {
                 Error::Refused("bad".to_owned()),
             ),
         ] {
-            let stream = [&greeting::ours()[..], frame].concat();
+            let stream = [&greeting::own_greeting()[..], frame].concat();
             let mut router = connection(Role::Router);
-            assert_eq!(events(&mut router, &stream, &[1000]), Err(wanted));
+            assert_eq!(events(&mut router, &stream, &[1000]), Err(expected));
         }
     }
 }

@@ -50,7 +50,7 @@ pub(super) enum Incoming {
     /// A message that was too long and was dropped.
     Drained {
         /// The frames before the one that was too long.
-        begun: Message,
+        partial: Message,
         /// The length of all its frames.
         bytes: u64,
     },
@@ -82,7 +82,7 @@ struct Large {
 /// A message that is being dropped.
 #[derive(Debug)]
 struct Drained {
-    begun: Message,
+    partial: Message,
     bytes: u64,
     /// How many bytes of the current frame have not arrived yet.
     missing: u64,
@@ -128,11 +128,11 @@ impl Decoder {
             }
             return (&mut large.body).limit(missing);
         }
-        let left = self.read.capacity() - self.read.len();
-        if left == 0 && !self.read.is_empty() {
+        let free = self.read.capacity() - self.read.len();
+        if free == 0 && !self.read.is_empty() {
             self.room = (self.room * 2).min(ROOM_MAX);
         }
-        if left < ROOM_USEFUL {
+        if free < ROOM_USEFUL {
             self.read.reserve(self.room);
         }
         (&mut self.read).limit(usize::MAX)
@@ -153,22 +153,22 @@ impl Decoder {
                     return Ok(None);
                 }
                 let Large { body, more, .. } = self.large.take().expect("it is there");
-                if let Some(message) = self.part(body.freeze(), more) {
+                if let Some(message) = self.add_frame(body.freeze(), more) {
                     return Ok(Some(Incoming::Message(message)));
                 }
                 continue;
             }
             if let Some(drained) = &mut self.drained {
-                let here = drained.missing.min(self.read.len() as u64);
+                let available = drained.missing.min(self.read.len() as u64);
                 self.read
-                    .advance(usize::try_from(here).expect("no more than a length"));
-                drained.missing -= here;
+                    .advance(usize::try_from(available).expect("no more than a length"));
+                drained.missing -= available;
                 if drained.missing > 0 {
                     return Ok(None);
                 }
                 if !drained.more {
-                    let Drained { begun, bytes, .. } = self.drained.take().expect("it is there");
-                    return Ok(Some(Incoming::Drained { begun, bytes }));
+                    let Drained { partial, bytes, .. } = self.drained.take().expect("it is there");
+                    return Ok(Some(Incoming::Drained { partial, bytes }));
                 }
             }
             let Some(header) = Header::parse(&self.read)? else {
@@ -183,9 +183,9 @@ impl Decoder {
             };
             if body > LARGE_FRAME {
                 self.read.advance(header.len);
-                let here = self.read.len().min(body);
-                let mut large = BytesMut::with_capacity((here * 2).max(LARGE_FRAME).min(body));
-                large.extend_from_slice(&self.read.split_to(here));
+                let available = self.read.len().min(body);
+                let mut large = BytesMut::with_capacity((available * 2).max(LARGE_FRAME).min(body));
+                large.extend_from_slice(&self.read.split_to(available));
                 self.large = Some(Large {
                     body: large,
                     len: body,
@@ -204,7 +204,7 @@ impl Decoder {
             if header.command {
                 return Ok(Some(Incoming::Command(content)));
             }
-            if let Some(message) = self.part(content, header.more) {
+            if let Some(message) = self.add_frame(content, header.more) {
                 return Ok(Some(Incoming::Message(message)));
             }
         }
@@ -244,13 +244,13 @@ impl Decoder {
             return None;
         }
         self.read.advance(header.len);
-        let begun = match self.drained.take() {
-            Some(drained) => drained.begun,
+        let partial = match self.drained.take() {
+            Some(drained) => drained.partial,
             None => std::mem::take(&mut self.frames),
         };
         self.frames_bytes = 0;
         self.drained = Some(Drained {
-            begun,
+            partial,
             bytes,
             missing: header.body,
             more: header.more,
@@ -259,7 +259,7 @@ impl Decoder {
     }
 
     /// Adds a frame to the incomplete message; returns the message after its last frame.
-    fn part(&mut self, body: Bytes, more: bool) -> Option<Message> {
+    fn add_frame(&mut self, body: Bytes, more: bool) -> Option<Message> {
         if self.frames.capacity() == 0 {
             self.frames = Message::with_capacity(self.frames_hint.max(1));
         }
@@ -289,18 +289,21 @@ mod tests {
     }
 
     #[test]
-    fn memory_follows_what_came_not_what_was_announced() {
+    fn memory_grows_with_the_received_bytes_not_with_the_announced_length() {
         let mut decoder = Decoder::new(FrameLimits::default());
         let mut bytes = Vec::new();
         put_header(&mut bytes, 0, 1 << 30);
         feed(&mut decoder, &bytes);
         assert_eq!(decoder.next(), Ok(None));
-        let mut came = 0;
-        while came < 1 << 22 {
-            came += feed(&mut decoder, &[7; 100_000]);
+        let mut received = 0;
+        while received < 1 << 22 {
+            received += feed(&mut decoder, &[7; 100_000]);
             assert_eq!(decoder.next(), Ok(None));
             let held = decoder.large.as_ref().expect("it is large").body.capacity();
-            assert!(held <= (2 * came).max(LARGE_FRAME), "{held} for {came}");
+            assert!(
+                held <= (2 * received).max(LARGE_FRAME),
+                "{held} for {received}"
+            );
         }
     }
 
@@ -341,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn a_large_frame_stands_in_its_own_buffer_and_what_follows_does_not() {
+    fn a_large_frame_has_its_own_buffer() {
         let mut stream = Vec::new();
         put_header(&mut stream, MORE, LARGE_FRAME + 5);
         stream.extend(vec![9; LARGE_FRAME + 5]);
@@ -369,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_that_is_too_long_can_be_thrown_away() {
+    fn a_message_that_is_too_long_can_be_dropped() {
         let limits = FrameLimits {
             message_bytes: 10,
             drained_bytes: 300_000,
@@ -379,27 +382,27 @@ mod tests {
         put_header(&mut stream, MORE, 200_000);
         stream.extend(vec![0; 200_000]);
         stream.extend_from_slice(b"\x01\x00\x00\x01e\x00\x02ok");
-        let wanted = [
+        let expected = [
             Incoming::Command(Bytes::from_static(b"\x01X")),
             Incoming::Drained {
-                begun: vec![Bytes::from_static(b"head")],
+                partial: vec![Bytes::from_static(b"head")],
                 bytes: 4 + 8 + 200_000 + 1,
             },
             Incoming::Message(vec![Bytes::from_static(b"ok")]),
         ];
         for step in [1, 3, 1000, usize::MAX] {
             let mut decoder = Decoder::new(limits);
-            let mut seen = Vec::new();
+            let mut received = Vec::new();
             let mut rest = &stream[..];
             while !rest.is_empty() {
                 let n = feed(&mut decoder, &rest[..step.min(rest.len())]);
                 rest = &rest[n..];
                 while let Some(incoming) = decoder.next().unwrap() {
-                    seen.push(incoming);
+                    received.push(incoming);
                 }
                 assert!(decoder.read.capacity() <= ROOM_MAX);
             }
-            assert_eq!(seen, wanted, "step {step}");
+            assert_eq!(received, expected, "step {step}");
         }
         let mut decoder = Decoder::new(limits);
         let mut header = Vec::new();

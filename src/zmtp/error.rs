@@ -12,8 +12,8 @@ pub enum Error {
     OldVersion(&'static str),
     #[error("it asks for the security mechanism {0:?}; only NULL is spoken here")]
     Mechanism(String),
-    #[error("it is a {theirs:?} socket, which cannot talk with our {ours}")]
-    Incompatible { ours: Role, theirs: String },
+    #[error("it is a {peer:?} socket, which cannot talk with our {own}")]
+    Incompatible { own: Role, peer: String },
     #[error("it announced an identity of {0} bytes; {IDENTITY_MAX} are allowed")]
     IdentityTooLong(usize),
     #[error("it refused us: {0:?}")]

@@ -61,12 +61,12 @@ pub(super) fn header_len(body: usize) -> usize {
 }
 
 /// Writes the header of a body of this length.
-pub(super) fn put_header(into: &mut impl BufMut, flags: u8, body: usize) {
+pub(super) fn put_header(buffer: &mut impl BufMut, flags: u8, body: usize) {
     match u8::try_from(body) {
-        Ok(short) => into.put_slice(&[flags, short]),
+        Ok(short) => buffer.put_slice(&[flags, short]),
         Err(_) => {
-            into.put_u8(flags | LONG);
-            into.put_u64(body as u64);
+            buffer.put_u8(flags | LONG);
+            buffer.put_u64(body as u64);
         }
     }
 }
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read() {
+    fn a_written_header_is_read_back() {
         for body in [0, 1, 255, 256, 70_000] {
             for flags in [0, MORE, COMMAND] {
                 let mut bytes = Vec::new();

@@ -61,7 +61,7 @@ impl Greeting {
 }
 
 /// Returns our own greeting: ZMTP 3.1, NULL.
-pub(super) fn ours() -> [u8; GREETING_LEN] {
+pub(super) fn own_greeting() -> [u8; GREETING_LEN] {
     let mut bytes = [0; GREETING_LEN];
     bytes[0] = 0xff;
     bytes[9] = 0x7f;
@@ -81,25 +81,25 @@ mod tests {
 
     #[test]
     fn our_own_greeting_is_understood() {
-        assert_eq!(take(&ours()), Ok(Some(Greeting { minor: 1 })));
+        assert_eq!(take(&own_greeting()), Ok(Some(Greeting { minor: 1 })));
         for end in 0..GREETING_LEN {
-            assert_eq!(take(&ours()[..end]), Ok(None), "{end}");
+            assert_eq!(take(&own_greeting()[..end]), Ok(None), "{end}");
         }
     }
 
     #[test]
     fn minor_versions() {
-        for (major, minor, wanted) in [(3, 0, 0), (3, 1, 1), (3, 7, 1), (4, 0, 1)] {
-            let mut bytes = ours();
+        for (major, minor, expected) in [(3, 0, 0), (3, 1, 1), (3, 7, 1), (4, 0, 1)] {
+            let mut bytes = own_greeting();
             (bytes[10], bytes[11]) = (major, minor);
-            assert_eq!(take(&bytes), Ok(Some(Greeting { minor: wanted })));
+            assert_eq!(take(&bytes), Ok(Some(Greeting { minor: expected })));
         }
     }
 
     #[test]
-    fn old_versions_are_named_before_they_wait() {
+    fn an_old_version_is_refused_at_its_first_byte() {
         // The first bytes of libzmq 3 and 2.
-        let mut two = ours();
+        let mut two = own_greeting();
         two[10] = 1;
         assert_eq!(take(&two[..11]), Err(Error::OldVersion("2.0")));
         assert_eq!(take(&[1, 0]), Err(Error::OldVersion("1.0")));
@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn other_mechanisms_and_other_protocols_are_refused() {
-        let mut curve = ours();
+        let mut curve = own_greeting();
         curve[12..17].copy_from_slice(b"CURVE");
         assert_eq!(take(&curve), Err(Error::Mechanism("CURVE".to_owned())));
         assert!(matches!(take(b"GET / HTTP/1.1"), Err(Error::NotZmtp(_))));

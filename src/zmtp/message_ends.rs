@@ -21,9 +21,9 @@ impl MessageEnds {
         let mut rest = bytes;
         let mut count = 0;
         loop {
-            let here = usize::try_from(self.missing).map_or(rest.len(), |it| it.min(rest.len()));
-            rest = rest.split_at(here).1;
-            self.missing -= here as u64;
+            let skipped = usize::try_from(self.missing).map_or(rest.len(), |it| it.min(rest.len()));
+            rest = rest.split_at(skipped).1;
+            self.missing -= skipped as u64;
             if self.missing > 0 {
                 return count;
             }
@@ -33,8 +33,8 @@ impl MessageEnds {
                     return count;
                 };
                 rest = after;
-                if let Some(place) = self.header.get_mut(self.header_len) {
-                    *place = byte;
+                if let Some(slot) = self.header.get_mut(self.header_len) {
+                    *slot = byte;
                     self.header_len += 1;
                 }
                 let header = self.header.get(..self.header_len).unwrap_or_default();

@@ -49,7 +49,7 @@ impl ServerHandler for Obedient {
     }
 
     fn left(&self, peer: &PeerId, why: &DisconnectReason) {
-        assert_eq!(why.responsible(), Responsible::Us);
+        assert_eq!(why.responsible(), Responsible::ThisProcess);
         let router = self.router.borrow();
         let router = router.as_ref().expect("it is bound");
         router.send(peer, Vec::new()).expect_err("it is gone");
@@ -354,26 +354,26 @@ fn it_is_known_whether_a_subscriber_has_read_a_message() {
         peers.joined().await;
         peers.message().await;
         assert_eq!(
-            publisher.reach(1),
+            publisher.delivery_progress(1),
             DeliveryProgress::NoReader,
             "it was sent nothing before"
         );
         publisher.send(&message(&[b"first"]));
         publisher.send(&message(&[b"second"]));
         assert_eq!(publisher.sent(), 2);
-        assert_eq!(publisher.reach(2), DeliveryProgress::Waits);
+        assert_eq!(publisher.delivery_progress(2), DeliveryProgress::Waits);
         events.up().await;
         events.received().await;
         events.received().await;
         // The system confirms received bytes a moment later.
         let read = async {
-            while publisher.reach(2) != DeliveryProgress::Read {
+            while publisher.delivery_progress(2) != DeliveryProgress::Read {
                 tokio::task::yield_now().await;
             }
         };
         soon("the second is read", read).await;
         drop(dialer);
         peers.left().await;
-        assert_eq!(publisher.reach(2), DeliveryProgress::NoReader);
+        assert_eq!(publisher.delivery_progress(2), DeliveryProgress::NoReader);
     });
 }

@@ -11,7 +11,7 @@ use crate::project::{Config, OnRestart, Project, StartupCode};
 use crate::proxy::attachment::Attachment;
 use crate::proxy::log;
 use crate::proxy::messages;
-use crate::proxy::snapshot::{KernelState, usual};
+use crate::proxy::snapshot::{KernelState, default_answers};
 use crate::proxy::target::{LaunchTarget, Target};
 use crate::route::{Ending, FrontEnd, Kernel, Policies};
 
@@ -23,10 +23,10 @@ impl Shell {
     pub(super) async fn begin(&self, target: LaunchTarget) -> anyhow::Result<()> {
         self.take_settings(Project::find(&self.launch.folder).as_ref());
         let target = match target {
-            LaunchTarget::Later => None,
+            LaunchTarget::FromTraffic => None,
             LaunchTarget::State(path) => Some(Target::of_state(&path)?),
             LaunchTarget::Notebook(notebook) => Some(self.target_of(&notebook)?),
-            LaunchTarget::Nothing => Some(self.likely_target()?),
+            LaunchTarget::Unnamed => Some(self.likely_target()?),
         };
         let Some(target) = target else {
             self.log_launch(None);
@@ -35,7 +35,7 @@ impl Shell {
             }
             return Ok(());
         };
-        self.enter(&target.project);
+        self.use_project(&target.project);
         self.log_launch(Some(&target));
         let snapshot = target.snapshot()?;
         let ending = match snapshot.kernel {
@@ -50,17 +50,17 @@ impl Shell {
         }
         if self.launch.front_end.kind == FrontEnd::VsCode {
             // The first message shows whether this launch is a restart.
-            *self.given.borrow_mut() = Some(target);
+            *self.pending_target.borrow_mut() = Some(target);
             return Ok(());
         }
         self.attach(target);
         self.read_note();
         if self.launch.front_end.kind == FrontEnd::Jupyter {
             // A server does not show what a kernel printed while it failed to start, but a cell's error can.
-            self.arrive();
+            self.follow_or_start();
             return Ok(());
         }
-        self.arrive_now().await
+        self.follow_or_start_now().await
     }
 
     /// Returns the target of a launch that names none. The client of the first cell gets a notice if another notebook
@@ -69,7 +69,7 @@ impl Shell {
         let folder = &self.launch.folder;
         let program = match self.launch.front_end.kind {
             FrontEnd::Other => self.launch.parent.as_ref(),
-            // A server's arguments say nothing of a console in it.
+            // A server's arguments do not name the notebook of a console in it.
             FrontEnd::Jupyter | FrontEnd::VsCode => None,
         };
         let Some(program) = program else {
@@ -95,11 +95,11 @@ impl Shell {
     /// Reads the settings of a project; without a project, those of the environment.
     pub(super) fn take_settings(&self, project: Option<&Project>) {
         let variable = |name: &str| std::env::var_os(name);
-        let read = match project {
+        let result = match project {
             Some(project) => project.settings(),
             None => Config::default().with(variable),
         };
-        let settings = read.unwrap_or_else(|error| {
+        let settings = result.unwrap_or_else(|error| {
             let error = anyhow::Error::from(error);
             tracing::warn!("the settings cannot be used: {error:#}");
             Config::default().with(variable).unwrap_or_default()
@@ -129,20 +129,20 @@ impl Shell {
             return;
         }
         self.spawn(async |shell| {
-            let given = shell.given.take();
-            let project = match &given {
+            let target = shell.pending_target.take();
+            let project = match &target {
                 Some(target) => Some(target.project.clone()),
                 None => Project::find(&shell.launch.folder),
             };
             if let Some(project) = project
-                && let Some(record) = shell.relaunched(&project).await
+                && let Some(record) = shell.find_restart(&project).await
             {
-                return shell.resume(project, &record).await;
+                return shell.finish_restart(project, &record).await;
             }
-            match given {
+            match target {
                 Some(target) => {
                     shell.attach(target);
-                    shell.arrive();
+                    shell.follow_or_start();
                 }
                 None => shell.await_notebook(),
             }
@@ -150,33 +150,34 @@ impl Shell {
     }
 
     fn await_notebook(&self) {
-        let (info, widgets) = usual(&self.launch.folder, &self.launch.front_end.language).unzip();
+        let (info, widgets) =
+            default_answers(&self.launch.folder, &self.launch.front_end.language).unzip();
         let unresolved = Kernel::Unresolved { info };
-        let ending = no_ending();
+        let ending = empty_ending();
         self.route(|bridge, now| {
             // Set first, since held requests are answered at once.
             bridge.set_widgets(widgets.flatten());
-            bridge.kernel_is(now, unresolved, &ending, []);
+            bridge.set_kernel(now, unresolved, &ending, []);
         });
     }
 
     /// Takes the notebook that the front end's traffic names; `None` if nothing has named one.
     pub(super) fn resolve(&self, notebook: Option<String>) {
-        let named = notebook
+        let notebook = notebook
             .map(|name| self.launch.folder.join(name))
             .filter(|path| path.extension() == Some(OsStr::new("ipynb")));
-        let searched = Project::find(&self.launch.folder);
-        let found = match &named {
+        let folder_project = Project::find(&self.launch.folder);
+        let result = match &notebook {
             Some(notebook) => self.target_of(notebook),
             None => Target::of_folder(&self.launch.folder),
         };
-        let target = match found {
+        let target = match result {
             Ok(target) => target,
             Err(error) => {
                 tracing::error!("{error:#}");
                 let ending = messages::no_session(&error);
                 let ended = Kernel::Ended(ending.clone());
-                return self.route(|bridge, now| bridge.kernel_is(now, ended, &ending, []));
+                return self.route(|bridge, now| bridge.set_kernel(now, ended, &ending, []));
             }
         };
         let attachment = self.attachment();
@@ -192,27 +193,27 @@ impl Shell {
         }
         drop(attachment);
         self.detach(&messages::renamed(&target));
-        self.enter(&target.project);
+        self.use_project(&target.project);
         tracing::info!(
             "attached to {}, {}",
             target.notebook().display(),
-            if named.is_some() {
+            if notebook.is_some() {
                 "which the front end names"
             } else {
                 "since nothing names another"
             }
         );
-        if searched.as_ref() == Some(&target.project) {
+        if folder_project.as_ref() == Some(&target.project) {
             self.attach(target);
-            return self.arrive();
+            return self.follow_or_start();
         }
         // If the front end's folder is in another project, the restart record is in the notebook's project.
         self.spawn(async move |shell| {
-            if let Some(record) = shell.relaunched(&target.project).await {
-                return shell.resume(target.project, &record).await;
+            if let Some(record) = shell.find_restart(&target.project).await {
+                return shell.finish_restart(target.project, &record).await;
             }
             shell.attach(target);
-            shell.arrive();
+            shell.follow_or_start();
         });
     }
 
@@ -224,7 +225,7 @@ impl Shell {
         }
         let unsent = self.take_unsent();
         self.links.take();
-        self.route(|bridge, now| bridge.kernel_is(now, Kernel::Awaited, ending, unsent));
+        self.route(|bridge, now| bridge.set_kernel(now, Kernel::Awaited, ending, unsent));
     }
 
     /// Attaches to a session. The caller resolves its kernel next.
@@ -234,18 +235,18 @@ impl Shell {
             &self.launch.front_end,
             &self.presence_work,
             self.alarm.rearm(),
-            self.state_reads.wanted(),
+            self.state_reads.notification(),
         );
         let clients = self.bridge.borrow().joined().count();
         attachment.presence.update(clients, None);
         *self.attachment.borrow_mut() = Some(Rc::new(attachment));
         // The state may have changed before the watch began.
-        self.state_reads.want();
-        self.leave_traces();
+        self.state_reads.request();
+        self.write_restart_record();
     }
 
     /// Reads the settings of a project and opens its log.
-    pub(super) fn enter(&self, project: &Project) {
+    pub(super) fn use_project(&self, project: &Project) {
         self.take_settings(Some(project));
         self.open_log(project);
     }
@@ -271,6 +272,6 @@ impl Shell {
 }
 
 /// Returns an ending for a change from a state without a kernel: no client gets it.
-fn no_ending() -> Ending {
+fn empty_ending() -> Ending {
     Ending::new("NoKernel", String::new())
 }

@@ -5,7 +5,7 @@ use std::io;
 use bytes::Bytes;
 
 use super::{Handle, Shell};
-use crate::proxy::counters::Way;
+use crate::proxy::counters::Direction;
 use crate::proxy::faults::is_logged;
 use crate::proxy::links::is_out_of_descriptors;
 use crate::route::ClientId;
@@ -19,7 +19,7 @@ impl Shell {
             let clients = self.bridge.borrow().joined().count();
             attachment.presence.update(clients, None);
         }
-        self.count.touch();
+        self.counters.mark_changed();
     }
 
     /// Closes sockets that no client needs now: no file descriptors are left.
@@ -28,9 +28,10 @@ impl Shell {
     }
 
     /// Counts a heartbeat.
-    pub(super) fn count_heartbeat(&self, way: Way, frames: &Message) {
+    pub(super) fn count_heartbeat(&self, direction: Direction, frames: &Message) {
         let size = frames.iter().map(Bytes::len).sum();
-        self.count.passed(way, Channel::Heartbeat, size);
+        self.counters
+            .count_message(direction, Channel::Heartbeat, size);
     }
 }
 
@@ -42,7 +43,7 @@ impl EndpointHandler for Handle {
     fn joined(&self, channel: Channel, client: &Bytes) {
         if let Some(shell) = self.shell() {
             shell.route(|bridge, _| bridge.client_joined(channel, &id(client)));
-            shell.note_client(&id(client));
+            shell.record_client(&id(client));
             shell.clients_changed();
         }
     }
@@ -51,27 +52,29 @@ impl EndpointHandler for Handle {
         let Some(shell) = self.shell() else { return };
         let client = id(client);
         let size = message.size();
-        shell.count.passed(Way::FromClients, channel, size);
+        shell
+            .counters
+            .count_message(Direction::FromClients, channel, size);
         tracing::debug!(%client, %channel, ?message, "from the client");
         shell.refresh_before_an_error();
         shell.route(|bridge, now| bridge.client_message(now, channel, &client, message));
     }
 
-    fn left(&self, channel: Channel, client: &Bytes, why: &DisconnectReason) {
+    fn left(&self, channel: Channel, client: &Bytes, reason: &DisconnectReason) {
         let Some(shell) = self.shell() else { return };
         let client = id(client);
-        tracing::debug!(%client, %channel, "disconnected: {why}");
-        if why.responsible() == Responsible::Peer && is_logged(shell.count.broke()) {
-            tracing::warn!(%client, %channel, "a client's connection was closed: {why}");
+        tracing::debug!(%client, %channel, "disconnected: {reason}");
+        if reason.responsible() == Responsible::Peer && is_logged(shell.counters.count_broken()) {
+            tracing::warn!(%client, %channel, "a client's connection was closed: {reason}");
         }
         shell.route(|bridge, now| bridge.client_left(now, channel, &client));
-        shell.note_client(&client);
+        shell.record_client(&client);
         shell.clients_changed();
     }
 
-    fn rejected(&self, channel: Channel, why: &Rejected) {
+    fn rejected(&self, channel: Channel, rejected: &Rejected) {
         if let Some(shell) = self.shell() {
-            shell.count.rejected("client", channel, why);
+            shell.counters.count_rejected("client", channel, rejected);
         }
     }
 
@@ -82,7 +85,7 @@ impl EndpointHandler for Handle {
 
     fn subscriber_joined(&self) {
         if let Some(shell) = self.shell() {
-            shell.count.touch();
+            shell.counters.mark_changed();
         }
     }
 
@@ -94,20 +97,24 @@ impl EndpointHandler for Handle {
         first
     }
 
-    fn subscriber_left(&self, subscriber: &PeerId, why: &DisconnectReason) {
+    fn subscriber_left(&self, subscriber: &PeerId, reason: &DisconnectReason) {
         let Some(shell) = self.shell() else { return };
         shell.orphan.subscriber_left();
-        if why.responsible() != Responsible::NoOne && is_logged(shell.count.broke()) {
-            tracing::warn!(channel = "iopub", %subscriber, "a subscriber's connection ended: {why}");
+        if reason.responsible() != Responsible::NoOne && is_logged(shell.counters.count_broken()) {
+            tracing::warn!(channel = "iopub", %subscriber, "a subscriber's connection ended: {reason}");
         }
-        match why {
-            DisconnectReason::Full { unread, since, .. } => {
+        match reason {
+            DisconnectReason::Full {
+                unread,
+                first_unread,
+                ..
+            } => {
                 let unread = usize::try_from(*unread).unwrap_or(usize::MAX);
-                shell.count.cut();
-                shell.count.lost(unread);
-                shell.route(|bridge, now| bridge.subscriber_cut(now, *since));
+                shell.counters.count_cut();
+                shell.counters.count_lost(unread);
+                shell.route(|bridge, now| bridge.subscriber_cut(now, *first_unread));
             }
-            _ => shell.count.touch(),
+            _ => shell.counters.mark_changed(),
         }
     }
 
@@ -116,7 +123,7 @@ impl EndpointHandler for Handle {
             && shell.is_live()
             && let Some(links) = shell.links()
         {
-            shell.count_heartbeat(Way::FromClients, &frames);
+            shell.count_heartbeat(Direction::FromClients, &frames);
             links.send_heartbeat(peer, frames);
         }
         None
@@ -130,22 +137,22 @@ impl EndpointHandler for Handle {
 
     /// Logs a connection that ended before its handshake was complete. One that only checked whether the port
     /// is open is no fault.
-    fn refused(&self, channel: Channel, why: &DisconnectReason) {
+    fn refused(&self, channel: Channel, reason: &DisconnectReason) {
         // VS Code dials shell and iopub and resets the connection, to check whether the port is open.
-        let reset = matches!(why, DisconnectReason::Broken(error) if error.kind() == io::ErrorKind::ConnectionReset);
-        if reset || why.responsible() == Responsible::NoOne {
-            tracing::debug!(%channel, "a connection was closed before its handshake was complete: {why}");
+        let is_reset = matches!(reason, DisconnectReason::Broken(error) if error.kind() == io::ErrorKind::ConnectionReset);
+        if is_reset || reason.responsible() == Responsible::NoOne {
+            tracing::debug!(%channel, "a connection was closed before its handshake was complete: {reason}");
             return;
         }
         let Some(shell) = self.shell() else { return };
-        if let DisconnectReason::NotAccepted(error) = why
+        if let DisconnectReason::NotAccepted(error) = reason
             && is_out_of_descriptors(error)
         {
             shell.free_descriptors();
         }
-        let count = shell.count.refused();
+        let count = shell.counters.count_refused();
         if is_logged(count) {
-            tracing::warn!(%channel, count, "a connection was refused: {why}");
+            tracing::warn!(%channel, count, "a connection was refused: {reason}");
         }
     }
 }

@@ -14,22 +14,22 @@ use crate::wire::Channel;
 impl Shell {
     /// Like [`Shell::refresh`], soon: one read serves all calls until it begins.
     pub(super) fn refresh_soon(&self) {
-        if self.state_reads.begin_to_wait() {
+        if self.state_reads.queue_read() {
             self.spawn(async |shell| shell.refresh().await);
         }
     }
 
     /// Reads the state and adopts it.
     pub(super) async fn refresh(&self) {
-        let turn = self.state_reads.work.turn().await;
+        let permit = self.state_reads.work.acquire().await;
         let number = self.state_reads.begin();
         let Some(attachment) = self.attachment() else {
             return;
         };
-        let read = attachment.read(&turn).await;
+        let read = attachment.read(&permit).await;
         if !self.state_reads.is_latest(number) {
             // The state was read on this thread in the meantime, so this read may be older.
-            self.state_reads.want();
+            self.state_reads.request();
         } else if self.serves(&attachment) {
             self.take_snapshot(&attachment, read);
         }
@@ -42,47 +42,47 @@ impl Shell {
         if let Some(attachment) = self.attachment().filter(|_| is_ended)
             && !attachment.is_unreachable.get()
         {
-            self.state_reads.read_here();
+            self.state_reads.record_main_thread_read();
             self.take_snapshot(&attachment, attachment.target.snapshot());
         }
     }
 
     /// Returns whether this process is still attached to that session.
     pub(super) fn serves(&self, attachment: &Rc<Attachment>) -> bool {
-        let now = self.attachment();
-        now.is_some_and(|now| Rc::ptr_eq(&now, attachment))
+        let current = self.attachment();
+        current.is_some_and(|current| Rc::ptr_eq(&current, attachment))
     }
 
     /// Stores the result of a read, except the change of the kernel.
-    pub(super) fn note(&self, attachment: &Attachment, snapshot: &Snapshot) {
-        attachment.note(snapshot);
+    pub(super) fn store_flags(&self, attachment: &Attachment, snapshot: &Snapshot) {
+        attachment.store_flags(snapshot);
         self.bridge.borrow_mut().set_info(snapshot.info.clone());
     }
 
     fn take_snapshot(&self, attachment: &Attachment, read: anyhow::Result<Snapshot>) {
         match read {
             Ok(snapshot) => {
-                self.note(attachment, &snapshot);
+                self.store_flags(attachment, &snapshot);
                 // A kernel stays usable although its record was removed.
-                if !snapshot.is_recorded && self.kernel_lives() {
+                if !snapshot.is_recorded && self.is_kernel_alive() {
                     let key = &attachment.target.key;
                     let text = format!("{key} is not in state.json any more, but its kernel lives");
-                    return attachment.unread.is("removed", &text);
+                    return attachment.read_failures.report("removed", &text);
                 }
                 attachment
-                    .unread
-                    .is_over("the kernel's record is read again");
+                    .read_failures
+                    .recovered("the kernel's record is read again");
                 self.adopt(snapshot.kernel);
             }
             // The last state stays valid until a read succeeds.
             Err(error) => {
                 let text = format!("{error:#}");
-                attachment.unread.is(&text, &text);
+                attachment.read_failures.report(&text, &text);
             }
         }
     }
 
-    fn kernel_lives(&self) -> bool {
+    fn is_kernel_alive(&self) -> bool {
         let links = self.links();
         let process = links.as_ref().and_then(|it| it.kernel().process.as_ref());
         process.is_some_and(Process::is_alive)
@@ -98,7 +98,7 @@ impl Shell {
         let Some(attachment) = self.attachment() else {
             return;
         };
-        if !attachment.admits(&kernel) {
+        if !attachment.accepts(&kernel) {
             return;
         }
         match kernel {
@@ -121,7 +121,9 @@ impl Shell {
                 let (target, ended) = (&attachment.target, ended.as_ref());
                 let failure = attachment.failure.borrow().clone();
                 let kernel = if self.may_start(&attachment) && self.has_person() {
-                    Kernel::Died(failure.unwrap_or_else(|| messages::died_for_now(target, ended)))
+                    Kernel::Died(
+                        failure.unwrap_or_else(|| messages::died_until_next_cell(target, ended)),
+                    )
                 } else {
                     Kernel::Ended(failure.unwrap_or_else(|| messages::died(target, ended)))
                 };
@@ -153,7 +155,7 @@ impl Shell {
         }
     }
 
-    /// Tells the bridge that the kernel has ended.
+    /// Reports to the bridge that the kernel has ended.
     fn end(&self, kernel: Kernel) {
         if *self.bridge.borrow().kernel() == kernel {
             return;
@@ -169,26 +171,26 @@ impl Shell {
             attachment.outputs.kernel_ended(self.published());
         }
         let unsent = self.take_unsent();
-        self.route(|bridge, now| bridge.kernel_is(now, kernel, ending, unsent));
+        self.route(|bridge, now| bridge.set_kernel(now, kernel, ending, unsent));
     }
 
     fn connect(&self, attachment: &Attachment, kernel: LiveKernel) {
         attachment.is_unreachable.set(false);
         let unsent = self.take_unsent();
-        let before = self.links();
-        let before = before.as_ref();
-        let is_another = before.is_some_and(|links| !links.kernel().is_same(&kernel));
+        let previous = self.links();
+        let previous = previous.as_ref();
+        let is_another = previous.is_some_and(|links| !links.kernel().is_same(&kernel));
         // Another kernel may count its generations from one, for example when a notebook begins to share one;
         // the bridge's numbers never fall.
-        let last = self.number.get();
-        let number = if before.is_some() && !is_another {
+        let last = self.bridge_generation.get();
+        let number = if previous.is_some() && !is_another {
             last
         } else {
             kernel.generation.max(last + 1)
         };
-        self.number.set(number);
+        self.bridge_generation.set(number);
         if is_another || (number != last && last > 0) {
-            self.count.restarted();
+            self.counters.count_restart();
         }
         if is_another || number != last {
             attachment.outputs.kernel_ended(self.published());
@@ -196,28 +198,28 @@ impl Shell {
         let notebook = &attachment.target.key;
         attachment
             .journal
-            .follow(number, &kernel.owner, kernel.generation, notebook);
+            .set_generation(number, &kernel.owner, kernel.generation, notebook);
         tracing::info!(
             generation = kernel.generation,
             pid = kernel.process.as_ref().map(|process| process.pid),
             "connecting to the kernel at {}",
             kernel.connection.endpoint(Channel::Shell)
         );
-        if is_another || attachment.missed.take() {
-            let owner = before.map(|links| &*links.kernel().owner);
-            let notice = messages::notice(&attachment.target, &kernel, owner);
+        if is_another || attachment.has_missed_kernel.take() {
+            let owner = previous.map(|links| &*links.kernel().owner);
+            let notice = messages::replacement_notice(&attachment.target, &kernel, owner);
             tracing::info!("{notice}");
             self.bridge.borrow_mut().set_notice(notice);
-        } else if before.is_none()
+        } else if previous.is_none()
             && self.launch.front_end.kind == FrontEnd::VsCode
             && let Some(job) = &kernel.handed_over
         {
-            let notice = messages::handed_over(job);
+            let notice = messages::hand_over_notice(job);
             tracing::info!("{notice}");
             self.bridge.borrow_mut().set_notice(notice);
         }
         if let Some(process) = kernel.process.clone() {
-            let changed = std::sync::Arc::clone(self.state_reads.wanted());
+            let changed = std::sync::Arc::clone(self.state_reads.notification());
             tokio::task::spawn_local(async move {
                 process.death().await;
                 changed.notify_one();
@@ -234,7 +236,7 @@ impl Shell {
         self.route(|bridge, now| {
             // Set first, since a widget probe may be among the held requests.
             bridge.set_widgets(widgets);
-            bridge.kernel_is(now, live, &ending, unsent);
+            bridge.set_kernel(now, live, &ending, unsent);
         });
     }
 
@@ -246,9 +248,9 @@ impl Shell {
         let kernel = links.kernel();
         let (owner, generation) = (kernel.owner.clone(), kernel.generation);
         self.spawn(async move |shell| {
-            let turn = shell.state_reads.work.turn().await;
+            let permit = shell.state_reads.work.acquire().await;
             let target = attachment.target.clone();
-            let written = turn.run(move || target.remember_widgets(&owner, generation, &version));
+            let written = permit.run(move || target.remember_widgets(&owner, generation, &version));
             let written: anyhow::Result<()> =
                 written.await.map_err(Into::into).and_then(|it| Ok(it?));
             if let Err(error) = written {

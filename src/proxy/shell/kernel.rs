@@ -4,7 +4,7 @@ use std::io;
 use std::rc::Rc;
 
 use super::Shell;
-use crate::proxy::counters::Way;
+use crate::proxy::counters::Direction;
 use crate::proxy::links::{LinkEvent, Links};
 use crate::proxy::messages;
 use crate::proxy::snapshot::KernelState;
@@ -16,8 +16,8 @@ impl Shell {
     /// Starts to connect to a kernel, and drops the sockets to the last one.
     pub(super) fn dial(&self, kernel: LiveKernel) {
         let handle = self.handle.clone();
-        let (id, count) = (self.launch.id.clone(), Rc::clone(&self.count));
-        let links = Links::connect(kernel, id, count, move |event| {
+        let (id, counters) = (self.launch.id.clone(), Rc::clone(&self.counters));
+        let links = Links::connect(kernel, id, counters, move |event| {
             if let Some(shell) = handle.shell() {
                 shell.take_link_event(event);
             }
@@ -35,10 +35,10 @@ impl Shell {
         match event {
             LinkEvent::Published(message) => self.take_published(message),
             LinkEvent::Message(client, channel, message) => {
-                let question = (channel == Channel::Stdin).then(|| message.clone());
+                let prompt = (channel == Channel::Stdin).then(|| message.clone());
                 self.route(|bridge, now| bridge.kernel_message(now, client, channel, message));
-                if let Some(question) = question {
-                    self.buffer_question(client, &question);
+                if let Some(prompt) = prompt {
+                    self.buffer_prompt(client, &prompt);
                 }
             }
             LinkEvent::Up(client, channel) => {
@@ -49,7 +49,7 @@ impl Shell {
             }
             LinkEvent::Down(client, channel, unsent) => {
                 self.route(|bridge, _| bridge.link_down(client, channel, unsent));
-                self.state_reads.want();
+                self.state_reads.request();
             }
             LinkEvent::StdinAbsent(client) => {
                 self.route(|bridge, now| bridge.stdin_absent(now, client));
@@ -57,16 +57,16 @@ impl Shell {
             LinkEvent::IopubUp if self.is_live() => {
                 self.route(|bridge, now| bridge.iopub_up(now));
             }
-            LinkEvent::IopubUp => self.state_reads.want(),
+            LinkEvent::IopubUp => self.state_reads.request(),
             LinkEvent::IopubDown => {
                 self.route(|bridge, _| bridge.iopub_down());
-                self.state_reads.want();
+                self.state_reads.request();
             }
             LinkEvent::Oversized(channel, parent, bytes) => {
                 self.route(|bridge, now| bridge.oversized(now, channel, &parent, bytes));
             }
             LinkEvent::Heartbeat(peer, frames) => {
-                self.count_heartbeat(Way::ToClients, &frames);
+                self.count_heartbeat(Direction::ToClients, &frames);
                 self.endpoint.beat(peer, frames);
             }
             LinkEvent::Unreachable(error) => self.unreachable(error),
@@ -78,11 +78,11 @@ impl Shell {
     /// their ends when it was interrupted for that. The last messages of a kernel that exited unexpectedly
     /// are published.
     fn take_published(&self, message: Verified) {
-        let is_wanted = matches!(
+        let is_published = matches!(
             self.bridge.borrow().kernel(),
             Kernel::Live { .. } | Kernel::Died(_)
         );
-        if is_wanted {
+        if is_published {
             self.buffer_output(&message);
             self.route(|bridge, now| bridge.iopub_message(now, message));
         }

@@ -30,7 +30,7 @@ use jiff::Timestamp;
 use super::alarm::Alarm;
 use super::args::Launch;
 use super::attachment::Attachment;
-use super::counters::{Counters, Way};
+use super::counters::{Counters, Direction};
 use super::exit::{Exit, ExitReason};
 use super::front;
 use super::front_end::DetectedFrontEnd;
@@ -57,17 +57,17 @@ pub(super) struct Shell {
     settings: RefCell<Config>,
     bridge: RefCell<Bridge>,
     /// Whether actions are being carried out: the same loop also carries out those that are added meanwhile.
-    acting: Cell<bool>,
+    is_acting: Cell<bool>,
     /// The front end's sockets.
     endpoint: KernelEndpoint,
     /// The session that is served, once it is known which.
     attachment: RefCell<Option<Rc<Attachment>>>,
     /// The session that the launch has named, while the proxy waits for a message before it serves it.
-    given: RefCell<Option<Target>>,
+    pending_target: RefCell<Option<Target>>,
     /// The sockets to the kernel; those to an ended kernel stay until there is another kernel.
     links: RefCell<Option<Rc<Links>>>,
     /// The bridge's number for the kernel's last generation.
-    number: Cell<u64>,
+    bridge_generation: Cell<u64>,
     /// The `header.session` of the clients' messages.
     session: RefCell<Option<String>>,
     /// The record by which the next launch is recognised as a restart.
@@ -83,7 +83,7 @@ pub(super) struct Shell {
     presence_work: Rc<FileWork>,
     exit: Exit,
     orphan: Orphan,
-    count: Rc<Counters>,
+    counters: Rc<Counters>,
 }
 
 /// A weak reference to the shell, for the sockets that it owns.
@@ -137,7 +137,7 @@ pub(super) async fn serve(launch: Launch, signals: Signals) -> anyhow::Result<()
         shell.finish_records(Instant::now()).await;
         return Err(error);
     }
-    shell.run_on().await;
+    shell.run_until_exit().await;
 
     tracing::info!("stopping: {}", shell.exit.text());
     shell.close().await;
@@ -186,11 +186,11 @@ impl Shell {
             },
             settings: RefCell::default(),
             bridge: RefCell::new(Bridge::new(settings, now())),
-            acting: Cell::new(false),
+            is_acting: Cell::new(false),
             attachment: RefCell::new(None),
-            given: RefCell::new(None),
+            pending_target: RefCell::new(None),
             links: RefCell::new(None),
-            number: Cell::new(0),
+            bridge_generation: Cell::new(0),
             session: RefCell::new(None),
             record: RefCell::new(None),
             shutdown_requested: Cell::new(false),
@@ -202,7 +202,7 @@ impl Shell {
             presence_work: Rc::default(),
             exit: Exit::default(),
             orphan: Orphan::watch(),
-            count: Rc::default(),
+            counters: Rc::default(),
         });
         let _ = handle.0.set(Rc::downgrade(&shell));
         Ok(shell)
@@ -253,10 +253,10 @@ impl Shell {
     /// Calls an input method of the bridge, and carries out the resulting actions.
     fn route(&self, input: impl FnOnce(&mut Bridge, Now)) {
         input(&mut self.bridge.borrow_mut(), now());
-        if self.acting.replace(true) {
+        if self.is_acting.replace(true) {
             return;
         }
-        let acting = Acting(&self.acting);
+        let acting = Acting(&self.is_acting);
         loop {
             // The borrow ends here, because an action may call an input method.
             let action = self.bridge.borrow_mut().poll_action();
@@ -279,7 +279,8 @@ impl Shell {
             } => self.send_to_client(&client, channel, message),
             Action::Publish(message) => {
                 let size = message.size();
-                self.count.passed(Way::ToClients, Channel::Iopub, size);
+                self.counters
+                    .count_message(Direction::ToClients, Channel::Iopub, size);
                 self.endpoint.publish(message);
             }
             Action::ToKernel {
@@ -308,7 +309,9 @@ impl Shell {
             }
             Action::JournalInterrupt { withdrawn, .. } => {
                 if let Some(attachment) = self.attachment() {
-                    attachment.journal.interrupted(self.number.get(), withdrawn);
+                    attachment
+                        .journal
+                        .add_interrupt(self.bridge_generation.get(), withdrawn);
                     attachment.journal.write_soon();
                 }
             }
@@ -318,8 +321,8 @@ impl Shell {
             Action::HandOver { sessions } => self.spawn(async move |shell| {
                 if let Some(attachment) = shell.attachment() {
                     let scope = HandOffScope::Sessions(&sessions);
-                    let asked = attachment.outputs.hand_off(&attachment.target, scope).await;
-                    shell.leave_prompts(&asked);
+                    let prompted = attachment.outputs.hand_off(&attachment.target, scope).await;
+                    shell.hand_over_prompts(&prompted);
                 }
             }),
             Action::ResolveNotebook { notebook } => self.resolve(notebook),
@@ -339,28 +342,30 @@ impl Shell {
     }
 
     fn send_to_client(&self, client: &ClientId, channel: Channel, message: Verified) {
-        self.count.passed(Way::ToClients, channel, message.size());
+        self.counters
+            .count_message(Direction::ToClients, channel, message.size());
         tracing::debug!(%client, %channel, ?message, "to the client");
         match self.endpoint.send(channel, client.bytes(), message) {
             Ok(()) => {}
             Err(UnsentReason::Full) => {
                 tracing::warn!(%client, %channel, "the client does not read its replies: its connection is cut");
-                self.count.lost(1);
-                self.count.cut();
+                self.counters.count_lost(1);
+                self.counters.count_cut();
             }
             Err(UnsentReason::NoSuchPeer) => {
                 tracing::warn!(%client, %channel, "a message could not be delivered: the client is not connected");
-                self.count.lost(1);
+                self.counters.count_lost(1);
             }
         }
     }
 
     fn send_to_kernel(&self, client: &ClientId, channel: Channel, message: Verified) {
-        self.count.passed(Way::ToKernel, channel, message.size());
+        self.counters
+            .count_message(Direction::ToKernel, channel, message.size());
         if channel == Channel::Stdin
             && let Some(attachment) = self.attachment()
         {
-            attachment.outputs.answered(client);
+            attachment.outputs.end_prompt(client);
         }
         if let Some(links) = self.links() {
             links.send(client, channel, message);
@@ -386,17 +391,19 @@ impl Shell {
             let kernel = links.kernel();
             let kernel = (&*kernel.owner, kernel.generation);
             let published = self.published();
-            attachment.outputs.take(&execution, kernel, published);
+            attachment
+                .outputs
+                .take_execution(&execution, kernel, published);
             self.alarm.wake_by(attachment.outputs.due());
         }
-        attachment.journal.take(execution);
+        attachment.journal.add_execution(execution);
         attachment.journal.write_soon();
     }
 
     fn log(&self, note: &Note) {
         match note {
             Note::Undeliverable { count, .. } | Note::NoKernel { count, .. } => {
-                self.count.lost(*count);
+                self.counters.count_lost(*count);
                 tracing::warn!("{note}");
             }
             Note::RequestFailed { .. } => tracing::warn!("{note}"),
@@ -412,7 +419,7 @@ fn now() -> Now {
     }
 }
 
-/// Resets `Shell::acting` when it is dropped, also after a panic in an action.
+/// Resets `Shell::is_acting` when it is dropped, also after a panic in an action.
 struct Acting<'a>(&'a Cell<bool>);
 
 impl Drop for Acting<'_> {
@@ -461,7 +468,7 @@ mod tests {
         fn refused(&self, _: &io::Error) {}
     }
 
-    fn ask(msg_id: &str) -> Verified {
+    fn info_request(msg_id: &str) -> Verified {
         let header = NewHeader {
             msg_id,
             session: "s",
@@ -469,8 +476,8 @@ mod tests {
             date: "2026-01-01T00:00:00Z",
             msg_type: "kernel_info_request",
         };
-        let nothing = serde_json::json!({});
-        Verified::new(&header, Bytes::from_static(b"{}"), &nothing)
+        let content = serde_json::json!({});
+        Verified::new(&header, Bytes::from_static(b"{}"), &content)
     }
 
     /// Returns a proxy whose sockets are in this folder, and their addresses.
@@ -488,20 +495,20 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_notebooks_project_gives_the_settings_not_the_working_directorys() {
+    async fn the_settings_are_those_of_the_notebooks_project_not_of_the_working_directorys() {
         let local = tokio::task::LocalSet::new();
         let test = async {
             let temp = tempfile::tempdir().unwrap();
-            let (here, there) = (temp.path().join("here"), temp.path().join("there"));
-            std::fs::create_dir(&here).unwrap();
-            std::fs::create_dir(&there).unwrap();
-            let project = Project::for_notebook(&here.join("a.ipynb")).unwrap();
+            let (folder, other) = (temp.path().join("folder"), temp.path().join("other"));
+            std::fs::create_dir(&folder).unwrap();
+            std::fs::create_dir(&other).unwrap();
+            let project = Project::for_notebook(&folder.join("a.ipynb")).unwrap();
             std::fs::write(project.dir().join("config.toml"), "autostart = false").unwrap();
-            let (shell, _) = bound_in(&here);
+            let (shell, _) = bound_in(&folder);
             shell.take_settings(Some(&project));
-            assert!(shell.target_of(&here.join("b.ipynb")).is_ok());
+            assert!(shell.target_of(&folder.join("b.ipynb")).is_ok());
             assert!(!shell.settings.borrow().autostart);
-            assert!(shell.target_of(&there.join("b.ipynb")).is_ok());
+            assert!(shell.target_of(&other.join("b.ipynb")).is_ok());
             assert!(shell.settings.borrow().autostart);
         };
         local.run_until(test).await;
@@ -518,10 +525,10 @@ mod tests {
         let (shell, connection) = bound_in(temp.path());
         let ending = messages::fault();
         let unresolved = Kernel::Unresolved { info: None };
-        shell.route(|bridge, now| bridge.kernel_is(now, unresolved, &ending, []));
+        shell.route(|bridge, now| bridge.set_kernel(now, unresolved, &ending, []));
 
         let (sender, mut events) = unbounded_channel();
-        let as_ = DialAs {
+        let dial_as = DialAs {
             socket_type: DialRole::Dealer,
             identity: Bytes::from_static(b"client"),
             subscribe: Vec::new(),
@@ -529,22 +536,22 @@ mod tests {
         let endpoint = connection.endpoint(Channel::Shell);
         let dialer = Dialer::connect(
             endpoint,
-            as_,
+            dial_as,
             SocketLimits::default(),
             Rc::new(Client(sender)),
         );
         assert_eq!(events.recv().await, Some(None));
         shell.panics_next.set(true);
         dialer
-            .send(ask("one").into_frames(&connection.key))
+            .send(info_request("one").into_frames(&connection.key))
             .unwrap();
         // The connection is lost and made again.
         while events.recv().await != Some(None) {}
         assert!(!shell.panics_next.get());
         dialer
-            .send(ask("two").into_frames(&connection.key))
+            .send(info_request("two").into_frames(&connection.key))
             .unwrap();
-        let answered = async {
+        let answer = async {
             while let Some(event) = events.recv().await {
                 let frames = event.unwrap_or_default();
                 let text: Vec<u8> = frames.concat();
@@ -553,10 +560,10 @@ mod tests {
                 }
             }
         };
-        let patience = Duration::from_secs(20);
-        tokio::time::timeout(patience, answered).await.unwrap();
+        let limit = Duration::from_secs(20);
+        tokio::time::timeout(limit, answer).await.unwrap();
 
-        for _ in 0..panics::MOST {
+        for _ in 0..panics::PANICS_MAX {
             assert_eq!(shell.exit.reason(), None);
             shell.recover();
         }

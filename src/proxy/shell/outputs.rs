@@ -24,25 +24,25 @@ impl Shell {
 
     /// Stores a prompt of the kernel for a client of this front end: the client may disconnect without an
     /// answer.
-    pub(super) fn buffer_question(&self, client: &ClientId, message: &Verified) {
+    pub(super) fn buffer_prompt(&self, client: &ClientId, message: &Verified) {
         let Some(attachment) = self.attachment() else {
             return;
         };
-        if let Some((folder, question)) = attachment.outputs.asked_input(client, message) {
+        if let Some((folder, question)) = attachment.outputs.take_prompt(client, message) {
             let client = client.clone();
             self.spawn(async move |shell| {
                 if attachment.outputs.pass_on(&client, folder, question).await {
-                    shell.leave_prompts(&[client]);
+                    shell.hand_over_prompts(&[client]);
                 }
             });
         }
     }
 
-    /// Passes on whether a client is connected.
-    pub(super) fn note_client(&self, client: &ClientId) {
-        let is_joined = self.bridge.borrow().joined().any(|it| it == client);
+    /// Records in the stored outputs whether a client is connected.
+    pub(super) fn record_client(&self, client: &ClientId) {
+        let is_joined = self.bridge.borrow().joined().any(|joined| joined == client);
         if let Some(attachment) = &*self.attachment.borrow() {
-            attachment.outputs.client_is(client, is_joined);
+            attachment.outputs.set_client_joined(client, is_joined);
         }
     }
 
@@ -59,12 +59,12 @@ impl Shell {
     pub(super) fn release_outputs(&self, attachment: &Attachment, reason: ReleaseReason) -> bool {
         let bridge = self.bridge.borrow();
         let is_joined = |client: &ClientId| bridge.joined().any(|joined| joined == client);
-        let reach = |number| self.endpoint.reach(number);
-        attachment.outputs.release(reach, is_joined, reason)
+        let progress = |number| self.endpoint.delivery_progress(number);
+        attachment.outputs.release(progress, is_joined, reason)
     }
 
     /// Leaves the answers to these clients' prompts to the recorders of their cells.
-    pub(super) fn leave_prompts(&self, clients: &[ClientId]) {
+    pub(super) fn hand_over_prompts(&self, clients: &[ClientId]) {
         self.route(|bridge, _| {
             for client in clients {
                 bridge.prompt_handed_over(client);

@@ -6,90 +6,90 @@ use super::Shell;
 use crate::project::counters::Counters;
 
 /// The shortest time between two writes of the record.
-const PACE: Duration = Duration::from_secs(1);
+const WRITE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The longest pause between two checks whether messages still wait.
-const SELDOM: Duration = Duration::from_secs(32);
+const PAUSE_MAX: Duration = Duration::from_secs(32);
 
 impl Shell {
-    /// Writes the record whenever something was counted, at most once a second.
+    /// Writes the record whenever a counter has changed, at most once a second.
     ///
     /// It does not wake up while nothing happens. A queue may become shorter without a new message; so while
     /// messages wait, the record is written again after pauses that double.
-    pub(super) async fn keep_record_current(&self) {
+    pub(super) async fn update_record_when_changed(&self) {
         let mut pause = None;
         loop {
-            let happened = match pause {
+            let is_changed = match pause {
                 None => {
-                    self.count.changed().await;
+                    self.counters.changed().await;
                     true
                 }
-                Some(pause) => tokio::time::timeout(pause, self.count.changed())
+                Some(pause) => tokio::time::timeout(pause, self.counters.changed())
                     .await
                     .is_ok(),
             };
-            let waits = self.update_record(self.counted());
+            let has_waiting = self.update_record(self.counters());
             pause = match pause {
-                _ if !waits => None,
-                Some(before) if !happened => Some((before * 2).min(SELDOM)),
-                _ => Some(PACE),
+                _ if !has_waiting => None,
+                Some(before) if !is_changed => Some((before * 2).min(PAUSE_MAX)),
+                _ => Some(WRITE_INTERVAL),
             };
-            tokio::time::sleep(PACE).await;
+            tokio::time::sleep(WRITE_INTERVAL).await;
         }
     }
 
     /// Writes the record; returns whether messages wait in a queue.
-    fn update_record(&self, counted: Counters) -> bool {
-        let queued = counted.queued_bytes.to_clients + counted.queued_bytes.to_kernel;
-        let waits = queued + counted.spilled_bytes + counted.held.messages > 0;
+    fn update_record(&self, counters: Counters) -> bool {
+        let queued = counters.queued_bytes.to_clients + counters.queued_bytes.to_kernel;
+        let has_waiting = queued + counters.spilled_bytes + counters.held.messages > 0;
         if let Some(attachment) = self.attachment() {
             let clients = self.bridge.borrow().joined().count();
-            attachment.presence.update(clients, Some(counted));
+            attachment.presence.update(clients, Some(counters));
         }
-        waits
+        has_waiting
     }
 
     /// Returns the counters, with the present lengths of the queues.
-    fn counted(&self) -> Counters {
-        let mut counted = self.count.snapshot();
+    fn counters(&self) -> Counters {
+        let mut counters = self.counters.snapshot();
         let bridge = self.bridge.borrow();
-        counted.outstanding = bridge.outstanding() as u64;
+        counters.outstanding = bridge.outstanding() as u64;
         for (id, held) in bridge.held() {
-            counted.held.messages += held.messages;
-            counted.held.bytes += held.bytes;
-            counted.queued_bytes.to_clients += self.endpoint.queued_bytes(id.bytes()) as u64;
+            counters.held.messages += held.messages;
+            counters.held.bytes += held.bytes;
+            counters.queued_bytes.to_clients += self.endpoint.queued_bytes(id.bytes()) as u64;
         }
         let backlogs = self.endpoint.backlogs();
-        counted.subscribers = backlogs.len() as u64;
+        counters.subscribers = backlogs.len() as u64;
         for backlog in &backlogs {
-            counted.queued_bytes.to_clients += backlog.queued_bytes as u64;
-            counted.spilled_bytes += backlog.spilled_bytes;
+            counters.queued_bytes.to_clients += backlog.queued_bytes as u64;
+            counters.spilled_bytes += backlog.spilled_bytes;
         }
         let links = self.links();
-        counted.queued_bytes.to_kernel = links.map_or(0, |links| links.queued_bytes()) as u64;
-        counted
+        counters.queued_bytes.to_kernel = links.map_or(0, |links| links.queued_bytes()) as u64;
+        counters
     }
 
     /// Writes the counters at once, into the record and as a line of the log.
     pub(super) fn report(&self) {
-        let counted = self.counted();
-        self.update_record(counted.clone());
+        let counters = self.counters();
+        self.update_record(counters.clone());
         tracing::info!(
-            from_clients = counted.from_clients.total().messages,
-            to_kernel = counted.to_kernel.total().messages,
-            from_kernel = counted.from_kernel.total().messages,
-            to_clients = counted.to_clients.total().messages,
-            published = counted.to_clients.iopub.messages,
-            outstanding = counted.outstanding,
-            held = counted.held.messages,
-            queued_bytes = counted.queued_bytes.to_clients + counted.queued_bytes.to_kernel,
-            spilled_bytes = counted.spilled_bytes,
-            dropped = counted.refused.messages(),
-            refused = counted.refused.connections,
-            lost = counted.lost,
-            cut = counted.cut,
-            restarts = counted.restarts,
-            subscribers = counted.subscribers,
+            from_clients = counters.from_clients.total().messages,
+            to_kernel = counters.to_kernel.total().messages,
+            from_kernel = counters.from_kernel.total().messages,
+            to_clients = counters.to_clients.total().messages,
+            published = counters.to_clients.iopub.messages,
+            outstanding = counters.outstanding,
+            held = counters.held.messages,
+            queued_bytes = counters.queued_bytes.to_clients + counters.queued_bytes.to_kernel,
+            spilled_bytes = counters.spilled_bytes,
+            dropped = counters.refused.messages(),
+            refused = counters.refused.connections,
+            lost = counters.lost,
+            cut = counters.cut,
+            restarts = counters.restarts,
+            subscribers = counters.subscribers,
             "counters"
         );
     }

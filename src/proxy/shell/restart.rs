@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 
 use super::Shell;
-use super::start::PATIENCE;
+use super::start::START_TIMEOUT;
 use crate::lifecycle::open_error::OpenError;
 use crate::lifecycle::restart::{TaskReport, begin_restart};
 use crate::project::{OnRestart, Project, Status};
@@ -16,36 +16,37 @@ use crate::proxy::attachment::Pending;
 use crate::proxy::exit::ExitReason;
 use crate::proxy::messages;
 use crate::proxy::target::Target;
-use crate::proxy::vscode_restart::{self, Launched, OwnRecord, POLL, Record, RestartMatch};
+use crate::proxy::vscode_restart::{self, OwnRecord, POLL, Record, RestartCandidate, RestartMatch};
 use crate::route::FrontEnd;
 
 /// How long a front end that has requested a restart is delayed until the restart has begun.
 /// JupyterLab's server sends SIGTERM 2.5 s after its request.
-const BEGINNING: Duration = Duration::from_secs(2);
+const BEGIN_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl Shell {
     // ---- VS Code: the same session comes back
 
     /// Writes the record by which the next launch is recognised as a restart.
-    pub(super) fn leave_traces(&self) {
+    pub(super) fn write_restart_record(&self) {
         if self.launch.front_end.kind != FrontEnd::VsCode {
             return;
         }
-        let (Some(attachment), Some(launched)) = (self.attachment(), self.launched()) else {
+        let (Some(attachment), Some(candidate)) = (self.attachment(), self.restart_candidate())
+        else {
             return;
         };
         let Target { project, key } = &attachment.target;
-        if !self.restarts(project) {
+        if !self.may_restart(project) {
             return;
         }
-        match OwnRecord::serve(project, &launched, key, 0) {
+        match OwnRecord::serve(project, &candidate, key, 0) {
             Ok(own) => *self.record.borrow_mut() = own,
             Err(error) => tracing::warn!("a restart will not be recognised: {error}"),
         }
     }
 
-    fn launched(&self) -> Option<Launched> {
-        Some(Launched {
+    fn restart_candidate(&self) -> Option<RestartCandidate> {
+        Some(RestartCandidate {
             at: self.launch.at,
             parent: self.launch.parent.clone(),
             session: self.session.borrow().clone()?,
@@ -55,46 +56,46 @@ impl Shell {
 
     /// Returns the record by which this launch is the second half of a restart; waits for the end of a proxy
     /// that serves the same session.
-    pub(super) async fn relaunched(&self, project: &Project) -> Option<Record> {
-        if !self.restarts(project) {
+    pub(super) async fn find_restart(&self, project: &Project) -> Option<Record> {
+        if !self.may_restart(project) {
             return None;
         }
-        let launched = self.launched()?;
-        let deadline = Instant::now() + vscode_restart::PATIENCE;
-        let mut waits = false;
+        let candidate = self.restart_candidate()?;
+        let deadline = Instant::now() + vscode_restart::PROXY_END_TIMEOUT;
+        let mut waited = false;
         loop {
-            match vscode_restart::find_restart(project, &launched) {
+            match vscode_restart::find_restart(project, &candidate) {
                 RestartMatch::Restart(record) => return Some(*record),
-                RestartMatch::Nothing(rejected) if !waits => {
-                    for (key, why) in rejected {
-                        tracing::info!("no restart of the kernel of {key}: {why}");
+                RestartMatch::Nothing(rejected) if !waited => {
+                    for (key, reason) in rejected {
+                        tracing::info!("no restart of the kernel of {key}: {reason}");
                     }
                     return None;
                 }
                 // The proxy that has just ended has written its record by now: the next attempt finds it.
-                RestartMatch::Nothing(_) => waits = false,
+                RestartMatch::Nothing(_) => waited = false,
                 RestartMatch::Wait if Instant::now() > deadline => {
                     tracing::info!("no restart: the previous proxy is still serving");
                     return None;
                 }
-                RestartMatch::Wait => waits = true,
+                RestartMatch::Wait => waited = true,
             }
             tokio::time::sleep(POLL).await;
         }
     }
 
-    fn restarts(&self, project: &Project) -> bool {
+    fn may_restart(&self, project: &Project) -> bool {
         let settings = project.settings();
         settings.map_or(true, |settings| settings.on_restart == OnRestart::Restart)
     }
 
     /// Restarts the kernel for the front end that launched this proxy; its messages wait until that is done.
-    pub(super) async fn resume(&self, project: Project, record: &Record) {
+    pub(super) async fn finish_restart(&self, project: Project, record: &Record) {
         let target = Target {
             project,
             key: record.key.clone(),
         };
-        self.enter(&target.project);
+        self.use_project(&target.project);
         tracing::info!(
             "the front end restarts the kernel of {}: its session has come back",
             target.key
@@ -116,23 +117,23 @@ impl Shell {
         }
     }
 
-    /// Restarts the kernel for the front end and holds its messages until that is done. `known` is the
+    /// Restarts the kernel for the front end and holds its messages until that is done. `used` is the
     /// generation of the kernel that the front end used.
-    async fn restart(&self, known: u64) {
+    async fn restart(&self, used: u64) {
         let Some(attachment) = self.attachment() else {
             return;
         };
         let target = &attachment.target;
-        let (owner, by) = (target.owner(), self.launch.front_end.by());
-        let now = generation(&target.project, &owner).map_or(0, |(_, now)| now);
-        attachment.pending.set(Pending::Restart(now.max(known)));
-        let begun = begin_restart(&target.project, &owner, &by, PATIENCE);
-        let done = match begun.await {
-            Ok(begun) => begun.report().await.map_err(OpenError::from),
+        let (owner, actor) = (target.owner(), self.launch.front_end.actor());
+        let current = generation(&target.project, &owner).map_or(0, |(_, current)| current);
+        attachment.pending.set(Pending::Restart(current.max(used)));
+        let restart = begin_restart(&target.project, &owner, &actor, START_TIMEOUT);
+        let result = match restart.await {
+            Ok(restart) => restart.report().await.map_err(OpenError::from),
             Err(error) => Err(error),
         };
         attachment.pending.set(Pending::Nothing);
-        match done {
+        match result {
             Ok(TaskReport::Done(session)) => {
                 tracing::info!(generation = session.generation, "the kernel was restarted");
                 self.refresh().await;
@@ -142,12 +143,12 @@ impl Shell {
                 self.refresh().await;
             }
             // As at any launch, a notebook without a kernel gets one.
-            Err(OpenError::NoKernel { .. }) => self.arrive(),
+            Err(OpenError::NoKernel { .. }) => self.follow_or_start(),
             Err(error) => {
                 let text = format!("The kernel was not restarted: {error}");
                 tracing::warn!("{text}");
                 self.bridge.borrow_mut().set_notice(text);
-                self.arrive();
+                self.follow_or_start();
             }
         }
     }
@@ -158,11 +159,11 @@ impl Shell {
     /// next proxy, which waits for the new kernel.
     pub(super) fn restart_and_leave(&self) {
         self.spawn(async |shell| {
-            let begun = tokio::time::timeout(BEGINNING, shell.begin_to_restart()).await;
-            match begun {
+            let result = tokio::time::timeout(BEGIN_TIMEOUT, shell.begin_to_restart()).await;
+            match result {
                 Ok(Ok(())) => tracing::info!("the kernel is being restarted"),
                 Ok(Err(error)) => shell.leave_note(&error),
-                Err(_) => tracing::warn!("the restart has not begun after {BEGINNING:?}"),
+                Err(_) => tracing::warn!("the restart has not begun after {BEGIN_TIMEOUT:?}"),
             }
             shell.exit.decide(ExitReason::Restart);
         });
@@ -173,25 +174,25 @@ impl Shell {
         let target = &attachment.target;
         let owner = target.owner();
         let before = generation(&target.project, &owner);
-        let begun = begin_restart(
+        let restart = begin_restart(
             &target.project,
             &owner,
-            &self.launch.front_end.by(),
-            PATIENCE,
+            &self.launch.front_end.actor(),
+            START_TIMEOUT,
         )
         .await?;
-        let began = async {
+        let has_begun = async {
             loop {
-                let now = generation(&target.project, &owner);
-                if now != before || matches!(now, Some((Status::Restarting, _))) {
+                let current = generation(&target.project, &owner);
+                if current != before || matches!(current, Some((Status::Restarting, _))) {
                     return Ok(());
                 }
                 tokio::time::sleep(POLL).await;
             }
         };
         tokio::select! {
-            began = began => began,
-            done = begun.report() => match done? {
+            result = has_begun => result,
+            report = restart.report() => match report? {
                 TaskReport::Done(_) => Ok(()),
                 TaskReport::Failed { message, .. } => Err(anyhow::anyhow!(message)),
             },
@@ -218,12 +219,12 @@ impl Shell {
         let text = format!("The kernel was not restarted: {error:#}");
         tracing::warn!("{text}");
         if let Some(attachment) = self.attachment() {
-            let left = vscode_restart::leave_note(
+            let result = vscode_restart::leave_note(
                 &attachment.target.project,
                 &self.launch.connection_file,
                 &text,
             );
-            if let Err(error) = left {
+            if let Err(error) = result {
                 tracing::warn!("the note for the next launch was not written: {error}");
             }
         }

@@ -12,21 +12,21 @@ use crate::proxy::stored_outputs::{HandOffScope, ReleaseReason, StoredOutputs};
 use crate::route::Kernel;
 
 /// The least time at the end for writing messages that are queued for the kernel.
-const LEAST: Duration = Duration::from_millis(200);
+const WRITE_TIME_MIN: Duration = Duration::from_millis(200);
 
 impl Shell {
     /// Runs the loop until the end is decided, even after panics.
-    pub(super) async fn run_on(self: &Rc<Self>) {
+    pub(super) async fn run_until_exit(self: &Rc<Self>) {
         self.spawn(async |shell| {
             let subscribers = || shell.endpoint.subscribers();
-            shell.orphan.is_over(subscribers).await;
+            shell.orphan.wait(subscribers).await;
             shell.exit.decide(ExitReason::Orphaned);
         });
-        self.spawn(async |shell| shell.keep_record_current().await);
+        self.spawn(async |shell| shell.update_record_when_changed().await);
         loop {
             let mut task = tokio::task::JoinSet::new();
-            let me = Rc::clone(self);
-            task.spawn_local(async move { me.run().await });
+            let shell = Rc::clone(self);
+            task.spawn_local(async move { shell.run().await });
             match task.join_next().await {
                 Some(Err(error)) if error.is_panic() => {}
                 _ => return,
@@ -43,20 +43,20 @@ impl Shell {
             if let (Some(outputs), Some(links)) = (outputs, &*self.links.borrow()) {
                 links.hold_iopub(outputs.is_full());
             }
-            let stores = outputs.and_then(StoredOutputs::due);
-            let releases = outputs.and_then(StoredOutputs::release_at);
-            let timers = self.bridge.borrow().poll_timeout();
-            if let Some(due) = self.alarm.set([timers, stores, releases]) {
+            let store_due = outputs.and_then(StoredOutputs::due);
+            let release_due = outputs.and_then(StoredOutputs::release_at);
+            let bridge_due = self.bridge.borrow().poll_timeout();
+            if let Some(due) = self.alarm.set([bridge_due, store_due, release_due]) {
                 sleep.as_mut().reset(due.into());
             }
             tokio::select! {
                 () = self.exit.is_decided() => return,
                 () = sleep.as_mut(), if self.alarm.is_set() => {
-                    self.alarm.went_off();
+                    self.alarm.clear();
                     self.handle_timeout();
                 }
                 () = self.alarm.may_be_sooner() => {}
-                () = self.state_reads.is_wanted() => self.refresh_soon(),
+                () = self.state_reads.requested() => self.refresh_soon(),
                 () = panics::HAPPENED.notified() => self.recover(),
             }
         }
@@ -84,25 +84,28 @@ impl Shell {
     /// Recovers from a panic. The message that led to it is lost, and perhaps an answer.
     pub(super) fn recover(&self) {
         self.panics.update(|count| count + 1);
-        tracing::error!("an internal fault at {}: please report it", panics::place());
+        tracing::error!(
+            "an internal fault at {}: please report it",
+            panics::take_location()
+        );
         // The bridge may be in an inconsistent state, too.
-        let done = catch_unwind(AssertUnwindSafe(|| self.connect_anew()));
-        if done.is_err() || self.panics.get() >= panics::MOST {
+        let result = catch_unwind(AssertUnwindSafe(|| self.reconnect()));
+        if result.is_err() || self.panics.get() >= panics::PANICS_MAX {
             self.exit.decide(ExitReason::Faults);
         }
     }
 
     /// Ends every request that the kernel has with an error, and connects to the kernel again.
-    fn connect_anew(&self) {
+    fn reconnect(&self) {
         if self.is_live() {
             let unsent = self.take_unsent();
             let ending = messages::fault();
-            self.route(|bridge, now| bridge.kernel_is(now, Kernel::Awaited, &ending, unsent));
+            self.route(|bridge, now| bridge.set_kernel(now, Kernel::Awaited, &ending, unsent));
         } else {
-            // Carries out the actions that the panic has left.
+            // Carries out the actions that were left when the panic happened.
             self.route(|_, _| {});
         }
-        self.state_reads.want();
+        self.state_reads.request();
     }
 
     // ---- the end
@@ -113,7 +116,9 @@ impl Shell {
         let to_kernel = async {
             self.hand_off_all().await;
             if let Some(links) = self.links() {
-                links.finish(deadline.max(Instant::now() + LEAST)).await;
+                links
+                    .finish(deadline.max(Instant::now() + WRITE_TIME_MIN))
+                    .await;
             }
         };
         let ((), unwritten) = tokio::join!(to_kernel, self.endpoint.close(deadline));
@@ -142,8 +147,8 @@ impl Shell {
         };
         self.release_outputs(&attachment, release);
         let scope = HandOffScope::All;
-        let asked = attachment.outputs.hand_off(&attachment.target, scope).await;
-        self.leave_prompts(&asked);
+        let prompted = attachment.outputs.hand_off(&attachment.target, scope).await;
+        self.hand_over_prompts(&prompted);
         self.route(|bridge, now| bridge.end_prompts(now));
     }
 
@@ -153,7 +158,7 @@ impl Shell {
         let Some(attachment) = self.attachment() else {
             return;
         };
-        let deadline = deadline.max(Instant::now() + LEAST);
+        let deadline = deadline.max(Instant::now() + WRITE_TIME_MIN);
         let _ = tokio::time::timeout_at(deadline.into(), attachment.journal.written()).await;
         if attachment.journal.waiting() > 0 {
             tracing::warn!(
@@ -161,9 +166,13 @@ impl Shell {
                 attachment.journal.waiting()
             );
         }
-        let deadline = deadline.max(Instant::now() + LEAST);
-        let rest =
-            async { tokio::join!(attachment.presence.withdraw(), attachment.outputs.tidy()) };
-        let _ = tokio::time::timeout_at(deadline.into(), rest).await;
+        let deadline = deadline.max(Instant::now() + WRITE_TIME_MIN);
+        let cleanup = async {
+            tokio::join!(
+                attachment.presence.withdraw(),
+                attachment.outputs.remove_unneeded()
+            )
+        };
+        let _ = tokio::time::timeout_at(deadline.into(), cleanup).await;
     }
 }

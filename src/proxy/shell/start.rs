@@ -19,8 +19,8 @@ use crate::proxy::snapshot::KernelState;
 use crate::proxy::target::Target;
 use crate::route::Kernel;
 
-/// How long a start or restart may take; requests wait no longer.
-pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+/// How long a start or restart may take; requests wait no longer than that.
+pub(super) const START_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How many of the last lines of a kernel that cannot start are shown.
 const LAST_LINES: usize = 2;
@@ -33,11 +33,11 @@ impl Shell {
 
     /// Follows the kernel of a session that has just become known; starts one if none lives, so that choosing
     /// "nb shared kernel" always works.
-    pub(super) fn arrive(&self) {
+    pub(super) fn follow_or_start(&self) {
         let Some(attachment) = self.attachment() else {
             return;
         };
-        match self.wants_a_start(&attachment) {
+        match self.existing_kernel(&attachment) {
             Ok(None) => self.start(&attachment),
             Ok(Some(kernel)) => self.adopt(kernel),
             Err(error) => {
@@ -48,12 +48,12 @@ impl Shell {
         }
     }
 
-    /// Like [`Shell::arrive`], but fails if no kernel can be started.
-    pub(super) async fn arrive_now(&self) -> anyhow::Result<()> {
+    /// Like [`Shell::follow_or_start`], but fails if no kernel can be started.
+    pub(super) async fn follow_or_start_now(&self) -> anyhow::Result<()> {
         let Some(attachment) = self.attachment() else {
             return Ok(());
         };
-        if let Some(kernel) = self.wants_a_start(&attachment)? {
+        if let Some(kernel) = self.existing_kernel(&attachment)? {
             self.adopt(kernel);
             return Ok(());
         }
@@ -64,7 +64,7 @@ impl Shell {
         };
         attachment.pending.set(Pending::Nothing);
         match opened {
-            Ok(opened) => self.note_start(&opened),
+            Ok(opened) => self.log_start(&opened),
             Err(error) => {
                 let error = with_hints(error, &attachment.target);
                 tracing::error!("{error:#}");
@@ -82,10 +82,10 @@ impl Shell {
     }
 
     /// Reads the state of the kernel; returns `None` if one must be started.
-    fn wants_a_start(&self, attachment: &Attachment) -> anyhow::Result<Option<KernelState>> {
+    fn existing_kernel(&self, attachment: &Attachment) -> anyhow::Result<Option<KernelState>> {
         let target = &attachment.target;
         let snapshot = target.snapshot()?;
-        self.note(attachment, &snapshot);
+        self.store_flags(attachment, &snapshot);
         let kernel = snapshot.kernel;
         let text = match &kernel {
             KernelState::Live(kernel) if kernel.is_disconnected => {
@@ -96,7 +96,7 @@ impl Shell {
             KernelState::Awaited => "the process that was starting the kernel is gone".to_owned(),
             KernelState::Died(ended) => {
                 // The front end's user may have variables in the kernel that died.
-                attachment.missed.set(true);
+                attachment.has_missed_kernel.set(true);
                 messages::died(target, ended.as_ref()).text
             }
             KernelState::None(ending) => ending.text.clone(),
@@ -106,7 +106,7 @@ impl Shell {
         }
         tracing::info!("{text}");
         if !snapshot.is_recorded
-            && let Some(other) = target.neighbour()
+            && let Some(other) = target.shareable_notebook()
         {
             tracing::info!("{}", messages::could_share(target, &other));
         }
@@ -138,14 +138,14 @@ impl Shell {
         }
         attachment.failure.take();
         let ending = messages::replaced(&attachment.target);
-        self.route(|bridge, now| bridge.kernel_is(now, Kernel::Awaited, &ending, []));
+        self.route(|bridge, now| bridge.set_kernel(now, Kernel::Awaited, &ending, []));
         let attachment = Rc::clone(attachment);
         self.spawn(async move |shell| {
             let opened = shell.open(&attachment.target).await;
             attachment.pending.set(Pending::Nothing);
             let is_served = shell.serves(&attachment);
             match opened {
-                Ok(opened) => shell.note_start(&opened),
+                Ok(opened) => shell.log_start(&opened),
                 Err(error) => {
                     let may_succeed = may_succeed_later(&error);
                     let ending = messages::not_started(
@@ -172,10 +172,10 @@ impl Shell {
     /// Starts the kernel that a notebook uses.
     async fn open(&self, target: &Target) -> Result<Opened, OpenError> {
         let options = OpenOptions {
-            by: self.launch.front_end.by(),
+            by: self.launch.front_end.actor(),
             language: Some(self.launch.front_end.language.clone()),
             front_end_python: self.launch.parent.as_ref().and_then(probe::of_process),
-            patience: PATIENCE,
+            patience: START_TIMEOUT,
             ..OpenOptions::default()
         };
         ensure_kernel(&target.project, &target.notebook(), &options).await
@@ -183,7 +183,7 @@ impl Shell {
 
     /// Logs the result of a start. The client of the first cell gets a notice of how the kernel was chosen:
     /// nothing else tells the person that their own environment was not used.
-    fn note_start(&self, opened: &Opened) {
+    fn log_start(&self, opened: &Opened) {
         for note in &opened.notes {
             tracing::info!("{note}");
         }
@@ -205,7 +205,7 @@ impl Shell {
 /// Returns the error with hints, or with the last lines that the kernel printed.
 fn with_hints(error: OpenError, target: &Target) -> anyhow::Error {
     let notebook = quote(&target.notebook());
-    let more = match &error {
+    let details = match &error {
         OpenError::Choose(choice) => {
             let hints = choice.hints().into_iter();
             hints
@@ -216,10 +216,10 @@ fn with_hints(error: OpenError, target: &Target) -> anyhow::Error {
         _ => Vec::new(),
     };
     let error = anyhow::Error::from(error);
-    if more.is_empty() {
+    if details.is_empty() {
         return error;
     }
-    anyhow::anyhow!("{error:#} ({})", more.join("; "))
+    anyhow::anyhow!("{error:#} ({})", details.join("; "))
 }
 
 /// Returns whether the next cell may try again. An error whose cause is in the record or in where this

@@ -9,19 +9,19 @@ use crate::socket::DeliveryProgress;
 
 /// How long a subscriber must stay connected after it has read the end of a series before the series is
 /// dropped.
-const STAYS: Duration = Duration::from_secs(1);
+const READ_GRACE: Duration = Duration::from_secs(1);
 
 /// How many series, and how many of their bytes in memory, are stored at most. The oldest are dropped first.
-const MOST: usize = 4096;
-const MOST_BYTES: usize = 32 << 20;
+const SERIES_MAX: usize = 4096;
+const BYTES_MAX: usize = 32 << 20;
 
 /// How many of the unread series may have folders: each holds an open file. The others stay in memory.
-pub(super) const FOLDERS: usize = 8;
+pub(super) const FOLDERS_MAX: usize = 8;
 
 /// Series that have ended, in the order of their ends.
 #[derive(Default)]
 pub(super) struct EndedSeries {
-    all: VecDeque<Ended>,
+    all: VecDeque<EndedEntry>,
     release_at: Option<Instant>,
     /// Whether some may be urgent. Cached, since each message asks for it and there may be thousands of
     /// series.
@@ -37,11 +37,11 @@ pub(in crate::proxy) struct Published {
     pub(in crate::proxy) has_subscriber: bool,
 }
 
-struct Ended {
+struct EndedEntry {
     series: Series,
     /// The end of the series is among the first `number` published messages.
     number: u64,
-    /// When to check next whether a subscriber has read it.
+    /// When to check next whether a subscriber has read the end.
     due: Instant,
     /// Whether there was a subscriber when the series ended.
     had_subscriber: bool,
@@ -73,18 +73,18 @@ pub(super) struct Released {
 impl EndedSeries {
     /// Adds a series that has ended; returns the series that are dropped to make room.
     pub(super) fn push(&mut self, series: Series, published: Published) -> Vec<Series> {
-        let due = Instant::now() + STAYS;
+        let due = Instant::now() + READ_GRACE;
         self.release_at = self.release_at.or(Some(due));
         self.has_urgent |= series.urgent;
-        self.all.push_back(Ended {
+        self.all.push_back(EndedEntry {
             series,
             number: published.messages + 1,
             due,
             had_subscriber: published.has_subscriber,
         });
         let mut dropped = Vec::new();
-        let mut bytes: usize = self.all.iter().map(|it| it.series.bytes).sum();
-        while (bytes > MOST_BYTES || self.all.len() > MOST)
+        let mut bytes: usize = self.all.iter().map(|entry| entry.series.bytes).sum();
+        while (bytes > BYTES_MAX || self.all.len() > SERIES_MAX)
             && let Some(oldest) = self.all.pop_front()
         {
             bytes -= oldest.series.bytes;
@@ -102,64 +102,68 @@ impl EndedSeries {
     /// that no subscriber can read any more. What another window has read does not help a client that has left.
     pub(super) fn release(
         &mut self,
-        reach: impl Fn(u64) -> DeliveryProgress,
+        progress: impl Fn(u64) -> DeliveryProgress,
         is_joined: impl Fn(&ClientId) -> bool,
         reason: ReleaseReason,
     ) -> Released {
         let mut released = Released::default();
         let now = Instant::now();
-        let at_last = reason != ReleaseReason::Due;
-        if !at_last && self.release_at.is_none_or(|due| due > now) {
+        let is_final = reason != ReleaseReason::Due;
+        if !is_final && self.release_at.is_none_or(|due| due > now) {
             return released;
         }
-        let is_due = |it: &Ended| at_last || it.due <= now;
+        let is_due = |entry: &EndedEntry| is_final || entry.due <= now;
         // A subscriber that has read the last end has read all earlier ones.
-        let last = self.all.iter().rev().find(|it| is_due(it));
-        let all_read = last.is_some_and(|it| reach(it.number) == DeliveryProgress::Read);
-        let has_folder = |it: &&Ended| it.series.has_folder();
+        let last = self.all.iter().rev().find(|entry| is_due(entry));
+        let all_read = last.is_some_and(|entry| progress(entry.number) == DeliveryProgress::Read);
+        let has_folder = |entry: &&EndedEntry| entry.series.has_folder();
         let mut folders = self.all.iter().filter(has_folder).count();
-        for mut it in std::mem::take(&mut self.all) {
-            if !is_due(&it) {
-                self.all.push_back(it);
+        for mut entry in std::mem::take(&mut self.all) {
+            if !is_due(&entry) {
+                self.all.push_back(entry);
                 continue;
             }
-            let reach = if all_read {
+            let entry_progress = if all_read {
                 DeliveryProgress::Read
             } else {
-                reach(it.number)
+                progress(entry.number)
             };
-            match reach {
-                _ if it.series.is_client_away => {
-                    it.series.stage = SeriesStage::Unseen;
-                    released.unseen.push(it.series);
+            match entry_progress {
+                _ if entry.series.is_client_away => {
+                    entry.series.stage = SeriesStage::Unseen;
+                    released.unseen.push(entry.series);
                 }
-                DeliveryProgress::Waits if !at_last => {
-                    it.due = now + STAYS;
-                    if !it.series.has_folder() && folders < FOLDERS {
+                DeliveryProgress::Waits if !is_final => {
+                    entry.due = now + READ_GRACE;
+                    if !entry.series.has_folder() && folders < FOLDERS_MAX {
                         folders += 1;
-                        it.series.urgent = true;
+                        entry.series.urgent = true;
                         released.any_urgent = true;
                     }
-                    self.all.push_back(it);
+                    self.all.push_back(entry);
                 }
-                DeliveryProgress::Read | DeliveryProgress::Waits => released.read.push(it.series),
+                DeliveryProgress::Read | DeliveryProgress::Waits => {
+                    released.read.push(entry.series);
+                }
                 // The client has not subscribed, or it has got a notice that it missed messages.
-                DeliveryProgress::NoReader if it.series.client.as_ref().is_some_and(&is_joined) => {
-                    released.read.push(it.series);
+                DeliveryProgress::NoReader
+                    if entry.series.client.as_ref().is_some_and(&is_joined) =>
+                {
+                    released.read.push(entry.series);
                 }
                 DeliveryProgress::NoReader
-                    if reason == ReleaseReason::Stopped && it.had_subscriber =>
+                    if reason == ReleaseReason::Stopped && entry.had_subscriber =>
                 {
-                    released.read.push(it.series);
+                    released.read.push(entry.series);
                 }
                 DeliveryProgress::NoReader => {
-                    it.series.stage = SeriesStage::Unseen;
-                    released.unseen.push(it.series);
+                    entry.series.stage = SeriesStage::Unseen;
+                    released.unseen.push(entry.series);
                 }
             }
         }
         self.has_urgent |= released.any_urgent;
-        self.release_at = self.all.iter().map(|it| it.due).min();
+        self.release_at = self.all.iter().map(|entry| entry.due).min();
         released
     }
 
@@ -170,16 +174,16 @@ impl EndedSeries {
     }
 
     /// Checks whether any series must still be written.
-    pub(super) fn look_for_urgent(&mut self) {
-        self.has_urgent = self.all.iter().any(|it| it.series.urgent);
+    pub(super) fn update_urgent(&mut self) {
+        self.has_urgent = self.all.iter().any(|entry| entry.series.urgent);
     }
 
     pub(super) fn all(&self) -> impl Iterator<Item = &Series> {
-        self.all.iter().map(|it| &it.series)
+        self.all.iter().map(|entry| &entry.series)
     }
 
     pub(super) fn get_mut(&mut self, number: u64) -> Option<&mut Series> {
-        let mut all = self.all.iter_mut().map(|it| &mut it.series);
+        let mut all = self.all.iter_mut().map(|entry| &mut entry.series);
         all.find(|series| series.number == number)
     }
 }
@@ -187,11 +191,11 @@ impl EndedSeries {
 #[cfg(test)]
 impl EndedSeries {
     pub(super) fn numbers(&self) -> Vec<u64> {
-        self.all.iter().map(|it| it.number).collect()
+        self.all.iter().map(|entry| entry.number).collect()
     }
 
     pub(super) fn set_all_due(&mut self, now: Instant) {
         self.release_at = Some(now);
-        self.all.iter_mut().for_each(|it| it.due = now);
+        self.all.iter_mut().for_each(|entry| entry.due = now);
     }
 }

@@ -16,7 +16,7 @@ use crate::route::ClientId;
 
 /// How long a recorder may take until it receives the kernel's messages. A Jupyter server kills processes
 /// that have not ended within 2.5 s of its request.
-const PATIENCE: Duration = Duration::from_millis(1500);
+const RECORDER_TIMEOUT: Duration = Duration::from_millis(1500);
 
 /// How often the recorder's file is read until then.
 const POLL: Duration = Duration::from_millis(2);
@@ -30,14 +30,16 @@ impl StoredOutputs {
         question: Question,
     ) -> bool {
         let id = folder.id().to_owned();
-        let turn = self.work.turn().await;
-        let passed = turn.run(move || {
+        let permit = self.work.acquire().await;
+        let passed = permit.run(move || {
             let has_recorder = folder.has_recorder();
             has_recorder.then(|| folder.pass_on(&question))
         });
         match passed.await.and_then(Option::transpose) {
             Ok(Some(())) => {
-                self.handed_off.borrow_mut().set_asked(&id, client);
+                self.handed_off
+                    .borrow_mut()
+                    .set_prompted_client(&id, client);
                 true
             }
             Ok(None) => {
@@ -58,12 +60,12 @@ impl StoredOutputs {
         target: &Target,
         scope: HandOffScope<'_>,
     ) -> Vec<ClientId> {
-        let mut asked = Vec::new();
+        let mut prompted = Vec::new();
         let chosen = self.choose(scope);
         for number in chosen {
-            let leaves = matches!(scope, HandOffScope::All);
-            match self.hand_off_one(target, number, leaves).await {
-                Ok(client) => asked.extend(client),
+            let proxy_ends = matches!(scope, HandOffScope::All);
+            match self.hand_off_one(target, number, proxy_ends).await {
+                Ok(client) => prompted.extend(client),
                 Err(error) => {
                     tracing::warn!(
                         "a running cell could not be handed off to a recorder: {error:#}"
@@ -75,7 +77,7 @@ impl StoredOutputs {
                 self.handed_off.borrow_mut().add(series);
             }
         }
-        asked
+        prompted
     }
 
     /// Marks the series that are handed over; returns their numbers.
@@ -84,11 +86,13 @@ impl StoredOutputs {
         for series in self.running.borrow_mut().iter_mut() {
             let has_ended = matches!(series.stage, SeriesStage::Unseen);
             let may_be_chosen = has_ended || series.stage.is_running();
-            let runs = series.any_cell_runs();
+            let is_running = series.any_cell_runs();
             let is_chosen = match scope {
-                HandOffScope::Sessions(sessions) => sessions.contains(&series.session) && runs,
+                HandOffScope::Sessions(sessions) => {
+                    sessions.contains(&series.session) && is_running
+                }
                 HandOffScope::Unseen => has_ended,
-                HandOffScope::All => has_ended || runs,
+                HandOffScope::All => has_ended || is_running,
             };
             if may_be_chosen && is_chosen {
                 series.stage = SeriesStage::HandedOff {
@@ -105,16 +109,17 @@ impl StoredOutputs {
         &self,
         target: &Target,
         number: u64,
-        leaves: bool,
+        proxy_ends: bool,
     ) -> anyhow::Result<Option<ClientId>> {
-        let deadline = Instant::now() + PATIENCE;
-        self.with(number, |series| series.state = JobState::Running);
+        let deadline = Instant::now() + RECORDER_TIMEOUT;
+        self.with_series(number, |series| series.state = JobState::Running);
         self.write(number, target).await;
-        let folder = self.adopt(target, number, leaves).await?;
+        let folder = self.adopt(target, number, proxy_ends).await?;
         lost::resume(&target.project, folder.id()).await?;
         // A recorder for cells that have ended receives no messages.
-        let has_ended = self.with(number, |series| series.stage.has_ended());
-        let is_whole = has_ended.unwrap_or(true) || self.receives(number, &folder, deadline).await;
+        let has_ended = self.with_series(number, |series| series.stage.has_ended());
+        let is_whole =
+            has_ended.unwrap_or(true) || self.wait_for_recorder(number, &folder, deadline).await;
         tracing::info!(
             job = folder.id(),
             "a recorder takes over the cells of {}{}",
@@ -125,26 +130,34 @@ impl StoredOutputs {
                 ", and may have missed something"
             }
         );
-        self.with(number, |series| series.set_whole(is_whole));
+        self.with_series(number, |series| series.set_whole(is_whole));
         self.write(number, target).await;
         // The client might have answered until now.
         let question = self
-            .with(number, |series| series.question.clone())
+            .with_series(number, |series| series.question.clone())
             .flatten();
         let Some((client, question)) = question else {
             return Ok(None);
         };
-        let turn = self.work.turn().await;
-        let passed_on = turn.run(move || folder.pass_on(&question)).await.flatten();
+        let permit = self.work.acquire().await;
+        let passed_on = permit
+            .run(move || folder.pass_on(&question))
+            .await
+            .flatten();
         let passed_on = passed_on
             .inspect_err(|error| tracing::warn!("a prompt could not be passed on: {error}"));
         Ok(passed_on.ok().map(|()| client))
     }
 
     /// Makes a job of a series.
-    async fn adopt(&self, target: &Target, number: u64, leaves: bool) -> anyhow::Result<JobFolder> {
-        let turn = self.work.turn().await;
-        let stored = self.with(number, |series| series.folder.take());
+    async fn adopt(
+        &self,
+        target: &Target,
+        number: u64,
+        proxy_ends: bool,
+    ) -> anyhow::Result<JobFolder> {
+        let permit = self.work.acquire().await;
+        let stored = self.with_series(number, |series| series.folder.take());
         let Some(mut stored) = stored.flatten() else {
             anyhow::bail!("it cannot be written down");
         };
@@ -152,37 +165,37 @@ impl StoredOutputs {
             name: self.front_end.clone(),
             handed_at: Some(Timestamp::now()),
             whole: false,
-            may_return: leaves,
+            may_return: proxy_ends,
         });
         let project = target.project.clone();
-        let adopted = turn.run(move || {
+        let adopted = permit.run(move || {
             let adopted = stored.adopt(&project);
             (stored, adopted)
         });
         let (stored, adopted) = adopted.await?;
         let folder = stored.folder.clone();
-        self.with(number, |series| series.folder = Folder::Made(stored));
+        self.with_series(number, |series| series.folder = Folder::Made(stored));
         adopted?;
         Ok(folder)
     }
 
     /// Waits until a recorder receives the kernel's messages; returns whether no message was missed.
-    async fn receives(&self, number: u64, folder: &JobFolder, deadline: Instant) -> bool {
+    async fn wait_for_recorder(&self, number: u64, folder: &JobFolder, deadline: Instant) -> bool {
         // A separate instance, so that no other file work waits for it.
         let work = FileWork::default();
-        let turn = work.turn().await;
+        let permit = work.acquire().await;
         let mut first = None;
         loop {
             if first.is_none() {
                 let folder = folder.clone();
-                first = turn.run(move || folder.ready()).await.ok().flatten();
+                first = permit.run(move || folder.ready()).await.ok().flatten();
             }
-            let is_here = first.as_ref().is_some_and(|id| {
-                let received = self.with(number, |series| series.stage.has_received(id));
+            let is_receiving = first.as_ref().is_some_and(|id| {
+                let received = self.with_series(number, |series| series.stage.has_received(id));
                 received.unwrap_or(true)
             });
-            if is_here || Instant::now() > deadline {
-                return is_here;
+            if is_receiving || Instant::now() > deadline {
+                return is_receiving;
             }
             tokio::time::sleep(POLL).await;
         }

@@ -12,20 +12,20 @@ struct HandedOffSeries {
     msg_ids: Vec<String>,
     folder: JobFolder,
     /// The client whose open prompt the recorder answers.
-    asked: Option<ClientId>,
+    prompted_client: Option<ClientId>,
 }
 
 impl HandedOff {
     /// Adds a series that a recorder has taken over.
     pub(super) fn add(&mut self, series: Series) {
-        let asked = series.question.as_ref().map(|(client, _)| client.clone());
+        let prompted_client = series.question.as_ref().map(|(client, _)| client.clone());
         let msg_ids = series.msg_ids();
         // Nothing is added to the folder any more, so its locks are released here.
         if let Some(stored) = series.folder.into_stored() {
             self.0.push(HandedOffSeries {
                 msg_ids,
                 folder: stored.folder,
-                asked,
+                prompted_client,
             });
         }
     }
@@ -37,10 +37,10 @@ impl HandedOff {
     }
 
     /// Records that a job's recorder answers a client's prompt.
-    pub(super) fn set_asked(&mut self, job: &str, client: &ClientId) {
-        let one = self.0.iter_mut().find(|it| it.folder.id() == job);
-        if let Some(one) = one {
-            one.asked = Some(client.clone());
+    pub(super) fn set_prompted_client(&mut self, job: &str, client: &ClientId) {
+        let series = self.0.iter_mut().find(|it| it.folder.id() == job);
+        if let Some(series) = series {
+            series.prompted_client = Some(client.clone());
         }
     }
 
@@ -50,11 +50,11 @@ impl HandedOff {
     }
 
     /// Records that a client has answered; returns the jobs to which the prompt belonged.
-    pub(super) fn answered(&mut self, client: &ClientId) -> Vec<JobFolder> {
-        let was_asked = |it: &mut HandedOffSeries| {
-            let asked = it.asked.take_if(|asked| asked == client);
-            asked.map(|_| it.folder.clone())
+    pub(super) fn end_prompt(&mut self, client: &ClientId) -> Vec<JobFolder> {
+        let folder_of_prompt = |it: &mut HandedOffSeries| {
+            let prompted = it.prompted_client.take_if(|it| it == client);
+            prompted.map(|_| it.folder.clone())
         };
-        self.0.iter_mut().filter_map(was_asked).collect()
+        self.0.iter_mut().filter_map(folder_of_prompt).collect()
     }
 }

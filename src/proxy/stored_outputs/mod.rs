@@ -32,10 +32,10 @@ use tokio::sync::Notify;
 use self::ended::EndedSeries;
 pub(super) use self::ended::{Published, ReleaseReason};
 use self::handed_off::HandedOff;
-use self::series::{Line, Series, SeriesStage, Stored};
+use self::series::{OutputLine, Series, SeriesStage, Stored};
+use super::failure_log::FailureLog;
 use super::storage::FileWork;
 use super::target::Target;
-use super::trouble::Trouble;
 use crate::project::jobs::{JobFolder, JobPrompt};
 use crate::project::questions::Question;
 use crate::route::{ClientId, ExecutionProgress, Phase};
@@ -44,7 +44,7 @@ use crate::wire::Verified;
 
 /// How many bytes of one series may wait while another thread writes. Above that iopub is not routed, and
 /// after [`FULL_FOR`] they are dropped, since the disk does not answer.
-const FULL: usize = 8 << 20;
+const WAITING_MAX: usize = 8 << 20;
 const FULL_FOR: Duration = Duration::from_secs(1);
 
 /// The series of one front end whose cells the kernel has, and ended ones whose outputs have not provably
@@ -62,12 +62,12 @@ pub(super) struct StoredOutputs {
     /// Whether [`StoredOutputs::store`] runs.
     is_storing: Cell<bool>,
     /// Since when more bytes wait than allowed.
-    full: Cell<Option<Instant>>,
+    full_since: Cell<Option<Instant>>,
     /// Files that must be removed.
     unneeded: RefCell<Vec<Unneeded>>,
     /// Notified when [`StoredOutputs::due`] may have become sooner.
     rearm: Rc<Notify>,
-    trouble: Trouble,
+    failures: FailureLog,
 }
 
 /// A file that nothing needs any more.
@@ -101,29 +101,29 @@ impl StoredOutputs {
             number: Cell::new(0),
             work: FileWork::default(),
             is_storing: Cell::new(false),
-            full: Cell::new(None),
+            full_since: Cell::new(None),
             unneeded: RefCell::default(),
             rearm,
-            trouble: Trouble::default(),
+            failures: FailureLog::default(),
         }
     }
 
     // ---- messages of the kernel
 
     /// Takes a step of an execution; `kernel` is the session that owns the kernel, and the generation.
-    pub(super) fn take(
+    pub(super) fn take_execution(
         &self,
         execution: &ExecutionProgress,
         kernel: (&str, u64),
         published: Published,
     ) {
         match &execution.phase {
-            Phase::Asked if execution.store_history => self.begin(execution, kernel),
-            Phase::Done(status) => {
+            Phase::Sent if execution.store_history => self.begin(execution, kernel),
+            Phase::Ended(status) => {
                 for series in self.running.borrow_mut().iter_mut() {
-                    series.set_done(&execution.msg_id, status);
+                    series.set_reply(&execution.msg_id, status);
                 }
-                self.take_out_ended(published);
+                self.move_ended(published);
             }
             _ => {}
         }
@@ -132,8 +132,10 @@ impl StoredOutputs {
     fn begin(&self, execution: &ExecutionProgress, kernel: (&str, u64)) {
         let mut running = self.running.borrow_mut();
         let at = running.iter().position(|series| {
-            let of = (&*series.owner, series.generation);
-            series.session == execution.session && series.stage.is_running() && of == kernel
+            let series_kernel = (&*series.owner, series.generation);
+            series.session == execution.session
+                && series.stage.is_running()
+                && series_kernel == kernel
         });
         let at = at.unwrap_or_else(|| {
             self.number.set(self.number.get() + 1);
@@ -150,7 +152,7 @@ impl StoredOutputs {
         for series in self.running.borrow_mut().iter_mut() {
             series.set_idle(msg_id, Timestamp::now());
         }
-        self.take_out_ended(published);
+        self.move_ended(published);
     }
 
     /// Takes a message of the kernel on iopub, which is published next.
@@ -182,23 +184,23 @@ impl StoredOutputs {
                     cell.execution_count = input.and_then(|input| input.execution_count);
                 }
                 msg_type => {
-                    let line = Line {
+                    let line = OutputLine {
                         cell: at,
                         msg_type: msg_type.to_owned(),
                         id: Some(header.msg_id.clone().into_owned()),
                         content: message.content().clone(),
                     };
                     series.add(line);
-                    if series.folder.is_busy() && series.bytes > FULL {
-                        let since = self.full.get().unwrap_or_else(Instant::now);
-                        self.full.set(Some(since));
+                    if series.folder.is_busy() && series.bytes > WAITING_MAX {
+                        let since = self.full_since.get().unwrap_or_else(Instant::now);
+                        self.full_since.set(Some(since));
                     }
                 }
             }
             series.changed = true;
         }
         drop(running);
-        self.take_out_ended(published);
+        self.move_ended(published);
     }
 
     /// Ends all cells, since the kernel has ended.
@@ -210,7 +212,7 @@ impl StoredOutputs {
     }
 
     /// Removes series that have ended; those being handed over are removed afterwards.
-    fn take_out_ended(&self, published: Published) {
+    fn move_ended(&self, published: Published) {
         let mut running = self.running.borrow_mut();
         let has_ended = |series: &mut Series| series.stage.is_running() && series.all_cells_ended();
         for series in running.extract_if(.., has_ended) {
@@ -234,7 +236,7 @@ impl StoredOutputs {
 
     /// Takes a prompt for a client. Returns the arguments of [`StoredOutputs::pass_on`] if a recorder may
     /// answer it.
-    pub(super) fn asked_input(
+    pub(super) fn take_prompt(
         &self,
         client: &ClientId,
         message: &Verified,
@@ -242,8 +244,8 @@ impl StoredOutputs {
         let question = question(message)?;
         let mut running = self.running.borrow_mut();
         let mut running = running.iter_mut();
-        let asking = running.find_map(|it| it.cell(&question.msg_id).is_some().then_some(it));
-        if let Some(series) = asking {
+        let prompted = running.find_map(|it| it.cell(&question.msg_id).is_some().then_some(it));
+        if let Some(series) = prompted {
             series.question = Some((client.clone(), question));
             return None;
         }
@@ -252,7 +254,7 @@ impl StoredOutputs {
     }
 
     /// Records whether a client is connected while its cells run.
-    pub(super) fn client_is(&self, client: &ClientId, is_joined: bool) {
+    pub(super) fn set_client_joined(&self, client: &ClientId, is_joined: bool) {
         for series in self.running.borrow_mut().iter_mut() {
             if series.client.as_ref() == Some(client) {
                 series.is_client_away = !is_joined;
@@ -261,35 +263,35 @@ impl StoredOutputs {
     }
 
     /// Records that a client has answered its prompt.
-    pub(super) fn answered(&self, client: &ClientId) {
+    pub(super) fn end_prompt(&self, client: &ClientId) {
         for series in self.running.borrow_mut().iter_mut() {
-            series.question.take_if(|(asked, _)| asked == client);
+            series.question.take_if(|(prompted, _)| prompted == client);
         }
-        for folder in self.handed_off.borrow_mut().answered(client) {
+        for folder in self.handed_off.borrow_mut().end_prompt(client) {
             self.remove_soon(Unneeded::Question(folder));
         }
     }
 
     // ---- cells that have ended
 
-    /// Drops the cells whose end was read by a subscriber that is still connected. `reach` returns how far
+    /// Drops the cells whose end was read by a subscriber that is still connected. `progress` returns how far
     /// the message with a number has been delivered, `is_joined` whether a client is connected. Returns
     /// whether there are cells whose outputs no client has got, to be handed over.
     pub(super) fn release(
         &self,
-        reach: impl Fn(u64) -> DeliveryProgress,
+        progress: impl Fn(u64) -> DeliveryProgress,
         is_joined: impl Fn(&ClientId) -> bool,
         reason: ReleaseReason,
     ) -> bool {
-        let released = self.ended.borrow_mut().release(reach, is_joined, reason);
+        let released = self.ended.borrow_mut().release(progress, is_joined, reason);
         if released.any_urgent {
             self.rearm.notify_one();
         }
-        let is_any_unseen = !released.unseen.is_empty();
+        let has_unseen = !released.unseen.is_empty();
         let read = released.read.into_iter();
         read.for_each(|series| self.drop_series(series));
         self.running.borrow_mut().extend(released.unseen);
-        is_any_unseen
+        has_unseen
     }
 
     /// Returns when [`StoredOutputs::release`] must be called.
@@ -308,8 +310,8 @@ impl StoredOutputs {
 
     /// Returns when [`StoredOutputs::store_soon`] must be called; `None` while a write is under way.
     pub(super) fn due(&self) -> Option<Instant> {
-        if let Some(full) = self.full.get() {
-            return Some(full + FULL_FOR);
+        if let Some(full_since) = self.full_since.get() {
+            return Some(full_since + FULL_FOR);
         }
         if self.is_storing.get() {
             return None;
@@ -324,7 +326,7 @@ impl StoredOutputs {
 
     /// Returns whether more bytes wait to be written than allowed.
     pub(super) fn is_full(&self) -> bool {
-        self.full.get().is_some()
+        self.full_since.get().is_some()
     }
 
     /// Starts to write the series that are due, and to remove unneeded files. Returns when it must be called
@@ -334,14 +336,14 @@ impl StoredOutputs {
         if due.is_none_or(|due| due > Instant::now()) {
             return due;
         }
-        if self.full.take().is_some() {
+        if self.full_since.take().is_some() {
             tracing::warn!("outputs are not stored for now: the disk does not answer");
             let mut running = self.running.borrow_mut();
             running.iter_mut().for_each(Series::give_up);
         }
         if !self.is_storing.replace(true) {
-            let (me, target) = (Rc::clone(self), target.clone());
-            tokio::task::spawn_local(async move { me.store(&target).await });
+            let (outputs, target) = (Rc::clone(self), target.clone());
+            tokio::task::spawn_local(async move { outputs.store(&target).await });
         }
         // The write notifies `rearm` when it is done.
         None
@@ -349,7 +351,7 @@ impl StoredOutputs {
 
     async fn store(&self, target: &Target) {
         let _storing = Storing(self);
-        self.tidy().await;
+        self.remove_unneeded().await;
         let now = Instant::now();
         let numbers: Vec<u64> = {
             let (running, ended) = (self.running.borrow(), self.ended.borrow());
@@ -360,19 +362,19 @@ impl StoredOutputs {
         for number in numbers {
             self.write(number, target).await;
         }
-        self.ended.borrow_mut().look_for_urgent();
+        self.ended.borrow_mut().update_urgent();
     }
 
     /// Removes unneeded files.
-    pub(super) async fn tidy(&self) {
-        let turn = self.work.turn().await;
+    pub(super) async fn remove_unneeded(&self) {
+        let permit = self.work.acquire().await;
         let unneeded = self.unneeded.take();
         if unneeded.is_empty() {
             return;
         }
-        let removed = turn.run(move || {
-            for it in unneeded {
-                match it {
+        let removed = permit.run(move || {
+            for file in unneeded {
+                match file {
                     Unneeded::Folder(stored) => stored.folder.remove(),
                     Unneeded::Question(folder) => folder.forget_question(),
                 }
@@ -388,28 +390,28 @@ impl StoredOutputs {
 
     /// Writes those messages of a series that are not in its folder yet.
     async fn write(&self, number: u64, target: &Target) {
-        let turn = self.work.turn().await;
-        let write = self.with(number, |series| {
+        let permit = self.work.acquire().await;
+        let write = self.with_series(number, |series| {
             series.begin_write(target, &self.by, &self.front_end)
         });
         let Some(write) = write else { return };
-        let written = match turn.run(write).await {
+        let written = match permit.run(write).await {
             Ok(written) => written,
             Err(error) => {
-                self.with(number, Series::lose_folder);
-                return self.not_stored(&error);
+                self.with_series(number, Series::lose_folder);
+                return self.log_failure(&error);
             }
         };
-        if self.full.take().is_some() {
+        if self.full_since.take().is_some() {
             self.rearm.notify_one();
         }
         let mut written = Some(written);
-        let ended = self.with(number, |series| {
+        let ended = self.with_series(number, |series| {
             written.take().map(|it| series.end_write(it))
         });
         match ended.flatten() {
-            Some(Ok(())) => self.trouble.is_over("outputs are stored again"),
-            Some(Err(error)) => self.not_stored(&error),
+            Some(Ok(())) => self.failures.recovered("outputs are stored again"),
+            Some(Err(error)) => self.log_failure(&error),
             // The series was dropped during the write.
             None => {
                 if let Some(stored) = written.and_then(|it| it.stored) {
@@ -419,12 +421,12 @@ impl StoredOutputs {
         }
     }
 
-    fn not_stored(&self, error: &io::Error) {
+    fn log_failure(&self, error: &io::Error) {
         let text = format!("outputs cannot be stored: {error}");
-        self.trouble.is(error.kind(), &text);
+        self.failures.report(error.kind(), &text);
     }
 
-    fn with<T>(&self, number: u64, change: impl FnOnce(&mut Series) -> T) -> Option<T> {
+    fn with_series<T>(&self, number: u64, change: impl FnOnce(&mut Series) -> T) -> Option<T> {
         let mut running = self.running.borrow_mut();
         if let Some(series) = running.iter_mut().find(|series| series.number == number) {
             return Some(change(series));
@@ -446,7 +448,7 @@ impl Drop for Storing<'_> {
 /// Reads a prompt of the kernel.
 fn question(message: &Verified) -> Option<Question> {
     #[derive(Deserialize)]
-    struct Asked {
+    struct PromptContent {
         #[serde(default)]
         prompt: String,
         #[serde(default)]
@@ -457,7 +459,7 @@ fn question(message: &Verified) -> Option<Question> {
     if header.msg_type != "input_request" {
         return None;
     }
-    let Asked { prompt, password } = message.read_content()?;
+    let PromptContent { prompt, password } = message.read_content()?;
     Some(Question {
         msg_id: parent.msg_id.clone().into_owned(),
         header: serde_json::from_slice(message.header_bytes()).ok()?,
@@ -481,7 +483,7 @@ mod tests {
         has_subscriber: true,
     };
 
-    fn take(outputs: &StoredOutputs, msg_id: &str, phase: Phase) {
+    fn take_step(outputs: &StoredOutputs, msg_id: &str, phase: Phase) {
         let execution = ExecutionProgress {
             phase,
             generation: 1,
@@ -493,14 +495,14 @@ mod tests {
             code: Some("1".to_owned()),
             store_history: true,
         };
-        outputs.take(&execution, ("t.ipynb", 1), PUBLISHED);
+        outputs.take_execution(&execution, ("t.ipynb", 1), PUBLISHED);
     }
 
     #[test]
-    fn a_cell_whose_idle_the_kernel_has_lost_is_not_stored_for_ever() {
+    fn a_cell_whose_idle_was_lost_is_not_stored_for_ever() {
         let outputs = StoredOutputs::new("human (VS Code)".to_owned(), "VS Code", Rc::default());
-        take(&outputs, "1", Phase::Asked);
-        take(&outputs, "1", Phase::Done("ok".to_owned()));
+        take_step(&outputs, "1", Phase::Sent);
+        take_step(&outputs, "1", Phase::Ended("ok".to_owned()));
         assert_eq!(
             outputs.running.borrow().len(),
             1,
@@ -513,27 +515,27 @@ mod tests {
 
     /// Another window of JupyterLab has read the end, and shows nothing of it.
     #[test]
-    fn what_only_another_client_has_read_is_handed_over() {
+    fn outputs_that_only_another_client_has_read_are_handed_over() {
         let outputs =
             StoredOutputs::new("human (JupyterLab)".to_owned(), "JupyterLab", Rc::default());
-        for (msg_id, stays) in [("1", true), ("2", false)] {
-            take(&outputs, msg_id, Phase::Asked);
+        for (msg_id, is_joined) in [("1", true), ("2", false)] {
+            take_step(&outputs, msg_id, Phase::Sent);
             let client = ClientId::new(msg_id.to_owned().into());
             for series in outputs.running.borrow_mut().iter_mut() {
                 series.client = Some(client.clone());
             }
-            outputs.client_is(&client, stays);
-            take(&outputs, msg_id, Phase::Done("ok".to_owned()));
+            outputs.set_client_joined(&client, is_joined);
+            take_step(&outputs, msg_id, Phase::Ended("ok".to_owned()));
             outputs.idle_lost(msg_id, PUBLISHED);
             outputs.ended.borrow_mut().set_all_due(Instant::now());
-            let is_any_unseen =
+            let has_unseen =
                 outputs.release(|_| DeliveryProgress::Read, |_| true, ReleaseReason::Due);
-            assert_eq!(is_any_unseen, !stays);
+            assert_eq!(has_unseen, !is_joined);
         }
     }
 
     #[tokio::test]
-    async fn ends_that_a_subscriber_has_not_read_take_few_open_files() {
+    async fn unread_series_use_few_open_files() {
         let temp = tempfile::tempdir().unwrap();
         let notebook = temp.path().join("t.ipynb");
         let target = Target {
@@ -541,11 +543,11 @@ mod tests {
             key: "t.ipynb".to_owned(),
         };
         let outputs = StoredOutputs::new("human (VS Code)".to_owned(), "VS Code", Rc::default());
-        let cells = 3 * ended::FOLDERS;
+        let cells = 3 * ended::FOLDERS_MAX;
         for number in 0..cells {
             let msg_id = number.to_string();
-            take(&outputs, &msg_id, Phase::Asked);
-            take(&outputs, &msg_id, Phase::Done("ok".to_owned()));
+            take_step(&outputs, &msg_id, Phase::Sent);
+            take_step(&outputs, &msg_id, Phase::Ended("ok".to_owned()));
             outputs.idle_lost(&msg_id, PUBLISHED);
         }
         let now = Instant::now();
@@ -554,13 +556,13 @@ mod tests {
         outputs.store(&target).await;
         assert_eq!(outputs.ended.borrow().numbers().len(), cells);
         let folders = target.project.kept_jobs();
-        assert_eq!(folders.len(), ended::FOLDERS);
-        let kept = std::fs::canonicalize(target.project.dir().join("kept")).unwrap();
+        assert_eq!(folders.len(), ended::FOLDERS_MAX);
+        let folder = std::fs::canonicalize(target.project.dir().join("kept")).unwrap();
         let open = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
         let open = open.filter_map(|it| std::fs::read_link(it.path()).ok());
         assert_eq!(
-            open.filter(|path| path.starts_with(&kept)).count(),
-            ended::FOLDERS
+            open.filter(|path| path.starts_with(&folder)).count(),
+            ended::FOLDERS_MAX
         );
         outputs.release(
             |_| DeliveryProgress::Waits,
@@ -570,7 +572,7 @@ mod tests {
         // Until the folders are removed, no other command must treat them as those of a killed proxy.
         let mut folders = target.project.kept_jobs().into_iter();
         assert!(folders.all(|folder| matches!(folder.try_lock(), Ok(None))));
-        outputs.tidy().await;
+        outputs.remove_unneeded().await;
         assert!(target.project.kept_jobs().is_empty());
     }
 }

@@ -14,16 +14,16 @@ use crate::proxy::target::Target;
 use crate::route::{ClientId, ExecutionProgress};
 
 /// How long a cell runs before its outputs are written into a file.
-const LONG: Duration = Duration::from_secs(2);
+const FIRST_WRITE_AFTER: Duration = Duration::from_secs(2);
 
 /// How often outputs are written.
-const EVERY: Duration = Duration::from_secs(1);
+const WRITE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How many bytes of outputs may wait in memory.
-const WAITING: usize = 256 << 10;
+const WAITING_MAX: usize = 256 << 10;
 
 /// How many bytes may wait if they cannot be written; more are dropped.
-const UNWRITTEN: usize = 32 << 20;
+const UNWRITTEN_MAX: usize = 32 << 20;
 
 /// The cells of one client, from the first to the last that it sent while one of its cells was outstanding.
 pub(super) struct Series {
@@ -36,7 +36,7 @@ pub(super) struct Series {
     /// The session that owns the kernel, and the kernel's generation.
     pub(super) owner: String,
     pub(super) generation: u64,
-    begun: Instant,
+    begun_at: Instant,
     cells: Vec<SeriesCell>,
     /// The open prompt of the kernel, and its client.
     pub(super) question: Option<(ClientId, Question)>,
@@ -45,7 +45,7 @@ pub(super) struct Series {
     /// The state of the job in the folder.
     pub(super) state: JobState,
     /// Messages that are not in the folder yet, and the number of their bytes.
-    waiting: Vec<Line>,
+    waiting: Vec<OutputLine>,
     pub(super) bytes: usize,
     /// Whether something has changed that is not in the folder yet.
     pub(super) changed: bool,
@@ -54,9 +54,9 @@ pub(super) struct Series {
     /// When it was last written, or could not be.
     written_at: Option<Instant>,
     /// Whether the last write failed.
-    failed: bool,
+    write_failed: bool,
     /// Whether some messages were dropped.
-    lost: bool,
+    is_incomplete: bool,
 }
 
 /// The stage of a series.
@@ -132,11 +132,11 @@ struct SeriesCell {
     raised: bool,
     idle: bool,
     /// The reply's `status`.
-    done: Option<String>,
+    reply_status: Option<String>,
 }
 
 /// A message that the kernel published for a cell.
-pub(super) struct Line {
+pub(super) struct OutputLine {
     pub(super) cell: usize,
     pub(super) msg_type: String,
     pub(super) id: Option<String>,
@@ -163,7 +163,7 @@ impl Series {
             session: session.to_owned(),
             owner: owner.to_owned(),
             generation,
-            begun: Instant::now(),
+            begun_at: Instant::now(),
             cells: Vec::new(),
             waiting: Vec::new(),
             question: None,
@@ -171,8 +171,8 @@ impl Series {
             changed: false,
             urgent: false,
             written_at: None,
-            failed: false,
-            lost: false,
+            write_failed: false,
+            is_incomplete: false,
             state: JobState::Running,
             folder: Folder::None,
             stage: SeriesStage::Runs,
@@ -189,7 +189,7 @@ impl Series {
             cell,
             raised: false,
             idle: false,
-            done: None,
+            reply_status: None,
         });
         self.changed = true;
     }
@@ -219,16 +219,18 @@ impl Series {
     }
 
     /// Records a cell's reply.
-    pub(super) fn set_done(&mut self, msg_id: &str, status: &str) {
+    pub(super) fn set_reply(&mut self, msg_id: &str, status: &str) {
         if let Some((_, it)) = self.find(msg_id) {
-            it.done = Some(status.to_owned());
+            it.reply_status = Some(status.to_owned());
             self.changed = true;
         }
     }
 
     /// Returns whether all cells have their `idle` and their reply.
     pub(super) fn all_cells_ended(&self) -> bool {
-        self.cells.iter().all(|it| it.idle && it.done.is_some())
+        self.cells
+            .iter()
+            .all(|it| it.idle && it.reply_status.is_some())
     }
 
     /// Returns whether a cell has no `idle` yet.
@@ -240,7 +242,8 @@ impl Series {
     pub(super) fn end(&mut self) {
         for it in &mut self.cells {
             if !std::mem::replace(&mut it.idle, true) {
-                it.done.get_or_insert_with(|| "kernel_died".to_owned());
+                it.reply_status
+                    .get_or_insert_with(|| "kernel_died".to_owned());
             }
         }
         self.stage = SeriesStage::Ended;
@@ -256,7 +259,7 @@ impl Series {
 
     /// Sets whether the recorder has missed no message.
     pub(super) fn set_whole(&mut self, is_whole: bool) {
-        let whole = is_whole && !self.lost;
+        let whole = is_whole && !self.is_incomplete;
         if let Folder::Made(stored) = &mut self.folder
             && let Some(front_end) = &mut stored.job.front_end
         {
@@ -265,11 +268,11 @@ impl Series {
     }
 
     /// Adds an output of a cell.
-    pub(super) fn add(&mut self, line: Line) {
+    pub(super) fn add(&mut self, line: OutputLine) {
         if let Some(cell) = self.cells.get_mut(line.cell) {
             cell.raised |= line.msg_type == "error";
         }
-        if self.folder.is_busy() && self.lost {
+        if self.folder.is_busy() && self.is_incomplete {
             // The messages were dropped because the disk does not answer.
             return;
         }
@@ -287,7 +290,7 @@ impl Series {
     fn drop_lines(&mut self) {
         self.waiting.clear();
         self.bytes = 0;
-        self.lost = true;
+        self.is_incomplete = true;
     }
 
     /// Copies the waiting messages: slices would keep their whole receive buffers in memory.
@@ -311,11 +314,11 @@ impl Series {
             // The hand-off writes the series.
             SeriesStage::Unseen | SeriesStage::HandedOff { .. } => false,
         };
-        let at_once = !self.failed && (self.urgent || self.bytes > WAITING);
+        let at_once = !self.write_failed && (self.urgent || self.bytes > WAITING_MAX);
         let due = match self.written_at {
-            _ if at_once => self.begun,
-            Some(written_at) => written_at + EVERY,
-            None => self.begun + LONG,
+            _ if at_once => self.begun_at,
+            Some(written_at) => written_at + WRITE_INTERVAL,
+            None => self.begun_at + FIRST_WRITE_AFTER,
         };
         is_due.then_some(due)
     }
@@ -339,20 +342,20 @@ impl Series {
         let mut lines = std::mem::take(&mut self.waiting);
         move || {
             let made = folder.or_else(|(project, job)| Stored::make(&project, job).map(Box::new));
-            let (stored, done) = match made {
+            let (stored, result) = match made {
                 Ok(mut stored) => {
-                    let done = stored.add(state, cells, &lines);
-                    (Some(stored), done)
+                    let result = stored.add(state, cells, &lines);
+                    (Some(stored), result)
                 }
                 Err(error) => (None, Err(error)),
             };
-            if done.is_ok() {
+            if result.is_ok() {
                 lines.clear();
             }
             Written {
                 stored,
                 lines,
-                done,
+                result,
             }
         }
     }
@@ -360,26 +363,26 @@ impl Series {
     /// Takes the result of a write; returns why it failed.
     pub(super) fn end_write(&mut self, written: Written) -> io::Result<()> {
         self.written_at = Some(Instant::now());
-        self.failed = written.done.is_err();
+        self.write_failed = written.result.is_err();
         self.folder = written.stored.map_or(Folder::None, Folder::Made);
         let mut lines = written.lines;
         lines.append(&mut self.waiting);
         self.waiting = lines;
         self.bytes = self.waiting.iter().map(|line| line.content.len()).sum();
-        if self.failed {
+        if self.write_failed {
             self.changed = true;
             self.urgent = matches!(self.stage, SeriesStage::Ended);
-            if self.bytes > UNWRITTEN {
+            if self.bytes > UNWRITTEN_MAX {
                 self.drop_lines();
             }
         }
-        written.done
+        written.result
     }
 
     /// Records that a write has panicked, which loses the folder.
     pub(super) fn lose_folder(&mut self) {
         self.folder = Folder::None;
-        self.lost = true;
+        self.is_incomplete = true;
     }
 
     fn job(&self, target: &Target, by: &str, front_end: &str) -> Job {
@@ -410,11 +413,11 @@ impl SeriesCell {
     fn job_cell(&self) -> JobCell {
         let mut cell = self.cell.clone();
         if self.idle {
-            let word = if self.raised { "error" } else { "ok" };
-            let done = self.done.clone();
-            cell.status = Some(done.unwrap_or_else(|| word.to_owned()));
-            if let (Some(begun), Some(idle)) = (cell.begun_at, cell.idle_at) {
-                cell.took_ms = u64::try_from(idle.duration_since(begun).as_millis()).ok();
+            let default = if self.raised { "error" } else { "ok" };
+            let status = self.reply_status.clone();
+            cell.status = Some(status.unwrap_or_else(|| default.to_owned()));
+            if let (Some(begun_at), Some(idle_at)) = (cell.begun_at, cell.idle_at) {
+                cell.took_ms = u64::try_from(idle_at.duration_since(begun_at).as_millis()).ok();
             }
         }
         cell
@@ -442,7 +445,12 @@ impl Stored {
         })
     }
 
-    fn add(&mut self, state: JobState, cells: Vec<JobCell>, lines: &[Line]) -> io::Result<()> {
+    fn add(
+        &mut self,
+        state: JobState,
+        cells: Vec<JobCell>,
+        lines: &[OutputLine],
+    ) -> io::Result<()> {
         // A line names its cell by its index in the record. If this process is killed between the two writes,
         // a line without its cell would be useless.
         if let Some(new) = cells
@@ -478,8 +486,8 @@ impl Stored {
 pub(super) struct Written {
     pub(super) stored: Option<Box<Stored>>,
     /// The lines that were not written.
-    lines: Vec<Line>,
-    done: io::Result<()>,
+    lines: Vec<OutputLine>,
+    result: io::Result<()>,
 }
 
 #[cfg(test)]
@@ -494,7 +502,7 @@ mod tests {
     }
 
     #[test]
-    fn a_proxy_that_is_killed_while_it_writes_outputs_has_recorded_their_cells() {
+    fn cells_are_recorded_before_their_outputs() {
         let temp = tempfile::tempdir().unwrap();
         let project = Project::for_notebook(&temp.path().join("t.ipynb")).unwrap();
         let first = Job {
@@ -505,7 +513,7 @@ mod tests {
         let mut stored = Stored::make(&project, first).unwrap();
         // A folder in place of the file cannot be opened for writing, so the write fails before the outputs.
         std::fs::create_dir(stored.folder.path().join("events.jsonl")).unwrap();
-        let line = Line {
+        let line = OutputLine {
             cell: 1,
             msg_type: "stream".to_owned(),
             id: None,

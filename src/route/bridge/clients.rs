@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use super::Bridge;
 use crate::route::request::{Answer, Request, Role};
-use crate::route::timer::{GONE, Now, RETURNS, Timer};
+use crate::route::timer::{Now, REMEMBERED, RETURN_WAIT, Timer};
 use crate::route::{Action, ClientId, Note};
 use crate::wire::{Channel, Verified};
 
@@ -14,7 +14,7 @@ impl Bridge {
     /// Takes a client's new connection on shell, control or stdin.
     pub fn client_joined(&mut self, channel: Channel, id: &ClientId) {
         self.clients.join(&mut self.out, id, channel);
-        self.timers.stop(&Timer::Gone(id.clone()));
+        self.timers.stop(&Timer::ForgetClient(id.clone()));
         self.timers.stop(&Timer::HandOver(id.clone()));
         self.open_links(id, channel);
     }
@@ -27,11 +27,11 @@ impl Bridge {
             let grace = if id.is_anonymous() {
                 Duration::ZERO
             } else {
-                GONE
+                REMEMBERED
             };
-            self.timers.start(grace, Timer::Gone(id.clone()));
+            self.timers.start(grace, Timer::ForgetClient(id.clone()));
             self.timers
-                .start(RETURNS.min(grace), Timer::HandOver(id.clone()));
+                .start(RETURN_WAIT.min(grace), Timer::HandOver(id.clone()));
         }
     }
 
@@ -40,13 +40,13 @@ impl Bridge {
         if !self.clients.contains(id) || self.clients.is_joined(id) {
             return;
         }
-        let runs = |request: &Request| {
+        let is_running_cell = |request: &Request| {
             request.client == *id
                 && request.role == Role::Cell
                 && request.sent
                 && !request.is_answered()
         };
-        let cells = self.requests.keys(runs).into_iter();
+        let cells = self.requests.keys(is_running_cell).into_iter();
         let mut sessions: Vec<String> = cells
             .filter_map(|key| Some(self.requests.get(&key)?.session.clone()))
             .collect();
@@ -62,10 +62,12 @@ impl Bridge {
             return;
         }
         self.clients.answer_prompt(&mut self.out, id);
-        let binds = |request: &Request| request.client == *id && request.binds_its_client();
-        if !self.clients.may_be_forgotten(id) || !self.requests.keys(binds).is_empty() {
+        let needs_client = |request: &Request| request.client == *id && request.needs_client();
+        if !self.clients.may_be_forgotten(id) || !self.requests.keys(needs_client).is_empty() {
             // Its cell still runs, or an interrupt of it is about to be sent: check again later.
-            return self.timers.start(GONE, Timer::Gone(id.clone()));
+            return self
+                .timers
+                .start(REMEMBERED, Timer::ForgetClient(id.clone()));
         }
         for key in self.requests.keys(|request| request.client == *id) {
             self.requests.forget(&key);
@@ -107,8 +109,8 @@ impl Bridge {
     pub fn link_up(&mut self, now: Now, id: &ClientId, channel: Channel) {
         self.set_now(now);
         self.clients.link_up(id, channel);
-        if id == self.kernel.own() && channel == Channel::Shell && self.kernel.shell_is_back() {
-            self.ask_on_shell();
+        if id == self.kernel.own() && channel == Channel::Shell && self.kernel.take_shell_lost() {
+            self.probe_shell();
         }
         self.release(id);
     }
@@ -118,7 +120,7 @@ impl Bridge {
     ///
     /// Messages for this socket in actions that the caller has not polled yet follow `unsent` in the queue.
     ///
-    /// The caller dials the socket again; [`Bridge::kernel_is`] reports it if the kernel has ended.
+    /// The caller dials the socket again; [`Bridge::set_kernel`] reports it if the kernel has ended.
     pub fn link_down(&mut self, id: &ClientId, channel: Channel, unsent: Vec<Verified>) {
         if id == self.kernel.own() && channel == Channel::Shell {
             self.kernel.shell_lost(&mut self.timers);
@@ -127,10 +129,10 @@ impl Bridge {
             let unsent = unsent.into_iter();
             let unsent = unsent.map(|message| (id.clone(), channel, message));
             // Later messages must not overtake those that came back.
-            let not_left = self
+            let unpolled = self
                 .kernel
                 .take_unsent(&mut self.out, |client, on| client == id && on == channel);
-            self.put_back(unsent.chain(not_left));
+            self.put_back(unsent.chain(unpolled));
         }
     }
 
@@ -143,27 +145,27 @@ impl Bridge {
         }
     }
 
-    /// Closes the sockets of clients that are away and wait for no answer: other connections need the
+    /// Closes the sockets of clients that are disconnected and wait for no answer: other connections need the
     /// descriptors.
     ///
     /// The clients are remembered as before, and one that comes back gets new sockets.
     pub fn close_idle_links(&mut self) {
-        let mut away = self.clients.away_with_idle_links();
-        if away.is_empty() {
+        let mut disconnected = self.clients.disconnected_with_idle_links();
+        if disconnected.is_empty() {
             return;
         }
-        for key in self.requests.keys(Request::binds_its_client) {
+        for key in self.requests.keys(Request::needs_client) {
             if let Some(request) = self.requests.get(&key) {
-                away.remove(&request.client);
+                disconnected.remove(&request.client);
             }
         }
-        let answered_here = |request: &Request| {
-            away.contains(&request.client) && request.answer != Answer::FromKernel
+        let is_answered = |request: &Request| {
+            disconnected.contains(&request.client) && request.answer != Answer::FromKernel
         };
-        for key in self.requests.keys(answered_here) {
+        for key in self.requests.keys(is_answered) {
             self.requests.forget(&key);
         }
-        for id in &away {
+        for id in &disconnected {
             self.clients.close_links(&mut self.out, id);
         }
     }
@@ -172,11 +174,11 @@ impl Bridge {
 
     /// Records that a subscriber was cut because it does not read.
     ///
-    /// `since` is the number of the first published message that it did not get; the first message ever
+    /// `first_missed` is the number of the first published message that it did not get; the first message ever
     /// published has number 1.
-    pub fn subscriber_cut(&mut self, now: Now, since: u64) {
+    pub fn subscriber_cut(&mut self, now: Now, first_missed: u64) {
         self.set_now(now);
-        self.out.subscriber_cut(since);
+        self.out.subscriber_cut(first_missed);
     }
 
     /// Takes a new subscription; returns the messages that only this subscriber reads, before all others.

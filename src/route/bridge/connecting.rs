@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::Bridge;
 use crate::route::request::{Answer, Key, Role};
 use crate::route::startup::{self, Startup};
-use crate::route::timer::{STALE, Timer};
+use crate::route::timer::{ANSWER_WAIT, Timer};
 use crate::route::{ClientId, Kernel, Note};
 use crate::wire::{Channel, Header, Verified};
 
@@ -31,7 +31,8 @@ impl Bridge {
         if matches!(self.kernel(), Kernel::Unresolved { .. } | Kernel::Died(_)) {
             return self.answer_info(&key);
         }
-        self.timers.start(STALE, Timer::Stale(key.clone()));
+        self.timers
+            .start(ANSWER_WAIT, Timer::AnswerWait(key.clone()));
         self.forward(channel, id, Some(key), message.clone());
     }
 
@@ -48,8 +49,8 @@ impl Bridge {
         }
         let Some(startup) = startup::recognise(code, &self.policies.startup_known) else {
             // Most code that is not recognised here is a tool's, and is not hashed a second time.
-            if startup::bears_the_marks(code) {
-                if let Some(notebook) = startup::notebook_named(code) {
+            if startup::looks_like_startup(code) {
+                if let Some(notebook) = startup::notebook_in(code) {
                     self.resolution
                         .name(&mut self.out, &mut self.timers, notebook);
                 }
@@ -89,7 +90,7 @@ impl Bridge {
                 if !self.queue.is_idle() || self.kernel().is_unresolved() {
                     self.answer_widget_probe(&key);
                 } else {
-                    self.timers.start(STALE, Timer::Stale(key));
+                    self.timers.start(ANSWER_WAIT, Timer::AnswerWait(key));
                 }
             }
         }
@@ -118,7 +119,7 @@ impl Bridge {
             return;
         };
         if let Some(key) = self.track(Channel::Shell, &id, &message, &header) {
-            self.requests.set_answer(&key, Answer::Given);
+            self.requests.set_answer(&key, Answer::FromBridge);
             // No client waits for it.
             self.settle(&id);
             self.forward(Channel::Shell, &id, Some(key), message.clone());
@@ -126,20 +127,20 @@ impl Bridge {
     }
 
     /// Answers a request of a connecting client that the kernel has not answered in time.
-    pub(super) fn answer_stale(&mut self, key: &Key) {
+    pub(super) fn answer_late_request(&mut self, key: &Key) {
         let Some(request) = self.requests.get(key) else {
             return;
         };
         let is_probe = request.role == Role::WidgetProbe;
-        if request.replied.is_some() {
+        if request.replied_at.is_some() {
             return;
         }
         // A Jupyter server sends one such request for all its windows: if the window that sent it is closed
         // before the answer, the others wait a minute. So no such request waits for a restart.
         let waits = !self.kernel().is_live() && !self.kernel().is_unresolved();
         if waits && (!self.stored.has_info() || is_probe) {
-            let timer = Timer::Stale(key.clone());
-            return self.timers.start(STALE, timer);
+            let timer = Timer::AnswerWait(key.clone());
+            return self.timers.start(ANSWER_WAIT, timer);
         }
         if is_probe {
             self.answer_widget_probe(key);
@@ -151,7 +152,7 @@ impl Bridge {
     /// Answers a kernel_info_request from the stored kernel_info_reply.
     fn answer_info(&mut self, key: &Key) {
         let content = self.stored.info();
-        self.answer_here(key, &content, None);
+        self.answer_in_bridge(key, &content, None);
     }
 
     /// Answers the probe for ipywidgets from the stored version.
@@ -164,18 +165,18 @@ impl Bridge {
     pub(super) fn answer_exit(&mut self, key: &Key) {
         let mut content = self.stored.execute_reply();
         content["payload"] = json!([{ "source": "ask_exit", "keepkernel": false }]);
-        self.answer_here(key, &content, None);
+        self.answer_in_bridge(key, &content, None);
     }
 
     /// Answers an execute_request in the kernel's stead.
     fn answer_execute(&mut self, key: &Key, stdout: Option<String>) {
         let content = self.stored.execute_reply();
-        self.answer_here(key, &content, stdout);
+        self.answer_in_bridge(key, &content, stdout);
     }
 
     /// Answers a request in the kernel's stead, even if it was sent to the kernel already: busy, stdout,
     /// reply, idle.
-    fn answer_here(&mut self, key: &Key, content: &Value, stdout: Option<String>) {
+    fn answer_in_bridge(&mut self, key: &Key, content: &Value, stdout: Option<String>) {
         let Some(request) = self.requests.get(key) else {
             return;
         };
@@ -196,12 +197,12 @@ impl Bridge {
         self.clients.deliver(&mut self.out, &client, channel, reply);
         self.out.publish_idle(parent);
         if sent || role == Role::WidgetProbe && self.kernel().ending().is_none() {
-            self.requests.set_answer(key, Answer::Given);
+            self.requests.set_answer(key, Answer::FromBridge);
         } else {
             self.take_held(key);
             self.requests.remove(key);
         }
-        self.timers.stop(&Timer::Stale(key.clone()));
+        self.timers.stop(&Timer::AnswerWait(key.clone()));
         self.expect_still_busy();
         self.settle(&client);
     }

@@ -28,7 +28,7 @@ impl Bridge {
                 self.answer_interrupt(id, message);
             }
             _ if self.clients.holds_interrupt(id) => {
-                let waiting = self.clients.hold_interrupt(id, message.clone());
+                let waiting = self.clients.hold_control(id, message.clone());
                 if waiting > BEHIND_INTERRUPT {
                     self.release_interrupt(id);
                 }
@@ -36,7 +36,7 @@ impl Bridge {
             // jupyter_client, and with it jupyter_server, nbclient and papermill, sends an interrupt within a
             // millisecond of the shutdown by which it ends or restarts a kernel.
             "interrupt_request" if self.may_hit_another(id, &header.session) => {
-                self.clients.hold_interrupt(id, message.clone());
+                self.clients.hold_control(id, message.clone());
                 self.timers
                     .start(INTERRUPT_HELD, Timer::Interrupt(id.clone()));
             }
@@ -169,20 +169,22 @@ impl Bridge {
             restart: bool,
         }
         self.take_interrupt(id, true);
-        let asked: Option<Shutdown> = message.read_content();
-        let asked_restart = asked.is_some_and(|asked| asked.restart);
-        let restart = asked_restart && self.policies.restart;
-        let asked = match asked_restart {
-            true => "a restart",
-            false => "a shutdown",
+        let wants_restart = message
+            .read_content()
+            .is_some_and(|content: Shutdown| content.restart);
+        let restart = wants_restart && self.policies.restart;
+        let request = if wants_restart {
+            "a restart"
+        } else {
+            "a shutdown"
         };
         let outcome = if restart { "is restarted" } else { "goes on" };
         self.out.log(Note::Shutdown {
             client: id.clone(),
-            asked,
+            request,
             outcome,
         });
-        let content = json!({ "status": "ok", "restart": asked_restart });
+        let content = json!({ "status": "ok", "restart": wants_restart });
         self.answer(channel, id, message, "shutdown_reply", &content);
         self.out.push(Action::Leave { restart });
     }

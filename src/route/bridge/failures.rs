@@ -26,7 +26,7 @@ impl Bridge {
         let Some(request) = self.requests.remove(key) else {
             return;
         };
-        self.timers.stop(&Timer::Stale(key.clone()));
+        self.timers.stop(&Timer::AnswerWait(key.clone()));
         if request.answer == Answer::FromKernel {
             self.send_failure(ending, key, &request);
         } else if request.journalled {
@@ -51,7 +51,7 @@ impl Bridge {
         if !request.busy {
             self.out.publish_busy(parent.clone());
         }
-        if request.replied.is_none() {
+        if request.replied_at.is_none() {
             if request.msg_type == "execute_request" {
                 let error = synthetic::error(ending);
                 self.out.publish_new("error", parent.clone(), &error);
@@ -73,7 +73,7 @@ impl Bridge {
             client: request.client.clone(),
             msg_type: request.msg_type.clone(),
             msg_id: key.msg_id().to_owned(),
-            why: ending.name,
+            error: ending.name,
         });
         self.settle(&request.client);
     }
@@ -90,7 +90,7 @@ impl Bridge {
         let under_way = |request: &Request| {
             request.role == Role::Cell
                 && request.sent
-                && request.replied.is_none()
+                && request.replied_at.is_none()
                 && request.answer == Answer::FromKernel
         };
         for key in self.requests.keys(under_way) {
@@ -104,7 +104,7 @@ impl Bridge {
                 self.journal_end(&key, &request, "error".into());
             }
         }
-        self.attendance = Attendance::Over;
+        self.attendance = Attendance::Exited;
         self.requests = Requests::default();
         self.timers.stop_all();
         self.clients.abandon_requests();
@@ -115,7 +115,7 @@ impl Bridge {
     /// Adds the end of a request to the journal.
     pub(super) fn journal_end(&mut self, key: &Key, request: &Request, status: String) {
         let generation = self.kernel.generation();
-        let done = ExecutionProgress::done(generation, key, request, status);
-        self.out.push(Action::Journal(done));
+        let step = ExecutionProgress::ended(generation, key, request, status);
+        self.out.push(Action::Journal(step));
     }
 }

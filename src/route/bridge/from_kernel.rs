@@ -49,27 +49,27 @@ impl Bridge {
         self.set_now(now);
         if id == self.kernel.own() {
             let key = parent_key(&message);
-            if channel == Channel::Shell && self.kernel.asked_on_shell() == key.as_ref() {
-                self.shell_answers();
+            if channel == Channel::Shell && self.kernel.shell_request() == key.as_ref() {
+                self.handle_shell_reply();
             }
             return;
         }
         let Ok(header) = message.header() else {
             self.out.log(Note::UnreadableHeader {
-                from: "kernel",
+                sender: "kernel",
                 channel,
             });
             return self.clients.deliver(&mut self.out, id, channel, message);
         };
         let session = self.out.session_for_clients(&header.session);
         if channel == Channel::Stdin {
-            self.dropped.see_on_stdin(&header);
+            self.dropped.count_on_stdin(&header);
         }
         if channel == Channel::Stdin && header.msg_type == "input_request" {
             let cell = parent_key(&message);
             if let Some(cell) = &cell {
-                let asked: Option<PromptContent> = message.read_content();
-                let text = asked.map(|asked| asked.prompt).unwrap_or_default();
+                let content: Option<PromptContent> = message.read_content();
+                let text = content.map(|content| content.prompt).unwrap_or_default();
                 self.journal_prompt(cell, Phase::Prompted(text));
             }
             let prompt = Prompt {
@@ -81,9 +81,9 @@ impl Bridge {
         if header.msg_type.ends_with("_reply")
             && let Some(key) = parent_key(&message)
         {
-            let answered_here = self.requests.is_answered_here(&key);
-            self.replied(&key, &header, &message);
-            if answered_here || self.requests.take_late_reply(&key) {
+            let answered_by_bridge = self.requests.is_answered_by_bridge(&key);
+            self.handle_reply(&key, &header, &message);
+            if answered_by_bridge || self.requests.take_late_reply(&key) {
                 return;
             }
         }
@@ -94,8 +94,8 @@ impl Bridge {
     /// Takes a message of the kernel on iopub.
     pub fn iopub_message(&mut self, now: Now, message: Verified) {
         self.set_now(now);
-        self.take_iopub(message);
-        // After `take_iopub`, because the first message may say that a cell runs.
+        self.handle_iopub(message);
+        // After `handle_iopub`, because the first message may say that a cell runs.
         if self.kernel.prove_iopub() {
             self.timers.stop(&Timer::Probe);
             self.turn_jedi_off();
@@ -103,10 +103,11 @@ impl Bridge {
         }
     }
 
-    fn take_iopub(&mut self, mut message: Verified) {
+    /// Publishes a message of the kernel, and takes from it what it shows about the running cell.
+    fn handle_iopub(&mut self, mut message: Verified) {
         let Ok(header) = message.header() else {
             self.out.log(Note::UnreadableHeader {
-                from: "kernel",
+                sender: "kernel",
                 channel: Channel::Iopub,
             });
             return self.out.publish(message);
@@ -117,12 +118,12 @@ impl Bridge {
             _ => None,
         };
         let is_idle = status.as_deref() == Some("idle");
-        self.dropped.see(&header, is_idle);
+        self.dropped.count_on_iopub(&header, is_idle);
         if let lost @ 1.. = self.dropped.lost()
             && let Ok(parent) = message.parent()
             && parent.msg_type == "execute_request"
         {
-            self.dropped.told();
+            self.dropped.mark_loss_reported();
             let parent = message.parent_bytes().clone();
             self.out.publish_notice(parent, &dropped::loss_notice(lost));
         }
@@ -135,17 +136,17 @@ impl Bridge {
             // This one answers the proxy's own subscription; the bridge sends each client's subscription its
             // own welcome.
             "iopub_welcome" => return,
-            "execute_input" => self.see_input(&message),
+            "execute_input" => self.record_input(&message),
             "error" => self.queue.raise_outside(parent_key(&message).as_ref()),
-            "stream" if self.requests.any_widget_probe() => self.see_widgets(&message),
-            "comm_open" => self.see_comm(&message),
+            "stream" if self.requests.any_widget_probe() => self.record_widgets(&message),
+            "comm_open" => self.record_comm(&message),
             _ => {}
         }
-        if (status.is_some() || self.requests.any_answered_here())
+        if (status.is_some() || self.requests.any_answered_by_bridge())
             && let Ok(parent) = message.parent()
             && let Some(key) = Key::of(&parent)
         {
-            let answered_here = self.requests.is_answered_here(&key);
+            let answered_by_bridge = self.requests.is_answered_by_bridge(&key);
             if let Some(state) = status {
                 // A command of nb inspects the kernel in a subshell: front ends would take its status for
                 // that of the main shell, which may be running a cell.
@@ -166,8 +167,8 @@ impl Bridge {
                     self.out
                         .publish_notice(parent, &dropped::gap_notice(dropped));
                 }
-                if state == "idle" && !answered_here && self.requests.contains(&key) {
-                    self.out.expect_end(message.parent_bytes());
+                if state == "idle" && !answered_by_bridge && self.requests.contains(&key) {
+                    self.out.expect_idle(message.parent_bytes());
                 }
                 self.take_status(&key, &parent, &state);
                 // Of a request on control or a subshell; front ends show the last status of any request.
@@ -175,7 +176,7 @@ impl Bridge {
                     self.expect_still_busy();
                 }
             }
-            if answered_here || self.requests.is_late(&key) {
+            if answered_by_bridge || self.requests.is_late(&key) {
                 return;
             }
         }
@@ -210,7 +211,7 @@ impl Bridge {
         }
     }
 
-    /// Adds a question of a client's cell, or that it is answered, to the journal.
+    /// Adds the prompt of a client's cell, or its answer, to the journal.
     pub(super) fn journal_prompt(&mut self, cell: &Key, phase: Phase) {
         let generation = self.kernel.generation();
         if let Some(request) = self.requests.journalled(cell) {
@@ -219,7 +220,8 @@ impl Bridge {
         }
     }
 
-    fn replied(&mut self, key: &Key, header: &Header<'_>, message: &Verified) {
+    /// Takes the kernel's reply to a request.
+    fn handle_reply(&mut self, key: &Key, header: &Header<'_>, message: &Verified) {
         let now = self.timers.now();
         let Some((request, is_journalled)) = self.requests.reply(key, &header.msg_type, now) else {
             return;
@@ -227,8 +229,8 @@ impl Bridge {
         if is_journalled {
             let generation = self.kernel.generation();
             let status = reply_status(message);
-            let done = ExecutionProgress::done(generation, key, request, status);
-            self.out.push(Action::Journal(done));
+            let step = ExecutionProgress::ended(generation, key, request, status);
+            self.out.push(Action::Journal(step));
         }
         // A cell that has its reply has no open prompt any more.
         if request.msg_type == "execute_request" {
@@ -238,19 +240,20 @@ impl Bridge {
         let lacks_idle = request.lacks_idle();
         self.finish(key);
         if is_doubtful {
-            self.ask_on_shell();
+            self.probe_shell();
         } else if lacks_idle {
             self.await_idle();
         }
     }
 
+    /// Takes the kernel's status for a request.
     fn take_status(&mut self, key: &Key, parent: &Header<'_>, state: &str) {
         self.requests.set_status(key, state);
         // A request in a subshell delays no cell.
         match state {
             _ if parent.subshell_id.is_some() => {}
-            "busy" => self.begins(key, parent),
-            "idle" => self.ends(key, parent),
+            "busy" => self.request_began(key, parent),
+            "idle" => self.request_ended(key, parent),
             _ => {}
         }
         self.finish(key);
@@ -262,7 +265,7 @@ impl Bridge {
         if request.is_some_and(Request::is_done)
             && let Some(request) = self.requests.remove(key)
         {
-            self.timers.stop(&Timer::Stale(key.clone()));
+            self.timers.stop(&Timer::AnswerWait(key.clone()));
             if request.answer == Answer::FromKernel {
                 self.settle(&request.client);
             }
@@ -272,12 +275,13 @@ impl Bridge {
     /// Records that a client has got the answer to one of its requests.
     pub(super) fn settle(&mut self, id: &ClientId) {
         if self.clients.end_request(id) && id.is_anonymous() {
-            self.timers.start(Duration::ZERO, Timer::Gone(id.clone()));
+            self.timers
+                .start(Duration::ZERO, Timer::ForgetClient(id.clone()));
         }
     }
 
     /// Adds a cell that a client outside this front end runs to the journal.
-    fn see_input(&mut self, message: &Verified) {
+    fn record_input(&mut self, message: &Verified) {
         #[derive(Deserialize)]
         struct Input {
             code: String,
@@ -295,12 +299,12 @@ impl Bridge {
         }
         self.queue.begin_outside(key);
         let (generation, code) = (self.kernel.generation(), Some(input.code));
-        let seen = ExecutionProgress::of_outside(Phase::Seen, generation, &parent, code);
-        self.out.push(Action::Journal(seen));
+        let step = ExecutionProgress::of_outside(Phase::BegunOutside, generation, &parent, code);
+        self.out.push(Action::Journal(step));
     }
 
     /// Stores the ipywidgets version that the kernel printed for a widget probe.
-    fn see_widgets(&mut self, message: &Verified) {
+    fn record_widgets(&mut self, message: &Verified) {
         let role = parent_key(message).and_then(|key| self.requests.role(&key));
         if role == Some(Role::WidgetProbe)
             && let Some(version) = self.stored.take_widget_probe(message)
@@ -310,7 +314,7 @@ impl Bridge {
     }
 
     /// Remembers the client whose request made the kernel open a comm.
-    fn see_comm(&mut self, message: &Verified) {
+    fn record_comm(&mut self, message: &Verified) {
         let request = parent_key(message).and_then(|key| self.requests.get(&key));
         let client = request.map(|request| request.client.clone());
         self.comms.opened(message.content(), client);

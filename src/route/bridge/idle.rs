@@ -18,12 +18,12 @@ use crate::wire::{Channel, Header};
 
 impl Bridge {
     /// Records that the kernel has begun a request.
-    pub(super) fn begins(&mut self, key: &Key, parent: &Header<'_>) {
+    pub(super) fn request_began(&mut self, key: &Key, parent: &Header<'_>) {
         if parent.msg_type != "execute_request" {
             return;
         }
         let request = self.requests.get(key);
-        let was_withdrawn = request.is_some_and(|it| it.answer == Answer::Withdrawn);
+        let was_withdrawn = request.is_some_and(|request| request.answer == Answer::Withdrawn);
         let client = request.map(|request| request.client.clone());
         self.queue.begin(key, client);
         self.dropped.cell_begins();
@@ -36,25 +36,25 @@ impl Bridge {
     }
 
     /// Records that the kernel has ended a request.
-    pub(super) fn ends(&mut self, key: &Key, parent: &Header<'_>) {
-        let is_over = self.queue.is_ended_by(key, parent);
-        if is_over && let Some(raised) = self.queue.end_outside(key) {
-            let phase = Phase::Over { raised };
+    pub(super) fn request_ended(&mut self, key: &Key, parent: &Header<'_>) {
+        let ends_cell = self.queue.is_ended_by(key, parent);
+        if ends_cell && let Some(raised) = self.queue.end_outside(key) {
+            let phase = Phase::EndedOutside { raised };
             let generation = self.kernel.generation();
-            let over = ExecutionProgress::of_outside(phase, generation, parent, None);
-            self.out.push(Action::Journal(over));
+            let step = ExecutionProgress::of_outside(phase, generation, parent, None);
+            self.out.push(Action::Journal(step));
         }
         for lost in self.requests.proven_by(key) {
             self.replace_idle(&lost);
         }
         // The `idle` of the proxy's own request shows that no cell runs at this point of iopub's order.
-        if is_over || self.kernel.asked_on_shell() == Some(key) {
-            self.is_idle();
+        if ends_cell || self.kernel.shell_request() == Some(key) {
+            self.end_running_cell();
         }
     }
 
-    /// Records that the kernel's shell is idle, and sends cells that wait.
-    pub(super) fn is_idle(&mut self) {
+    /// Records that no cell runs on the kernel's shell, and sends cells that wait.
+    pub(super) fn end_running_cell(&mut self) {
         self.queue.clear();
         self.release_all();
     }
@@ -63,27 +63,27 @@ impl Bridge {
 
     pub(super) fn probe_iopub(&mut self) {
         if self.kernel.probe_iopub(&mut self.out, &mut self.timers) {
-            self.ask_on_shell();
+            self.probe_shell();
         }
     }
 
     /// Sends a request of the proxy's own on shell, unless one is outstanding.
-    pub(super) fn ask_on_shell(&mut self) {
-        let asked = self.kernel.ask_on_shell(&mut self.out, &mut self.timers);
-        if let Some(asked) = asked {
-            self.requests.await_proof(asked);
+    pub(super) fn probe_shell(&mut self) {
+        let request = self.kernel.probe_shell(&mut self.out, &mut self.timers);
+        if let Some(request) = request {
+            self.requests.await_proof(request);
         }
     }
 
     /// Records that the kernel has answered the proxy's own request on shell.
-    pub(super) fn shell_answers(&mut self) {
-        self.kernel.shell_answered(&mut self.timers);
+    pub(super) fn handle_shell_reply(&mut self) {
+        self.kernel.clear_shell_request(&mut self.timers);
         if !self.requests.keys(Request::lacks_proof).is_empty() {
-            self.ask_on_shell();
+            self.probe_shell();
         }
         match self.queue.running() {
             Running::Nothing => {}
-            Running::Something => self.is_idle(),
+            Running::Something => self.end_running_cell(),
             // The cell's `idle` is still under way, or lost.
             running @ Running::Cell { .. } => {
                 self.kernel.doubt_running(running, &mut self.timers);
@@ -93,21 +93,21 @@ impl Bridge {
 
     /// Records that something runs, because the kernel has not answered on shell for a while.
     pub(super) fn assume_busy(&mut self) {
-        if self.kernel.asked_on_shell().is_some() {
+        if self.kernel.shell_request().is_some() {
             self.queue.assume_busy();
         }
     }
 
     /// Ends the cell that still seems to run although the kernel was idle a while ago.
     pub(super) fn end_doubted(&mut self) {
-        if self.kernel.doubted(self.queue.running()) {
-            self.is_idle();
+        if self.kernel.is_doubted(self.queue.running()) {
+            self.end_running_cell();
         }
     }
 
     /// Starts the timer of [`Self::publish_still_busy`]: an `idle` was published although a cell may run.
     pub(super) fn expect_still_busy(&mut self) {
-        if self.queue.note_other_idle() || !self.timers.runs(&Timer::StillBusy) {
+        if self.queue.record_other_idle() || !self.timers.runs(&Timer::StillBusy) {
             self.timers.start(STILL_BUSY, Timer::StillBusy);
         }
     }
@@ -136,10 +136,10 @@ impl Bridge {
             return;
         }
         let now = self.timers.now();
-        let asked = self.kernel.asked_on_shell();
-        match self.requests.doubt_idles(now, asked) {
+        let own_request = self.kernel.shell_request();
+        match self.requests.doubt_idles(now, own_request) {
             (true, _) => {
-                self.ask_on_shell();
+                self.probe_shell();
                 self.timers.start(LATE_IDLE, Timer::LateIdle);
             }
             (false, Some(left)) => self.timers.start(left, Timer::LateIdle),
@@ -150,8 +150,8 @@ impl Bridge {
     /// Ends all requests on the main shell that the kernel had begun and replied to before it began this one.
     ///
     /// A reply alone does not show the order, since iopub may lag behind the shell's socket.
-    fn end_before(&mut self, begun: &Key) {
-        let was_begun = |request: &Request| {
+    fn end_before(&mut self, began_now: &Key) {
+        let began_earlier = |request: &Request| {
             let on_main_shell = || {
                 let header = Header::parse(&request.header);
                 header.is_ok_and(|header| header.subshell_id.is_none())
@@ -161,8 +161,8 @@ impl Bridge {
                 && request.channel == Channel::Shell
                 && on_main_shell()
         };
-        for key in self.requests.keys(was_begun) {
-            if key != *begun {
+        for key in self.requests.keys(began_earlier) {
+            if key != *began_now {
                 self.replace_idle(&key);
             }
         }
@@ -186,7 +186,7 @@ impl Bridge {
             self.out.publish_idle(parent);
         }
         if self.queue.runs(key) {
-            self.is_idle();
+            self.end_running_cell();
         }
         self.finish(key);
     }
@@ -237,7 +237,7 @@ impl Bridge {
         }
         self.requests.keys(|request| {
             request.role == Role::Cell
-                && !(request.busy || request.replied.is_some())
+                && !(request.busy || request.replied_at.is_some())
                 && request.answer == Answer::FromKernel
         })
     }
@@ -251,7 +251,8 @@ impl Bridge {
             } => self.out.push(Action::SignalKernel),
             Kernel::Live { .. } => {
                 let channel = Channel::Control;
-                self.kernel.ask(&mut self.out, channel, "interrupt_request");
+                self.kernel
+                    .send_request(&mut self.out, channel, "interrupt_request");
             }
             _ => {}
         }

@@ -32,7 +32,7 @@ use super::request::Requests;
 use super::resolution::NotebookResolution;
 use super::settings::{FrontEnd, Policies, Settings};
 use super::stored_answers::StoredAnswers;
-use super::timer::{AWAITED, IDLE_LOST, Now, Timer, Timers};
+use super::timer::{IDLE_LOST, KERNEL_WAIT, Now, Timer, Timers};
 use super::{Action, ClientId, HeldMessages, Note};
 use crate::wire::{Channel, Verified};
 
@@ -76,7 +76,7 @@ impl Bridge {
     pub fn new(settings: Settings, now: Now) -> Self {
         let own = ClientId::new(Bytes::from(settings.id.clone()));
         let mut timers = Timers::new(now.instant);
-        timers.start(AWAITED, Timer::Awaited);
+        timers.start(KERNEL_WAIT, Timer::KernelWait);
         Self {
             started: now.date,
             front_end: settings.front_end,
@@ -175,7 +175,7 @@ impl Bridge {
     /// `ending` says how the previous generation ended, if there was one; clients whose requests were under
     /// way get it as an error. `unsent` are the messages that were not wholly written to that generation, in
     /// order: they wait for the next one.
-    pub fn kernel_is(
+    pub fn set_kernel(
         &mut self,
         now: Now,
         kernel: Kernel,
@@ -183,7 +183,7 @@ impl Bridge {
         unsent: impl IntoIterator<Item = (ClientId, Channel, Verified)>,
     ) {
         self.set_now(now);
-        if kernel == *self.kernel() || self.attendance == Attendance::Over {
+        if kernel == *self.kernel() || self.attendance == Attendance::Exited {
             return;
         }
         if let Kernel::Live { info, .. } | Kernel::Unresolved { info } = &kernel {
@@ -202,9 +202,9 @@ impl Bridge {
         self.queue.clear();
         self.comms = Comms::default();
         for timer in [
-            Timer::Awaited,
+            Timer::KernelWait,
             Timer::Probe,
-            Timer::Busy,
+            Timer::AssumeBusy,
             Timer::StillBusy,
             Timer::IdleLost,
             Timer::LateIdle,
@@ -212,7 +212,7 @@ impl Bridge {
             self.timers.stop(&timer);
         }
         match self.kernel().clone() {
-            Kernel::Awaited => self.timers.start(AWAITED, Timer::Awaited),
+            Kernel::Awaited => self.timers.start(KERNEL_WAIT, Timer::KernelWait),
             Kernel::Live { .. } => {
                 self.stored.set_execution_count(0);
                 self.kernel.open_links(&mut self.out);
@@ -221,7 +221,7 @@ impl Bridge {
             Kernel::Died(ending) | Kernel::Ended(ending) => self.refuse_held(&ending),
             Kernel::Unresolved { .. } => {
                 self.resolution.begin();
-                self.take_held_anew();
+                self.retry_held();
             }
         }
     }
@@ -233,10 +233,10 @@ impl Bridge {
         unsent: impl IntoIterator<Item = (ClientId, Channel, Verified)>,
     ) {
         // The caller may report the change before it has polled all actions.
-        let not_left = self.kernel.take_unsent(&mut self.out, |_, _| true);
+        let unpolled = self.kernel.take_unsent(&mut self.out, |_, _| true);
         self.close_all_links();
         // An answer to the old kernel's prompt is no answer to the next kernel.
-        let unsent = unsent.into_iter().chain(not_left);
+        let unsent = unsent.into_iter().chain(unpolled);
         self.put_back(unsent.filter(|(_, channel, _)| *channel != Channel::Stdin));
         self.clients.drop_input(&mut self.out);
         self.fail(ending, |request| request.sent);
@@ -261,14 +261,14 @@ impl Bridge {
         while let Some(timer) = self.timers.due() {
             match timer {
                 Timer::Probe => self.probe_iopub(),
-                Timer::Awaited => self.kernel_is_late(),
-                Timer::Gone(id) => self.forget(&id),
+                Timer::KernelWait => self.kernel_wait_timed_out(),
+                Timer::ForgetClient(id) => self.forget(&id),
                 Timer::HandOver(id) => self.hand_over(&id),
                 Timer::Interrupt(id) => self.release_interrupt(&id),
-                Timer::Stale(key) => self.answer_stale(&key),
+                Timer::AnswerWait(key) => self.answer_late_request(&key),
                 Timer::StillBusy => self.publish_still_busy(),
-                Timer::Nameless => self.resolution.assume_default(&mut self.out),
-                Timer::Busy => self.assume_busy(),
+                Timer::NameWait => self.resolution.assume_default(&mut self.out),
+                Timer::AssumeBusy => self.assume_busy(),
                 // The `idle` may be among the iopub messages that were read and not handled yet.
                 Timer::IdleLost if self.kernel.is_iopub_behind() => {
                     self.timers.start(IDLE_LOST, Timer::IdleLost);
@@ -280,8 +280,8 @@ impl Bridge {
     }
 
     /// Fails the requests that wait for a kernel which has not come in time.
-    fn kernel_is_late(&mut self) {
-        let seconds = AWAITED.as_secs();
+    fn kernel_wait_timed_out(&mut self) {
+        let seconds = KERNEL_WAIT.as_secs();
         self.out.log(Note::KernelSlow { seconds });
         let ending = Ending::new(
             "KernelNotReady",
@@ -300,12 +300,12 @@ impl Bridge {
         self.out.actions()
     }
 
-    pub(super) fn asked_on_shell(&self) -> Option<&super::request::Key> {
-        self.kernel.asked_on_shell()
+    pub(super) fn shell_request(&self) -> Option<&super::request::Key> {
+        self.kernel.shell_request()
     }
 
     /// Returns the parts of the bridge that tests compare with the simulated world.
-    pub(super) fn books(&self) -> (&Clients, &Requests, &ExecutionQueue, &Timers) {
+    pub(super) fn parts(&self) -> (&Clients, &Requests, &ExecutionQueue, &Timers) {
         (&self.clients, &self.requests, &self.queue, &self.timers)
     }
 

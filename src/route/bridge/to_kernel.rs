@@ -4,7 +4,7 @@ use super::Bridge;
 use crate::route::attendance::Attendance;
 use crate::route::execution::{ExecuteContent, ExecutionProgress};
 use crate::route::request::{Answer, Key, OUTSTANDING_MAX, Request, Role};
-use crate::route::timer::{AWAITED, Now, Timer};
+use crate::route::timer::{KERNEL_WAIT, Now, Timer};
 use crate::route::{Action, ClientId, FrontEnd, Kernel, Note, Phase};
 use crate::wire::{Channel, Header, Verified};
 
@@ -16,7 +16,7 @@ impl Bridge {
     }
 
     fn take_message(&mut self, channel: Channel, id: &ClientId, message: Verified) {
-        if self.attendance == Attendance::Over {
+        if self.attendance == Attendance::Exited {
             return;
         }
         if !self.clients.contains(id) {
@@ -24,16 +24,17 @@ impl Bridge {
         }
         let Ok(header) = message.header() else {
             self.out.log(Note::UnreadableHeader {
-                from: "client",
+                sender: "client",
                 channel,
             });
             return self.forward(channel, id, None, message);
         };
-        self.resolution.see_session(&mut self.out, &header.session);
+        self.resolution
+            .record_session(&mut self.out, &header.session);
         match channel {
             Channel::Stdin => {
-                let answered = self.clients.take_input(&mut self.out, id, channel, message);
-                if let Some(cell) = answered {
+                let cell = self.clients.take_input(&mut self.out, id, channel, message);
+                if let Some(cell) = cell {
                     self.journal_prompt(&cell, Phase::Answered);
                 }
             }
@@ -57,8 +58,8 @@ impl Bridge {
     }
 
     fn may_close(&self, id: &ClientId, message: &Verified) -> bool {
-        let is_here = |other: &ClientId| self.clients.is_joined(other);
-        self.comms.may_close(message.content(), id, is_here)
+        let is_joined = |other: &ClientId| self.clients.is_joined(other);
+        self.comms.may_close(message.content(), id, is_joined)
     }
 
     /// Remembers a request until its answer is complete.
@@ -84,9 +85,9 @@ impl Bridge {
     }
 
     fn drop_oldest_requests(&mut self, id: &ClientId) {
-        let sent = |request: &Request| request.client == *id && request.sent;
-        let oldest = self.requests.keys(sent);
-        for key in oldest.iter().take(OUTSTANDING_MAX / 10) {
+        let is_sent = |request: &Request| request.client == *id && request.sent;
+        let sent = self.requests.keys(is_sent);
+        for key in sent.iter().take(OUTSTANDING_MAX / 10) {
             let dropped = self.requests.remove(key);
             if dropped.is_some_and(|request| request.answer == Answer::FromKernel) {
                 self.clients.end_request(id);
@@ -112,18 +113,18 @@ impl Bridge {
             && let Some(key) = &key
             && execute
                 .as_ref()
-                .is_some_and(ExecuteContent::leaves_a_console)
+                .is_some_and(ExecuteContent::is_console_exit)
         {
             self.out.log(Note::ConsoleLeft(id.clone()));
             return self.answer_exit(key);
         }
         if is_cell && let Some(key) = &key {
-            let may_ask = execute.as_ref().is_none_or(ExecuteContent::may_ask);
-            self.attendance.see_cell(may_ask);
+            let allows_stdin = execute.as_ref().is_none_or(ExecuteContent::allows_stdin);
+            self.attendance.record_cell(allows_stdin);
             self.requests.set_role(key, Role::Cell);
             if matches!(self.kernel(), Kernel::Died(_)) {
                 self.kernel.set_kernel(Kernel::Awaited);
-                self.timers.start(AWAITED, Timer::Awaited);
+                self.timers.start(KERNEL_WAIT, Timer::KernelWait);
                 self.out.log(Note::KernelStartedAnew(id.clone()));
                 self.out.push(Action::Revive { client: id.clone() });
             }
@@ -167,7 +168,7 @@ impl Bridge {
             });
             // A lost `idle` must not hold the cell for ever: the kernel answers on shell when it has finished
             // its earlier requests.
-            self.ask_on_shell();
+            self.probe_shell();
         }
         if self.kernel().is_unresolved() {
             self.resolution.set_deadline(&mut self.timers);
@@ -190,10 +191,10 @@ impl Bridge {
             let generation = self.kernel.generation();
             if request.msg_type == "execute_request"
                 && !request.journalled
-                && let Some(asked) = ExecutionProgress::asked(generation, key, request, &message)
+                && let Some(step) = ExecutionProgress::sent(generation, key, request, &message)
             {
                 self.requests.set_journalled(key);
-                self.out.push(Action::Journal(asked));
+                self.out.push(Action::Journal(step));
             }
         }
         self.out.send(id, channel, message);
@@ -216,10 +217,10 @@ impl Bridge {
         }
         for channel in [Channel::Control, Channel::Shell, Channel::Stdin] {
             loop {
-                let may_go = |key: Option<&Key>| {
+                let may_be_taken = |key: Option<&Key>| {
                     channel != Channel::Shell || !self.queue.must_wait(id, key, &self.requests)
                 };
-                let Some((key, message)) = self.clients.pop_held(id, channel, may_go) else {
+                let Some((key, message)) = self.clients.pop_held(id, channel, may_be_taken) else {
                     break;
                 };
                 self.send(channel, id, key.as_ref(), message);
@@ -241,7 +242,7 @@ impl Bridge {
             }
             let key = key.filter(|key| self.requests.contains(key));
             if let Some(key) = &key {
-                if self.requests.is_answered_here(key) {
+                if self.requests.is_answered_by_bridge(key) {
                     // Its client has its answer: the next kernel does not need the request.
                     self.requests.remove(key);
                     continue;
@@ -252,7 +253,7 @@ impl Bridge {
         }
     }
 
-    /// Takes a request out of its client's queue.
+    /// Removes a request from its client's queue and returns it.
     pub(super) fn take_held(&mut self, key: &Key) -> Option<(ClientId, Channel, Verified)> {
         let request = self.requests.get(key)?;
         let (id, channel) = (request.client.clone(), request.channel);
@@ -262,13 +263,13 @@ impl Bridge {
 
     /// Handles again the requests that were held before the bridge asked for the notebook: it can answer some
     /// of them now, and some may name the notebook.
-    pub(super) fn take_held_anew(&mut self) {
+    pub(super) fn retry_held(&mut self) {
         for key in self.requests.keys(|request| !request.sent) {
             let Some((id, channel, message)) = self.take_held(&key) else {
                 continue;
             };
             self.requests.remove(&key);
-            self.timers.stop(&Timer::Stale(key));
+            self.timers.stop(&Timer::AnswerWait(key));
             self.clients.end_request(&id);
             self.take_message(channel, &id, message);
         }

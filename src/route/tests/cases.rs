@@ -23,7 +23,7 @@ fn a_shutdown_is_answered_and_never_forwarded() {
 }
 
 #[test]
-fn an_interrupt_is_a_message_or_a_signal_as_the_kernel_wants_it() {
+fn an_interrupt_is_a_message_or_a_signal_as_the_kernelspec_says() {
     let (mut bridge, client, now) = linked(Interrupt::Message);
     bridge.client_message(
         now,
@@ -95,19 +95,19 @@ fn a_cell_whose_kernel_dies_ends_with_a_readable_error_and_the_next_one_waits() 
     assert_eq!(
         actions(&mut bridge),
         [
-            "journal Asked Some(\"1+1\")",
+            "journal Sent Some(\"1+1\")",
             "kernel c shell execute_request",
             "iopub busy"
         ]
     );
 
-    bridge.kernel_is(now, Kernel::Awaited, &ending(), []);
+    bridge.set_kernel(now, Kernel::Awaited, &ending(), []);
     assert_eq!(
         actions(&mut bridge),
         [
             "close own",
             "close c",
-            "journal Done(\"error\") None",
+            "journal Ended(\"error\") None",
             "iopub error",
             "client shell execute_reply",
             "iopub idle"
@@ -148,7 +148,7 @@ fn a_cell_whose_kernel_dies_ends_with_a_readable_error_and_the_next_one_waits() 
 }
 
 #[test]
-fn what_was_not_written_goes_to_the_next_kernel_in_order() {
+fn unsent_requests_go_to_the_next_kernel_in_order() {
     let (mut bridge, client, now) = linked(Interrupt::Message);
     let sent: Vec<_> = ["1", "2"].map(|id| request("execute_request", id)).into();
     for message in &sent {
@@ -158,8 +158,8 @@ fn what_was_not_written_goes_to_the_next_kernel_in_order() {
     let unsent = sent
         .into_iter()
         .map(|message| (client.clone(), Channel::Shell, message));
-    bridge.kernel_is(now, Kernel::Awaited, &ending(), unsent);
-    bridge.kernel_is(
+    bridge.set_kernel(now, Kernel::Awaited, &ending(), unsent);
+    bridge.set_kernel(
         now,
         Kernel::Live {
             generation: 2,
@@ -224,7 +224,7 @@ fn restarting_dead_and_the_shutdown_broadcast_do_not_reach_the_front_end() {
 }
 
 #[test]
-fn a_client_that_goes_during_input_does_not_block_the_kernel() {
+fn a_client_that_disconnects_during_input_does_not_block_the_kernel() {
     let (mut bridge, client, now) = linked(Interrupt::Message);
     let cell = request("execute_request", "1");
     let parent = cell.header_bytes().clone();
@@ -245,10 +245,10 @@ fn a_client_that_goes_during_input_does_not_block_the_kernel() {
         instant: now.instant + Duration::from_secs(29),
         ..now
     });
-    let told = actions(&mut bridge);
+    let early = actions(&mut bridge);
     assert!(
-        !told.iter().any(|it| it.contains("input_reply")),
-        "it may come back within 30 s: {told:?}"
+        !early.iter().any(|action| action.contains("input_reply")),
+        "it may come back within 30 s: {early:?}"
     );
     bridge.handle_timeout(Now {
         instant: now.instant + Duration::from_secs(30),
@@ -258,9 +258,9 @@ fn a_client_that_goes_during_input_does_not_block_the_kernel() {
 }
 
 #[test]
-fn a_client_that_sends_more_than_may_wait_is_not_read_until_the_kernel_took_it() {
+fn a_client_with_too_many_held_bytes_is_not_read_until_the_kernel_takes_them() {
     let (mut bridge, client, now) = linked(Interrupt::Message);
-    bridge.kernel_is(now, Kernel::Awaited, &ending(), []);
+    bridge.set_kernel(now, Kernel::Awaited, &ending(), []);
     for n in 0..10 {
         bridge.client_message(
             now,
@@ -276,7 +276,7 @@ fn a_client_that_sends_more_than_may_wait_is_not_read_until_the_kernel_took_it()
             .count(),
         1
     );
-    bridge.kernel_is(
+    bridge.set_kernel(
         now,
         Kernel::Live {
             generation: 2,
@@ -313,7 +313,7 @@ fn a_client_that_sends_more_than_may_wait_is_not_read_until_the_kernel_took_it()
 }
 
 #[test]
-fn what_others_run_is_seen_once_and_ones_own_is_not() {
+fn a_cell_from_outside_is_journalled_when_it_begins_and_a_clients_cell_is_not() {
     let (mut bridge, client, now) = linked(Interrupt::Message);
     let cell = request("execute_request", "1");
     let own = cell.header_bytes().clone();
@@ -329,12 +329,12 @@ fn what_others_run_is_seen_once_and_ones_own_is_not() {
     );
     assert_eq!(
         actions(&mut bridge),
-        ["journal Seen Some(\"2+2\")", "iopub execute_input"]
+        ["journal BegunOutside Some(\"2+2\")", "iopub execute_input"]
     );
 }
 
 #[test]
-fn an_identity_is_shown_only_as_far_as_a_log_line_may() {
+fn a_client_id_is_shortened_and_escaped_for_the_log() {
     assert_eq!(ClientId::new("a1b2-c3".into()).to_string(), "a1b2-c3");
     assert_eq!(
         ClientId::new("x".repeat(40).into()).to_string(),
@@ -347,7 +347,7 @@ fn an_identity_is_shown_only_as_far_as_a_log_line_may() {
 }
 
 #[test]
-fn what_was_too_long_to_receive_is_told_to_its_asker() {
+fn the_client_of_an_oversized_message_gets_a_notice_or_an_error() {
     let (mut bridge, client, now) = linked(Interrupt::Message);
     let cell = request("execute_request", "1");
     let parent = cell.header_bytes().clone();
@@ -361,7 +361,7 @@ fn what_was_too_long_to_receive_is_told_to_its_asker() {
     assert_eq!(
         actions(&mut bridge),
         [
-            "journal Done(\"error\") None",
+            "journal Ended(\"error\") None",
             "iopub busy",
             "iopub error",
             "client shell execute_reply",
@@ -371,7 +371,7 @@ fn what_was_too_long_to_receive_is_told_to_its_asker() {
 }
 
 #[test]
-fn a_kernel_without_stdin_runs_cells_all_the_same() {
+fn requests_are_sent_to_a_kernel_without_stdin() {
     let (mut bridge, _, now) = linked(Interrupt::Message);
     let client = ClientId::new("late".into());
     bridge.client_joined(Channel::Shell, &client);

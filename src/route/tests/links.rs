@@ -1,83 +1,86 @@
 //! Tests for the sockets of disconnected clients when descriptors are scarce.
 
-use super::desk::Desk;
+use super::fixture::Fixture;
 use super::*;
 
 const ALL: [Channel; 3] = [Channel::Shell, Channel::Stdin, Channel::Control];
 
-fn leaves(desk: &mut Desk, client: &str) {
+fn disconnect(fixture: &mut Fixture, client: &str) {
     let id = ClientId::new(client.to_owned().into());
     for channel in ALL {
-        desk.bridge.client_left(desk.now, channel, &id);
+        fixture.bridge.client_left(fixture.now, channel, &id);
     }
 }
 
 /// Returns the bridge's actions when no descriptors are left.
-fn made_room(desk: &mut Desk) -> Vec<String> {
-    desk.told();
-    desk.bridge.close_idle_links();
-    desk.told()
+fn close_idle_links(fixture: &mut Fixture) -> Vec<String> {
+    fixture.actions();
+    fixture.bridge.close_idle_links();
+    fixture.actions()
 }
 
 #[test]
-fn the_sockets_of_those_who_went_and_are_owed_nothing_are_closed_until_they_return() {
-    let mut desk = Desk::live(FrontEnd::Other, &["here", "went", "waits"]);
-    desk.cell("waits", "1");
-    leaves(&mut desk, "went");
-    leaves(&mut desk, "waits");
-    assert_eq!(made_room(&mut desk), ["close went"]);
-    assert!(made_room(&mut desk).is_empty(), "that was all");
-    desk.reply("waits", "1", "execute_request");
-    desk.state("waits", "1", "idle");
-    assert_eq!(made_room(&mut desk), ["close waits"]);
+fn idle_links_of_disconnected_clients_are_closed_until_they_reconnect() {
+    let mut fixture = Fixture::live(FrontEnd::Other, &["here", "went", "waits"]);
+    fixture.send_cell("waits", "1");
+    disconnect(&mut fixture, "went");
+    disconnect(&mut fixture, "waits");
+    assert_eq!(close_idle_links(&mut fixture), ["close went"]);
+    assert!(close_idle_links(&mut fixture).is_empty(), "that was all");
+    fixture.reply("waits", "1", "execute_request");
+    fixture.publish_status("waits", "1", "idle");
+    assert_eq!(close_idle_links(&mut fixture), ["close waits"]);
     // The reply is stored all the same, and a client that returns is served as before.
     let id = ClientId::new("waits".into());
-    desk.bridge.client_joined(Channel::Shell, &id);
+    fixture.bridge.client_joined(Channel::Shell, &id);
     assert_eq!(
-        desk.told(),
+        fixture.actions(),
         [
             "client shell execute_reply",
             "open waits stdin",
             "open waits shell"
         ]
     );
-    desk.cell("waits", "2");
-    assert!(desk.told().is_empty(), "its sockets are not connected yet");
-    for channel in [Channel::Stdin, Channel::Shell] {
-        desk.bridge.link_up(desk.now, &id, channel);
-    }
-    let told = desk.told();
+    fixture.send_cell("waits", "2");
     assert!(
-        told.contains(&"kernel waits shell execute_request".to_owned()),
-        "{told:?}"
+        fixture.actions().is_empty(),
+        "its sockets are not connected yet"
+    );
+    for channel in [Channel::Stdin, Channel::Shell] {
+        fixture.bridge.link_up(fixture.now, &id, channel);
+    }
+    let actions = fixture.actions();
+    assert!(
+        actions.contains(&"kernel waits shell execute_request".to_owned()),
+        "{actions:?}"
     );
 }
 
 #[test]
-fn the_kernels_late_reply_to_one_that_was_let_go_is_not_a_second_one_for_who_returns() {
+fn a_late_reply_after_the_links_were_closed_does_not_reach_the_client_again() {
     for forgotten in [false, true] {
-        let mut desk = Desk::live(FrontEnd::Other, &["c"]);
-        desk.state("agent", "a1", "busy");
-        desk.ask("c", Channel::Shell, "kernel_info_request", "1", &json!({}));
-        desk.wait(200 * MS);
-        let answered = desk.told();
+        let mut fixture = Fixture::live(FrontEnd::Other, &["c"]);
+        fixture.publish_status("agent", "a1", "busy");
+        fixture.send("c", Channel::Shell, "kernel_info_request", "1", &json!({}));
+        fixture.advance(200 * MS);
+        let answered = fixture.actions();
         assert!(
             answered.contains(&"client shell kernel_info_reply".to_owned()),
             "{answered:?}"
         );
-        leaves(&mut desk, "c");
+        disconnect(&mut fixture, "c");
         if forgotten {
-            desk.wait(Duration::from_secs(31));
+            fixture.advance(Duration::from_secs(31));
         } else {
-            assert_eq!(made_room(&mut desk), ["close c"]);
+            assert_eq!(close_idle_links(&mut fixture), ["close c"]);
         }
-        desk.joins("c");
-        desk.told();
+        fixture.connect("c");
+        fixture.actions();
         let parent = ("c", "1", "kernel_info_request");
-        desk.tells(parent, "status", &json!({ "execution_state": "busy" }));
-        desk.tells(parent, "status", &json!({ "execution_state": "idle" }));
-        desk.reply("c", "1", "kernel_info_request");
-        assert!(desk.told().is_empty(), "forgotten: {forgotten}");
-        assert_eq!(desk.bridge.outstanding(), 0);
+        fixture.publish(parent, "status", &json!({ "execution_state": "busy" }));
+        fixture.publish(parent, "status", &json!({ "execution_state": "idle" }));
+        fixture.reply("c", "1", "kernel_info_request");
+        assert!(fixture.actions().is_empty(), "forgotten: {forgotten}");
+        assert_eq!(fixture.bridge.outstanding(), 0);
     }
 }

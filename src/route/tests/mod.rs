@@ -3,8 +3,8 @@
 mod cases;
 mod chaos;
 mod connecting;
-mod desk;
 mod faults;
+mod fixture;
 mod idles;
 mod links;
 mod missed;
@@ -61,7 +61,7 @@ fn linked(interrupt: Interrupt) -> (Bridge, ClientId, Now) {
     };
     let mut bridge = Bridge::new(settings, now);
     let client = ClientId::new("c".into());
-    bridge.kernel_is(
+    bridge.set_kernel(
         now,
         Kernel::Live {
             generation: 1,
@@ -116,11 +116,11 @@ fn actions(bridge: &mut Bridge) -> Vec<String> {
             Action::Pause(_) => Some("pause".into()),
             Action::Resume(_) => Some("resume".into()),
             Action::Leave { restart } => Some(if restart { "restart" } else { "leave" }.into()),
-            Action::ResolveNotebook { notebook } => Some(format!("bind {notebook:?}")),
+            Action::ResolveNotebook { notebook } => Some(format!("resolve {notebook:?}")),
             Action::Revive { client } => Some(format!("revive {client}")),
             Action::JournalInterrupt { withdrawn, .. } => Some(format!("stop {withdrawn}")),
             Action::WidgetsVersion { version } => Some(format!("widgets {version}")),
-            Action::ExitWithKernel(ending) => Some(format!("die {}", ending.name)),
+            Action::ExitWithKernel(ending) => Some(format!("exit {}", ending.name)),
             Action::SessionSeen { .. } | Action::IdleLost { .. } => None,
             Action::HandOver { sessions } => Some(format!("hand over {}", sessions.join(" "))),
             Action::OpenLink { client, channel } => Some(format!("open {client} {channel}")),

@@ -1,34 +1,34 @@
 //! Tests for interrupts beside shutdowns, and for the restart of a kernel that died.
 
-use super::desk::Desk;
+use super::fixture::Fixture;
 use super::*;
 
 #[test]
-fn a_servers_interrupt_that_belongs_to_a_restart_goes_no_further() {
-    let mut desk = Desk::live(FrontEnd::Jupyter, &["c"]);
-    desk.stop("c", "i");
-    assert!(desk.told().is_empty());
+fn a_servers_interrupt_before_a_restart_does_not_reach_the_kernel() {
+    let mut fixture = Fixture::live(FrontEnd::Jupyter, &["c"]);
+    fixture.interrupt("c", "i");
+    assert!(fixture.actions().is_empty());
     let content = json!({ "restart": true });
-    desk.ask("c", Channel::Control, "shutdown_request", "s", &content);
+    fixture.send("c", Channel::Control, "shutdown_request", "s", &content);
     let interrupt = ["iopub busy", "client control interrupt_reply", "iopub idle"];
     let shutdown = ["iopub busy", "client control shutdown_reply", "iopub idle"];
     assert_eq!(
-        desk.told(),
+        fixture.actions(),
         [&interrupt[..], &shutdown, &["restart"]].concat()
     );
-    desk.wait(Duration::from_secs(1));
-    assert!(desk.told().is_empty());
+    fixture.advance(Duration::from_secs(1));
+    assert!(fixture.actions().is_empty());
 }
 
 #[test]
-fn a_servers_interrupt_goes_on_after_a_moment_and_what_followed_it_stays_behind() {
-    let mut desk = Desk::live(FrontEnd::Jupyter, &["c"]);
-    desk.stop("c", "i");
-    desk.ask("c", Channel::Control, "debug_request", "d", &json!({}));
-    assert!(desk.told().is_empty());
-    desk.wait(100 * MS);
+fn a_servers_interrupt_is_sent_after_100_ms_and_later_control_messages_after_it() {
+    let mut fixture = Fixture::live(FrontEnd::Jupyter, &["c"]);
+    fixture.interrupt("c", "i");
+    fixture.send("c", Channel::Control, "debug_request", "d", &json!({}));
+    assert!(fixture.actions().is_empty());
+    fixture.advance(100 * MS);
     assert_eq!(
-        desk.told(),
+        fixture.actions(),
         [
             "stop 0",
             "kernel c control interrupt_request",
@@ -41,7 +41,7 @@ fn a_servers_interrupt_goes_on_after_a_moment_and_what_followed_it_stays_behind(
 /// end whatever runs there.
 #[test]
 fn a_servers_interrupt_from_before_the_proxys_start_is_not_carried_out() {
-    let mut desk = Desk::live(FrontEnd::Jupyter, &["c"]);
+    let mut fixture = Fixture::live(FrontEnd::Jupyter, &["c"]);
     let before = jiff::Timestamp::UNIX_EPOCH - Duration::from_secs(1);
     let header = NewHeader {
         msg_id: "i",
@@ -52,71 +52,72 @@ fn a_servers_interrupt_from_before_the_proxys_start_is_not_carried_out() {
     };
     let interrupt = Verified::new(&header, "{}".into(), &json!({}));
     let client = ClientId::new("c".into());
-    desk.bridge
-        .client_message(desk.now, Channel::Control, &client, interrupt);
-    desk.wait(Duration::from_secs(1));
+    fixture
+        .bridge
+        .client_message(fixture.now, Channel::Control, &client, interrupt);
+    fixture.advance(Duration::from_secs(1));
     let answer = ["iopub busy", "client control interrupt_reply", "iopub idle"];
-    assert_eq!(desk.told(), answer);
+    assert_eq!(fixture.actions(), answer);
 }
 
 #[test]
 fn vs_codes_interrupt_is_not_held() {
-    let mut desk = Desk::live(FrontEnd::VsCode, &["c"]);
-    desk.stop("c", "i");
+    let mut fixture = Fixture::live(FrontEnd::VsCode, &["c"]);
+    fixture.interrupt("c", "i");
     assert_eq!(
-        desk.told(),
+        fixture.actions(),
         ["stop 0", "kernel c control interrupt_request"]
     );
 }
 
 #[test]
-fn a_batch_clients_end_leaves_anothers_cell_alone() {
+fn the_shutdown_of_a_batch_client_does_not_interrupt_another_clients_cell() {
     for shutdown_on in [Channel::Control, Channel::Shell] {
-        let mut desk = Desk::live(FrontEnd::Other, &["c"]);
+        let mut fixture = Fixture::live(FrontEnd::Other, &["c"]);
         for runs in [false, true] {
             if runs {
-                desk.state("agent", "a", "busy");
-                desk.told();
+                fixture.publish_status("agent", "a", "busy");
+                fixture.actions();
             }
-            desk.stop("c", "i");
-            assert!(desk.told().is_empty(), "something runs: {runs}");
-            desk.ask("c", shutdown_on, "shutdown_request", "s", &json!({}));
-            let told = desk.told();
+            fixture.interrupt("c", "i");
+            assert!(fixture.actions().is_empty(), "something runs: {runs}");
+            fixture.send("c", shutdown_on, "shutdown_request", "s", &json!({}));
+            let actions = fixture.actions();
             assert!(
-                told.contains(&"client control interrupt_reply".to_owned()),
-                "{told:?}"
+                actions.contains(&"client control interrupt_reply".to_owned()),
+                "{actions:?}"
             );
             assert!(
-                !told.iter().any(|told| told.starts_with("kernel c")),
-                "{told:?}"
+                !actions.iter().any(|action| action.starts_with("kernel c")),
+                "{actions:?}"
             );
-            desk.wait(Duration::from_secs(1));
-            assert!(desk.told().is_empty(), "something runs: {runs}");
+            fixture.advance(Duration::from_secs(1));
+            assert!(fixture.actions().is_empty(), "something runs: {runs}");
         }
     }
 }
 
 #[test]
-fn ones_own_cell_is_interrupted_at_once() {
+fn a_clients_own_running_cell_is_interrupted_at_once() {
     for front_end in [FrontEnd::Other, FrontEnd::VsCode] {
-        let mut desk = Desk::live(front_end, &["c"]);
-        desk.cell("c", "1");
-        desk.state("c", "1", "busy");
-        desk.told();
-        desk.stop("c", "i");
+        let mut fixture = Fixture::live(front_end, &["c"]);
+        fixture.send_cell("c", "1");
+        fixture.publish_status("c", "1", "busy");
+        fixture.actions();
+        fixture.interrupt("c", "i");
         let expected = ["stop 0", "kernel c control interrupt_request"];
-        assert_eq!(desk.told(), expected, "{front_end:?}");
-        desk.ask("c", Channel::Control, "shutdown_request", "s", &json!({}));
-        assert_eq!(desk.told().last().map(String::as_str), Some("leave"));
+        assert_eq!(fixture.actions(), expected, "{front_end:?}");
+        fixture.send("c", Channel::Control, "shutdown_request", "s", &json!({}));
+        assert_eq!(fixture.actions().last().map(String::as_str), Some("leave"));
     }
 }
 
 #[test]
 fn a_manager_interrupts_its_clients_cell_at_once() {
-    let mut desk = Desk::live(FrontEnd::Other, &["c", "manager"]);
-    desk.cell("c", "1");
-    desk.state("c", "1", "busy");
-    desk.told();
+    let mut fixture = Fixture::live(FrontEnd::Other, &["c", "manager"]);
+    fixture.send_cell("c", "1");
+    fixture.publish_status("c", "1", "busy");
+    fixture.actions();
     let manager = ClientId::new("manager".into());
     for (session, passes) in [("c", true), ("m", false)] {
         let interrupt = message(
@@ -126,81 +127,83 @@ fn a_manager_interrupts_its_clients_cell_at_once() {
             "{}".into(),
             &json!({}),
         );
-        desk.bridge
-            .client_message(desk.now, Channel::Control, &manager, interrupt);
-        let told = desk.told();
-        let passed = told.contains(&"kernel manager control interrupt_request".to_owned());
-        assert_eq!(passed, passes, "{session}: {told:?}");
+        fixture
+            .bridge
+            .client_message(fixture.now, Channel::Control, &manager, interrupt);
+        let actions = fixture.actions();
+        let passed = actions.contains(&"kernel manager control interrupt_request".to_owned());
+        assert_eq!(passed, passes, "{session}: {actions:?}");
     }
 }
 
 #[test]
-fn whoever_interrupts_anothers_cell_does_so_after_a_moment() {
+fn an_interrupt_of_another_clients_cell_is_held_for_100_ms() {
     for front_end in [FrontEnd::Other, FrontEnd::VsCode] {
-        let mut desk = Desk::live(front_end, &["c"]);
-        desk.state("agent", "a", "busy");
-        desk.told();
-        desk.stop("c", "i");
-        assert!(desk.told().is_empty(), "{front_end:?}");
-        desk.wait(100 * MS);
+        let mut fixture = Fixture::live(front_end, &["c"]);
+        fixture.publish_status("agent", "a", "busy");
+        fixture.actions();
+        fixture.interrupt("c", "i");
+        assert!(fixture.actions().is_empty(), "{front_end:?}");
+        fixture.advance(100 * MS);
         let expected = ["stop 0", "kernel c control interrupt_request"];
-        assert_eq!(desk.told(), expected, "{front_end:?}");
+        assert_eq!(fixture.actions(), expected, "{front_end:?}");
     }
 }
 
 #[test]
-fn ones_own_cell_that_waits_is_taken_back_at_once() {
+fn a_clients_own_waiting_cell_is_withdrawn_at_once() {
     for front_end in [FrontEnd::Other, FrontEnd::VsCode] {
-        let mut desk = Desk::live(front_end, &["c"]);
-        desk.state("agent", "a", "busy");
-        desk.cell("c", "1");
-        desk.told();
-        desk.stop("c", "i");
-        let told = desk.told();
+        let mut fixture = Fixture::live(front_end, &["c"]);
+        fixture.publish_status("agent", "a", "busy");
+        fixture.send_cell("c", "1");
+        fixture.actions();
+        fixture.interrupt("c", "i");
+        let actions = fixture.actions();
         assert!(
-            told.contains(&"stop 1".to_owned()),
-            "{front_end:?}: {told:?}"
+            actions.contains(&"stop 1".to_owned()),
+            "{front_end:?}: {actions:?}"
         );
         assert!(
-            told.contains(&"iopub error".to_owned()),
-            "{front_end:?}: {told:?}"
+            actions.contains(&"iopub error".to_owned()),
+            "{front_end:?}: {actions:?}"
         );
     }
 }
 
 #[test]
-fn a_batch_client_ends_with_its_kernel() {
+fn the_proxy_of_a_batch_client_exits_with_the_kernel() {
     let ends = [
         Kernel::Died(ending()),
         Kernel::Ended(ending()),
         Kernel::Awaited,
     ];
     for after in ends {
-        let mut desk = Desk::live(FrontEnd::Other, &["c"]);
-        desk.batch_cell("c", "1");
-        desk.state("c", "1", "busy");
-        desk.batch_cell("c", "2");
-        desk.told();
-        desk.bridge
-            .kernel_is(desk.now, after.clone(), &ending(), []);
-        let told = desk.told();
+        let mut fixture = Fixture::live(FrontEnd::Other, &["c"]);
+        fixture.send_batch_cell("c", "1");
+        fixture.publish_status("c", "1", "busy");
+        fixture.send_batch_cell("c", "2");
+        fixture.actions();
+        fixture
+            .bridge
+            .set_kernel(fixture.now, after.clone(), &ending(), []);
+        let actions = fixture.actions();
         // The notebook shows the reason; no reply lets the front end go on with the next cell.
         assert_eq!(
-            told.iter().filter(|it| *it == "iopub error").count(),
+            actions.iter().filter(|it| *it == "iopub error").count(),
             2,
-            "{told:?}"
+            "{actions:?}"
         );
         assert!(
-            !told
+            !actions
                 .iter()
                 .any(|it| it.contains("reply") || it.contains("idle")),
-            "{told:?}"
+            "{actions:?}"
         );
-        assert_eq!(told.last().map(String::as_str), Some("die KernelDied"));
+        assert_eq!(actions.last().map(String::as_str), Some("exit KernelDied"));
         // Another kernel has none of the variables.
-        desk.batch_cell("c", "3");
-        desk.bridge.kernel_is(
-            desk.now,
+        fixture.send_batch_cell("c", "3");
+        fixture.bridge.set_kernel(
+            fixture.now,
             Kernel::Live {
                 generation: 2,
                 interrupt: Interrupt::Message,
@@ -209,86 +212,92 @@ fn a_batch_client_ends_with_its_kernel() {
             &ending(),
             [],
         );
-        desk.wait(Duration::from_secs(60));
-        assert!(desk.told().is_empty(), "{after:?}");
+        fixture.advance(Duration::from_secs(60));
+        assert!(fixture.actions().is_empty(), "{after:?}");
     }
 }
 
 #[test]
-fn whoever_could_answer_a_cell_is_told_of_the_kernels_end_in_words() {
+fn a_client_that_is_no_batch_client_gets_an_error_reply_when_the_kernel_ends() {
     for front_end in [FrontEnd::Other, FrontEnd::VsCode, FrontEnd::Jupyter] {
-        let mut desk = Desk::live(front_end, &["c"]);
-        desk.batch_cell("c", "1");
+        let mut fixture = Fixture::live(front_end, &["c"]);
+        fixture.send_batch_cell("c", "1");
         if front_end == FrontEnd::Other {
-            desk.cell("c", "2");
+            fixture.send_cell("c", "2");
         }
-        desk.bridge
-            .kernel_is(desk.now, Kernel::Ended(ending()), &ending(), []);
-        let told = desk.told();
+        fixture
+            .bridge
+            .set_kernel(fixture.now, Kernel::Ended(ending()), &ending(), []);
+        let actions = fixture.actions();
         assert!(
-            told.contains(&"client shell execute_reply".to_owned()),
-            "{told:?}"
+            actions.contains(&"client shell execute_reply".to_owned()),
+            "{actions:?}"
         );
-        assert!(!told.iter().any(|told| told.starts_with("die")), "{told:?}");
-        desk.cell("c", "3");
         assert!(
-            desk.told()
+            !actions.iter().any(|action| action.starts_with("exit")),
+            "{actions:?}"
+        );
+        fixture.send_cell("c", "3");
+        assert!(
+            fixture
+                .actions()
                 .contains(&"client shell execute_reply".to_owned())
         );
     }
 }
 
 #[test]
-fn a_restart_is_not_carried_out_where_the_user_does_not_want_it() {
-    let mut desk = Desk::live(FrontEnd::Jupyter, &["c"]);
-    desk.bridge.set_policies(Policies {
+fn a_restart_is_not_carried_out_if_the_policy_forbids_it() {
+    let mut fixture = Fixture::live(FrontEnd::Jupyter, &["c"]);
+    fixture.bridge.set_policies(Policies {
         restart: false,
         ..Policies::default()
     });
     let content = json!({ "restart": true });
-    desk.ask("c", Channel::Control, "shutdown_request", "s", &content);
-    assert_eq!(desk.told().last().map(String::as_str), Some("leave"));
+    fixture.send("c", Channel::Control, "shutdown_request", "s", &content);
+    assert_eq!(fixture.actions().last().map(String::as_str), Some("leave"));
 }
 
 #[test]
-fn the_next_cell_brings_back_a_kernel_that_died_and_says_what_is_gone() {
-    let mut desk = Desk::live(FrontEnd::VsCode, &["c"]);
-    desk.bridge
-        .kernel_is(desk.now, Kernel::Died(ending()), &ending(), []);
-    desk.told();
-    desk.ask("c", Channel::Shell, "complete_request", "1", &json!({}));
+fn the_next_cell_starts_a_new_kernel_after_a_death_and_its_outputs_begin_with_a_notice() {
+    let mut fixture = Fixture::live(FrontEnd::VsCode, &["c"]);
+    fixture
+        .bridge
+        .set_kernel(fixture.now, Kernel::Died(ending()), &ending(), []);
+    fixture.actions();
+    fixture.send("c", Channel::Shell, "complete_request", "1", &json!({}));
     let content = json!({ "code": "x", "store_history": false });
-    desk.ask("c", Channel::Shell, "execute_request", "2", &content);
-    let told = desk.told();
+    fixture.send("c", Channel::Shell, "execute_request", "2", &content);
+    let actions = fixture.actions();
     assert!(
-        told.contains(&"client shell complete_reply".to_owned()),
-        "{told:?}"
+        actions.contains(&"client shell complete_reply".to_owned()),
+        "{actions:?}"
     );
     assert!(
-        told.contains(&"client shell execute_reply".to_owned()),
-        "{told:?}"
+        actions.contains(&"client shell execute_reply".to_owned()),
+        "{actions:?}"
     );
     // A client that connects now gets its answer.
-    desk.ask("c", Channel::Shell, "kernel_info_request", "3", &json!({}));
+    fixture.send("c", Channel::Shell, "kernel_info_request", "3", &json!({}));
     assert_eq!(
-        desk.told(),
+        fixture.actions(),
         ["iopub busy", "client shell kernel_info_reply", "iopub idle"]
     );
 
-    desk.cell("c", "4");
-    assert_eq!(desk.told(), ["revive c"]);
-    desk.cell("c", "5");
-    assert!(desk.told().is_empty(), "it waits like the first");
-    desk.bridge.set_notice("the variables are gone".into());
-    desk.lives(2);
-    desk.joins("c");
-    let told: Vec<_> = desk
-        .told()
+    fixture.send_cell("c", "4");
+    assert_eq!(fixture.actions(), ["revive c"]);
+    fixture.send_cell("c", "5");
+    assert!(fixture.actions().is_empty(), "it waits like the first");
+    fixture.bridge.set_notice("the variables are gone".into());
+    fixture.start_kernel(2);
+    fixture.connect("c");
+    let actions: Vec<_> = fixture
+        .actions()
         .into_iter()
-        .filter(|told| told.contains("stream") || told.contains("execute"))
+        .filter(|action| action.contains("stream") || action.contains("execute"))
         .collect();
     assert_eq!(
-        told,
+        actions,
         [
             "iopub stream",
             "kernel c shell execute_request",
@@ -298,35 +307,36 @@ fn the_next_cell_brings_back_a_kernel_that_died_and_says_what_is_gone() {
 }
 
 #[test]
-fn stop_ends_a_cell_that_waits_for_a_kernel() {
-    let mut desk = Desk::new(FrontEnd::VsCode);
-    desk.joins("c");
-    desk.cell("c", "1");
-    desk.stop("c", "i");
-    let told = desk.told();
-    assert!(told.contains(&"iopub error".to_owned()), "{told:?}");
+fn an_interrupt_withdraws_a_cell_that_waits_for_a_kernel() {
+    let mut fixture = Fixture::new(FrontEnd::VsCode);
+    fixture.connect("c");
+    fixture.send_cell("c", "1");
+    fixture.interrupt("c", "i");
+    let actions = fixture.actions();
+    assert!(actions.contains(&"iopub error".to_owned()), "{actions:?}");
     assert!(
-        told.contains(&"client control interrupt_reply".to_owned()),
-        "{told:?}"
+        actions.contains(&"client control interrupt_reply".to_owned()),
+        "{actions:?}"
     );
-    desk.lives(1);
-    desk.joins("c");
+    fixture.start_kernel(1);
+    fixture.connect("c");
     assert!(
-        !desk
-            .told()
+        !fixture
+            .actions()
             .contains(&"kernel c shell execute_request".to_owned())
     );
 }
 
 #[test]
-fn nothing_brings_back_a_kernel_that_was_shut_down() {
-    let mut desk = Desk::live(FrontEnd::VsCode, &["c"]);
-    desk.bridge
-        .kernel_is(desk.now, Kernel::Ended(ending()), &ending(), []);
-    desk.told();
-    desk.cell("c", "1");
+fn a_cell_starts_no_kernel_after_a_shutdown() {
+    let mut fixture = Fixture::live(FrontEnd::VsCode, &["c"]);
+    fixture
+        .bridge
+        .set_kernel(fixture.now, Kernel::Ended(ending()), &ending(), []);
+    fixture.actions();
+    fixture.send_cell("c", "1");
     assert_eq!(
-        desk.told(),
+        fixture.actions(),
         [
             "iopub busy",
             "iopub error",
@@ -337,17 +347,17 @@ fn nothing_brings_back_a_kernel_that_was_shut_down() {
 }
 
 #[test]
-fn a_comm_that_another_opened_is_not_closed() {
-    let mut desk = Desk::live(FrontEnd::VsCode, &["c"]);
+fn a_client_does_not_close_the_comm_of_another_client() {
+    let mut fixture = Fixture::live(FrontEnd::VsCode, &["c"]);
     let comm = json!({ "comm_id": "w", "target_name": "jupyter.widget" });
-    desk.tells(("agent", "a1", "execute_request"), "comm_open", &comm);
-    desk.told();
-    desk.ask("c", Channel::Shell, "comm_close", "1", &comm);
-    assert!(desk.told().is_empty());
-    desk.cell("c", "2");
+    fixture.publish(("agent", "a1", "execute_request"), "comm_open", &comm);
+    fixture.actions();
+    fixture.send("c", Channel::Shell, "comm_close", "1", &comm);
+    assert!(fixture.actions().is_empty());
+    fixture.send_cell("c", "2");
     let own = json!({ "comm_id": "v", "target_name": "jupyter.widget" });
-    desk.tells(("c", "2", "execute_request"), "comm_open", &own);
-    desk.told();
-    desk.ask("c", Channel::Shell, "comm_close", "3", &own);
-    assert_eq!(desk.told(), ["kernel c shell comm_close"]);
+    fixture.publish(("c", "2", "execute_request"), "comm_open", &own);
+    fixture.actions();
+    fixture.send("c", Channel::Shell, "comm_close", "3", &own);
+    assert_eq!(fixture.actions(), ["kernel c shell comm_close"]);
 }

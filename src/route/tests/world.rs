@@ -29,47 +29,47 @@ impl Rng {
     }
 }
 
-/// Something that happens at a certain time.
+/// An event at a certain time.
 enum Event {
     /// A client's message arrives at the proxy.
-    Asked {
+    ClientMessage {
         client: usize,
         channel: Channel,
         message: Verified,
     },
     /// The proxy's socket has written a message; the kernel has it.
-    Written {
-        life: u64,
+    MessageWritten {
+        generation: u64,
         client: ClientId,
         channel: Channel,
     },
     /// A message of the kernel arrives at the proxy.
-    Came {
-        life: u64,
+    KernelMessage {
+        generation: u64,
         client: Option<ClientId>,
         channel: Channel,
         message: Verified,
     },
     LinkUp {
-        life: u64,
+        generation: u64,
         client: ClientId,
         channel: Channel,
     },
     IopubUp {
-        life: u64,
+        generation: u64,
     },
     /// A client outside this front end runs a cell on the kernel.
-    AgentRuns {
-        took: Duration,
+    AgentCell {
+        duration: Duration,
     },
-    KernelGoes {
+    KernelEnds {
         stopped: bool,
     },
-    KernelComes,
-    Joins {
+    KernelStarts,
+    ClientJoins {
         client: usize,
     },
-    Leaves {
+    ClientLeaves {
         client: usize,
     },
 }
@@ -84,7 +84,7 @@ struct World {
     count: u64,
     /// The time of the last event on each connection: messages on one connection stay in order.
     last: HashMap<String, Duration>,
-    life: u64,
+    generation: u64,
     live: bool,
     subscribed: bool,
     /// Sent by the bridge, not yet written to the connection.
@@ -92,7 +92,7 @@ struct World {
     links: HashSet<(ClientId, Channel)>,
     ready: HashSet<(ClientId, Channel)>,
     clients: Vec<ClientId>,
-    asked: HashMap<String, (usize, Channel)>,
+    requests: HashMap<String, (usize, Channel)>,
     reached: HashMap<String, u64>,
     replies: HashMap<String, Vec<String>>,
     errors: HashSet<String>,
@@ -132,7 +132,7 @@ impl World {
             events: BTreeMap::new(),
             count: 0,
             last: HashMap::new(),
-            life: 0,
+            generation: 0,
             live: false,
             subscribed: false,
             outboxes: HashMap::new(),
@@ -141,7 +141,7 @@ impl World {
             clients: (0..clients)
                 .map(|n| ClientId::new(format!("client-{n}").into()))
                 .collect(),
-            asked: HashMap::new(),
+            requests: HashMap::new(),
             reached: HashMap::new(),
             replies: HashMap::new(),
             errors: HashSet::new(),
@@ -163,12 +163,12 @@ impl World {
         }
     }
 
-    /// Lets an event happen after a random delay, in order with the other events on its connection.
-    fn after(&mut self, connection: &str, limit: Duration, event: Event) {
-        self.after_from(self.clock, connection, limit, event);
+    /// Schedules an event after a random delay, in order with the other events on its connection.
+    fn schedule(&mut self, connection: &str, limit: Duration, event: Event) {
+        self.schedule_from(self.clock, connection, limit, event);
     }
 
-    fn after_from(&mut self, from: Duration, connection: &str, limit: Duration, event: Event) {
+    fn schedule_from(&mut self, from: Duration, connection: &str, limit: Duration, event: Event) {
         let delay = Duration::from_micros(self.rng.below(limit.as_micros() as u64 + 1));
         let at = (from + delay).max(self.last.get(connection).copied().unwrap_or_default());
         self.last.insert(connection.to_owned(), at);
@@ -176,12 +176,12 @@ impl World {
         self.events.insert((at, self.count), event);
     }
 
-    fn at(&mut self, at: Duration, event: Event) {
+    fn schedule_at(&mut self, at: Duration, event: Event) {
         self.count += 1;
         self.events.insert((at, self.count), event);
     }
 
-    fn ask(
+    fn send(
         &mut self,
         at: Duration,
         client: usize,
@@ -189,7 +189,7 @@ impl World {
         msg_type: &str,
         content: &Value,
     ) -> String {
-        let msg_id = format!("m{}", self.asked.len());
+        let msg_id = format!("m{}", self.requests.len());
         let message = message(
             msg_type,
             &msg_id,
@@ -200,10 +200,10 @@ impl World {
         if matches!(msg_type, "kernel_info_request" | "interrupt_request") {
             self.answerable.insert(msg_id.clone());
         }
-        self.asked.insert(msg_id.clone(), (client, channel));
-        self.at(
+        self.requests.insert(msg_id.clone(), (client, channel));
+        self.schedule_at(
             at,
-            Event::Asked {
+            Event::ClientMessage {
                 client,
                 channel,
                 message,
@@ -231,16 +231,16 @@ impl World {
                 (Some(_), _) => {
                     let ((at, _), event) = self.events.pop_first().expect("there is one");
                     self.clock = self.clock.max(at);
-                    self.happen(event);
+                    self.handle(event);
                 }
             }
         }
     }
 
-    fn happen(&mut self, event: Event) {
+    fn handle(&mut self, event: Event) {
         let now = self.now();
         match event {
-            Event::Asked {
+            Event::ClientMessage {
                 client,
                 channel,
                 message,
@@ -248,21 +248,21 @@ impl World {
                 let id = self.clients[client].clone();
                 self.bridge.client_message(now, channel, &id, message);
             }
-            Event::Joins { client } => {
+            Event::ClientJoins { client } => {
                 for channel in [Channel::Shell, Channel::Stdin, Channel::Control] {
                     self.bridge.client_joined(channel, &self.clients[client]);
                 }
             }
-            Event::Leaves { client } => {
+            Event::ClientLeaves { client } => {
                 for channel in [Channel::Shell, Channel::Stdin, Channel::Control] {
                     self.bridge.client_left(now, channel, &self.clients[client]);
                 }
             }
             Event::LinkUp {
-                life,
+                generation,
                 client,
                 channel,
-            } if life == self.life
+            } if generation == self.generation
                 && self.live
                 && self.links.contains(&(client.clone(), channel)) =>
             {
@@ -276,15 +276,15 @@ impl World {
                     self.write(client.clone(), channel);
                 }
             }
-            Event::IopubUp { life } if life == self.life && self.live => {
+            Event::IopubUp { generation } if generation == self.generation && self.live => {
                 self.subscribed = true;
                 self.bridge.iopub_up(now);
             }
-            Event::Written {
-                life,
+            Event::MessageWritten {
+                generation,
                 client,
                 channel,
-            } if life == self.life && self.live => {
+            } if generation == self.generation && self.live => {
                 if let Some(message) = self
                     .outboxes
                     .get_mut(&(client.clone(), channel))
@@ -293,12 +293,12 @@ impl World {
                     self.kernel(&client, channel, &message);
                 }
             }
-            Event::Came {
-                life,
+            Event::KernelMessage {
+                generation,
                 client,
                 channel,
                 message,
-            } if life == self.life && self.live => match client {
+            } if generation == self.generation && self.live => match client {
                 Some(client) => self.bridge.kernel_message(now, &client, channel, message),
                 None => {
                     let parent = message.parent().expect("readable");
@@ -311,40 +311,41 @@ impl World {
                     self.bridge.iopub_message(now, message);
                 }
             },
-            Event::AgentRuns { took } if self.live => {
+            Event::AgentCell { duration } if self.live => {
                 self.count += 1;
                 let id = format!("a{}", self.count);
                 let cell = message("execute_request", &id, "agent", "{}".into(), &json!({}));
-                let (began, ended) = self.shell(took);
-                self.tell(
-                    began,
+                let (begin, end) = self.shell(duration);
+                self.publish(
+                    begin,
                     &cell,
                     "status",
                     &json!({ "execution_state": "busy" }),
                 );
-                self.tell(
-                    ended,
-                    &cell,
-                    "status",
-                    &json!({ "execution_state": "idle" }),
-                );
+                self.publish(end, &cell, "status", &json!({ "execution_state": "idle" }));
             }
-            Event::KernelGoes { stopped } => self.end_kernel(stopped),
-            Event::KernelComes => {
+            Event::KernelEnds { stopped } => self.end_kernel(stopped),
+            Event::KernelStarts => {
                 if self.live {
                     self.end_kernel(false);
                     self.act();
                 }
-                self.life += 1;
+                self.generation += 1;
                 self.live = true;
                 let kernel = Kernel::Live {
-                    generation: self.life,
+                    generation: self.generation,
                     interrupt: Interrupt::Message,
                     info: Some(Bytes::from_static(br#"{"status":"ok","language_info":{}}"#)),
                 };
                 self.shell_free = self.clock;
-                self.bridge.kernel_is(now, kernel, &ending(), []);
-                self.after("iopub", 30 * MS, Event::IopubUp { life: self.life });
+                self.bridge.set_kernel(now, kernel, &ending(), []);
+                self.schedule(
+                    "iopub",
+                    30 * MS,
+                    Event::IopubUp {
+                        generation: self.generation,
+                    },
+                );
             }
             _ => {} // from an earlier generation
         }
@@ -371,16 +372,17 @@ impl World {
         } else {
             Kernel::Awaited
         };
-        self.bridge.kernel_is(self.now(), kernel, &ending(), unsent);
+        self.bridge
+            .set_kernel(self.now(), kernel, &ending(), unsent);
     }
 
     fn write(&mut self, client: ClientId, channel: Channel) {
-        let connection = format!("to {client} {channel} {}", self.life);
-        self.after(
+        let connection = format!("to {client} {channel} {}", self.generation);
+        self.schedule(
             &connection,
             5 * MS,
-            Event::Written {
-                life: self.life,
+            Event::MessageWritten {
+                generation: self.generation,
                 client,
                 channel,
             },
@@ -389,13 +391,15 @@ impl World {
 
     /// Acts as the kernel: answers every request, and publishes its status.
     fn kernel(&mut self, client: &ClientId, channel: Channel, request: &Verified) {
-        let header = request.header().expect("ours are readable");
+        let header = request
+            .header()
+            .expect("the test's own headers are readable");
         let (msg_id, msg_type) = (
             header.msg_id.clone().into_owned(),
             header.msg_type.clone().into_owned(),
         );
-        if self.asked.contains_key(&msg_id) {
-            let before = self.reached.insert(msg_id.clone(), self.life);
+        if self.requests.contains_key(&msg_id) {
+            let before = self.reached.insert(msg_id.clone(), self.generation);
             assert_eq!(
                 before, None,
                 "seed {}: {msg_id} reached two kernels",
@@ -407,49 +411,49 @@ impl World {
                 self.seed
             );
         }
-        let took = match &*msg_type {
+        let duration = match &*msg_type {
             "execute_request" => Duration::from_millis(self.rng.below(12)),
             _ => Duration::ZERO,
         };
-        let (began, ended) = match channel {
-            Channel::Shell => self.shell(took),
+        let (begin, end) = match channel {
+            Channel::Shell => self.shell(duration),
             _ => (self.clock, self.clock),
         };
         let n = self.count;
         let state = |state: &str| json!({ "execution_state": state, "n": n });
-        self.tell(began, request, "status", &state("busy"));
+        self.publish(begin, request, "status", &state("busy"));
         if msg_type == "execute_request" {
             let content = json!({ "name": "stdout", "text": format!("{msg_id} {n}") });
-            self.tell(began, request, "stream", &content);
+            self.publish(begin, request, "stream", &content);
         }
-        self.tell(ended, request, "status", &state("idle"));
+        self.publish(end, request, "status", &state("idle"));
         let reply_type = msg_type.replace("_request", "_reply");
         let reply = message(
             &reply_type,
             &format!("r{n}"),
-            &format!("kernel-{}", self.life),
+            &format!("kernel-{}", self.generation),
             request.header_bytes().clone(),
             &json!({ "status": "ok" }),
         );
-        let event = Event::Came {
-            life: self.life,
+        let event = Event::KernelMessage {
+            generation: self.generation,
             client: Some(client.clone()),
             channel,
             message: reply,
         };
-        let connection = format!("from {client} {channel} {}", self.life);
-        self.after_from(ended, &connection, 8 * MS, event);
+        let connection = format!("from {client} {channel} {}", self.generation);
+        self.schedule_from(end, &connection, 8 * MS, event);
     }
 
     /// Runs requests on the kernel's shell one after the other; returns when this one begins and ends.
-    fn shell(&mut self, took: Duration) -> (Duration, Duration) {
-        let began = self.shell_free.max(self.clock);
-        self.shell_free = began + took;
-        (began, self.shell_free)
+    fn shell(&mut self, duration: Duration) -> (Duration, Duration) {
+        let begin = self.shell_free.max(self.clock);
+        self.shell_free = begin + duration;
+        (begin, self.shell_free)
     }
 
     /// Publishes a message to the subscribers.
-    fn tell(&mut self, at: Duration, parent: &Verified, msg_type: &str, content: &Value) {
+    fn publish(&mut self, at: Duration, parent: &Verified, msg_type: &str, content: &Value) {
         if !self.subscribed {
             return;
         }
@@ -457,17 +461,17 @@ impl World {
         let message = message(
             msg_type,
             &format!("k{}", self.count),
-            &format!("kernel-{}", self.life),
+            &format!("kernel-{}", self.generation),
             parent.header_bytes().clone(),
             content,
         );
-        let event = Event::Came {
-            life: self.life,
+        let event = Event::KernelMessage {
+            generation: self.generation,
             client: None,
             channel: Channel::Iopub,
             message,
         };
-        self.after_from(at, &format!("iopub {}", self.life), 8 * MS, event);
+        self.schedule_from(at, &format!("iopub {}", self.generation), 8 * MS, event);
     }
 
     fn act(&mut self) {
@@ -477,11 +481,11 @@ impl World {
                     assert!(self.live, "seed {}: a link to no kernel", self.seed);
                     self.links.insert((client.clone(), channel));
                     let event = Event::LinkUp {
-                        life: self.life,
+                        generation: self.generation,
                         client: client.clone(),
                         channel,
                     };
-                    self.after(&format!("link {client} {channel}"), 30 * MS, event);
+                    self.schedule(&format!("link {client} {channel}"), 30 * MS, event);
                 }
                 Action::CloseLinks(client) => {
                     self.links.retain(|(other, _)| *other != client);
@@ -522,14 +526,14 @@ impl World {
                     let header = message.header().expect("readable");
                     self.sessions.insert(header.session.clone().into_owned());
                     let parent = message.parent().expect("readable").msg_id.into_owned();
-                    let (asker, asked_on) = self.asked[&parent];
+                    let (client_number, request_channel) = self.requests[&parent];
                     assert_eq!(
-                        self.clients[asker], client,
+                        self.clients[client_number], client,
                         "seed {}: a reply to the wrong client",
                         self.seed
                     );
                     assert_eq!(
-                        asked_on, channel,
+                        request_channel, channel,
                         "seed {}: a reply on the wrong channel",
                         self.seed
                     );
@@ -575,11 +579,11 @@ impl World {
         }
     }
 
-    /// Checks everything that must hold once nothing more happens.
-    fn settle(&mut self) {
+    /// Checks what must be true once no event is left.
+    fn check_settled(&mut self) {
         let seed = self.seed;
         assert_eq!(self.bridge.outstanding(), 0, "seed {seed}");
-        for id in self.asked.keys() {
+        for id in self.requests.keys() {
             let replies = self.replies.get(id).cloned().unwrap_or_default();
             assert_eq!(replies.len(), 1, "seed {seed}: {id} got {replies:?}");
             assert!(
@@ -591,20 +595,20 @@ impl World {
             }
         }
         // The kernel's messages for requests that were answered early or withdrawn are dropped.
-        let early = |id: &str| {
+        let is_dropped = |id: &str| {
             let failed = self
                 .replies
                 .get(id)
                 .is_some_and(|replies| replies == &["error"]);
             self.answerable.contains(id) || failed && self.reached.contains_key(id)
         };
-        let told = |all: &[(String, Bytes)]| -> Vec<Bytes> {
-            let told = all.iter().filter(|(parent, _)| !early(parent));
-            told.map(|(_, content)| content.clone()).collect()
+        let passed_on = |messages: &[(String, Bytes)]| -> Vec<Bytes> {
+            let passed_on = messages.iter().filter(|(parent, _)| !is_dropped(parent));
+            passed_on.map(|(_, content)| content.clone()).collect()
         };
         assert_eq!(
-            told(&self.iopub_sent),
-            told(&self.iopub_seen),
+            passed_on(&self.iopub_sent),
+            passed_on(&self.iopub_seen),
             "seed {seed}: iopub"
         );
         assert!(
@@ -619,26 +623,26 @@ impl World {
 fn nothing_is_lost_doubled_or_misdirected_in_500_worlds() {
     for seed in 1..=500 {
         let mut world = World::new(seed, 4);
-        let lives = 1 + world.rng.below(4);
-        for life in 0..lives {
-            let begin = Duration::from_millis(400) * life as u32;
-            let stir = Duration::from_millis(world.rng.below(60));
-            world.at(begin + stir, Event::KernelComes);
-            if life + 1 < lives {
+        let generations = 1 + world.rng.below(4);
+        for generation in 0..generations {
+            let begin = Duration::from_millis(400) * generation as u32;
+            let delay = Duration::from_millis(world.rng.below(60));
+            world.schedule_at(begin + delay, Event::KernelStarts);
+            if generation + 1 < generations {
                 let stopped = world.rng.below(2) == 0;
                 let end = begin + Duration::from_millis(100 + world.rng.below(250));
-                world.at(end, Event::KernelGoes { stopped });
+                world.schedule_at(end, Event::KernelEnds { stopped });
             }
         }
         for client in 0..world.clients.len() {
-            world.at(
+            world.schedule_at(
                 Duration::from_millis(client as u64 * 7),
-                Event::Joins { client },
+                Event::ClientJoins { client },
             );
         }
         for _ in 0..200 {
             let client = world.rng.below(4) as usize;
-            let at = Duration::from_millis(30 + world.rng.below(400 * lives));
+            let at = Duration::from_millis(30 + world.rng.below(400 * generations));
             let (channel, msg_type) = match world.rng.below(24) {
                 0 => (Channel::Control, "interrupt_request"),
                 1..4 => (Channel::Control, "kernel_info_request"),
@@ -646,37 +650,37 @@ fn nothing_is_lost_doubled_or_misdirected_in_500_worlds() {
                 6..12 => (Channel::Shell, "complete_request"),
                 _ => (Channel::Shell, "execute_request"),
             };
-            world.ask(at, client, channel, msg_type, &json!({ "code": "x" }));
+            world.send(at, client, channel, msg_type, &json!({ "code": "x" }));
         }
-        for _ in 0..world.rng.below(4) * lives {
-            let at = Duration::from_millis(30 + world.rng.below(400 * lives));
-            let took = Duration::from_millis([5, 60, 300][world.rng.below(3) as usize]);
-            world.at(at, Event::AgentRuns { took });
+        for _ in 0..world.rng.below(4) * generations {
+            let at = Duration::from_millis(30 + world.rng.below(400 * generations));
+            let duration = Duration::from_millis([5, 60, 300][world.rng.below(3) as usize]);
+            world.schedule_at(at, Event::AgentCell { duration });
         }
         world.run();
-        world.settle();
+        world.check_settled();
     }
 }
 
 #[test]
-fn a_client_that_reconnects_gets_what_came_meanwhile_and_one_that_does_not_is_forgotten() {
+fn a_client_that_reconnects_gets_its_replies_and_one_that_does_not_is_forgotten() {
     let mut world = World::new(1, 2);
-    world.at(Duration::ZERO, Event::KernelComes);
+    world.schedule_at(Duration::ZERO, Event::KernelStarts);
     for client in 0..2 {
-        world.at(MS, Event::Joins { client });
-        world.ask(
+        world.schedule_at(MS, Event::ClientJoins { client });
+        world.send(
             100 * MS,
             client,
             Channel::Shell,
             "execute_request",
             &json!({ "code": "x" }),
         );
-        world.at(101 * MS, Event::Leaves { client });
+        world.schedule_at(101 * MS, Event::ClientLeaves { client });
     }
-    world.at(200 * MS, Event::Joins { client: 0 });
+    world.schedule_at(200 * MS, Event::ClientJoins { client: 0 });
     world.run();
     assert_eq!(world.replies.get("m0").map(Vec::len), Some(1));
-    assert_eq!(world.replies.get("m1"), None, "its asker never came back");
+    assert_eq!(world.replies.get("m1"), None, "its client never came back");
     assert_eq!(world.bridge.joined().count(), 1);
     assert!(
         world.clock >= Duration::from_secs(30),

@@ -45,19 +45,19 @@ impl AssistantChoice {
             None => Ok(()),
             Some(name) if Provider::is_name(name) => {
                 let model = self.model.as_deref();
-                let found = Provider::find(Some(name), model, &ProcessVariables).await;
-                found.map(drop).map_err(|error| of_model(&error))
+                let provider = Provider::find(Some(name), model, &ProcessVariables).await;
+                provider.map(drop).map_err(|error| of_model(&error))
             }
             Some(command) => launch(command).map(drop),
         }
     }
 }
 
-/// What an assistant needs to go on later.
+/// The stored state of an assistant.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct StoredBackend {
-    /// What was said to a model, and what it said and did.
+    /// The conversation with a model, with its tool calls.
     messages: Vec<ConversationPart>,
     /// The agent, and its session.
     agent: Option<(Launch, Option<String>)>,
@@ -75,20 +75,20 @@ pub(super) enum Backend {
     },
 }
 
-/// Why a turn has ended before its end.
+/// Why a turn has ended early.
 pub(super) enum TurnEnd {
     Stopped,
     Failed(Problem),
 }
 
-/// What a backend reports to.
+/// The receiver of a backend's reports.
 pub(super) trait TurnFront: Front {
     /// Adds an event to the turn.
     fn add(&self, event: TurnEvent);
 }
 
 impl Backend {
-    /// Finds the assistant that is wanted. A model is not asked yet, and an agent not started.
+    /// Finds the chosen assistant. No request is sent to a model yet, and no agent is started.
     pub(super) async fn find(
         choice: &AssistantChoice,
         root: &Path,
@@ -96,20 +96,20 @@ impl Backend {
         stored: StoredBackend,
     ) -> Result<Self, Problem> {
         let workspace = Workspace::of(root)?;
-        let wanted = choice.assistant.as_deref();
-        if let Some(command) = wanted.filter(|wanted| !Provider::is_name(wanted)) {
+        let name = choice.assistant.as_deref();
+        if let Some(command) = name.filter(|name| !Provider::is_name(name)) {
             let launch = launch(command)?;
             let server = server(&launch.name, root, notebook)?;
             let mut agent = Agent::new(launch, workspace.clone(), vec![server]);
-            let earlier = stored.agent.filter(|(launch, _)| launch == agent.launch());
-            agent.resume(earlier.and_then(|(_, session)| session));
+            let stored_agent = stored.agent.filter(|(launch, _)| launch == agent.launch());
+            agent.resume(stored_agent.and_then(|(_, session)| session));
             return Ok(Self::Agent {
                 agent: Box::new(agent),
                 workspace,
             });
         }
         let model = choice.model.as_deref();
-        let provider = Provider::find(wanted, model, &ProcessVariables).await;
+        let provider = Provider::find(name, model, &ProcessVariables).await;
         let mut server = server(NAME, root, notebook)?;
         server.args.extend(["--rate".to_owned(), RATE.to_owned()]);
         let options = AssistantOptions {
@@ -133,7 +133,7 @@ impl Backend {
         }
     }
 
-    /// Returns what it needs to go on later.
+    /// Returns its state, to be stored.
     pub(super) fn stored(&self) -> StoredBackend {
         match self {
             Self::Model { assistant, .. } => StoredBackend {
@@ -158,9 +158,9 @@ impl Backend {
     ) -> Result<String, TurnEnd> {
         match self {
             Self::Model { assistant, price } => {
-                let usage = |used: TokenUsage| front.add(usage(used, *price));
-                let done = assistant.prompt(text, model, front, usage, stop).await;
-                done.map(str::to_owned).map_err(|error| match error {
+                let usage = |token_usage: TokenUsage| front.add(usage(token_usage, *price));
+                let result = assistant.prompt(text, model, front, usage, stop).await;
+                result.map(str::to_owned).map_err(|error| match error {
                     AssistantError::Stopped => TurnEnd::Stopped,
                     AssistantError::Model(error) => TurnEnd::Failed(of_model(&error)),
                     error => TurnEnd::Failed(failed(&error)),
@@ -174,9 +174,10 @@ impl Backend {
                         "a new session, which does not know what was said before: {why}"
                     )),
                 }
-                let able = agent.capabilities().cloned().unwrap_or_default();
+                let capabilities = agent.capabilities().cloned().unwrap_or_default();
                 let root = workspace.root().to_owned();
-                let message = ChatMessage::of(text, workspace, &root, &able, Some(notebook)).await;
+                let message =
+                    ChatMessage::of(text, workspace, &root, &capabilities, Some(notebook)).await;
                 message.notes.into_iter().for_each(note);
                 agent
                     .prompt(message.content, front, stop)
@@ -199,15 +200,15 @@ fn server(name: &str, root: &Path, notebook: &str) -> Result<McpServer, Problem>
     server.map_err(|error| Problem::failed("find the program for the tools", &error))
 }
 
-fn usage(used: TokenUsage, price: Option<(f64, f64)>) -> TurnEvent {
+fn usage(token_usage: TokenUsage, price: Option<(f64, f64)>) -> TurnEvent {
     #[expect(clippy::cast_precision_loss, reason = "a price needs no 15 digits")]
     let cost = price.map(|(input, output)| {
-        let sum = used.input as f64 * input + used.output as f64 * output;
+        let sum = token_usage.input as f64 * input + token_usage.output as f64 * output;
         (sum / 1e6, "USD".to_owned())
     });
     TurnEvent::Usage {
-        input_tokens: used.input,
-        output_tokens: used.output,
+        input_tokens: token_usage.input,
+        output_tokens: token_usage.output,
         cost,
     }
 }

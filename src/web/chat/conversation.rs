@@ -25,17 +25,17 @@ use crate::project::event::ChatTurn;
 use crate::project::fresh_id;
 use crate::web::feed::{Feed, PageMessage};
 
-/// How many turns are kept.
-const MOST_TURNS: usize = 50;
+/// How many turns are stored.
+const TURNS_MAX: usize = 50;
 
-/// How many bytes the kept turns may have.
-const MOST_BYTES: usize = 4 << 20;
+/// How many bytes the stored turns may have.
+const BYTES_MAX: usize = 4 << 20;
 
 /// How long an assistant without messages keeps its processes.
-const IDLE: Duration = Duration::from_secs(15 * 60);
+const IDLE_MAX: Duration = Duration::from_secs(15 * 60);
 
 /// How long a question waits for its answer.
-const THINKS: Duration = Duration::from_secs(60 * 60);
+const QUESTION_TIMEOUT: Duration = Duration::from_secs(60 * 60);
 
 /// A conversation as it is stored in `.nb/chat`.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -60,7 +60,7 @@ pub(in crate::web) struct Conversation {
     notebook: String,
     root: PathBuf,
     state: Mutex<ConversationState>,
-    orders: mpsc::Sender<Order>,
+    requests: mpsc::Sender<TaskRequest>,
     feed: Arc<Feed>,
 }
 
@@ -76,15 +76,15 @@ struct RunningTurn {
     question: Option<(u64, oneshot::Sender<String>)>,
 }
 
-/// What the task is to do.
-enum Order {
-    Answer(TurnOrder),
-    /// Forget what was said.
+/// A request to the task.
+enum TaskRequest {
+    Answer(TurnRequest),
+    /// Forget all turns.
     Forget(oneshot::Sender<()>),
 }
 
 /// A message for the assistant.
-struct TurnOrder {
+struct TurnRequest {
     log: Arc<TurnLog>,
     message: String,
     model: Option<String>,
@@ -92,7 +92,7 @@ struct TurnOrder {
 }
 
 impl Conversation {
-    /// Takes up the conversation about a notebook, and starts the task that answers.
+    /// Restores the conversation about a notebook, and starts the task that answers.
     pub(super) fn begin(
         choice: AssistantChoice,
         root: &Path,
@@ -110,11 +110,11 @@ impl Conversation {
                 let message = "the server ended while the assistant was at work".to_owned();
                 let hints = vec!["what it did is in the history of the notebook".to_owned()];
                 log.add(TurnEvent::Error { message, hints });
-                log.add(done("error"));
+                log.add(done_event("error"));
             }
             Arc::new(log)
         });
-        let (orders, received) = mpsc::channel(1);
+        let (requests, receiver) = mpsc::channel(1);
         let conversation = Arc::new(Self {
             notebook: notebook.to_owned(),
             root: root.to_owned(),
@@ -122,7 +122,7 @@ impl Conversation {
                 turns: turns.collect(),
                 running: None,
             }),
-            orders,
+            requests,
             feed,
         });
         let task = Task {
@@ -131,12 +131,12 @@ impl Conversation {
             workspace,
             file,
         };
-        let ended = worker.spawn_pinned(move || task.run(received, stored.backend));
-        let broken = Arc::downgrade(&conversation);
+        let result = worker.spawn_pinned(move || task.run(receiver, stored.backend));
+        let weak = Arc::downgrade(&conversation);
         tokio::spawn(async move {
-            let ended = ended.await;
-            if let (Err(error), Some(broken)) = (ended, broken.upgrade()) {
-                broken.breaks_down(&error);
+            let result = result.await;
+            if let (Err(error), Some(weak)) = (result, weak.upgrade()) {
+                weak.end_after_panic(&error);
             }
         });
         Ok(conversation)
@@ -148,18 +148,18 @@ impl Conversation {
 
     /// Returns whether messages are still answered.
     pub(super) fn is_alive(&self) -> bool {
-        !self.orders.is_closed()
+        !self.requests.is_closed()
     }
 
     /// Ends the turn after the task has panicked.
-    fn breaks_down(&self, error: &dyn std::error::Error) {
+    fn end_after_panic(&self, error: &dyn std::error::Error) {
         let mut state = self.state();
         state.running = None;
         if let Some(log) = state.turns.back().filter(|log| !log.is_over()) {
             let message = format!("the assistant broke down: {error}");
             let hints = vec!["send the message again".to_owned()];
             log.add(TurnEvent::Error { message, hints });
-            log.add(done("error"));
+            log.add(done_event("error"));
         }
     }
 
@@ -185,7 +185,7 @@ impl Conversation {
     }
 
     /// Begins a turn.
-    pub(super) fn ask(
+    pub(super) fn begin_turn(
         &self,
         message: String,
         model: Option<String>,
@@ -206,21 +206,21 @@ impl Conversation {
             if state.running.is_some() {
                 return Err(busy());
             }
-            let order = TurnOrder {
+            let request = TurnRequest {
                 log: log.clone(),
                 message,
                 model,
                 stop: stop.clone(),
             };
-            let sent = self.orders.try_send(Order::Answer(order));
-            sent.map_err(|_| busy())?;
+            let result = self.requests.try_send(TaskRequest::Answer(request));
+            result.map_err(|_| busy())?;
             state.turns.push_back(log.clone());
             state.running = Some(RunningTurn {
                 stop,
                 question: None,
             });
         }
-        self.tell(Some(&log), true);
+        self.notify_pages(Some(&log), true);
         Ok(log)
     }
 
@@ -239,28 +239,28 @@ impl Conversation {
         let mut state = self.state();
         let running = state.running.as_mut();
         let question = running.and_then(|it| it.question.take_if(|(open, _)| *open == id));
-        let sent = question.and_then(|(_, answer)| answer.send(text).ok());
-        sent.ok_or_else(|| Problem::new(ProblemKind::Conflict, "this question is no longer open"))
+        let result = question.and_then(|(_, answer)| answer.send(text).ok());
+        result.ok_or_else(|| Problem::new(ProblemKind::Conflict, "this question is no longer open"))
     }
 
-    /// Forgets what was said.
+    /// Forgets all turns.
     pub(super) async fn forget(&self) -> Result<(), Problem> {
-        let failed = || {
+        let busy = || {
             Problem::new(ProblemKind::Conflict, "the assistant is at work").hint("stop it first")
         };
         if self.is_running() {
-            return Err(failed());
+            return Err(busy());
         }
-        let (sender, done) = oneshot::channel();
-        self.orders
-            .try_send(Order::Forget(sender))
-            .map_err(|_| failed())?;
-        done.await.map_err(|_| failed())
+        let (sender, receiver) = oneshot::channel();
+        self.requests
+            .try_send(TaskRequest::Forget(sender))
+            .map_err(|_| busy())?;
+        receiver.await.map_err(|_| busy())
     }
 
     /// Adds the end to a turn.
-    fn end(&self, log: &TurnLog, ended: Result<String, TurnEnd>) {
-        let reason = match ended {
+    fn end(&self, log: &TurnLog, result: Result<String, TurnEnd>) {
+        let reason = match result {
             Ok(reason) => reason,
             Err(TurnEnd::Stopped) => "stopped".to_owned(),
             Err(TurnEnd::Failed(problem)) => {
@@ -271,13 +271,13 @@ impl Conversation {
                 "error".to_owned()
             }
         };
-        // Before the last event: who has received it may send the next message.
+        // Before the last event: a page that has received it may send the next message.
         self.state().running = None;
-        log.add(done(&reason));
+        log.add(done_event(&reason));
     }
 
-    /// Tells the pages that a turn has begun or ended; without one, that all were forgotten.
-    fn tell(&self, log: Option<&TurnLog>, running: bool) {
+    /// Reports to the pages that a turn has begun or ended; without one, that all were forgotten.
+    fn notify_pages(&self, log: Option<&TurnLog>, running: bool) {
         self.feed.send(&PageMessage::Assistant {
             notebook: self.notebook.clone(),
             turn: log.map(TurnLog::id),
@@ -286,7 +286,7 @@ impl Conversation {
     }
 }
 
-fn done(reason: &str) -> TurnEvent {
+fn done_event(reason: &str) -> TurnEvent {
     TurnEvent::Done {
         reason: reason.to_owned(),
     }
@@ -294,7 +294,7 @@ fn done(reason: &str) -> TurnEvent {
 
 /// The task that answers.
 struct Task {
-    /// It ends the task when nobody has it any more.
+    /// The task ends when the conversation is dropped.
     conversation: Weak<Conversation>,
     choice: AssistantChoice,
     workspace: Workspace,
@@ -302,15 +302,15 @@ struct Task {
 }
 
 impl Task {
-    async fn run(self, mut received: mpsc::Receiver<Order>, mut stored: StoredBackend) {
+    async fn run(self, mut receiver: mpsc::Receiver<TaskRequest>, mut stored: StoredBackend) {
         let mut backend = None;
         loop {
-            let order = match backend {
-                Some(_) => timeout(IDLE, received.recv()).await,
-                None => Ok(received.recv().await),
+            let request = match backend {
+                Some(_) => timeout(IDLE_MAX, receiver.recv()).await,
+                None => Ok(receiver.recv().await),
             };
-            let order = match order {
-                Ok(Some(order)) => order,
+            let request = match request {
+                Ok(Some(request)) => request,
                 Ok(None) => return,
                 Err(_) => {
                     backend = None;
@@ -320,79 +320,82 @@ impl Task {
             let Some(conversation) = self.conversation.upgrade() else {
                 return;
             };
-            match order {
-                Order::Answer(order) => {
+            match request {
+                TaskRequest::Answer(request) => {
                     self.store(&conversation, &stored);
-                    let ended = match self.found(&conversation, &mut backend, &stored).await {
-                        Ok(backend) => self.answer(&conversation, backend, &order).await,
+                    let result = match self
+                        .find_backend(&conversation, &mut backend, &stored)
+                        .await
+                    {
+                        Ok(backend) => self.answer(&conversation, backend, &request).await,
                         Err(problem) => Err(TurnEnd::Failed(problem)),
                     };
                     if let Some(backend) = &backend {
                         stored = backend.stored();
                     }
-                    // Who reads that the turn has ended may end the server: the model must know the turn at its next start.
+                    // A user who sees the end of the turn may end the server: the stored model must know the turn.
                     self.store(&conversation, &stored);
-                    conversation.end(&order.log, ended);
+                    conversation.end(&request.log, result);
                     self.store(&conversation, &stored);
-                    conversation.tell(Some(&order.log), false);
+                    conversation.notify_pages(Some(&request.log), false);
                 }
-                Order::Forget(done) => {
+                TaskRequest::Forget(sender) => {
                     (backend, stored) = (None, StoredBackend::default());
                     conversation.state().turns.clear();
                     self.store(&conversation, &stored);
-                    conversation.tell(None, false);
-                    let _ = done.send(());
+                    conversation.notify_pages(None, false);
+                    let _ = sender.send(());
                 }
             }
         }
     }
 
-    /// Returns the assistant, which is looked for if there is none yet.
-    async fn found<'a>(
+    /// Returns the assistant; finds one if there is none yet.
+    async fn find_backend<'a>(
         &self,
         conversation: &Conversation,
         backend: &'a mut Option<Backend>,
         stored: &StoredBackend,
     ) -> Result<&'a mut Backend, Problem> {
-        let found = match backend.take() {
-            Some(known) => known,
+        let current = match backend.take() {
+            Some(current) => current,
             None => {
                 let Conversation { root, notebook, .. } = conversation;
                 Backend::find(&self.choice, root, notebook, stored.clone()).await?
             }
         };
-        Ok(backend.insert(found))
+        Ok(backend.insert(current))
     }
 
     async fn answer(
         &self,
         conversation: &Conversation,
         backend: &mut Backend,
-        order: &TurnOrder,
+        request: &TurnRequest,
     ) -> Result<String, TurnEnd> {
         let project = self.workspace.project();
         let begin = project.events_of(&[]).end();
         let front = PageFront {
             conversation,
-            order,
+            request,
             reader: RefCell::default(),
             questions: RefCell::default(),
         };
         let notebook = conversation.root.join(&conversation.notebook);
-        let model = order.model.as_deref();
-        let answer = backend.answer(&order.message, model, &notebook, &front, &order.stop);
-        let ended = answer.await;
+        let model = request.model.as_deref();
+        let answer = backend.answer(&request.message, model, &notebook, &front, &request.stop);
+        let result = answer.await;
         let turn = ChatTurn {
             chat: "nb web".to_owned(),
             cell: None,
-            message: Some(beginning(&order.message)),
+            message: Some(beginning(&request.message)),
         };
         let name = backend.name();
         AgentWork::since(project, begin, name).record(project, name, &turn);
-        ended
+        result
     }
 
-    /// Writes the conversation, as far as it is kept.
+    /// Stores the conversation; drops the oldest turns if there are too many.
     fn store(&self, conversation: &Conversation, backend: &StoredBackend) {
         let mut state = conversation.state();
         let mut turns: VecDeque<_> = state.turns.iter().map(|log| log.turn()).collect();
@@ -402,31 +405,31 @@ impl Task {
         let sizes: Vec<_> = sizes.collect();
         let mut bytes: usize = sizes.iter().sum();
         let mut sizes = sizes.into_iter();
-        while turns.len() > MOST_TURNS || (bytes > MOST_BYTES && turns.len() > 1) {
+        while turns.len() > TURNS_MAX || (bytes > BYTES_MAX && turns.len() > 1) {
             bytes -= sizes.next().unwrap_or_default();
             turns.pop_front();
             state.turns.pop_front();
         }
         drop(state);
         #[derive(Serialize)]
-        struct Kept<'a> {
+        struct ToStore<'a> {
             turns: &'a VecDeque<Turn>,
             backend: &'a StoredBackend,
         }
-        let kept = Kept {
+        let to_store = ToStore {
             turns: &turns,
             backend,
         };
-        if let Err(error) = self.file.write(&kept) {
+        if let Err(error) = self.file.write(&to_store) {
             tracing::warn!(%error, "a conversation could not be stored");
         }
     }
 }
 
-/// The side of a turn where the pages are.
+/// The pages' side of a turn.
 struct PageFront<'a> {
     conversation: &'a Conversation,
-    order: &'a TurnOrder,
+    request: &'a TurnRequest,
     reader: RefCell<UpdateReader>,
     /// How many questions there were.
     questions: RefCell<u64>,
@@ -434,8 +437,8 @@ struct PageFront<'a> {
 
 impl TurnFront for PageFront<'_> {
     fn add(&self, event: TurnEvent) {
-        if !self.order.log.add(event) {
-            self.order.stop.notify_one();
+        if !self.request.log.add(event) {
+            self.request.stop.notify_one();
         }
     }
 }
@@ -459,7 +462,10 @@ impl Front for PageFront<'_> {
             running.question = Some((id, sender));
         }
         self.add(TurnEvent::Question { id, text: prompt });
-        let answer = timeout(THINKS, answer).await.ok().and_then(Result::ok);
+        let answer = timeout(QUESTION_TIMEOUT, answer)
+            .await
+            .ok()
+            .and_then(Result::ok);
         self.add(TurnEvent::Answered { id });
         answer
     }

@@ -21,7 +21,7 @@ use super::feed::Feed;
 use crate::api::problem::{Problem, ProblemKind};
 
 /// How many notebooks may have a conversation at a time.
-const MOST: usize = 64;
+const CONVERSATIONS_MAX: usize = 64;
 
 /// The conversations of a server.
 pub(super) struct Conversations {
@@ -51,25 +51,29 @@ impl Conversations {
         worker: &LocalPoolHandle,
     ) -> Result<Arc<Conversation>, Problem> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = open.get(notebook).filter(|known| known.is_alive()) {
-            return Ok(known.clone());
+        if let Some(conversation) = open
+            .get(notebook)
+            .filter(|conversation| conversation.is_alive())
+        {
+            return Ok(conversation.clone());
         }
-        if open.len() >= MOST {
+        if open.len() >= CONVERSATIONS_MAX {
             open.retain(|_, it| it.is_running());
         }
-        if open.len() >= MOST {
-            let text =
-                format!("the assistant works in {MOST} notebooks: wait until one turn has ended");
+        if open.len() >= CONVERSATIONS_MAX {
+            let text = format!(
+                "the assistant works in {CONVERSATIONS_MAX} notebooks: wait until one turn has ended"
+            );
             return Err(Problem::new(ProblemKind::Refused, text));
         }
-        let begun = Conversation::begin(
+        let conversation = Conversation::begin(
             self.choice.clone(),
             &self.root,
             notebook,
             feed.clone(),
             worker,
         )?;
-        open.insert(notebook.to_owned(), begun.clone());
-        Ok(begun)
+        open.insert(notebook.to_owned(), conversation.clone());
+        Ok(conversation)
     }
 }

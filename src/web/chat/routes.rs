@@ -18,7 +18,7 @@ use crate::web::reply::{Reply, read};
 use crate::web::server::WebServer;
 
 /// The longest message, in bytes.
-const LONGEST: usize = 1 << 20;
+const MESSAGE_BYTES_MAX: usize = 1 << 20;
 
 /// The header with the number of the last event that a client has.
 const LAST_EVENT_ID: &str = "last-event-id";
@@ -61,7 +61,7 @@ pub(in crate::web) struct DoneAnswer {}
 
 /// Returns the routes.
 pub(in crate::web) fn routes() -> Router<Arc<WebServer>> {
-    let chat = get(conversation).post(ask).delete(forget);
+    let chat = get(conversation).post(send_message).delete(forget);
     Router::new()
         .route("/api/notebooks/{id}/chat", chat)
         .route("/api/notebooks/{id}/chat/stop", post(stop))
@@ -70,24 +70,24 @@ pub(in crate::web) fn routes() -> Router<Arc<WebServer>> {
 }
 
 /// `POST /api/notebooks/{id}/chat`
-async fn ask(
+async fn send_message(
     State(server): Server,
     Path(id): Path<String>,
     headers: HeaderMap,
     body: Bytes,
 ) -> Response {
-    let asked = async {
+    let log = async {
         let MessageBody { message, model } = read(&headers, &body)?;
         let usage = |text: &str| Problem::new(ProblemKind::Usage, text);
         if message.trim().is_empty() {
             return Err(usage("the message is empty"));
         }
-        if message.len() > LONGEST {
+        if message.len() > MESSAGE_BYTES_MAX {
             return Err(usage("a message has at most 1 MiB"));
         }
-        server.conversation(&id).await?.ask(message, model)
+        server.conversation(&id).await?.begin_turn(message, model)
     };
-    match asked.await {
+    match log.await {
         Ok(log) => stream(log, 0),
         Err(problem) => Reply::of_problem(&problem).into_response(),
     }
@@ -107,8 +107,8 @@ async fn turn(
     let after = headers
         .get(LAST_EVENT_ID)
         .and_then(|it| it.to_str().ok()?.parse().ok());
-    let found = server.conversation(&id).await.map(|it| it.turn(&turn));
-    match found {
+    let turn_log = server.conversation(&id).await.map(|it| it.turn(&turn));
+    match turn_log {
         Ok(Some(log)) => stream(log, after.unwrap_or_default()),
         Ok(None) => Reply::of_missing(format!("there is no turn {turn}")).into_response(),
         Err(problem) => Reply::of_problem(&problem).into_response(),
@@ -150,9 +150,9 @@ async fn reply(
     id: &str,
     work: impl AsyncFnOnce(Arc<Conversation>) -> Result<Reply, Problem>,
 ) -> Response {
-    let done = async { work(server.conversation(id).await?).await };
-    let done = done.await.unwrap_or_else(|it| Reply::of_problem(&it));
-    done.into_response()
+    let result = async { work(server.conversation(id).await?).await };
+    let reply = result.await.unwrap_or_else(|it| Reply::of_problem(&it));
+    reply.into_response()
 }
 
 fn stream(log: Arc<TurnLog>, after: usize) -> Response {

@@ -12,13 +12,13 @@ use tokio::sync::watch;
 use crate::agent::update::{Content, ToolChange, ToolContent, ToolState, Update};
 
 /// How many bytes the events of a turn may have. A turn that has more is stopped.
-const MOST: usize = 8 << 20;
+const TURN_BYTES_MAX: usize = 8 << 20;
 
 /// How many bytes of a tool's result are shown.
-const MOST_OF_RESULT: usize = 64 << 10;
+const RESULT_BYTES_MAX: usize = 64 << 10;
 
 /// How many characters of a line are shown while a terminal goes on.
-const MOST_OF_LINE: usize = 200;
+const LINE_CHARS_MAX: usize = 200;
 
 /// Something that happens while the assistant answers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -164,7 +164,7 @@ impl ShownTerminal {
     /// Returns the last line: the whole would be sent again with each line.
     fn last_line(&self) -> String {
         let line = self.text.trim_end().lines().next_back().unwrap_or_default();
-        line.chars().take(MOST_OF_LINE).collect()
+        line.chars().take(LINE_CHARS_MAX).collect()
     }
 }
 
@@ -219,10 +219,10 @@ impl UpdateReader {
         let content = content.into_iter().flatten();
         let mut content: Vec<_> = content.map(|it| self.step_content(it, &id)).collect();
         if is_over {
-            let mut shown: Vec<_> = self.terminals.values_mut().collect();
-            shown.retain_mut(|it| it.call.take_if(|call| *call == id).is_some());
+            let mut terminals: Vec<_> = self.terminals.values_mut().collect();
+            terminals.retain_mut(|it| it.call.take_if(|call| *call == id).is_some());
             if content.is_empty() {
-                let texts = shown.into_iter().map(|it| it.text.clone());
+                let texts = terminals.into_iter().map(|it| it.text.clone());
                 content.extend(texts.map(|text| StepContent::Text { text }));
             }
         }
@@ -282,8 +282,8 @@ fn text_of(content: Content) -> String {
 }
 
 fn shortened(mut text: String) -> String {
-    if text.len() > MOST_OF_RESULT {
-        let end = text.floor_char_boundary(MOST_OF_RESULT);
+    if text.len() > RESULT_BYTES_MAX {
+        let end = text.floor_char_boundary(RESULT_BYTES_MAX);
         text.truncate(end);
         text.push_str("\n[the rest is not shown]");
     }
@@ -307,10 +307,10 @@ pub(in crate::web) struct Turn {
 impl Turn {
     /// Adds an event, so that the turn stays as short as it can be.
     fn add(&mut self, event: TurnEvent) {
-        if let TurnEvent::TextDelta { text: more } = &event
+        if let TurnEvent::TextDelta { text: added } = &event
             && let Some(TurnEvent::TextDelta { text }) = self.events.last_mut()
         {
-            text.push_str(more);
+            text.push_str(added);
             return;
         }
         let replaces = |earlier: &TurnEvent| match (&event, earlier) {
@@ -343,7 +343,7 @@ pub(super) struct TurnLog {
 struct TurnLogState {
     turn: Turn,
     /// The names and the data of the events.
-    sent: Vec<(String, String)>,
+    event_data: Vec<(String, String)>,
     bytes: usize,
 }
 
@@ -355,7 +355,7 @@ impl TurnLog {
                     events: Vec::new(),
                     ..turn.clone()
                 },
-                sent: Vec::new(),
+                event_data: Vec::new(),
                 bytes: 0,
             }),
             count: watch::Sender::new(0),
@@ -377,10 +377,10 @@ impl TurnLog {
         let data = value.to_string();
         let mut state = self.state();
         state.bytes += data.len();
-        let has_room = state.bytes <= MOST;
-        state.sent.push((name, data));
+        let has_room = state.bytes <= TURN_BYTES_MAX;
+        state.event_data.push((name, data));
         state.turn.add(event);
-        self.count.send_replace(state.sent.len());
+        self.count.send_replace(state.event_data.len());
         has_room
     }
 
@@ -410,7 +410,7 @@ impl TurnLog {
                 let _ = count.borrow_and_update();
                 {
                     let state = log.state();
-                    if let Some((name, data)) = state.sent.get(at) {
+                    if let Some((name, data)) = state.event_data.get(at) {
                         let event = Event::default().event(name).data(data);
                         let event = event.id((at + 1).to_string());
                         drop(state);
@@ -467,12 +467,12 @@ mod tests {
             });
             serde_json::to_value(reader.event(update)).unwrap()
         };
-        let begun = change(
+        let start = change(
             ToolState::Waiting,
             Some(json!(["line 1 runs a shell command: !ls"])),
         );
-        assert_eq!(begun["type"], "tool_start");
-        assert_eq!(begun["warnings"][0], "line 1 runs a shell command: !ls");
+        assert_eq!(start["type"], "tool_start");
+        assert_eq!(start["warnings"][0], "line 1 runs a shell command: !ls");
         assert_eq!(change(ToolState::Running, None)["type"], "tool_update");
         let fields = json!({
             "op": "ab12",
@@ -487,7 +487,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_shows_the_last_line_of_its_terminal_and_then_all() {
+    fn a_running_call_shows_the_last_line_of_its_terminal_and_an_ended_one_all() {
         let mut reader = UpdateReader::default();
         let tool = |state, content| {
             Update::Tool(ToolChange {
@@ -509,26 +509,26 @@ mod tests {
                 text.to_owned(),
             )
         };
-        let is = |event, name: &str, shown: &str| {
-            assert_eq!(text(event), (name.to_owned(), shown.to_owned()));
+        let assert_event = |event, name: &str, expected: &str| {
+            assert_eq!(text(event), (name.to_owned(), expected.to_owned()));
         };
         assert_eq!(
             reader.event(terminal("$ make\n")),
             None,
             "no call shows it yet"
         );
-        let shown = vec![ToolContent::Terminal("t".to_owned())];
-        is(
-            reader.event(tool(ToolState::Running, Some(shown))),
+        let content = vec![ToolContent::Terminal("t".to_owned())];
+        assert_event(
+            reader.event(tool(ToolState::Running, Some(content))),
             "tool_start",
             "$ make\n",
         );
-        is(
+        assert_event(
             reader.event(terminal("$ make\ncc a\ncc b\n")),
             "tool_update",
             "cc b",
         );
-        is(
+        assert_event(
             reader.event(tool(ToolState::Done, None)),
             "tool_result",
             "$ make\ncc a\ncc b\n",
@@ -541,25 +541,25 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_comes_later_gets_the_rest() {
+    async fn a_later_reader_gets_the_remaining_events() {
         let log = Arc::new(TurnLog::new(turn()));
         log.add(text("one "));
-        let begun = log.clone().stream(0);
-        let late = log.clone().stream(1);
+        let from_first = log.clone().stream(0);
+        let from_second = log.clone().stream(1);
         log.add(text("two"));
         log.add(done());
-        assert_eq!(begun.count().await, 3);
-        assert_eq!(late.count().await, 2);
+        assert_eq!(from_first.count().await, 3);
+        assert_eq!(from_second.count().await, 2);
         assert_eq!(log.clone().stream(3).count().await, 0);
         let stored = log.turn();
         assert_eq!(stored.events, [text("one two"), done()]);
-        let again = Arc::new(TurnLog::new(stored));
-        assert!(again.is_over());
-        assert_eq!(again.stream(0).count().await, 2);
+        let restored = Arc::new(TurnLog::new(stored));
+        assert!(restored.is_over());
+        assert_eq!(restored.stream(0).count().await, 2);
     }
 
     #[test]
-    fn a_flood_is_noticed() {
+    fn a_turn_with_too_many_bytes_is_reported() {
         let log = TurnLog::new(turn());
         let piece = text(&"x".repeat(1 << 20));
         let added = (0..20).filter(|_| log.add(piece.clone()));

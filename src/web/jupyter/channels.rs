@@ -17,7 +17,7 @@ use crate::web::reply::field;
 use crate::web::server::WebServer;
 
 /// The longest message of a client, in bytes.
-const LONGEST: usize = 64 << 20;
+const MESSAGE_BYTES_MAX: usize = 64 << 20;
 
 /// `GET /api/kernels/{id}/channels`
 pub(super) async fn connect(
@@ -30,10 +30,10 @@ pub(super) async fn connect(
     };
     let arrival = server.front_ends.arrival();
     let notebook = match of_kernel(&server, &id).await {
-        Ok(found) => found.notebook,
+        Ok(live) => live.notebook,
         Err(refusal) => return refusal.into_response(),
     };
-    let Some(place) = server.front_ends.place() else {
+    let Some(permit) = server.front_ends.permit() else {
         let refusal = Refusal::failed("too many front ends are connected".to_owned());
         return (StatusCode::SERVICE_UNAVAILABLE, refusal).into_response();
     };
@@ -44,15 +44,15 @@ pub(super) async fn connect(
         None => Framing::Json,
     };
     let limits = WebSocketConfig::default()
-        .max_message_size(Some(LONGEST))
-        .max_frame_size(Some(LONGEST));
+        .max_message_size(Some(MESSAGE_BYTES_MAX))
+        .max_frame_size(Some(MESSAGE_BYTES_MAX));
     let (response, connected) = handshake.accept(subprotocol, limits);
     let client = Client {
         framing,
         notebook,
         session,
         arrival,
-        place,
+        permit,
     };
     server.front_ends.connect(connected, client);
     response
@@ -60,8 +60,8 @@ pub(super) async fn connect(
 
 /// Returns whether a client speaks a subprotocol.
 fn offers(headers: &HeaderMap, name: &str) -> bool {
-    let offered = headers.get_all(header::SEC_WEBSOCKET_PROTOCOL).iter();
-    let offered = offered.filter_map(|value| value.to_str().ok());
-    let mut offered = offered.flat_map(|value| value.split(','));
-    offered.any(|it| it.trim() == name)
+    let subprotocols = headers.get_all(header::SEC_WEBSOCKET_PROTOCOL).iter();
+    let subprotocols = subprotocols.filter_map(|value| value.to_str().ok());
+    let mut subprotocols = subprotocols.flat_map(|value| value.split(','));
+    subprotocols.any(|it| it.trim() == name)
 }

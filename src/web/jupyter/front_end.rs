@@ -1,7 +1,7 @@
 //! One front end: an `nb-proxy`, launched as any front end launches it, and the sockets to it.
 //!
 //! Messages from the kernel wait here until a websocket takes them. When too many wait, the sockets are read no
-//! further; the proxy then keeps what comes, up to its own limits.
+//! further; the proxy then stores the messages, up to its own limits.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -36,27 +36,27 @@ use crate::wire::{
 /// How many bytes of messages may wait for the client before the sockets are read no further.
 const WAITING_BYTES: usize = 16 << 20;
 
-/// How long to wait until the proxy says that it is connected to the kernel: a client that asks before may miss what is
-/// published about its request. A kernel that holds Python's lock says nothing for long.
-const WELCOME: Duration = Duration::from_secs(1);
+/// How long to wait for the proxy's `iopub_welcome`: a client that sends a request before may miss messages about it. A
+/// kernel that holds Python's lock sends nothing for long.
+const WELCOME_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How long the proxy may take to end.
-const ENDS: Duration = Duration::from_secs(5);
+const PROXY_END_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long the proxy may take to answer, and to be replaced by the next one.
-const ANSWERS: Duration = Duration::from_secs(20);
+/// How long the proxy may take to reply, and how long until the next proxy is launched.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// How long a new kernel may take.
-const STARTS: Duration = Duration::from_secs(60);
+const START_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How long to read the last words of a proxy that has ended: what it has started may hold the pipe open.
-const LAST_WORDS: Duration = Duration::from_millis(200);
+/// How long to read the stderr of a proxy that has ended: a process that it has started may hold the pipe open.
+const STDERR_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// How many bytes of a proxy's last words are kept.
-const WORDS: usize = 4096;
+/// How many of the last bytes of a proxy's stderr are stored.
+const STDERR_BYTES_MAX: usize = 4096;
 
-/// The variables by which a proxy would take itself for another front end's, or look for another kernel.
-const OTHERS: [&str; 9] = [
+/// The environment variables that are removed: by these a proxy would detect another front end or another kernel.
+const REMOVED_VARIABLES: [&str; 9] = [
     "JUPYTER_SERVER_ROOT",
     "NB_KERNEL",
     "NB_LANGUAGE",
@@ -76,10 +76,10 @@ const CHANNELS: [Channel; 4] = [
     Channel::Stdin,
 ];
 
-/// A front end. It lives on one thread.
+/// A front end. It stays on one thread.
 pub(super) struct FrontEnd {
     notebook: PathBuf,
-    /// Has the connection file and the sockets.
+    /// The folder of the connection file and the sockets.
     folder: tempfile::TempDir,
     connection: ConnectionInfo,
     sockets: OnceCell<Vec<(Channel, Dialer)>>,
@@ -88,23 +88,23 @@ pub(super) struct FrontEnd {
     waiting: RefCell<VecDeque<(Channel, Verified)>>,
     waiting_bytes: Cell<usize>,
     is_paused: Cell<bool>,
-    arrived: Notify,
-    /// How often a proxy has said that it is connected to the kernel; once more if it has not said so for long.
+    message_arrived: Notify,
+    /// The number of `iopub_welcome`s of proxies; one more if none has arrived in time.
     welcomes: watch::Sender<u64>,
     /// The requests of this process that wait for their replies.
-    asked: RefCell<HashMap<String, oneshot::Sender<()>>>,
+    pending: RefCell<HashMap<String, oneshot::Sender<()>>>,
     /// The client's cells that have no reply yet.
     cells: RefCell<HashSet<String>>,
-    /// When the last one was sent.
+    /// When the last cell was sent.
     last_cell: Cell<Option<Instant>>,
-    /// Whether the proxy was asked to restart the kernel: another one follows it.
-    restarts: Cell<bool>,
+    /// Whether the proxy was requested to restart the kernel: another proxy follows it.
+    expects_restart: Cell<bool>,
     /// How many proxies were launched.
-    launched: watch::Sender<u64>,
-    leaves: Notify,
+    launches: watch::Sender<u64>,
+    leave_notify: Notify,
     is_leaving: Cell<bool>,
-    /// Why the last proxy has ended; empty if that was asked for.
-    ended: SetOnce<String>,
+    /// Why the last proxy has ended; empty if its end was requested.
+    end_reason: SetOnce<String>,
 }
 
 /// Handles the events of one socket.
@@ -148,16 +148,16 @@ impl FrontEnd {
             waiting: RefCell::default(),
             waiting_bytes: Cell::new(0),
             is_paused: Cell::new(false),
-            arrived: Notify::new(),
+            message_arrived: Notify::new(),
             welcomes: watch::Sender::new(0),
-            asked: RefCell::default(),
+            pending: RefCell::default(),
             cells: RefCell::default(),
             last_cell: Cell::new(None),
-            restarts: Cell::new(false),
-            launched: watch::Sender::new(0),
-            leaves: Notify::new(),
+            expects_restart: Cell::new(false),
+            launches: watch::Sender::new(0),
+            leave_notify: Notify::new(),
             is_leaving: Cell::new(false),
-            ended: SetOnce::new(),
+            end_reason: SetOnce::new(),
         });
         let identity = Bytes::from(front_end.session.clone());
         let sockets = CHANNELS.map(|channel| (channel, front_end.dial(channel, &identity)));
@@ -201,17 +201,17 @@ impl FrontEnd {
     /// Ends the proxy. The kernel goes on.
     pub(super) fn leave(&self) {
         self.is_leaving.set(true);
-        self.leaves.notify_one();
+        self.leave_notify.notify_one();
     }
 
-    /// Returns whether it was told to leave, or has left.
+    /// Returns whether its end was requested, or it has ended.
     pub(super) fn is_leaving(&self) -> bool {
-        self.is_leaving.get() || self.ended.initialized()
+        self.is_leaving.get() || self.end_reason.initialized()
     }
 
-    /// Waits until no proxy serves this front end any more; returns why, or an empty text if that was asked for.
-    pub(super) async fn ended(&self) -> &str {
-        self.ended.wait().await
+    /// Waits until no proxy serves this front end any more; returns the reason, or an empty text if its end was requested.
+    pub(super) async fn wait_for_end(&self) -> &str {
+        self.end_reason.wait().await
     }
 
     // ---- messages
@@ -222,24 +222,24 @@ impl FrontEnd {
             if let Some(next) = self.take() {
                 return next;
             }
-            self.arrived.notified().await;
+            self.message_arrived.notified().await;
         }
     }
 
     /// Returns the next message of the kernel, if one waits.
     pub(super) fn take(&self) -> Option<(Channel, Verified)> {
         let next = self.waiting.borrow_mut().pop_front()?;
-        let left = self.waiting_bytes.get().saturating_sub(next.1.size());
-        self.waiting_bytes.set(left);
-        if left <= WAITING_BYTES / 2 && self.is_paused.replace(false) {
+        let remaining = self.waiting_bytes.get().saturating_sub(next.1.size());
+        self.waiting_bytes.set(remaining);
+        if remaining <= WAITING_BYTES / 2 && self.is_paused.replace(false) {
             self.pause(false);
         }
         Some(next)
     }
 
-    fn pause(&self, pauses: bool) {
+    fn pause(&self, paused: bool) {
         for (_, socket) in self.sockets.get().into_iter().flatten() {
-            socket.set_paused(pauses);
+            socket.set_paused(paused);
         }
     }
 
@@ -257,8 +257,9 @@ impl FrontEnd {
                         #[serde(default)]
                         restart: bool,
                     }
-                    let asked: Option<Shutdown> = message.read_content();
-                    self.restarts.set(asked.is_some_and(|asked| asked.restart));
+                    let content: Option<Shutdown> = message.read_content();
+                    self.expects_restart
+                        .set(content.is_some_and(|content| content.restart));
                 }
                 _ => {}
             }
@@ -268,12 +269,12 @@ impl FrontEnd {
 
     async fn send(&self, channel: Channel, message: Verified) {
         let mut welcomes = self.welcomes.subscribe();
-        let welcome = timeout(WELCOME, welcomes.wait_for(|count| *count > 0));
+        let welcome = timeout(WELCOME_TIMEOUT, welcomes.wait_for(|count| *count > 0));
         if welcome.await.is_err() {
             self.welcomes.send_modify(|count| *count += 1);
         }
         let sockets = self.sockets.get().into_iter().flatten();
-        let mut sockets = sockets.filter(|(known, _)| *known == channel);
+        let mut sockets = sockets.filter(|(socket_channel, _)| *socket_channel == channel);
         let Some((_, socket)) = sockets.next().filter(|_| channel != Channel::Iopub) else {
             return;
         };
@@ -293,23 +294,23 @@ impl FrontEnd {
             return;
         }
         let header = message.header();
-        let is = |msg_type: &str| {
+        let is_type = |msg_type: &str| {
             let header = header.as_ref();
             header.is_ok_and(|header| header.msg_type == msg_type)
         };
         match channel {
-            Channel::Iopub if is("iopub_welcome") => {
+            Channel::Iopub if is_type("iopub_welcome") => {
                 self.welcomes.send_modify(|count| *count += 1);
             }
             Channel::Iopub => {}
             _ => {
                 let parent = message.parent();
                 let parent = parent.map(|it| it.msg_id.to_string()).unwrap_or_default();
-                if let Some(asked) = self.asked.borrow_mut().remove(&parent) {
-                    let _ = asked.send(());
+                if let Some(sender) = self.pending.borrow_mut().remove(&parent) {
+                    let _ = sender.send(());
                     return;
                 }
-                if is("execute_reply") {
+                if is_type("execute_reply") {
                     self.cells.borrow_mut().remove(&parent);
                 }
             }
@@ -317,7 +318,7 @@ impl FrontEnd {
         let waiting = self.waiting_bytes.get() + message.size();
         self.waiting_bytes.set(waiting);
         self.waiting.borrow_mut().push_back((channel, message));
-        self.arrived.notify_one();
+        self.message_arrived.notify_one();
         if waiting > WAITING_BYTES && !self.is_paused.replace(true) {
             self.pause(true);
         }
@@ -332,8 +333,13 @@ impl FrontEnd {
     /// No answer came.
     pub(super) async fn interrupt(&self) -> Result<(), String> {
         let content = json!({});
-        self.ask(Channel::Control, "interrupt_request", &content, ANSWERS)
-            .await
+        self.send_request(
+            Channel::Control,
+            "interrupt_request",
+            &content,
+            REPLY_TIMEOUT,
+        )
+        .await
     }
 
     /// Restarts the kernel, by the rules of the proxy, and waits until the next proxy is connected to the new one.
@@ -341,33 +347,38 @@ impl FrontEnd {
     /// # Errors
     /// No answer came, or no kernel.
     pub(super) async fn restart(&self) -> Result<(), String> {
-        self.restarts.set(true);
-        let mut launched = self.launched.subscribe();
-        let before = *launched.borrow_and_update();
+        self.expects_restart.set(true);
+        let mut launches = self.launches.subscribe();
+        let before = *launches.borrow_and_update();
         let content = json!({"restart": true});
-        self.ask(Channel::Control, "shutdown_request", &content, ANSWERS)
-            .await?;
-        let next = timeout(ANSWERS, launched.wait_for(|now| *now > before));
+        self.send_request(
+            Channel::Control,
+            "shutdown_request",
+            &content,
+            REPLY_TIMEOUT,
+        )
+        .await?;
+        let next = timeout(REPLY_TIMEOUT, launches.wait_for(|now| *now > before));
         if next.await.is_err() {
             return Err("the restart was not begun".to_owned());
         }
         let mut welcomes = self.welcomes.subscribe();
         let before = *welcomes.borrow_and_update();
         tokio::select! {
-            welcome = timeout(STARTS, welcomes.wait_for(|now| *now > before)) => match welcome {
+            welcome = timeout(START_TIMEOUT, welcomes.wait_for(|now| *now > before)) => match welcome {
                 Ok(_) => Ok(()),
-                Err(_) => Err(format!("the new kernel was not there within {} s", STARTS.as_secs())),
+                Err(_) => Err(format!("the new kernel was not there within {} s", START_TIMEOUT.as_secs())),
             },
-            why = self.ended() => Err(why_ended(why)),
+            reason = self.wait_for_end() => Err(end_text(reason)),
         }
     }
 
-    async fn ask(
+    async fn send_request(
         &self,
         channel: Channel,
         msg_type: &str,
         content: &Value,
-        within: Duration,
+        limit: Duration,
     ) -> Result<(), String> {
         let id = fresh_id();
         let date = format!("{:.6}", Timestamp::now());
@@ -379,61 +390,61 @@ impl FrontEnd {
             msg_type,
         };
         let request = Verified::new(&header, Bytes::from_static(b"{}"), content);
-        let (answered, answer) = oneshot::channel();
-        self.asked.borrow_mut().insert(id.clone(), answered);
-        let answered = async {
+        let (sender, reply) = oneshot::channel();
+        self.pending.borrow_mut().insert(id.clone(), sender);
+        let reply_wait = async {
             self.send(channel, request).await;
-            answer.await
+            reply.await
         };
-        let done = tokio::select! {
-            done = timeout(within, answered) => match done {
+        let result = tokio::select! {
+            result = timeout(limit, reply_wait) => match result {
                 Ok(Ok(())) => Ok(()),
-                _ => Err(format!("no reply to the {msg_type} came within {} s", within.as_secs())),
+                _ => Err(format!("no reply to the {msg_type} came within {} s", limit.as_secs())),
             },
-            why = self.ended() => Err(why_ended(why)),
+            reason = self.wait_for_end() => Err(end_text(reason)),
         };
-        self.asked.borrow_mut().remove(&id);
-        done
+        self.pending.borrow_mut().remove(&id);
+        result
     }
 
     // ---- the proxy
 
     /// Keeps a proxy running until the front end leaves.
     async fn run(self: Rc<Self>) {
-        let why = loop {
+        let reason = loop {
             let mut child = match self.launch() {
                 Ok(child) => child,
                 Err(error) => break format!("{PROXY} was not started: {error}"),
             };
-            let words = LastWords::read(child.stderr.take());
-            self.launched.send_modify(|count| *count += 1);
+            let stderr = ProxyStderr::read(child.stderr.take());
+            self.launches.send_modify(|count| *count += 1);
             let status = tokio::select! {
                 status = child.wait() => status,
-                () = self.leaves.notified() => {
+                () = self.leave_notify.notified() => {
                     stop(&mut child).await;
                     break String::new();
                 }
             };
-            // What it was to reply to gets no reply.
+            // The requests that it had get no reply.
             self.cells.borrow_mut().clear();
             let is_success = status.is_ok_and(|status| status.success());
-            match (is_success, self.restarts.replace(false)) {
+            match (is_success, self.expects_restart.replace(false)) {
                 (true, true) => {}
                 (true, false) => break String::new(),
-                (false, _) => break words.text().await,
+                (false, _) => break stderr.text().await,
             }
         };
-        if !why.is_empty() {
-            tracing::warn!(notebook = %self.notebook.display(), "a front end's {PROXY} has ended: {why}");
+        if !reason.is_empty() {
+            tracing::warn!(notebook = %self.notebook.display(), "a front end's {PROXY} has ended: {reason}");
         }
-        // Also where the process ends next, and drops nothing.
+        // Removed here, because this process may end next without dropping anything.
         let _ = std::fs::remove_dir_all(self.folder.path());
-        let _ = self.ended.set(why);
+        let _ = self.end_reason.set(reason);
     }
 
     fn launch(&self) -> io::Result<Child> {
         let mut command = Command::new(own_program()?);
-        for name in OTHERS {
+        for name in REMOVED_VARIABLES {
             command.env_remove(name);
         }
         command
@@ -443,7 +454,7 @@ impl FrontEnd {
             .arg("--notebook")
             .arg(&self.notebook)
             .env("NB_FRONT_END", FRONT_END)
-            // By these it knows that a server launches it, whose front end sends interrupts and restarts as requests.
+            // These show that a server launches it, whose front end sends interrupts and restarts as requests.
             .env("JPY_SESSION_NAME", &self.notebook)
             .env("JPY_PARENT_PID", std::process::id().to_string())
             .current_dir(self.notebook.parent().unwrap_or(Path::new("/")))
@@ -472,15 +483,15 @@ impl DialHandler for Socket {
         }
     }
 
-    /// What one proxy has not read is for the next.
-    fn down(&self, _why: &DisconnectReason, unsent: Vec<Message>) {
+    /// The messages that one proxy has not read go to the next.
+    fn down(&self, _reason: &DisconnectReason, unsent: Vec<Message>) {
         let Some(front_end) = self.front_end.upgrade() else {
             return;
         };
         let sockets = front_end.sockets.get().into_iter().flatten();
-        for (_, socket) in sockets.filter(|(known, _)| *known == self.channel) {
+        for (_, socket) in sockets.filter(|(socket_channel, _)| *socket_channel == self.channel) {
             for message in unsent.iter().cloned() {
-                // They fitted before.
+                // The messages fitted before.
                 let _ = socket.send(message);
             }
         }
@@ -489,31 +500,31 @@ impl DialHandler for Socket {
     fn refused(&self, _error: &io::Error) {}
 }
 
-/// The end of what a proxy writes on stderr.
-struct LastWords {
+/// The last bytes that a proxy writes to stderr.
+struct ProxyStderr {
     text: Rc<RefCell<Vec<u8>>>,
     reading: tokio::task::JoinHandle<()>,
 }
 
-impl LastWords {
+impl ProxyStderr {
     fn read(stderr: Option<ChildStderr>) -> Self {
         let text = Rc::new(RefCell::new(Vec::new()));
-        let kept = Rc::clone(&text);
+        let buffer = Rc::clone(&text);
         let reading = tokio::task::spawn_local(async move {
             let Some(mut stderr) = stderr else { return };
             let mut bytes = [0; 1024];
             while let Ok(count @ 1..) = stderr.read(&mut bytes).await {
-                let mut kept = kept.borrow_mut();
-                kept.extend_from_slice(bytes.get(..count).unwrap_or_default());
-                let more = kept.len().saturating_sub(WORDS);
-                kept.drain(..more);
+                let mut buffer = buffer.borrow_mut();
+                buffer.extend_from_slice(bytes.get(..count).unwrap_or_default());
+                let excess = buffer.len().saturating_sub(STDERR_BYTES_MAX);
+                buffer.drain(..excess);
             }
         });
         Self { text, reading }
     }
 
     async fn text(mut self) -> String {
-        let _ = timeout(LAST_WORDS, &mut self.reading).await;
+        let _ = timeout(STDERR_TIMEOUT, &mut self.reading).await;
         let text = self.text.borrow();
         let text = String::from_utf8_lossy(&text).trim().to_owned();
         match text.is_empty() {
@@ -523,11 +534,11 @@ impl LastWords {
     }
 }
 
-/// Returns why there is no answer of a front end that has ended.
-fn why_ended(why: &str) -> String {
-    match why {
+/// Returns the error of a request to a front end that has ended.
+fn end_text(reason: &str) -> String {
+    match reason {
         "" => "the front end has left".to_owned(),
-        why => why.to_owned(),
+        reason => reason.to_owned(),
     }
 }
 
@@ -537,7 +548,7 @@ async fn stop(child: &mut Child) {
     if let Some(pid) = pid.and_then(Pid::from_raw) {
         let _ = kill_process(pid, Signal::TERM);
     }
-    if timeout(ENDS, child.wait()).await.is_err() {
+    if timeout(PROXY_END_TIMEOUT, child.wait()).await.is_err() {
         let _ = child.kill().await;
     }
 }

@@ -7,7 +7,7 @@
 //! | file | content |
 //! |---|---|
 //! | `models` | kernels, kernelspecs and sessions, as Jupyter describes them |
-//! | `named` | which notebook a request means |
+//! | `notebook_path` | which notebook a request means |
 //! | `rest` | the requests |
 //! | `channels` | the request for a websocket |
 //! | `connections` | the websockets, and which front end each one has |
@@ -17,7 +17,7 @@ mod channels;
 pub(super) mod connections;
 mod front_end;
 mod models;
-mod named;
+mod notebook_path;
 mod rest;
 
 use std::sync::Arc;
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_jupyters_paths_are_jupyters() {
+    fn only_the_paths_of_jupyters_interface_match() {
         for path in [
             "/api",
             "/api/",

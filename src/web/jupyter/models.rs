@@ -192,8 +192,8 @@ pub(super) async fn live(callers: &Callers) -> Result<Vec<LiveNotebook>, Problem
     let now = Timestamp::now();
     let caller = callers.jupyter(None)?;
     let all = api::status_everywhere(&caller).await?.kernels.into_iter();
-    let live = all.filter_map(|found| {
-        let kernel = found.kernel;
+    let live = all.filter_map(|listed| {
+        let kernel = listed.kernel;
         let path = callers.id_of(&kernel.path)?;
         let language = kernel.known.session.kernelspec.as_ref();
         let language = language.map(|spec| spec.language.clone());
@@ -209,8 +209,8 @@ pub(super) async fn live(callers: &Callers) -> Result<Vec<LiveNotebook>, Problem
         })
     });
     let mut live: Vec<_> = live.collect();
-    live.sort_by(|one, other| one.path.cmp(&other.path));
-    live.dedup_by(|one, other| one.path == other.path);
+    live.sort_by(|left, right| left.path.cmp(&right.path));
+    live.dedup_by(|left, right| left.path == right.path);
     Ok(live)
 }
 

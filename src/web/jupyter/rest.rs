@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::models::{KernelspecsModel, LiveNotebook, ServerModel, live};
-use super::named::{notebook_named, only};
+use super::notebook_path::{find_notebook, single_notebook};
 use crate::api::problem::{Problem, ProblemKind};
 use crate::api::{self, OpenRequest};
 use crate::web::callers::Callers;
@@ -23,9 +23,9 @@ use crate::web::server::WebServer;
 
 type Server = State<Arc<WebServer>>;
 
-/// Returns a response, or why there is none, as Jupyter's clients read it.
-fn answer<T: Serialize>(status: StatusCode, done: Result<T, Refusal>) -> Response {
-    let reply = match done {
+/// Returns the response to a request, or to its refusal, in the form of Jupyter's interface.
+fn answer<T: Serialize>(status: StatusCode, result: Result<T, Refusal>) -> Response {
+    let reply = match result {
         Ok(model) => Reply::of(&model).map(|reply| reply.with_status(status)),
         Err(refusal) => return refusal.into_response(),
     };
@@ -47,7 +47,7 @@ impl Refusal {
         Self { status, message }
     }
 
-    /// Says that a kernel did not do what was asked.
+    /// Returns the refusal for a request that a kernel did not carry out.
     pub(super) fn failed(message: String) -> Self {
         let status = StatusCode::INTERNAL_SERVER_ERROR;
         Self { status, message }
@@ -75,25 +75,25 @@ impl IntoResponse for Refusal {
     }
 }
 
-async fn all(server: &WebServer) -> Result<Vec<LiveNotebook>, Refusal> {
-    let found = server.ask(async |callers| live(&callers).await);
-    Ok(found.await?)
+async fn live_notebooks(server: &WebServer) -> Result<Vec<LiveNotebook>, Refusal> {
+    let live = server.ask(async |callers| live(&callers).await);
+    Ok(live.await?)
 }
 
 /// Returns the notebook whose kernel has an id.
 pub(super) async fn of_kernel(server: &WebServer, id: &str) -> Result<LiveNotebook, Refusal> {
-    let found = all(server).await?.into_iter();
-    let mut found = found.filter(|it| it.kernel_id() == id);
+    let live = live_notebooks(server).await?.into_iter();
+    let mut live = live.filter(|it| it.kernel_id() == id);
     let missing = || Refusal::missing(format!("Kernel does not exist: {id}"));
-    found.next().ok_or_else(missing)
+    live.next().ok_or_else(missing)
 }
 
 /// Returns the notebook whose session has an id.
 async fn of_session(server: &WebServer, id: &str) -> Result<LiveNotebook, Refusal> {
-    let found = all(server).await?.into_iter();
-    let mut found = found.filter(|it| it.session_id() == id);
+    let live = live_notebooks(server).await?.into_iter();
+    let mut live = live.filter(|it| it.session_id() == id);
     let missing = || Refusal::missing(format!("Session not found: session_id={id:?}"));
-    found.next().ok_or_else(missing)
+    live.next().ok_or_else(missing)
 }
 
 /// `GET /api`
@@ -104,30 +104,30 @@ pub(super) async fn version() -> Response {
 
 /// `GET /api/status`
 pub(super) async fn status(State(server): Server) -> Response {
-    let live = all(&server).await;
+    let live = live_notebooks(&server).await;
     let model = live.map(|live| ServerModel::of(server.started, &live));
     answer(StatusCode::OK, model)
 }
 
 /// `GET /api/kernelspecs`
 pub(super) async fn kernelspecs(State(server): Server) -> Response {
-    let live = all(&server).await;
+    let live = live_notebooks(&server).await;
     answer(StatusCode::OK, live.map(|live| KernelspecsModel::of(&live)))
 }
 
 /// `GET /api/kernelspecs/{name}`
 pub(super) async fn kernelspec(State(server): Server, Path(name): Path<String>) -> Response {
-    let found = async {
-        let mut specs = KernelspecsModel::of(&all(&server).await?).kernelspecs;
+    let spec = async {
+        let mut specs = KernelspecsModel::of(&live_notebooks(&server).await?).kernelspecs;
         let missing = || Refusal::missing(format!("kernelspec {name} not found"));
         specs.remove(&name).ok_or_else(missing)
     };
-    answer(StatusCode::OK, found.await)
+    answer(StatusCode::OK, spec.await)
 }
 
 /// `GET /api/kernels`
 pub(super) async fn kernels(State(server): Server) -> Response {
-    let live = all(&server).await;
+    let live = live_notebooks(&server).await;
     let models =
         |live: Vec<LiveNotebook>| live.iter().map(LiveNotebook::kernel).collect::<Vec<_>>();
     answer(StatusCode::OK, live.map(models))
@@ -135,11 +135,11 @@ pub(super) async fn kernels(State(server): Server) -> Response {
 
 /// `GET /api/kernels/{id}`
 pub(super) async fn kernel(State(server): Server, Path(id): Path<String>) -> Response {
-    let found = of_kernel(&server, &id).await;
-    answer(StatusCode::OK, found.map(|it| it.kernel()))
+    let notebook = of_kernel(&server, &id).await;
+    answer(StatusCode::OK, notebook.map(|it| it.kernel()))
 }
 
-/// What a client wants a kernel for.
+/// The body of a request for a kernel.
 #[derive(Debug, Default, Deserialize)]
 struct KernelBody {
     /// The variables that jupyter_server passes on.
@@ -152,11 +152,11 @@ pub(super) async fn start_kernel(State(server): Server, body: Bytes) -> Response
     let opened = server.ask(async move |callers| {
         let body: KernelBody = parse(&body)?;
         let live = live(&callers).await?;
-        let named = body.env.get("JPY_SESSION_NAME");
-        let named = named.filter(|name| name.ends_with(".ipynb"));
-        let notebook = match named {
+        let name = body.env.get("JPY_SESSION_NAME");
+        let name = name.filter(|name| name.ends_with(".ipynb"));
+        let notebook = match name {
             Some(name) => return open(&callers, name, &live).await,
-            None => only(live.iter()),
+            None => single_notebook(live.iter()),
         };
         let paths = live.iter().map(|it| it.name_and_path().1);
         let hint = "jupyter lab --GatewayClient.allowed_envs=JPY_SESSION_NAME names the notebook";
@@ -176,32 +176,32 @@ pub(super) async fn start_kernel(State(server): Server, body: Bytes) -> Response
     answer(StatusCode::CREATED, opened.map(|it| it.kernel()))
 }
 
-/// Returns the notebook that a client names, with a live kernel: that of a notebook without one is started.
+/// Returns the notebook that a client names, with a live kernel; starts one if there is none.
 async fn open(
     callers: &Callers,
-    named: &str,
+    name: &str,
     live: &[LiveNotebook],
 ) -> Result<LiveNotebook, Problem> {
     let below = |path: &std::path::Path| {
         let notebook = callers.notebook(path.to_str()?).ok()?;
         notebook.is_file().then_some(notebook)
     };
-    let notebook = notebook_named(named, live, below).ok_or_else(|| {
-        let text = format!("there is no notebook {named} below the root");
+    let notebook = find_notebook(name, live, below).ok_or_else(|| {
+        let text = format!("there is no notebook {name} below the root");
         Problem::new(ProblemKind::Usage, text)
     })?;
-    let is_it = |it: &&LiveNotebook| it.notebook == notebook;
-    if let Some(found) = live.iter().find(is_it) {
-        return Ok(found.clone());
+    let is_same = |it: &&LiveNotebook| it.notebook == notebook;
+    if let Some(live) = live.iter().find(is_same) {
+        return Ok(live.clone());
     }
     let request = OpenRequest {
         no_serve: true,
         ..OpenRequest::default()
     };
     api::open(&callers.jupyter(Some(notebook.clone()))?, request).await?;
-    let found = super::models::live(callers).await?;
-    found.iter().find(is_it).cloned().ok_or_else(|| {
-        let text = format!("the kernel of {named} has ended");
+    let live = super::models::live(callers).await?;
+    live.iter().find(is_same).cloned().ok_or_else(|| {
+        let text = format!("the kernel of {name} has ended");
         Problem::new(ProblemKind::NoKernel, text)
     })
 }
@@ -216,17 +216,17 @@ pub(super) async fn leave_kernel(State(server): Server, Path(id): Path<String>) 
 
 /// `POST /api/kernels/{id}/interrupt`
 pub(super) async fn interrupt(State(server): Server, Path(id): Path<String>) -> Response {
-    let done = async {
-        let done = match server.front_ends.interrupt_connected(id.clone()).await {
-            Some(done) => done,
+    let result = async {
+        let result = match server.front_ends.interrupt_connected(id.clone()).await {
+            Some(result) => result,
             None => {
-                let found = of_kernel(&server, &id).await?;
-                server.front_ends.interrupt(found.notebook).await
+                let live = of_kernel(&server, &id).await?;
+                server.front_ends.interrupt(live.notebook).await
             }
         };
-        done.map_err(Refusal::failed)
+        result.map_err(Refusal::failed)
     };
-    match done.await {
+    match result.await {
         Ok(()) => StatusCode::NO_CONTENT.into_response(),
         Err(refusal) => refusal.into_response(),
     }
@@ -234,18 +234,18 @@ pub(super) async fn interrupt(State(server): Server, Path(id): Path<String>) -> 
 
 /// `POST /api/kernels/{id}/restart`
 pub(super) async fn restart(State(server): Server, Path(id): Path<String>) -> Response {
-    let done = async {
-        let found = of_kernel(&server, &id).await?;
-        let done = server.front_ends.restart(found.notebook).await;
-        done.map_err(Refusal::failed)?;
+    let result = async {
+        let live = of_kernel(&server, &id).await?;
+        let result = server.front_ends.restart(live.notebook).await;
+        result.map_err(Refusal::failed)?;
         of_kernel(&server, &id).await
     };
-    answer(StatusCode::OK, done.await.map(|it| it.kernel()))
+    answer(StatusCode::OK, result.await.map(|it| it.kernel()))
 }
 
 /// `GET /api/sessions`
 pub(super) async fn sessions(State(server): Server) -> Response {
-    let live = all(&server).await;
+    let live = live_notebooks(&server).await;
     let models =
         |live: Vec<LiveNotebook>| live.iter().map(LiveNotebook::session).collect::<Vec<_>>();
     answer(StatusCode::OK, live.map(models))
@@ -253,25 +253,25 @@ pub(super) async fn sessions(State(server): Server) -> Response {
 
 /// `GET /api/sessions/{id}`
 pub(super) async fn session(State(server): Server, Path(id): Path<String>) -> Response {
-    let found = of_session(&server, &id).await;
-    answer(StatusCode::OK, found.map(|it| it.session()))
+    let notebook = of_session(&server, &id).await;
+    answer(StatusCode::OK, notebook.map(|it| it.session()))
 }
 
-/// What a client wants a session for, or wants of a session.
+/// The body of a request for a session, or of a change of one.
 #[derive(Debug, Default, Deserialize)]
 struct SessionBody {
     path: Option<String>,
     name: Option<String>,
-    kernel: Option<WantedKernel>,
+    kernel: Option<KernelReference>,
 }
 
 #[derive(Debug, Default, Deserialize)]
-struct WantedKernel {
+struct KernelReference {
     id: Option<String>,
 }
 
 impl SessionBody {
-    /// Returns the id of the kernel that is wanted.
+    /// Returns the id of the requested kernel.
     fn kernel_id(&self) -> Option<&str> {
         let id = self.kernel.as_ref()?.id.as_deref();
         id.filter(|id| !id.is_empty())
@@ -284,20 +284,20 @@ pub(super) async fn start_session(State(server): Server, body: Bytes) -> Respons
         let body: SessionBody = parse(&body)?;
         let live = live(&callers).await?;
         if let Some(id) = body.kernel_id() {
-            let found = live.iter().find(|it| it.kernel_id() == id).cloned();
-            return found.ok_or_else(|| {
+            let notebook = live.iter().find(|it| it.kernel_id() == id).cloned();
+            return notebook.ok_or_else(|| {
                 let text = format!("Kernel does not exist: {id}");
                 Problem::new(ProblemKind::Usage, text)
             });
         }
         let is_notebook = |name: &&String| name.ends_with(".ipynb");
-        let named = body.path.as_ref().filter(is_notebook);
-        let named = named.or_else(|| body.name.as_ref().filter(is_notebook));
-        let named = named.ok_or_else(|| {
+        let name = body.path.as_ref().filter(is_notebook);
+        let name = name.or_else(|| body.name.as_ref().filter(is_notebook));
+        let name = name.ok_or_else(|| {
             let text = "a session is a notebook's: its path is that of a .ipynb file";
             Problem::new(ProblemKind::Usage, text)
         })?;
-        open(&callers, named, &live).await
+        open(&callers, name, &live).await
     });
     let opened = opened.await.map_err(Refusal::from);
     answer(StatusCode::CREATED, opened.map(|it| it.session()))
@@ -309,18 +309,18 @@ pub(super) async fn change_session(
     Path(id): Path<String>,
     body: Bytes,
 ) -> Response {
-    let kept = async {
+    let session = async {
         let body: SessionBody = parse(&body)?;
-        let found = of_session(&server, &id).await?;
+        let live = of_session(&server, &id).await?;
         match body.kernel_id() {
-            Some(kernel) if kernel != found.kernel_id() => {
+            Some(kernel) if kernel != live.kernel_id() => {
                 let text = "a session here keeps the kernel of its notebook";
                 Err(Refusal::from(Problem::new(ProblemKind::Usage, text)))
             }
-            _ => Ok(found.session()),
+            _ => Ok(live.session()),
         }
     };
-    answer(StatusCode::OK, kept.await)
+    answer(StatusCode::OK, session.await)
 }
 
 /// `DELETE /api/sessions/{id}`: the kernel lives on.

@@ -136,7 +136,7 @@ fuzz_target!(|input: (u8, Vec<Step<'_>>)| {
             _ => None,
         };
         if let Some(kernel) = change {
-            bridge.kernel_is(now, kernel, &ending, []);
+            bridge.set_kernel(now, kernel, &ending, []);
         }
         match step {
             Step::Client(id, on, said) => {

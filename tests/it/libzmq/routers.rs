@@ -33,7 +33,7 @@ fn dealers_with_and_without_an_identity_talk_with_a_router() {
         zmq.ask(json!({"do": "close", "name": "anna"})).await;
         assert_eq!(events.left().await.0, anna);
         let unsent = router.send(&anna, message(&[b"late"])).unwrap_err();
-        assert_eq!(unsent.why, UnsentReason::NoSuchPeer);
+        assert_eq!(unsent.reason, UnsentReason::NoSuchPeer);
         assert_eq!(unsent.message, message(&[b"late"]));
     });
 }
@@ -123,7 +123,7 @@ fn a_router_says_when_a_peer_is_full() {
                 Err(unsent) => break unsent,
             }
         };
-        assert_eq!(unsent.why, UnsentReason::Full);
+        assert_eq!(unsent.reason, UnsentReason::Full);
         assert_eq!(unsent.message, [part]);
         assert!((900_000..1 << 20).contains(&router.queued_bytes(&peer)));
         router.disconnect(&peer, "it does not read its replies");

@@ -6,7 +6,7 @@ use super::super::*;
 
 /// One generation of a kernel.
 pub(super) struct FakeKernel {
-    pub(super) life: u64,
+    pub(super) generation: u64,
     /// Whether it is stopped (SIGSTOP): it answers nothing, and its sockets still accept messages.
     pub(super) frozen: bool,
     pub(super) interrupt: Interrupt,
@@ -25,15 +25,15 @@ struct Running {
     client: ClientId,
     request: Verified,
     /// Whether it has sent an `input_request` and waits for the answer.
-    asks: bool,
+    is_prompting: bool,
 }
 
 impl FakeKernel {
-    pub(super) fn new(life: u64) -> Self {
+    pub(super) fn new(generation: u64) -> Self {
         Self {
-            life,
+            generation,
             frozen: false,
-            interrupt: if life.is_multiple_of(2) {
+            interrupt: if generation.is_multiple_of(2) {
                 Interrupt::Signal
             } else {
                 Interrupt::Message
@@ -45,7 +45,7 @@ impl FakeKernel {
             replies: BTreeMap::new(),
             iopub: VecDeque::new(),
             // Message numbers rise over all generations.
-            count: life * 1_000_000,
+            count: generation * 1_000_000,
         }
     }
 
@@ -59,15 +59,18 @@ impl FakeKernel {
                 if let Some(running) = &mut self.running
                     && running.client == client
                 {
-                    running.asks = false;
+                    running.is_prompting = false;
                 }
             }
         }
     }
 
     pub(super) fn can_work(&self) -> bool {
-        let busy = self.running.as_ref().map(|running| running.asks);
-        !self.frozen && (busy == Some(false) || busy.is_none() && !self.shell.is_empty())
+        let is_ready = match &self.running {
+            Some(running) => !running.is_prompting,
+            None => !self.shell.is_empty(),
+        };
+        !self.frozen && is_ready
     }
 
     pub(super) fn can_answer_control(&self) -> bool {
@@ -80,15 +83,15 @@ impl FakeKernel {
             client, request, ..
         }) = self.running.take()
         {
-            if kind(&request) == "execute_request" {
-                self.tell(
+            if msg_type(&request) == "execute_request" {
+                self.publish(
                     &request,
                     "stream",
                     &json!({ "name": "stdout", "text": "x" }),
                 );
             }
             self.reply(&client, Channel::Shell, &request);
-            self.tell(&request, "status", &json!({ "execution_state": "idle" }));
+            self.publish(&request, "status", &json!({ "execution_state": "idle" }));
             return;
         }
         let Some((client, request)) = self.shell.pop_front() else {
@@ -97,18 +100,18 @@ impl FakeKernel {
         if request.header().is_err() {
             return;
         }
-        self.tell(&request, "status", &json!({ "execution_state": "busy" }));
+        self.publish(&request, "status", &json!({ "execution_state": "busy" }));
         let content: Value = serde_json::from_slice(request.content()).expect("JSON");
-        let asks = content["code"] == "input()";
-        if asks {
-            let prompt = self.made(&request, "input_request", &json!({ "prompt": "?" }));
-            let way = (client.clone(), Channel::Stdin);
-            self.replies.entry(way).or_default().push_back(prompt);
+        let is_prompting = content["code"] == "input()";
+        if is_prompting {
+            let prompt = self.message(&request, "input_request", &json!({ "prompt": "?" }));
+            let socket_id = (client.clone(), Channel::Stdin);
+            self.replies.entry(socket_id).or_default().push_back(prompt);
         }
         self.running = Some(Running {
             client,
             request,
-            asks,
+            is_prompting,
         });
     }
 
@@ -120,62 +123,62 @@ impl FakeKernel {
         if request.header().is_err() {
             return;
         }
-        self.tell(&request, "status", &json!({ "execution_state": "busy" }));
-        if kind(&request) == "interrupt_request" {
-            self.interrupted();
+        self.publish(&request, "status", &json!({ "execution_state": "busy" }));
+        if msg_type(&request) == "interrupt_request" {
+            self.interrupt();
         }
         self.reply(&client, Channel::Control, &request);
-        self.tell(&request, "status", &json!({ "execution_state": "idle" }));
+        self.publish(&request, "status", &json!({ "execution_state": "idle" }));
     }
 
     /// Ends the prompt of the running cell.
-    pub(super) fn interrupted(&mut self) {
+    pub(super) fn interrupt(&mut self) {
         if let Some(running) = &mut self.running {
-            running.asks = false;
+            running.is_prompting = false;
         }
     }
 
     /// Takes a cell of a client outside this front end.
-    pub(super) fn agent(&mut self, number: u64) {
+    pub(super) fn take_agent_cell(&mut self, number: u64) {
         let id = format!("a{number}");
         let cell = message("execute_request", &id, "agent", "{}".into(), &json!({}));
         self.shell.push_back((ClientId::new("agent".into()), cell));
     }
 
     fn reply(&mut self, client: &ClientId, channel: Channel, request: &Verified) {
-        let kind = kind(request);
-        let Some(kind) = kind.strip_suffix("_request") else {
+        let msg_type = msg_type(request);
+        let Some(name) = msg_type.strip_suffix("_request") else {
             return;
         };
-        let reply = self.made(
+        let reply = self.message(
             request,
-            &format!("{kind}_reply"),
+            &format!("{name}_reply"),
             &json!({ "status": "ok" }),
         );
-        let way = (client.clone(), channel);
-        self.replies.entry(way).or_default().push_back(reply);
+        let socket_id = (client.clone(), channel);
+        self.replies.entry(socket_id).or_default().push_back(reply);
     }
 
-    fn tell(&mut self, parent: &Verified, msg_type: &str, content: &Value) {
+    fn publish(&mut self, parent: &Verified, msg_type: &str, content: &Value) {
         if self.subscribed {
-            let message = self.made(parent, msg_type, content);
+            let message = self.message(parent, msg_type, content);
             self.iopub.push_back(message);
         }
     }
 
-    fn made(&mut self, parent: &Verified, msg_type: &str, content: &Value) -> Verified {
+    fn message(&mut self, parent: &Verified, msg_type: &str, content: &Value) -> Verified {
         self.count += 1;
         message(
             msg_type,
             &format!("k{}", self.count),
-            &format!("kernel-{}", self.life),
+            &format!("kernel-{}", self.generation),
             parent.header_bytes().clone(),
             content,
         )
     }
 }
 
-fn kind(request: &Verified) -> String {
+fn msg_type(request: &Verified) -> String {
     let header = request.header().expect("it was read before");
     header.msg_type.into_owned()
 }

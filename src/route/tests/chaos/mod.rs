@@ -7,47 +7,47 @@
 //! fails prints its number and the fewest steps that still fail.
 
 mod kernel;
-mod place;
-mod slow;
+mod slow_subscriber;
 mod step;
+mod world;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use place::Place;
 use step::Step;
+use world::ChaosWorld;
 
 use super::world::Rng;
 
-/// How many worlds `cargo test` runs, in some seconds; CI runs 10,000.
+/// The number of worlds that `cargo test` runs, in some seconds; CI runs 10,000.
 const SEEDS: u64 = 2_500;
 
-fn number(name: &str) -> Option<u64> {
+fn number_from_env(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-fn drawn(seed: u64) -> Vec<Step> {
-    step::steps(&mut Rng::of(seed))
+fn steps_of(seed: u64) -> Vec<Step> {
+    step::draw(&mut Rng::of(seed))
 }
 
-/// Returns what went wrong, or `None`.
+/// Returns the message of the failed assertion; `None` if the steps pass.
 fn failure(seed: u64, steps: &[Step]) -> Option<String> {
-    let ran = catch_unwind(AssertUnwindSafe(|| {
-        let mut place = Place::new(seed);
+    let result = catch_unwind(AssertUnwindSafe(|| {
+        let mut world = ChaosWorld::new(seed);
         for step in steps {
-            place.take(*step);
+            world.run_step(*step);
         }
-        place.settle();
+        world.settle();
     }));
-    let panic = ran.err()?;
+    let panic = result.err()?;
     let text = panic.downcast_ref::<String>().cloned();
     let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
-    Some(text.unwrap_or_else(|| "a panic without words".into()))
+    Some(text.unwrap_or_else(|| "a panic without a message".into()))
 }
 
 /// Removes the steps that are not needed for the failure.
-fn shrunk(seed: u64, mut steps: Vec<Step>) -> Vec<Step> {
+fn shrink(seed: u64, mut steps: Vec<Step>) -> Vec<Step> {
     let mut width = steps.len() / 2;
     while width > 0 {
         let mut at = 0;
@@ -66,14 +66,14 @@ fn shrunk(seed: u64, mut steps: Vec<Step>) -> Vec<Step> {
 }
 
 #[test]
-fn worlds_of_faults_leave_nothing_lost_doubled_or_kept() {
-    if let Some(seed) = number("NB_CHAOS_SEED") {
-        let steps = drawn(seed);
+fn random_faults_leave_no_message_lost_doubled_or_held() {
+    if let Some(seed) = number_from_env("NB_CHAOS_SEED") {
+        let steps = steps_of(seed);
         eprintln!("{steps:#?}");
         assert_eq!(failure(seed, &steps), None);
         return;
     }
-    let last = number("NB_CHAOS_SEEDS").unwrap_or(SEEDS);
+    let last = number_from_env("NB_CHAOS_SEEDS").unwrap_or(SEEDS);
     let next = AtomicU64::new(1);
     let failed = Mutex::new(None);
     let threads = std::thread::available_parallelism().map_or(2, usize::from);
@@ -85,7 +85,7 @@ fn worlds_of_faults_leave_nothing_lost_doubled_or_kept() {
                     if seed > last || failed.lock().expect("no panic in it").is_some() {
                         return;
                     }
-                    if failure(seed, &drawn(seed)).is_some() {
+                    if failure(seed, &steps_of(seed)).is_some() {
                         failed.lock().expect("no panic in it").get_or_insert(seed);
                     }
                 }
@@ -93,8 +93,8 @@ fn worlds_of_faults_leave_nothing_lost_doubled_or_kept() {
         }
     });
     if let Some(seed) = failed.into_inner().expect("no panic in it") {
-        let steps = shrunk(seed, drawn(seed));
-        let why = failure(seed, &steps);
-        panic!("NB_CHAOS_SEED={seed} fails: {why:?}\nthe fewest steps that do: {steps:#?}");
+        let steps = shrink(seed, steps_of(seed));
+        let message = failure(seed, &steps);
+        panic!("NB_CHAOS_SEED={seed} fails: {message:?}\nthe fewest steps that do: {steps:#?}");
     }
 }

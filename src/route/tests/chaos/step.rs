@@ -6,84 +6,84 @@ use super::super::world::Rng;
 /// of its steps are removed.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Step {
-    /// `moves` pending events happen, in an order that a number chooses.
-    Flow {
-        moves: u64,
+    /// `count` pending events happen, in an order that a number chooses.
+    RunEvents {
+        count: u64,
         order: u64,
     },
     /// Time passes, timer by timer.
-    Pass {
+    Advance {
         ms: u64,
     },
     /// The machine wakes up: all timers of this period are due at once.
-    Wakes {
+    WakeUp {
         ms: u64,
     },
     /// A connection is made; it replaces one with the same identity.
-    Join {
-        line: usize,
+    Connect {
+        connection: usize,
     },
     /// A connection ends; it may have been replaced long ago.
-    Leave {
-        line: usize,
+    Disconnect {
+        connection: usize,
     },
-    /// One of a line's sockets ends, the others stay.
-    LeaveOne {
-        line: usize,
-        which: u64,
+    /// One of a client's connections ends, the others stay.
+    DisconnectOne {
+        connection: usize,
+        choice: u64,
     },
-    Ask {
-        line: usize,
-        what: Ask,
+    Send {
+        connection: usize,
+        kind: RequestKind,
     },
     /// Many requests in a row, until the client's connection is not read any more.
     Flood {
-        line: usize,
+        connection: usize,
         count: u64,
     },
-    /// A person answers what the kernel asks.
-    Answers {
-        line: usize,
+    /// A person answers the oldest prompt.
+    AnswerPrompt {
+        connection: usize,
     },
     /// A client outside this front end runs a cell.
-    Agent,
+    AgentCell,
     /// SIGSTOP and SIGCONT.
-    Freezes,
-    Thaws,
-    KernelEnds {
-        how: u64,
+    FreezeKernel,
+    ThawKernel,
+    EndKernel {
+        choice: u64,
     },
-    KernelComes,
+    StartKernel,
     /// A socket to the kernel is lost, with what was not written to it.
-    LinkDrops {
-        which: u64,
+    DropLink {
+        choice: u64,
     },
     /// The kernel does not read: the socket is full.
-    LinkFills {
-        which: u64,
+    FillLink {
+        choice: u64,
     },
-    IopubDrops,
+    DropIopub,
     /// The kernel's own iopub queue was full: it has dropped the `idle` of a request.
-    IdleDrops {
-        which: u64,
+    DropIdle {
+        choice: u64,
     },
     /// The kernel does not listen on stdin.
     StdinAbsent {
-        which: u64,
+        choice: u64,
     },
     /// SIGINT to the proxy.
-    Interrupts,
+    Interrupt,
     /// No descriptors are left.
-    MakesRoom,
+    CloseIdleLinks,
     /// The slow subscriber reads what waits for it.
-    SlowReads,
+    SlowRead,
     /// The slow subscriber, if it was cut, subscribes again.
-    SlowReturns,
+    SlowResubscribe,
 }
 
 /// The kinds of messages that a client sends.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Ask {
+pub(super) enum RequestKind {
     Cell,
     /// A cell that calls `input()`.
     Input,
@@ -103,74 +103,74 @@ pub(super) enum Ask {
     Nonsense,
 }
 
-/// How many connections there are: two with the same identity, two with others, one anonymous.
-pub(super) const LINES: usize = 5;
+/// The number of connections: two with the same identity, two with others, one anonymous.
+pub(super) const CONNECTIONS: usize = 5;
 
 /// Draws the steps of one world.
-pub(super) fn steps(rng: &mut Rng) -> Vec<Step> {
+pub(super) fn draw(rng: &mut Rng) -> Vec<Step> {
     let count = 15 + rng.below(40);
-    (0..count).map(|_| step(rng)).collect()
+    (0..count).map(|_| draw_step(rng)).collect()
 }
 
-fn step(rng: &mut Rng) -> Step {
-    let line = rng.below(LINES as u64) as usize;
-    let which = rng.next();
+fn draw_step(rng: &mut Rng) -> Step {
+    let connection = rng.below(CONNECTIONS as u64) as usize;
+    let choice = rng.next();
     match rng.below(71) {
-        0..18 => Step::Flow {
-            moves: 1 + rng.below(24),
-            order: which,
+        0..18 => Step::RunEvents {
+            count: 1 + rng.below(24),
+            order: choice,
         },
-        18..22 => Step::Pass {
+        18..22 => Step::Advance {
             ms: [1, 40, 250, 1_200][rng.below(4) as usize],
         },
-        22 => Step::Pass {
+        22 => Step::Advance {
             ms: [3_000, 11_000, 31_000, 61_000][rng.below(4) as usize],
         },
-        23 => Step::Wakes {
+        23 => Step::WakeUp {
             ms: [500, 40_000, 8 * 3_600_000][rng.below(3) as usize],
         },
-        24..28 => Step::Join { line },
-        28..30 => Step::Leave { line },
-        30 => Step::LeaveOne { line, which },
-        31..49 => Step::Ask {
-            line,
-            what: ask(rng),
+        24..28 => Step::Connect { connection },
+        28..30 => Step::Disconnect { connection },
+        30 => Step::DisconnectOne { connection, choice },
+        31..49 => Step::Send {
+            connection,
+            kind: request_kind(rng),
         },
         49 => Step::Flood {
-            line,
+            connection,
             count: 2 + rng.below(30),
         },
-        50 => Step::Answers { line },
-        51..53 => Step::Agent,
-        53 => Step::Freezes,
-        54 => Step::Thaws,
-        55 => Step::KernelEnds { how: which },
-        56..58 => Step::KernelComes,
-        58 | 59 => Step::LinkDrops { which },
-        60 => Step::LinkFills { which },
-        61 => Step::IopubDrops,
-        62 => Step::StdinAbsent { which },
-        63 => Step::Interrupts,
-        64 => Step::SlowReads,
-        65..67 => Step::MakesRoom,
-        67..69 => Step::IdleDrops { which },
-        _ => Step::SlowReturns,
+        50 => Step::AnswerPrompt { connection },
+        51..53 => Step::AgentCell,
+        53 => Step::FreezeKernel,
+        54 => Step::ThawKernel,
+        55 => Step::EndKernel { choice },
+        56..58 => Step::StartKernel,
+        58 | 59 => Step::DropLink { choice },
+        60 => Step::FillLink { choice },
+        61 => Step::DropIopub,
+        62 => Step::StdinAbsent { choice },
+        63 => Step::Interrupt,
+        64 => Step::SlowRead,
+        65..67 => Step::CloseIdleLinks,
+        67..69 => Step::DropIdle { choice },
+        _ => Step::SlowResubscribe,
     }
 }
 
-fn ask(rng: &mut Rng) -> Ask {
+fn request_kind(rng: &mut Rng) -> RequestKind {
     match rng.below(21) {
-        0..8 => Ask::Cell,
-        8..10 => Ask::Input,
-        10 => Ask::Silent,
-        11..13 => Ask::Complete,
-        13 => Ask::Info,
-        14 => Ask::InfoOnControl,
-        15 => Ask::Interrupt,
-        16 => Ask::Comm,
-        17 => Ask::Setup,
-        18 => Ask::Probe,
-        19 => Ask::Shutdown,
-        _ => Ask::Nonsense,
+        0..8 => RequestKind::Cell,
+        8..10 => RequestKind::Input,
+        10 => RequestKind::Silent,
+        11..13 => RequestKind::Complete,
+        13 => RequestKind::Info,
+        14 => RequestKind::InfoOnControl,
+        15 => RequestKind::Interrupt,
+        16 => RequestKind::Comm,
+        17 => RequestKind::Setup,
+        18 => RequestKind::Probe,
+        19 => RequestKind::Shutdown,
+        _ => RequestKind::Nonsense,
     }
 }

@@ -7,31 +7,31 @@ use std::fmt;
 ///
 /// A disk that is full for an hour must not fill the log, but the log must say when it is over.
 #[derive(Debug, Default)]
-pub(super) struct Trouble(RefCell<Option<Present>>);
+pub(super) struct FailureLog(RefCell<Option<CurrentFailure>>);
 
 #[derive(Debug)]
-struct Present {
-    sort: String,
-    times: u64,
+struct CurrentFailure {
+    kind: String,
+    count: u64,
 }
 
-impl Trouble {
-    /// Records a failure, and logs it unless the last logged one has the same sort. Texts are not compared,
+impl FailureLog {
+    /// Records a failure, and logs it unless the last logged one has the same kind. Texts are not compared,
     /// as they may name a temporary file that differs each time.
-    pub(super) fn is(&self, sort: impl fmt::Debug, text: &str) {
-        let mut present = self.0.borrow_mut();
-        let sort = format!("{sort:?}");
-        let times = present.as_ref().map_or(1, |before| before.times + 1);
-        if present.as_ref().is_none_or(|before| before.sort != sort) {
+    pub(super) fn report(&self, kind: impl fmt::Debug, text: &str) {
+        let mut current = self.0.borrow_mut();
+        let kind = format!("{kind:?}");
+        let count = current.as_ref().map_or(1, |before| before.count + 1);
+        if current.as_ref().is_none_or(|before| before.kind != kind) {
             tracing::warn!("{text}");
         }
-        *present = Some(Present { sort, times });
+        *current = Some(CurrentFailure { kind, count });
     }
 
     /// Records a success, and logs it if the last attempt failed.
-    pub(super) fn is_over(&self, text: &str) {
-        if let Some(Present { times, .. }) = self.0.take() {
-            tracing::info!(failures = times, "{text}");
+    pub(super) fn recovered(&self, text: &str) {
+        if let Some(CurrentFailure { count, .. }) = self.0.take() {
+            tracing::info!(failures = count, "{text}");
         }
     }
 }
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_logged_when_it_begins_changes_and_ends() {
+    fn a_failure_is_logged_when_it_begins_changes_and_ends() {
         let lines = Lines::default();
         let writer = lines.clone();
         let subscriber = tracing_subscriber::fmt()
@@ -69,14 +69,14 @@ mod tests {
             .with_writer(move || writer.clone())
             .finish();
         tracing::subscriber::with_default(subscriber, || {
-            let trouble = Trouble::default();
-            trouble.is_over("it is written");
-            trouble.is(1, "no room for a");
-            trouble.is(1, "no room for b");
-            trouble.is(2, "no right");
-            trouble.is_over("it is written again");
-            trouble.is_over("it is written again");
-            trouble.is(1, "no room for c");
+            let failures = FailureLog::default();
+            failures.recovered("it is written");
+            failures.report(1, "no room for a");
+            failures.report(1, "no room for b");
+            failures.report(2, "no right");
+            failures.recovered("it is written again");
+            failures.recovered("it is written again");
+            failures.report(1, "no room for c");
         });
         let text = lines.0.lock().expect("no panic in it").clone();
         let text = String::from_utf8(text).expect("text");

@@ -3,12 +3,12 @@
 use super::*;
 
 /// A bridge, the time, and short methods for what happens to it.
-pub(super) struct Desk {
+pub(super) struct Fixture {
     pub(super) bridge: Bridge,
     pub(super) now: Now,
 }
 
-impl Desk {
+impl Fixture {
     /// Makes the bridge of a front end whose kernel has not started yet.
     pub(super) fn new(front_end: FrontEnd) -> Self {
         let now = Now {
@@ -29,38 +29,38 @@ impl Desk {
 
     /// Makes a bridge with a live kernel whose iopub is proven, and with connected clients.
     pub(super) fn live(front_end: FrontEnd, clients: &[&str]) -> Self {
-        let mut desk = Self::new(front_end);
-        desk.lives(1);
+        let mut fixture = Self::new(front_end);
+        fixture.start_kernel(1);
         for client in clients {
-            desk.joins(client);
+            fixture.connect(client);
         }
-        desk.told();
-        desk
+        fixture.actions();
+        fixture
     }
 
-    /// A kernel has started, is idle and has a stored kernel_info_reply.
-    pub(super) fn lives(&mut self, generation: u64) {
-        self.is_there(generation);
-        self.own_answer();
+    /// Starts a kernel that is idle and has a stored kernel_info_reply.
+    pub(super) fn start_kernel(&mut self, generation: u64) {
+        self.start_busy_kernel(generation);
+        self.answer_own_request();
     }
 
-    /// A kernel has started and does not answer on shell: something runs.
-    pub(super) fn is_there(&mut self, generation: u64) {
+    /// Starts a kernel that does not answer on shell: something runs.
+    pub(super) fn start_busy_kernel(&mut self, generation: u64) {
         let info = json!({ "status": "ok", "implementation": "stored", "language_info": {} });
         let kernel = Kernel::Live {
             generation,
             interrupt: Interrupt::Message,
             info: Some(info.to_string().into()),
         };
-        self.bridge.kernel_is(self.now, kernel, &ending(), []);
+        self.bridge.set_kernel(self.now, kernel, &ending(), []);
         self.bridge.iopub_up(self.now);
         let welcome = message("iopub_welcome", "w", "k", "{}".into(), &json!({}));
         self.bridge.iopub_message(self.now, welcome);
     }
 
-    /// The kernel answers the last request that the proxy itself sent on shell.
-    pub(super) fn own_answer(&mut self) {
-        let mut asked = None;
+    /// Answers the last request that the proxy itself sent on shell.
+    pub(super) fn answer_own_request(&mut self) {
+        let mut request = None;
         let mut others = Vec::new();
         while let Some(action) = self.bridge.poll_action() {
             match action {
@@ -68,21 +68,21 @@ impl Desk {
                     client,
                     channel: Channel::Shell,
                     message,
-                } if client.bytes() == "own" => asked = Some(message),
+                } if client.bytes() == "own" => request = Some(message),
                 other => others.push(other),
             }
         }
         self.bridge.actions().extend(others);
-        let Some(asked) = asked else { return };
-        let parent = asked.header_bytes().clone();
+        let Some(request) = request else { return };
+        let parent = request.header_bytes().clone();
         let own = ClientId::new("own".into());
         let reply = message("kernel_info_reply", "r", "k", parent, &json!({}));
         self.bridge
             .kernel_message(self.now, &own, Channel::Shell, reply);
     }
 
-    /// The kernel answers a request of the proxy's own.
-    pub(super) fn own_reply(&mut self, key: &super::super::request::Key) {
+    /// Answers a request of the proxy's own, as the kernel.
+    pub(super) fn reply_to_own(&mut self, key: &super::super::request::Key) {
         let parent = message(
             "kernel_info_request",
             key.msg_id(),
@@ -97,20 +97,21 @@ impl Desk {
             .kernel_message(self.now, &own, Channel::Shell, reply);
     }
 
-    /// The kernel's status changes for a request of the proxy's own.
-    pub(super) fn own_state(&mut self, key: &super::super::request::Key, state: &str) {
+    /// Publishes the kernel's status for a request of the proxy's own.
+    pub(super) fn publish_own_status(&mut self, key: &super::super::request::Key, state: &str) {
         let content = json!({ "execution_state": state });
         let parent = ("own", key.msg_id(), "kernel_info_request");
-        self.tells(parent, "status", &content);
+        self.publish(parent, "status", &content);
     }
 
-    /// A client sends a cell that does not allow stdin, as nbclient does.
-    pub(super) fn batch_cell(&mut self, client: &str, id: &str) {
+    /// Sends a client's cell that does not allow stdin, as nbclient does.
+    pub(super) fn send_batch_cell(&mut self, client: &str, id: &str) {
         let content = json!({ "code": "1+1", "store_history": true, "allow_stdin": false });
-        self.ask(client, Channel::Shell, "execute_request", id, &content);
+        self.send(client, Channel::Shell, "execute_request", id, &content);
     }
 
-    pub(super) fn joins(&mut self, client: &str) {
+    /// Connects a client on its three channels, and its sockets to the kernel.
+    pub(super) fn connect(&mut self, client: &str) {
         let id = ClientId::new(client.to_owned().into());
         for channel in [Channel::Shell, Channel::Stdin, Channel::Control] {
             self.bridge.client_joined(channel, &id);
@@ -118,8 +119,8 @@ impl Desk {
         }
     }
 
-    /// A client sends a message.
-    pub(super) fn ask(
+    /// Sends a client's message.
+    pub(super) fn send(
         &mut self,
         client: &str,
         channel: Channel,
@@ -127,20 +128,21 @@ impl Desk {
         id: &str,
         content: &Value,
     ) {
-        let id = message(msg_type, id, client, "{}".into(), content);
+        let message = message(msg_type, id, client, "{}".into(), content);
         let client = ClientId::new(client.to_owned().into());
-        self.bridge.client_message(self.now, channel, &client, id);
+        self.bridge
+            .client_message(self.now, channel, &client, message);
     }
 
-    /// A client sends a cell.
-    pub(super) fn cell(&mut self, client: &str, id: &str) {
+    /// Sends a client's cell.
+    pub(super) fn send_cell(&mut self, client: &str, id: &str) {
         let content = json!({ "code": "1+1", "store_history": true });
-        self.ask(client, Channel::Shell, "execute_request", id, &content);
+        self.send(client, Channel::Shell, "execute_request", id, &content);
     }
 
-    /// A client presses Stop.
-    pub(super) fn stop(&mut self, client: &str, id: &str) {
-        self.ask(
+    /// Sends a client's interrupt_request.
+    pub(super) fn interrupt(&mut self, client: &str, id: &str) {
+        self.send(
             client,
             Channel::Control,
             "interrupt_request",
@@ -149,33 +151,33 @@ impl Desk {
         );
     }
 
-    /// The kernel publishes a message for a request on iopub.
-    pub(super) fn tells(&mut self, parent: (&str, &str, &str), msg_type: &str, content: &Value) {
+    /// Publishes a message of the kernel for a request.
+    pub(super) fn publish(&mut self, parent: (&str, &str, &str), msg_type: &str, content: &Value) {
         let (session, id, parent_type) = parent;
         let parent = message(parent_type, id, session, "{}".into(), &json!({}));
-        let told = message(msg_type, "t", "k", parent.header_bytes().clone(), content);
-        self.bridge.iopub_message(self.now, told);
+        let message = message(msg_type, "t", "k", parent.header_bytes().clone(), content);
+        self.bridge.iopub_message(self.now, message);
     }
 
-    /// The kernel's status changes for a cell.
-    pub(super) fn state(&mut self, session: &str, id: &str, state: &str) {
+    /// Publishes the kernel's status for a cell.
+    pub(super) fn publish_status(&mut self, session: &str, id: &str, state: &str) {
         let content = json!({ "execution_state": state });
-        self.tells((session, id, "execute_request"), "status", &content);
+        self.publish((session, id, "execute_request"), "status", &content);
     }
 
-    /// The kernel answers a client's request on shell.
+    /// Answers a client's request on shell, as the kernel.
     pub(super) fn reply(&mut self, client: &str, id: &str, msg_type: &str) {
-        let name = msg_type.replace("_request", "_reply");
+        let reply_type = msg_type.replace("_request", "_reply");
         let parent = message(msg_type, id, client, "{}".into(), &json!({}));
         let parent = parent.header_bytes().clone();
-        let reply = message(&name, "r", "k", parent, &json!({ "status": "ok" }));
+        let reply = message(&reply_type, "r", "k", parent, &json!({ "status": "ok" }));
         let client = ClientId::new(client.to_owned().into());
         self.bridge
             .kernel_message(self.now, &client, Channel::Shell, reply);
     }
 
-    /// Time passes.
-    pub(super) fn wait(&mut self, time: Duration) {
+    /// Lets time pass: timers fire when they are due.
+    pub(super) fn advance(&mut self, time: Duration) {
         let end = self.now.instant + time;
         while let Some(due) = self.bridge.poll_timeout().filter(|due| *due <= end) {
             self.now.instant = self.now.instant.max(due);
@@ -184,8 +186,8 @@ impl Desk {
         self.now.instant = end;
     }
 
-    /// Returns the actions of the bridge, as short texts.
-    pub(super) fn told(&mut self) -> Vec<String> {
+    /// Takes all actions of the bridge, as short texts.
+    pub(super) fn actions(&mut self) -> Vec<String> {
         actions(&mut self.bridge)
     }
 }
