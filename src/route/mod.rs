@@ -5,7 +5,8 @@
 //! `None`, then waits for input or for [`Bridge::poll_timeout`].
 //!
 //! Its promises:
-//! - A request reaches one generation of the kernel, or its client gets an error; never both.
+//! - A request is sent to at most one generation of the kernel. If that ends before it answers, the client gets an
+//!   error; the request is not sent to the next one.
 //! - Replies and `input_request` go to the client that asked, iopub to all.
 //! - No request is sent to a kernel before messages on its iopub are known to arrive here.
 //! - A message that passes through keeps its bytes, except `header.session` towards the clients, which has

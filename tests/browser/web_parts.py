@@ -91,7 +91,7 @@ def write_plots():
         output(**{VEGALITE: ELSEWHERE}),
         widget("box"),
         widget("none"),
-        {"output_type": "stream", "name": "stdout", "text": "x" * 300 + "\n\x1b[31mred\x1b[0m \x1b[32mgreen\x1b[0m"},
+        {"output_type": "stream", "name": "stdout", "text": "x" * 300 + "\n\x1b[31mred\x1b[0m \x1b[32mgreen\x1b[0m \x1b[38;5;28mof 256\x1b[0m"},
         {"output_type": "error", "ename": "E", "evalue": "1", "traceback": ["\x1b[0;31mE\x1b[0m: 1"]},
         output(**{"text/html": "<table><tr><th>name</th></tr><tr><td>value</td></tr></table><a href='https://example.com'>link</a>"
                               "<p class='news' style='color: rgb(120, 60, 0); position: fixed'>styled</p>"}),
@@ -103,6 +103,9 @@ def write_plots():
     book["cells"].append({"cell_type": "markdown", "id": "words000", "metadata": {}, "source": "# Words\n\n`code` and $x^2$ [link](https://example.com)"})
     links = f"[to words](#Words) [the graph](./{GRAPH})"
     book["cells"].insert(0, {"cell_type": "markdown", "id": "links000", "metadata": {}, "source": links})
+    dot = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+    book["cells"].append({"cell_type": "markdown", "id": "image000", "metadata": {}, "source": "![dot](attachment:a%20dot.png)",
+                          "attachments": {"a dot.png": {"image/png": dot}}})
     book["metadata"]["widgets"] = {"application/vnd.jupyter.widget-state+json": STATE}
     pathlib.Path(PLOTS).write_text(json.dumps(book))
 
@@ -223,6 +226,13 @@ def styles(book):
     styled = book.outputs(8).locator("p", has_text="styled")
     assert styled.evaluate("it => getComputedStyle(it).color") == "rgb(120, 60, 0)"
     assert styled.evaluate("it => getComputedStyle(it).position") == "static"
+    book.cell(6).scroll_into_view_if_needed()
+    expect(book.outputs(6).locator(".ansi-green-fg")).to_have_text(["green", "of 256"])
+
+    say("an image in a cell of Markdown")
+    book.cell(10).scroll_into_view_if_needed()
+    image = book.cell(10).get_by_role("img", name="dot")
+    expect(image).to_have_js_property("naturalWidth", 1)
 
 
 def links(page, book):

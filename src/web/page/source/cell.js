@@ -196,7 +196,7 @@ export class CellView {
   showRendered() {
     if (this.shownMarkdown === this.text) return;
     this.shownMarkdown = this.text;
-    showMarkdown(this.rendered, this.text.trim() || "*empty*");
+    showMarkdown(this.rendered, this.text.trim() || "*empty*", () => this.book.attachments(this));
   }
 
   showState() {

@@ -128,6 +128,11 @@ export class Notebook {
     return this.widgetState;
   }
 
+  /** Loads the files in a cell of Markdown. */
+  async attachments(view) {
+    return (await request("GET", this.path("cells", view.id, "attachments"))).attachments;
+  }
+
   /** Shows the cells of an answer. */
   take(answer) {
     const gone = new Set(this.views.keys());

@@ -235,10 +235,17 @@ async function renderWidget(node, data, metadata, models) {
   }
 }
 
-/** Shows Markdown. */
-export async function showMarkdown(node, text) {
+/** Shows Markdown. `attachments` loads the files in the cell, by their names. */
+export async function showMarkdown(node, text, attachments) {
   const fresh = document.createElement("div");
   await render(fresh, { "text/markdown": text });
+  const images = [...fresh.querySelectorAll('img[src^="attachment:"]')];
+  const files = images.length > 0 ? await attachments().catch(() => ({})) : {};
+  for (const image of images) {
+    const forms = files[decodeURIComponent(image.getAttribute("src").replace("attachment:", ""))] ?? {};
+    const mime = Object.keys(forms).find((name) => name.startsWith("image/") && name !== SVG);
+    if (mime) image.src = `data:${mime};base64,${joined(forms[mime])}`;
+  }
   node.replaceChildren(...fresh.childNodes);
 }
 
