@@ -15,11 +15,11 @@ use crate::project::{Project, Session};
 
 /// How long the answer may take. Code that holds Python's global interpreter lock can delay it on a
 /// subshell.
-const ANSWER: Duration = Duration::from_secs(5);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The variables to list.
 #[derive(Clone, Debug)]
-pub struct VariablesWanted {
+pub struct VariablesRequest {
     /// The name of one variable, to describe in detail; `None` lists all.
     pub name: Option<String>,
     /// Whether to include modules, functions, classes and IPython's own names.
@@ -32,7 +32,7 @@ pub struct VariablesWanted {
 
 /// The variables of the kernel.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Found {
+pub struct FoundVariables {
     /// The variables, sorted by name.
     pub variables: Vec<Variable>,
     /// How many were left out.
@@ -111,13 +111,13 @@ pub enum VarsError {
 ///
 /// # Errors
 /// [`VarsError`]; a busy kernel is reported within seconds, however long its cell runs.
-pub async fn look(
+pub async fn list_variables(
     project: &Project,
     key: &str,
     session: &Session,
     by: &str,
-    wanted: &VariablesWanted,
-) -> Result<Found, VarsError> {
+    wanted: &VariablesRequest,
+) -> Result<FoundVariables, VarsError> {
     let mut look = Look::join(project, key, session, by).await?;
     let language = look.session().language();
     if !language.eq_ignore_ascii_case("python") {
@@ -126,14 +126,14 @@ pub async fn look(
     }
     let request = request(wanted, look.is_beside());
     let answer = look
-        .ask(&request, Some(ANSWER), std::future::pending())
+        .ask(&request, Some(ANSWER_TIMEOUT), std::future::pending())
         .await;
     look.leave().await;
     let answer = answer?;
     if let Some(why) = answer.failed {
         return Err(VarsError::Refused(why));
     }
-    let found = read(&answer.reply).map_err(VarsError::Refused)?;
+    let found = parse(&answer.reply).map_err(VarsError::Refused)?;
     match &wanted.name {
         Some(name) if found.variables.is_empty() => Err(VarsError::Unknown {
             name: name.clone(),
@@ -144,17 +144,17 @@ pub async fn look(
 }
 
 /// Makes the request for variables.
-fn request(wanted: &VariablesWanted, beside: bool) -> Execute {
-    let asked = json!({
+fn request(wanted: &VariablesRequest, beside: bool) -> Execute {
+    let arguments = json!({
         "name": wanted.name, "all": wanted.all, "most": wanted.most, "limit": wanted.limit,
         "running": beside,
     });
-    let call = format!("look({})", look::literal(&asked.to_string()));
+    let call = format!("look({})", look::literal(&arguments.to_string()));
     look::request(&call, beside)
 }
 
 /// Parses the content of the reply.
-fn read(content: &[u8]) -> Result<Found, String> {
+fn parse(content: &[u8]) -> Result<FoundVariables, String> {
     let text = look::value(content)?;
     serde_json::from_str(&text).map_err(|error| format!("its answer is unreadable: {error}"))
 }
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn an_answer_is_read() {
-        let told = json!({
+        let value = json!({
             "variables": [
                 { "name": "df", "type": "DataFrame", "module": "pandas.core.frame", "shape": [3, 2],
                   "columns": [{ "name": "a", "dtype": "int64" }], "size": 180, "len": null },
@@ -181,8 +181,8 @@ mod tests {
             ],
             "more": 4,
         });
-        let value = json!({ "status": "ok", "data": { "text/plain": told.to_string() } });
-        let found = read(&answer(&value)).expect("it is an answer");
+        let value = json!({ "status": "ok", "data": { "text/plain": value.to_string() } });
+        let found = parse(&answer(&value)).expect("it is an answer");
         assert_eq!(found.more, 4);
         let [df, x] = &found.variables[..] else {
             panic!("{found:?}");
@@ -196,13 +196,13 @@ mod tests {
     fn other_answers_say_what_they_are() {
         let raised =
             json!({ "status": "error", "ename": "NameError", "evalue": "no", "traceback": [] });
-        assert_eq!(read(&answer(&raised)), Err("NameError: no".to_owned()));
-        for strange in [json!(null), json!({ "data": {} }), json!([1])] {
-            let why = read(&answer(&strange)).expect_err("no answer");
+        assert_eq!(parse(&answer(&raised)), Err("NameError: no".to_owned()));
+        for unexpected in [json!(null), json!({ "data": {} }), json!([1])] {
+            let why = parse(&answer(&unexpected)).expect_err("no answer");
             assert!(why.contains("evaluates no expressions"), "{why}");
         }
-        assert!(read(b"[").is_err());
+        assert!(parse(b"[").is_err());
         let other = json!({ "data": { "text/plain": "'other'" } });
-        assert!(read(&answer(&other)).is_err());
+        assert!(parse(&answer(&other)).is_err());
     }
 }

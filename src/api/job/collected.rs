@@ -122,7 +122,7 @@ impl<'a, O: JobObserver> Listener<'a, O> {
 }
 
 impl<O: JobObserver> Follower for Listener<'_, O> {
-    fn hears(&mut self, job: &Job, said: &Said) -> ControlFlow<()> {
+    fn take_message(&mut self, job: &Job, said: &Said) -> ControlFlow<()> {
         let most = self.most;
         self.cells
             .resize_with(job.cells.len(), || Collected::bounded(most));
@@ -160,7 +160,7 @@ impl<O: JobObserver> Follower for Listener<'_, O> {
         }
     }
 
-    fn sees(&mut self, job: &Job) {
+    fn take_state(&mut self, job: &Job) {
         let last = self.cells.iter().rev().find(|cell| cell.is_news);
         self.observer
             .sees(job, last.map_or("", |cell| &cell.last_line));
