@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 
 use crate::project::FolderWatch;
-use crate::project::jobs::{EVENTS, Job, JobFolder, JobState, NoJob, OVER, RECORD, Said};
+use crate::project::jobs::{EVENTS, Job, JobFolder, JobMessage, JobState, NoJob, OVER, RECORD};
 
 /// The pause between two reads of a short job.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
@@ -53,7 +53,7 @@ pub enum FollowEnd {
 /// The receiver of a followed job's messages.
 pub trait Follower {
     /// Takes a message of the job, in order; a break ends the following after it.
-    fn take_message(&mut self, job: &Job, message: &Said) -> ControlFlow<()>;
+    fn take_message(&mut self, job: &Job, message: &JobMessage) -> ControlFlow<()>;
 
     /// Takes the job's state, after all messages that had been stored until then.
     fn take_state(&mut self, job: &Job);
@@ -100,7 +100,7 @@ pub async fn follow(
         let is_recorded = std::mem::take(&mut is_reported) || folder.has_recorder();
         let mut job = folder.read()?;
         loop {
-            let (messages, next) = folder.said(*at)?;
+            let (messages, next) = folder.messages(*at)?;
             if job.state == JobState::Queued && !messages.is_empty() {
                 // The job has started between the two reads.
                 job = folder.read()?;

@@ -120,14 +120,14 @@ pub enum ConfigError {
         source: toml::de::Error,
     },
     /// A variable of the environment has a value that it cannot have.
-    #[error("{name} is {value:?}; it can be {wanted}")]
+    #[error("{name} is {value:?}; it can be {expected}")]
     Variable {
         /// The variable.
         name: &'static str,
         /// Its value.
         value: String,
         /// The values that it can have.
-        wanted: &'static str,
+        expected: &'static str,
     },
 }
 
@@ -146,8 +146,8 @@ impl Config {
         self.notebook = set("NB_NOTEBOOK").map(PathBuf::from).or(self.notebook);
         self.name = text("NB_AS").or(self.name);
         self.log = text("NB_LOG").or(self.log);
-        let wanted = "a number of seconds, 0 for ever";
-        self.timeout = read(&text, "NB_TIMEOUT", wanted, time)?.or(self.timeout);
+        let expected = "a number of seconds, 0 for ever";
+        self.timeout = read(&text, "NB_TIMEOUT", expected, time)?.or(self.timeout);
         for (name, is_on) in [
             ("NB_AUTOSTART", &mut self.autostart),
             ("NB_TURNS", &mut self.turns),
@@ -163,8 +163,8 @@ impl Config {
             let words = words.filter(|word| !word.is_empty());
             self.startup_known = words.map(str::to_owned).collect();
         }
-        let wanted = "NAME=value, several with commas";
-        let given = read(&text, "NB_KERNEL_ENV", wanted, pairs)?;
+        let expected = "NAME=value, several with commas";
+        let given = read(&text, "NB_KERNEL_ENV", expected, pairs)?;
         // Added to the variables of the file: each variable is a setting of its own.
         self.kernel_env.extend(given.unwrap_or_default());
         Ok(self)
@@ -206,7 +206,7 @@ fn pairs(text: &str) -> Option<BTreeMap<String, String>> {
 fn read<T>(
     text: &impl Fn(&str) -> Option<String>,
     name: &'static str,
-    wanted: &'static str,
+    expected: &'static str,
     parse: impl Fn(&str) -> Option<T>,
 ) -> Result<Option<T>, ConfigError> {
     let Some(value) = text(name) else {
@@ -216,7 +216,7 @@ fn read<T>(
     parsed.map(Some).ok_or(ConfigError::Variable {
         name,
         value,
-        wanted,
+        expected,
     })
 }
 
@@ -241,11 +241,11 @@ fn keyword<T: for<'a> Deserialize<'a>>(word: &str) -> Option<T> {
 
 fn seconds<'a, D: serde::Deserializer<'a>>(from: D) -> Result<Option<f64>, D::Error> {
     let seconds = f64::deserialize(from)?;
-    let wanted = "it can be a number of seconds, 0 for ever";
+    let expected = "it can be a number of seconds, 0 for ever";
     let seconds = Some(seconds).filter(|it| is_time(*it));
     seconds
         .map(Some)
-        .ok_or_else(|| serde::de::Error::custom(wanted))
+        .ok_or_else(|| serde::de::Error::custom(expected))
 }
 
 fn is_time(seconds: f64) -> bool {
@@ -287,7 +287,7 @@ mod tests {
             turns = false\nlog = 'debug'\nkernel_env = { A = '0', C = '2' }\n\
             later = [1]\n[journal]\ncode = false\n";
         let from_file = with(file, &[("NB_AS", "")]).unwrap();
-        let wanted = Config {
+        let expected = Config {
             notebook: Some("a.ipynb".into()),
             name: Some("ada".into()),
             timeout: Some(20.0),
@@ -300,7 +300,7 @@ mod tests {
             kernel_env: env(&[("A", "0"), ("C", "2")]),
             journal: JournalConfig { code: false },
         };
-        assert_eq!(from_file, wanted);
+        assert_eq!(from_file, expected);
         let variables = [
             ("NB_NOTEBOOK", "b.ipynb"),
             ("NB_AS", "bob"),
@@ -313,7 +313,7 @@ mod tests {
             ("NB_TURNS", "on"),
             ("NB_LOG", "trace"),
         ];
-        let wanted = Config {
+        let expected = Config {
             notebook: Some("b.ipynb".into()),
             name: Some("bob".into()),
             timeout: Some(2.5),
@@ -324,7 +324,7 @@ mod tests {
             journal: JournalConfig { code: false },
             ..Config::default()
         };
-        assert_eq!(with(file, &variables).unwrap(), wanted);
+        assert_eq!(with(file, &variables).unwrap(), expected);
     }
 
     #[test]

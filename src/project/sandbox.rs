@@ -43,8 +43,8 @@ pub struct Sandbox {
 
 impl Sandbox {
     /// Says whether two sandboxes have the same rules, whatever their last starts achieved.
-    pub fn is_same_room(&self, other: &Self) -> bool {
-        let asked = |sandbox: &Self| Self {
+    pub fn has_same_rules(&self, other: &Self) -> bool {
+        let requested = |sandbox: &Self| Self {
             reached: None,
             scratch: PathBuf::new(),
             keep_scratch: false,
@@ -52,7 +52,7 @@ impl Sandbox {
             other: Map::new(),
             ..sandbox.clone()
         };
-        asked(self) == asked(other)
+        requested(self) == requested(other)
     }
 }
 

@@ -264,8 +264,8 @@ impl Session {
     /// Returns the language of the session's kernel.
     pub fn language(&self) -> String {
         let info = self.kernel_info.as_ref();
-        let said = info.and_then(|info| info["language_info"]["name"].as_str());
-        match (said, &self.kernelspec) {
+        let reported = info.and_then(|info| info["language_info"]["name"].as_str());
+        match (reported, &self.kernelspec) {
             (Some(name), _) => name.to_owned(),
             (None, Some(spec)) if !spec.language.is_empty() => spec.language.clone(),
             // Nothing is known about an attached kernel: if it is not Python, its answer will show it.

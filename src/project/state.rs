@@ -174,12 +174,12 @@ impl State {
         head.map_or(Age::Current, |head| head.age())
     }
 
-    pub(super) fn write(&self, path: &Path, how: Durability) -> Result<(), StateError> {
+    pub(super) fn write(&self, path: &Path, durability: Durability) -> Result<(), StateError> {
         // Fails if a path is not UTF-8, which JSON cannot hold.
         let text = serde_json::to_vec_pretty(self).map_err(io::Error::from);
         text.and_then(|mut text| {
             text.push(b'\n');
-            beneath::replace_as(path, &text, how)
+            beneath::replace_as(path, &text, durability)
         })
         .map_err(|source| StateError::Write {
             path: path.to_owned(),
@@ -226,11 +226,11 @@ impl State {
     /// Returns the session of the kernel that a notebook uses: the one of [`State::owner_key`],
     /// with the path of the given notebook.
     pub fn session(&self, key: &str) -> Option<Session> {
-        let asked = self.sessions.get(key)?;
+        let session = self.sessions.get(key)?;
         let owner = self.owner_key(key);
         let kernel = self.sessions.get(&owner)?;
         Some(Session {
-            notebook: asked.notebook.clone(),
+            notebook: session.notebook.clone(),
             ..kernel.clone()
         })
     }

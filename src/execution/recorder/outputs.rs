@@ -70,7 +70,7 @@ impl JobOutputs {
         let none: [&[u8]; 0] = [];
         let mut from = 0;
         loop {
-            let (said, next) = folder.said(from)?;
+            let (said, next) = folder.messages(from)?;
             if next == from {
                 return Ok((outputs, ids));
             }

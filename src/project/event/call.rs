@@ -39,8 +39,8 @@ impl ToolCall {
     /// Removes the code that the warnings show: `line 2 starts a program: os.system`.
     pub(super) fn remove_code(&mut self) {
         for warning in &mut self.warnings {
-            if let Some((what, _)) = warning.split_once(": ") {
-                *warning = what.to_owned();
+            if let Some((category, _)) = warning.split_once(": ") {
+                *warning = category.to_owned();
             }
         }
     }

@@ -114,12 +114,12 @@ impl EventFollower {
         self.begin_line();
         let (earlier, current) = journal::open_current(&self.journal, &self.earlier);
         let last = earlier.last().map_or(1, |last| last + 1);
-        let wanted = match self.position.file > last {
+        let first_file = match self.position.file > last {
             // The position is from a journal that was removed.
             true => 0,
             false => self.position.file,
         };
-        let number = earlier.iter().copied().find(|number| *number >= wanted);
+        let number = earlier.iter().copied().find(|number| *number >= first_file);
         let number = number.unwrap_or(last);
         if number != self.position.file {
             self.position = Position {

@@ -54,12 +54,12 @@ impl Project {
 }
 
 /// Returns whether no event of this generation can be older than this one.
-fn begins(event: &Event, generation: u64) -> bool {
-    let of = event.generation.unwrap_or(generation);
+fn starts_generation(event: &Event, generation: u64) -> bool {
+    let event_generation = event.generation.unwrap_or(generation);
     match event.kind {
-        EventKind::Opened | EventKind::Restarted => of <= generation,
+        EventKind::Opened | EventKind::Restarted => event_generation <= generation,
         // The ends of an earlier kernel's cells may be written later than this kernel's start.
-        EventKind::Asked(_) => of < generation,
+        EventKind::Asked(_) => event_generation < generation,
         _ => false,
     }
 }
@@ -86,10 +86,10 @@ fn present(events: impl Iterator<Item = Event>, generation: u64) -> Present {
         if present.last.is_none() && is_activity(&event) {
             present.last = Some(event.at);
         }
-        if begins(&event, generation) || from.is_some_and(|from| event.at < from) {
+        if starts_generation(&event, generation) || from.is_some_and(|from| event.at < from) {
             break;
         }
-        if event.generation.is_some_and(|of| of != generation) {
+        if event.generation.is_some_and(|it| it != generation) {
             continue;
         }
         if let Some(end) = event.end() {
@@ -100,7 +100,7 @@ fn present(events: impl Iterator<Item = Event>, generation: u64) -> Present {
             };
             list.insert(end.msg_id.clone());
         }
-        let (start, is_asked) = match event.kind {
+        let (start, is_from_sender) = match event.kind {
             EventKind::Asked(start) => (start, true),
             EventKind::Seen(start) => (start, false),
             EventKind::Prompted { msg_id, prompt } => {
@@ -114,24 +114,24 @@ fn present(events: impl Iterator<Item = Event>, generation: u64) -> Present {
             _ => continue,
         };
         let has_ended = ended.contains(&start.msg_id);
-        if start.alone || (is_asked && has_ended) {
+        if start.alone || (is_from_sender && has_ended) {
             from = from.max(event.at.checked_sub(RACE).ok());
         }
         any_ended |= has_ended;
         if has_ended || aborted.contains(&start.msg_id) {
             continue;
         }
-        let known = present.running.as_ref();
-        let is_known = known.is_some_and(|known| known.msg_id == start.msg_id);
-        let is_taken = match is_asked {
+        let running = present.running.as_ref();
+        let is_same = running.is_some_and(|it| it.msg_id == start.msg_id);
+        let is_running = match is_from_sender {
             // If none was seen to begin, the oldest request runs.
-            true => is_known || !has_begun,
+            true => is_same || !has_begun,
             // A request that began before another which has ended has ended too.
             false if has_begun || any_ended => false,
             // If the sender's event is known, it has more details than an observer's.
             false => {
                 has_begun = true;
-                !is_known
+                !is_same
             }
         };
         let cell = RunningExecution {
@@ -143,10 +143,10 @@ fn present(events: impl Iterator<Item = Event>, generation: u64) -> Present {
             job: start.job,
             since: event.at,
         };
-        if is_asked && start.store_history {
+        if is_from_sender && start.store_history {
             present.queued.push(cell.clone());
         }
-        if is_taken {
+        if is_running {
             present.running = Some(cell);
         }
     }
@@ -176,8 +176,8 @@ fn is_activity(event: &Event) -> bool {
 /// Returns the authors, from events that come newest first.
 fn authors(events: impl Iterator<Item = Event>, generation: u64) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
-    let events = events.take_while(|event| !begins(event, generation));
-    let events = events.filter(|event| event.generation.is_none_or(|of| of == generation));
+    let events = events.take_while(|event| !starts_generation(event, generation));
+    let events = events.filter(|event| event.generation.is_none_or(|it| it == generation));
     for by in requests(events).filter_map(|event| event.by) {
         if !found.contains(&by) {
             found.push(by);
