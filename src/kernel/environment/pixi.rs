@@ -103,14 +103,14 @@ fn activations(table: &toml::Table) -> Vec<&toml::Value> {
         (_, "powerpc64") => ("linux", "linux-ppc64le".to_owned()),
         (_, other) => ("linux", format!("linux-{other}")),
     };
-    let of = |name: &str| table.get("target")?.get(name)?.get("activation");
-    let said = [
-        of(&machine),
-        of(system),
-        of("unix"),
+    let activation_of = |name: &str| table.get("target")?.get(name)?.get("activation");
+    let tables = [
+        activation_of(&machine),
+        activation_of(system),
+        activation_of("unix"),
         table.get("activation"),
     ];
-    said.into_iter().flatten().collect()
+    tables.into_iter().flatten().collect()
 }
 
 #[cfg(test)]

@@ -27,7 +27,7 @@ pub struct Python {
 impl Python {
     /// Returns an interpreter that was neither inspected nor run, as if it had ipykernel: its start in a
     /// sandbox shows whether that is true.
-    pub fn unasked(executable: &Path) -> Self {
+    pub fn unprobed(executable: &Path) -> Self {
         let bin = executable.parent().filter(|bin| bin.ends_with("bin"));
         let prefix = bin.and_then(Path::parent).unwrap_or(Path::new("/"));
         Self {
@@ -117,10 +117,10 @@ pub fn base(prefix: &Path) -> Option<PathBuf> {
 }
 
 /// Returns a value of `pyvenv.cfg`.
-pub(in crate::kernel) fn setting<'a>(settings: &'a str, wanted: &str) -> Option<&'a str> {
+pub(in crate::kernel) fn setting<'a>(settings: &'a str, key: &str) -> Option<&'a str> {
     let pairs = settings.lines().filter_map(|line| line.split_once('='));
     { pairs }
-        .find(|(name, _)| name.trim().eq_ignore_ascii_case(wanted))
+        .find(|(name, _)| name.trim().eq_ignore_ascii_case(key))
         .map(|(_, value)| value.trim())
 }
 

@@ -37,7 +37,7 @@ pub fn active(variables: &dyn Variables) -> Vec<Environment> {
 
 /// Returns the environments that a folder has for its contents, the usual one first.
 fn of_folder(folder: &Path, variables: &dyn Variables) -> Vec<Environment> {
-    let here = |name: &str| format!("{name} in {}", folder.display());
+    let source_of = |name: &str| format!("{name} in {}", folder.display());
     let mut found = Vec::new();
     let manifest = foreign_file::read_text(&folder.join("pyproject.toml")).unwrap_or_default();
     if (!manifest.is_empty() || folder.join("uv.lock").is_file())
@@ -52,17 +52,17 @@ fn of_folder(folder: &Path, variables: &dyn Variables) -> Vec<Environment> {
     }
     let usual = folder.join(".venv");
     if python::of_environment(&usual).is_some() || python::dangling(&usual).is_some() {
-        found.push(Environment::of(&usual, here(".venv")));
+        found.push(Environment::of(&usual, source_of(".venv")));
     }
-    found.extend(pixis(folder));
+    found.extend(pixi_environments(folder));
     let conda = folder.join(".conda");
     if conda.join("conda-meta").is_dir() {
-        found.push(Environment::of(&conda, here(".conda")));
+        found.push(Environment::of(&conda, source_of(".conda")));
     }
     for name in ["venv", "env"] {
         let prefix = folder.join(name);
         if is_environment(&prefix) {
-            found.push(Environment::of(&prefix, here(name)));
+            found.push(Environment::of(&prefix, source_of(name)));
         }
     }
     found.extend(poetry::of_project(folder, &manifest, variables));
@@ -73,7 +73,7 @@ fn of_folder(folder: &Path, variables: &dyn Variables) -> Vec<Environment> {
 }
 
 /// Returns the environments that `pixi` made for a project: `default` first, then by name.
-fn pixis(folder: &Path) -> Vec<Environment> {
+fn pixi_environments(folder: &Path) -> Vec<Environment> {
     let entries = std::fs::read_dir(folder.join(".pixi/envs"));
     let entries = entries.into_iter().flatten().flatten();
     let mut prefixes: Vec<_> = entries.map(|entry| entry.path()).collect();

@@ -151,16 +151,16 @@ impl Process {
         // Between the check and the signal another process could get the pid only if this one ended, was
         // reaped and all other pids were used up within microseconds. Most systems have no call that rules
         // this out for process groups.
-        let gone = SignalError::Gone(self.pid);
+        let no_process = SignalError::Gone(self.pid);
         if !self.is_alive() {
-            return Err(gone);
+            return Err(no_process);
         }
         let Some(pid) = i32::try_from(self.pid).ok().and_then(Pid::from_raw) else {
-            return Err(gone);
+            return Err(no_process);
         };
         match kill(pid) {
             Ok(()) => Ok(()),
-            Err(rustix::io::Errno::SRCH) => Err(gone),
+            Err(rustix::io::Errno::SRCH) => Err(no_process),
             Err(error) => Err(SignalError::Refused {
                 pid: self.pid,
                 source: error.into(),

@@ -71,7 +71,7 @@ pub enum SelectionError {
     #[error(transparent)]
     Spec(#[from] SpecError),
     /// The Python has no ipykernel.
-    #[error("{} has no ipykernel{}", python.display(), said_of(source_of))]
+    #[error("{} has no ipykernel{}", python.display(), of_project(source_of))]
     NoIpykernel {
         /// The interpreter.
         python: PathBuf,
@@ -95,7 +95,7 @@ pub enum SelectionError {
         /// The path to which the link leads.
         target: PathBuf,
         /// The commands that make the environment again.
-        mend: String,
+        fix: String,
     },
     /// No Python was found.
     #[error("no Python with ipykernel was found: no active environment, none at or above {}, no kernelspec, no python3 on PATH", folder.display())]
@@ -104,7 +104,7 @@ pub enum SelectionError {
         folder: PathBuf,
     },
     /// More than one kernel could be meant.
-    #[error("{}", which(candidates))]
+    #[error("{}", ambiguity(candidates))]
     Ambiguous {
         /// All kernels that can be started.
         candidates: Vec<KernelCandidate>,
@@ -122,14 +122,14 @@ pub enum SelectionError {
     Proxy(String),
 }
 
-fn said_of(source: &str) -> String {
+fn of_project(source: &str) -> String {
     match source.is_empty() {
         true => String::new(),
         false => format!("; it is the project's ({source})"),
     }
 }
 
-fn which(candidates: &[KernelCandidate]) -> String {
+fn ambiguity(candidates: &[KernelCandidate]) -> String {
     let none = "no environment belongs to the notebook's folder, and ";
     match candidates {
         [only] if only.is_base => {
@@ -158,8 +158,8 @@ impl SelectionError {
                     quote(&venv.join("bin/python"))
                 ))
             }
-            Self::Dangling { mend, .. } => vec![
-                format!("make it anew: {mend}"),
+            Self::Dangling { fix, .. } => vec![
+                format!("make it anew: {fix}"),
                 "or name another Python: nb open NOTEBOOK --python PATH".to_owned(),
             ],
             Self::NotPython(_) => one("name another with --python PATH".to_owned()),
@@ -432,9 +432,9 @@ impl Selection<'_> {
         let found = found.and_then(|found| found.into_iter().next());
         let path = found.as_deref().unwrap_or(path);
         match self.probe(path) {
-            Err(error) if !error.asked && path.is_file() => {
+            Err(error) if !error.was_run && path.is_file() => {
                 let whole = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-                Ok(Python::unasked(&whole))
+                Ok(Python::unprobed(&whole))
             }
             probed => probed,
         }
@@ -443,7 +443,7 @@ impl Selection<'_> {
     /// Returns the error for an environment whose Python is missing, with the commands that make it again.
     fn dangling(&self, environment: Environment, link: PathBuf, target: PathBuf) -> SelectionError {
         SelectionError::Dangling {
-            mend: install::anew(&environment, self.variables),
+            fix: install::anew(&environment, self.variables),
             environment: Box::new(environment),
             link,
             target,
