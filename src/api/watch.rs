@@ -304,7 +304,7 @@ impl Looker<'_> {
             let by = runs.by.unwrap_or_else(|| "another client".to_owned());
             return (Vec::new(), Some(format!("a cell of {by} runs")));
         }
-        let typed_in = unsaved::look(self.page).typed_in(self.page, document);
+        let typed_in = unsaved::find(self.page).typed_in(self.page, document);
         let left_out = |at: usize| -> Option<String> {
             let cell = document.cells().get(graph.place(at)?)?;
             let id = cell.id();

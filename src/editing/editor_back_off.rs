@@ -31,7 +31,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 ///
 /// If no front end is joined to the notebook, this only lists a folder.
 pub fn must_wait(notebook: &NotebookFile) -> bool {
-    held(notebook).is_some()
+    activity(notebook).is_some()
 }
 
 /// Waits until the notebook may be written, and returns how long that took. `tell` is called once
@@ -39,19 +39,21 @@ pub fn must_wait(notebook: &NotebookFile) -> bool {
 pub fn wait_for_front_end(notebook: &NotebookFile, tell: &dyn Fn(&str)) -> Duration {
     let begun = Instant::now();
     let mut is_announced = false;
-    while let Some(held) = held(notebook) {
-        let what = match &held {
+    while let Some(activity) = activity(notebook) {
+        let awaited = match &activity {
             EditorActivity::By(cell) => format!("{} to end", whose(cell)),
             EditorActivity::MaySave => "VS Code to save".to_owned(),
         };
         let most = WAIT.as_secs();
         if begun.elapsed() >= WAIT {
-            tell(&format!("not waiting any longer than {most} s for {what}"));
+            tell(&format!(
+                "not waiting any longer than {most} s for {awaited}"
+            ));
             break;
         }
-        if !is_announced && matches!(held, EditorActivity::By(_)) {
+        if !is_announced && matches!(activity, EditorActivity::By(_)) {
             tell(&format!(
-                "waiting for {what} before writing, {most} s at most (--now does not)"
+                "waiting for {awaited} before writing, {most} s at most (--now does not)"
             ));
             is_announced = true;
         }
@@ -68,7 +70,7 @@ enum EditorActivity {
     MaySave,
 }
 
-fn held(notebook: &NotebookFile) -> Option<EditorActivity> {
+fn activity(notebook: &NotebookFile) -> Option<EditorActivity> {
     let joined = joined(notebook);
     // Without a front end there is no need to read the journal.
     if joined.is_empty() {
@@ -81,13 +83,13 @@ fn held(notebook: &NotebookFile) -> Option<EditorActivity> {
         return None;
     }
     let running = notebook.project.present(&owner, session.generation).running;
-    if let Some(cell) = running.filter(|cell| is_of(&joined, cell.by.as_deref(), cell.since)) {
+    if let Some(cell) = running.filter(|cell| has_sent(&joined, cell.by.as_deref(), cell.since)) {
         return Some(EditorActivity::By(cell));
     }
     let now = Timestamp::now();
     let events = notebook.project.events(&owner);
-    let mut lately = events.take_while(|event| is_young(event.at, now));
-    let ended = lately.find(|event| event.end().is_some_and(|end| end.store_history))?;
+    let mut recent = events.take_while(|event| is_young(event.at, now));
+    let ended = recent.find(|event| event.end().is_some_and(|end| end.store_history))?;
     (may_save(&joined, &ended) && !saved_since(notebook, ended.at))
         .then_some(EditorActivity::MaySave)
 }
@@ -102,7 +104,7 @@ pub(super) fn joined(notebook: &NotebookFile) -> Vec<Joined> {
 
 /// Returns whether one of these front ends sent a request. A request from before the front end joined is
 /// not its own: it ended with an earlier front end of the same name, or a recorder took it over.
-fn is_of(joined: &[Joined], by: Option<&str>, since: Timestamp) -> bool {
+fn has_sent(joined: &[Joined], by: Option<&str>, since: Timestamp) -> bool {
     joined
         .iter()
         .any(|joined| by == Some(&joined.by()) && joined.since <= since)
@@ -244,7 +246,7 @@ mod tests {
         desk.saved(0);
         assert!(held(&desk.notebook).is_none(), "it has saved");
         let begun = Instant::now();
-        let told = |what: &str| panic!("told of {what}");
+        let told = |awaited: &str| panic!("told of {awaited}");
         wait_for_front_end(&desk.notebook, &told);
         assert!(begun.elapsed() < AUTO_SAVE);
         for (by, seconds) in [(PERSON, 3), ("ada", 0), (PERSON, -3600)] {

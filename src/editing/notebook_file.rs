@@ -32,7 +32,7 @@ pub struct NotebookFile {
     /// The real path of the file.
     pub real: PathBuf,
     /// The stored versions of cells; set at the first request for one.
-    kept: OnceLock<Option<Objects>>,
+    stored_versions: OnceLock<Option<Objects>>,
 }
 
 /// Why a notebook could not be read.
@@ -127,14 +127,16 @@ impl NotebookFile {
             project,
             path: path.to_owned(),
             real,
-            kept: OnceLock::new(),
+            stored_versions: OnceLock::new(),
         }
     }
 
     /// Returns the stored versions of cells, for reading; `None` if the user's settings say that no
     /// code is stored.
-    pub(super) fn kept(&self) -> Option<&Objects> {
-        self.kept.get_or_init(|| self.project.objects()).as_ref()
+    pub(super) fn stored_versions(&self) -> Option<&Objects> {
+        self.stored_versions
+            .get_or_init(|| self.project.objects())
+            .as_ref()
     }
 
     /// Reads the notebook. It waits for a program that is writing the file in place.
@@ -157,10 +159,10 @@ impl NotebookFile {
                             return Ok((document, stamp));
                         }
                         Err(source) => {
-                            let waits = source.cut_off;
+                            let is_incomplete = source.cut_off;
                             let path = self.path.clone();
                             let error = NotebookFileError::NotANotebook { path, source };
-                            if !waits {
+                            if !is_incomplete {
                                 return Err(error);
                             }
                             error

@@ -75,11 +75,11 @@ pub(super) fn put(
     let notebook = NotebookFile::of(path).map_err(|error| with_causes(&error))?;
     if !force
         && all.iter().any(|it| it.by_text)
-        && let Unsaved::Found(_) = unsaved::look(&notebook)
+        && let Unsaved::Found(_) = unsaved::find(&notebook)
     {
         return Err("VS Code has unsaved changes of this notebook".to_owned());
     }
-    let language = language::known(&notebook);
+    let language = language::of_kernel(&notebook);
     let ids: HashSet<&str> = all.iter().filter_map(|it| it.cell.as_deref()).collect();
     let mut report = WriteReport::default();
     // A save between the read and the write may change the text of one of these cells.

@@ -156,7 +156,7 @@ pub fn language_of(notebook: &NotebookFile, document: &Document) -> CellLanguage
         .metadata_string(&["language_info", "name"])
         .or_else(|| document.metadata_string(&["kernelspec", "language"]))
         .or_else(|| {
-            language::known(notebook)?["name"]
+            language::of_kernel(notebook)?["name"]
                 .as_str()
                 .map(str::to_owned)
         });

@@ -56,10 +56,11 @@ pub fn between(before: &Manifest, after: &Manifest) -> Vec<CellStep> {
         return Vec::new();
     }
     let (old, new) = (places(before), places(after));
-    let there: Vec<_> = before.iter().map(|(id, _)| new.get(id).copied()).collect();
-    let moved = out_of_order(&there);
+    let new_indices: Vec<_> = before.iter().map(|(id, _)| new.get(id).copied()).collect();
+    let moved = out_of_order(&new_indices);
     let mut steps = Vec::new();
-    for (from, (((cell, revision), to), moved)) in before.iter().zip(&there).zip(moved).enumerate()
+    for (from, (((cell, revision), to), moved)) in
+        before.iter().zip(&new_indices).zip(moved).enumerate()
     {
         let after = to
             .and_then(|to| after.get(to))

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::LOCKED;
+use super::LOCK_TIMEOUT;
 use super::finish::leftovers;
 use crate::editing::notebook_file::NotebookFile;
 use crate::project::{Lock, NotLocked, lock_notebook};
@@ -52,7 +52,7 @@ pub fn rename(
     both.sort_unstable();
     let mut locks = Vec::new();
     for path in both {
-        match lock_notebook(path, LOCKED) {
+        match lock_notebook(path, LOCK_TIMEOUT) {
             Ok(lock) => locks.push((path, lock)),
             Err(NotLocked::Unusable(_)) => {}
             Err(source) => {
