@@ -140,7 +140,7 @@ impl OutputAccumulator {
                 let [name, value] = ["ename", "evalue"].map(|key| {
                     let text = string(content, key);
                     Json::string(&match &self.bound {
-                        Some(bound) => bound.word(text),
+                        Some(bound) => bound.error_text(text),
                         None => text,
                     })
                 });
@@ -228,7 +228,7 @@ impl OutputAccumulator {
                 let before = screen.size();
                 screen.write(&lossy(part));
                 self.size = (self.size + screen.size()).saturating_sub(before);
-                self.keep_within();
+                self.enforce_limit();
             }
         }
     }
@@ -277,7 +277,7 @@ impl OutputAccumulator {
         self.clear_if_due();
         self.size += output.size();
         self.outputs.push(output);
-        self.keep_within();
+        self.enforce_limit();
     }
 
     fn clear_if_due(&mut self) {
@@ -296,7 +296,7 @@ impl OutputAccumulator {
 
     /// Leaves out what exceeds the limit, from the middle: the beginning and the end are the most
     /// informative.
-    fn keep_within(&mut self) {
+    fn enforce_limit(&mut self) {
         let Some(most) = self.bound.as_ref().map(|bound| bound.most) else {
             return;
         };
@@ -306,7 +306,7 @@ impl OutputAccumulator {
             return;
         }
         if !std::mem::replace(&mut self.is_cut, true) {
-            self.set_head_apart(half);
+            self.split_head(half);
         }
         // Leave out an eighth more than necessary: the rest has to be moved, which would take too long for
         // each line.
@@ -314,12 +314,12 @@ impl OutputAccumulator {
     }
 
     /// Moves the first outputs, of at most `most` bytes, to `head`, where they stay.
-    fn set_head_apart(&mut self, most: usize) {
-        let mut room = most;
+    fn split_head(&mut self, most: usize) {
+        let mut remaining = most;
         let last = self.outputs.len().saturating_sub(1);
         let whole = self.outputs.iter().take(last).take_while(|output| {
-            let fits = output.size() <= room;
-            room = room.saturating_sub(output.size());
+            let fits = output.size() <= remaining;
+            remaining = remaining.saturating_sub(output.size());
             fits
         });
         let whole = whole.count();

@@ -92,8 +92,8 @@ impl Widgets {
     pub fn unknown_output_widget(&self, content: &[u8]) -> Option<String> {
         let id = comm(content).filter(|id| !self.models.contains_key(id))?;
         let request = value_at(content, &["data", "state", "msg_id"])?;
-        let takes = request.as_string().is_some_and(|it| !it.is_empty());
-        takes.then_some(id)
+        let has_target = request.as_string().is_some_and(|it| !it.is_empty());
+        has_target.then_some(id)
     }
 
     /// Adds an output widget that was created earlier, with its state in the notebook.
