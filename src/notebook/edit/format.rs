@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_jupyter_wrote_stays_and_anything_else_becomes_that() {
+    fn jupyters_format_stays_and_other_formats_become_it() {
         let jupyter = r#"{
  "cells": [
   {

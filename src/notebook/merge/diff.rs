@@ -370,7 +370,7 @@ mod tests {
     /// Returns each changed cell as text: `id`, the kinds of change, and its lines.
     fn changes_in_words(before: &str, after: &str) -> Vec<String> {
         let list = diff(&cells(before), &cells(after), true);
-        let said = list.into_iter().map(|diff| {
+        let texts = list.into_iter().map(|diff| {
             let what = match (&diff.before, &diff.after) {
                 (None, _) => "+",
                 (_, None) => "-",
@@ -389,7 +389,7 @@ mod tests {
                 lines.collect::<Vec<_>>().join("|")
             )
         });
-        said.collect()
+        texts.collect()
     }
 
     #[test]
@@ -447,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn metadata_types_and_outputs_are_told_apart() {
+    fn metadata_types_and_outputs_are_distinguished() {
         let before = cells("a:1 b:2");
         let mut after = before.clone();
         let value = |text| Json::parse(text).unwrap();

@@ -413,9 +413,9 @@ mod tests {
 
     fn assert_merges(cases: &[Case<'_>]) {
         for (base, file, writer, want, conflicts) in cases {
-            let (found, said) = merged(base, file, writer);
+            let (found, reported) = merged(base, file, writer);
             assert_eq!(found, *want, "{base} / {file} / {writer}");
-            assert_eq!(said, *conflicts, "{base} / {file} / {writer}");
+            assert_eq!(reported, *conflicts, "{base} / {file} / {writer}");
         }
     }
 

@@ -475,7 +475,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_utf_8_is_replaced() {
+    fn invalid_utf_8_is_replaced() {
         let mut folded = OutputAccumulator::default();
         let stream = b"{\"name\":\"stdout\",\"text\":\"a\\n\xff\"}";
         assert_eq!(folded.take("stream", stream), OutputChange::Changed);
@@ -553,9 +553,9 @@ mod tests {
         let mut here = OutputAccumulator::default();
         here.take(messages[0].0, messages[0].1.as_bytes());
         let mut there = here.clone();
-        let told = there.take(messages[2].0, messages[2].1.as_bytes());
-        let OutputChange::Displayed { display_id, shown } = told else {
-            panic!("{told:?}");
+        let change = there.take(messages[2].0, messages[2].1.as_bytes());
+        let OutputChange::Displayed { display_id, shown } = change else {
+            panic!("{change:?}");
         };
         assert!(here.update(&display_id, &shown));
         assert_eq!(here.outputs()[0].text(), is("3"));
@@ -563,7 +563,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_kernel_says_stays_as_it_says_it() {
+    fn outputs_stay_as_the_kernel_sent_them() {
         let result = r#"{"data":{"text/plain":"1","application/json":{"big":12345678901234567890123,"x":1e-05}},"metadata":{"text/plain":{"a":[1]}},"execution_count":7,"transient":null}"#;
         assert_eq!(
             fold(&[("execute_result", result)]),
@@ -687,7 +687,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_under_an_id_is_at_its_place_among_the_outputs() {
+    fn a_display_keeps_its_position_among_the_outputs() {
         let mut folded = OutputAccumulator::bounded(20_000, "more");
         let show = |id: &str| {
             format!(r#"{{"data":{{"text/plain":"{id}"}},"transient":{{"display_id":"{id}"}}}}"#)

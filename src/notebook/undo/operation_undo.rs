@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_did_since_stays() {
+    fn others_later_changes_stay() {
         for (before, after, now, want) in [
             ("a:1 b:2", "a:1 b:3", "a:1 b:3", "a:1 b:2"),
             // Changes beside it, in another line, and an undo by hand.
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_go_together_is_a_conflict_unless_forced() {
+    fn incompatible_changes_are_a_conflict_unless_forced() {
         for (before, after, now, conflict, forced) in [
             ("a:1 b:2", "a:2 b:2", "a:h b:2", "a source", "a:1 b:2"),
             ("a:1", "a:1 n:2", "a:1 n:h", "n deleted", "a:1"),
@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_forgotten_is_said_where_it_is_needed() {
+    fn a_missing_version_is_an_error_only_if_it_is_needed() {
         let mut undo_of = undo_of(&cells("a:1"), &cells("a:2"));
         undo_of.cells[0].after.as_mut().unwrap().cell = None;
         // The notebook still has what the operation left, so no stored version is needed.

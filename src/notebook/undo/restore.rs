@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_removed_comes_back_byte_for_byte() {
+    fn a_removed_cell_is_restored_byte_for_byte() {
         for index in [0, 1] {
             let mut document = open(FILE);
             let cell = json(&document, index);

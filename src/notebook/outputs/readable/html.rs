@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_take_long_is_not_read() {
+    fn html_that_would_take_long_is_not_read() {
         assert_eq!(text(&"<b>x</b>".repeat(LONGEST)), None);
         assert_eq!(text(&"<div>".repeat(DEEPEST + 1)), None);
         assert!(text(&"<p>x</p>".repeat(DEEPEST + 1)).is_some());

@@ -12,7 +12,7 @@ pub struct ShortTraceback<'a> {
     pub more: &'a str,
 }
 
-/// What marks the line that a frame runs, in front of its number.
+/// The mark in front of the number of the line that a frame runs.
 const ARROW: &str = "-> ";
 
 impl ShortTraceback<'_> {
