@@ -88,7 +88,7 @@ pub struct Graph {
     cells: Vec<GraphCell>,
     sources: Vec<Arc<str>>,
     effects: Vec<Arc<Effects>>,
-    /// What each cell needs and writes when all are run in order; their places are the runs.
+    /// The names that each cell needs and writes when all are run in order; their places are the runs.
     traces: Vec<Trace>,
     /// The names after Restart & Run All.
     last: Namespace,
@@ -111,7 +111,7 @@ pub struct GraphCell {
     pub undefined: BTreeMap<Name, usize>,
     /// The names that it binds and no cell reads.
     pub unused: BTreeSet<Name>,
-    /// What its text does not show, with the lines.
+    /// The effects that its text does not show, with the lines.
     pub unknown: Vec<(usize, Unknown)>,
     /// Why its text is not understood.
     pub problem: Option<SyntaxProblem>,

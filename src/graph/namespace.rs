@@ -11,8 +11,8 @@ use crate::code::effects::tables::{
     reading_method, takes_in,
 };
 use crate::code::effects::{
-    Act, Argument, Binder, Call, Direct, Effects, Function, Method, Name, Need, Share, Takes,
-    Unknown, Value, ValueKind, VariableRef,
+    Argument, Binder, Call, Effect, Effects, Function, FunctionLink, MethodKind, Name, Need,
+    ParameterKind, Share, Unknown, Value, ValueKind, VariableRef,
 };
 
 /// One run of a text. Later runs have greater numbers.
@@ -46,9 +46,9 @@ pub(super) struct Namespace {
 struct NameState {
     version: Version,
     kind: ObjectKind,
-    /// What an import has bound.
+    /// The imported object's full name, if an import has bound the name.
     imported: Option<Name>,
-    functions: Vec<(Arc<Function>, Direct)>,
+    functions: Vec<(Arc<Function>, FunctionLink)>,
     /// Names of the same object.
     edges: Vec<(Name, Share)>,
     /// Its value may be another after Restart & Run All.
@@ -75,7 +75,7 @@ pub(super) struct Trace {
     pub(super) uses: HashSet<Name>,
     /// The names that had no value, with the lines.
     pub(super) missing: BTreeMap<Name, usize>,
-    /// What cannot be known, with the lines.
+    /// The effects that cannot be known, with the lines.
     pub(super) unknown: Vec<(usize, Unknown)>,
     /// It depends on something that cannot be known.
     pub(super) is_doubtful: bool,
@@ -124,7 +124,7 @@ impl Namespace {
         };
         for step in &effects.steps {
             runner.line = step.line;
-            runner.act(&step.act, None, true);
+            runner.follow(&step.effect, None, true);
         }
         runner.finish(before)
     }
@@ -180,12 +180,12 @@ impl Namespace {
         let state = state.filter(|state| state.kind == ObjectKind::Iterator);
         let functions = state.into_iter().flat_map(|state| &state.functions);
         let steps = functions.flat_map(|(function, _)| &function.steps);
-        steps.filter_map(|step| match &step.act {
-            Act::Read {
+        steps.filter_map(|step| match &step.effect {
+            Effect::Read {
                 variable: VariableRef::Global(name),
                 ..
             } => Some(name),
-            Act::Call(call) => call.root.as_ref(),
+            Effect::Call(call) => call.root.as_ref(),
             _ => None,
         })
     }
@@ -273,43 +273,43 @@ impl Runner<'_> {
         self.trace
     }
 
-    fn act(&mut self, act: &Act, given: Option<&CallArguments>, certain: bool) {
-        match act {
-            Act::Read { variable, need } => {
+    fn follow(&mut self, effect: &Effect, given: Option<&CallArguments>, certain: bool) {
+        match effect {
+            Effect::Read { variable, need } => {
                 for (name, _) in objects_of(variable, given) {
                     self.read(&name, *need);
                     self.read_held_functions(&name);
                 }
             }
-            Act::Bind {
+            Effect::Bind {
                 name,
                 value,
                 certain: always,
                 by,
             } => self.bind(name, value, given, certain && *always, *by),
-            Act::Settle { name } => self.settle(name),
-            Act::Update { variable, value } => {
+            Effect::Settle { name } => self.settle(name),
+            Effect::Update { variable, value } => {
                 for (name, _) in objects_of(variable, given) {
                     self.update(&name, value, given, given.is_some());
                 }
             }
-            Act::Change { variable, deep } => {
+            Effect::Change { variable, deep } => {
                 for (name, share) in objects_of(variable, given) {
                     self.change_shared(&name, *deep, share);
                 }
             }
-            Act::Hold { variable, value } => {
+            Effect::Hold { variable, value } => {
                 for (name, _) in objects_of(variable, given) {
                     self.hold(&name, value, given);
                 }
             }
-            Act::Delete {
+            Effect::Delete {
                 name,
                 need,
                 certain: always,
             } => self.delete(name, *need, certain && *always),
-            Act::Call(call) => self.call(call, given, certain),
-            Act::Unknown(unknown) => {
+            Effect::Call(call) => self.call(call, given, certain),
+            Effect::Unknown(unknown) => {
                 self.writes_any |= matches!(unknown, Unknown::AnyName(_));
                 self.unknown(unknown.clone());
             }
@@ -372,7 +372,7 @@ impl Runner<'_> {
             .map(|state| state.functions.clone())
             .unwrap_or_default();
         for (function, direct) in functions {
-            if direct == Direct::Holds {
+            if direct == FunctionLink::Holds {
                 self.follow_reads(&function);
             }
         }
@@ -383,12 +383,12 @@ impl Runner<'_> {
             return;
         }
         for step in &function.steps {
-            match &step.act {
-                Act::Read {
+            match &step.effect {
+                Effect::Read {
                     variable: VariableRef::Global(name),
                     ..
                 } => self.read_later(name),
-                Act::Call(call) => {
+                Effect::Call(call) => {
                     if let Some(name) = &call.root {
                         self.read_later(name);
                         self.follow_held_functions(name);
@@ -551,7 +551,7 @@ impl Runner<'_> {
             for (function, direct) in &found.functions {
                 let direct = match is_copy && *share == Share::Same {
                     true => *direct,
-                    false => Direct::Holds,
+                    false => FunctionLink::Holds,
                 };
                 state.functions.push((function.clone(), direct));
             }
@@ -639,7 +639,7 @@ impl Runner<'_> {
             }
             (Some(found), None) => {
                 let mut direct = found.functions.iter();
-                let direct = direct.find(|(_, direct)| *direct == Direct::Is);
+                let direct = direct.find(|(_, direct)| *direct == FunctionLink::Is);
                 if let Some((function, _)) = direct {
                     if function.is_generator {
                         state.kind = ObjectKind::Iterator;
@@ -873,7 +873,7 @@ impl Runner<'_> {
             let functions = new.functions.into_iter();
             state
                 .functions
-                .extend(functions.map(|(it, _)| (it, Direct::Holds)));
+                .extend(functions.map(|(it, _)| (it, FunctionLink::Holds)));
             state.functions.truncate(MOST_FOLLOWED);
         }
     }
@@ -957,10 +957,10 @@ impl Runner<'_> {
         }
     }
 
-    fn run_passed_function(&mut self, function: &Arc<Function>, direct: Direct) {
+    fn run_passed_function(&mut self, function: &Arc<Function>, direct: FunctionLink) {
         match direct {
-            Direct::Is => self.apply(function, &CallArguments::new(), false),
-            Direct::Holds => self.follow_reads(function),
+            FunctionLink::Is => self.apply(function, &CallArguments::new(), false),
+            FunctionLink::Holds => self.follow_reads(function),
         }
     }
 
@@ -1004,12 +1004,15 @@ impl Runner<'_> {
             self.call_library(&imported, call, given);
             return;
         }
-        if functions.iter().all(|(_, direct)| *direct == Direct::Holds) {
+        if functions
+            .iter()
+            .all(|(_, direct)| *direct == FunctionLink::Holds)
+        {
             self.call_held_functions(name, call, given);
             return;
         }
         for (function, direct) in functions {
-            if direct == Direct::Is {
+            if direct == FunctionLink::Is {
                 let arguments = self.arguments(&function, &call.arguments, &[], given);
                 self.apply(&function, &arguments, certain);
                 let has_default = |(place, it): (usize, &crate::code::effects::Parameter)| {
@@ -1092,7 +1095,7 @@ impl Runner<'_> {
     fn call_method(
         &mut self,
         objects: &[(Name, Share)],
-        functions: Vec<(Arc<Function>, Direct)>,
+        functions: Vec<(Arc<Function>, FunctionLink)>,
         method: &Name,
         call: &Call,
         given: Option<&CallArguments>,
@@ -1162,8 +1165,8 @@ impl Runner<'_> {
                 place.extend(objects);
             }
         };
-        let takes = |place: usize| function.parameters.get(place).map(|it| it.takes);
-        if !receiver.is_empty() && function.method != Method::Static {
+        let kind_of = |place: usize| function.parameters.get(place).map(|it| it.kind);
+        if !receiver.is_empty() && function.method != MethodKind::Static {
             give(0, receiver.to_vec());
             next = 1;
         }
@@ -1188,14 +1191,14 @@ impl Runner<'_> {
                     let mut all = function.parameters.iter();
                     let named = all.position(|it| it.name == *keyword);
                     let mut all = function.parameters.iter();
-                    named.or_else(|| all.position(|it| it.takes == Takes::RestOfKeywords))
+                    named.or_else(|| all.position(|it| it.kind == ParameterKind::VarKeyword))
                 }
-                None => match takes(next) {
-                    Some(Takes::One) => {
+                None => match kind_of(next) {
+                    Some(ParameterKind::Positional) => {
                         next += 1;
                         Some(next - 1)
                     }
-                    Some(Takes::Rest) => Some(next),
+                    Some(ParameterKind::VarPositional) => Some(next),
                     _ => None,
                 },
             };
@@ -1212,7 +1215,7 @@ impl Runner<'_> {
             return;
         }
         for step in &function.steps {
-            self.act(&step.act, Some(arguments), certain);
+            self.follow(&step.effect, Some(arguments), certain);
         }
         self.calls.pop();
     }
@@ -1241,7 +1244,7 @@ fn full_name(imported: Option<&Name>, path: &[Name]) -> String {
 }
 
 /// Says whether a method returns a new object. A method of the notebook's own may return anything.
-fn is_new(method: &Name, functions: &[(Arc<Function>, Direct)]) -> bool {
+fn is_new(method: &Name, functions: &[(Arc<Function>, FunctionLink)]) -> bool {
     let mut functions = functions.iter();
     let is_own = functions.any(|(function, _)| function.name == *method);
     !is_own && reading_method(method) == Some(ReadingMethod::New)
@@ -1249,9 +1252,9 @@ fn is_new(method: &Name, functions: &[(Arc<Function>, Direct)]) -> bool {
 
 fn changes_parameter(function: &Function) -> bool {
     let is_parameter = |variable: &VariableRef| matches!(variable, VariableRef::Parameter(_));
-    function.steps.iter().any(|step| match &step.act {
-        Act::Change { variable, .. } | Act::Update { variable, .. } => is_parameter(variable),
-        Act::Call(call) => {
+    function.steps.iter().any(|step| match &step.effect {
+        Effect::Change { variable, .. } | Effect::Update { variable, .. } => is_parameter(variable),
+        Effect::Call(call) => {
             let method = call.path.last();
             let changes = method.is_some_and(|method| reading_method(method).is_none());
             let mut objects = call.receiver.shares.iter();

@@ -61,7 +61,7 @@ pub struct PlanRequest {
 /// Why a name's value is not certain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Doubt {
-    /// What made it depends on something that the code does not show.
+    /// The code that made it depends on something that its text does not show.
     Unknown,
     /// No cell gives it a value: it is left from a cell that was removed or edited, or from other code.
     Left,

@@ -24,7 +24,7 @@ pub enum End {
     Whole,
     /// It raised, or was interrupted.
     Failed,
-    /// Nobody heard how it ended.
+    /// Its end is not known.
     Unheard,
 }
 
@@ -37,7 +37,7 @@ pub enum Stale {
     Edited,
     /// Its last run failed.
     Failed,
-    /// Nobody heard how its last run ended, or what its text was.
+    /// The end or the text of its last run is not known.
     Unheard,
     /// It reads a name that another cell gives a value.
     Needs {
@@ -45,7 +45,7 @@ pub enum Stale {
         name: Name,
         /// The place of that cell.
         cell: usize,
-        /// What is the matter with that cell.
+        /// Why that cell's value is out of date.
         because: Because,
     },
     /// When it ran, a name had a value that no cell above gives it.
@@ -63,7 +63,7 @@ pub enum Because {
     WasOther,
 }
 
-/// What the kernel has run.
+/// The runs of a kernel.
 #[derive(Clone, Debug, Default)]
 pub(super) struct KernelRuns {
     /// The kernel's names now.
@@ -102,7 +102,7 @@ impl KernelRuns {
         let mut by_text: HashMap<&str, Option<usize>> = HashMap::new();
         for (at, (id, source)) in cells.iter().enumerate() {
             places.entry(*id).or_insert(at);
-            // Of two cells with one text it is not known which one was meant.
+            // If two cells have the same text, it is not known which one ran.
             by_text
                 .entry(*source)
                 .and_modify(|it| *it = None)
