@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_a_link_on_any_part_of_its_path_is_not_mounted() {
+    fn a_path_through_a_link_is_not_mounted() {
         let temp = tempfile::tempdir().unwrap();
         let root = temp.path().canonicalize().unwrap();
         std::fs::create_dir_all(root.join("scratch/home/inner")).unwrap();

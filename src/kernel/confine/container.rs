@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_writes_is_this_users() {
+    fn files_of_a_container_belong_to_this_user() {
         let user = rustix::process::geteuid().as_raw();
         let by_number = format!("--user {user}:");
         let docker = line("/usr/bin/docker", ResourceLimits::default());

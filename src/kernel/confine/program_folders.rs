@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_sandboxed_kernel_could_write_is_no_more_believed_than_a_folder() {
+    fn files_that_a_sandboxed_kernel_could_write_are_trusted_no_more_than_the_folder() {
         let world = World::new();
         let base = world.python("pythons/3.14");
         let env = world.venv("envs/mine", &base.join("bin"), &base.join("bin/python3"));

@@ -476,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn what_namespaces_would_keep_inside_is_refused_without_them() {
+    fn without_namespaces_calls_that_reach_outside_are_refused() {
         let with = |no_namespaces, net| {
             denied(FilterOptions {
                 no_namespaces,

@@ -513,7 +513,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_started_in_a_sandbox_is_prepared_without_running_a_script() {
+    fn a_start_in_a_sandbox_is_prepared_without_running_a_script() {
         let temp = tempfile::tempdir().unwrap();
         let (prefix, canary) = (temp.path().join("env"), temp.path().join("ran"));
         write(prefix.join("conda-meta/history"), "");
@@ -555,7 +555,7 @@ mod tests {
     }
 
     #[test]
-    fn scripts_that_fail_are_told_of_and_change_nothing_else() {
+    fn failing_scripts_are_reported_and_change_nothing_else() {
         let temp = tempfile::tempdir().unwrap();
         let prefix = temp.path();
         write(prefix.join("conda-meta/history"), "");
@@ -589,7 +589,7 @@ mod tests {
     }
 
     #[test]
-    fn pixi_adds_what_the_project_says() {
+    fn pixi_adds_the_projects_variables_and_scripts() {
         let temp = tempfile::tempdir().unwrap();
         let project = temp.path();
         let prefix = project.join(".pixi/envs/cuda");
@@ -639,7 +639,7 @@ mod tests {
     }
 
     #[test]
-    fn what_env_prints_is_read_byte_by_byte() {
+    fn the_output_of_env_is_read_as_bytes() {
         let read = parse(b"A=1=2\0B=\xff\n\0_=x\0SHLVL=3\0broken\0");
         assert_eq!(read.len(), 2);
         assert_eq!(read[OsStr::new("A")], "1=2");

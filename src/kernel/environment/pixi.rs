@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_pixi_is_told_for_a_platform_counts_more() {
+    fn pixis_settings_for_a_platform_take_precedence() {
         let temp = tempfile::tempdir().unwrap();
         let project = temp.path();
         let text = "[workspace]\nname = \"deep\"\n[activation]\nscripts = [\"all.sh\"]\nenv = { A = \"1\", B = \"1\" }\n\

@@ -67,7 +67,7 @@ pub fn probe(
     }
     let unknown = |reason: String| NotPython {
         executable: executable.to_owned(),
-        reason: format!("its files do not tell what it has, and {reason}"),
+        reason: format!("its files do not show what it has, and {reason}"),
         was_run: false,
     };
     let is_own = || ToolFolders::known(variables).hold_program(executable);
@@ -149,7 +149,7 @@ mod tests {
         assert!(written.unwrap().success());
         let error = probe(&python, ProbePolicy::ToolsOnly, &ProcessVariables).unwrap_err();
         assert!(
-            !error.was_run && error.to_string().contains("do not tell"),
+            !error.was_run && error.to_string().contains("do not show"),
             "{error}"
         );
         // The same if its files show that it has no ipykernel.

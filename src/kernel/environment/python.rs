@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_environment_has_is_seen_without_running_it() {
+    fn an_environment_is_inspected_without_running_it() {
         let temp = tempfile::tempdir().unwrap();
         for settings in [None, Some("home = /usr/bin\nversion = 3.12.3\n")] {
             let prefix = temp.path().join(settings.map_or("conda", |_| "venv"));
@@ -250,8 +250,8 @@ mod tests {
                 Some("7.4.0")
             );
             // So is what the rest of the program asks for.
-            let told = probe(&python, ProbePolicy::Any, &ProcessVariables);
-            assert!(told.unwrap().ipykernel);
+            let python_found = probe(&python, ProbePolicy::Any, &ProcessVariables);
+            assert!(python_found.unwrap().ipykernel);
             assert!(!prefix.join("bin/python.ran").exists(), "it was run");
         }
     }
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_environment_or_no_python_tells_nothing() {
+    fn a_path_without_an_environment_or_a_python_gives_nothing() {
         let temp = tempfile::tempdir().unwrap();
         let prefix = temp.path().join("venv");
         assert!(look(Path::new("/usr/bin/env")).is_none());

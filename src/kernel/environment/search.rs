@@ -103,11 +103,11 @@ mod tests {
     }
 
     fn names(found: &[Environment], root: &Path) -> Vec<(Manager, String)> {
-        let told = |it: &Environment| {
+        let summary = |it: &Environment| {
             let prefix = it.prefix.strip_prefix(root).unwrap_or(&it.prefix);
             (it.manager, prefix.to_string_lossy().into_owned())
         };
-        found.iter().map(told).collect()
+        found.iter().map(summary).collect()
     }
 
     #[test]
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn uv_may_keep_it_elsewhere_and_says_who_it_is() {
+    fn uvs_environment_may_be_elsewhere_and_names_its_manager() {
         let temp = tempfile::tempdir().unwrap();
         let root = temp.path();
         make(&root.join("elsewhere"), &["pyvenv.cfg"]);
@@ -177,9 +177,9 @@ mod tests {
         assert_eq!(at_hand(root, &variables).len(), 1);
         std::fs::write(root.join("uv.lock"), "").unwrap();
         let found = at_hand(root, &variables);
-        let told = names(&found[..2], root);
-        assert_eq!(told[0], (Manager::Venv, "elsewhere".to_owned()));
-        assert_eq!(told[1], (Manager::Uv, ".venv".to_owned()));
+        let summaries = names(&found[..2], root);
+        assert_eq!(summaries[0], (Manager::Venv, "elsewhere".to_owned()));
+        assert_eq!(summaries[1], (Manager::Uv, ".venv".to_owned()));
         let alone = root.join("alone/.venv");
         make(&alone, &[]);
         std::fs::write(alone.join("pyvenv.cfg"), "home = /x\nuv = 0.9.1\n").unwrap();

@@ -111,7 +111,7 @@ pub fn check_start(
         let paths = variables.get(name).unwrap_or_default();
         std::env::split_paths(&paths)
             .filter(|path| path.is_absolute())
-            .try_for_each(|path| check("what a variable of this shell names,", &path))?;
+            .try_for_each(|path| check("the path in a variable of this shell,", &path))?;
     }
     Ok(())
 }

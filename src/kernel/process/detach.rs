@@ -6,7 +6,7 @@
 //! by exec. For a supervised program there is one more process in between, which stays: its supervisor. The
 //! pid is on disk before the wanted program's first instruction runs, so no crash in between can lose it. All
 //! these processes may be made before the plan is known ([`PreforkedProcess`]). If the wanted program is this
-//! very program, the second process goes on as it without exec, which would take as long as a small cell.
+//! very program, the second process continues as it without exec, which would take as long as a small cell.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Read, Seek, Write};
@@ -234,7 +234,7 @@ fn exec(plan: &StartPlan, argv: &[OsString]) -> io::Error {
         default_signals()?;
         let mut command = prepare(plan, argv)?;
         let process = write_pid_file(plan)?;
-        // The start goes on even if the process that requested it has ended.
+        // The start continues even if the process that requested it has ended.
         report(&Report::Becoming(process));
         let error = command.exec();
         let _ = beneath::remove_file(&plan.pid_file);
@@ -358,7 +358,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_started_gets_its_plan_when_it_is_nobodys_descendant() {
+    fn a_process_gets_its_plan_once_it_is_a_child_of_init() {
         // A helper that ends slowly. The process that it leaves behind reports its parent once it has the
         // plan.
         let report = r#"cat <&3 >/dev/null; read _ _ _ parent _ </proc/$$/stat; echo "{\"Failed\":\"$parent\"}""#;

@@ -125,7 +125,7 @@ impl Process {
         platform::program(self.pid)
     }
 
-    /// Returns the words with which it was called, the program first. Not every system tells them.
+    /// Returns its command line, the program first; `None` where the system does not show it.
     pub fn arguments(&self) -> impl Iterator<Item = OsString> {
         platform::arguments(self.pid)
     }
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn death_is_noticed_while_nobody_has_asked_how_it_ended() {
+    fn the_death_of_an_unreaped_process_is_noticed() {
         let mut child = sleeper();
         let process = Process::of(child.id()).unwrap();
         assert!(process.is_alive());

@@ -245,7 +245,7 @@ mod imp {
         if own.is_symlink() {
             Ok(own)
         } else {
-            let text = "there is no /proc here, by which processes are told apart: mount it";
+            let text = "there is no /proc here, by which nb identifies processes: mount it";
             Err(io::Error::other(text))
         }
     }

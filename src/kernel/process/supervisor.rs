@@ -5,7 +5,7 @@
 //! supervisor is a child of init. If it is killed, only the way in which the kernel ends is lost. It ends
 //! with its kernel, and ends the processes that the kernel left in its process group. A sandbox puts a
 //! process between the two, which passes on how its kernel ended; if only that process was killed, the
-//! supervisor goes on waiting for the kernel itself.
+//! supervisor continues to wait for the kernel itself.
 //!
 //! If the user wants unused kernels to be ended, the supervisor also checks from time to time whether its
 //! kernel is unused, by a clock that stands still while the machine sleeps.
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_that_sleeps_is_no_kernel_that_nobody_uses() {
+    fn sleep_of_the_machine_does_not_count_as_idle_time() {
         let minutes = |before: u32, unused: Option<u32>, passed| {
             awake_unused(MINUTE * before, unused.map(|it| MINUTE * it), passed).as_secs() / 60
         };
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_is_told_with_its_signal_or_status() {
+    fn an_exit_has_its_signal_or_status() {
         let status = |raw, is_stand_in| exit_of(ExitStatus::from_raw(raw), is_stand_in);
         assert_eq!(status(3 << 8, false), Exit::Status(3));
         assert_eq!(status(11, false), Exit::Signal(11));

@@ -18,7 +18,7 @@ use crate::kernel::shell::quote;
 use crate::kernel::variables::Variables;
 use crate::project::RealSpec;
 
-/// Where a kernel was found.
+/// The place where a kernel was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CandidateSource {
     /// In an environment for the notebook: an active one, or one at or above the notebook's folder.
@@ -38,7 +38,7 @@ pub struct KernelCandidate {
     pub name: String,
     /// How it was found, as text for users.
     pub source: String,
-    /// Where it was found.
+    /// The place where it was found.
     pub from: CandidateSource,
     /// The Python, or the spec's folder.
     pub path: PathBuf,
@@ -254,7 +254,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_be_started_is_listed_with_the_reason() {
+    fn a_candidate_that_cannot_be_started_has_the_reason() {
         let temp = tempfile::tempdir().unwrap();
         let home = temp.path();
         let path = home.join("none").to_string_lossy().into_owned();

@@ -103,7 +103,7 @@ pub enum SelectionError {
         /// The notebook's folder.
         folder: PathBuf,
     },
-    /// More than one kernel could be meant.
+    /// More than one kernel could be chosen.
     #[error("{}", ambiguity(candidates))]
     Ambiguous {
         /// All kernels that can be started.
@@ -577,12 +577,12 @@ mod tests {
         let error = world
             .choose(KernelRequest::default(), &[("PATH", path)])
             .unwrap_err();
-        let told = error.to_string();
+        let message = error.to_string();
         for part in [
             ".venv cannot be used",
             ".venv/bin/python leads to /gone/bin/python3.9",
         ] {
-            assert!(told.contains(part), "{told}");
+            assert!(message.contains(part), "{message}");
         }
         let venv = venv.display();
         let anew = format!(
@@ -685,7 +685,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_session_ran_before_stays_while_it_exists() {
+    fn the_sessions_earlier_spec_is_used_while_it_exists() {
         let world = World::new();
         environment(&world.work().join(".venv"), true);
         let before = environment(&world.temp.path().join("before"), true);
@@ -774,7 +774,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_has_chosen_conda_s_base_and_what_may_be_meant_is_listed() {
+    fn condas_base_is_no_choice_and_the_candidates_are_listed() {
         let world = World::new();
         let root = Path::new(&world.home).join("miniforge3");
         let base = conda(&root);
@@ -796,14 +796,14 @@ mod tests {
             candidates[0].arguments(),
             format!("--python {}", base.display())
         );
-        let said = SelectionError::Ambiguous { candidates }.to_string();
-        assert!(said.contains("base, which is active"), "{said}");
+        let message = SelectionError::Ambiguous { candidates }.to_string();
+        assert!(message.contains("base, which is active"), "{message}");
         let ml = conda(&root.join("envs/ml"));
         let candidates = asked();
         let names: Vec<_> = candidates.iter().map(|it| &*it.name).collect();
         assert_eq!(names, ["ml", "base"]);
-        let said = SelectionError::Ambiguous { candidates }.to_string();
-        assert!(said.contains("2 Pythons could run it"), "{said}");
+        let message = SelectionError::Ambiguous { candidates }.to_string();
+        assert!(message.contains("2 Pythons could run it"), "{message}");
         // The notebook or the project may name the environment, which is a choice.
         let named = KernelRequest {
             named: Some("conda-env-ml-py"),
