@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_read_whole_whatever_size_is_said() {
+    fn a_file_is_read_whole_whatever_its_metadata_reports() {
         let temp = tempfile::NamedTempFile::new().unwrap();
         for length in [
             0,

@@ -87,7 +87,7 @@ pub enum EarlierError {
     NotANotebook {
         /// The commit asked for.
         reference: String,
-        /// What is wrong with it.
+        /// The fault.
         source: NotANotebook,
     },
 }

@@ -74,7 +74,7 @@ pub enum EditError {
     Unsaved {
         /// The unsaved text, as `theirs`.
         conflicts: Vec<Conflict>,
-        /// Since when, in words.
+        /// When it was typed, for a reader.
         age: String,
     },
     /// The caller's own reason why the edit cannot be made.

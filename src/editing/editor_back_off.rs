@@ -36,7 +36,7 @@ pub fn must_wait(notebook: &NotebookFile) -> bool {
 
 /// Waits until the notebook may be written, and returns how long that took. `tell` is called once
 /// with the cell that the write waits for.
-pub fn wait_for_front_end(notebook: &NotebookFile, tell: &dyn Fn(&str)) -> Duration {
+pub fn wait_for_front_end(notebook: &NotebookFile, notify: &dyn Fn(&str)) -> Duration {
     let begun = Instant::now();
     let mut is_announced = false;
     while let Some(activity) = activity(notebook) {
@@ -46,13 +46,13 @@ pub fn wait_for_front_end(notebook: &NotebookFile, tell: &dyn Fn(&str)) -> Durat
         };
         let most = WAIT.as_secs();
         if begun.elapsed() >= WAIT {
-            tell(&format!(
+            notify(&format!(
                 "not waiting any longer than {most} s for {awaited}"
             ));
             break;
         }
         if !is_announced && matches!(activity, EditorActivity::By(_)) {
-            tell(&format!(
+            notify(&format!(
                 "waiting for {awaited} before writing, {most} s at most (--now does not)"
             ));
             is_announced = true;
@@ -216,11 +216,11 @@ mod tests {
     fn only_a_cell_of_a_front_end_that_is_still_there_is_waited_for() {
         for (by, seconds, waits) in [(PERSON, 10, true), (PERSON, 40, false), ("ada", 10, false)] {
             let desk = Desk::new();
-            assert!(held(&desk.notebook).is_none());
+            assert!(activity(&desk.notebook).is_none());
             desk.happened("asked", by, seconds);
-            let held = held(&desk.notebook);
+            let activity = activity(&desk.notebook);
             assert_eq!(
-                matches!(held, Some(EditorActivity::By(_))),
+                matches!(activity, Some(EditorActivity::By(_))),
                 waits,
                 "{by} {seconds}"
             );
@@ -231,7 +231,7 @@ mod tests {
             .project
             .remove_joined(std::process::id())
             .unwrap();
-        assert!(held(&desk.notebook).is_none());
+        assert!(activity(&desk.notebook).is_none());
     }
 
     #[test]
@@ -240,20 +240,20 @@ mod tests {
         desk.happened("asked", PERSON, 10);
         desk.happened("done", PERSON, 0);
         assert!(matches!(
-            held(&desk.notebook),
+            activity(&desk.notebook),
             Some(EditorActivity::MaySave)
         ));
         desk.saved(0);
-        assert!(held(&desk.notebook).is_none(), "it has saved");
+        assert!(activity(&desk.notebook).is_none(), "it has saved");
         let begun = Instant::now();
-        let told = |awaited: &str| panic!("told of {awaited}");
-        wait_for_front_end(&desk.notebook, &told);
+        let fail_on_wait = |awaited: &str| panic!("waited for {awaited}");
+        wait_for_front_end(&desk.notebook, &fail_on_wait);
         assert!(begun.elapsed() < AUTO_SAVE);
         for (by, seconds) in [(PERSON, 3), ("ada", 0), (PERSON, -3600)] {
             let desk = Desk::new();
             desk.happened("asked", by, 10);
             desk.happened("done", by, seconds);
-            assert!(held(&desk.notebook).is_none(), "{by} {seconds}");
+            assert!(activity(&desk.notebook).is_none(), "{by} {seconds}");
         }
     }
 }

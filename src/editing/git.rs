@@ -144,14 +144,14 @@ fn last_line(text: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    fn run(folder: &Path, last_line: &[&str]) {
+    fn run(folder: &Path, arguments: &[&str]) {
         let done = Command::new("git")
             .args(["-c", "user.name=a", "-c", "user.email=a@b.c"])
             .args(arguments)
             .current_dir(folder)
             .output();
         let done = done.unwrap();
-        assert!(done.status.success(), "{last_line:?}: {done:?}");
+        assert!(done.status.success(), "{arguments:?}: {done:?}");
     }
 
     fn refused(file: &Path, reference: &str) -> String {
@@ -165,11 +165,11 @@ mod tests {
         std::fs::create_dir(&folder).unwrap();
         let file = folder.join("a: b.ipynb");
         std::fs::write(&file, "first").unwrap();
-        let said = refused(&file, "HEAD");
-        assert_eq!(said, "a: b.ipynb is in no git repository");
+        let message = refused(&file, "HEAD");
+        assert_eq!(message, "a: b.ipynb is in no git repository");
         run(temp.path(), &["init", "-q"]);
-        let said = refused(&file, "HEAD");
-        assert_eq!(said, "the git repository has no commit yet");
+        let message = refused(&file, "HEAD");
+        assert_eq!(message, "the git repository has no commit yet");
         run(temp.path(), &["commit", "-q", "--allow-empty", "-m", "x"]);
         assert_eq!(refused(&file, "HEAD"), "a: b.ipynb is not in git at HEAD");
         run(temp.path(), &["add", "."]);
@@ -180,8 +180,8 @@ mod tests {
         assert_eq!(committed(&file, &found.commit).unwrap().content, b"first");
         assert!(committed(&file, "HEAD~1").is_err());
         for wrong in ["nowhere", "--all", "-h", "HEAD:x"] {
-            let said = refused(&file, wrong);
-            assert_eq!(said, format!("git knows no commit {wrong:?}"));
+            let message = refused(&file, wrong);
+            assert_eq!(message, format!("git knows no commit {wrong:?}"));
         }
     }
 

@@ -67,7 +67,7 @@ mod tests {
     use crate::notebook::new_notebook;
 
     #[test]
-    fn it_comes_once_as_the_kernel_says_it_and_replaces_no_other() {
+    fn the_kernels_language_is_added_once_and_replaces_no_other() {
         let language = json!({
             "name": "python", "version": "3.13.1", "mimetype": "text/x-python", "file_extension": ".py",
             "codemirror_mode": {"version": 3, "name": "ipython"},

@@ -79,7 +79,7 @@ pub enum NotebookFileError {
     NotANotebook {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The fault.
         source: NotANotebook,
     },
     /// The project's folder is unusable.
@@ -265,19 +265,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_file_is_said_in_words() {
+    fn an_error_names_the_kind_of_a_path_that_is_no_file() {
         let temp = tempfile::tempdir().unwrap();
         let at = |name: &str| temp.path().join(name);
-        let said = |name: &str| NotebookFile::of(&at(name)).unwrap_err().to_string();
+        let error = |name: &str| NotebookFile::of(&at(name)).unwrap_err().to_string();
         std::fs::create_dir(at("folder.ipynb")).unwrap();
         symlink("nowhere.ipynb", at("dangling.ipynb")).unwrap();
         symlink("loop.ipynb", at("loop.ipynb")).unwrap();
         std::fs::write(at("file"), "").unwrap();
-        assert!(said("none.ipynb").contains("there is no notebook"));
-        assert!(said("folder.ipynb").contains("is a folder"));
-        assert!(said("dangling.ipynb").contains("a link to nowhere.ipynb, which does not exist"));
-        assert!(said("loop.ipynb").contains("leads back to itself"));
-        assert!(said("file/x.ipynb").contains("cannot read"));
+        assert!(error("none.ipynb").contains("there is no notebook"));
+        assert!(error("folder.ipynb").contains("is a folder"));
+        assert!(error("dangling.ipynb").contains("a link to nowhere.ipynb, which does not exist"));
+        assert!(error("loop.ipynb").contains("leads back to itself"));
+        assert!(error("file/x.ipynb").contains("cannot read"));
         // No folder was made for a missing notebook.
         assert!(!at(".nb").exists());
     }

@@ -29,7 +29,7 @@ mod tests {
     use crate::project::{Session, Status, boot_id};
 
     #[test]
-    fn a_cell_runs_while_its_kernel_lives_and_nobody_told_its_end() {
+    fn a_cell_runs_while_its_kernel_is_alive_and_no_end_is_recorded() {
         let temp = tempfile::tempdir().unwrap();
         let path = temp.path().join("a.ipynb");
         std::fs::write(&path, "{}").unwrap();

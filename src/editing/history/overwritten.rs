@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn who_knows_a_later_edit_has_decided_about_an_earlier_one() {
+    fn a_save_that_has_a_later_edit_decides_about_an_earlier_one() {
         let edits = "a:x = 1>x = 2,n:>new,b:1>2";
         let before = "a:x = 2,n:new,b:2";
         let want = |lost: &str, stay: &str| (lost.to_owned(), stay.to_owned());

@@ -176,12 +176,12 @@ mod tests {
     #[test]
     fn few_steps_tell_what_became_of_it() {
         let steps = between(&list("a1 b1 c1 d1"), &list("d1 a1 x1 c2"));
-        let said: Vec<_> = steps
+        let texts: Vec<_> = steps
             .iter()
             .map(|step| (&*step.cell, step.what, step.index, step.from))
             .collect();
         assert_eq!(
-            said,
+            texts,
             [
                 ("b", ChangeKind::Removed, 1, None),
                 ("c", ChangeKind::Edited, 3, None),

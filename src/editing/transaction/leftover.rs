@@ -298,7 +298,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_says_what_it_is_and_others_say_nothing() {
+    fn a_leftovers_name_is_parsed_and_other_names_are_ignored() {
         let parts = Parts {
             mark: "0123abcd".into(),
             id: "0123456789ab".into(),

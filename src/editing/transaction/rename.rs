@@ -16,7 +16,7 @@ pub enum RenameError {
     Locked {
         /// The notebook.
         path: PathBuf,
-        /// Who holds its lock.
+        /// The holder of its lock.
         source: NotLocked,
     },
     /// There is a file at the new path.
@@ -29,7 +29,7 @@ pub enum RenameError {
         from: PathBuf,
         /// Its new path.
         to: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The file has its new name, and its records the old one.

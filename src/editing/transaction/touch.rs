@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_nobody_wrote_since_is_touched() {
+    fn only_an_unchanged_file_is_touched() {
         let (_temp, path, old) = placed();
         let long_ago = SystemTime::now() - Duration::from_secs(10);
         File::open(&path).unwrap().set_modified(long_ago).unwrap();

@@ -141,7 +141,7 @@ impl Unsaved {
             for (cell, theirs) in backup.typed_in(notebook, before) {
                 let yours = remaining.get(cell.id());
                 let is_conflict = yours.is_none_or(|yours| {
-                    yours.revision() != cell.revision() && !is_same(yours, &theirs)
+                    yours.revision() != cell.revision() && !yours.has_same_text(&theirs)
                 });
                 let is_new = |it: &Conflict| it.cell.as_deref() != Some(cell.id());
                 if is_conflict && conflicts.iter().all(is_new) {
@@ -243,7 +243,7 @@ impl Backup {
         let pairs = file.cells().iter().zip(file.counterparts(unsaved));
         let differing = pairs.filter_map(|(cell, at)| Some((cell, unsaved.cells().get(at?)?)));
         let mut differing: Vec<_> = differing
-            .filter(|(cell, theirs)| !is_same(cell, theirs))
+            .filter(|(cell, theirs)| !cell.has_same_text(theirs))
             .map(|(cell, theirs)| (cell, theirs.clone()))
             .collect();
         if let Some(based_on) = self.based_on
@@ -274,11 +274,6 @@ fn conflict(base: &Cell, yours: Option<&Cell>, theirs: &Cell) -> Conflict {
         theirs: Some(text(theirs)),
         revision: Some(base.revision()),
     }
-}
-
-/// Returns whether two cells have the same type and source.
-fn is_same(one: &Cell, other: &Cell) -> bool {
-    one.cell_type() == other.cell_type() && one.source() == other.source()
 }
 
 /// Returns the revisions that cells had before the edits since a moment, according to the journal.
@@ -473,7 +468,7 @@ mod tests {
             let (after, _) = before
                 .applied(&edit.unwrap(), &mut || unreachable!("no new cell"))
                 .unwrap();
-            let unsaved = self.look();
+            let unsaved = self.find();
             (
                 unsaved.conflicts(&self.notebook, &before, &after),
                 unsaved
@@ -486,9 +481,9 @@ mod tests {
     #[test]
     fn text_of_the_same_cell_is_a_conflict_and_of_another_a_note() {
         let desk = Desk::new();
-        assert!(matches!(desk.look(), Unsaved::None));
+        assert!(matches!(desk.find(), Unsaved::None));
         desk.unsaved(&NOTEBOOK.replace("x = 1", "x = 'typed'"), 0.0);
-        let (conflicts, note) = desk.meets("x = 2");
+        let (conflicts, note) = desk.is_conflict("x = 2");
         assert_eq!(conflicts.len(), 1);
         assert_eq!(conflicts[0].base.as_deref(), Some("x = 1"));
         assert_eq!(conflicts[0].yours.as_deref(), Some("x = 2"));
@@ -496,19 +491,19 @@ mod tests {
         assert!(note.unwrap().contains("unsaved changes in cell aaaa"));
         // If the editor was killed long ago, the message names the file.
         let (file, place) = (desk.backups().join("-5f3e"), "/Code/Backups/1/file/-5f3e");
-        assert!(!desk.look().age().contains(place));
+        assert!(!desk.find().age().contains(place));
         let backup = File::options().append(true).open(&file).unwrap();
         backup.set_modified(UNIX_EPOCH).unwrap();
-        assert!(desk.look().age().ends_with(place));
+        assert!(desk.find().age().ends_with(place));
         // The text that the person typed may be written.
-        assert_eq!(desk.meets("x = 'typed'").0, []);
+        assert_eq!(desk.is_conflict("x = 'typed'").0, []);
         desk.unsaved(&NOTEBOOK.replace("y = 1", "y = 'typed'"), 0.0);
-        let (conflicts, note) = desk.meets("x = 2");
+        let (conflicts, note) = desk.is_conflict("x = 2");
         assert_eq!(conflicts, []);
         assert!(note.unwrap().contains("unsaved changes in cell bbbb"));
         // Outputs also make an editor unsaved.
         desk.unsaved(&NOTEBOOK.replacen("null", "3", 1), 0.0);
-        let (conflicts, note) = desk.meets("x = 2");
+        let (conflicts, note) = desk.is_conflict("x = 2");
         assert_eq!(conflicts, []);
         assert!(note.unwrap().contains("though not of a cell's text"));
     }
@@ -521,7 +516,11 @@ mod tests {
         std::fs::write(&notebook.real, NOTEBOOK.replace("x = 1", "x = 'agent'")).unwrap();
         // The editor had read the file of a minute ago, and still has its text of this cell.
         desk.unsaved(&NOTEBOOK.replace("y = 1", "y = 'typed'"), 60_000.0);
-        assert_eq!(desk.meets("x = 3").0.len(), 1, "nobody knows of an edit");
+        assert_eq!(
+            desk.is_conflict("x = 3").0.len(),
+            1,
+            "nobody knows of an edit"
+        );
         let change = serde_json::json!({
             "cell": "aaaa", "what": "edited", "index": 0, "before": before.to_string(),
         });
@@ -529,13 +528,13 @@ mod tests {
             "event": "edited", "session": notebook.key, "before": "0123456789", "after": "0123456789",
             "changes": [change],
         }))]);
-        let (conflicts, note) = desk.meets("x = 3");
+        let (conflicts, note) = desk.is_conflict("x = 3");
         assert_eq!(conflicts, []);
         assert!(note.unwrap().contains("unsaved changes in cell bbbb:"));
         // A person changed the cell back to the earlier text, in an editor that had read the edit:
         // that is typed.
         desk.unsaved(NOTEBOOK, 0.0);
-        assert_eq!(desk.meets("x = 3").0.len(), 1);
+        assert_eq!(desk.is_conflict("x = 3").0.len(), 1);
     }
 
     #[test]
@@ -550,11 +549,11 @@ mod tests {
             format!("file:///elsewhere/a.ipynb {{}}\n{NOTEBOOK}"),
         ] {
             std::fs::write(&file, text).unwrap();
-            assert!(matches!(desk.look(), Unsaved::None));
+            assert!(matches!(desk.find(), Unsaved::None));
         }
         for text in ["", "{\"cells\":[", "[1]", "\u{0}", &"[".repeat(100_000)] {
             std::fs::write(&file, format!("{} {{}}\n{text}", desk.address())).unwrap();
-            let (conflicts, note) = desk.meets("x = 2");
+            let (conflicts, note) = desk.is_conflict("x = 2");
             assert_eq!(conflicts, []);
             assert!(note.unwrap().contains("cannot be read"));
         }
@@ -564,7 +563,7 @@ mod tests {
         let typed = NOTEBOOK.replace("x = 1", "x = 'typed'");
         let address = format!("file://{}", link.display());
         std::fs::write(&file, format!("{address} {{}}\n{typed}")).unwrap();
-        assert_eq!(desk.meets("x = 2").0.len(), 1);
+        assert_eq!(desk.is_conflict("x = 2").0.len(), 1);
     }
 
     #[test]
@@ -585,7 +584,7 @@ mod tests {
         };
         theirs.insert(0, &new).unwrap();
         desk.unsaved(std::str::from_utf8(&theirs.to_bytes()).unwrap(), 0.0);
-        let note = desk.look().note(&desk.notebook, &before, "claude").unwrap();
+        let note = desk.find().note(&desk.notebook, &before, "claude").unwrap();
         assert!(
             note.text.contains("though not of a cell's text"),
             "{note:?}"
