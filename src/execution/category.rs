@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_of_julia_and_r_are_told_apart_as_their_kernels_say_them() {
+    fn errors_of_julia_and_r_have_their_categories() {
         for (language, ename, evalue, category) in [
             (
                 "julia",

@@ -23,7 +23,7 @@ pub(super) struct Ending {
     name: &'static str,
     /// The text: what happened, and its consequences.
     text: String,
-    /// What kind of error it is for the code that ran.
+    /// The error's category for the code that ran.
     category: ErrorCategory,
 }
 

@@ -12,7 +12,7 @@ use crate::project::jobs::{Job, JobCell, JobFolder};
 use crate::project::{Project, Session, State, Status, fresh_id};
 use crate::task;
 
-/// What a job runs, and how.
+/// The cells that a job runs, and its settings.
 #[derive(Clone, Debug, Default)]
 pub struct ExecOptions {
     /// The cells or pieces of code, in order.

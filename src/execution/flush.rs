@@ -63,7 +63,7 @@ pub async fn flush(
     Ok(flushed.collect())
 }
 
-/// Returns the jobs for which `meant` is true and whose recorders may hold outputs that are not in the
+/// Returns the jobs for which `is_wanted` is true and whose recorders may hold outputs that are not in the
 /// notebook yet.
 pub(super) fn holders(project: &Project, is_wanted: impl Fn(&Job) -> bool) -> Vec<JobFolder> {
     let mut jobs = project.open_jobs();
@@ -79,7 +79,8 @@ pub(super) fn holders(project: &Project, is_wanted: impl Fn(&Job) -> bool) -> Ve
 /// Says whether a job's recorder may have outputs to write. When the job is done, the recorder has
 /// written all that it could, and is about to end.
 fn holds(job: &Job) -> bool {
-    job.state != JobState::Done && job.saves && has_begun(job)
+    let mut cells = job.cells.iter();
+    job.state != JobState::Done && job.saves && cells.any(|cell| cell.begun_at.is_some())
 }
 
 /// Asks recorders to write, and waits until they have; returns their jobs, and whether each one
@@ -102,10 +103,6 @@ pub(super) async fn ask_to_write(jobs: Vec<JobFolder>) -> io::Result<Vec<(Job, b
         }
     }
     Ok(answers)
-}
-
-fn has_begun(job: &Job) -> bool {
-    job.cells.iter().any(|cell| cell.begun_at.is_some())
 }
 
 fn outputs_differ(before: &Document, after: &Document, id: &str) -> bool {

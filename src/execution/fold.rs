@@ -59,7 +59,7 @@ pub enum NotebookOutput {
         metadata: Map<String, Value>,
         execution_count: Option<u64>,
     },
-    /// What the code raised.
+    /// The error that the code raised.
     Error(KernelException),
 }
 

@@ -33,7 +33,7 @@ pub(super) struct ExecutionResult {
     pub(super) by_text: bool,
     /// Whether the cell was run again since, even if the notebook does not show it.
     pub(super) ran_since: bool,
-    /// Whether somebody has asked to run the cell again since: then a later execution count in the
+    /// Whether an actor has requested to run the cell again since: then a later execution count in the
     /// notebook comes from that run. VS Code writes no times.
     pub(super) asked_since: bool,
     /// Whether the result was written before, and more outputs have come since: they are written only if the
@@ -352,9 +352,9 @@ mod tests {
     fn only_what_an_execution_left_is_updated() {
         let mut folded = crate::notebook::OutputAccumulator::default();
         let content = br#"{"data":{"text/plain":"new"},"transient":{"display_id":"d"}}"#;
-        let told = folded.take("display_data", content);
-        let crate::notebook::OutputChange::Displayed { shown, .. } = told else {
-            panic!("{told:?}");
+        let change = folded.take("display_data", content);
+        let crate::notebook::OutputChange::Displayed { shown, .. } = change else {
+            panic!("{change:?}");
         };
         let outputs = [
             r#"{"output_type":"stream","name":"stdout","text":"x"}"#,

@@ -152,7 +152,7 @@ impl Look {
                 while let Some(event) = execution.next().await {
                     match event {
                         ExecutionEvent::Iopub(message) => answer.messages.push(message),
-                        // There is nobody who could answer.
+                        // No person could answer.
                         ExecutionEvent::Prompt(prompt) => execution.answer_eof(&prompt),
                         ExecutionEvent::Begun => begun.notify_one(),
                         ExecutionEvent::Counted(_) => {}
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sent_is_silent() {
+    fn requests_are_silent() {
         for beside in [false, true] {
             let sent = serde_json::to_value(request("look()", beside)).expect("it is JSON");
             assert_eq!(sent["silent"], true);

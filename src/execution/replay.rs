@@ -18,19 +18,19 @@ use crate::project::Project;
 use crate::project::event::{Event, EventKind, ExecutionEnd, Outcome};
 use crate::project::jobs::JobCell;
 
-/// What ran in a kernel that has ended, and of it what can be run again.
+/// The runs of a kernel that has ended, and those of them that can be repeated.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Replay {
     /// Which of the session's kernels it was.
     pub generation: u64,
-    /// When and how it ended, as far as the journal tells.
+    /// When and how it ended, according to the journal.
     pub ended: Option<EndedKernel>,
     /// The ids of the cells that are run, in order; one that ran several times is there several times.
     pub cells: Vec<String>,
     /// Those of them whose text is not what ran.
     pub changed: Vec<String>,
-    /// What was running when the kernel ended.
+    /// The cell or code that was running when the kernel ended.
     pub running: Option<String>,
     /// The cells that ran, but never without an error.
     pub failed: Vec<String>,
@@ -50,7 +50,7 @@ pub struct EndedKernel {
     pub at: Timestamp,
     /// `died`, `restarted` or `stopped`.
     pub how: String,
-    /// Who did it.
+    /// The actor who ended it.
     pub by: Option<String>,
 }
 
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn what_raised_nothing_runs_again_in_its_order() {
+    fn runs_without_errors_are_repeated_in_order() {
         let died = [
             "1 asked 0 dddd 4",
             "1 done 0 ok",
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_cell_of_the_notebook_is_counted() {
+    fn runs_outside_the_notebook_are_counted() {
         let lines = [
             "1 asked 1 - 2 - 7f3a",
             "1 done 1 ok",
@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn how_the_kernel_ended_is_the_last_that_was_told_of_it() {
+    fn the_last_recorded_end_of_the_kernel_counts() {
         let lines = [
             "1 restarted",
             "2 asked 1 aaaa 1",

@@ -1,7 +1,7 @@
-//! What the present kernel of a notebook has run, as the journal tells it.
+//! The runs of a notebook's present kernel, according to the journal.
 //!
-//! Everybody's runs count: those of jobs, of front ends behind a proxy, and of clients that only an observer
-//! saw. Runs that nobody saw show by the kernel's numbers.
+//! The runs of all clients count: jobs, front ends behind a proxy, and clients that only an observer saw. Gaps in
+//! the execution counts show runs that no observer saw.
 
 use std::collections::HashSet;
 
@@ -124,7 +124,7 @@ impl Past<'_> {
     }
 }
 
-/// Runs that nobody saw.
+/// Runs that no observer saw.
 fn unseen() -> PastRun {
     PastRun {
         cell: None,
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_that_nobody_saw_show_by_the_kernels_numbers() {
+    fn gaps_in_the_execution_counts_show_unobserved_runs() {
         let lines = [
             "2 restarted",
             "2 asked 1 aaaa 1",

@@ -1,8 +1,8 @@
 //! Lists the user's variables by an inspection of the kernel that changes nothing.
 //!
-//! A silent request whose answer is the value of an expression: no output, no execution count, no
-//! history, no name in the user's namespace, and no event in the journal, since no user's code
-//! runs.
+//! A silent execute request evaluates an expression, whose value is the answer. It makes no output, no
+//! execution count, no history, no name in the user's namespace, and no event in the journal, since no user's
+//! code runs.
 
 use std::time::Duration;
 
@@ -54,21 +54,21 @@ pub struct Variable {
     pub class: String,
     /// The module of its class.
     pub module: String,
-    /// An array's or a table's.
+    /// The shape of an array or a table.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shape: Option<Vec<u64>>,
-    /// A container's or a text's.
+    /// The length of a container or a text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub len: Option<u64>,
-    /// Of an array's items.
+    /// The type of an array's items.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dtype: Option<String>,
-    /// A table's, the first of them.
+    /// The first columns of a table.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub columns: Option<Vec<Column>>,
-    /// In bytes; what a container only refers to is not counted.
+    /// The size in bytes, without objects that a container only refers to.
     pub size: Option<u64>,
-    /// A beginning of its value.
+    /// The beginning of its value.
     pub value: Option<String>,
 }
 
@@ -78,7 +78,7 @@ pub struct Variable {
 pub struct Column {
     /// Its name.
     pub name: String,
-    /// Of its items.
+    /// The type of its items.
     pub dtype: String,
 }
 
@@ -95,7 +95,7 @@ pub enum VarsError {
         language: String,
     },
     /// The kernel gave an unexpected answer.
-    #[error("the kernel does not tell its variables: {0}")]
+    #[error("the kernel did not list its variables: {0}")]
     Refused(String),
     /// There is no such variable.
     #[error("there is no variable {name}")]
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn other_answers_say_what_they_are() {
+    fn an_unexpected_answer_is_described() {
         let raised =
             json!({ "status": "error", "ename": "NameError", "evalue": "no", "traceback": [] });
         assert_eq!(parse(&answer(&raised)), Err("NameError: no".to_owned()));

@@ -10,7 +10,7 @@ use crate::project::Project;
 use crate::project::event::requests;
 use crate::project::jobs::{Ask, Job, JobCell, JobFolder, JobState, NoJob};
 
-/// What became of the outputs of one of a job's cells.
+/// The outcome for the outputs of one of a job's cells.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Salvaged {
     /// The index of the cell in the job, from 0.
