@@ -24,13 +24,13 @@ const LARGEST_JOURNAL: u64 = 256 << 20;
 /// The most bytes of versions that are taken over, together and of a single one.
 const LARGEST_VERSIONS: u64 = 512 << 20;
 
-/// One thing in the folder.
+/// An entry of the folder.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Held {
     /// Its name.
     pub name: String,
-    /// What it is: `file`, `folder`, `link`, `other`.
+    /// Its kind: `file`, `folder`, `link`, `other`.
     pub kind: &'static str,
     /// How many bytes a file has.
     pub bytes: u64,
@@ -38,13 +38,13 @@ pub struct Held {
     pub taken_over: bool,
 }
 
-/// What was taken over.
+/// The result of an adoption.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Adopted {
     /// The folder that was made.
     pub dir: PathBuf,
-    /// Where the stranger's lies now.
+    /// The stranger's folder, which was renamed.
     pub set_aside: PathBuf,
     /// How many entries of the journal were taken over.
     pub entries: usize,

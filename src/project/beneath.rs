@@ -426,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_regular_file_is_neither_opened_nor_waited_for() {
+    fn a_file_that_is_not_regular_is_refused_without_a_wait() {
         let place = Place::new();
         let fifo = place.inside.join("fifo");
         let made = std::process::Command::new("mkfifo").arg(&fifo).status();

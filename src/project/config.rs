@@ -26,9 +26,9 @@ pub struct Config {
     pub timeout: Option<f64>,
     /// Whether a proxy that finds no kernel starts one; `NB_AUTOSTART`.
     pub autostart: bool,
-    /// What a front end's own Restart does; `NB_ON_RESTART`.
+    /// The effect of a front end's own Restart; `NB_ON_RESTART`.
     pub on_restart: OnRestart,
-    /// What is done with front ends' start-up code; `NB_STARTUP_CODE`.
+    /// The treatment of front ends' start-up code; `NB_STARTUP_CODE`.
     pub startup_code: StartupCode,
     /// The fingerprints of more start-up code that is recognised, as `proxy.log` prints them, for a
     /// VS Code that is newer than this version and sends another text; `NB_STARTUP_KNOWN`,
@@ -42,11 +42,11 @@ pub struct Config {
     /// `${NAME}` in a value is replaced from that environment; `NB_KERNEL_ENV`, as `NAME=value`,
     /// separated by commas.
     pub kernel_env: BTreeMap<String, String>,
-    /// What the journal records of executions.
+    /// The journal's settings.
     pub journal: JournalConfig,
 }
 
-/// What a front end's own Restart does.
+/// The effect of a front end's own Restart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OnRestart {
@@ -57,7 +57,7 @@ pub enum OnRestart {
     Keep,
 }
 
-/// What is done with the code that front ends run by themselves when they join.
+/// The treatment of the code that front ends run by themselves when they join.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum StartupCode {
@@ -108,15 +108,15 @@ pub enum ConfigError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// It is not TOML, or a key has a value of the wrong type.
-    #[error("{} is not understood; mend it or move it away", path.display())]
+    #[error("{} is not understood; repair it or move it away", path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// Where in the file, and why.
+        /// The fault, with its position in the file.
         source: toml::de::Error,
     },
     /// A variable of the environment has a value that it cannot have.
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn code_is_kept_unless_the_user_says_no() {
+    fn code_is_stored_unless_the_user_forbids_it() {
         let read = |text: &str| toml::from_str::<Config>(text).map(|config| config.journal.code);
         assert_eq!(read(""), Ok(true));
         assert_eq!(read("later = 1\n[journal]\nother = 2"), Ok(true));
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_setting_cannot_be_is_told_with_its_name() {
+    fn an_error_names_the_setting_and_its_possible_values() {
         let temp = tempfile::tempdir().unwrap();
         let project = Project::for_notebook(&temp.path().join("a.ipynb")).unwrap();
         for wrong in [

@@ -1,4 +1,4 @@
-//! The kind of error that ended a piece of code, as programs tell errors apart.
+//! The category of an error that ended a piece of code, for programs.
 
 use serde::{Deserialize, Serialize};
 

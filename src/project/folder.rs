@@ -39,7 +39,7 @@ pub enum ProjectError {
     NoFolder {
         /// The notebook.
         notebook: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The folder could not be made.
@@ -49,7 +49,7 @@ pub enum ProjectError {
         root: PathBuf,
         /// The folder.
         dir: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// A later version wrote it.
@@ -619,7 +619,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_three_keys_name_must_be_private_in_the_users_own_folder_too() {
+    fn the_files_of_the_three_keys_must_be_private_also_in_the_users_own_folder() {
         let temp = tempfile::tempdir().unwrap();
         let project = Project::for_notebook(&temp.path().join("a.ipynb")).unwrap();
         let file = temp.path().join("kernel.json");

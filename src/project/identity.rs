@@ -25,7 +25,7 @@ const ID_LENGTH: usize = 32;
 /// The longest path that is read, in bytes.
 const LONGEST_PATH: u64 = 64 << 10;
 
-/// Who made a folder.
+/// The owner of a folder: who made it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FolderOwner {
     /// Nothing exists under this name.
@@ -201,12 +201,12 @@ mod tests {
         }
 
         fn owner(&self, dir: &Path) -> FolderOwner {
-            owner_in(dir, &self.memory)
+            owner_in(dir, &self.records)
         }
 
         fn claimed(&self, record_name: &str) -> PathBuf {
             let folder = self.folder(record_name);
-            assert_eq!(claim_in(&folder, &self.memory).unwrap(), FolderOwner::Ours);
+            assert_eq!(claim_in(&folder, &self.records).unwrap(), FolderOwner::Ours);
             folder
         }
     }
@@ -220,15 +220,15 @@ mod tests {
     fn a_folder_that_was_made_here_is_ours_also_after_it_moved() {
         let place = Place::new();
         let made = place.claimed("a/.nb");
-        assert_eq!(place.whose(&made), FolderOwner::Ours);
+        assert_eq!(place.owner(&made), FolderOwner::Ours);
         std::fs::rename(place.root.join("a"), place.root.join("b")).unwrap();
-        assert_eq!(place.whose(&made), FolderOwner::Nobody);
+        assert_eq!(place.owner(&made), FolderOwner::Nobody);
         let moved = place.root.join("b/.nb");
-        assert_eq!(place.whose(&moved), FolderOwner::Ours);
+        assert_eq!(place.owner(&moved), FolderOwner::Ours);
         // Its new path is recorded now: a copy at its first path is a copy.
         copy(&moved, &made);
-        assert_eq!(place.whose(&made), FolderOwner::Foreign);
-        assert_eq!(place.whose(&moved), FolderOwner::Ours);
+        assert_eq!(place.owner(&made), FolderOwner::Foreign);
+        assert_eq!(place.owner(&moved), FolderOwner::Ours);
     }
 
     #[test]
@@ -237,8 +237,8 @@ mod tests {
         let made = place.claimed("a/.nb");
         let copied = place.root.join("b/.nb");
         copy(&made, &copied);
-        assert_eq!(place.whose(&copied), FolderOwner::Foreign);
-        assert_eq!(place.whose(&made), FolderOwner::Ours);
+        assert_eq!(place.owner(&copied), FolderOwner::Foreign);
+        assert_eq!(place.owner(&made), FolderOwner::Ours);
     }
 
     #[test]
@@ -246,51 +246,51 @@ mod tests {
         let place = Place::new();
         let made = place.claimed("a/.nb");
         // As if this user's nb had made it on another machine.
-        std::fs::remove_dir_all(&place.memory).unwrap();
-        std::fs::create_dir(&place.memory).unwrap();
-        assert_eq!(place.whose(&made), FolderOwner::Foreign);
+        std::fs::remove_dir_all(&place.records).unwrap();
+        std::fs::create_dir(&place.records).unwrap();
+        assert_eq!(place.owner(&made), FolderOwner::Foreign);
         let other = place.folder("other/.nb");
         std::fs::write(other.join("state.json"), "{}").unwrap();
-        assert_eq!(place.whose(&other), FolderOwner::Foreign);
+        assert_eq!(place.owner(&other), FolderOwner::Foreign);
         assert_eq!(
-            claim_in(&other, &place.memory).unwrap(),
+            claim_in(&other, &place.records).unwrap(),
             FolderOwner::Foreign
         );
         assert!(!other.join(ID_FILE).exists());
     }
 
     #[test]
-    fn what_is_no_private_file_is_no_id() {
+    fn a_file_that_is_not_private_is_no_id() {
         let place = Place::new();
         let made = place.claimed("a/.nb");
         let id = made.join(ID_FILE);
         std::fs::set_permissions(&id, PermissionsExt::from_mode(0o644)).unwrap();
-        assert_eq!(place.whose(&made), FolderOwner::Foreign);
+        assert_eq!(place.owner(&made), FolderOwner::Foreign);
         std::fs::set_permissions(&id, PermissionsExt::from_mode(0o600)).unwrap();
-        assert_eq!(place.whose(&made), FolderOwner::Ours);
+        assert_eq!(place.owner(&made), FolderOwner::Ours);
         // A link to the id of another folder.
         let other = place.folder("b/.nb");
         symlink(&id, other.join(ID_FILE)).unwrap();
-        assert_eq!(place.whose(&other), FolderOwner::Foreign);
+        assert_eq!(place.owner(&other), FolderOwner::Foreign);
         // A link to the folder itself.
         let linked = place.folder("c").join(".nb");
         symlink(&made, &linked).unwrap();
-        assert_eq!(place.whose(&linked), FolderOwner::Foreign);
+        assert_eq!(place.owner(&linked), FolderOwner::Foreign);
     }
 
     #[test]
     fn two_that_find_an_empty_folder_make_it_theirs_once() {
         let place = Place::new();
         let dir = place.folder("a/.nb");
-        assert_eq!(place.whose(&dir), FolderOwner::Empty);
+        assert_eq!(place.owner(&dir), FolderOwner::Empty);
         std::thread::scope(|scope| {
             for _ in 0..8 {
                 scope.spawn(|| {
-                    assert_eq!(claim_in(&dir, &place.memory).unwrap(), FolderOwner::Ours);
+                    assert_eq!(claim_in(&dir, &place.records).unwrap(), FolderOwner::Ours);
                 });
             }
         });
-        let records = std::fs::read_dir(&place.memory).unwrap().count();
+        let records = std::fs::read_dir(&place.records).unwrap().count();
         assert_eq!(records, 2, "one record and the lock");
     }
 }

@@ -806,7 +806,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn who_looks_does_not_keep_a_recorder_from_beginning() {
+    fn a_check_of_the_lock_does_not_stop_a_recorder_from_starting() {
         let temp = tempfile::tempdir().unwrap();
         let project = Project::for_notebook(&temp.path().join("a.ipynb")).unwrap();
         let (_, folder) = job(&project);
@@ -847,7 +847,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_is_said_is_read_as_it_comes() {
+    fn messages_are_read_as_they_are_appended() {
         let temp = tempfile::tempdir().unwrap();
         let project = Project::for_notebook(&temp.path().join("a.ipynb")).unwrap();
         let (_, folder) = job(&project);
@@ -874,9 +874,9 @@ pub(super) mod tests {
             .unwrap();
         let (messages, end) = folder.messages(place).unwrap();
         let [message] = &messages[..] else {
-            panic!("{message:?}");
+            panic!("{messages:?}");
         };
-        assert_eq!((message.cell, &*messages.msg_type), (2, "a\",\"content\":"));
+        assert_eq!((message.cell, &*message.msg_type), (2, "a\",\"content\":"));
         assert_eq!(message.id.as_deref(), Some("i\""));
         assert_eq!(message.content.get(), "{\"text\":\"\u{fffd}}\"}");
         assert_eq!(message.end, end);

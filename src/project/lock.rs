@@ -206,11 +206,11 @@ mod tests {
         let held_error = lock_notebook(&notebook, Duration::ZERO).unwrap();
         assert!(try_lock_notebook(&notebook).unwrap().is_none());
         let error = lock_notebook(&notebook, Duration::from_millis(50)).unwrap_err();
-        let said = error.to_string();
+        let message = error.to_string();
         if cfg!(target_os = "linux") {
             assert!(
-                said.contains(&format!("process {}", std::process::id())),
-                "{said}"
+                message.contains(&format!("process {}", std::process::id())),
+                "{message}"
             );
         }
         std::thread::scope(|scope| {
@@ -221,15 +221,18 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_that_somebody_keeps_is_waited_for_no_longer_than_said() {
+    fn the_wait_for_a_held_lock_ends_at_its_limit() {
         let temp = tempfile::tempdir().unwrap();
         let path = temp.path().join("held");
         let kept = Lock::wait(&path).unwrap();
         let other = beneath::write(&path).unwrap();
         let soon = || Instant::now() + Duration::from_millis(30);
         assert!(!take(&other, soon()).unwrap());
-        let said = held_error(&path, Duration::from_millis(30)).to_string();
-        assert!(said.contains("has been locked for 0.0 s by"), "{said}");
+        let message = held_error(&path, Duration::from_millis(30)).to_string();
+        assert!(
+            message.contains("has been locked for 0.0 s by"),
+            "{message}"
+        );
         std::thread::scope(|scope| {
             let waits = scope.spawn(|| take(&other, Instant::now() + Duration::from_secs(20)));
             drop(kept);

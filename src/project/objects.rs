@@ -39,7 +39,7 @@ pub struct Objects {
     folder: PathBuf,
     limit: u64,
     sweep: u64,
-    /// Where the versions in the list files are, as far as the lists were read.
+    /// The positions of the versions in the list files that were read.
     lists: Arc<Mutex<Lists>>,
 }
 

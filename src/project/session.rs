@@ -21,7 +21,7 @@ pub struct Session {
     pub notebook: PathBuf,
     /// The kernel's connection file.
     pub connection_file: PathBuf,
-    /// Who runs the kernel.
+    /// How the session gets its kernel.
     pub backend: Backend,
     /// The session's state.
     pub status: Status,
@@ -46,7 +46,7 @@ pub struct Session {
     /// The version of ipywidgets that a kernel of this session has reported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ipywidgets: Option<String>,
-    /// What `nb` gives each kernel that it starts for this notebook. Kept while the notebook uses
+    /// The settings for each kernel that `nb` starts for this notebook. Kept while the notebook uses
     /// another kernel.
     #[serde(default)]
     pub settings: KernelSettings,
@@ -55,7 +55,7 @@ pub struct Session {
     pub other: Map<String, Value>,
 }
 
-/// Who runs a session's kernel.
+/// How a session gets its kernel.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Backend {
@@ -174,7 +174,7 @@ impl TryFrom<Map<String, Value>> for UnknownBackend {
     }
 }
 
-/// What `nb` sets for each kernel that it starts for a notebook.
+/// The settings for each kernel that `nb` starts for a notebook.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct KernelSettings {
@@ -196,7 +196,7 @@ pub struct KernelSettings {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Confinement {
-    /// None of them: it runs like any other process of the user.
+    /// No confinement: it runs like any other process of the user.
     #[default]
     None,
     /// In a sandbox.
@@ -232,7 +232,7 @@ impl Confinement {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Container {
-    /// What runs it: podman or docker.
+    /// The program that runs it: podman or docker.
     pub program: PathBuf,
     /// Its image.
     pub image: String,
@@ -244,7 +244,7 @@ pub struct Container {
     pub options: Vec<String>,
 }
 
-/// What a kernel may use of the machine.
+/// The limits of the resources that a kernel may use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ResourceLimits {
@@ -562,7 +562,7 @@ pub struct Ended {
     /// The job that was running.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<String>,
-    /// Who ended it.
+    /// The actor who ended it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
     /// How its process ended, where that is known.
@@ -571,7 +571,7 @@ pub struct Ended {
     /// The most memory that it ever had, where that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<u64>,
-    /// What it wrote last, where it exited unexpectedly.
+    /// The last lines that it wrote, if it exited unexpectedly.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lines: Vec<String>,
     /// Fields of a later version.

@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn where_it_cannot_be_set_aside_it_stays_as_it_is() {
+    fn a_folder_that_cannot_be_set_aside_stays_unchanged() {
         let (_temp, root) = temp();
         let before = older(&root);
         let dir = project(&root, &before);
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_killed_process_had_begun_is_begun_anew() {
+    fn a_killed_process_is_replaced_by_one_that_starts_again() {
         let (_temp, root) = temp();
         let dir = project(&root, &older(&root));
         // A process was killed before it swapped the folders: the old one is still in place.

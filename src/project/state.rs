@@ -49,7 +49,7 @@ pub enum StateError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The content is not valid. The file is left as it is.
@@ -60,7 +60,7 @@ pub enum StateError {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What is damaged, and where. Not a `source()`: the message names the remedy after it.
+        /// The fault and its position. Not a `source()`: the message names the remedy after it.
         cause: serde_json::Error,
     },
     /// A newer program wrote it.
@@ -88,7 +88,7 @@ pub enum StateError {
     Write {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }
@@ -104,7 +104,7 @@ pub(super) enum Age {
     Later(u64),
 }
 
-/// The fields that tell the version. Only `nb` writes `sessions`.
+/// The fields that show the version. Only `nb` writes `sessions`.
 #[derive(Deserialize)]
 struct Head {
     version: Option<u64>,
@@ -264,7 +264,7 @@ impl State {
                 self.session(key)
                     .is_some_and(|session| session.connection_file == *file)
             });
-            // Several notebooks may share one kernel; the path tells which one was opened.
+            // Several notebooks may share one kernel; the path shows which one was opened.
             let named = |key: &&&String| {
                 let session = self.sessions.get(key.as_str());
                 session.is_some_and(|session| Some(&session.notebook) == self.notebook.as_ref())

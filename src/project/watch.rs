@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn where_there_is_no_watch_a_change_is_assumed_now_and_then() {
+    async fn without_a_watch_a_change_is_assumed_at_intervals() {
         let temp = tempfile::tempdir().unwrap();
         let pace = Duration::from_millis(1);
         let mut watch = FolderWatch::begin(&[&temp.path().join("none")], pace);

@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn somebody_who_keeps_the_lock_is_waited_for_no_longer_than_said() {
+    fn an_append_waits_for_a_held_lock_no_longer_than_its_limit() {
         let (_temp, project) = project();
         let mut journal = project.journal().unwrap();
         let events = [event(json!({"event": "opened"}))];

@@ -13,7 +13,7 @@ use crate::project::folder::Project;
 pub struct RunningExecution {
     /// The request's id.
     pub msg_id: String,
-    /// The actor who asked for it, if known.
+    /// The actor who requested it, if known.
     pub by: Option<String>,
     /// The notebook cell that its client named.
     pub cell: Option<String>,
@@ -23,7 +23,7 @@ pub struct RunningExecution {
     pub job: Option<String>,
     /// When it was requested, or when an observer saw it begin.
     pub since: Timestamp,
-    /// What its code asks the person at its front end. What a job asks is in the job's record.
+    /// The prompt of its input request at a front end. A job's prompt is in the job's record.
     pub prompt: Option<String>,
 }
 
@@ -222,20 +222,20 @@ mod tests {
     }
 
     #[test]
-    fn what_was_asked_and_not_ended_runs() {
+    fn a_request_without_an_end_runs() {
         assert_eq!(running(&[]), None);
-        let mut told = vec![event("restarted", "", "ada"), event("asked", "1", "ada")];
-        assert_eq!(running(&told), is("1", "ada"));
+        let mut events = vec![event("restarted", "", "ada"), event("asked", "1", "ada")];
+        assert_eq!(running(&events), is("1", "ada"));
         // This one is behind it in the queue.
-        told.push(event("asked", "2", "bob"));
-        assert_eq!(running(&told), is("1", "ada"));
-        told.push(done("1", "error"));
-        assert_eq!(running(&told), is("2", "bob"));
+        events.push(event("asked", "2", "bob"));
+        assert_eq!(running(&events), is("1", "ada"));
+        events.push(done("1", "error"));
+        assert_eq!(running(&events), is("2", "bob"));
         // A client's username is not the name of the actor.
-        told.push(event("seen", "2", "username"));
-        assert_eq!(running(&told), is("2", "bob"));
-        told.push(done("2", "ok"));
-        assert_eq!(running(&told), None);
+        events.push(event("seen", "2", "username"));
+        assert_eq!(running(&events), is("2", "bob"));
+        events.push(done("2", "ok"));
+        assert_eq!(running(&events), None);
     }
 
     #[test]
@@ -250,49 +250,49 @@ mod tests {
             });
             fixtures::event(event)
         };
-        let mut told = vec![event("asked", "1", "ada"), event("seen", "1", "username")];
-        assert_eq!(prompt(&told), None);
-        told.push(prompted("Name? "));
-        assert_eq!(prompt(&told).as_deref(), Some("Name? "));
-        told.push(event("asked", "2", "bob"));
-        assert_eq!(prompt(&told).as_deref(), Some("Name? "));
-        told.push(event("answered", "1", "ada"));
-        assert_eq!(prompt(&told), None);
-        told.push(prompted("Sure? "));
-        assert_eq!(prompt(&told).as_deref(), Some("Sure? "));
-        told.push(done("1", "ok"));
-        assert_eq!(prompt(&told), None);
+        let mut events = vec![event("asked", "1", "ada"), event("seen", "1", "username")];
+        assert_eq!(prompt(&events), None);
+        events.push(prompted("Name? "));
+        assert_eq!(prompt(&events).as_deref(), Some("Name? "));
+        events.push(event("asked", "2", "bob"));
+        assert_eq!(prompt(&events).as_deref(), Some("Name? "));
+        events.push(event("answered", "1", "ada"));
+        assert_eq!(prompt(&events), None);
+        events.push(prompted("Sure? "));
+        assert_eq!(prompt(&events).as_deref(), Some("Sure? "));
+        events.push(done("1", "ok"));
+        assert_eq!(prompt(&events), None);
     }
 
     #[test]
-    fn what_was_asked_behind_the_running_one_is_queued() {
+    fn a_request_behind_the_running_one_is_queued() {
         let startup = json!({
             "event": "asked", "generation": 2, "msg_id": "3", "by": "human (VS Code)",
             "store_history": false,
         });
-        let mut told = vec![
+        let mut events = vec![
             event("asked", "1", "ada"),
             event("asked", "2", "bob"),
             fixtures::event(startup),
             event("asked", "4", "eve"),
             event("seen", "1", "username"),
         ];
-        assert_eq!(running(&told), is("1", "ada"));
-        assert_eq!(queued(&told), ["2", "4"]);
-        told.push(done("4", "withdrawn"));
-        told.push(event("asked", "5", "eve"));
-        told.push(done("5", "aborted"));
-        assert_eq!(queued(&told), ["2"]);
+        assert_eq!(running(&events), is("1", "ada"));
+        assert_eq!(queued(&events), ["2", "4"]);
+        events.push(done("4", "withdrawn"));
+        events.push(event("asked", "5", "eve"));
+        events.push(done("5", "aborted"));
+        assert_eq!(queued(&events), ["2"]);
     }
 
     #[test]
-    fn an_end_that_nobody_told_is_known_from_what_came_after() {
+    fn an_unrecorded_end_is_known_from_later_events() {
         // A proxy saw it begin; the client that sent it writes no journal.
-        let mut told = vec![event("seen", "1", "console")];
-        assert_eq!(running(&told), is("1", "console"));
-        told.push(event("asked", "2", "bob"));
-        told.push(done("2", "ok"));
-        assert_eq!(running(&told), None);
+        let mut events = vec![event("seen", "1", "console")];
+        assert_eq!(running(&events), is("1", "console"));
+        events.push(event("asked", "2", "bob"));
+        events.push(done("2", "ok"));
+        assert_eq!(running(&events), None);
         // Its sender was killed; the next sender saw an idle kernel before it sent, some time
         // later.
         let alone = json!({
@@ -300,15 +300,15 @@ mod tests {
         });
         let mut killed = event("asked", "1", "ada");
         killed.at -= RACE * 2;
-        let told = vec![killed, fixtures::event(alone)];
-        assert_eq!(running(&told), is("2", "bob"));
+        let events = vec![killed, fixtures::event(alone)];
+        assert_eq!(running(&events), is("2", "bob"));
         // The second was removed from the queue and did not run, so the first may still run.
-        let told = [
+        let events = [
             event("asked", "1", "ada"),
             event("asked", "2", "bob"),
             done("2", "aborted"),
         ];
-        assert_eq!(running(&told), is("1", "ada"));
+        assert_eq!(running(&events), is("1", "ada"));
     }
 
     /// Returns a request that was sent while the kernel was idle.
@@ -322,19 +322,19 @@ mod tests {
     fn an_end_that_an_observer_writes_late_hides_no_cell_that_was_asked_for_meanwhile() {
         // The queued job's recorder joined in the middle of the cell, and read the cell's end after it
         // had sent.
-        let told = [
+        let events = [
             event("asked", "1", "human (VS Code)"),
             alone("2", "claude"),
             event("seen", "1", "username"),
             done("1", "seen"),
         ];
-        assert_eq!(running(&told), is("2", "claude"));
-        let more = [&told[..], &[done("1", "ok")]].concat();
+        assert_eq!(running(&events), is("2", "claude"));
+        let more = [&events[..], &[done("1", "ok")]].concat();
         assert_eq!(running(&more), is("2", "claude"));
         let ended = [&more[..], &[done("2", "ok")]].concat();
         assert_eq!(running(&ended), None);
         // A person's cell in the kernel's queue.
-        let mut queued = told;
+        let mut queued = events;
         queued[1] = event("asked", "2", "human (VS Code)");
         assert_eq!(running(&queued), is("2", "human (VS Code)"));
     }
@@ -354,14 +354,17 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_was_taken_back_says_nothing_about_the_one_that_runs() {
-        let told = [
+    fn a_withdrawn_request_does_not_end_the_running_one() {
+        let events = [
             event("asked", "1", "human (VS Code)"),
             event("asked", "2", "bob"),
             done("2", "withdrawn"),
         ];
-        assert_eq!(running(&told), is("1", "human (VS Code)"));
-        assert_eq!(authors(told.iter().rev().cloned(), 2), ["human (VS Code)"]);
+        assert_eq!(running(&events), is("1", "human (VS Code)"));
+        assert_eq!(
+            authors(events.iter().rev().cloned(), 2),
+            ["human (VS Code)"]
+        );
     }
 
     #[test]
@@ -369,15 +372,15 @@ mod tests {
         let early = before("asked", "1", "ada");
         let mut late = done("1", "error");
         late.generation = Some(1);
-        let told = [early.clone(), event("restarted", "", "bob")];
-        assert_eq!(running(&told), None);
-        let told = [
+        let events = [early.clone(), event("restarted", "", "bob")];
+        assert_eq!(running(&events), None);
+        let events = [
             early,
             event("restarted", "", "bob"),
             event("asked", "2", "bob"),
             late,
         ];
-        assert_eq!(running(&told), is("2", "bob"));
+        assert_eq!(running(&events), is("2", "bob"));
     }
 
     #[test]
@@ -386,7 +389,7 @@ mod tests {
             "event": "asked", "generation": 2, "msg_id": "1", "by": "human (VS Code)",
             "store_history": false,
         });
-        let told = [
+        let events = [
             before("asked", "0", "eve"),
             event("opened", "", "eve"),
             fixtures::event(startup),
@@ -397,6 +400,6 @@ mod tests {
             event("asked", "4", "ada"),
             event("seen", "4", "username"),
         ];
-        assert_eq!(authors(told.iter().rev().cloned(), 2), ["ada"]);
+        assert_eq!(authors(events.iter().rev().cloned(), 2), ["ada"]);
     }
 }
