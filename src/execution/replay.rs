@@ -22,23 +22,23 @@ use crate::project::jobs::JobCell;
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Replay {
-    /// Which of the session's kernels it was.
+    /// The kernel's generation.
     pub generation: u64,
     /// When and how it ended, according to the journal.
     pub ended: Option<EndedKernel>,
-    /// The ids of the cells that are run, in order; one that ran several times is there several times.
+    /// The ids of the cells to run, in order; a cell that ran several times is listed several times.
     pub cells: Vec<String>,
-    /// Those of them whose text is not what ran.
+    /// The cells among them whose text has changed since they ran.
     pub changed: Vec<String>,
     /// The cell or code that was running when the kernel ended.
     pub running: Option<String>,
     /// The cells that ran, but never without an error.
     pub failed: Vec<String>,
-    /// How many runs were of cells that the notebook does not have any more, or has with another text.
+    /// The number of runs of cells that the notebook no longer has, or has with another text.
     pub gone: usize,
-    /// How many were of code outside the notebook: `nb run`, a console.
+    /// The number of runs of code outside the notebook: `nb run`, a console.
     pub scratch: usize,
-    /// How many were of other notebooks' cells.
+    /// The number of runs of other notebooks' cells.
     pub elsewhere: usize,
 }
 

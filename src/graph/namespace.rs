@@ -36,7 +36,7 @@ pub(super) struct Namespace {
     names: HashMap<Name, NameState>,
     /// The runs of code that may have written any name, in their order.
     any: Vec<Run>,
-    /// The same as a version, once it is needed.
+    /// The same runs as a version, once it is needed.
     any_version: Option<Version>,
     is_any_doubtful: bool,
 }

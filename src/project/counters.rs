@@ -42,12 +42,12 @@ pub struct Counters {
     pub other: Map<String, Value>,
 }
 
-/// How many messages passed, and their bytes.
+/// A number of messages, and their bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Passed {
-    /// How many.
+    /// The number of messages.
     pub messages: u64,
     /// The bytes of all their frames.
     pub bytes: u64,
@@ -104,8 +104,8 @@ impl Refused {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct QueuedBytes {
-    /// For the kernel.
+    /// The bytes for the kernel.
     pub to_kernel: u64,
-    /// For clients, all together.
+    /// The bytes for all clients.
     pub to_clients: u64,
 }

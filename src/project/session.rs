@@ -248,7 +248,7 @@ pub struct Container {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ResourceLimits {
-    /// How much memory, in bytes.
+    /// The limit of its memory, in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<u64>,
 }
@@ -552,9 +552,9 @@ impl Status {
 pub struct Ended {
     /// When it was noticed.
     pub at: Timestamp,
-    /// Why, in words for a reader.
+    /// The reason, for a reader.
     pub reason: String,
-    /// Which of the session's kernels it was.
+    /// The kernel's generation.
     pub generation: u64,
     /// The cell that was running.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -565,10 +565,10 @@ pub struct Ended {
     /// The actor who ended it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
-    /// How its process ended, where that is known.
+    /// The exit of its process, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit: Option<Exit>,
-    /// The most memory that it ever had, where that is known.
+    /// The peak of its memory, in bytes, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<u64>,
     /// The last lines that it wrote, if it exited unexpectedly.
@@ -584,13 +584,13 @@ pub struct Ended {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Exit {
-    /// By itself, with this status.
+    /// It exited with this status.
     Status(i32),
-    /// By this signal.
+    /// This signal ended it.
     Signal(i32),
     /// The system ended it, since there was not enough memory.
     OutOfMemory,
-    /// It was killed, and the system ended something for want of memory meanwhile.
+    /// It was killed while the system ended some process for lack of memory.
     PerhapsOutOfMemory,
 }
 
@@ -641,10 +641,10 @@ impl RealSpec {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum InterruptMode {
-    /// By SIGINT to its process group.
+    /// With SIGINT to its process group.
     #[default]
     Signal,
-    /// By an `interrupt_request` on control.
+    /// With an `interrupt_request` on control.
     Message,
 }
 

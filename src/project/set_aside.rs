@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn a_killed_process_is_replaced_by_one_that_starts_again() {
+    fn a_killed_exchange_of_folders_is_completed_by_the_next_command() {
         let (_temp, root) = temp();
         let dir = project(&root, &older(&root));
         // A process was killed before it swapped the folders: the old one is still in place.

@@ -720,7 +720,7 @@ fn outputs_that_a_restore_has_brought_go_with_its_undo() {
 }
 
 #[test]
-fn edits_dropped_by_a_save_are_reported_before_the_next_edit() {
+fn an_undo_names_the_edits_that_a_save_has_dropped() {
     let desk = Desk::new("a:1 b:2");
     desk.read("claude");
     let first = desk

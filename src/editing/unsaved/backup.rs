@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_backup_of_a_remote_file_is_ignored() {
+    fn a_backup_of_no_local_file_is_ignored() {
         for text in [
             "",
             "file:///a.ipynb {\"mtime\":1}",

@@ -43,7 +43,7 @@ pub struct KernelRequest<'a> {
     pub neighbour: Option<&'a RealSpec>,
     /// The Python that the front end runs on, as a Jupyter server does.
     pub front_end: Option<&'a Path>,
-    /// Which interpreters may be run to find out what they have.
+    /// The interpreters that may be run to inspect them.
     pub policy: ProbePolicy,
 }
 

@@ -62,11 +62,11 @@ pub struct DiffHunk {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum DiffLine {
-    /// In both.
+    /// A line of both texts.
     Same(String),
-    /// Only before.
+    /// A line of the old text only.
     Removed(String),
-    /// Only after.
+    /// A line of the new text only.
     Added(String),
 }
 

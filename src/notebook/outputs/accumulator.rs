@@ -687,7 +687,7 @@ mod tests {
     }
 
     #[test]
-    fn a_display_keeps_its_position_among_the_outputs() {
+    fn each_display_id_has_the_position_of_its_output() {
         let mut folded = OutputAccumulator::bounded(20_000, "more");
         let show = |id: &str| {
             format!(r#"{{"data":{{"text/plain":"{id}"}},"transient":{{"display_id":"{id}"}}}}"#)

@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn control_characters_count_with_their_size() {
+    fn a_line_of_control_characters_stays_small() {
         let mut screen = TerminalText::default();
         let junk = "\u{8}x\u{1b}[1m\u{1b}[1Aabc\r".repeat(20_000);
         screen.write(&junk);

@@ -25,10 +25,10 @@ pub struct NotebookChange {
     /// Whether the last writer won.
     #[serde(default, skip_serializing_if = "super::is_no")]
     pub forced: bool,
-    /// The edit that this one took back.
+    /// The edit that this one has undone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub undoes: Option<String>,
-    /// How many of its changes did not go into the file.
+    /// The number of its changes that are not in the file.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub conflicts: usize,
     /// The name of the stored bytes that it changed.
@@ -79,7 +79,7 @@ pub struct CellStep {
     /// The name of the stored version with the outputs that the change removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept: Option<String>,
-    /// Whether outputs came with the change to a cell that had none.
+    /// Whether the change gave outputs to a cell that had none.
     #[serde(default, skip_serializing_if = "super::is_no")]
     pub came: bool,
 }
@@ -110,13 +110,13 @@ pub struct OverwrittenEdit {
     pub op: String,
     /// The actor of the edit.
     pub by: String,
-    /// Which of an agent's sessions that was.
+    /// The agent's session that made the edit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by_session: Option<String>,
     /// The kind of edit: `inserted`, `edited` or `removed`.
     pub what: ChangeKind,
-    /// The revision that is wiped out, and that `nb restore` brings back; of a cell that had been
-    /// removed, the one that is back. None where versions are not stored.
+    /// The overwritten revision, which `nb restore` restores; for a removed cell, the revision that the save
+    /// brought back. None if versions are not stored.
     pub revision: Option<Revision>,
     /// When the edit was made.
     pub at: Timestamp,

@@ -104,7 +104,7 @@ pub enum EventKind {
     Interrupted,
     /// A front end's interrupt removed its own cells that waited for the kernel.
     Withdrew {
-        /// How many.
+        /// The number of cells.
         cells: usize,
     },
     /// `nb mv` moved the notebook, which has the event's key since.
