@@ -141,7 +141,7 @@ pub async fn edit(caller: &Caller, request: EditRequest) -> Result<EditAnswer, P
 pub async fn preview_edit(caller: &Caller, request: EditRequest) -> Result<DiffAnswer, Problem> {
     let page = caller.page().await?;
     blocking(caller, move |_| {
-        let (before, after) = edit::would(&page, &request.operations)
+        let (before, after) = edit::preview(&page, &request.operations)
             .map_err(|error| problem(error, request.is_list))?;
         Ok(compared(&page, before, &after))
     })

@@ -9,7 +9,7 @@ use super::envelope::Answer;
 use super::problem::Problem;
 use super::status::RunningCell;
 use crate::activity::actor::Actor;
-use crate::execution::follow::taken;
+use crate::execution::follow::wait_until_taken;
 use crate::lifecycle;
 use crate::lifecycle::consent::KernelAction;
 use crate::lifecycle::liveness::{Liveness, liveness};
@@ -177,7 +177,7 @@ fn own_open_job(
 pub(super) async fn interrupt_recorded(folder: &JobFolder, by: &str) -> Result<bool, Problem> {
     let asked = folder.ask(&Ask::Interrupt { by: by.to_owned() });
     asked.map_err(|error| Problem::failed("ask the recorder to interrupt", &error))?;
-    taken(folder).await;
+    wait_until_taken(folder).await;
     let is_over = || folder.read().is_ok_and(|job| job.state == JobState::Done);
     Ok(until(ENDS, is_over).await)
 }

@@ -14,7 +14,7 @@ use super::problem::Problem;
 use crate::activity::actor::Actor;
 use crate::activity::{labels, notification};
 use crate::editing::view;
-use crate::execution::meant::{Meant, is_address};
+use crate::execution::cell_lookup::{CellLookup, is_uri};
 use crate::notebook::{Document, Revision};
 use crate::project::Project;
 use crate::project::event::{
@@ -233,11 +233,11 @@ fn name_cells(list: &mut [LogEntry], notebook: &str, document: &Document) {
         return;
     }
     let pairs = named.iter().map(|(name, code)| (&**name, &**code));
-    let meant = Meant::of(document, pairs);
+    let lookup = CellLookup::of(document, pairs);
     for entry in list {
         if let LogEvent::Ran(it) = &mut entry.what
             && it.notebook.as_deref() == Some(notebook)
-            && let Some(place) = it.address.as_deref().and_then(|name| meant.place(name))
+            && let Some(place) = it.address.as_deref().and_then(|name| lookup.position(name))
         {
             it.cell = Some(document.cells()[place].id().to_owned());
             it.label = labels::named(it.cell.as_deref(), it.code.as_deref());
@@ -331,7 +331,7 @@ fn is_by(entry: &LogEntry, word: &str) -> bool {
 fn ran(event: &Event, start: &ExecutionStart, end: Option<&ExecutionEnd>) -> LogEntry {
     let past_nb = matches!(event.kind, EventKind::Seen(_));
     let (address, cell) = match start.cell.clone() {
-        Some(name) if is_address(&name) => (Some(name), None),
+        Some(name) if is_uri(&name) => (Some(name), None),
         name => (None, name),
     };
     LogEntry {

@@ -74,7 +74,7 @@ impl From<Flushed> for FlushedJob {
         Self {
             job: flushed.job.id,
             by: flushed.job.by,
-            answered: flushed.heard,
+            answered: flushed.answered,
             written: flushed.written,
             unwritten: missed.collect(),
         }

@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::caller::Caller;
 use super::envelope::Answer;
 use super::problem::{Problem, ProblemKind};
-use crate::execution::vars::{self, Variable, VariablesWanted};
+use crate::execution::vars::{self, Variable, VariablesRequest};
 use crate::kernel::shell::quote;
 use crate::project::Status;
 
@@ -53,13 +53,14 @@ pub async fn vars(caller: &Caller, request: VarsRequest) -> Result<VarsAnswer, P
         let open = format!("nb open {}", quote(&session.notebook));
         return Err(Problem::new(ProblemKind::NoKernel, text).hint(open));
     }
-    let wanted = VariablesWanted {
+    let wanted = VariablesRequest {
         all: request.all,
         most: request.most.unwrap_or(usize::MAX >> 1),
         limit: if request.name.is_some() { LONG } else { SHORT },
         name: request.name,
     };
-    let found = vars::look(&target.project, &target.key, session, caller.by(), &wanted).await?;
+    let found =
+        vars::list_variables(&target.project, &target.key, session, caller.by(), &wanted).await?;
     Ok(VarsAnswer {
         notebook: target.notebook_key,
         variables: found.variables,

@@ -20,7 +20,7 @@ use crate::editing::notebook_file::NotebookFile;
 use crate::editing::running::running;
 use crate::editing::unsaved;
 use crate::editing::view;
-use crate::execution::exec::bears;
+use crate::execution::exec::has_tag;
 use crate::execution::notebook_graph::{NotebookGraph, language_of};
 use crate::graph::{EffectsCache, PlanRequest};
 use crate::notebook::{CellSelector, Document, first_line};
@@ -304,14 +304,14 @@ impl Looker<'_> {
             let by = runs.by.unwrap_or_else(|| "another client".to_owned());
             return (Vec::new(), Some(format!("a cell of {by} runs")));
         }
-        let typed_in = unsaved::look(self.page).typed_in(self.page, document);
+        let typed_in = unsaved::find(self.page).typed_in(self.page, document);
         let left_out = |at: usize| -> Option<String> {
             let cell = document.cells().get(graph.place(at)?)?;
             let id = cell.id();
-            if bears(cell, &[MANUAL.to_owned()]) {
+            if has_tag(cell, &[MANUAL.to_owned()]) {
                 return Some(format!("{id} is tagged {MANUAL}"));
             }
-            if !self.request.only.is_empty() && !bears(cell, &self.request.only) {
+            if !self.request.only.is_empty() && !has_tag(cell, &self.request.only) {
                 return Some(format!(
                     "{id} has no tag {}",
                     self.request.only.join(" or ")

@@ -28,7 +28,7 @@ const LEAST_STACK: usize = 1 << 20;
 pub struct SyntaxProblem {
     /// The line, from 1.
     pub line: usize,
-    /// What is wrong.
+    /// The fault.
     pub message: String,
 }
 
@@ -145,7 +145,7 @@ pub(super) fn count_lines(text: &str) -> usize {
 
 /// The lines of a text, found by offset.
 pub(super) struct Lines {
-    /// Where each line begins.
+    /// The offset at which each line begins.
     starts: Vec<u32>,
     first: usize,
 }

@@ -1,8 +1,8 @@
-//! What code does that a reviewer of an agent's work wants to see: it starts programs, evaluates text as code,
-//! deletes files, or uses the network.
+//! Risky actions of code, for a reviewer of an agent's work: it starts programs, evaluates text as code, deletes
+//! files, or uses the network.
 //!
-//! The findings are of the code's structure, so a word in a comment or a string is none. They protect nothing:
-//! code can do the same in ways that nobody finds in its text. A [sandbox](crate::project::Sandbox) protects.
+//! The findings come from the code's structure, so a word in a comment or a string is none. They protect nothing:
+//! code can do the same in ways that its text does not show. A [sandbox](crate::project::Sandbox) protects.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -19,7 +19,7 @@ const MOST: usize = 20;
 /// How much of a command or a name is shown, in characters.
 const LONGEST_SHOWN: usize = 80;
 
-/// What code does.
+/// A kind of risky action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Risk {
     /// It runs a command of the shell.
@@ -46,10 +46,10 @@ impl fmt::Display for Risk {
     }
 }
 
-/// One place of a text that does something.
+/// A risky action at a line of a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// What it does.
+    /// The kind of action.
     pub risk: Risk,
     /// The line, from 1.
     pub line: usize,
@@ -64,7 +64,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Functions by what they do. A name that ends with `*` means all that begin so: `os.execv`, `os.execlp`.
+/// Functions by the kind of action. A name that ends with `*` means all that begin so: `os.execv`, `os.execlp`.
 const FUNCTIONS: [(Risk, &[&str]); 4] = [
     (
         Risk::Program,
@@ -127,13 +127,13 @@ const FUNCTIONS: [(Risk, &[&str]); 4] = [
 const DELETING_METHODS: [&str; 2] = ["unlink", "rmdir"];
 
 /// Magics whose cell is a program of the shell.
-const SHELLS: [&str; 8] = ["!", "bash", "cmd", "script", "sh", "sx", "system", "zsh"];
+const SHELL_MAGICS: [&str; 8] = ["!", "bash", "cmd", "script", "sh", "sx", "system", "zsh"];
 
 /// Cell magics whose cell is Python code.
-const OF_PYTHON: [&str; 5] = ["capture", "memit", "prun", "time", "timeit"];
+const PYTHON_MAGICS: [&str; 5] = ["capture", "memit", "prun", "time", "timeit"];
 
-/// Returns what the text of a Python cell does. Of text that is no Python it returns what it finds, and of text
-/// of more than 4 MiB, or nested too deeply for Python, nothing.
+/// Returns the risky actions in a Python cell. If the text has syntax errors, it returns those that it finds; if the
+/// text has more than 4 MiB or is nested too deeply for Python, none.
 pub fn risks(source: &str) -> Vec<Finding> {
     let first = source.trim_start();
     let Some(magic) = first.strip_prefix("%%") else {
@@ -143,12 +143,12 @@ pub fn risks(source: &str) -> Vec<Finding> {
     let line = 1 + count_lines(&source[..above]);
     let (head, body) = magic.split_once('\n').unwrap_or((magic, ""));
     let name = head.split_whitespace().next().unwrap_or_default();
-    if SHELLS.contains(&name) {
+    if SHELL_MAGICS.contains(&name) {
         let what = shown(&format!("%%{head}"));
         let risk = Risk::Shell;
         return vec![Finding { risk, line, what }];
     }
-    match OF_PYTHON.contains(&name) {
+    match PYTHON_MAGICS.contains(&name) {
         true => of_python(body, line + 1),
         false => Vec::new(),
     }
@@ -179,7 +179,7 @@ fn shown(text: &str) -> String {
 
 struct Finder {
     lines: Lines,
-    /// What imported names mean: `{"sp": "subprocess", "run": "subprocess.run"}`.
+    /// The full names of imported names: `{"sp": "subprocess", "run": "subprocess.run"}`.
     names: HashMap<String, String>,
     found: Vec<Finding>,
 }
@@ -197,7 +197,7 @@ impl Finder {
         let name = value.split_whitespace().next().unwrap_or_default();
         let is_shell = match kind {
             IpyEscapeKind::Shell | IpyEscapeKind::ShCap => true,
-            IpyEscapeKind::Magic | IpyEscapeKind::Magic2 => SHELLS.contains(&name),
+            IpyEscapeKind::Magic | IpyEscapeKind::Magic2 => SHELL_MAGICS.contains(&name),
             _ => false,
         };
         if is_shell {
@@ -221,7 +221,7 @@ impl Finder {
             .next()
             .is_some_and(|name| name.starts_with("read_"));
         let mut arguments = call.arguments.args.iter();
-        if reads && arguments.any(is_address) {
+        if reads && arguments.any(is_url) {
             self.add(Risk::Network, call, &name);
         }
     }
@@ -231,8 +231,8 @@ impl Finder {
     fn full_name(&self, function: &Expr) -> Option<String> {
         match function {
             Expr::Name(name) => {
-                let meant = self.names.get(name.id.as_str()).cloned();
-                Some(meant.unwrap_or_else(|| name.id.to_string()))
+                let imported = self.names.get(name.id.as_str()).cloned();
+                Some(imported.unwrap_or_else(|| name.id.to_string()))
             }
             Expr::Attribute(attribute) => {
                 let object = self.full_name(&attribute.value);
@@ -244,8 +244,8 @@ impl Finder {
     }
 }
 
-/// Says whether an expression is the text of an address on the network.
-fn is_address(expression: &Expr) -> bool {
+/// Says whether an expression is a string with a URL.
+fn is_url(expression: &Expr) -> bool {
     let text = expression.as_string_literal_expr();
     let text = text.map_or("", |text| text.value.to_str());
     ["http://", "https://", "s3://", "ftp://"]
@@ -254,12 +254,12 @@ fn is_address(expression: &Expr) -> bool {
 }
 
 fn risk_of(name: &str) -> Option<Risk> {
-    let is_meant = |known: &str| match known.strip_suffix('*') {
+    let matches = |known: &str| match known.strip_suffix('*') {
         Some(start) => name.starts_with(start),
         None => name == known,
     };
     let mut all = FUNCTIONS.iter();
-    let found = all.find(|(_, functions)| functions.iter().any(|known| is_meant(known)));
+    let found = all.find(|(_, functions)| functions.iter().any(|known| matches(known)));
     found.map(|(risk, _)| *risk)
 }
 
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn what_code_does_is_found_by_its_structure() {
+    fn risks_are_found_by_the_codes_structure() {
         for (source, finding) in [
             ("x = 1\n!ls -la", "line 2 runs a shell command: !ls -la"),
             (

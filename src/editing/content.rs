@@ -10,24 +10,24 @@ use bytes::Bytes;
 use memmap2::MmapMut;
 
 /// The file size in bytes from which on a file is read into a mapping of its own.
-const LARGE: usize = 64 << 10;
+const MAPPED_BYTES: usize = 64 << 10;
 
 /// The size of a huge page in bytes. A mapping of whole huge pages is aligned to one.
-const HUGE: usize = 2 << 20;
+const HUGE_PAGE_BYTES: usize = 2 << 20;
 
 /// Reads a file from its beginning; `size` is its length in bytes according to its metadata.
 pub(super) fn read(file: &mut File, size: usize) -> io::Result<Bytes> {
-    let room = match size {
-        LARGE.. => room(size),
+    let buffer = match size {
+        MAPPED_BYTES.. => buffer(size),
         _ => None,
     };
-    let mut begun = match room {
-        Some(mut room) => {
-            let length = fill(file, room.get_mut(..size).unwrap_or_default())?;
+    let mut bytes = match buffer {
+        Some(mut buffer) => {
+            let length = fill(file, buffer.get_mut(..size).unwrap_or_default())?;
             let mut more = [0];
-            let goes_on = length == size && fill(file, &mut more)? > 0;
-            let read = Bytes::from_owner(room).slice(..length);
-            if !goes_on {
+            let is_longer = length == size && fill(file, &mut more)? > 0;
+            let read = Bytes::from_owner(buffer).slice(..length);
+            if !is_longer {
                 return Ok(read);
             }
             // The file grows, or its file system does not report sizes.
@@ -35,43 +35,43 @@ pub(super) fn read(file: &mut File, size: usize) -> io::Result<Bytes> {
         }
         None => Vec::with_capacity(size.saturating_add(1)),
     };
-    file.read_to_end(&mut begun)?;
-    Ok(begun.into())
+    file.read_to_end(&mut bytes)?;
+    Ok(bytes.into())
 }
 
 /// Returns memory with all its pages mapped; `None` if the system cannot do that.
 #[cfg(target_os = "linux")]
-fn room(size: usize) -> Option<MmapMut> {
+fn buffer(size: usize) -> Option<MmapMut> {
     use memmap2::Advice;
-    let is_huge = size >= 2 * HUGE;
+    let is_huge = size >= 2 * HUGE_PAGE_BYTES;
     let whole = match is_huge {
-        true => size.checked_next_multiple_of(HUGE)?,
+        true => size.checked_next_multiple_of(HUGE_PAGE_BYTES)?,
         false => size,
     };
-    let room = MmapMut::map_anon(whole).ok()?;
+    let buffer = MmapMut::map_anon(whole).ok()?;
     if is_huge {
         // Without huge pages the system uses pages of the usual size.
-        let _ = room.advise(Advice::HugePage);
+        let _ = buffer.advise(Advice::HugePage);
     }
     // Before Linux 5.14 this call fails, and each page is mapped at its first use.
-    let _ = room.advise(Advice::PopulateWrite);
-    Some(room)
+    let _ = buffer.advise(Advice::PopulateWrite);
+    Some(buffer)
 }
 
 #[cfg(not(target_os = "linux"))]
-fn room(_size: usize) -> Option<MmapMut> {
+fn buffer(_size: usize) -> Option<MmapMut> {
     None
 }
 
 /// Reads until the buffer is full or the file ends; returns how many bytes were read.
-fn fill(file: &mut File, mut room: &mut [u8]) -> io::Result<usize> {
+fn fill(file: &mut File, mut buffer: &mut [u8]) -> io::Result<usize> {
     let mut length = 0;
-    while !room.is_empty() {
-        match file.read(room) {
+    while !buffer.is_empty() {
+        match file.read(buffer) {
             Ok(0) => break,
             Ok(count) => {
                 length += count;
-                room = room.get_mut(count..).unwrap_or_default();
+                buffer = buffer.get_mut(count..).unwrap_or_default();
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
@@ -85,14 +85,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_read_whole_whatever_size_is_said() {
+    fn a_file_is_read_whole_whatever_its_metadata_reports() {
         let temp = tempfile::NamedTempFile::new().unwrap();
-        for length in [0, 1, LARGE - 1, LARGE, LARGE + 1, 2 * HUGE, 5 * HUGE + 77] {
+        for length in [
+            0,
+            1,
+            MAPPED_BYTES - 1,
+            MAPPED_BYTES,
+            MAPPED_BYTES + 1,
+            2 * HUGE_PAGE_BYTES,
+            5 * HUGE_PAGE_BYTES + 77,
+        ] {
             let text: Vec<u8> = (0..length).map(|at| (at % 251) as u8).collect();
             std::fs::write(temp.path(), &text).unwrap();
-            for said in [0, 1, length / 2, length, length + 1, 2 * length] {
+            for size in [0, 1, length / 2, length, length + 1, 2 * length] {
                 let mut file = File::open(temp.path()).unwrap();
-                assert!(read(&mut file, said).unwrap() == text, "{length} {said}");
+                assert!(read(&mut file, size).unwrap() == text, "{length} {size}");
             }
         }
     }

@@ -87,7 +87,7 @@ pub enum EarlierError {
     NotANotebook {
         /// The commit asked for.
         reference: String,
-        /// What is wrong with it.
+        /// The fault.
         source: NotANotebook,
     },
 }
@@ -104,9 +104,9 @@ pub fn at_revision(
 ) -> Result<EarlierNotebook, EarlierError> {
     let all = revisions(notebook, now.revision());
     let text = given.to_lowercase();
-    let begins =
+    let matches =
         |had: &&PastRevision| text.len() >= LEAST && had.revision.to_string().starts_with(&text);
-    let found: Vec<_> = all.iter().filter(begins).cloned().collect();
+    let found: Vec<_> = all.iter().filter(matches).cloned().collect();
     let revision = match found.as_slice() {
         [had] => had.revision,
         [] => {
@@ -156,12 +156,12 @@ pub fn as_seen(notebook: &NotebookFile, now: &Document, name: &str) -> Option<Ea
             past.add(cell.id().to_owned(), last);
         }
     }
-    let mut gone: Vec<_> = history::deleted(notebook, now)
+    let mut deleted_cells: Vec<_> = history::deleted(notebook, now)
         .into_iter()
         .filter(|deleted| known.contains(&deleted.cell))
         .collect();
-    gone.sort_by_key(|deleted| deleted.index);
-    for deleted in gone {
+    deleted_cells.sort_by_key(|deleted| deleted.index);
+    for deleted in deleted_cells {
         past.insert(deleted.index, deleted.cell, deleted.revision);
     }
     let why = "never shown whole, or not remembered any more";

@@ -64,7 +64,7 @@ pub enum EditError {
     #[error(transparent)]
     Operation(#[from] OperationFailure),
     /// Cells have changed since the actor saw them, or the actor never saw them.
-    #[error("{}", unseen_words(conflicts))]
+    #[error("{}", unseen_reason(conflicts))]
     Unseen {
         /// The cells as they are now.
         conflicts: Vec<Conflict>,
@@ -74,7 +74,7 @@ pub enum EditError {
     Unsaved {
         /// The unsaved text, as `theirs`.
         conflicts: Vec<Conflict>,
-        /// Since when, in words.
+        /// When it was typed, for a reader.
         age: String,
     },
     /// The caller's own reason why the edit cannot be made.
@@ -86,7 +86,7 @@ pub enum EditError {
 }
 
 /// Says why the conflicts are conflicts: an actor that has seen no earlier text cannot know what was changed.
-fn unseen_words(conflicts: &[Conflict]) -> &'static str {
+fn unseen_reason(conflicts: &[Conflict]) -> &'static str {
     let has_seen = conflicts.iter().any(|conflict| conflict.base.is_some());
     match (has_seen, conflicts.len()) {
         (true, 1) => "others have changed the cell since you saw it",
@@ -110,7 +110,7 @@ pub fn apply(
         forced: editor.force,
         undoes: None,
     };
-    let quotes = |operation: &Operation| match operation {
+    let quotes_text = |operation: &Operation| match operation {
         Operation::Insert { .. }
         | Operation::Replace { .. }
         | Operation::Append { .. }
@@ -125,7 +125,7 @@ pub fn apply(
         .any(|it| matches!(it, Operation::Split { .. } | Operation::Join { .. }));
     let basis = EditBasis {
         revisions: operations.iter().filter_map(if_rev).collect(),
-        text: match operations.iter().all(quotes) {
+        text: match operations.iter().all(quotes_text) {
             true => TextBasis::Quoted,
             false if rearranges => TextBasis::Other,
             false => TextBasis::Seen,
@@ -170,7 +170,7 @@ pub fn replace(
 ///
 /// # Errors
 /// An operation cannot be done, or the notebook cannot be read.
-pub fn would(
+pub fn preview(
     notebook: &NotebookFile,
     operations: &[Operation],
 ) -> Result<(Document, Document), EditError> {
@@ -197,10 +197,10 @@ pub fn change(
         make(&notebook.read()?).map_err(|error| explain_stale(error, notebook, editor))?;
         editor_back_off::wait_for_front_end(notebook, &editor.tell);
     }
-    let unsaved = unsaved::look(notebook);
+    let unsaved = unsaved::find(notebook);
     let mut seen = Seen::of(notebook, &editor.by);
     let mut recording = Recording::edit(notebook, &editor.by, command);
-    let (mut changes, mut meant) = (Vec::new(), None);
+    let (mut changes, mut intended) = (Vec::new(), None);
     let mut unseen = UnseenEdits::default();
     let written = transaction::write(notebook, editor.force, |document| {
         recording.touch(document);
@@ -220,7 +220,7 @@ pub fn change(
                 seen: &seen,
             };
             unseen = edit.merge_unseen(&mut after).map_err(|conflicts| {
-                editor.shows_conflicts(notebook, &conflicts);
+                editor.show_conflicts(notebook, &conflicts);
                 EditError::Unseen { conflicts }
             })?;
         }
@@ -232,7 +232,7 @@ pub fn change(
         let after = after.with_other_size(document, mover);
         recording.intend(document, &after, &changed);
         changes = changed;
-        meant = Some(after.clone());
+        intended = Some(after.clone());
         Ok(after)
     });
     let written = written.map_err(|error| match error {
@@ -250,12 +250,12 @@ pub fn change(
         }));
     }
     // Without a call of `make` there would have been an error.
-    let meant = meant.unwrap_or_else(|| written.after.clone());
-    let op = recording.done(&written, &meant, &changes);
+    let intended = intended.unwrap_or_else(|| written.after.clone());
+    let op = recording.done(&written, &intended, &changes);
     notes.extend(unseen.merged.iter().map(|(cell, _)| {
         format!("{cell}: lines that others changed since you saw it are kept: nb cell {cell}")
     }));
-    see_own(&mut seen, &changes, &meant, &written, &unseen);
+    remember_own(&mut seen, &changes, &intended, &written, &unseen);
     show_merged(notebook, &written, editor);
     if written.wrote {
         // After the recording, since this does not edit a cell.
@@ -283,7 +283,7 @@ fn check_unsaved(
     if conflicts.is_empty() {
         return Ok(());
     }
-    editor.shows_conflicts(notebook, &conflicts);
+    editor.show_conflicts(notebook, &conflicts);
     let age = unsaved.age();
     Err(EditError::Unsaved { conflicts, age })
 }
@@ -298,24 +298,24 @@ fn explain_stale(mut error: EditError, notebook: &NotebookFile, editor: &Editor)
     }) = &mut error
     {
         conflict.base = history::version_source(notebook, *expected);
-        editor.shows_conflicts(notebook, std::slice::from_ref(conflict));
+        editor.show_conflicts(notebook, std::slice::from_ref(conflict));
     }
     error
 }
 
 impl Editor {
     /// Shows the actor the cells of conflicts, as they are in the file.
-    pub(super) fn shows_conflicts(&self, notebook: &NotebookFile, conflicts: &[Conflict]) {
+    pub(super) fn show_conflicts(&self, notebook: &NotebookFile, conflicts: &[Conflict]) {
         // Only what is shown whole has been seen.
         let shown = conflicts
             .iter()
             .zip(summaries(conflicts, ConflictSide::Theirs));
         let shown = shown.filter(|(_, summary)| self.shows_whole || summary.left_out == 0);
         let cells = shown.filter_map(|(it, _)| Some((it.cell.clone()?, it.revision?)));
-        self.shows(notebook, cells.collect());
+        self.show(notebook, cells.collect());
     }
 
-    fn shows(&self, notebook: &NotebookFile, cells: Vec<(String, Revision)>) {
+    fn show(&self, notebook: &NotebookFile, cells: Vec<(String, Revision)>) {
         self.shown.add(ShownCells {
             notebook: notebook.clone(),
             by: self.by.clone(),
@@ -325,10 +325,10 @@ impl Editor {
 }
 
 /// Marks as seen what the actor wrote, except cells into which a merge brought another program's text.
-fn see_own(
+fn remember_own(
     seen: &mut Seen,
     changes: &[CellChange],
-    meant: &Document,
+    intended: &Document,
     written: &TransactionResult,
     unseen: &UnseenEdits,
 ) {
@@ -339,7 +339,7 @@ fn see_own(
     for change in changes.iter().filter(is_own) {
         let revision = |document: &Document| document.cell_by_id(&change.cell).map(Cell::revision);
         let now = revision(&written.after);
-        if let Some(revision) = now.filter(|_| now == revision(meant)) {
+        if let Some(revision) = now.filter(|_| now == revision(intended)) {
             seen.show(&change.cell, revision);
         }
     }
@@ -359,7 +359,7 @@ fn show_merged(notebook: &NotebookFile, written: &TransactionResult, editor: &Ed
         let is_shown = editor.shows_whole || summary.left_out == 0;
         (is_whole && is_shown).then(|| (cell.id().to_owned(), cell.revision()))
     });
-    editor.shows(notebook, cells.collect());
+    editor.show(notebook, cells.collect());
 }
 
 /// Returns the command that a list of operations counts as in the journal.

@@ -31,27 +31,29 @@ const PAUSE: Duration = Duration::from_millis(100);
 ///
 /// If no front end is joined to the notebook, this only lists a folder.
 pub fn must_wait(notebook: &NotebookFile) -> bool {
-    held(notebook).is_some()
+    activity(notebook).is_some()
 }
 
 /// Waits until the notebook may be written, and returns how long that took. `tell` is called once
 /// with the cell that the write waits for.
-pub fn wait_for_front_end(notebook: &NotebookFile, tell: &dyn Fn(&str)) -> Duration {
+pub fn wait_for_front_end(notebook: &NotebookFile, notify: &dyn Fn(&str)) -> Duration {
     let begun = Instant::now();
     let mut is_announced = false;
-    while let Some(held) = held(notebook) {
-        let what = match &held {
+    while let Some(activity) = activity(notebook) {
+        let awaited = match &activity {
             EditorActivity::By(cell) => format!("{} to end", whose(cell)),
             EditorActivity::MaySave => "VS Code to save".to_owned(),
         };
         let most = WAIT.as_secs();
         if begun.elapsed() >= WAIT {
-            tell(&format!("not waiting any longer than {most} s for {what}"));
+            notify(&format!(
+                "not waiting any longer than {most} s for {awaited}"
+            ));
             break;
         }
-        if !is_announced && matches!(held, EditorActivity::By(_)) {
-            tell(&format!(
-                "waiting for {what} before writing, {most} s at most (--now does not)"
+        if !is_announced && matches!(activity, EditorActivity::By(_)) {
+            notify(&format!(
+                "waiting for {awaited} before writing, {most} s at most (--now does not)"
             ));
             is_announced = true;
         }
@@ -68,7 +70,7 @@ enum EditorActivity {
     MaySave,
 }
 
-fn held(notebook: &NotebookFile) -> Option<EditorActivity> {
+fn activity(notebook: &NotebookFile) -> Option<EditorActivity> {
     let joined = joined(notebook);
     // Without a front end there is no need to read the journal.
     if joined.is_empty() {
@@ -81,13 +83,13 @@ fn held(notebook: &NotebookFile) -> Option<EditorActivity> {
         return None;
     }
     let running = notebook.project.present(&owner, session.generation).running;
-    if let Some(cell) = running.filter(|cell| is_of(&joined, cell.by.as_deref(), cell.since)) {
+    if let Some(cell) = running.filter(|cell| has_sent(&joined, cell.by.as_deref(), cell.since)) {
         return Some(EditorActivity::By(cell));
     }
     let now = Timestamp::now();
     let events = notebook.project.events(&owner);
-    let mut lately = events.take_while(|event| is_young(event.at, now));
-    let ended = lately.find(|event| event.end().is_some_and(|end| end.store_history))?;
+    let mut recent = events.take_while(|event| is_young(event.at, now));
+    let ended = recent.find(|event| event.end().is_some_and(|end| end.store_history))?;
     (may_save(&joined, &ended) && !saved_since(notebook, ended.at))
         .then_some(EditorActivity::MaySave)
 }
@@ -102,7 +104,7 @@ pub(super) fn joined(notebook: &NotebookFile) -> Vec<Joined> {
 
 /// Returns whether one of these front ends sent a request. A request from before the front end joined is
 /// not its own: it ended with an earlier front end of the same name, or a recorder took it over.
-fn is_of(joined: &[Joined], by: Option<&str>, since: Timestamp) -> bool {
+fn has_sent(joined: &[Joined], by: Option<&str>, since: Timestamp) -> bool {
     joined
         .iter()
         .any(|joined| by == Some(&joined.by()) && joined.since <= since)
@@ -214,11 +216,11 @@ mod tests {
     fn only_a_cell_of_a_front_end_that_is_still_there_is_waited_for() {
         for (by, seconds, waits) in [(PERSON, 10, true), (PERSON, 40, false), ("ada", 10, false)] {
             let desk = Desk::new();
-            assert!(held(&desk.notebook).is_none());
+            assert!(activity(&desk.notebook).is_none());
             desk.happened("asked", by, seconds);
-            let held = held(&desk.notebook);
+            let activity = activity(&desk.notebook);
             assert_eq!(
-                matches!(held, Some(EditorActivity::By(_))),
+                matches!(activity, Some(EditorActivity::By(_))),
                 waits,
                 "{by} {seconds}"
             );
@@ -229,7 +231,7 @@ mod tests {
             .project
             .remove_joined(std::process::id())
             .unwrap();
-        assert!(held(&desk.notebook).is_none());
+        assert!(activity(&desk.notebook).is_none());
     }
 
     #[test]
@@ -238,20 +240,20 @@ mod tests {
         desk.happened("asked", PERSON, 10);
         desk.happened("done", PERSON, 0);
         assert!(matches!(
-            held(&desk.notebook),
+            activity(&desk.notebook),
             Some(EditorActivity::MaySave)
         ));
         desk.saved(0);
-        assert!(held(&desk.notebook).is_none(), "it has saved");
+        assert!(activity(&desk.notebook).is_none(), "it has saved");
         let begun = Instant::now();
-        let told = |what: &str| panic!("told of {what}");
-        wait_for_front_end(&desk.notebook, &told);
+        let fail_on_wait = |awaited: &str| panic!("waited for {awaited}");
+        wait_for_front_end(&desk.notebook, &fail_on_wait);
         assert!(begun.elapsed() < AUTO_SAVE);
         for (by, seconds) in [(PERSON, 3), ("ada", 0), (PERSON, -3600)] {
             let desk = Desk::new();
             desk.happened("asked", by, 10);
             desk.happened("done", by, seconds);
-            assert!(held(&desk.notebook).is_none(), "{by} {seconds}");
+            assert!(activity(&desk.notebook).is_none(), "{by} {seconds}");
         }
     }
 }

@@ -16,7 +16,7 @@ use crate::notebook::{
 pub struct Differences {
     /// Whether any byte would change.
     pub differs: bool,
-    /// How many cells have no id in the file, or another cell's.
+    /// The number of cells with no id in the file, or with the id of another cell.
     #[serde(rename = "ids_missing")]
     pub ids: usize,
     /// The shared kernelspec, if the notebook names it, and the real one, if that is known.
@@ -29,7 +29,7 @@ pub struct Differences {
 pub struct Renamed {
     /// The name in the file.
     pub from: String,
-    /// The name of the real kernel's; none where it is not known, and the file stays as it is.
+    /// The name of the real kernelspec; none if it is not known and the file stays as it is.
     pub to: Option<String>,
 }
 

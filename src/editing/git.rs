@@ -69,16 +69,16 @@ pub fn committed(file: &Path, reference: &str) -> Result<Committed, GitError> {
     )?;
     if !found.status.success() {
         let inside = git(folder, ["rev-parse"], "--is-inside-work-tree".as_ref())?;
-        let words = words(&inside.stderr);
+        let message = last_line(&inside.stderr);
         return Err(match inside.status.success() {
             true => GitError::NoCommit {
                 reference: reference.to_owned(),
             },
-            false if words.contains("not a git repository") => GitError::NoRepository { path },
-            false => GitError::Refused(words),
+            false if message.contains("not a git repository") => GitError::NoRepository { path },
+            false => GitError::Refused(message),
         });
     }
-    let commit = words(&found.stdout);
+    let commit = last_line(&found.stdout);
     // The path is relative to the folder; `cat-file` applies no filters.
     let mut blob = std::ffi::OsString::from(format!("{commit}:./"));
     blob.push(name);
@@ -86,7 +86,7 @@ pub fn committed(file: &Path, reference: &str) -> Result<Committed, GitError> {
     if !content.status.success() {
         let tree = git(folder, ["cat-file", "-e"], &blob)?;
         return Err(match tree.status.success() {
-            true => GitError::Refused(words(&content.stderr)),
+            true => GitError::Refused(last_line(&content.stderr)),
             false => GitError::NotThere {
                 path,
                 reference: reference.to_owned(),
@@ -114,14 +114,14 @@ pub(crate) fn command() -> Option<Command> {
 
 fn git<const N: usize>(
     folder: &Path,
-    words: [&str; N],
+    arguments: [&str; N],
     last: &std::ffi::OsStr,
 ) -> Result<Output, GitError> {
     let run = command()
         .ok_or(GitError::NoGit)?
         .arg("-C")
         .arg(folder)
-        .args(words)
+        .args(arguments)
         .arg(last)
         // Its messages are parsed.
         .env("LC_ALL", "C")
@@ -133,7 +133,7 @@ fn git<const N: usize>(
 }
 
 /// Returns the last line that git wrote, without `fatal:`.
-fn words(text: &[u8]) -> String {
+fn last_line(text: &[u8]) -> String {
     let text = String::from_utf8_lossy(text);
     let line = text.lines().rfind(|line| !line.trim().is_empty());
     let line = line.unwrap_or_default().trim();
@@ -144,14 +144,14 @@ fn words(text: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    fn run(folder: &Path, words: &[&str]) {
+    fn run(folder: &Path, arguments: &[&str]) {
         let done = Command::new("git")
             .args(["-c", "user.name=a", "-c", "user.email=a@b.c"])
-            .args(words)
+            .args(arguments)
             .current_dir(folder)
             .output();
         let done = done.unwrap();
-        assert!(done.status.success(), "{words:?}: {done:?}");
+        assert!(done.status.success(), "{arguments:?}: {done:?}");
     }
 
     fn refused(file: &Path, reference: &str) -> String {
@@ -165,11 +165,11 @@ mod tests {
         std::fs::create_dir(&folder).unwrap();
         let file = folder.join("a: b.ipynb");
         std::fs::write(&file, "first").unwrap();
-        let said = refused(&file, "HEAD");
-        assert_eq!(said, "a: b.ipynb is in no git repository");
+        let message = refused(&file, "HEAD");
+        assert_eq!(message, "a: b.ipynb is in no git repository");
         run(temp.path(), &["init", "-q"]);
-        let said = refused(&file, "HEAD");
-        assert_eq!(said, "the git repository has no commit yet");
+        let message = refused(&file, "HEAD");
+        assert_eq!(message, "the git repository has no commit yet");
         run(temp.path(), &["commit", "-q", "--allow-empty", "-m", "x"]);
         assert_eq!(refused(&file, "HEAD"), "a: b.ipynb is not in git at HEAD");
         run(temp.path(), &["add", "."]);
@@ -180,8 +180,8 @@ mod tests {
         assert_eq!(committed(&file, &found.commit).unwrap().content, b"first");
         assert!(committed(&file, "HEAD~1").is_err());
         for wrong in ["nowhere", "--all", "-h", "HEAD:x"] {
-            let said = refused(&file, wrong);
-            assert_eq!(said, format!("git knows no commit {wrong:?}"));
+            let message = refused(&file, wrong);
+            assert_eq!(message, format!("git knows no commit {wrong:?}"));
         }
     }
 

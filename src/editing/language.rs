@@ -22,7 +22,7 @@ pub type LanguageError = WriteError<DocumentEditError>;
 /// The notebook cannot be read or written.
 pub fn write(notebook: &Path) -> Result<bool, LanguageError> {
     let notebook = NotebookFile::of(notebook)?;
-    let Some(language) = known(&notebook) else {
+    let Some(language) = of_kernel(&notebook) else {
         return Ok(false);
     };
     let written = transaction::write(&notebook, false, |document| {
@@ -34,7 +34,7 @@ pub fn write(notebook: &Path) -> Result<bool, LanguageError> {
 }
 
 /// Returns the `language_info` of a notebook's kernel.
-pub(crate) fn known(notebook: &NotebookFile) -> Option<Value> {
+pub(crate) fn of_kernel(notebook: &NotebookFile) -> Option<Value> {
     let state = notebook.project.state().ok()?;
     let language = state
         .session(&notebook.key)?
@@ -47,10 +47,10 @@ pub(crate) fn known(notebook: &NotebookFile) -> Option<Value> {
 /// Adds a kernel's `language_info` to a notebook that has none or only the language's name. A notebook of
 /// another language was made for another kernel, and is not changed.
 pub(crate) fn add(document: &mut Document, language: &Value) -> Result<bool, DocumentEditError> {
-    let own = document.metadata_string(&["language_info", "name"]);
-    let whole = document.metadata(&["language_info", "file_extension"]);
-    let same = own.is_none_or(|own| Some(own.as_str()) == language["name"].as_str());
-    if whole.is_some() || !same {
+    let name = document.metadata_string(&["language_info", "name"]);
+    let extension = document.metadata(&["language_info", "file_extension"]);
+    let is_same = name.is_none_or(|name| Some(name.as_str()) == language["name"].as_str());
+    if extension.is_some() || !is_same {
         return Ok(false);
     }
     // As Jupyter writes it.
@@ -67,7 +67,7 @@ mod tests {
     use crate::notebook::new_notebook;
 
     #[test]
-    fn it_comes_once_as_the_kernel_says_it_and_replaces_no_other() {
+    fn the_kernels_language_is_added_once_and_replaces_no_other() {
         let language = json!({
             "name": "python", "version": "3.13.1", "mimetype": "text/x-python", "file_extension": ".py",
             "codemirror_mode": {"version": 3, "name": "ipython"},

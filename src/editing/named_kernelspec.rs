@@ -33,28 +33,28 @@ pub(crate) fn restore(project: &Project, state: &State, key: &str) -> Option<Str
     if !spec::is_shared_name(&named) {
         return None;
     }
-    let still = format!("{key} names the kernelspec {}", spec::SHARED);
+    let unchanged = format!("{key} names the kernelspec {}", spec::SHARED);
     let real = state.session(key).and_then(|session| session.kernelspec);
     let Some(real) = real.filter(|spec| !spec.name.is_empty()) else {
         return Some(format!(
-            "{still} still: which real kernel it had is not known"
+            "{unchanged} still: which real kernel it had is not known"
         ));
     };
     if is_shown(project, key) {
         return Some(format!(
-            "{still} while a front end shows it; once that is closed and the kernel shut down, the next edit by nb names {} again, or: nb fmt --write {}",
+            "{unchanged} while a front end shows it; once that is closed and the kernel shut down, the next edit by nb names {} again, or: nb fmt --write {}",
             real.name,
             quote(&notebook)
         ));
     }
     let notebook = NotebookFile::in_project(project, &notebook).map_err(NamingError::from);
-    match notebook.and_then(|notebook| name(&notebook, &metadata_of(&real))) {
+    match notebook.and_then(|notebook| write_name(&notebook, &metadata_of(&real))) {
         Ok(true) => Some(format!(
             "{key} names its own kernelspec {} again",
             real.name
         )),
         Ok(false) => None,
-        Err(error) => Some(format!("{still} still: {}", with_causes(&error))),
+        Err(error) => Some(format!("{unchanged} still: {}", with_causes(&error))),
     }
 }
 
@@ -100,7 +100,7 @@ pub fn select(notebook: &Path, real: &RealSpec) -> Result<bool, NamingError> {
         display_name: &spec::shared_display_name(&real.language),
         language: &real.language,
     };
-    name(&NotebookFile::of(notebook)?, &shared)
+    write_name(&NotebookFile::of(notebook)?, &shared)
 }
 
 /// Returns the name of the kernelspec in a notebook, if it is the shared one.
@@ -125,7 +125,10 @@ pub(super) fn metadata_of(real: &RealSpec) -> KernelspecMetadata<'_> {
 }
 
 /// Writes a kernelspec's name into a notebook's file; returns whether the file changed.
-fn name(notebook: &NotebookFile, named: &KernelspecMetadata<'_>) -> Result<bool, NamingError> {
+fn write_name(
+    notebook: &NotebookFile,
+    named: &KernelspecMetadata<'_>,
+) -> Result<bool, NamingError> {
     let written = transaction::write(notebook, false, |document| {
         let mut after = document.clone();
         after.set_kernelspec(named)?;

@@ -32,7 +32,7 @@ pub struct NotebookFile {
     /// The real path of the file.
     pub real: PathBuf,
     /// The stored versions of cells; set at the first request for one.
-    kept: OnceLock<Option<Objects>>,
+    stored_versions: OnceLock<Option<Objects>>,
 }
 
 /// Why a notebook could not be read.
@@ -79,7 +79,7 @@ pub enum NotebookFileError {
     NotANotebook {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The fault.
         source: NotANotebook,
     },
     /// The project's folder is unusable.
@@ -127,14 +127,16 @@ impl NotebookFile {
             project,
             path: path.to_owned(),
             real,
-            kept: OnceLock::new(),
+            stored_versions: OnceLock::new(),
         }
     }
 
     /// Returns the stored versions of cells, for reading; `None` if the user's settings say that no
     /// code is stored.
-    pub(super) fn kept(&self) -> Option<&Objects> {
-        self.kept.get_or_init(|| self.project.objects()).as_ref()
+    pub(super) fn stored_versions(&self) -> Option<&Objects> {
+        self.stored_versions
+            .get_or_init(|| self.project.objects())
+            .as_ref()
     }
 
     /// Reads the notebook. It waits for a program that is writing the file in place.
@@ -157,10 +159,10 @@ impl NotebookFile {
                             return Ok((document, stamp));
                         }
                         Err(source) => {
-                            let waits = source.cut_off;
+                            let is_incomplete = source.cut_off;
                             let path = self.path.clone();
                             let error = NotebookFileError::NotANotebook { path, source };
-                            if !waits {
+                            if !is_incomplete {
                                 return Err(error);
                             }
                             error
@@ -263,19 +265,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_file_is_said_in_words() {
+    fn an_error_names_the_kind_of_a_path_that_is_no_file() {
         let temp = tempfile::tempdir().unwrap();
         let at = |name: &str| temp.path().join(name);
-        let said = |name: &str| NotebookFile::of(&at(name)).unwrap_err().to_string();
+        let error = |name: &str| NotebookFile::of(&at(name)).unwrap_err().to_string();
         std::fs::create_dir(at("folder.ipynb")).unwrap();
         symlink("nowhere.ipynb", at("dangling.ipynb")).unwrap();
         symlink("loop.ipynb", at("loop.ipynb")).unwrap();
         std::fs::write(at("file"), "").unwrap();
-        assert!(said("none.ipynb").contains("there is no notebook"));
-        assert!(said("folder.ipynb").contains("is a folder"));
-        assert!(said("dangling.ipynb").contains("a link to nowhere.ipynb, which does not exist"));
-        assert!(said("loop.ipynb").contains("leads back to itself"));
-        assert!(said("file/x.ipynb").contains("cannot read"));
+        assert!(error("none.ipynb").contains("there is no notebook"));
+        assert!(error("folder.ipynb").contains("is a folder"));
+        assert!(error("dangling.ipynb").contains("a link to nowhere.ipynb, which does not exist"));
+        assert!(error("loop.ipynb").contains("leads back to itself"));
+        assert!(error("file/x.ipynb").contains("cannot read"));
         // No folder was made for a missing notebook.
         assert!(!at(".nb").exists());
     }

@@ -14,9 +14,9 @@ pub fn running(notebook: &NotebookFile) -> Option<RunningExecution> {
     let state = notebook.project.state().ok()?;
     let key = state.owner_key(&notebook.key);
     let session = state.session(&key)?;
-    let lives = session.status == Status::Live
+    let is_live = session.status == Status::Live
         && Process::recorded(&session).is_some_and(|process| process.is_alive());
-    let present = lives.then(|| notebook.project.present(&key, session.generation));
+    let present = is_live.then(|| notebook.project.present(&key, session.generation));
     present?.running
 }
 
@@ -29,7 +29,7 @@ mod tests {
     use crate::project::{Session, Status, boot_id};
 
     #[test]
-    fn a_cell_runs_while_its_kernel_lives_and_nobody_told_its_end() {
+    fn a_cell_runs_while_its_kernel_is_alive_and_no_end_is_recorded() {
         let temp = tempfile::tempdir().unwrap();
         let path = temp.path().join("a.ipynb");
         std::fs::write(&path, "{}").unwrap();
@@ -42,7 +42,7 @@ mod tests {
         };
         journal.append(&tell("asked")).unwrap();
         assert_eq!(running(&notebook), None);
-        let lives = |start_time: u64| {
+        let set_live = |start_time: u64| {
             let mut session = Session::local(path.clone());
             session.status = Status::Live;
             session.set_process(std::process::id(), start_time, None);
@@ -53,11 +53,11 @@ mod tests {
         };
         let own = Process::current();
         assert_eq!(own.boot_id, boot_id());
-        lives(own.start_time);
+        set_live(own.start_time);
         assert_eq!(running(&notebook).unwrap().cell.as_deref(), Some("3f2c"));
-        lives(own.start_time + 1);
+        set_live(own.start_time + 1);
         assert_eq!(running(&notebook), None);
-        lives(own.start_time);
+        set_live(own.start_time);
         journal.append(&tell("done")).unwrap();
         assert_eq!(running(&notebook), None);
     }

@@ -15,17 +15,17 @@ use crate::notebook::Revision;
 use crate::project::names;
 
 /// How many revisions of a cell are stored: another actor's undo restores an earlier one.
-const REVISIONS: usize = 4;
+const MOST_REVISIONS: usize = 4;
 
 /// The number of cells above which those that are not in the notebook are removed.
-const CELLS: usize = 4_000;
+const MOST_CELLS: usize = 4_000;
 
 /// The cells of a notebook that an actor has seen.
 #[derive(Debug)]
 pub struct Seen {
     notebook: NotebookFile,
     path: PathBuf,
-    memory: Memory,
+    content: SeenFile,
     /// The revisions that are not in the file yet, in the order in which they were seen.
     new: Vec<(String, Revision)>,
 }
@@ -33,7 +33,7 @@ pub struct Seen {
 /// The file's content: the revisions of each cell, the last one seen at the end.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-struct Memory {
+struct SeenFile {
     notebook: String,
     name: String,
     cells: BTreeMap<String, Vec<Revision>>,
@@ -48,7 +48,7 @@ impl Seen {
             name
         };
         let path = notebook.project.seen_file(&notebook.key, name);
-        let memory = Memory {
+        let content = SeenFile {
             notebook: notebook.key.clone(),
             name: name.to_owned(),
             ..names::read(&path)
@@ -56,31 +56,31 @@ impl Seen {
         Self {
             notebook: notebook.clone(),
             path,
-            memory,
+            content,
             new: Vec::new(),
         }
     }
 
     /// Returns whether the actor has seen this revision of a cell.
     pub fn has(&self, cell: &str, revision: Revision) -> bool {
-        let known = self.memory.cells.get(cell);
+        let known = self.content.cells.get(cell);
         known.is_some_and(|known| known.contains(&revision))
     }
 
     /// Returns the revision of a cell that the actor saw last.
     pub fn last(&self, cell: &str) -> Option<Revision> {
-        self.memory.cells.get(cell)?.last().copied()
+        self.content.cells.get(cell)?.last().copied()
     }
 
     /// Returns the ids of all cells of which the actor has seen a revision.
     pub fn cells(&self) -> HashSet<String> {
-        self.memory.cells.keys().cloned().collect()
+        self.content.cells.keys().cloned().collect()
     }
 
     /// Marks a revision of a cell as seen.
     pub fn show(&mut self, cell: &str, revision: Revision) {
         if self.last(cell) != Some(revision) {
-            self.memory.show(cell, revision);
+            self.content.show(cell, revision);
             self.new.push((cell.to_owned(), revision));
         }
     }
@@ -91,34 +91,35 @@ impl Seen {
         if self.new.is_empty() {
             return;
         }
-        let known = &self.memory;
-        let stored = names::update(&self.path, |memory: &mut Memory| {
-            memory.notebook.clone_from(&known.notebook);
-            memory.name.clone_from(&known.name);
+        let known = &self.content;
+        let stored = names::update(&self.path, |content: &mut SeenFile| {
+            content.notebook.clone_from(&known.notebook);
+            content.name.clone_from(&known.name);
             // Another command of this actor may have stored more in the meantime.
             for (cell, revision) in self.new.drain(..) {
-                memory.show(&cell, revision);
+                content.show(&cell, revision);
             }
-            if memory.cells.len() > CELLS
+            if content.cells.len() > MOST_CELLS
                 && let Ok(document) = self.notebook.read()
             {
-                let there: HashSet<_> = document.cells().iter().map(|cell| cell.id()).collect();
-                memory.cells.retain(|id, _| there.contains(&**id));
+                let present_ids: HashSet<_> =
+                    document.cells().iter().map(|cell| cell.id()).collect();
+                content.cells.retain(|id, _| present_ids.contains(&**id));
             }
         });
         match stored {
-            Ok(memory) => self.memory = memory,
+            Ok(content) => self.content = content,
             Err(error) => tracing::warn!(%error, "the seen revisions cannot be stored"),
         }
     }
 }
 
-impl Memory {
+impl SeenFile {
     fn show(&mut self, cell: &str, revision: Revision) {
         let known = self.cells.entry(cell.to_owned()).or_default();
         known.retain(|known| *known != revision);
         known.push(revision);
-        let too_many = known.len().saturating_sub(REVISIONS);
+        let too_many = known.len().saturating_sub(MOST_REVISIONS);
         known.drain(..too_many);
     }
 }

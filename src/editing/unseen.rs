@@ -1,4 +1,4 @@
-//! What others changed in cells since an actor saw them: merged with the actor's edit, or a conflict.
+//! Others' changes of cells since an actor saw them: merged with the actor's edit, or reported as a conflict.
 
 use std::collections::HashSet;
 
@@ -8,7 +8,7 @@ use super::seen::Seen;
 use crate::activity::actor::Actor;
 use crate::notebook::{Cell, CellChange, ChangeKind, Conflict, Document, Revision, merge_texts};
 
-/// What the new texts of an edit were made from.
+/// The texts from which an edit made its new ones.
 #[derive(Clone, Debug, Default)]
 pub struct EditBasis {
     /// Revisions of cells that the actor named: it knows these texts.
@@ -17,7 +17,7 @@ pub struct EditBasis {
     pub text: TextBasis,
 }
 
-/// Which texts the new ones were made from.
+/// The kind of texts from which an edit made its new ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TextBasis {
     /// A text that may be none of the present ones, such as an earlier version.
@@ -34,7 +34,7 @@ pub enum TextBasis {
 pub(super) struct UnseenEdits {
     /// The cells whose new text has lines that the actor has not seen.
     pub(super) cells: HashSet<String>,
-    /// The cells among them into which others' changes were merged, with the revision that the actor meant.
+    /// The cells among them into which others' changes were merged, with the revision of the actor's own text.
     pub(super) merged: Vec<(String, Revision)>,
 }
 
@@ -73,7 +73,7 @@ impl PendingEdit<'_> {
             }
             unseen.cells.insert(change.cell.clone());
             if self.basis.text == TextBasis::Quoted
-                || yours.is_some_and(|yours| has_same_text(yours, cell))
+                || yours.is_some_and(|yours| yours.has_same_text(cell))
             {
                 continue;
             }
@@ -139,8 +139,4 @@ impl PendingEdit<'_> {
         }
         self.seen.last(cell).is_none()
     }
-}
-
-fn has_same_text(one: &Cell, other: &Cell) -> bool {
-    one.cell_type() == other.cell_type() && one.source() == other.source()
 }

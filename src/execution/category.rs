@@ -10,10 +10,10 @@ use crate::project::ErrorCategory::{Import, Io, Memory, Runtime, Syntax, Timeout
 use crate::project::{Ended, ErrorCategory, Exit, RemoteKernel};
 
 /// Words, and the category that each of them stands for.
-type Words = &'static [(ErrorCategory, &'static [&'static str])];
+type CategoryNames = &'static [(ErrorCategory, &'static [&'static str])];
 
 /// The names of exceptions in Python and its libraries. Kernels of other languages use many of them too.
-const NAMES: Words = &[
+const NAMES: CategoryNames = &[
     (
         Syntax,
         &["SyntaxError", "IndentationError", "TabError", "UsageError"],
@@ -95,13 +95,13 @@ const NAMES: Words = &[
 ];
 
 /// The names of exceptions in Julia that the names above lack, or that mean something else there.
-const JULIA: Words = &[
+const JULIA: CategoryNames = &[
     (Syntax, &["ParseError", "syntax"]),
     (Io, &["SystemError", "DNSError", "RequestError"]),
 ];
 
 /// Texts of exceptions in Julia.
-const JULIA_TEXTS: Words = &[(
+const JULIA_TEXTS: CategoryNames = &[(
     Import,
     &[
         "ArgumentError: Package ",
@@ -111,7 +111,7 @@ const JULIA_TEXTS: Words = &[(
 )];
 
 /// Texts of errors in R, in English: in other languages such an error is `runtime`.
-const R_TEXTS: Words = &[
+const R_TEXTS: CategoryNames = &[
     (Syntax, &["Error in parse("]),
     (
         Import,
@@ -150,7 +150,7 @@ const NO_MEMORY: &[&str] = &[
 ];
 
 /// How many bytes of an error's text are searched.
-const SEARCHED: usize = 2000;
+const SEARCHED_BYTES: usize = 2000;
 
 /// The number of the system's error for "cannot allocate memory".
 const ENOMEM: i32 = rustix::io::Errno::NOMEM.raw_os_error();
@@ -166,22 +166,22 @@ pub(super) fn of_exception(language: &str, raised: &KernelException) -> ErrorCat
         return Unknown;
     }
     let by_language = match &*language.to_ascii_lowercase() {
-        "r" => starting_or_containing(R_TEXTS, text),
+        "r" => by_text(R_TEXTS, text),
         "julia" => {
             // IJulia names the cell's `LoadError`, with the text of the error in it.
             let inner = text.split([':', '(']).next().map(last_name);
             let name = inner.filter(|_| name == "LoadError").unwrap_or(name);
-            let by_text = starting_or_containing(JULIA_TEXTS, text);
+            let by_text = by_text(JULIA_TEXTS, text);
             by_text
-                .or_else(|| named(JULIA, name))
-                .or_else(|| named(NAMES, name))
+                .or_else(|| by_name(JULIA, name))
+                .or_else(|| by_name(NAMES, name))
         }
         _ => None,
     };
     by_language
-        .or_else(|| named(NAMES, name).filter(|it| *it != Io))
+        .or_else(|| by_name(NAMES, name).filter(|it| *it != Io))
         .or_else(|| of_system_error(text))
-        .or_else(|| named(NAMES, name))
+        .or_else(|| by_name(NAMES, name))
         .or_else(|| says_no_memory(text).then_some(Memory))
         .unwrap_or(Runtime)
 }
@@ -237,18 +237,18 @@ fn last_name(name: &str) -> &str {
 }
 
 fn beginning(text: &str) -> &str {
-    let end = text.floor_char_boundary(SEARCHED);
+    let end = text.floor_char_boundary(SEARCHED_BYTES);
     text.get(..end).unwrap_or(text)
 }
 
-fn named(words: Words, name: &str) -> Option<ErrorCategory> {
-    let found = words.iter().find(|(_, names)| names.contains(&name));
+fn by_name(table: CategoryNames, name: &str) -> Option<ErrorCategory> {
+    let found = table.iter().find(|(_, names)| names.contains(&name));
     found.map(|(category, _)| *category)
 }
 
-fn starting_or_containing(words: Words, text: &str) -> Option<ErrorCategory> {
+fn by_text(table: CategoryNames, text: &str) -> Option<ErrorCategory> {
     let is_in = |texts: &[&str]| texts.iter().any(|it| text.contains(it));
-    let found = words.iter().find(|(_, texts)| is_in(texts));
+    let found = table.iter().find(|(_, texts)| is_in(texts));
     found.map(|(category, _)| *category)
 }
 
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_of_julia_and_r_are_told_apart_as_their_kernels_say_them() {
+    fn errors_of_julia_and_r_have_their_categories() {
         for (language, ename, evalue, category) in [
             (
                 "julia",
@@ -454,11 +454,11 @@ mod tests {
 
     #[test]
     fn an_error_is_remembered_without_its_traceback() {
-        let long = "é".repeat(SEARCHED);
+        let long = "é".repeat(SEARCHED_BYTES);
         let content =
             serde_json::json!({ "ename": "E", "evalue": long, "traceback": ["x"] }).to_string();
         let raised = name_and_text(content.as_bytes());
-        assert_eq!((&*raised.ename, raised.evalue.len()), ("E", SEARCHED));
+        assert_eq!((&*raised.ename, raised.evalue.len()), ("E", SEARCHED_BYTES));
         assert!(raised.traceback.is_empty());
         assert_eq!(name_and_text(b"[]"), KernelException::default());
     }

@@ -7,13 +7,13 @@ use crate::notebook::{Cell, CellType, Document};
 use crate::project::event::{EventKind, ExecutionStart, requests};
 
 /// How many of the journal's events are read for this: a list of cells must be quick.
-const ENTRIES: usize = 1000;
+const MOST_EVENTS: usize = 1000;
 
 /// Returns those of the cells at `places` whose outputs come from an earlier source. Either the
 /// recorder has marked them, since the cell was edited while it ran; or they were edited since a job
 /// among the journal's last events ran them. For cells that front ends ran, only the front ends know.
 pub(super) fn outputs_of_earlier_text(
-    page: &NotebookFile,
+    notebook: &NotebookFile,
     document: &Document,
     places: &[usize],
 ) -> Vec<usize> {
@@ -24,15 +24,18 @@ pub(super) fn outputs_of_earlier_text(
     let marked = cells.clone().filter(|(_, cell)| cell.has_stale_note());
     let mut stale: Vec<_> = marked.map(|(place, _)| place).collect();
     // A marked cell has no execution count.
-    let mut ran = cells.filter(|(_, cell)| cell.execution_count().is_some());
-    let Some(first) = ran.next() else {
+    let mut run_cells = cells.filter(|(_, cell)| cell.execution_count().is_some());
+    let Some(first) = run_cells.next() else {
         return stale;
     };
-    let key = page.project.state().map(|state| state.owner_key(&page.key));
-    let key = key.unwrap_or_else(|_| page.key.clone());
-    let asked = requests(page.project.events(&key).take(ENTRIES));
-    let asked = asked.filter(|event| event.notebook() == page.key);
-    let starts = asked.filter_map(|event| match event.kind {
+    let key = notebook
+        .project
+        .state()
+        .map(|state| state.owner_key(&notebook.key));
+    let key = key.unwrap_or_else(|_| notebook.key.clone());
+    let requests = requests(notebook.project.events(&key).take(MOST_EVENTS));
+    let requests = requests.filter(|event| event.notebook() == notebook.key);
+    let starts = requests.filter_map(|event| match event.kind {
         EventKind::Asked(start) => Some(start),
         _ => None,
     });
@@ -41,19 +44,19 @@ pub(super) fn outputs_of_earlier_text(
     if starts.peek().is_none() {
         return stale;
     }
-    let ran = std::iter::once(first).chain(ran);
-    let mut asked: HashMap<_, _> = ran
+    let run_cells = std::iter::once(first).chain(run_cells);
+    let mut cells: HashMap<_, _> = run_cells
         .map(|(place, cell)| (cell.id(), (place, cell)))
         .collect();
     for start in starts {
         // Only the last run of the cell counts, by any actor.
-        let cell = start.cell.as_deref().and_then(|id| asked.remove(id));
+        let cell = start.cell.as_deref().and_then(|id| cells.remove(id));
         if let Some((place, cell)) = cell
-            && is_of_another(page, cell, &start)
+            && is_of_earlier_source(notebook, cell, &start)
         {
             stale.push(place);
         }
-        if asked.is_empty() {
+        if cells.is_empty() {
             break;
         }
     }
@@ -62,12 +65,15 @@ pub(super) fn outputs_of_earlier_text(
 
 /// Says whether this execution made the outputs of a cell, from another source than its present
 /// one.
-fn is_of_another(page: &NotebookFile, cell: &Cell, ran: &ExecutionStart) -> bool {
+fn is_of_earlier_source(notebook: &NotebookFile, cell: &Cell, ran: &ExecutionStart) -> bool {
     if ran.code.as_ref().is_none_or(|code| *code == cell.source()) {
         return false;
     }
     // A later run that is not in the journal has left another execution count.
-    let job = ran.job.as_ref().and_then(|id| page.project.job(id).ok());
+    let job = ran
+        .job
+        .as_ref()
+        .and_then(|id| notebook.project.job(id).ok());
     let job = job.and_then(|folder| folder.read().ok());
     let cells = job.iter().flat_map(|job| &job.cells);
     let mut runs = cells.filter(|it| it.msg_id.as_ref() == Some(&ran.msg_id));

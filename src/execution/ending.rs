@@ -14,7 +14,7 @@ use crate::lifecycle::death::{self, note_death};
 use crate::project::{Ended, ErrorCategory, Project, Session, Status};
 
 /// How long a process may take to exit after its sockets were closed.
-const GONE: Duration = Duration::from_secs(1);
+const EXIT_WAIT: Duration = Duration::from_secs(1);
 
 /// The end of a kernel, as an error.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub(super) struct Ending {
     name: &'static str,
     /// The text: what happened, and its consequences.
     text: String,
-    /// What kind of error it is for the code that ran.
+    /// The error's category for the code that ran.
     category: ErrorCategory,
 }
 
@@ -84,7 +84,7 @@ impl Ending {
     }
 
     /// Returns the error message that the kernel would have sent.
-    pub(super) fn told(&self) -> IopubMessage {
+    pub(super) fn error_message(&self) -> IopubMessage {
         // Front ends show only the lines of the traceback.
         let line = format!("\u{1b}[0;31m{}\u{1b}[0m: {}", self.name, self.text);
         let content = json!({ "ename": self.name, "evalue": self.text, "traceback": [line] });
@@ -97,7 +97,7 @@ impl Ending {
 }
 
 /// Returns how a kernel ended: by a restart or shutdown, or unexpectedly, which is recorded.
-pub(super) async fn how_it_went(
+pub(super) async fn kernel_ending(
     project: &Project,
     key: &str,
     session: &Session,
@@ -107,7 +107,7 @@ pub(super) async fn how_it_went(
     let key = &project.current_key(key);
     if let Some(process) = process {
         // The kernel's sockets close shortly before its process exits.
-        process.ended_within(GONE).await;
+        process.ended_within(EXIT_WAIT).await;
     }
     let now = match process {
         Some(process) if !process.is_alive() => note_death(project, key, session.clone()).ok(),
@@ -126,10 +126,11 @@ pub(super) async fn how_it_went(
         Some(now) if now.status == Status::Restarting || now.generation != session.generation => {
             Ending::restarted(&by(&now.ended))
         }
-        Some(now) if now.status == Status::Died => match &now.ended {
-            Some(ended) => Ending::died(&death::words(key, ended), Some(ended)),
-            None => Ending::died(&format!("the kernel died: {seen}"), None),
-        },
+        Some(Session {
+            status: Status::Died,
+            ended: Some(ended),
+            ..
+        }) => Ending::died(&death::words(key, &ended), Some(&ended)),
         _ => Ending::died(&format!("the kernel died: {seen}"), None),
     }
 }
@@ -167,7 +168,7 @@ mod tests {
             ),
         ] {
             let ending = Ending::recorded("t.ipynb", &ended);
-            let Some(OutputMessage::Error(error)) = ending.told().output() else {
+            let Some(OutputMessage::Error(error)) = ending.error_message().output() else {
                 panic!("{ending:?} is no error");
             };
             assert_eq!(error.ename, name);

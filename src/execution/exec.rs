@@ -12,7 +12,7 @@ use crate::project::jobs::{Job, JobCell, JobFolder};
 use crate::project::{Project, Session, State, Status, fresh_id};
 use crate::task;
 
-/// What a job runs, and how.
+/// The cells that a job runs, and its settings.
 #[derive(Clone, Debug, Default)]
 pub struct ExecOptions {
     /// The cells or pieces of code, in order.
@@ -120,9 +120,9 @@ pub(super) async fn living(
     let session = session.ok_or_else(|| no_kernel("none was opened"))?;
     match session.status {
         Status::Died => {
-            let told = session.ended.as_ref();
-            let told = told.map(|ended| death::words(notebook, ended));
-            return Err(no_kernel(told.as_deref().unwrap_or("it died")));
+            let death = session.ended.as_ref();
+            let death = death.map(|ended| death::words(notebook, ended));
+            return Err(no_kernel(death.as_deref().unwrap_or("it died")));
         }
         Status::Stopped => return Err(no_kernel("it was shut down")),
         // The recorder waits until the kernel is ready.
@@ -158,8 +158,8 @@ pub struct CellSelection {
 }
 
 /// Returns the selected cells that are not empty code cells, in the order of the notebook.
-pub fn cells(document: &Document, which: &CellSelection) -> Vec<JobCell> {
-    let meant = which
+pub fn cells(document: &Document, selection: &CellSelection) -> Vec<JobCell> {
+    let positions = selection
         .places
         .as_ref()
         .map(|places| places.iter().copied().collect::<BTreeSet<_>>());
@@ -167,10 +167,12 @@ pub fn cells(document: &Document, which: &CellSelection) -> Vec<JobCell> {
     let cells = cells.filter(|(place, cell)| {
         cell.cell_type() == CellType::Code
             && !cell.source().trim().is_empty()
-            && meant.as_ref().is_none_or(|meant| meant.contains(place))
-            && !(which.skips && bears(cell, &["skip-execution".to_owned()]))
-            && (!which.failed || cell.outputs_summary(0).failed)
-            && (which.tags.is_empty() || bears(cell, &which.tags))
+            && positions
+                .as_ref()
+                .is_none_or(|positions| positions.contains(place))
+            && !(selection.skips && has_tag(cell, &["skip-execution".to_owned()]))
+            && (!selection.failed || cell.outputs_summary(0).failed)
+            && (selection.tags.is_empty() || has_tag(cell, &selection.tags))
     });
     cells.map(|(index, cell)| job_cell(index, cell)).collect()
 }
@@ -181,18 +183,18 @@ pub(super) fn job_cell(index: usize, cell: &Cell) -> JobCell {
         index: Some(index),
         revision: Some(cell.revision().to_string()),
         // The tag means the same for nbclient.
-        may_raise: bears(cell, &["raises-exception".to_owned()]),
+        may_raise: has_tag(cell, &["raises-exception".to_owned()]),
         ..JobCell::new(Some(cell.id().to_owned()), cell.source().into_owned())
     }
 }
 
 /// Says whether a cell has one of the tags.
-pub fn bears(cell: &Cell, tags: &[String]) -> bool {
-    let Some(own) = cell.metadata(&["tags"]) else {
+pub fn has_tag(cell: &Cell, tags: &[String]) -> bool {
+    let Some(cell_tags) = cell.metadata(&["tags"]) else {
         return false;
     };
-    let own: Vec<String> = serde_json::from_str(&own.text()).unwrap_or_default();
-    own.iter().any(|tag| tags.contains(tag))
+    let cell_tags: Vec<String> = serde_json::from_str(&cell_tags.text()).unwrap_or_default();
+    cell_tags.iter().any(|tag| tags.contains(tag))
 }
 
 #[cfg(test)]
@@ -210,8 +212,8 @@ mod tests {
                 "metadata":{},"nbformat":4,"nbformat_minor":5}"##,
         )
         .unwrap();
-        let ids = |which: CellSelection| {
-            let cells = cells(&document, &which).into_iter();
+        let ids = |selection: CellSelection| {
+            let cells = cells(&document, &selection).into_iter();
             cells.filter_map(|cell| cell.cell).collect::<Vec<_>>()
         };
         assert_eq!(ids(CellSelection::default()), ["aaaa", "dddd"]);

@@ -3,14 +3,14 @@
 use std::io;
 use std::time::Duration;
 
-use super::follow::heard;
+use super::follow::wait_until_handled;
 use crate::notebook::Document;
 use crate::project::Project;
 use crate::project::jobs::{Ask, Job, JobFolder, JobState};
 
 /// How long to wait for a recorder, which may have to wait for the notebook's lock and writes all
 /// its outputs.
-const WRITES: Duration = Duration::from_secs(15);
+const RECORDER_PATIENCE: Duration = Duration::from_secs(15);
 
 /// A recorder that was asked to write its outputs.
 #[derive(Debug)]
@@ -18,7 +18,7 @@ pub struct Flushed {
     /// Its job's record afterwards.
     pub job: Job,
     /// Whether the recorder has written, or has ended in the meantime, which includes a last write.
-    pub heard: bool,
+    pub answered: bool,
     /// The cells whose outputs the recorder has written since it was asked.
     pub written: Vec<String>,
     /// The cells whose outputs could not be written, with the reasons; the job stores the outputs.
@@ -40,9 +40,9 @@ pub async fn flush(
         return Ok(Vec::new());
     }
     let before = read();
-    let all = ask_to_write(jobs).await?;
+    let answers = ask_to_write(jobs).await?;
     let after = read();
-    let flushed = all.into_iter().map(|(job, heard)| {
+    let flushed = answers.into_iter().map(|(job, answered)| {
         let begun = || job.cells.iter().filter(|cell| cell.begun_at.is_some());
         // A front end that has disconnected may have sent no cell id.
         let name = |cell: &Option<String>| cell.clone().unwrap_or_else(|| "a cell".to_owned());
@@ -51,11 +51,11 @@ pub async fn flush(
             (Some(before), Some(after)) => outputs_differ(before, after, id),
             _ => false,
         };
-        let there = begun().filter(|cell| cell.unwritten.is_none());
-        let there = there.filter_map(|cell| cell.cell.as_ref());
+        let written = begun().filter(|cell| cell.unwritten.is_none());
+        let written = written.filter_map(|cell| cell.cell.as_ref());
         Flushed {
-            heard,
-            written: there.filter(is_new).cloned().collect(),
+            answered,
+            written: written.filter(is_new).cloned().collect(),
             missed: missed.collect(),
             job,
         }
@@ -63,12 +63,14 @@ pub async fn flush(
     Ok(flushed.collect())
 }
 
-/// Returns the jobs for which `meant` is true and whose recorders may hold outputs that are not in the
+/// Returns the jobs for which `is_wanted` is true and whose recorders may hold outputs that are not in the
 /// notebook yet.
-pub(super) fn holders(project: &Project, meant: impl Fn(&Job) -> bool) -> Vec<JobFolder> {
+pub(super) fn holders(project: &Project, is_wanted: impl Fn(&Job) -> bool) -> Vec<JobFolder> {
     let mut jobs = project.open_jobs();
     jobs.retain(|folder| {
-        let holds = folder.read().is_ok_and(|job| meant(&job) && holds(&job));
+        let holds = folder
+            .read()
+            .is_ok_and(|job| is_wanted(&job) && holds(&job));
         holds && folder.has_recorder()
     });
     jobs
@@ -77,7 +79,8 @@ pub(super) fn holders(project: &Project, meant: impl Fn(&Job) -> bool) -> Vec<Jo
 /// Says whether a job's recorder may have outputs to write. When the job is done, the recorder has
 /// written all that it could, and is about to end.
 fn holds(job: &Job) -> bool {
-    job.state != JobState::Done && job.saves && has_begun(job)
+    let mut cells = job.cells.iter();
+    job.state != JobState::Done && job.saves && cells.any(|cell| cell.begun_at.is_some())
 }
 
 /// Asks recorders to write, and waits until they have; returns their jobs, and whether each one
@@ -89,18 +92,17 @@ pub(super) async fn ask_to_write(jobs: Vec<JobFolder>) -> io::Result<Vec<(Job, b
     for folder in &jobs {
         folder.ask(&Ask::Write)?;
     }
-    let mut all = Vec::new();
+    let mut answers = Vec::new();
     for folder in jobs {
-        let heard = tokio::time::timeout(WRITES, heard(&folder)).await.is_ok();
+        let handled = wait_until_handled(&folder);
+        let answered = tokio::time::timeout(RECORDER_PATIENCE, handled)
+            .await
+            .is_ok();
         if let Ok(job) = folder.read() {
-            all.push((job, heard));
+            answers.push((job, answered));
         }
     }
-    Ok(all)
-}
-
-fn has_begun(job: &Job) -> bool {
-    job.cells.iter().any(|cell| cell.begun_at.is_some())
+    Ok(answers)
 }
 
 fn outputs_differ(before: &Document, after: &Document, id: &str) -> bool {
@@ -164,7 +166,7 @@ mod tests {
         };
         let (flushed, ()) = tokio::join!(flush(&project, "a.ipynb", read), writes);
         let flushed = flushed.unwrap();
-        assert!(flushed[0].heard, "{flushed:?}");
+        assert!(flushed[0].answered, "{flushed:?}");
         assert_eq!(flushed[0].written, ["a"]);
         // The recorder has written everything, but has not ended yet.
         let mut done = folder.read().unwrap();

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use crate::client::{KernelException, OutputMessage};
 use crate::notebook::{Json, OutputAccumulator};
-use crate::project::jobs::Said;
+use crate::project::jobs::JobMessage;
 
 /// Returns the outputs of a cell, parsed.
 pub fn read_all(outputs: &OutputAccumulator) -> Vec<OutputMessage> {
@@ -32,8 +32,8 @@ fn read(output: &Json) -> Option<OutputMessage> {
 }
 
 /// Parses a stored message of a job as an output; `None` if it is another kind of message.
-pub fn output(said: &Said) -> Option<OutputMessage> {
-    OutputMessage::read(&said.msg_type, said.content.get().as_bytes())
+pub fn output(message: &JobMessage) -> Option<OutputMessage> {
+    OutputMessage::read(&message.msg_type, message.content.get().as_bytes())
 }
 
 /// Returns the last line of a printed text that is not empty.
@@ -59,7 +59,7 @@ pub enum NotebookOutput {
         metadata: Map<String, Value>,
         execution_count: Option<u64>,
     },
-    /// What the code raised.
+    /// The error that the code raised.
     Error(KernelException),
 }
 

@@ -8,30 +8,30 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 
 use crate::project::FolderWatch;
-use crate::project::jobs::{EVENTS, Job, JobFolder, JobState, NoJob, OVER, RECORD, Said};
+use crate::project::jobs::{EVENTS, Job, JobFolder, JobMessage, JobState, NoJob, OVER, RECORD};
 
 /// The pause between two reads of a short job.
-const FIRST: Duration = Duration::from_millis(1);
+const FIRST_PAUSE: Duration = Duration::from_millis(1);
 
 /// How long a job is read without a watch: removing a watch takes longer than most cells.
-const SHORT: Duration = Duration::from_millis(30);
+const SHORT_JOB: Duration = Duration::from_millis(30);
 
 /// The pause between two reads where the system reports no changes.
-const UNWATCHED: Duration = Duration::from_millis(10);
+const UNWATCHED_PAUSE: Duration = Duration::from_millis(10);
 
 /// The longest pause, since no change is reported when a recorder is killed.
-const LONGEST: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
-/// The least time between two reads of a job, even if it prints much: the kernel and the recorder may
-/// need the processors. The end of the job is noticed at once.
-const REST: Duration = Duration::from_millis(15);
+/// The least time between two reads of a job that prints much: the kernel and the recorder may need the
+/// processors. The end of the job is noticed at once.
+const LEAST_PAUSE: Duration = Duration::from_millis(15);
 
-/// How long a question must stand before those behind it stop waiting: it may have just been answered
-/// or interrupted.
-const STANDS: Duration = Duration::from_secs(2);
+/// How old an input request must be before the jobs behind it stop waiting: it may have just been
+/// answered or interrupted.
+const QUESTION_AGE: Duration = Duration::from_secs(2);
 
 /// How long a recorder may take to start.
-const BEGINS: Duration = Duration::from_secs(10);
+const RECORDER_START: Duration = Duration::from_secs(10);
 
 /// Why following ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,10 +53,10 @@ pub enum FollowEnd {
 /// The receiver of a followed job's messages.
 pub trait Follower {
     /// Takes a message of the job, in order; a break ends the following after it.
-    fn hears(&mut self, job: &Job, said: &Said) -> ControlFlow<()>;
+    fn take_message(&mut self, job: &Job, message: &JobMessage) -> ControlFlow<()>;
 
     /// Takes the job's state, after all messages that had been stored until then.
-    fn sees(&mut self, job: &Job);
+    fn take_state(&mut self, job: &Job);
 }
 
 /// The result of following a job.
@@ -95,19 +95,19 @@ pub async fn follow(
     let mut is_reported = false;
     let mut behind_question: Option<Instant> = None;
     loop {
-        // Whether it has a recorder is checked first, so that everything that an ended recorder wrote is
-        // read below. There is a recorder if it has just written something.
+        // The recorder is checked before the messages are read: if it has ended, the read below gets all
+        // that it wrote. A recorder that has just written something has not ended.
         let is_recorded = std::mem::take(&mut is_reported) || folder.has_recorder();
         let mut job = folder.read()?;
         loop {
-            let (said, next) = folder.said(*at)?;
-            if job.state == JobState::Queued && !said.is_empty() {
+            let (messages, next) = folder.messages(*at)?;
+            if job.state == JobState::Queued && !messages.is_empty() {
                 // The job has started between the two reads.
                 job = folder.read()?;
             }
-            for said in said {
-                *at = said.end;
-                if follower.hears(&job, &said).is_break() {
+            for message in messages {
+                *at = message.end;
+                if follower.take_message(&job, &message).is_break() {
                     let left = FollowEnd::Enough;
                     return Ok(Followed { job, left });
                 }
@@ -116,16 +116,16 @@ pub async fn follow(
                 break;
             }
         }
-        follower.sees(&job);
+        follower.take_state(&job);
         behind_question = (job.state == JobState::Queued && is_behind_a_question(folder, &job))
             .then(|| behind_question.unwrap_or_else(Instant::now));
         let left = match job.state {
             JobState::Done => Some(FollowEnd::Over),
             JobState::WaitingInput => Some(FollowEnd::Asks),
-            _ if behind_question.is_some_and(|since| since.elapsed() >= STANDS) => {
+            _ if behind_question.is_some_and(|since| since.elapsed() >= QUESTION_AGE) => {
                 Some(FollowEnd::BehindQuestion)
             }
-            _ if !is_recorded && is_old(&job) => Some(FollowEnd::Lost),
+            _ if !is_recorded && should_be_recorded(&job) => Some(FollowEnd::Lost),
             _ if wait.is_some_and(|wait| begun.elapsed() >= wait) => Some(FollowEnd::StillRunning),
             _ => None,
         };
@@ -133,24 +133,28 @@ pub async fn follow(
             return Ok(Followed { job, left });
         }
         let Some(watch) = &mut watch else {
-            if begun.elapsed() < SHORT {
-                tokio::time::sleep(FIRST).await;
+            if begun.elapsed() < SHORT_JOB {
+                tokio::time::sleep(FIRST_PAUSE).await;
             } else {
                 // The next read finds the changes from before the watch.
-                watch = Some(FolderWatch::begin(&[folder.path()], UNWATCHED));
+                watch = Some(FolderWatch::begin(&[folder.path()], UNWATCHED_PAUSE));
             }
             continue;
         };
-        let reported = tokio::time::timeout(LONGEST, news(watch, Instant::now() + REST)).await;
+        let reported = tokio::time::timeout(
+            LONGEST_PAUSE,
+            wait_for_writes(watch, Instant::now() + LEAST_PAUSE),
+        )
+        .await;
         is_reported = reported.is_ok_and(|is_known| is_known);
     }
 }
 
-/// Waits until the recorder has written something and then, unless the job is over, until `rest`. Returns
+/// Waits until the recorder has written something and then, unless the job is over, until `pause_end`. Returns
 /// false if the recorder may not have written anything. Cancel safe.
-async fn news(watch: &mut FolderWatch, rest: Instant) -> bool {
-    let rest = tokio::time::sleep_until(rest.into());
-    tokio::pin!(rest);
+async fn wait_for_writes(watch: &mut FolderWatch, pause_end: Instant) -> bool {
+    let pause_end = tokio::time::sleep_until(pause_end.into());
+    tokio::pin!(pause_end);
     let (mut is_known, mut is_new, mut is_over) = (true, false, false);
     while !is_over {
         let concerns = |name: Option<&str>| {
@@ -159,7 +163,7 @@ async fn news(watch: &mut FolderWatch, rest: Instant) -> bool {
             matches!(name, None | Some(RECORD | EVENTS | OVER))
         };
         tokio::select! {
-            () = &mut rest, if is_new => break,
+            () = &mut pause_end, if is_new => break,
             () = watch.changed(concerns) => is_new = true,
         }
     }
@@ -175,36 +179,36 @@ fn is_behind_a_question(folder: &JobFolder, job: &Job) -> bool {
     other.is_some_and(|other| other.state == JobState::WaitingInput)
 }
 
-/// Says whether the job's recorder should have started long ago.
-fn is_old(job: &Job) -> bool {
+/// Says whether the job is so old that its recorder should have started.
+fn should_be_recorded(job: &Job) -> bool {
     let age = Timestamp::now().duration_since(job.asked_at);
-    age.unsigned_abs() > BEGINS || job.generation.is_some()
+    age.unsigned_abs() > RECORDER_START || job.generation.is_some()
 }
 
 /// Waits until the recorder of a job has handled all requests, or has ended.
-pub(super) async fn heard(folder: &JobFolder) {
+pub(super) async fn wait_until_handled(folder: &JobFolder) {
     while folder.has_asks() && folder.has_recorder() {
-        tokio::time::sleep(FIRST).await;
+        tokio::time::sleep(FIRST_PAUSE).await;
     }
 }
 
 /// Waits until the recorder of a finished job has ended: it has written all that it could, and takes no
 /// more requests. Does not wait long for a recorder that was stopped.
-pub(super) async fn ended(folder: &JobFolder) {
+pub(super) async fn wait_until_ended(folder: &JobFolder) {
     let begun = Instant::now();
-    while folder.has_recorder() && begun.elapsed() < HEARS {
-        tokio::time::sleep(FIRST).await;
+    while folder.has_recorder() && begun.elapsed() < RECORDER_RESPONSE {
+        tokio::time::sleep(FIRST_PAUSE).await;
     }
 }
 
 /// How long a recorder may take to handle a request, or to end.
-const HEARS: Duration = Duration::from_secs(2);
+const RECORDER_RESPONSE: Duration = Duration::from_secs(2);
 
 /// Waits until the recorder of a job has taken all requests.
-pub async fn taken(folder: &JobFolder) {
+pub async fn wait_until_taken(folder: &JobFolder) {
     let begun = Instant::now();
-    while folder.has_asks() && begun.elapsed() < HEARS {
-        tokio::time::sleep(FIRST).await;
+    while folder.has_asks() && begun.elapsed() < RECORDER_RESPONSE {
+        tokio::time::sleep(FIRST_PAUSE).await;
     }
 }
 
@@ -216,18 +220,18 @@ mod tests {
     async fn news_of_a_job_wait_and_its_end_does_not() {
         let temp = tempfile::tempdir().unwrap();
         let mut watch = FolderWatch::begin(&[temp.path()], Duration::from_secs(3600));
-        let rest = Instant::now() + Duration::from_millis(20);
+        let pause_end = Instant::now() + Duration::from_millis(20);
         let write = |name: &str| std::fs::write(temp.path().join(name), "x").unwrap();
         write("lock");
         write(EVENTS);
         write(".nb-half");
         std::fs::rename(temp.path().join(".nb-half"), temp.path().join(RECORD)).unwrap();
-        assert!(news(&mut watch, rest).await);
-        assert!(Instant::now() >= rest);
-        let rest = Instant::now() + Duration::from_secs(3600);
+        assert!(wait_for_writes(&mut watch, pause_end).await);
+        assert!(Instant::now() >= pause_end);
+        let pause_end = Instant::now() + Duration::from_secs(3600);
         write(EVENTS);
         write(OVER);
-        assert!(news(&mut watch, rest).await);
-        assert!(Instant::now() < rest);
+        assert!(wait_for_writes(&mut watch, pause_end).await);
+        assert!(Instant::now() < pause_end);
     }
 }

@@ -17,7 +17,7 @@ use crate::task::causes::with_causes;
 
 /// The result of a cell's execution.
 #[derive(Clone, Debug)]
-pub(super) struct Leaving {
+pub(super) struct ExecutionResult {
     /// The index of the cell in its job.
     pub(super) at: usize,
     /// The cell's id, if known.
@@ -33,7 +33,7 @@ pub(super) struct Leaving {
     pub(super) by_text: bool,
     /// Whether the cell was run again since, even if the notebook does not show it.
     pub(super) ran_since: bool,
-    /// Whether somebody has asked to run the cell again since: then a later execution count in the
+    /// Whether an actor has requested to run the cell again since: then a later execution count in the
     /// notebook comes from that run. VS Code writes no times.
     pub(super) asked_since: bool,
     /// Whether the result was written before, and more outputs have come since: they are written only if the
@@ -41,9 +41,9 @@ pub(super) struct Leaving {
     pub(super) is_late: bool,
 }
 
-/// What became of the results.
+/// The outcome of writing several results.
 #[derive(Debug, Default)]
-pub(super) struct Put {
+pub(super) struct WriteReport {
     /// The cells whose results were not written, and why.
     pub(super) missed: Vec<(usize, String)>,
     /// The cells whose results were written with a note that the cell's source has changed.
@@ -52,7 +52,7 @@ pub(super) struct Put {
     pub(super) bytes: usize,
 }
 
-impl Put {
+impl WriteReport {
     /// Returns why a cell's outputs were not written, if they were not.
     pub(super) fn missed(&self, at: usize) -> Option<String> {
         let missed = self.missed.iter().find(|(missed, _)| *missed == at);
@@ -68,32 +68,32 @@ impl Put {
 /// The reason why nothing could be written, in words.
 pub(super) fn put(
     path: &Path,
-    all: &[Leaving],
+    all: &[ExecutionResult],
     widgets: &Widgets,
     force: bool,
-) -> Result<Put, String> {
-    let page = NotebookFile::of(path).map_err(|error| with_causes(&error))?;
+) -> Result<WriteReport, String> {
+    let notebook = NotebookFile::of(path).map_err(|error| with_causes(&error))?;
     if !force
         && all.iter().any(|it| it.by_text)
-        && let Unsaved::Found(_) = unsaved::look(&page)
+        && let Unsaved::Found(_) = unsaved::find(&notebook)
     {
         return Err("VS Code has unsaved changes of this notebook".to_owned());
     }
-    let spoken = language::known(&page);
+    let language = language::of_kernel(&notebook);
     let ids: HashSet<&str> = all.iter().filter_map(|it| it.cell.as_deref()).collect();
-    let mut put = Put::default();
+    let mut report = WriteReport::default();
     // A save between the read and the write may change the text of one of these cells.
-    until_quiet(|| {
-        let mut round = Put::default();
+    repeat_while_others_save(|| {
+        let mut round = WriteReport::default();
         let written =
-            transaction::write_running(&page, false, &|id| ids.contains(id), |document| {
-                round = Put::default();
+            transaction::write_running(&notebook, false, &|id| ids.contains(id), |document| {
+                round = WriteReport::default();
                 let mut after = document.clone();
-                for leaving in all {
-                    match leaving.put(&mut after, force)? {
-                        Went::In => {}
-                        Went::Stale => round.stale.push(leaving.at),
-                        Went::Not(why) => round.missed.push((leaving.at, why)),
+                for result in all {
+                    match result.put(&mut after, force)? {
+                        Placement::Written => {}
+                        Placement::Stale => round.stale.push(result.at),
+                        Placement::Missed(why) => round.missed.push((result.at, why)),
                     }
                 }
                 if !widgets.is_empty() {
@@ -101,40 +101,40 @@ pub(super) fn put(
                 }
                 // If no result is written, the notebook is not changed at all.
                 let any_went_in = round.missed.len() < all.len();
-                if let Some(language) = spoken.as_ref().filter(|_| any_went_in) {
+                if let Some(language) = language.as_ref().filter(|_| any_went_in) {
                     language::add(&mut after, language)?;
                 }
                 Ok::<_, DocumentEditError>(after)
             });
         let written = written.map_err(|error| with_causes(&error))?;
         if written.wrote {
-            put.bytes += written.after.chunks().map(<[u8]>::len).sum::<usize>();
+            report.bytes += written.after.chunks().map(<[u8]>::len).sum::<usize>();
         }
-        (put.missed, put.stale) = (round.missed, round.stale);
+        (report.missed, report.stale) = (round.missed, round.stale);
         Ok(written.theirs.is_none())
     })?;
-    Ok(put)
+    Ok(report)
 }
 
-/// How often to write a notebook that other programs save at the same moment.
-const ROUNDS: u32 = 20;
+/// How many times to write a notebook that other programs save at the same moment.
+const MOST_WRITES: u32 = 20;
 
 /// Repeats a write while other programs save at the same moment; `write` returns true if none did.
 ///
 /// # Errors
 /// The reason why nothing could be written, or that another program saved each time.
-fn until_quiet(mut write: impl FnMut() -> Result<bool, String>) -> Result<(), String> {
-    for _ in 0..ROUNDS {
+fn repeat_while_others_save(mut write: impl FnMut() -> Result<bool, String>) -> Result<(), String> {
+    for _ in 0..MOST_WRITES {
         if write()? {
             return Ok(());
         }
     }
     Err(format!(
-        "another program saved the notebook each of the {ROUNDS} times that it was written"
+        "another program saved the notebook each of the {MOST_WRITES} times that it was written"
     ))
 }
 
-/// A new content of outputs of an earlier execution, under their display id.
+/// The new content of a display id, for outputs of an earlier execution.
 #[derive(Clone, Debug)]
 pub(super) struct Update {
     /// The cell's id.
@@ -157,10 +157,10 @@ pub(super) struct Update {
 /// # Errors
 /// The reason why nothing could be written, in words.
 pub(super) fn update(path: &Path, all: &[Update]) -> Result<usize, String> {
-    let page = NotebookFile::of(path).map_err(|error| with_causes(&error))?;
+    let notebook = NotebookFile::of(path).map_err(|error| with_causes(&error))?;
     let mut bytes = 0;
-    until_quiet(|| {
-        let written = transaction::write(&page, false, |document| {
+    repeat_while_others_save(|| {
+        let written = transaction::write(&notebook, false, |document| {
             let mut after = document.clone();
             for update in all {
                 update.put(&mut after)?;
@@ -201,67 +201,68 @@ pub(super) fn hash(source: &str) -> String {
     hex::encode(Sha256::digest(source))
 }
 
-/// What became of one result.
-enum Went {
-    In,
+/// The outcome of writing one result.
+enum Placement {
+    Written,
     Stale,
-    Not(String),
+    Missed(String),
 }
 
-impl Leaving {
-    fn put(&self, document: &mut Document, force: bool) -> Result<Went, DocumentEditError> {
-        let index = match self.place(document) {
+impl ExecutionResult {
+    fn put(&self, document: &mut Document, force: bool) -> Result<Placement, DocumentEditError> {
+        let index = match self.position(document) {
             Ok(index) => index,
-            Err(why) => return Ok(Went::Not(why.to_owned())),
+            Err(why) => return Ok(Placement::Missed(why.to_owned())),
         };
         let Some(cell) = document.cells().get(index) else {
-            return Ok(Went::Not(GONE.to_owned()));
+            return Ok(Placement::Missed(CELL_GONE.to_owned()));
         };
         if cell.cell_type() != CellType::Code {
-            return Ok(Went::Not("the cell is no code any more".to_owned()));
+            return Ok(Placement::Missed("the cell is no code any more".to_owned()));
         }
-        let is_later = self
+        let has_later_start = self
             .begun
             .is_some_and(|begun| cell.execution_began().is_some_and(|other| other > begun));
-        let is_of_later = self.asked_since
+        let has_later_count = self.asked_since
             && self
                 .execution
                 .execution_count
                 .is_some_and(|count| cell.execution_count().is_some_and(|other| other > count));
-        if !force && (is_later || is_of_later || self.ran_since) {
-            return Ok(Went::Not("the cell was run again since".to_owned()));
+        if !force && (has_later_start || has_later_count || self.ran_since) {
+            return Ok(Placement::Missed("the cell was run again since".to_owned()));
         }
         if self.is_late && cell.execution_count() != self.execution.execution_count {
-            return Ok(Went::Not(
+            return Ok(Placement::Missed(
                 "the cell does not have the outputs of this run any more".to_owned(),
             ));
         }
         if cell.source() == self.code {
             document.set_execution(index, &self.execution)?;
-            return Ok(Went::In);
+            return Ok(Placement::Written);
         }
         let mut execution = self.execution.clone();
         execution.outputs.insert(0, stale_note());
         execution.execution_count = None;
         document.set_execution(index, &execution)?;
-        Ok(Went::Stale)
+        Ok(Placement::Stale)
     }
 
     /// Returns the position of the cell, or the reason why it is not found.
-    fn place(&self, document: &Document) -> Result<usize, &'static str> {
-        let says = |cell: &Cell| cell.cell_type() == CellType::Code && cell.source() == self.code;
+    fn position(&self, document: &Document) -> Result<usize, &'static str> {
+        let has_text =
+            |cell: &Cell| cell.cell_type() == CellType::Code && cell.source() == self.code;
         let mut cells = document.cells().iter();
         let named = self.cell.as_ref();
         let named = named.and_then(|id| cells.position(|cell| cell.id() == id));
         if !self.by_text {
-            return named.ok_or(GONE);
+            return named.ok_or(CELL_GONE);
         }
-        if let Some(named) = named.filter(|at| document.cells().get(*at).is_some_and(says)) {
+        if let Some(named) = named.filter(|at| document.cells().get(*at).is_some_and(has_text)) {
             return Ok(named);
         }
         let cells = document.cells().iter().enumerate();
-        let mut same = cells.filter(|(_, cell)| says(cell));
-        match (same.next(), same.next()) {
+        let mut with_text = cells.filter(|(_, cell)| has_text(cell));
+        match (with_text.next(), with_text.next()) {
             (Some((at, _)), None) => Ok(at),
             (None, _) => Err("no cell of the notebook has this text any more"),
             (Some(_), Some(_)) => Err("more than one cell of the notebook has this text"),
@@ -269,7 +270,7 @@ impl Leaving {
     }
 }
 
-const GONE: &str = "the cell is not in the notebook any more";
+const CELL_GONE: &str = "the cell is not in the notebook any more";
 
 #[cfg(test)]
 mod tests {
@@ -277,9 +278,9 @@ mod tests {
     use crate::notebook::Json;
     use crate::notebook::tests::fixtures::cells;
 
-    fn leaving(cell: Option<&str>, code: &str, by_text: bool) -> Leaving {
+    fn result(cell: Option<&str>, code: &str, by_text: bool) -> ExecutionResult {
         let output = r#"{"output_type":"stream","name":"stdout","text":"printed"}"#;
-        Leaving {
+        ExecutionResult {
             at: 0,
             cell: cell.map(str::to_owned),
             code: code.to_owned(),
@@ -296,11 +297,11 @@ mod tests {
         }
     }
 
-    fn went(document: &mut Document, leaving: &Leaving) -> String {
-        match leaving.put(document, false).unwrap() {
-            Went::In => "in".to_owned(),
-            Went::Stale => "stale".to_owned(),
-            Went::Not(why) => why,
+    fn placement(document: &mut Document, result: &ExecutionResult) -> String {
+        match result.put(document, false).unwrap() {
+            Placement::Written => "in".to_owned(),
+            Placement::Stale => "stale".to_owned(),
+            Placement::Missed(why) => why,
         }
     }
 
@@ -308,17 +309,20 @@ mod tests {
     fn a_front_ends_cell_is_found_by_its_text_where_just_one_has_it() {
         let mut document = cells("a:x b:y c:y");
         let address = Some("vscode-notebook-cell:/a.ipynb#W0");
-        assert_eq!(went(&mut document, &leaving(address, "x", true)), "in");
+        assert_eq!(placement(&mut document, &result(address, "x", true)), "in");
         assert_eq!(document.cells()[0].execution_count(), Some(3));
         // JupyterLab sends the id that the file has.
-        assert_eq!(went(&mut document, &leaving(Some("c"), "y", true)), "in");
-        let two = went(&mut document, &leaving(address, "y", true));
+        assert_eq!(
+            placement(&mut document, &result(Some("c"), "y", true)),
+            "in"
+        );
+        let two = placement(&mut document, &result(address, "y", true));
         assert!(two.contains("more than one"), "{two}");
         // A cell with another source is not the one that ran.
-        let none = went(&mut document, &leaving(Some("a"), "z", true));
+        let none = placement(&mut document, &result(Some("a"), "z", true));
         assert!(none.contains("no cell"), "{none}");
         assert_eq!(
-            went(&mut document, &leaving(Some("a"), "z", false)),
+            placement(&mut document, &result(Some("a"), "z", false)),
             "stale"
         );
         assert_eq!(document.cells()[0].execution_count(), None);
@@ -329,28 +333,28 @@ mod tests {
     #[test]
     fn a_notebook_that_others_save_each_time_is_not_written_for_ever() {
         let mut writes = 0;
-        let error = until_quiet(|| {
+        let error = repeat_while_others_save(|| {
             writes += 1;
             Ok(false)
         });
         assert!(error.unwrap_err().contains("another program saved"));
-        assert_eq!(writes, ROUNDS);
+        assert_eq!(writes, MOST_WRITES);
         let mut left = 3;
-        let quiet = until_quiet(|| {
+        let quiet = repeat_while_others_save(|| {
             left -= 1;
             Ok(left == 0)
         });
         assert_eq!((quiet, left), (Ok(()), 0));
-        assert!(until_quiet(|| Err("no".to_owned())).is_err());
+        assert!(repeat_while_others_save(|| Err("no".to_owned())).is_err());
     }
 
     #[test]
     fn only_what_an_execution_left_is_updated() {
         let mut folded = crate::notebook::OutputAccumulator::default();
         let content = br#"{"data":{"text/plain":"new"},"transient":{"display_id":"d"}}"#;
-        let told = folded.take("display_data", content);
-        let crate::notebook::OutputChange::Displayed { shown, .. } = told else {
-            panic!("{told:?}");
+        let change = folded.take("display_data", content);
+        let crate::notebook::OutputChange::Displayed { shown, .. } = change else {
+            panic!("{change:?}");
         };
         let outputs = [
             r#"{"output_type":"stream","name":"stdout","text":"x"}"#,
@@ -405,13 +409,13 @@ mod tests {
     #[test]
     fn late_outputs_bring_nothing_back_that_was_cleared() {
         let mut document = cells("a:x b:y");
-        let late = |cell, code, is_late| Leaving {
+        let late = |cell, code, is_late| ExecutionResult {
             is_late,
-            ..leaving(Some(cell), code, false)
+            ..result(Some(cell), code, false)
         };
-        assert_ne!(went(&mut document, &late("a", "x", true)), "in");
-        assert_eq!(went(&mut document, &late("a", "x", false)), "in");
-        assert_eq!(went(&mut document, &late("a", "x", true)), "in");
+        assert_ne!(placement(&mut document, &late("a", "x", true)), "in");
+        assert_eq!(placement(&mut document, &late("a", "x", false)), "in");
+        assert_eq!(placement(&mut document, &late("a", "x", true)), "in");
         assert_eq!(document.cells()[1].outputs().count(), 0);
     }
 
@@ -419,34 +423,43 @@ mod tests {
     fn a_later_execution_stays() {
         let mut document = cells("a:x");
         let at = |time: &str| Some(time.parse().unwrap());
-        let mut mine = leaving(Some("a"), "x", false);
+        let mut mine = result(Some("a"), "x", false);
         mine.begun = at("2026-01-01T10:00:00Z");
         mine.execution.times =
             Json::parse(r#"{"iopub.status.busy":"2026-01-01T10:00:00Z","iopub.status.idle":"2026-01-01T10:30:00Z"}"#).ok();
-        assert_eq!(went(&mut document, &mine), "in");
+        assert_eq!(placement(&mut document, &mine), "in");
         // The execution's own times are not those of a later one.
-        assert_eq!(went(&mut document, &mine), "in");
-        let before = Leaving {
+        assert_eq!(placement(&mut document, &mine), "in");
+        let before = ExecutionResult {
             begun: at("2026-01-01T09:59:59Z"),
             ..mine.clone()
         };
-        assert_eq!(went(&mut document, &before), "the cell was run again since");
+        assert_eq!(
+            placement(&mut document, &before),
+            "the cell was run again since"
+        );
         // A front end that writes no times has written a result of its own.
         let mut theirs = mine.execution.clone();
         (theirs.execution_count, theirs.times) = (Some(4), None);
         document.set_execution(0, &theirs).unwrap();
-        let asked = Leaving {
+        let asked = ExecutionResult {
             asked_since: true,
             ..mine.clone()
         };
-        assert_eq!(went(&mut document, &asked), "the cell was run again since");
+        assert_eq!(
+            placement(&mut document, &asked),
+            "the cell was run again since"
+        );
         // After a restart counts start again, and nobody has asked for the cell since.
-        assert_eq!(went(&mut document, &mine), "in");
-        assert_eq!(went(&mut document, &asked), "in");
-        let known = Leaving {
+        assert_eq!(placement(&mut document, &mine), "in");
+        assert_eq!(placement(&mut document, &asked), "in");
+        let known = ExecutionResult {
             ran_since: true,
             ..mine
         };
-        assert_eq!(went(&mut document, &known), "the cell was run again since");
+        assert_eq!(
+            placement(&mut document, &known),
+            "the cell was run again since"
+        );
     }
 }

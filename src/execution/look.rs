@@ -15,30 +15,29 @@ use crate::project::{Project, Session};
 use crate::wire::Channel;
 
 /// How long an idle kernel may take to answer.
-const IDLE_ANSWER: Duration = Duration::from_millis(300);
+const IDLE_TIMEOUT: Duration = Duration::from_millis(300);
 
 /// How long a kernel may take to make or end a subshell.
-const SUBSHELL: Duration = Duration::from_secs(2);
+const SUBSHELL_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How long code on a subshell may take to end once it is stopped. The code that stops it gives up
 /// after a second.
-const STOPS: Duration = Duration::from_secs(3);
+const STOP_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// How long to wait for the message that the code has begun, once its result is not wanted any
-/// more.
-const BEGINS: Duration = Duration::from_secs(1);
+/// How long to wait for the message that the code has begun, after the caller has stopped it.
+const BEGIN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The state of code whose result is not wanted any more.
-enum Begun {
+/// The state of code that the caller has stopped.
+enum CodeState {
     Runs,
     IsOver,
 }
 
 /// How long to wait for a start or restart that another process began.
-const SETTLES: Duration = Duration::from_secs(20);
+const START_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The Python code that inspects the kernel from inside.
-const LOOK: &str = include_str!("look.py");
+const LOOK_CODE: &str = include_str!("look.py");
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
@@ -60,7 +59,7 @@ pub enum LookError {
         /// Whether it runs on a subshell, where an interrupt does not reach it.
         beside: bool,
     },
-    /// The caller wanted the result no more.
+    /// The caller has stopped it.
     #[error("it was interrupted")]
     Stopped {
         /// Whether the code has ended: nothing of it is left in the kernel.
@@ -85,7 +84,7 @@ pub(super) struct Look {
 #[derive(Debug, Default)]
 pub(super) struct Answer {
     /// The iopub messages before the reply.
-    pub(super) told: Vec<IopubMessage>,
+    pub(super) messages: Vec<IopubMessage>,
     /// The reply's content.
     pub(super) reply: Vec<u8>,
     /// The error, if the reply contains none.
@@ -103,20 +102,20 @@ impl Look {
         session: &Session,
         by: &str,
     ) -> Result<Self, LookError> {
-        let mut runner = Runner::join(project, key, session, by, Some(SETTLES)).await?;
+        let mut runner = Runner::join(project, key, session, by, Some(START_TIMEOUT)).await?;
         let (client, session) = runner.parts();
-        let subshell = match client.kernel_info(Channel::Shell, IDLE_ANSWER).await {
+        let subshell = match client.kernel_info(Channel::Shell, IDLE_TIMEOUT).await {
             Ok(_) => None,
             Err(ClientError::NoAnswer { .. }) => {
-                let made = match has_subshells(session) {
-                    true => make(client).await?,
+                let subshell = match has_subshells(session) {
+                    true => create_subshell(client).await?,
                     false => None,
                 };
-                if made.is_none() {
+                if subshell.is_none() {
                     let behind = project.present(key, session.generation).running;
                     return Err(LookError::Busy { behind });
                 }
-                made
+                subshell
             }
             Err(error) => return Err(error.into()),
         };
@@ -149,18 +148,18 @@ impl Look {
         let mut answer = Answer::default();
         let begun = Notify::new();
         let (unanswered, begun) = {
-            let heard = async {
+            let answered = async {
                 while let Some(event) = execution.next().await {
                     match event {
-                        ExecutionEvent::Iopub(told) => answer.told.push(told),
-                        // There is nobody who could answer.
+                        ExecutionEvent::Iopub(message) => answer.messages.push(message),
+                        // No person could answer.
                         ExecutionEvent::Prompt(prompt) => execution.answer_eof(&prompt),
                         ExecutionEvent::Begun => begun.notify_one(),
                         ExecutionEvent::Counted(_) => {}
                     }
                 }
             };
-            tokio::pin!(heard);
+            tokio::pin!(answered);
             let late = async {
                 match wait {
                     Some(after) => {
@@ -172,20 +171,20 @@ impl Look {
             };
             let unanswered = tokio::select! {
                 biased;
-                () = &mut heard => None,
+                () = &mut answered => None,
                 after = late => Some(LookError::Late { after, beside }),
                 () = stop => Some(LookError::Stopped { over: false }),
             };
             let is_stopped = matches!(unanswered, Some(LookError::Stopped { .. }));
-            // The message that it has begun may still be on its way.
+            // The message that the code has begun may still be on its way.
             let begins = async {
                 tokio::select! {
-                    () = begun.notified() => Begun::Runs,
-                    () = &mut heard => Begun::IsOver,
+                    () = begun.notified() => CodeState::Runs,
+                    () = &mut answered => CodeState::IsOver,
                 }
             };
             let begun = match is_stopped {
-                true => tokio::time::timeout(BEGINS, begins).await.ok(),
+                true => tokio::time::timeout(BEGIN_TIMEOUT, begins).await.ok(),
                 false => None,
             };
             (unanswered, begun)
@@ -193,8 +192,8 @@ impl Look {
         match unanswered {
             Some(LookError::Stopped { .. }) => {
                 let over = match begun {
-                    Some(Begun::Runs) => self.stop().await,
-                    Some(Begun::IsOver) => true,
+                    Some(CodeState::Runs) => self.stop().await,
+                    Some(CodeState::IsOver) => true,
                     // The kernel still runs another actor's cell, which must not be interrupted.
                     None => false,
                 };
@@ -224,61 +223,66 @@ impl Look {
         };
         let (client, _) = self.runner.parts();
         // Code in a subshell can be stopped only from another subshell.
-        let Ok(Some(other)) = make(client).await else {
+        let Ok(Some(other)) = create_subshell(client).await else {
             return false;
         };
-        let asked = request(&format!("stop({})", literal(&subshell)), true);
+        let request_to_stop = request(&format!("stop({})", literal(&subshell)), true);
         let stopped = async {
-            let mut execution = client.start_in(Some(&other), &asked).await.ok()?;
+            let mut execution = client.start_in(Some(&other), &request_to_stop).await.ok()?;
             while execution.next().await.is_some() {}
             value(execution.outcome()?.reply.as_deref()?).ok()
         };
-        let stopped = tokio::time::timeout(STOPS, stopped).await;
+        let stopped = tokio::time::timeout(STOP_TIMEOUT, stopped).await;
         if stopped.is_ok() {
-            end(client, &other).await;
+            delete_subshell(client, &other).await;
         }
-        stopped.is_ok_and(|said| said.as_deref() == Some("true"))
+        stopped.is_ok_and(|value| value.as_deref() == Some("true"))
     }
 
     /// Deletes the subshell and closes the connection.
     pub(super) async fn leave(mut self) {
         if let Some(id) = self.subshell.take() {
-            end(self.runner.parts().0, &id).await;
+            delete_subshell(self.runner.parts().0, &id).await;
         }
         self.runner.leave().await;
     }
 }
 
 /// Deletes a subshell that runs no code.
-async fn end(client: &mut Client, id: &str) {
-    let end = json!({ "subshell_id": id });
+async fn delete_subshell(client: &mut Client, id: &str) {
+    let content = json!({ "subshell_id": id });
     let ended = client
-        .request(Channel::Control, "delete_subshell_request", &end, SUBSHELL)
+        .request(
+            Channel::Control,
+            "delete_subshell_request",
+            &content,
+            SUBSHELL_TIMEOUT,
+        )
         .await;
     if let Err(error) = ended {
-        tracing::debug!(%error, "a subshell was not seen to end");
+        tracing::debug!(%error, "no answer to delete_subshell_request");
     }
 }
 
 /// Creates a subshell; `None` if the kernel creates none.
-async fn make(client: &mut Client) -> Result<Option<String>, ClientError> {
+async fn create_subshell(client: &mut Client) -> Result<Option<String>, ClientError> {
     let create = "create_subshell_request";
-    let made = client
-        .request(Channel::Control, create, &json!({}), SUBSHELL)
+    let reply = client
+        .request(Channel::Control, create, &json!({}), SUBSHELL_TIMEOUT)
         .await;
-    let made = match made {
-        Ok(made) => made,
+    let reply = match reply {
+        Ok(reply) => reply,
         Err(ClientError::NoAnswer { .. }) => return Ok(None),
         Err(error) => return Err(error),
     };
-    let made: Value = serde_json::from_slice(made.content()).unwrap_or_default();
-    Ok(made["subshell_id"].as_str().map(str::to_owned))
+    let reply: Value = serde_json::from_slice(reply.content()).unwrap_or_default();
+    Ok(reply["subshell_id"].as_str().map(str::to_owned))
 }
 
 fn has_subshells(session: &Session) -> bool {
     let info = session.kernel_info.as_ref();
     let features = info.and_then(|info| info["supported_features"].as_array());
-    features.is_some_and(|them| them.iter().any(|it| it == "kernel subshells"))
+    features.is_some_and(|features| features.iter().any(|it| it == "kernel subshells"))
 }
 
 /// Makes a request to a Python kernel whose answer is the value of a call of one of `look.py`'s
@@ -286,7 +290,7 @@ fn has_subshells(session: &Session) -> bool {
 /// own actions around the request are suppressed.
 pub(super) fn request(call: &str, beside: bool) -> Execute {
     let code = if beside {
-        calling("guard()")
+        call_expression("guard()")
     } else {
         String::new()
     };
@@ -298,14 +302,14 @@ pub(super) fn request(call: &str, beside: bool) -> Execute {
     request.allow_stdin = beside;
     request
         .user_expressions
-        .insert("nb".to_owned(), calling(call).into());
+        .insert("nb".to_owned(), call_expression(call).into());
     request
 }
 
 /// Returns an expression that calls a function of `look.py`, in a namespace that is dropped
 /// afterwards.
-fn calling(call: &str) -> String {
-    let (look, call) = (literal(LOOK), literal(call));
+fn call_expression(call: &str) -> String {
+    let (look, call) = (literal(LOOK_CODE), literal(call));
     // The user may have variables with the names of builtins.
     format!(
         "(lambda b, g: (b.exec({look}, g), b.eval({call}, g))[1])\
@@ -332,10 +336,10 @@ pub(super) fn literal(text: &str) -> String {
 pub(super) fn value(content: &[u8]) -> Result<String, String> {
     let reply: Value = serde_json::from_slice(content).map_err(|error| error.to_string())?;
     let value = &reply["user_expressions"]["nb"];
-    let said = [value, &reply]
+    let error = [value, &reply]
         .into_iter()
         .find_map(|it| Some((it["ename"].as_str()?, it["evalue"].as_str().unwrap_or(""))));
-    if let Some((ename, evalue)) = said {
+    if let Some((ename, evalue)) = error {
         return Err(format!("{ename}: {evalue}"));
     }
     let text = value["data"]["text/plain"].as_str();
@@ -356,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sent_is_silent() {
+    fn requests_are_silent() {
         for beside in [false, true] {
             let sent = serde_json::to_value(request("look()", beside)).expect("it is JSON");
             assert_eq!(sent["silent"], true);

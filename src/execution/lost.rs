@@ -27,16 +27,16 @@ pub struct Lost {
 }
 
 /// For how many hours it is reported.
-const TOLD_HOURS: i64 = 24 * 7;
+const REPORT_HOURS: i64 = 24 * 7;
 
 /// How long a recorder may take to start, in seconds.
-const BEGINS_SECONDS: i64 = 10;
+const RECORDER_START_SECONDS: i64 = 10;
 
 /// How long to wait until the new recorder holds the job's lock.
-const TAKES_UP: Duration = Duration::from_secs(2);
+const RESUME_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The pause between two checks of that.
-const LOOK: Duration = Duration::from_millis(2);
+const POLL_PAUSE: Duration = Duration::from_millis(2);
 
 /// Finds the recorders and proxies that were killed in a project, starts recorders for their jobs, and
 /// returns the reports that are new to the actor `name`. If there are none, this only lists a folder or
@@ -47,19 +47,19 @@ pub async fn notice(project: &Project, name: &str) -> Vec<Lost> {
         if !folder.has_recorder()
             && let Ok(folder) = project.adopt(&folder)
         {
-            go_on(project, &folder).await;
+            resume_if_killed(project, &folder).await;
         }
     }
     for folder in project.open_jobs() {
         if !folder.has_recorder() {
-            go_on(project, &folder).await;
+            resume_if_killed(project, &folder).await;
         }
     }
-    new_to(project, name)
+    new_reports(project, name)
 }
 
 /// Starts a recorder for a job that has none.
-async fn go_on(project: &Project, folder: &JobFolder) {
+async fn resume_if_killed(project: &Project, folder: &JobFolder) {
     let Ok(job) = folder.read() else {
         // The job's folder was removed.
         return project.close_job(folder);
@@ -68,21 +68,21 @@ async fn go_on(project: &Project, folder: &JobFolder) {
         return project.close_job(folder);
     }
     let age = Timestamp::now().duration_since(job.asked_at).as_secs();
-    if job.generation.is_none() && age < BEGINS_SECONDS {
+    if job.generation.is_none() && age < RECORDER_START_SECONDS {
         return;
     }
-    let lost = lost(&job, folder.last_sign().unwrap_or(job.asked_at));
+    let report = report(&job, folder.last_sign().unwrap_or(job.asked_at));
     if resume(project, folder.id()).await.is_err() {
         return;
     }
-    if let Err(error) = tell(project, &lost) {
+    if let Err(error) = write_report(project, &report) {
         tracing::warn!(%error, "that a recorder was killed cannot be written down");
     }
     // A command that follows the job after this must find its recorder.
     let begun = Instant::now();
     let is_done = || folder.read().is_ok_and(|job| job.state == JobState::Done);
-    while !folder.has_recorder() && !is_done() && begun.elapsed() < TAKES_UP {
-        tokio::time::sleep(LOOK).await;
+    while !folder.has_recorder() && !is_done() && begun.elapsed() < RESUME_TIMEOUT {
+        tokio::time::sleep(POLL_PAUSE).await;
     }
 }
 
@@ -99,10 +99,10 @@ pub async fn resume(project: &Project, id: &str) -> Result<(), OpenError> {
     Ok(())
 }
 
-fn lost(job: &Job, at: Timestamp) -> Lost {
+fn report(job: &Job, at: Timestamp) -> Lost {
     let id = &job.id;
     let since = to_the_second(at);
-    let runs = job
+    let running = job
         .cells
         .iter()
         .find(|cell| cell.begun_at.is_some() && cell.status.is_none());
@@ -110,7 +110,7 @@ fn lost(job: &Job, at: Timestamp) -> Lost {
         Some(front_end) => format!("the nb-proxy of {}", front_end.name),
         None => format!("the recorder of job {id}"),
     };
-    let what = match (runs, &job.front_end) {
+    let what = match (running, &job.front_end) {
         (None, _) => "nothing was running".to_owned(),
         (Some(_), Some(_)) => format!("its cell may run on, and is recorded now as job {id}"),
         (Some(cell), None) => match &cell.cell {
@@ -118,7 +118,7 @@ fn lost(job: &Job, at: Timestamp) -> Lost {
             None => "its code is recorded again".to_owned(),
         },
     };
-    let missing = match runs {
+    let missing = match running {
         Some(_) => "; what it printed in between is missing",
         None => "",
     };
@@ -145,16 +145,16 @@ pub(super) fn to_the_second(at: Timestamp) -> String {
     at.to_zoned(zone::here()).strftime("%H:%M:%S").to_string()
 }
 
-fn tell(project: &Project, lost: &Lost) -> std::io::Result<()> {
+fn write_report(project: &Project, report: &Lost) -> std::io::Result<()> {
     let file = project
-        .make_folder(KILLED)?
-        .join(format!("{}.json", lost.job));
-    beneath::write_json(&file, lost)
+        .make_folder(REPORTS_DIR)?
+        .join(format!("{}.json", report.job));
+    beneath::write_json(&file, report)
 }
 
 /// Returns the reports that are new to an actor.
-fn new_to(project: &Project, name: &str) -> Vec<Lost> {
-    let files = beneath::paths(&project.dir().join(KILLED));
+fn new_reports(project: &Project, name: &str) -> Vec<Lost> {
+    let files = beneath::paths(&project.dir().join(REPORTS_DIR));
     let lost = files.iter().filter_map(|file| read(file));
     let mut new: Vec<Lost> = lost
         .filter(|lost| notification::is_new(project, name, &lost.notice()))
@@ -180,7 +180,7 @@ impl Lost {
 fn read(file: &Path) -> Option<Lost> {
     let lost: Lost = beneath::read_json(file, beneath::SMALL)?;
     let age = Timestamp::now().duration_since(lost.at);
-    if age.as_hours() > TOLD_HOURS {
+    if age.as_hours() > REPORT_HOURS {
         let _ = beneath::remove_file(file);
         return None;
     }
@@ -188,4 +188,4 @@ fn read(file: &Path) -> Option<Lost> {
 }
 
 /// The folder of the reports.
-const KILLED: &str = "killed";
+const REPORTS_DIR: &str = "killed";

@@ -2,23 +2,23 @@
 //! inspections of the kernel beside the running cell.
 
 pub(super) mod category;
+pub(super) mod cell_lookup;
 mod earlier_outputs;
 mod ending;
 pub mod exec;
 pub mod flush;
 pub mod fold;
 pub mod follow;
-mod heard;
 mod into_notebook;
 pub mod look;
 pub mod lost;
-pub(super) mod meant;
 pub mod notebook_graph;
 mod observed;
 pub mod peek;
 pub(super) mod recorder;
 pub mod replay;
 pub mod reply;
+mod reply_outputs;
 pub mod run;
 mod runs;
 pub mod vars;

@@ -11,7 +11,7 @@ use crate::graph::{CellLanguage, EffectsCache, Graph, GraphCell, PastRun, Stale}
 use crate::notebook::{CellType, Document};
 use crate::project::StateError;
 
-/// What of a notebook's code is read.
+/// The part of a notebook's code that is analysed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Analysis {
     /// All of it, if it is in a language that can be read.
@@ -156,7 +156,7 @@ pub fn language_of(notebook: &NotebookFile, document: &Document) -> CellLanguage
         .metadata_string(&["language_info", "name"])
         .or_else(|| document.metadata_string(&["kernelspec", "language"]))
         .or_else(|| {
-            language::known(notebook)?["name"]
+            language::of_kernel(notebook)?["name"]
                 .as_str()
                 .map(str::to_owned)
         });

@@ -18,25 +18,25 @@ pub(super) fn journal(
 ) -> impl FnMut(OtherClientStep) + Send + 'static + use<> {
     let (project, key) = (project.clone(), key.to_owned());
     let mut began: Option<Instant> = None;
-    move |foreign| {
-        project.record(&events(foreign, &key, generation, &mut began));
+    move |observed| {
+        project.record(&events(observed, &key, generation, &mut began));
     }
 }
 
 fn events(
-    foreign: OtherClientStep,
+    observed: OtherClientStep,
     key: &str,
     generation: u64,
     began: &mut Option<Instant>,
 ) -> Vec<Event> {
-    let msg_id = &foreign.msg_id;
+    let msg_id = &observed.msg_id;
     let event = |kind| Event {
         generation: Some(generation),
-        by: Some(foreign.username.clone()),
+        by: Some(observed.username.clone()),
         ..Event::now(key, kind)
     };
     let start = ExecutionStart::new(msg_id);
-    match foreign.step {
+    match observed.step {
         ExecutionStep::Begun { code } => {
             *began = Some(Instant::now());
             let code = Some(code);

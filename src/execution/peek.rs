@@ -45,7 +45,7 @@ impl Peeked {
 /// The result that `look.py` returns for code: the value of its last expression, or its error.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Found {
+struct PeekResult {
     data: Option<Box<serde_json::value::RawValue>>,
     metadata: Option<Box<serde_json::value::RawValue>>,
     error: Option<KernelException>,
@@ -72,8 +72,8 @@ pub async fn peek(
     let language = look.session().language();
     let is_python = language.eq_ignore_ascii_case("python");
     let request = if is_python {
-        let asked = json!({ "code": code, "running": beside }).to_string();
-        look::request(&format!("peek({})", look::literal(&asked)), beside)
+        let arguments = json!({ "code": code, "running": beside }).to_string();
+        look::request(&format!("peek({})", look::literal(&arguments)), beside)
     } else {
         Execute {
             store_history: false,
@@ -81,7 +81,7 @@ pub async fn peek(
         }
     };
     let answer = look.ask(&request, wait, stop).await;
-    note(project, key, look.session(), by, code);
+    record(project, key, look.session(), by, code);
     // A subshell whose code still runs cannot be deleted.
     if matches!(answer, Ok(_) | Err(LookError::Stopped { over: true })) {
         look.leave().await;
@@ -91,18 +91,18 @@ pub async fn peek(
         return Err(PeekError::Refused(why));
     }
     let mut outputs = OutputAccumulator::default();
-    for told in &answer.told {
-        outputs.take(&told.msg_type, &told.content);
+    for message in &answer.messages {
+        outputs.take(&message.msg_type, &message.content);
     }
     if is_python {
         let value = look::value(&answer.reply).map_err(PeekError::Refused)?;
-        let found: Found = serde_json::from_str(&value)
+        let result: PeekResult = serde_json::from_str(&value)
             .map_err(|error| PeekError::Refused(format!("its answer is unreadable: {error}")))?;
-        if let Some(data) = found.data {
-            let content = json!({ "data": data, "metadata": found.metadata.unwrap_or_default() });
+        if let Some(data) = result.data {
+            let content = json!({ "data": data, "metadata": result.metadata.unwrap_or_default() });
             outputs.take("display_data", content.to_string().as_bytes());
         }
-        if let Some(raised) = found.error {
+        if let Some(raised) = result.error {
             outputs.take("error", json!(raised).to_string().as_bytes());
         }
     }
@@ -119,7 +119,7 @@ pub async fn peek(
 }
 
 /// Records who ran what, as an event of its own kind, since it is not part of the kernel's queue.
-fn note(project: &Project, key: &str, session: &Session, by: &str, code: &str) {
+fn record(project: &Project, key: &str, session: &Session, by: &str, code: &str) {
     let code = Some(code.to_owned());
     project.record(&[Event {
         generation: Some(session.generation),

@@ -10,35 +10,35 @@ use std::collections::HashMap;
 use jiff::Timestamp;
 use serde::Serialize;
 
+use super::cell_lookup::CellLookup;
 use super::exec::{ExecError, job_cell, living};
-use super::meant::Meant;
 use crate::activity::labels;
 use crate::notebook::Document;
 use crate::project::Project;
 use crate::project::event::{Event, EventKind, ExecutionEnd, Outcome};
 use crate::project::jobs::JobCell;
 
-/// What ran in a kernel that has ended, and of it what can be run again.
+/// The runs of a kernel that has ended, and those of them that can be repeated.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Replay {
-    /// Which of the session's kernels it was.
+    /// The kernel's generation.
     pub generation: u64,
-    /// When and how it ended, as far as the journal tells.
+    /// When and how it ended, according to the journal.
     pub ended: Option<EndedKernel>,
-    /// The ids of the cells that are run, in order; one that ran several times is there several times.
+    /// The ids of the cells to run, in order; a cell that ran several times is listed several times.
     pub cells: Vec<String>,
-    /// Those of them whose text is not what ran.
+    /// The cells among them whose text has changed since they ran.
     pub changed: Vec<String>,
-    /// What was running when the kernel ended.
+    /// The cell or code that was running when the kernel ended.
     pub running: Option<String>,
     /// The cells that ran, but never without an error.
     pub failed: Vec<String>,
-    /// How many runs were of cells that the notebook does not have any more, or has with another text.
+    /// The number of runs of cells that the notebook no longer has, or has with another text.
     pub gone: usize,
-    /// How many were of code outside the notebook: `nb run`, a console.
+    /// The number of runs of code outside the notebook: `nb run`, a console.
     pub scratch: usize,
-    /// How many were of other notebooks' cells.
+    /// The number of runs of other notebooks' cells.
     pub elsewhere: usize,
 }
 
@@ -50,7 +50,7 @@ pub struct EndedKernel {
     pub at: Timestamp,
     /// `died`, `restarted` or `stopped`.
     pub how: String,
-    /// Who did it.
+    /// The actor who ended it.
     pub by: Option<String>,
 }
 
@@ -66,7 +66,7 @@ impl Replay {
     ) -> Result<Option<Self>, ExecError> {
         let (state, session) = living(project, notebook).await?;
         let owner = state.owner_key(notebook);
-        let of = Of {
+        let of = KernelPast {
             notebook,
             owner: &owner,
             generation: session.generation,
@@ -86,7 +86,7 @@ impl Replay {
 }
 
 /// The notebook and the kernel whose past is read.
-struct Of<'a> {
+struct KernelPast<'a> {
     notebook: &'a str,
     owner: &'a str,
     /// The generation of the present kernel.
@@ -99,49 +99,50 @@ struct Run<'a> {
     code: Option<&'a str>,
 }
 
-impl Of<'_> {
+impl KernelPast<'_> {
     /// Computes the replay from events that come newest first.
     fn replay(&self, past: impl Iterator<Item = Event>, document: &Document) -> Option<Replay> {
-        let mut ends_of: Vec<(u64, EndedKernel)> = Vec::new();
+        let mut kernel_ends: Vec<(u64, EndedKernel)> = Vec::new();
         let mut generation = None;
         let mut events = Vec::new();
         for event in past {
-            let of = event.generation.unwrap_or_default();
-            let is_earlier =
-                event.asked().is_some_and(|it| it.store_history) && of < self.generation;
-            if is_earlier && of < *generation.get_or_insert(of) {
+            let event_generation = event.generation.unwrap_or_default();
+            let is_earlier = event.asked().is_some_and(|it| it.store_history)
+                && event_generation < self.generation;
+            if is_earlier && event_generation < *generation.get_or_insert(event_generation) {
                 break;
             }
-            ends_of.extend(ended_by(&event));
+            kernel_ends.extend(ended_by(&event));
             events.push(event);
         }
         let generation = generation?;
         let mut replay = Replay {
             generation,
-            ended: ends_of
+            ended: kernel_ends
                 .into_iter()
                 .find(|it| it.0 == generation)
                 .map(|it| it.1),
             ..Replay::default()
         };
-        let of_it = |event: &&Event| event.generation == Some(generation);
-        let events: Vec<_> = events.iter().filter(of_it).collect();
-        let named = events.iter().filter(|event| self.is_here(event));
-        let named = named.filter_map(|event| event.start());
-        let named = named.filter_map(|it| Some((it.cell.as_deref()?, it.code.as_deref()?)));
-        let meant = Meant::of(document, named);
+        let is_of_kernel = |event: &&Event| event.generation == Some(generation);
+        let events: Vec<_> = events.iter().filter(is_of_kernel).collect();
+        let sent_names = events.iter().filter(|event| self.is_here(event));
+        let sent_names = sent_names.filter_map(|event| event.start());
+        let sent_names =
+            sent_names.filter_map(|it| Some((it.cell.as_deref()?, it.code.as_deref()?)));
+        let lookup = CellLookup::of(document, sent_names);
         let ends = ends(&events);
         let died = events.iter().find_map(|event| match &event.kind {
             EventKind::Died { cell, .. } => Some(cell.as_deref()),
             _ => None,
         });
         // A proxy reports a front end's cell as failed when the kernel ends.
-        let ran_last = died.flatten().and_then(|cell| meant.place(cell));
+        let ran_last = died.flatten().and_then(|cell| lookup.position(cell));
         replay.running = ran_last.map(|place| document.cells()[place].id().to_owned());
         let mut runs: Vec<Run<'_>> = Vec::new();
         let mut failed: Vec<usize> = Vec::new();
         for event in events.iter().rev() {
-            if matches!(event.kind, EventKind::Seen(_)) && !is_asked(&events, event) {
+            if matches!(event.kind, EventKind::Seen(_)) && !has_request(&events, event) {
                 replay.scratch += 1;
             }
             let Some(start) = event.asked().filter(|start| start.store_history) else {
@@ -156,9 +157,9 @@ impl Of<'_> {
                     replay.elsewhere += 1;
                     continue;
                 }
-                (Some(name), _) => meant.place(name),
+                (Some(name), _) => lookup.position(name),
                 // A front end that sends no cell ids runs the notebook's cells all the same.
-                (None, Some(code)) if start.job.is_none() => meant.only(code),
+                (None, Some(code)) if start.job.is_none() => lookup.with_only_source(code),
                 _ => None,
             };
             match (place, end) {
@@ -184,7 +185,7 @@ impl Of<'_> {
                 replay.failed.push(id(place));
             }
         }
-        for run in settled(runs) {
+        for run in without_repeated_attempts(runs) {
             let now = document.cells()[run.place].source();
             let is_same = run.code.is_none_or(|code| *code == *now);
             let id = id(run.place);
@@ -206,13 +207,13 @@ impl Of<'_> {
 
 /// Removes repeated attempts: if a cell ran several times in a row, each time with another text,
 /// only its last run is repeated. With the same text each run counts, as in `x += 1`.
-fn settled(runs: Vec<Run<'_>>) -> Vec<Run<'_>> {
-    let mut settled: Vec<Run<'_>> = Vec::new();
+fn without_repeated_attempts(runs: Vec<Run<'_>>) -> Vec<Run<'_>> {
+    let mut kept: Vec<Run<'_>> = Vec::new();
     for run in runs {
-        settled.pop_if(|last| last.place == run.place && last.code != run.code);
-        settled.push(run);
+        kept.pop_if(|last| last.place == run.place && last.code != run.code);
+        kept.push(run);
     }
-    settled
+    kept
 }
 
 /// Returns the end of each request, by its id. The sender's event takes precedence over an
@@ -228,7 +229,7 @@ pub(super) fn ends<'a>(events: &[&'a Event]) -> HashMap<&'a str, &'a ExecutionEn
     ends
 }
 
-fn is_asked(events: &[&Event], seen: &Event) -> bool {
+fn has_request(events: &[&Event], seen: &Event) -> bool {
     let mut asked = events.iter().filter(|event| event.asked().is_some());
     asked.any(|asked| asked.msg_id() == seen.msg_id())
 }
@@ -276,13 +277,13 @@ mod tests {
     }
 
     fn replay(generation: u64, lines: &[&str]) -> Option<Replay> {
-        let of = Of {
+        let past_kernel = KernelPast {
             notebook: "a.ipynb",
             owner: "a.ipynb",
             generation,
         };
         let past = past(lines);
-        let replay = of.replay(
+        let replay = past_kernel.replay(
             past.into_iter().rev(),
             &cells("aaaa:1 bbbb:2 cccc:3 dddd:4"),
         );
@@ -302,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn what_raised_nothing_runs_again_in_its_order() {
+    fn runs_without_errors_are_repeated_in_order() {
         let died = [
             "1 asked 0 dddd 4",
             "1 done 0 ok",
@@ -355,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_cell_of_the_notebook_is_counted() {
+    fn runs_outside_the_notebook_are_counted() {
         let lines = [
             "1 asked 1 - 2 - 7f3a",
             "1 done 1 ok",
@@ -385,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn how_the_kernel_ended_is_the_last_that_was_told_of_it() {
+    fn the_last_recorded_end_of_the_kernel_counts() {
         let lines = [
             "1 restarted",
             "2 asked 1 aaaa 1",
@@ -394,14 +395,14 @@ mod tests {
             "4 restarted",
         ];
         let list = past(&lines);
-        let of = Of {
+        let past_kernel = KernelPast {
             notebook: "a.ipynb",
             owner: "a.ipynb",
             generation: 4,
         };
         let empty = r#"{"cells":[],"metadata":{},"nbformat":4,"nbformat_minor":5}"#;
         let document = Document::parse(empty.to_owned()).unwrap();
-        let replay = of
+        let replay = past_kernel
             .replay(list.clone().into_iter().rev(), &document)
             .unwrap();
         let ended = replay.ended.unwrap();

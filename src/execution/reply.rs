@@ -10,16 +10,16 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{UnixListener, UnixStream};
 
-use super::follow::taken;
+use super::follow::wait_until_taken;
 use crate::kernel::process::connection::socket_folder;
 use crate::kernel::variables::ProcessVariables;
 use crate::project::jobs::{Ask, JobFolder, JobPrompt};
 
 /// How long a recorder may take to read a password from the socket.
-const FETCHES: Duration = Duration::from_secs(5);
+const FETCH_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The longest password, in bytes.
-const LONGEST: u64 = 1 << 20;
+const LONGEST_PASSWORD: u64 = 1 << 20;
 
 /// Answers a job's input request, and waits until its recorder has the answer.
 ///
@@ -28,18 +28,18 @@ const LONGEST: u64 = 1 << 20;
 pub async fn reply(folder: &JobFolder, prompt: &JobPrompt, text: String) -> io::Result<()> {
     if !prompt.password {
         folder.ask(&Ask::Reply { text })?;
-        taken(folder).await;
+        wait_until_taken(folder).await;
         return Ok(());
     }
     // In a sandbox that forbids Unix sockets, nb's runtime has no I/O driver and could not wait for
     // a socket.
     std::os::unix::net::UnixStream::pair()?;
-    let place = socket_folder(&ProcessVariables)
+    let private = socket_folder(&ProcessVariables)
         .map_err(|_| io::Error::other("there is no private folder for a socket"))?;
-    let socket = place.join(format!("reply-{}", folder.id()));
+    let socket = private.join(format!("reply-{}", folder.id()));
     let _ = std::fs::remove_file(&socket);
     let listener = UnixListener::bind(&socket)?;
-    let _removed = Removed(&socket);
+    let _guard = RemovedSocket(&socket);
     folder.ask(&Ask::Secret {
         socket: socket.clone(),
     })?;
@@ -48,9 +48,9 @@ pub async fn reply(folder: &JobFolder, prompt: &JobPrompt, text: String) -> io::
         stream.write_all(text.as_bytes()).await?;
         stream.shutdown().await
     };
-    let handed_over = tokio::time::timeout(FETCHES, handed_over).await;
+    let handed_over = tokio::time::timeout(FETCH_TIMEOUT, handed_over).await;
     handed_over.map_err(|_| io::Error::other("its recorder does not fetch it"))??;
-    taken(folder).await;
+    wait_until_taken(folder).await;
     Ok(())
 }
 
@@ -62,17 +62,20 @@ pub(super) async fn fetch(socket: &Path) -> io::Result<String> {
     let fetched = async {
         let stream = UnixStream::connect(socket).await?;
         let mut text = String::new();
-        stream.take(LONGEST).read_to_string(&mut text).await?;
+        stream
+            .take(LONGEST_PASSWORD)
+            .read_to_string(&mut text)
+            .await?;
         Ok::<_, io::Error>(text)
     };
-    let fetched = tokio::time::timeout(FETCHES, fetched).await;
+    let fetched = tokio::time::timeout(FETCH_TIMEOUT, fetched).await;
     fetched.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
 }
 
 /// A socket that is removed on drop.
-struct Removed<'a>(&'a PathBuf);
+struct RemovedSocket<'a>(&'a PathBuf);
 
-impl Drop for Removed<'_> {
+impl Drop for RemovedSocket<'_> {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(self.0);
     }

@@ -16,9 +16,9 @@ use jiff::tz::TimeZone;
 use serde_json::value::RawValue;
 
 use super::category;
-use super::ending::how_it_went;
-use super::heard::Heard;
+use super::ending::kernel_ending;
 use super::observed;
+use super::reply_outputs::ReceivedOutputs;
 use crate::client::{
     Client, ClientError, Execute, ExecuteRequest, FollowedStep, IopubMessage, RequestEnd,
     SequenceNumbers,
@@ -262,7 +262,7 @@ impl Runner {
             kernel: &mut self.kernel,
             options,
             began: Instant::now(),
-            heard: Heard::default(),
+            heard: ReceivedOutputs::default(),
             notes: Vec::new(),
             category: None,
             execution_count: None,
@@ -522,7 +522,7 @@ struct Running<'a> {
     kernel: &'a mut Joined,
     options: &'a RunOptions,
     began: Instant,
-    heard: Heard,
+    heard: ReceivedOutputs,
     notes: Vec<String>,
     category: Option<ErrorCategory>,
     execution_count: Option<u64>,
@@ -679,7 +679,10 @@ impl Running<'_> {
             _ => None,
         };
         let reply = outcome.and_then(|outcome| outcome.reply.as_deref());
-        for told in self.heard.untold(reply.unwrap_or_default(), raised) {
+        for told in self
+            .heard
+            .missing_outputs(reply.unwrap_or_default(), raised)
+        {
             audience.sees(&ExecutionEvent::Iopub(told));
         }
         if dropped > 0 {
@@ -796,8 +799,8 @@ impl Running<'_> {
             process,
             ..
         } = &*self.kernel;
-        let ending = how_it_went(project, key, session, process.as_ref(), seen).await;
-        audience.sees(&ExecutionEvent::Iopub(ending.told()));
+        let ending = kernel_ending(project, key, session, process.as_ref(), seen).await;
+        audience.sees(&ExecutionEvent::Iopub(ending.error_message()));
         self.notes.push(ending.text().to_owned());
         self.category = Some(ending.category());
         Outcome::KernelDied
@@ -816,7 +819,7 @@ impl Running<'_> {
             process,
             ..
         } = &*self.kernel;
-        let ending = how_it_went(project, key, session, process.as_ref(), seen).await;
+        let ending = kernel_ending(project, key, session, process.as_ref(), seen).await;
         RunError::Ended {
             told: ending.text().to_owned(),
             mend: death::mend(&session.notebook),

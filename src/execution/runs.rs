@@ -1,11 +1,11 @@
-//! What the present kernel of a notebook has run, as the journal tells it.
+//! The runs of a notebook's present kernel, according to the journal.
 //!
-//! Everybody's runs count: those of jobs, of front ends behind a proxy, and of clients that only an observer
-//! saw. Runs that nobody saw show by the kernel's numbers.
+//! The runs of all clients count: jobs, front ends behind a proxy, and clients that only an observer saw. Gaps in
+//! the execution counts show runs that no observer saw.
 
 use std::collections::HashSet;
 
-use super::meant::Meant;
+use super::cell_lookup::CellLookup;
 use super::replay::ends;
 use crate::graph::{End, PastRun};
 use crate::notebook::Document;
@@ -13,7 +13,7 @@ use crate::project::event::{Event, EventKind, ExecutionStart, Outcome};
 use crate::project::{Project, StateError};
 
 /// How many bytes of the journal are read: about 50,000 runs.
-const FAR: u64 = 16 << 20;
+const READ_BYTES: u64 = 16 << 20;
 
 /// Returns what the present kernel of a notebook, or its last one, has run, in order. It is empty if the
 /// notebook never had a kernel.
@@ -37,7 +37,7 @@ pub(super) fn past_runs(
         // The kernel of another program may have run code before nb knew it.
         is_whole: session.is_owned(),
     };
-    Ok(past.runs(project.events(&owner).within(FAR), document))
+    Ok(past.runs(project.events(&owner).within(READ_BYTES), document))
 }
 
 /// The kernel whose past is read, and the notebook.
@@ -52,13 +52,13 @@ struct Past<'a> {
 impl Past<'_> {
     /// Collects the runs from events that come newest first.
     fn runs(&self, events: impl Iterator<Item = Event>, document: &Document) -> Vec<PastRun> {
-        let mut seen = Vec::new();
+        let mut kernel_events = Vec::new();
         let mut is_whole = false;
         for event in events {
-            let of = event.generation.unwrap_or(self.generation);
-            if of != self.generation {
+            let event_generation = event.generation.unwrap_or(self.generation);
+            if event_generation != self.generation {
                 // The ends of an earlier kernel's cells may be written after this kernel's beginning.
-                if of < self.generation && event.asked().is_some() {
+                if event_generation < self.generation && event.asked().is_some() {
                     is_whole = true;
                     break;
                 }
@@ -68,13 +68,13 @@ impl Past<'_> {
                 is_whole = true;
                 break;
             }
-            seen.push(event);
+            kernel_events.push(event);
         }
-        let seen: Vec<_> = seen.iter().collect();
-        let ends = ends(&seen);
-        let asked = seen.iter().filter_map(|event| event.asked());
+        let kernel_events: Vec<_> = kernel_events.iter().collect();
+        let ends = ends(&kernel_events);
+        let asked = kernel_events.iter().filter_map(|event| event.asked());
         let asked: HashSet<_> = asked.map(|start| &*start.msg_id).collect();
-        let starts = seen.iter().filter_map(|event| {
+        let starts = kernel_events.iter().filter_map(|event| {
             let start = event.start()?;
             let end = ends.get(&*start.msg_id).map(|end| end.status);
             let counts = start.store_history
@@ -84,10 +84,10 @@ impl Past<'_> {
             counts.then_some((start, is_here))
         });
         let starts: Vec<_> = starts.collect();
-        let named = starts.iter().filter(|(_, is_here)| *is_here);
-        let named =
-            named.filter_map(|(start, _)| Some((start.cell.as_deref()?, start.code.as_deref()?)));
-        let meant = Meant::of(document, named);
+        let sent_names = starts.iter().filter(|(_, is_here)| *is_here);
+        let sent_names = sent_names
+            .filter_map(|(start, _)| Some((start.cell.as_deref()?, start.code.as_deref()?)));
+        let lookup = CellLookup::of(document, sent_names);
         let has_end = |start: &ExecutionStart| ends.contains_key(&*start.msg_id);
         let last_end = starts.iter().position(|(start, _)| has_end(start));
         let mut runs = Vec::new();
@@ -99,21 +99,21 @@ impl Past<'_> {
         }
         for (at, (start, is_here)) in starts.iter().enumerate().rev() {
             let end = ends.get(&*start.msg_id);
-            let number = end.and_then(|end| end.execution_count);
+            let execution_count = end.and_then(|end| end.execution_count);
             count = count.map(|count| count + 1);
-            if let (Some(number), Some(known)) = (number, count)
-                && number > known
+            if let (Some(execution_count), Some(known)) = (execution_count, count)
+                && execution_count > known
             {
                 runs.push(unseen());
             }
-            count = number.or(count);
+            count = execution_count.or(count);
             let place = start.cell.as_deref().filter(|_| *is_here);
-            let place = place.and_then(|name| meant.place(name));
+            let place = place.and_then(|name| lookup.position(name));
             runs.push(PastRun {
                 cell: place.map(|place| document.cells()[place].id().to_owned()),
                 code: start.code.clone(),
                 end: match end {
-                    Some(end) => how(end.status),
+                    Some(end) => end_of(end.status),
                     // It runs, or waits to be run.
                     None if last_end.is_none_or(|last| at < last) => End::Whole,
                     None => End::Unheard,
@@ -124,7 +124,7 @@ impl Past<'_> {
     }
 }
 
-/// Runs that nobody saw.
+/// Runs that no observer saw.
 fn unseen() -> PastRun {
     PastRun {
         cell: None,
@@ -133,7 +133,7 @@ fn unseen() -> PastRun {
     }
 }
 
-fn how(status: Outcome) -> End {
+fn end_of(status: Outcome) -> End {
     match status {
         Outcome::Ok | Outcome::Seen => End::Whole,
         Outcome::Error | Outcome::Interrupted | Outcome::SeenError | Outcome::KernelDied => {
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_that_nobody_saw_show_by_the_kernels_numbers() {
+    fn gaps_in_the_execution_counts_show_unobserved_runs() {
         let lines = [
             "2 restarted",
             "2 asked 1 aaaa 1",

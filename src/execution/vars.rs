@@ -1,8 +1,8 @@
 //! Lists the user's variables by an inspection of the kernel that changes nothing.
 //!
-//! A silent request whose answer is the value of an expression: no output, no execution count, no
-//! history, no name in the user's namespace, and no event in the journal, since no user's code
-//! runs.
+//! A silent execute request evaluates an expression, whose value is the answer. It makes no output, no
+//! execution count, no history, no name in the user's namespace, and no event in the journal, since no user's
+//! code runs.
 
 use std::time::Duration;
 
@@ -15,11 +15,11 @@ use crate::project::{Project, Session};
 
 /// How long the answer may take. Code that holds Python's global interpreter lock can delay it on a
 /// subshell.
-const ANSWER: Duration = Duration::from_secs(5);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The variables to list.
 #[derive(Clone, Debug)]
-pub struct VariablesWanted {
+pub struct VariablesRequest {
     /// The name of one variable, to describe in detail; `None` lists all.
     pub name: Option<String>,
     /// Whether to include modules, functions, classes and IPython's own names.
@@ -32,7 +32,7 @@ pub struct VariablesWanted {
 
 /// The variables of the kernel.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Found {
+pub struct FoundVariables {
     /// The variables, sorted by name.
     pub variables: Vec<Variable>,
     /// How many were left out.
@@ -54,21 +54,21 @@ pub struct Variable {
     pub class: String,
     /// The module of its class.
     pub module: String,
-    /// An array's or a table's.
+    /// The shape of an array or a table.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shape: Option<Vec<u64>>,
-    /// A container's or a text's.
+    /// The length of a container or a text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub len: Option<u64>,
-    /// Of an array's items.
+    /// The type of an array's items.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dtype: Option<String>,
-    /// A table's, the first of them.
+    /// The first columns of a table.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub columns: Option<Vec<Column>>,
-    /// In bytes; what a container only refers to is not counted.
+    /// The size in bytes, without objects that a container only refers to.
     pub size: Option<u64>,
-    /// A beginning of its value.
+    /// The beginning of its value.
     pub value: Option<String>,
 }
 
@@ -78,7 +78,7 @@ pub struct Variable {
 pub struct Column {
     /// Its name.
     pub name: String,
-    /// Of its items.
+    /// The type of its items.
     pub dtype: String,
 }
 
@@ -95,7 +95,7 @@ pub enum VarsError {
         language: String,
     },
     /// The kernel gave an unexpected answer.
-    #[error("the kernel does not tell its variables: {0}")]
+    #[error("the kernel did not list its variables: {0}")]
     Refused(String),
     /// There is no such variable.
     #[error("there is no variable {name}")]
@@ -111,13 +111,13 @@ pub enum VarsError {
 ///
 /// # Errors
 /// [`VarsError`]; a busy kernel is reported within seconds, however long its cell runs.
-pub async fn look(
+pub async fn list_variables(
     project: &Project,
     key: &str,
     session: &Session,
     by: &str,
-    wanted: &VariablesWanted,
-) -> Result<Found, VarsError> {
+    wanted: &VariablesRequest,
+) -> Result<FoundVariables, VarsError> {
     let mut look = Look::join(project, key, session, by).await?;
     let language = look.session().language();
     if !language.eq_ignore_ascii_case("python") {
@@ -126,14 +126,14 @@ pub async fn look(
     }
     let request = request(wanted, look.is_beside());
     let answer = look
-        .ask(&request, Some(ANSWER), std::future::pending())
+        .ask(&request, Some(ANSWER_TIMEOUT), std::future::pending())
         .await;
     look.leave().await;
     let answer = answer?;
     if let Some(why) = answer.failed {
         return Err(VarsError::Refused(why));
     }
-    let found = read(&answer.reply).map_err(VarsError::Refused)?;
+    let found = parse(&answer.reply).map_err(VarsError::Refused)?;
     match &wanted.name {
         Some(name) if found.variables.is_empty() => Err(VarsError::Unknown {
             name: name.clone(),
@@ -144,17 +144,17 @@ pub async fn look(
 }
 
 /// Makes the request for variables.
-fn request(wanted: &VariablesWanted, beside: bool) -> Execute {
-    let asked = json!({
+fn request(wanted: &VariablesRequest, beside: bool) -> Execute {
+    let arguments = json!({
         "name": wanted.name, "all": wanted.all, "most": wanted.most, "limit": wanted.limit,
         "running": beside,
     });
-    let call = format!("look({})", look::literal(&asked.to_string()));
+    let call = format!("look({})", look::literal(&arguments.to_string()));
     look::request(&call, beside)
 }
 
 /// Parses the content of the reply.
-fn read(content: &[u8]) -> Result<Found, String> {
+fn parse(content: &[u8]) -> Result<FoundVariables, String> {
     let text = look::value(content)?;
     serde_json::from_str(&text).map_err(|error| format!("its answer is unreadable: {error}"))
 }
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn an_answer_is_read() {
-        let told = json!({
+        let value = json!({
             "variables": [
                 { "name": "df", "type": "DataFrame", "module": "pandas.core.frame", "shape": [3, 2],
                   "columns": [{ "name": "a", "dtype": "int64" }], "size": 180, "len": null },
@@ -181,8 +181,8 @@ mod tests {
             ],
             "more": 4,
         });
-        let value = json!({ "status": "ok", "data": { "text/plain": told.to_string() } });
-        let found = read(&answer(&value)).expect("it is an answer");
+        let value = json!({ "status": "ok", "data": { "text/plain": value.to_string() } });
+        let found = parse(&answer(&value)).expect("it is an answer");
         assert_eq!(found.more, 4);
         let [df, x] = &found.variables[..] else {
             panic!("{found:?}");
@@ -193,16 +193,16 @@ mod tests {
     }
 
     #[test]
-    fn other_answers_say_what_they_are() {
+    fn an_unexpected_answer_is_described() {
         let raised =
             json!({ "status": "error", "ename": "NameError", "evalue": "no", "traceback": [] });
-        assert_eq!(read(&answer(&raised)), Err("NameError: no".to_owned()));
-        for strange in [json!(null), json!({ "data": {} }), json!([1])] {
-            let why = read(&answer(&strange)).expect_err("no answer");
+        assert_eq!(parse(&answer(&raised)), Err("NameError: no".to_owned()));
+        for unexpected in [json!(null), json!({ "data": {} }), json!([1])] {
+            let why = parse(&answer(&unexpected)).expect_err("no answer");
             assert!(why.contains("evaluates no expressions"), "{why}");
         }
-        assert!(read(b"[").is_err());
+        assert!(parse(b"[").is_err());
         let other = json!({ "data": { "text/plain": "'other'" } });
-        assert!(read(&answer(&other)).is_err());
+        assert!(parse(&answer(&other)).is_err());
     }
 }

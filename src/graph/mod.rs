@@ -20,7 +20,7 @@ pub use plan::{Doubt, Plan, PlanRequest, PlannedCell, Why};
 pub use stale::{Because, End, PastRun, Stale};
 
 use crate::code::effects::Effects;
-use namespace::{Namespace, Run, Trace, Version, Written, is_module};
+use namespace::{Namespace, Run, Trace, Version, WriteKind, is_module};
 use stale::FollowedRuns;
 
 /// How many texts' effects are kept.
@@ -88,7 +88,7 @@ pub struct Graph {
     cells: Vec<GraphCell>,
     sources: Vec<Arc<str>>,
     effects: Vec<Arc<Effects>>,
-    /// What each cell needs and writes when all are run in order; their places are the runs.
+    /// The names that each cell needs and writes when all are run in order; their places are the runs.
     traces: Vec<Trace>,
     /// The names after Restart & Run All.
     last: Namespace,
@@ -111,7 +111,7 @@ pub struct GraphCell {
     pub undefined: BTreeMap<Name, usize>,
     /// The names that it binds and no cell reads.
     pub unused: BTreeSet<Name>,
-    /// What its text does not show, with the lines.
+    /// The effects that its text does not show, with the lines.
     pub unknown: Vec<(usize, Unknown)>,
     /// Why its text is not understood.
     pub problem: Option<SyntaxProblem>,
@@ -141,14 +141,14 @@ impl Graph {
         let mut all = Vec::with_capacity(cells.len());
         for (at, trace) in graph.traces.iter().enumerate() {
             let effects = graph.effects.get(at);
-            let named = |wanted: &[Written]| {
+            let names_written = |kinds: &[WriteKind]| {
                 let writes = trace.writes.iter();
-                let writes = writes.filter(|(_, written)| wanted.contains(written));
+                let writes = writes.filter(|(_, kind)| kinds.contains(kind));
                 writes
                     .map(|(name, _)| name.clone())
                     .collect::<BTreeSet<_>>()
             };
-            let bound = named(&[Written::Bound, Written::Imported]);
+            let bound = names_written(&[WriteKind::Bound, WriteKind::Imported]);
             all.push(GraphCell {
                 reads: trace
                     .inputs
@@ -162,9 +162,13 @@ impl Graph {
                     .filter(|name| !name.starts_with('_') && !trace.uses.contains(*name))
                     .cloned()
                     .collect(),
-                writes: named(&[Written::Bound, Written::Imported, Written::Temporary]),
-                changes: named(&[Written::Changed]),
-                deletes: named(&[Written::Deleted]),
+                writes: names_written(&[
+                    WriteKind::Bound,
+                    WriteKind::Imported,
+                    WriteKind::Temporary,
+                ]),
+                changes: names_written(&[WriteKind::Changed]),
+                deletes: names_written(&[WriteKind::Deleted]),
                 undefined: trace.missing.clone(),
                 unknown: trace.unknown.clone(),
                 problem: effects.and_then(|effects| effects.problem.clone()),
@@ -190,9 +194,9 @@ impl Graph {
                     used.insert((*writer, name));
                 }
             }
-            for (name, written) in &trace.writes {
+            for (name, kind) in &trace.writes {
                 let writers = writers.entry(name).or_default();
-                if *written != Written::Changed && !trace.inputs.contains_key(name) {
+                if *kind != WriteKind::Changed && !trace.inputs.contains_key(name) {
                     writers.clear();
                 }
                 writers.push(at);

@@ -1,4 +1,5 @@
-//! The names of a kernel, as far as the code that ran shows: who gave each its value, and what is known of it.
+//! The names of a kernel, as far as the code that ran shows: the runs that gave each its value, and what is known
+//! of its object.
 
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -10,14 +11,14 @@ use crate::code::effects::tables::{
     reading_method, takes_in,
 };
 use crate::code::effects::{
-    Act, Argument, Binder, Call, Direct, Effects, Function, Method, Name, Need, Share, Takes,
-    Unknown, Value, ValueKind, VariableRef,
+    Argument, Binder, Call, Effect, Effects, Function, FunctionLink, MethodKind, Name, Need,
+    ParameterKind, Share, Unknown, Value, ValueKind, VariableRef,
 };
 
 /// One run of a text. Later runs have greater numbers.
 pub(super) type Run = u64;
 
-/// Whose runs made a value: one, or several if some may have left it as it was.
+/// The runs that made a value: one, or several if some may have left it as it was.
 pub(super) type Version = Arc<[Run]>;
 
 /// Numbers from here on are not of runs, but of modules: an import gives the same object each time.
@@ -27,27 +28,27 @@ const MODULES: Run = 1 << 63;
 const DEEPEST: usize = 24;
 
 /// How many objects and functions a name is followed to.
-const MOST: usize = 48;
+const MOST_FOLLOWED: usize = 48;
 
-/// The names and what they hold.
+/// The names and what is known of each.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Namespace {
-    names: HashMap<Name, Held>,
+    names: HashMap<Name, NameState>,
     /// The runs of code that may have written any name, in their order.
     any: Vec<Run>,
-    /// The same as a version, once it is needed.
+    /// The same runs as a version, once it is needed.
     any_version: Option<Version>,
     is_any_doubtful: bool,
 }
 
-/// What a name holds.
+/// What is known of a name and its object.
 #[derive(Clone, Debug, Default)]
-struct Held {
+struct NameState {
     version: Version,
-    kind: HeldKind,
-    /// What an import has bound.
+    kind: ObjectKind,
+    /// The imported object's full name, if an import has bound the name.
     imported: Option<Name>,
-    functions: Vec<(Arc<Function>, Direct)>,
+    functions: Vec<(Arc<Function>, FunctionLink)>,
     /// Names of the same object.
     edges: Vec<(Name, Share)>,
     /// Its value may be another after Restart & Run All.
@@ -55,7 +56,7 @@ struct Held {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum HeldKind {
+enum ObjectKind {
     #[default]
     Unknown,
     Scalar,
@@ -63,18 +64,18 @@ enum HeldKind {
     Iterator,
 }
 
-/// What one run did.
+/// The effects of one run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Trace {
     /// The values that it needed, from before.
     pub(super) inputs: BTreeMap<Name, Version>,
     /// The names that it gave a value, or whose object it may have changed.
-    pub(super) writes: BTreeMap<Name, Written>,
-    /// The names that it used, of its own too.
+    pub(super) writes: BTreeMap<Name, WriteKind>,
+    /// The names that it used, also those that it bound itself.
     pub(super) uses: HashSet<Name>,
     /// The names that had no value, with the lines.
     pub(super) missing: BTreeMap<Name, usize>,
-    /// What cannot be known, with the lines.
+    /// The effects that cannot be known, with the lines.
     pub(super) unknown: Vec<(usize, Unknown)>,
     /// It depends on something that cannot be known.
     pub(super) is_doubtful: bool,
@@ -82,7 +83,7 @@ pub(super) struct Trace {
 
 /// How a name was written; the greater one counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Written {
+pub(super) enum WriteKind {
     /// Its object was changed.
     Changed,
     /// Bound by a loop, `with` or a pattern alone.
@@ -96,20 +97,25 @@ pub(super) enum Written {
 }
 
 /// A run before, of the same cell with the same text.
-pub(super) struct Before<'a> {
+pub(super) struct EarlierRun<'a> {
     pub(super) run: Run,
     pub(super) inputs: &'a BTreeMap<Name, Version>,
 }
 
 impl Namespace {
     /// Follows one run of a text.
-    pub(super) fn run(&mut self, run: Run, effects: &Effects, before: Option<&Before>) -> Trace {
+    pub(super) fn run(
+        &mut self,
+        run: Run,
+        effects: &Effects,
+        before: Option<&EarlierRun>,
+    ) -> Trace {
         let mut runner = Runner {
             names: self,
             run,
             trace: Trace::default(),
             own: HashSet::new(),
-            start: HashMap::new(),
+            versions_before: HashMap::new(),
             weak: BTreeSet::new(),
             aliased: BTreeSet::new(),
             writes_any: false,
@@ -118,7 +124,7 @@ impl Namespace {
         };
         for step in &effects.steps {
             runner.line = step.line;
-            runner.act(&step.act, None, true);
+            runner.follow(&step.effect, None, true);
         }
         runner.finish(before)
     }
@@ -129,11 +135,13 @@ impl Namespace {
         let trace = self.run(run, effects, None);
         for name in trace.writes.keys() {
             let earlier = before.names.get(name);
-            let earlier = earlier.map(|held| held.version.clone()).unwrap_or_default();
-            let held = self.names.entry(name.clone()).or_default();
+            let earlier = earlier
+                .map(|state| state.version.clone())
+                .unwrap_or_default();
+            let state = self.names.entry(name.clone()).or_default();
             let all = earlier.iter().copied().chain([run]);
-            held.version = version(all);
-            held.is_doubtful = true;
+            state.version = version(all);
+            state.is_doubtful = true;
         }
         trace
     }
@@ -156,28 +164,28 @@ impl Namespace {
         self.any_version.get_or_insert_with(version).clone()
     }
 
-    /// Returns the names that have a value, with whose runs made it.
+    /// Returns the names that have a value, with the runs that made it.
     pub(super) fn versions(&self) -> impl Iterator<Item = (&Name, &Version)> {
         let names = self.names.iter();
-        names.map(|(name, held)| (name, &held.version))
+        names.map(|(name, state)| (name, &state.version))
     }
 
     pub(super) fn version(&self, name: &Name) -> Option<&Version> {
-        self.names.get(name).map(|held| &held.version)
+        self.names.get(name).map(|state| &state.version)
     }
 
     /// Returns the names that an iterator reads when it is read.
     pub(super) fn read_later(&self, name: &Name) -> impl Iterator<Item = &Name> {
-        let held = self.names.get(name);
-        let held = held.filter(|held| held.kind == HeldKind::Iterator);
-        let functions = held.into_iter().flat_map(|held| &held.functions);
+        let state = self.names.get(name);
+        let state = state.filter(|state| state.kind == ObjectKind::Iterator);
+        let functions = state.into_iter().flat_map(|state| &state.functions);
         let steps = functions.flat_map(|(function, _)| &function.steps);
-        steps.filter_map(|step| match &step.act {
-            Act::Read {
+        steps.filter_map(|step| match &step.effect {
+            Effect::Read {
                 variable: VariableRef::Global(name),
                 ..
             } => Some(name),
-            Act::Call(call) => call.root.as_ref(),
+            Effect::Call(call) => call.root.as_ref(),
             _ => None,
         })
     }
@@ -188,7 +196,7 @@ impl Namespace {
     }
 
     pub(super) fn is_doubtful(&self, name: &Name) -> bool {
-        self.is_any_doubtful || self.names.get(name).is_some_and(|held| held.is_doubtful)
+        self.is_any_doubtful || self.names.get(name).is_some_and(|state| state.is_doubtful)
     }
 }
 
@@ -215,7 +223,7 @@ struct Runner<'a> {
     /// Names that this run has certainly bound.
     own: HashSet<Name>,
     /// The versions of names before this run wrote them.
-    start: HashMap<Name, Version>,
+    versions_before: HashMap<Name, Version>,
     /// Names that it may have left as they were.
     weak: BTreeSet<Name>,
     /// Names whose object it may have changed by another name.
@@ -226,11 +234,11 @@ struct Runner<'a> {
     calls: Vec<*const Function>,
 }
 
-/// What a function was called with, by parameter.
-type Given = Vec<Vec<(Name, Share)>>;
+/// The objects that a function was called with, by parameter.
+type CallArguments = Vec<Vec<(Name, Share)>>;
 
 impl Runner<'_> {
-    fn finish(mut self, before: Option<&Before>) -> Trace {
+    fn finish(mut self, before: Option<&EarlierRun>) -> Trace {
         if self.writes_any {
             self.names.writes_any(self.run);
         }
@@ -239,9 +247,9 @@ impl Runner<'_> {
             && *before.inputs == self.trace.inputs
         {
             for name in &self.weak {
-                if let Some(held) = self.names.names.get_mut(name) {
-                    let others = held.version.iter().copied();
-                    held.version = version(others.filter(|run| *run != before.run));
+                if let Some(state) = self.names.names.get_mut(name) {
+                    let others = state.version.iter().copied();
+                    state.version = version(others.filter(|run| *run != before.run));
                 }
             }
         }
@@ -249,13 +257,13 @@ impl Runner<'_> {
         let trace = &mut self.trace;
         trace.is_doubtful |= trace.unknown.iter().any(|(_, it)| is_unknown(it));
         for name in trace.writes.keys() {
-            if let Some(held) = self.names.names.get_mut(name) {
-                held.is_doubtful |= trace.is_doubtful;
+            if let Some(state) = self.names.names.get_mut(name) {
+                state.is_doubtful |= trace.is_doubtful;
             }
         }
         for name in &self.aliased {
-            if let Some(held) = self.names.names.get_mut(name) {
-                held.is_doubtful = true;
+            if let Some(state) = self.names.names.get_mut(name) {
+                state.is_doubtful = true;
             }
         }
         let mut anything = trace.unknown.iter();
@@ -265,43 +273,43 @@ impl Runner<'_> {
         self.trace
     }
 
-    fn act(&mut self, act: &Act, given: Option<&Given>, certain: bool) {
-        match act {
-            Act::Read { variable, need } => {
-                for (name, _) in meant(variable, given) {
+    fn follow(&mut self, effect: &Effect, given: Option<&CallArguments>, certain: bool) {
+        match effect {
+            Effect::Read { variable, need } => {
+                for (name, _) in objects_of(variable, given) {
                     self.read(&name, *need);
-                    self.mention(&name);
+                    self.read_held_functions(&name);
                 }
             }
-            Act::Bind {
+            Effect::Bind {
                 name,
                 value,
                 certain: always,
                 by,
             } => self.bind(name, value, given, certain && *always, *by),
-            Act::Settle { name } => self.settle(name),
-            Act::Update { variable, value } => {
-                for (name, _) in meant(variable, given) {
+            Effect::Settle { name } => self.settle(name),
+            Effect::Update { variable, value } => {
+                for (name, _) in objects_of(variable, given) {
                     self.update(&name, value, given, given.is_some());
                 }
             }
-            Act::Change { variable, deep } => {
-                for (name, share) in meant(variable, given) {
+            Effect::Change { variable, deep } => {
+                for (name, share) in objects_of(variable, given) {
                     self.change_shared(&name, *deep, share);
                 }
             }
-            Act::Hold { variable, value } => {
-                for (name, _) in meant(variable, given) {
+            Effect::Hold { variable, value } => {
+                for (name, _) in objects_of(variable, given) {
                     self.hold(&name, value, given);
                 }
             }
-            Act::Delete {
+            Effect::Delete {
                 name,
                 need,
                 certain: always,
             } => self.delete(name, *need, certain && *always),
-            Act::Call(call) => self.call(call, given, certain),
-            Act::Unknown(unknown) => {
+            Effect::Call(call) => self.call(call, given, certain),
+            Effect::Unknown(unknown) => {
                 self.writes_any |= matches!(unknown, Unknown::AnyName(_));
                 self.unknown(unknown.clone());
             }
@@ -324,12 +332,12 @@ impl Runner<'_> {
             self.consume(name);
             return;
         }
-        let held = self.names.names.get(name);
-        let known = self.start.get(name);
-        let known = known.or_else(|| held.map(|held| &held.version)).cloned();
+        let state = self.names.names.get(name);
+        let known = self.versions_before.get(name);
+        let known = known.or_else(|| state.map(|state| &state.version)).cloned();
         let known = known.filter(|version| !version.is_empty());
-        if let Some(held) = held {
-            self.trace.is_doubtful |= held.is_doubtful;
+        if let Some(state) = state {
+            self.trace.is_doubtful |= state.is_doubtful;
         }
         self.trace.is_doubtful |= self.names.is_any_doubtful;
         let version = match known {
@@ -339,7 +347,7 @@ impl Runner<'_> {
             None if !self.names.any.is_empty() || self.writes_any => self.names.any_version(),
             None if need == Need::Perhaps => return,
             None => {
-                if held.is_none_or(|held| held.version.is_empty()) {
+                if state.is_none_or(|state| state.version.is_empty()) {
                     self.trace.missing.entry(name.clone()).or_insert(self.line);
                 }
                 Version::default()
@@ -351,37 +359,39 @@ impl Runner<'_> {
 
     /// Reading an iterator changes it.
     fn consume(&mut self, name: &Name) {
-        let held = self.names.names.get(name);
-        if held.is_some_and(|held| held.kind == HeldKind::Iterator) {
+        let state = self.names.names.get(name);
+        if state.is_some_and(|state| state.kind == ObjectKind::Iterator) {
             self.change(name, false);
         }
     }
 
     /// Follows what the functions read that an object holds: it may call them.
-    fn mention(&mut self, name: &Name) {
-        let held = self.names.names.get(name);
-        let functions = held.map(|held| held.functions.clone()).unwrap_or_default();
+    fn read_held_functions(&mut self, name: &Name) {
+        let state = self.names.names.get(name);
+        let functions = state
+            .map(|state| state.functions.clone())
+            .unwrap_or_default();
         for (function, direct) in functions {
-            if direct == Direct::Holds {
-                self.only_read(&function);
+            if direct == FunctionLink::Holds {
+                self.follow_reads(&function);
             }
         }
     }
 
-    fn only_read(&mut self, function: &Arc<Function>) {
+    fn follow_reads(&mut self, function: &Arc<Function>) {
         if !self.enter(function) {
             return;
         }
         for step in &function.steps {
-            match &step.act {
-                Act::Read {
+            match &step.effect {
+                Effect::Read {
                     variable: VariableRef::Global(name),
                     ..
                 } => self.read_later(name),
-                Act::Call(call) => {
+                Effect::Call(call) => {
                     if let Some(name) = &call.root {
                         self.read_later(name);
-                        self.mention_all(name);
+                        self.follow_held_functions(name);
                     }
                 }
                 _ => {}
@@ -396,11 +406,13 @@ impl Runner<'_> {
         }
     }
 
-    fn mention_all(&mut self, name: &Name) {
-        let held = self.names.names.get(name);
-        let functions = held.map(|held| held.functions.clone()).unwrap_or_default();
+    fn follow_held_functions(&mut self, name: &Name) {
+        let state = self.names.names.get(name);
+        let functions = state
+            .map(|state| state.functions.clone())
+            .unwrap_or_default();
         for (function, _) in functions {
-            self.only_read(&function);
+            self.follow_reads(&function);
         }
     }
 
@@ -415,57 +427,57 @@ impl Runner<'_> {
 
     // Writing.
 
-    fn written(&mut self, name: &Name, written: Written) {
-        let now = self.trace.writes.entry(name.clone()).or_insert(written);
-        *now = (*now).max(written);
+    fn record_write(&mut self, name: &Name, kind: WriteKind) {
+        let known = self.trace.writes.entry(name.clone()).or_insert(kind);
+        *known = (*known).max(kind);
     }
 
-    /// Returns what a name holds, to be changed.
-    fn held(&mut self, name: &Name) -> &mut Held {
-        let held = self.names.names.entry(name.clone()).or_default();
-        let start = self.start.entry(name.clone());
-        start.or_insert_with(|| held.version.clone());
-        held
+    /// Returns the state of a name, to be changed.
+    fn state_mut(&mut self, name: &Name) -> &mut NameState {
+        let state = self.names.names.entry(name.clone()).or_default();
+        let before = self.versions_before.entry(name.clone());
+        before.or_insert_with(|| state.version.clone());
+        state
     }
 
     fn bind(
         &mut self,
         name: &Name,
         value: &Value,
-        given: Option<&Given>,
+        given: Option<&CallArguments>,
         certain: bool,
         by: Binder,
     ) {
         if let ValueKind::Imported(imported) = &value.kind {
-            self.written(name, Written::Imported);
-            let held = self.names.names.get(name);
-            let is_there = held.is_some_and(|held| held.imported.as_ref() == Some(imported));
+            self.record_write(name, WriteKind::Imported);
+            let state = self.names.names.get(name);
+            let is_there = state.is_some_and(|state| state.imported.as_ref() == Some(imported));
             if !is_there {
                 self.forget(name);
-                let held = self.held(name);
-                *held = Held {
+                let state = self.state_mut(name);
+                *state = NameState {
                     version: version([module(imported)]),
                     imported: Some(imported.clone()),
-                    ..Held::default()
+                    ..NameState::default()
                 };
             }
             self.own.insert(name.clone());
             return;
         }
         let new = self.evaluate(value, given);
-        self.written(
+        self.record_write(
             name,
             match by {
-                Binder::Statement => Written::Bound,
-                Binder::Temporary => Written::Temporary,
+                Binder::Statement => WriteKind::Bound,
+                Binder::Temporary => WriteKind::Temporary,
             },
         );
         let run = self.run;
         let edges = new.edges.clone();
         if certain {
             self.forget(name);
-            let held = self.held(name);
-            *held = Held {
+            let state = self.state_mut(name);
+            *state = NameState {
                 version: version([run]),
                 edges: Vec::new(),
                 ..new
@@ -474,15 +486,15 @@ impl Runner<'_> {
             self.weak.remove(name);
         } else {
             let is_own = self.own.contains(name);
-            let held = self.held(name);
-            held.version = version(held.version.iter().copied().chain([run]));
-            if held.kind != new.kind {
-                held.kind = HeldKind::Unknown;
+            let state = self.state_mut(name);
+            state.version = version(state.version.iter().copied().chain([run]));
+            if state.kind != new.kind {
+                state.kind = ObjectKind::Unknown;
             }
-            held.imported = None;
-            held.functions.extend(new.functions);
-            held.functions.truncate(MOST);
-            held.is_doubtful |= new.is_doubtful;
+            state.imported = None;
+            state.functions.extend(new.functions);
+            state.functions.truncate(MOST_FOLLOWED);
+            state.is_doubtful |= new.is_doubtful;
             if !is_own {
                 self.weak.insert(name.clone());
             }
@@ -497,39 +509,39 @@ impl Runner<'_> {
     }
 
     /// Works out what is known of a value.
-    fn evaluate(&mut self, value: &Value, given: Option<&Given>) -> Held {
-        let mut held = Held::default();
+    fn evaluate(&mut self, value: &Value, given: Option<&CallArguments>) -> NameState {
+        let mut state = NameState::default();
         let mut shares = Vec::new();
         for (variable, share) in &value.shares {
-            for (name, further) in meant(variable, given) {
+            for (name, further) in objects_of(variable, given) {
                 shares.push((name, (*share).max(further)));
             }
         }
         let is_scalar = |names: &Namespace, name: &Name| {
             let found = names.names.get(name);
-            found.is_some_and(|found| found.kind == HeldKind::Scalar)
+            found.is_some_and(|found| found.kind == ObjectKind::Scalar)
         };
-        held.kind = match &value.kind {
-            ValueKind::Scalar => HeldKind::Scalar,
-            ValueKind::Container => HeldKind::Container,
-            ValueKind::Iterator => HeldKind::Iterator,
+        state.kind = match &value.kind {
+            ValueKind::Scalar => ObjectKind::Scalar,
+            ValueKind::Container => ObjectKind::Container,
+            ValueKind::Iterator => ObjectKind::Iterator,
             ValueKind::ScalarIf(variables) => {
-                let mut names = variables.iter().flat_map(|it| meant(it, given));
+                let mut names = variables.iter().flat_map(|it| objects_of(it, given));
                 match names.all(|(name, _)| is_scalar(self.names, &name)) {
-                    true => HeldKind::Scalar,
-                    false => HeldKind::Unknown,
+                    true => ObjectKind::Scalar,
+                    false => ObjectKind::Unknown,
                 }
             }
-            ValueKind::Unknown | ValueKind::Imported(_) => HeldKind::Unknown,
+            ValueKind::Unknown | ValueKind::Imported(_) => ObjectKind::Unknown,
         };
-        held.functions.clone_from(&value.functions);
+        state.functions.clone_from(&value.functions);
         // `y = x` is what `x` is.
-        if let ([(name, Share::Same)], HeldKind::Unknown, None) =
-            (&*shares, held.kind, &value.result_of)
+        if let ([(name, Share::Same)], ObjectKind::Unknown, None) =
+            (&*shares, state.kind, &value.result_of)
             && !value.is_part
             && let Some(found) = self.names.names.get(name)
         {
-            held.kind = found.kind;
+            state.kind = found.kind;
         }
         let is_copy = shares.len() == 1 && value.result_of.is_none();
         for (name, share) in &shares {
@@ -539,47 +551,48 @@ impl Runner<'_> {
             for (function, direct) in &found.functions {
                 let direct = match is_copy && *share == Share::Same {
                     true => *direct,
-                    false => Direct::Holds,
+                    false => FunctionLink::Holds,
                 };
-                held.functions.push((function.clone(), direct));
+                state.functions.push((function.clone(), direct));
             }
         }
         if let Some(call) = &value.result_of {
-            self.result(call, given, &mut held, &mut shares);
+            self.result(call, given, &mut state, &mut shares);
         }
         if value.is_part {
-            let parts = shares.iter().flat_map(|(name, _)| self.held_in(name));
+            let parts = shares.iter().flat_map(|(name, _)| self.objects_in(name));
             let parts: Vec<_> = parts.map(|part| (part, Share::Perhaps)).collect();
             shares.extend(parts);
         }
-        held.functions.truncate(MOST);
+        state.functions.truncate(MOST_FOLLOWED);
         let mut seen = HashSet::new();
-        held.functions
+        state
+            .functions
             .retain(|(it, _)| seen.insert(Arc::as_ptr(it)));
         shares.retain(|(name, _)| {
             let found = self.names.names.get(name);
-            found.is_some_and(|found| found.kind != HeldKind::Scalar && found.imported.is_none())
+            found.is_some_and(|found| found.kind != ObjectKind::Scalar && found.imported.is_none())
         });
         shares.sort_unstable();
         shares.dedup_by(|later, first| later.0 == first.0);
         // What an iterator gives is that of the objects that it goes through.
-        if held.kind == HeldKind::Iterator {
+        if state.kind == ObjectKind::Iterator {
             shares
                 .iter_mut()
                 .for_each(|(_, share)| *share = Share::Perhaps);
         }
-        if held.kind != HeldKind::Scalar {
-            held.edges = shares;
+        if state.kind != ObjectKind::Scalar {
+            state.edges = shares;
         }
-        held
+        state
     }
 
     /// Returns the names whose objects this one holds, in whatever depth: an item of it may be one of them.
-    fn held_in(&self, name: &Name) -> Vec<Name> {
+    fn objects_in(&self, name: &Name) -> Vec<Name> {
         let mut seen = vec![name.clone()];
-        let mut held = Vec::new();
+        let mut state = Vec::new();
         let mut next = 0;
-        while let Some(name) = seen.get(next).cloned().filter(|_| next < MOST) {
+        while let Some(name) = seen.get(next).cloned().filter(|_| next < MOST_FOLLOWED) {
             next += 1;
             let found = self.names.names.get(&name);
             for (other, share) in found.into_iter().flat_map(|found| &found.edges) {
@@ -589,19 +602,19 @@ impl Runner<'_> {
                 }
                 seen.push(other.clone());
                 if matches!(share, Share::Holds | Share::PerhapsHolds) {
-                    held.push(other.clone());
+                    state.push(other.clone());
                 }
             }
         }
-        held
+        state
     }
 
     /// Works out what a call returned.
     fn result(
         &mut self,
         call: &Call,
-        given: Option<&Given>,
-        held: &mut Held,
+        given: Option<&CallArguments>,
+        state: &mut NameState,
         shares: &mut Vec<(Name, Share)>,
     ) {
         if call.is_item {
@@ -620,21 +633,21 @@ impl Runner<'_> {
             (Some(found), _) if found.imported.is_some() => {
                 match library(&full_name(found.imported.as_ref(), &call.path)) {
                     Library::New | Library::ChangesFirst | Library::Outside => shares.clear(),
-                    Library::Iterator => held.kind = HeldKind::Iterator,
+                    Library::Iterator => state.kind = ObjectKind::Iterator,
                     Library::Keeps => {}
                 }
             }
             (Some(found), None) => {
                 let mut direct = found.functions.iter();
-                let direct = direct.find(|(_, direct)| *direct == Direct::Is);
+                let direct = direct.find(|(_, direct)| *direct == FunctionLink::Is);
                 if let Some((function, _)) = direct {
                     if function.is_generator {
-                        held.kind = HeldKind::Iterator;
+                        state.kind = ObjectKind::Iterator;
                     }
                     let arguments = self.arguments(function, &call.arguments, &[], given);
                     shares.clear();
                     for (variable, share) in &function.returns {
-                        for (name, further) in meant(variable, Some(&arguments)) {
+                        for (name, further) in objects_of(variable, Some(&arguments)) {
                             shares.push((name, (*share).max(further).max(Share::Perhaps)));
                         }
                     }
@@ -646,10 +659,10 @@ impl Runner<'_> {
                 }
             }
             (None, None) => match builtin(root) {
-                Builtin::Iterator => held.kind = HeldKind::Iterator,
-                Builtin::Outside if root == "open" => held.kind = HeldKind::Iterator,
+                Builtin::Iterator => state.kind = ObjectKind::Iterator,
+                Builtin::Outside if root == "open" => state.kind = ObjectKind::Iterator,
                 Builtin::Copies => {
-                    held.kind = HeldKind::Container;
+                    state.kind = ObjectKind::Container;
                     shares
                         .iter_mut()
                         .for_each(|(_, share)| *share = Share::Elements);
@@ -672,7 +685,7 @@ impl Runner<'_> {
                             | "str"
                     );
                     if is_scalar {
-                        held.kind = HeldKind::Scalar;
+                        state.kind = ObjectKind::Scalar;
                     }
                 }
                 _ => {}
@@ -681,15 +694,15 @@ impl Runner<'_> {
         }
     }
 
-    /// Takes a name out of those that share its object. They still share it.
+    /// Removes a name from those that share its object. The others still share it.
     fn forget(&mut self, name: &Name) {
-        let held = self.names.names.get_mut(name);
-        let edges = held
-            .map(|held| std::mem::take(&mut held.edges))
+        let state = self.names.names.get_mut(name);
+        let edges = state
+            .map(|state| std::mem::take(&mut state.edges))
             .unwrap_or_default();
         for (other, _) in &edges {
-            if let Some(held) = self.names.names.get_mut(other) {
-                held.edges.retain(|(it, _)| it != name);
+            if let Some(state) = self.names.names.get_mut(other) {
+                state.edges.retain(|(it, _)| it != name);
             }
         }
         for (at, (one, share)) in edges.iter().enumerate() {
@@ -706,11 +719,11 @@ impl Runner<'_> {
             return;
         }
         for (from, to, share) in [(one, other, share), (other, one, share.reversed())] {
-            if let Some(held) = self.names.names.get_mut(from) {
-                let is_full = held.edges.len() >= MOST;
-                match held.edges.iter_mut().find(|(it, _)| it == to) {
+            if let Some(state) = self.names.names.get_mut(from) {
+                let is_full = state.edges.len() >= MOST_FOLLOWED;
+                match state.edges.iter_mut().find(|(it, _)| it == to) {
                     Some((_, known)) => *known = (*known).min(share),
-                    None if !is_full => held.edges.push((to.clone(), share)),
+                    None if !is_full => state.edges.push((to.clone(), share)),
                     None => {}
                 }
             }
@@ -719,33 +732,33 @@ impl Runner<'_> {
 
     fn settle(&mut self, name: &Name) {
         let run = self.run;
-        let held = self.names.names.get_mut(name);
-        if let Some(held) = held.filter(|held| held.version.contains(&run)) {
-            held.version = version([run]);
+        let state = self.names.names.get_mut(name);
+        if let Some(state) = state.filter(|state| state.version.contains(&run)) {
+            state.version = version([run]);
             self.own.insert(name.clone());
             self.weak.remove(name);
         }
     }
 
-    fn update(&mut self, name: &Name, value: &Value, given: Option<&Given>, is_read: bool) {
+    fn update(&mut self, name: &Name, value: &Value, given: Option<&CallArguments>, is_read: bool) {
         if is_read {
             self.read(name, Need::Before);
         }
         let new = self.evaluate(value, given);
-        let held = self.names.names.get(name);
-        let kind = held.map(|held| held.kind).unwrap_or_default();
+        let state = self.names.names.get(name);
+        let kind = state.map(|state| state.kind).unwrap_or_default();
         match kind {
-            HeldKind::Scalar => {
+            ObjectKind::Scalar => {
                 let run = self.run;
-                self.written(name, Written::Bound);
-                let held = self.held(name);
-                held.version = version([run]);
-                if new.kind != HeldKind::Scalar {
-                    held.kind = HeldKind::Unknown;
+                self.record_write(name, WriteKind::Bound);
+                let state = self.state_mut(name);
+                state.version = version([run]);
+                if new.kind != ObjectKind::Scalar {
+                    state.kind = ObjectKind::Unknown;
                 }
             }
             _ => {
-                // A number is only bound anew: whoever shares it keeps the old one.
+                // Only a number is bound anew: names that share it keep the old one.
                 self.change_shared(name, false, Share::Same);
                 for (other, share) in new.edges {
                     self.connect(name, &other, share.max(Share::Elements));
@@ -767,33 +780,33 @@ impl Runner<'_> {
     }
 
     fn change(&mut self, name: &Name, deep: bool) {
-        let Some(held) = self.names.names.get(name) else {
+        let Some(state) = self.names.names.get(name) else {
             self.read(name, Need::Before);
             return;
         };
-        if held.kind == HeldKind::Scalar {
+        if state.kind == ObjectKind::Scalar {
             return;
         }
-        if held.imported.is_some() {
+        if state.imported.is_some() {
             // A setting: it is the same however often it is made.
             let run = self.run;
-            self.written(name, Written::Changed);
-            self.held(name).version = version([run]);
+            self.record_write(name, WriteKind::Changed);
+            self.state_mut(name).version = version([run]);
             return;
         }
         // With whether a change of what the object holds counts, and one of what it holds with others.
-        let mut open = vec![(name.clone(), deep, deep)];
+        let mut pending = vec![(name.clone(), deep, deep)];
         let mut changed: Vec<Name> = Vec::new();
         let mut perhaps = Vec::new();
-        while let Some((next, parts, common)) = open.pop() {
+        while let Some((next, parts, common)) = pending.pop() {
             if changed.contains(&next) {
                 continue;
             }
-            let held = self.names.names.get(&next);
-            for (other, share) in held.iter().flat_map(|held| &held.edges) {
+            let state = self.names.names.get(&next);
+            for (other, share) in state.iter().flat_map(|state| &state.edges) {
                 match share {
-                    Share::Same => open.push((other.clone(), parts, common)),
-                    Share::HeldBy => open.push((other.clone(), false, true)),
+                    Share::Same => pending.push((other.clone(), parts, common)),
+                    Share::HeldBy => pending.push((other.clone(), false, true)),
                     Share::Perhaps | Share::PerhapsHeldBy => {
                         perhaps.push((next.clone(), other.clone()));
                     }
@@ -807,7 +820,7 @@ impl Runner<'_> {
             changed.push(next);
         }
         for next in &changed {
-            self.change_one(next);
+            self.record_change(next);
         }
         for (one, other) in perhaps {
             if !changed.contains(&other) {
@@ -819,85 +832,86 @@ impl Runner<'_> {
     /// Says that a change of one name may be one of the other, and so of all that share or hold the other's object;
     /// not of those that are changed anyway.
     fn alias(&mut self, one: &Name, other: &Name, changed: &[Name]) {
-        let mut open = vec![other.clone()];
+        let mut pending = vec![other.clone()];
         let mut seen: Vec<Name> = Vec::new();
-        while let Some(next) = open.pop() {
-            if seen.len() >= MOST || seen.contains(&next) || changed.contains(&next) {
+        while let Some(next) = pending.pop() {
+            if seen.len() >= MOST_FOLLOWED || seen.contains(&next) || changed.contains(&next) {
                 continue;
             }
-            let held = self.names.names.get(&next);
-            let sharing = held.into_iter().flat_map(|held| &held.edges);
+            let state = self.names.names.get(&next);
+            let sharing = state.into_iter().flat_map(|state| &state.edges);
             let sharing = sharing.filter(|(_, share)| {
                 !matches!(share, Share::Holds | Share::PerhapsHolds | Share::Elements)
             });
-            open.extend(sharing.map(|(name, _)| name.clone()));
+            pending.extend(sharing.map(|(name, _)| name.clone()));
             seen.push(next);
         }
         self.aliased.extend(seen);
         self.unknown(Unknown::SameObject(one.clone(), other.clone()));
     }
 
-    fn change_one(&mut self, name: &Name) {
+    fn record_change(&mut self, name: &Name) {
         if !self.own.contains(name) {
-            let held = self.names.names.get(name);
-            let known = self.start.get(name);
-            let known = known.or_else(|| held.map(|held| &held.version)).cloned();
+            let state = self.names.names.get(name);
+            let known = self.versions_before.get(name);
+            let known = known.or_else(|| state.map(|state| &state.version)).cloned();
             let known = known.unwrap_or_default();
-            self.trace.is_doubtful |= held.is_some_and(|held| held.is_doubtful);
+            self.trace.is_doubtful |= state.is_some_and(|state| state.is_doubtful);
             self.trace.inputs.entry(name.clone()).or_insert(known);
         }
         let run = self.run;
-        self.written(name, Written::Changed);
-        self.held(name).version = version([run]);
+        self.record_write(name, WriteKind::Changed);
+        self.state_mut(name).version = version([run]);
     }
 
-    fn hold(&mut self, name: &Name, value: &Value, given: Option<&Given>) {
+    fn hold(&mut self, name: &Name, value: &Value, given: Option<&CallArguments>) {
         let new = self.evaluate(value, given);
         for (other, share) in new.edges {
             self.connect(name, &other, share);
         }
-        if let Some(held) = self.names.names.get_mut(name) {
+        if let Some(state) = self.names.names.get_mut(name) {
             let functions = new.functions.into_iter();
-            held.functions
-                .extend(functions.map(|(it, _)| (it, Direct::Holds)));
-            held.functions.truncate(MOST);
+            state
+                .functions
+                .extend(functions.map(|(it, _)| (it, FunctionLink::Holds)));
+            state.functions.truncate(MOST_FOLLOWED);
         }
     }
 
     fn delete(&mut self, name: &Name, need: Need, certain: bool) {
         self.read(name, need);
-        self.written(name, Written::Deleted);
+        self.record_write(name, WriteKind::Deleted);
         let run = self.run;
         if certain {
             self.forget(name);
-            *self.held(name) = Held::default();
+            *self.state_mut(name) = NameState::default();
             self.own.remove(name);
         } else {
-            let held = self.held(name);
-            held.version = version(held.version.iter().copied().chain([run]));
+            let state = self.state_mut(name);
+            state.version = version(state.version.iter().copied().chain([run]));
             self.weak.insert(name.clone());
         }
     }
 
     // Calls.
 
-    fn call(&mut self, call: &Call, given: Option<&Given>, certain: bool) {
+    fn call(&mut self, call: &Call, given: Option<&CallArguments>, certain: bool) {
         match (&call.root, call.path.last()) {
             (Some(name), _) if call.is_item => {
                 self.read(name, call.need);
-                self.call_held(name, call, given);
+                self.call_held_functions(name, call, given);
             }
             (Some(name), None) => self.call_name(name, call, given, certain),
             (Some(name), Some(method)) => {
                 self.read(name, call.need);
-                let Some(held) = self.names.names.get(name) else {
-                    return self.call_given(call, given);
+                let Some(state) = self.names.names.get(name) else {
+                    return self.call_passed_functions(call, given);
                 };
-                match held.imported.clone() {
+                match state.imported.clone() {
                     Some(imported) => self.call_library(&imported, call, given),
-                    None if held.kind == HeldKind::Scalar => {}
+                    None if state.kind == ObjectKind::Scalar => {}
                     None => {
-                        let functions = held.functions.clone();
+                        let functions = state.functions.clone();
                         let objects = [(name.clone(), Share::Same)];
                         self.call_method(&objects, functions, method, call, given, certain);
                     }
@@ -919,23 +933,23 @@ impl Runner<'_> {
                 }
             }
         }
-        self.call_given(call, given);
+        self.call_passed_functions(call, given);
     }
 
-    /// Whoever gets a function may call it.
-    fn call_given(&mut self, call: &Call, given: Option<&Given>) {
+    /// Follows the functions among the arguments: the called code may call them.
+    fn call_passed_functions(&mut self, call: &Call, given: Option<&CallArguments>) {
         for argument in &call.arguments {
             for (function, direct) in &argument.value.functions {
-                self.run_given(function, *direct);
+                self.run_passed_function(function, *direct);
             }
             for (variable, share) in &argument.value.shares {
-                for (name, _) in meant(variable, given) {
-                    let held = self.names.names.get(&name);
-                    let functions = held.map(|held| held.functions.clone());
+                for (name, _) in objects_of(variable, given) {
+                    let state = self.names.names.get(&name);
+                    let functions = state.map(|state| state.functions.clone());
                     for (function, direct) in functions.unwrap_or_default() {
                         match share {
-                            Share::Same => self.run_given(&function, direct),
-                            _ => self.only_read(&function),
+                            Share::Same => self.run_passed_function(&function, direct),
+                            _ => self.follow_reads(&function),
                         }
                     }
                 }
@@ -943,17 +957,19 @@ impl Runner<'_> {
         }
     }
 
-    fn run_given(&mut self, function: &Arc<Function>, direct: Direct) {
+    fn run_passed_function(&mut self, function: &Arc<Function>, direct: FunctionLink) {
         match direct {
-            Direct::Is => self.apply(function, &Given::new(), false),
-            Direct::Holds => self.only_read(function),
+            FunctionLink::Is => self.apply(function, &CallArguments::new(), false),
+            FunctionLink::Holds => self.follow_reads(function),
         }
     }
 
-    /// Calls whatever functions an object holds.
-    fn call_held(&mut self, name: &Name, call: &Call, given: Option<&Given>) {
-        let held = self.names.names.get(name);
-        let functions = held.map(|held| held.functions.clone()).unwrap_or_default();
+    /// Calls the functions that an object holds.
+    fn call_held_functions(&mut self, name: &Name, call: &Call, given: Option<&CallArguments>) {
+        let state = self.names.names.get(name);
+        let functions = state
+            .map(|state| state.functions.clone())
+            .unwrap_or_default();
         let mut has_state = false;
         for (function, _) in &functions {
             let arguments = self.arguments(function, &call.arguments, &[], given);
@@ -965,8 +981,14 @@ impl Runner<'_> {
         }
     }
 
-    fn call_name(&mut self, name: &Name, call: &Call, given: Option<&Given>, certain: bool) {
-        let Some(held) = self.names.names.get(name) else {
+    fn call_name(
+        &mut self,
+        name: &Name,
+        call: &Call,
+        given: Option<&CallArguments>,
+        certain: bool,
+    ) {
+        let Some(state) = self.names.names.get(name) else {
             if is_builtin(name) {
                 self.trace.uses.insert(name.clone());
                 self.call_builtin(name, call, given);
@@ -975,19 +997,22 @@ impl Runner<'_> {
             }
             return;
         };
-        let functions = held.functions.clone();
-        let imported = held.imported.clone();
+        let functions = state.functions.clone();
+        let imported = state.imported.clone();
         self.read(name, call.need);
         if let Some(imported) = imported {
             self.call_library(&imported, call, given);
             return;
         }
-        if functions.iter().all(|(_, direct)| *direct == Direct::Holds) {
-            self.call_held(name, call, given);
+        if functions
+            .iter()
+            .all(|(_, direct)| *direct == FunctionLink::Holds)
+        {
+            self.call_held_functions(name, call, given);
             return;
         }
         for (function, direct) in functions {
-            if direct == Direct::Is {
+            if direct == FunctionLink::Is {
                 let arguments = self.arguments(&function, &call.arguments, &[], given);
                 self.apply(&function, &arguments, certain);
                 let has_default = |(place, it): (usize, &crate::code::effects::Parameter)| {
@@ -999,12 +1024,12 @@ impl Runner<'_> {
                     self.change(name, false);
                 }
             } else {
-                self.only_read(&function);
+                self.follow_reads(&function);
             }
         }
     }
 
-    fn call_builtin(&mut self, name: &Name, call: &Call, given: Option<&Given>) {
+    fn call_builtin(&mut self, name: &Name, call: &Call, given: Option<&CallArguments>) {
         match builtin(name) {
             Builtin::AnyName => {
                 self.writes_any = true;
@@ -1026,14 +1051,14 @@ impl Runner<'_> {
     fn is_of_module(&self, value: &Value) -> bool {
         value.shares.iter().all(|(variable, _)| match variable {
             VariableRef::Global(name) => {
-                let held = self.names.names.get(name);
-                held.is_some_and(|held| held.imported.is_some())
+                let state = self.names.names.get(name);
+                state.is_some_and(|state| state.imported.is_some())
             }
             VariableRef::Parameter(_) => false,
         })
     }
 
-    fn call_library(&mut self, imported: &Name, call: &Call, given: Option<&Given>) {
+    fn call_library(&mut self, imported: &Name, call: &Call, given: Option<&CallArguments>) {
         let name = full_name(Some(imported), &call.path);
         let method = call.path.last().filter(|_| call.path.len() > 1);
         if let (Some(root), Some(method)) = (&call.root, method)
@@ -1070,17 +1095,17 @@ impl Runner<'_> {
     fn call_method(
         &mut self,
         objects: &[(Name, Share)],
-        functions: Vec<(Arc<Function>, Direct)>,
+        functions: Vec<(Arc<Function>, FunctionLink)>,
         method: &Name,
         call: &Call,
-        given: Option<&Given>,
+        given: Option<&CallArguments>,
         certain: bool,
     ) {
         let (own, others): (Vec<_>, Vec<_>) = functions
             .into_iter()
             .partition(|(it, _)| it.name == *method);
         for (function, _) in &others {
-            self.only_read(function);
+            self.follow_reads(function);
         }
         let certain = certain && own.len() == 1;
         for (function, _) in &own {
@@ -1110,16 +1135,16 @@ impl Runner<'_> {
         }
     }
 
-    fn change_first(&mut self, call: &Call, given: Option<&Given>) {
+    fn change_first(&mut self, call: &Call, given: Option<&CallArguments>) {
         let first = call.arguments.iter().find(|it| it.keyword.is_none());
         if let Some(first) = first {
             self.change_argument(first, given);
         }
     }
 
-    fn change_argument(&mut self, argument: &Argument, given: Option<&Given>) {
+    fn change_argument(&mut self, argument: &Argument, given: Option<&CallArguments>) {
         for (variable, share) in &argument.value.shares {
-            for (name, further) in meant(variable, given) {
+            for (name, further) in objects_of(variable, given) {
                 self.change_shared(&name, false, (*share).max(further));
             }
         }
@@ -1131,24 +1156,24 @@ impl Runner<'_> {
         function: &Function,
         arguments: &[Argument],
         receiver: &[(Name, Share)],
-        given: Option<&Given>,
-    ) -> Given {
-        let mut places: Given = vec![Vec::new(); function.parameters.len()];
+        given: Option<&CallArguments>,
+    ) -> CallArguments {
+        let mut places: CallArguments = vec![Vec::new(); function.parameters.len()];
         let mut next = 0;
         let mut give = |place: usize, objects: Vec<(Name, Share)>| {
             if let Some(place) = places.get_mut(place) {
                 place.extend(objects);
             }
         };
-        let takes = |place: usize| function.parameters.get(place).map(|it| it.takes);
-        if !receiver.is_empty() && function.method != Method::Static {
+        let kind_of = |place: usize| function.parameters.get(place).map(|it| it.kind);
+        if !receiver.is_empty() && function.method != MethodKind::Static {
             give(0, receiver.to_vec());
             next = 1;
         }
         for argument in arguments {
             let mut objects = Vec::new();
             for (variable, share) in &argument.value.shares {
-                for (name, further) in meant(variable, given) {
+                for (name, further) in objects_of(variable, given) {
                     objects.push((name, (*share).max(further)));
                 }
             }
@@ -1166,14 +1191,14 @@ impl Runner<'_> {
                     let mut all = function.parameters.iter();
                     let named = all.position(|it| it.name == *keyword);
                     let mut all = function.parameters.iter();
-                    named.or_else(|| all.position(|it| it.takes == Takes::RestOfKeywords))
+                    named.or_else(|| all.position(|it| it.kind == ParameterKind::VarKeyword))
                 }
-                None => match takes(next) {
-                    Some(Takes::One) => {
+                None => match kind_of(next) {
+                    Some(ParameterKind::Positional) => {
                         next += 1;
                         Some(next - 1)
                     }
-                    Some(Takes::Rest) => Some(next),
+                    Some(ParameterKind::VarPositional) => Some(next),
                     _ => None,
                 },
             };
@@ -1185,19 +1210,19 @@ impl Runner<'_> {
     }
 
     /// Follows a function's steps.
-    fn apply(&mut self, function: &Arc<Function>, arguments: &Given, certain: bool) {
+    fn apply(&mut self, function: &Arc<Function>, arguments: &CallArguments, certain: bool) {
         if !self.enter(function) {
             return;
         }
         for step in &function.steps {
-            self.act(&step.act, Some(arguments), certain);
+            self.follow(&step.effect, Some(arguments), certain);
         }
         self.calls.pop();
     }
 }
 
-/// Returns the names that a variable stands for: of a parameter, those that the caller gave.
-fn meant(variable: &VariableRef, given: Option<&Given>) -> Vec<(Name, Share)> {
+/// Returns the names of the objects that a variable stands for: for a parameter, those of the arguments.
+fn objects_of(variable: &VariableRef, given: Option<&CallArguments>) -> Vec<(Name, Share)> {
     match variable {
         VariableRef::Global(name) => vec![(name.clone(), Share::Same)],
         VariableRef::Parameter(place) => {
@@ -1219,7 +1244,7 @@ fn full_name(imported: Option<&Name>, path: &[Name]) -> String {
 }
 
 /// Says whether a method returns a new object. A method of the notebook's own may return anything.
-fn is_new(method: &Name, functions: &[(Arc<Function>, Direct)]) -> bool {
+fn is_new(method: &Name, functions: &[(Arc<Function>, FunctionLink)]) -> bool {
     let mut functions = functions.iter();
     let is_own = functions.any(|(function, _)| function.name == *method);
     !is_own && reading_method(method) == Some(ReadingMethod::New)
@@ -1227,9 +1252,9 @@ fn is_new(method: &Name, functions: &[(Arc<Function>, Direct)]) -> bool {
 
 fn changes_parameter(function: &Function) -> bool {
     let is_parameter = |variable: &VariableRef| matches!(variable, VariableRef::Parameter(_));
-    function.steps.iter().any(|step| match &step.act {
-        Act::Change { variable, .. } | Act::Update { variable, .. } => is_parameter(variable),
-        Act::Call(call) => {
+    function.steps.iter().any(|step| match &step.effect {
+        Effect::Change { variable, .. } | Effect::Update { variable, .. } => is_parameter(variable),
+        Effect::Call(call) => {
             let method = call.path.last();
             let changes = method.is_some_and(|method| reading_method(method).is_none());
             let mut objects = call.receiver.shares.iter();

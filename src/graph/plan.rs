@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::namespace::{Before, Trace, Written};
+use super::namespace::{EarlierRun, Trace, WriteKind};
 use super::stale::{KernelRuns, LastRun, Stale};
 use super::{Graph, Name, places};
 
@@ -61,7 +61,7 @@ pub struct PlanRequest {
 /// Why a name's value is not certain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Doubt {
-    /// What made it depends on something that the code does not show.
+    /// The code that made it depends on something that its text does not show.
     Unknown,
     /// No cell gives it a value: it is left from a cell that was removed or edited, or from other code.
     Left,
@@ -151,7 +151,7 @@ impl Graph {
             }
         };
         for cell in why.keys() {
-            let (Some(effects), Some(source), Some(wanted)) = (
+            let (Some(effects), Some(source), Some(notebook_trace)) = (
                 self.effects.get(*cell),
                 self.sources.get(*cell),
                 self.traces.get(*cell),
@@ -167,12 +167,13 @@ impl Graph {
             let before = before.map(|last| (last.run, last.inputs.clone()));
             let before = before
                 .as_ref()
-                .map(|(run, inputs)| Before { run: *run, inputs });
+                .map(|(run, inputs)| EarlierRun { run: *run, inputs });
             let trace = kernel.names.run(run, effects, before.as_ref());
-            for (name, wanted) in &wanted.inputs {
+            for (name, expected) in &notebook_trace.inputs {
                 let read = trace.inputs.get(name);
-                if !wanted.is_empty() && !read.is_some_and(|read| kernel.is_made(read, wanted)) {
-                    add(name, places(wanted));
+                if !expected.is_empty() && !read.is_some_and(|read| kernel.is_made(read, expected))
+                {
+                    add(name, places(expected));
                 }
             }
             kernel
@@ -189,13 +190,13 @@ impl Graph {
         }
         if is_all {
             let read = self.read_names();
-            for (name, wanted) in self.last.versions() {
-                let is_made = |made| kernel.is_made(made, wanted);
+            for (name, expected) in self.last.versions() {
+                let is_made = |made| kernel.is_made(made, expected);
                 if read.contains(name)
-                    && !wanted.is_empty()
+                    && !expected.is_empty()
                     && !kernel.names.version(name).is_some_and(is_made)
                 {
-                    add(name, places(wanted));
+                    add(name, places(expected));
                 }
             }
         }
@@ -218,18 +219,18 @@ impl Graph {
         let read = self.read_names();
         let mut writers: BTreeMap<&Name, usize> = BTreeMap::new();
         for trace in &self.traces {
-            for (name, written) in &trace.writes {
-                if *written != Written::Imported {
+            for (name, kind) in &trace.writes {
+                if *kind != WriteKind::Imported {
                     *writers.entry(name).or_default() += 1;
                 }
             }
         }
-        for (name, wanted) in self.last.versions() {
+        for (name, expected) in self.last.versions() {
             let made = kernel.names.version(name);
-            let is_made = made.is_some_and(|made| kernel.is_made(made, wanted));
-            if kernel.names.is_doubtful(name) && !wanted.is_empty() {
+            let is_made = made.is_some_and(|made| kernel.is_made(made, expected));
+            if kernel.names.is_doubtful(name) && !expected.is_empty() {
                 doubtful.insert(name.clone(), Doubt::Unknown);
-            } else if !is_made && !wanted.is_empty() {
+            } else if !is_made && !expected.is_empty() {
                 let doubt = match read.contains(name) {
                     true => Doubt::Earlier,
                     false => Doubt::Unread,

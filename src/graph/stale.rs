@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use super::namespace::{Before, Namespace, Run, Trace, Version, is_module};
+use super::namespace::{EarlierRun, Namespace, Run, Trace, Version, is_module};
 use super::{EffectsCache, Name};
 
 /// One execution by the kernel.
@@ -24,7 +24,7 @@ pub enum End {
     Whole,
     /// It raised, or was interrupted.
     Failed,
-    /// Nobody heard how it ended.
+    /// Its end is not known.
     Unheard,
 }
 
@@ -37,7 +37,7 @@ pub enum Stale {
     Edited,
     /// Its last run failed.
     Failed,
-    /// Nobody heard how its last run ended, or what its text was.
+    /// The end or the text of its last run is not known.
     Unheard,
     /// It reads a name that another cell gives a value.
     Needs {
@@ -45,7 +45,7 @@ pub enum Stale {
         name: Name,
         /// The place of that cell.
         cell: usize,
-        /// What is the matter with that cell.
+        /// Why that cell's value is out of date.
         because: Because,
     },
     /// When it ran, a name had a value that no cell above gives it.
@@ -63,7 +63,7 @@ pub enum Because {
     WasOther,
 }
 
-/// What the kernel has run.
+/// The runs of a kernel.
 #[derive(Clone, Debug, Default)]
 pub(super) struct KernelRuns {
     /// The kernel's names now.
@@ -102,7 +102,7 @@ impl KernelRuns {
         let mut by_text: HashMap<&str, Option<usize>> = HashMap::new();
         for (at, (id, source)) in cells.iter().enumerate() {
             places.entry(*id).or_insert(at);
-            // Of two cells with one text it is not known which one was meant.
+            // If two cells have the same text, it is not known which one ran.
             by_text
                 .entry(*source)
                 .and_modify(|it| *it = None)
@@ -146,7 +146,7 @@ impl KernelRuns {
                 let before = place.and_then(|place| self.last.get(&place));
                 let same =
                     before.filter(|it| it.code.as_deref() == Some(code) && it.end == End::Whole);
-                let same = same.map(|it| Before {
+                let same = same.map(|it| EarlierRun {
                     run: it.run,
                     inputs: &it.inputs,
                 });
@@ -190,8 +190,8 @@ impl KernelRuns {
             (_, End::Failed) => return Some(Stale::Failed),
             (Some(true), End::Whole) => {}
         }
-        for (name, wanted) in &trace.inputs {
-            let writers = super::places(wanted);
+        for (name, expected) in &trace.inputs {
+            let writers = super::places(expected);
             let is_stale = |cell: &usize| above.get(*cell).is_some_and(Option::is_some);
             if let Some(cell) = writers.iter().copied().find(is_stale) {
                 let because = Because::IsStale;
@@ -201,7 +201,7 @@ impl KernelRuns {
                     because,
                 });
             }
-            if wanted.is_empty() || self.has_read(last, name, wanted) {
+            if expected.is_empty() || self.has_read(last, name, expected) {
                 continue;
             }
             let Some(cell) = writers.last().copied() else {
@@ -222,24 +222,24 @@ impl KernelRuns {
     }
 
     /// Says whether a run has read of a name what the cells above last wrote.
-    pub(super) fn has_read(&self, last: &LastRun, name: &Name, wanted: &Version) -> bool {
+    pub(super) fn has_read(&self, last: &LastRun, name: &Name, expected: &Version) -> bool {
         let read = last.inputs.get(name);
-        read.is_some_and(|read| self.is_made(read, wanted))
+        read.is_some_and(|read| self.is_made(read, expected))
     }
 
     /// Says whether a value was made by the last runs of these cells.
-    pub(super) fn is_made(&self, version: &Version, wanted: &Version) -> bool {
-        let wanted = wanted.iter().map(|run| match is_module(*run) {
+    pub(super) fn is_made(&self, version: &Version, expected: &Version) -> bool {
+        let expected = expected.iter().map(|run| match is_module(*run) {
             true => Some(*run),
             false => {
                 let place = usize::try_from(*run).ok()?;
                 self.last.get(&place).map(|last| last.run)
             }
         });
-        let wanted: Option<Vec<Run>> = wanted.collect();
-        wanted.is_some_and(|mut wanted| {
-            wanted.sort_unstable();
-            *version.as_ref() == *wanted
+        let expected: Option<Vec<Run>> = expected.collect();
+        expected.is_some_and(|mut expected| {
+            expected.sort_unstable();
+            *version.as_ref() == *expected
         })
     }
 }

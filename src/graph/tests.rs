@@ -324,7 +324,7 @@ fn a_cell_depends_on_the_last_writer_above_it() {
 }
 
 #[test]
-fn what_a_text_does_not_show_is_said_with_its_line() {
+fn unknown_effects_have_their_line() {
     for (text, line) in [
         ("x = 1\nexec('x = 2')", 2),
         ("globals()['x'] = 1", 1),
@@ -458,7 +458,7 @@ fn doubtful(cells: &[&str]) -> String {
 }
 
 #[test]
-fn what_holds_an_object_changes_with_it() {
+fn the_holder_of_an_object_changes_with_it() {
     for list in ["[x]", "[x, x]", "[x, 1]", "{'a': x}", "(x,)"] {
         let text = format!("m = {list}");
         let graph = graph(&["x = [3]", &text, "x.append(1)", "m"]);
@@ -513,7 +513,7 @@ fn an_item_may_be_an_object_that_has_a_name() {
 }
 
 #[test]
-fn what_an_iterator_reads_later_is_as_doubtful_as_that() {
+fn an_iterator_is_as_doubtful_as_the_names_that_it_reads() {
     let names = doubtful(&[
         "n = 1",
         "i = (x + n for x in [1])",

@@ -216,7 +216,7 @@ async fn move_in(
     let page = NotebookFile::at(project, old);
     let joined = joined_to(project, &state.owner_key(&from));
     let mut notes = Vec::new();
-    if !was_renamed && let unsaved @ Unsaved::Found(_) = unsaved::look(&page) {
+    if !was_renamed && let unsaved @ Unsaved::Found(_) = unsaved::find(&page) {
         notes.push(format!(
             "VS Code has unsaved text of {from} ({}), which is not in the moved file: copy it from its tab, then close that",
             unsaved.age()

@@ -73,7 +73,7 @@ pub(super) fn check_running(
             mend,
         }),
         (Some(Confinement::Sandbox(wanted)), Confinement::Sandbox(it)) => {
-            match it.is_same_room(wanted) {
+            match it.has_same_rules(wanted) {
                 true => Ok(()),
                 false => Err(SandboxError::Runs {
                     how: "its sandbox has other rules".to_owned(),

@@ -19,18 +19,18 @@ use super::set_aside::free_name;
 const OBJECTS: &str = "objects";
 
 /// The largest journal that is taken over, in bytes; `nb` writes none that is longer.
-const LONGEST_JOURNAL: u64 = 256 << 20;
+const LARGEST_JOURNAL: u64 = 256 << 20;
 
 /// The most bytes of versions that are taken over, together and of a single one.
-const MOST_OBJECTS: u64 = 512 << 20;
+const LARGEST_VERSIONS: u64 = 512 << 20;
 
-/// One thing in the folder.
+/// An entry of the folder.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Held {
     /// Its name.
     pub name: String,
-    /// What it is: `file`, `folder`, `link`, `other`.
+    /// Its kind: `file`, `folder`, `link`, `other`.
     pub kind: &'static str,
     /// How many bytes a file has.
     pub bytes: u64,
@@ -38,13 +38,13 @@ pub struct Held {
     pub taken_over: bool,
 }
 
-/// What was taken over.
+/// The result of an adoption.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Adopted {
     /// The folder that was made.
     pub dir: PathBuf,
-    /// Where the stranger's lies now.
+    /// The stranger's folder, which was renamed.
     pub set_aside: PathBuf,
     /// How many entries of the journal were taken over.
     pub entries: usize,
@@ -54,22 +54,22 @@ pub struct Adopted {
 
 /// Lists the entries of the folder, by their metadata only. Opens none of them.
 pub fn held(dir: &Path) -> io::Result<Vec<Held>> {
-    let found = std::fs::symlink_metadata(dir)?;
-    let mut all = Vec::new();
-    if found.is_dir() {
+    let metadata = std::fs::symlink_metadata(dir)?;
+    let mut entries = Vec::new();
+    if metadata.is_dir() {
         for entry in beneath::list(dir)?.flatten() {
             let name = entry.file_name().to_string_lossy().into_owned();
-            all.push(of(name, &entry.metadata()?));
+            entries.push(describe(name, &entry.metadata()?));
         }
     } else {
-        all.push(of(".nb".to_owned(), &found));
+        entries.push(describe(".nb".to_owned(), &metadata));
     }
-    all.sort_by(|one, other| one.name.cmp(&other.name));
-    Ok(all)
+    entries.sort_by(|one, other| one.name.cmp(&other.name));
+    Ok(entries)
 }
 
-fn of(name: String, found: &std::fs::Metadata) -> Held {
-    let kind = match found.file_type() {
+fn describe(name: String, metadata: &std::fs::Metadata) -> Held {
+    let kind = match metadata.file_type() {
         kind if kind.is_file() => "file",
         kind if kind.is_dir() => "folder",
         kind if kind.is_symlink() => "link",
@@ -80,7 +80,7 @@ fn of(name: String, found: &std::fs::Metadata) -> Held {
         (JOURNAL, "file") | (EARLIER_JOURNALS | OBJECTS, "folder")
     );
     Held {
-        bytes: if kind == "file" { found.len() } else { 0 },
+        bytes: if kind == "file" { metadata.len() } else { 0 },
         name,
         kind,
         taken_over,
@@ -112,7 +112,7 @@ pub fn adopt(dir: &Path) -> io::Result<Adopted> {
 fn take_journal(from: &Path, project: &Project) -> io::Result<usize> {
     let mut count = 0;
     for file in journal::files(from) {
-        let Ok(bytes) = beneath::read(&file, LONGEST_JOURNAL) else {
+        let Ok(bytes) = beneath::read(&file, LARGEST_JOURNAL) else {
             continue;
         };
         let lines = bytes.split(|byte| *byte == b'\n');
@@ -130,20 +130,20 @@ fn take_journal(from: &Path, project: &Project) -> io::Result<usize> {
 fn take_objects(from: &Path, project: &Project) -> io::Result<usize> {
     let (mut count, mut bytes) = (0, 0);
     for folder in beneath::paths(&from.join(OBJECTS)) {
-        let Some(below) = plain(&folder).filter(|_| beneath::is_folder(&folder)) else {
+        let Some(below) = plain_name(&folder).filter(|_| beneath::is_folder(&folder)) else {
             continue;
         };
         let to = project.make_folder(&format!("{OBJECTS}/{below}"))?;
         for path in beneath::paths(&folder) {
-            let (Some(name), Ok(file)) = (plain(&path), beneath::open(&path)) else {
+            let (Some(name), Ok(file)) = (plain_name(&path), beneath::open(&path)) else {
                 continue;
             };
             bytes += file.metadata()?.len();
-            if bytes > MOST_OBJECTS {
+            if bytes > LARGEST_VERSIONS {
                 return Ok(count);
             }
             let mut content = Vec::new();
-            file.take(MOST_OBJECTS).read_to_end(&mut content)?;
+            file.take(LARGEST_VERSIONS).read_to_end(&mut content)?;
             if let Ok(mut copy) = beneath::create(&to.join(name)) {
                 copy.write_all(&content)?;
                 count += 1;
@@ -155,7 +155,7 @@ fn take_objects(from: &Path, project: &Project) -> io::Result<usize> {
 
 /// Returns a path's last part if it consists of letters, digits and dashes, as the names that `nb`
 /// gives do.
-fn plain(path: &Path) -> Option<&str> {
+fn plain_name(path: &Path) -> Option<&str> {
     let name = path.file_name()?.to_str()?;
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
     name.bytes().all(is_plain).then_some(name)

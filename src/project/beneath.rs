@@ -201,7 +201,7 @@ pub fn replace_unsynced(path: &Path, content: &[u8]) -> io::Result<()> {
 }
 
 /// Replaces a file's content atomically, synced or not.
-pub fn replace_as(path: &Path, content: &[u8], how: Durability) -> io::Result<()> {
+pub fn replace_as(path: &Path, content: &[u8], durability: Durability) -> io::Result<()> {
     let (folder, name) = parent(path)?;
     // A file that `nb` did not make stays for its owner to see.
     match rustix::fs::statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW) {
@@ -224,7 +224,7 @@ pub fn replace_as(path: &Path, content: &[u8], how: Durability) -> io::Result<()
         flags | OFlags::CLOEXEC,
         mode,
     )?);
-    let written = file.write_all(content).and_then(|()| match how {
+    let written = file.write_all(content).and_then(|()| match durability {
         Durability::Synced => file.sync_data(),
         Durability::Unsynced => Ok(()),
     });
@@ -295,9 +295,9 @@ fn open_at(path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
 #[cfg(target_os = "linux")]
 fn open_at_once(path: &Path, flags: OFlags, mode: Mode) -> Option<Result<OwnedFd, Errno>> {
     use rustix::fs::{CWD, ResolveFlags};
-    let how = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     loop {
-        return match rustix::fs::openat2(CWD, path, flags, mode, how) {
+        return match rustix::fs::openat2(CWD, path, flags, mode, resolve) {
             Err(Errno::INTR | Errno::AGAIN) => continue,
             // An older kernel, or a sandbox that blocks the call.
             Err(Errno::NOSYS | Errno::PERM | Errno::OPNOTSUPP) => None,
@@ -426,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_regular_file_is_neither_opened_nor_waited_for() {
+    fn a_file_that_is_not_regular_is_refused_without_a_wait() {
         let place = Place::new();
         let fifo = place.inside.join("fifo");
         let made = std::process::Command::new("mkfifo").arg(&fifo).status();

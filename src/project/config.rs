@@ -26,9 +26,9 @@ pub struct Config {
     pub timeout: Option<f64>,
     /// Whether a proxy that finds no kernel starts one; `NB_AUTOSTART`.
     pub autostart: bool,
-    /// What a front end's own Restart does; `NB_ON_RESTART`.
+    /// The effect of a front end's own Restart; `NB_ON_RESTART`.
     pub on_restart: OnRestart,
-    /// What is done with front ends' start-up code; `NB_STARTUP_CODE`.
+    /// The treatment of front ends' start-up code; `NB_STARTUP_CODE`.
     pub startup_code: StartupCode,
     /// The fingerprints of more start-up code that is recognised, as `proxy.log` prints them, for a
     /// VS Code that is newer than this version and sends another text; `NB_STARTUP_KNOWN`,
@@ -42,11 +42,11 @@ pub struct Config {
     /// `${NAME}` in a value is replaced from that environment; `NB_KERNEL_ENV`, as `NAME=value`,
     /// separated by commas.
     pub kernel_env: BTreeMap<String, String>,
-    /// What the journal records of executions.
+    /// The journal's settings.
     pub journal: JournalConfig,
 }
 
-/// What a front end's own Restart does.
+/// The effect of a front end's own Restart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OnRestart {
@@ -57,7 +57,7 @@ pub enum OnRestart {
     Keep,
 }
 
-/// What is done with the code that front ends run by themselves when they join.
+/// The treatment of the code that front ends run by themselves when they join.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum StartupCode {
@@ -108,26 +108,26 @@ pub enum ConfigError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// It is not TOML, or a key has a value of the wrong type.
-    #[error("{} is not understood; mend it or move it away", path.display())]
+    #[error("{} is not understood; repair it or move it away", path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// Where in the file, and why.
+        /// The fault, with its position in the file.
         source: toml::de::Error,
     },
     /// A variable of the environment has a value that it cannot have.
-    #[error("{name} is {value:?}; it can be {wanted}")]
+    #[error("{name} is {value:?}; it can be {expected}")]
     Variable {
         /// The variable.
         name: &'static str,
         /// Its value.
         value: String,
         /// The values that it can have.
-        wanted: &'static str,
+        expected: &'static str,
     },
 }
 
@@ -146,8 +146,8 @@ impl Config {
         self.notebook = set("NB_NOTEBOOK").map(PathBuf::from).or(self.notebook);
         self.name = text("NB_AS").or(self.name);
         self.log = text("NB_LOG").or(self.log);
-        let wanted = "a number of seconds, 0 for ever";
-        self.timeout = read(&text, "NB_TIMEOUT", wanted, time)?.or(self.timeout);
+        let expected = "a number of seconds, 0 for ever";
+        self.timeout = read(&text, "NB_TIMEOUT", expected, time)?.or(self.timeout);
         for (name, is_on) in [
             ("NB_AUTOSTART", &mut self.autostart),
             ("NB_TURNS", &mut self.turns),
@@ -163,8 +163,8 @@ impl Config {
             let words = words.filter(|word| !word.is_empty());
             self.startup_known = words.map(str::to_owned).collect();
         }
-        let wanted = "NAME=value, several with commas";
-        let given = read(&text, "NB_KERNEL_ENV", wanted, pairs)?;
+        let expected = "NAME=value, several with commas";
+        let given = read(&text, "NB_KERNEL_ENV", expected, pairs)?;
         // Added to the variables of the file: each variable is a setting of its own.
         self.kernel_env.extend(given.unwrap_or_default());
         Ok(self)
@@ -206,7 +206,7 @@ fn pairs(text: &str) -> Option<BTreeMap<String, String>> {
 fn read<T>(
     text: &impl Fn(&str) -> Option<String>,
     name: &'static str,
-    wanted: &'static str,
+    expected: &'static str,
     parse: impl Fn(&str) -> Option<T>,
 ) -> Result<Option<T>, ConfigError> {
     let Some(value) = text(name) else {
@@ -216,7 +216,7 @@ fn read<T>(
     parsed.map(Some).ok_or(ConfigError::Variable {
         name,
         value,
-        wanted,
+        expected,
     })
 }
 
@@ -241,11 +241,11 @@ fn keyword<T: for<'a> Deserialize<'a>>(word: &str) -> Option<T> {
 
 fn seconds<'a, D: serde::Deserializer<'a>>(from: D) -> Result<Option<f64>, D::Error> {
     let seconds = f64::deserialize(from)?;
-    let wanted = "it can be a number of seconds, 0 for ever";
+    let expected = "it can be a number of seconds, 0 for ever";
     let seconds = Some(seconds).filter(|it| is_time(*it));
     seconds
         .map(Some)
-        .ok_or_else(|| serde::de::Error::custom(wanted))
+        .ok_or_else(|| serde::de::Error::custom(expected))
 }
 
 fn is_time(seconds: f64) -> bool {
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn code_is_kept_unless_the_user_says_no() {
+    fn code_is_stored_unless_the_user_forbids_it() {
         let read = |text: &str| toml::from_str::<Config>(text).map(|config| config.journal.code);
         assert_eq!(read(""), Ok(true));
         assert_eq!(read("later = 1\n[journal]\nother = 2"), Ok(true));
@@ -287,7 +287,7 @@ mod tests {
             turns = false\nlog = 'debug'\nkernel_env = { A = '0', C = '2' }\n\
             later = [1]\n[journal]\ncode = false\n";
         let from_file = with(file, &[("NB_AS", "")]).unwrap();
-        let wanted = Config {
+        let expected = Config {
             notebook: Some("a.ipynb".into()),
             name: Some("ada".into()),
             timeout: Some(20.0),
@@ -300,7 +300,7 @@ mod tests {
             kernel_env: env(&[("A", "0"), ("C", "2")]),
             journal: JournalConfig { code: false },
         };
-        assert_eq!(from_file, wanted);
+        assert_eq!(from_file, expected);
         let variables = [
             ("NB_NOTEBOOK", "b.ipynb"),
             ("NB_AS", "bob"),
@@ -313,7 +313,7 @@ mod tests {
             ("NB_TURNS", "on"),
             ("NB_LOG", "trace"),
         ];
-        let wanted = Config {
+        let expected = Config {
             notebook: Some("b.ipynb".into()),
             name: Some("bob".into()),
             timeout: Some(2.5),
@@ -324,11 +324,11 @@ mod tests {
             journal: JournalConfig { code: false },
             ..Config::default()
         };
-        assert_eq!(with(file, &variables).unwrap(), wanted);
+        assert_eq!(with(file, &variables).unwrap(), expected);
     }
 
     #[test]
-    fn what_a_setting_cannot_be_is_told_with_its_name() {
+    fn an_error_names_the_setting_and_its_possible_values() {
         let temp = tempfile::tempdir().unwrap();
         let project = Project::for_notebook(&temp.path().join("a.ipynb")).unwrap();
         for wrong in [

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// What passed a proxy, and what waits in it.
+/// The counters of a proxy: the messages that have passed it, and those that wait in it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(default)]
@@ -13,13 +13,13 @@ pub struct Counters {
     pub at: Timestamp,
     /// Verified messages of clients.
     pub from_clients: Channels,
-    /// What went to the kernel; requests of the proxy's own are among it.
+    /// The messages to the kernel, with the proxy's own requests.
     pub to_kernel: Channels,
     /// Verified messages of the kernel.
     pub from_kernel: Channels,
-    /// What went to clients; on iopub once, whoever many subscribe.
+    /// The messages to clients; a message on iopub counts once, however many clients subscribe.
     pub to_clients: Channels,
-    /// What was not let in.
+    /// The refused messages and connections.
     pub refused: Refused,
     /// Messages that were let in and could not be delivered.
     pub lost: u64,
@@ -29,11 +29,11 @@ pub struct Counters {
     pub restarts: u64,
     /// Requests that have no answer yet.
     pub outstanding: u64,
-    /// What waits for the kernel, or for its turn.
+    /// The messages that wait for the kernel or in the execution queue.
     pub held: Passed,
-    /// What is queued in memory, in bytes.
+    /// The bytes that are queued in memory.
     pub queued_bytes: QueuedBytes,
-    /// What waits on disk for clients that do not read, in bytes.
+    /// The bytes on disk that wait for clients that do not read.
     pub spilled_bytes: u64,
     /// Connections to iopub.
     pub subscribers: u64,
@@ -42,18 +42,18 @@ pub struct Counters {
     pub other: Map<String, Value>,
 }
 
-/// How many messages passed, and their bytes.
+/// A number of messages, and their bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Passed {
-    /// How many.
+    /// The number of messages.
     pub messages: u64,
     /// The bytes of all their frames.
     pub bytes: u64,
 }
 
-/// What passed on each channel.
+/// The number of messages on each channel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(default)]
@@ -77,7 +77,7 @@ impl Channels {
     }
 }
 
-/// What was not let in.
+/// The refused messages and connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(default)]
@@ -99,13 +99,13 @@ impl Refused {
     }
 }
 
-/// What is queued in memory, in bytes.
+/// The bytes that are queued in memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct QueuedBytes {
-    /// For the kernel.
+    /// The bytes for the kernel.
     pub to_kernel: u64,
-    /// For clients, all together.
+    /// The bytes for all clients.
     pub to_clients: u64,
 }

@@ -12,7 +12,7 @@ use super::jobs::JobFolder;
 /// A position in the events of a job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cursor {
-    /// The offset of the first unread event, in bytes; see [`JobFolder::said`].
+    /// The offset of the first unread event, in bytes; see [`JobFolder::messages`].
     pub at: u64,
     /// How many of the job's cells the actor has seen end.
     pub over: usize,

@@ -36,13 +36,13 @@ pub struct Displays {
 }
 
 /// How many cells are stored at most; the oldest are dropped.
-const CELLS: usize = 500;
+const MOST_CELLS: usize = 500;
 
 /// How many ids of one cell are stored.
-const IDS: usize = 1000;
+const MOST_IDS: usize = 1000;
 
 /// How long to wait for the lock, which is never held for so long.
-const HELD: Duration = Duration::from_secs(2);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl Project {
     /// Returns the stored displays of a session's present kernel; empty if there are none or the
@@ -61,7 +61,7 @@ impl Project {
     /// Stores the display ids of an execution in place of those stored for the same cell.
     pub fn note_displays(&self, mut new: Displays) -> io::Result<()> {
         let file = self.displays_file();
-        let lock = Lock::within(&file.with_extension("lock"), HELD)?;
+        let lock = Lock::within(&file.with_extension("lock"), LOCK_TIMEOUT)?;
         let _lock = lock.ok_or_else(|| io::Error::from(io::ErrorKind::TimedOut))?;
         let mut all = read(&file);
         let before = all.clone();
@@ -69,13 +69,13 @@ impl Project {
             let is_older = it.session == new.session && it.generation < new.generation;
             !is_older && (it.cell != new.cell || it.path != new.path)
         });
-        while new.ids.len() > IDS {
+        while new.ids.len() > MOST_IDS {
             new.ids.pop_last();
         }
         if !new.ids.is_empty() {
             all.push(new);
         }
-        all.drain(..all.len().saturating_sub(CELLS));
+        all.drain(..all.len().saturating_sub(MOST_CELLS));
         match all == before {
             true => Ok(()),
             false => beneath::write_json(&file, &all),
@@ -124,11 +124,11 @@ mod tests {
         assert_eq!(project.displays("a.ipynb", 1).len(), 1);
         project.note_displays(shown("e", 2, &["z"])).unwrap();
         assert!(project.displays("a.ipynb", 1).is_empty());
-        for at in 0..CELLS + 10 {
+        for at in 0..MOST_CELLS + 10 {
             let cell = format!("c{at}");
             project.note_displays(shown(&cell, 2, &["x"])).unwrap();
         }
         let known = project.displays("a.ipynb", 2);
-        assert_eq!((known.len(), &*known[0].cell), (CELLS, "c10"));
+        assert_eq!((known.len(), &*known[0].cell), (MOST_CELLS, "c10"));
     }
 }

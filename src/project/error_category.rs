@@ -1,4 +1,4 @@
-//! The kind of error that ended a piece of code, as programs tell errors apart.
+//! The category of an error that ended a piece of code, for programs.
 
 use serde::{Deserialize, Serialize};
 
@@ -19,7 +19,7 @@ pub enum ErrorCategory {
     Timeout,
     /// A file, a network connection or the input failed.
     Io,
-    /// How it ended is not known, or the kernel was ended from outside.
+    /// The end is not known, or the kernel was ended from outside.
     #[serde(other)]
     Unknown,
 }

@@ -5,7 +5,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use super::identity::{self, Whose};
+use super::identity::{self, FolderOwner};
 use super::lock::Lock;
 use super::real_path::real_path;
 use super::root::{self, DIR, Roots};
@@ -39,7 +39,7 @@ pub enum ProjectError {
     NoFolder {
         /// The notebook.
         notebook: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The folder could not be made.
@@ -49,7 +49,7 @@ pub enum ProjectError {
         root: PathBuf,
         /// The folder.
         dir: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// A later version wrote it.
@@ -88,13 +88,13 @@ impl Project {
             project.check_version()?;
             return Ok(project);
         }
-        let (root, allowed) = roots.wanted;
+        let (root, allowed) = roots.new_root;
         let dir = root.join(DIR);
         if allowed && make(&dir).is_ok() && usable(&dir) {
             return Ok(Self::at(root, dir));
         }
         let foreign = foreign_at(&root);
-        let made = make_elsewhere(&root);
+        let made = make_stand_in_of(&root);
         let dir = made.map_err(|source| ProjectError::Make {
             root: root.clone(),
             dir,
@@ -114,7 +114,7 @@ impl Project {
         Self::for_notebook(notebook).or_else(|error| match error {
             ProjectError::Make { root, .. } => {
                 // Not the folder at the root: that one may be a stranger's.
-                let dir = elsewhere(&root).filter(|dir| beneath::is_folder(dir));
+                let dir = stand_in_of(&root).filter(|dir| beneath::is_folder(dir));
                 let dir = dir.unwrap_or_else(|| PathBuf::from("/dev/null/nb"));
                 Ok(Self {
                     foreign: foreign_at(&root),
@@ -151,7 +151,7 @@ impl Project {
         }
         Ok(Self {
             foreign: Some(dir),
-            ..Self::at(root.clone(), make_elsewhere(&root)?)
+            ..Self::at(root.clone(), make_stand_in_of(&root)?)
         })
     }
 
@@ -165,16 +165,16 @@ impl Project {
                 });
             }
             // Another program may have recorded a kernel there.
-            if identity::whose(&dir) == Whose::Foreign && stranger::kernel(&dir).is_some() {
+            if identity::owner(&dir) == FolderOwner::Foreign && stranger::kernel(&dir).is_some() {
                 return Some(Self {
                     foreign: Some(dir),
-                    ..Self::at(root.clone(), make_elsewhere(root).ok()?)
+                    ..Self::at(root.clone(), make_stand_in_of(root).ok()?)
                 });
             }
         }
-        let root = roots.wanted.0.clone();
-        elsewhere(&root).filter(|dir| is_writable(dir))?;
-        let dir = make_elsewhere(&root).ok()?;
+        let root = roots.new_root.0.clone();
+        stand_in_of(&root).filter(|dir| is_writable(dir))?;
+        let dir = make_stand_in_of(&root).ok()?;
         Some(Self {
             foreign: foreign_at(&root),
             ..Self::at(root, dir)
@@ -186,7 +186,7 @@ impl Project {
         tracing::warn!(%error, "{} was written by an older nb and cannot be set aside", dir.display());
         Some(Self {
             just_made_elsewhere: true,
-            ..Self::at(root.to_owned(), make_elsewhere(root).ok()?)
+            ..Self::at(root.to_owned(), make_stand_in_of(root).ok()?)
         })
     }
 
@@ -210,11 +210,11 @@ impl Project {
         };
         let candidates = root::roots(folder, home().as_deref()).candidates;
         let mut dirs = candidates.into_iter().map(|root| root.join(DIR));
-        dirs.find_map(|dir| match identity::whose(&dir) {
-            Whose::Foreign if stranger::kernel(&dir).is_some() => Some(None),
-            Whose::Foreign => Some(Some(dir)),
-            Whose::Ours | Whose::Empty => Some(None),
-            Whose::Nobody => None,
+        dirs.find_map(|dir| match identity::owner(&dir) {
+            FolderOwner::Foreign if stranger::kernel(&dir).is_some() => Some(None),
+            FolderOwner::Foreign => Some(Some(dir)),
+            FolderOwner::Ours | FolderOwner::Empty => Some(None),
+            FolderOwner::Nobody => None,
         })?
     }
 
@@ -238,13 +238,13 @@ impl Project {
     /// Returns the stand-in of a root, the folder that is used in place of its `.nb`, if there is
     /// one.
     pub(super) fn stand_in(root: &Path) -> Option<PathBuf> {
-        elsewhere(root).filter(|dir| beneath::is_folder(dir))
+        stand_in_of(root).filter(|dir| beneath::is_folder(dir))
     }
 
     /// Says whether a folder holds the connection files of a project that this user's `nb` made.
     pub fn made_connections(folder: &Path) -> bool {
         let dir = folder.parent().filter(|_| folder.ends_with("connections"));
-        dir.is_some_and(|dir| identity::whose(dir) == Whose::Ours || root_of(dir).is_some())
+        dir.is_some_and(|dir| identity::owner(dir) == FolderOwner::Ours || root_of(dir).is_some())
     }
 
     /// Returns the `.nb` at the root that this user's `nb` did not make. Of its content only a
@@ -425,7 +425,7 @@ impl Project {
 /// Returns the `.nb` of a root if this user's `nb` did not make it.
 fn foreign_at(root: &Path) -> Option<PathBuf> {
     let dir = root.join(DIR);
-    (identity::whose(&dir) == Whose::Foreign).then_some(dir)
+    (identity::owner(&dir) == FolderOwner::Foreign).then_some(dir)
 }
 
 fn home() -> Option<PathBuf> {
@@ -435,34 +435,34 @@ fn home() -> Option<PathBuf> {
 
 /// Returns the path of a root's stand-in, for a root that is not writable or has a stranger's
 /// `.nb`.
-fn elsewhere(root: &Path) -> Option<PathBuf> {
-    Some(shelf()?.join(short_name(&root.to_string_lossy())))
+fn stand_in_of(root: &Path) -> Option<PathBuf> {
+    Some(stand_ins()?.join(short_name(&root.to_string_lossy())))
 }
 
 /// Returns the folder of all stand-ins, as a real path.
-fn shelf() -> Option<PathBuf> {
-    let shelf = state_folder()?.join("projects");
-    Some(shelf.canonicalize().unwrap_or(shelf))
+fn stand_ins() -> Option<PathBuf> {
+    let stand_ins = state_folder()?.join("projects");
+    Some(stand_ins.canonicalize().unwrap_or(stand_ins))
 }
 
 /// The file in a stand-in that holds the path of its root.
-const ROOT: &str = "root";
+const ROOT_FILE: &str = "root";
 
 /// Returns the root whose stand-in a folder is.
 fn root_of(dir: &Path) -> Option<PathBuf> {
-    if dir.parent() != Some(&shelf()?) {
+    if dir.parent() != Some(&stand_ins()?) {
         return None;
     }
-    let root = beneath::read(&dir.join(ROOT), 64 << 10).ok()?;
+    let root = beneath::read(&dir.join(ROOT_FILE), 64 << 10).ok()?;
     Some(PathBuf::from(std::ffi::OsString::from_vec(root)))
 }
 
-fn make_elsewhere(root: &Path) -> io::Result<PathBuf> {
+fn make_stand_in_of(root: &Path) -> io::Result<PathBuf> {
     let no_home =
         || io::Error::other("it is not writable and there is no home folder to fall back to");
-    let shelf = shelf().ok_or_else(no_home)?;
-    make_private(&shelf)?;
-    let dir = elsewhere(root).ok_or_else(no_home)?;
+    let stand_ins = stand_ins().ok_or_else(no_home)?;
+    make_private(&stand_ins)?;
+    let dir = stand_in_of(root).ok_or_else(no_home)?;
     make_stand_in(&dir, root)?;
     set_aside_older(&dir, |dir| make_stand_in(dir, root))?;
     Ok(dir)
@@ -470,7 +470,7 @@ fn make_elsewhere(root: &Path) -> io::Result<PathBuf> {
 
 fn make_stand_in(dir: &Path, root: &Path) -> io::Result<()> {
     beneath::make_folder(dir)?;
-    let (file, path) = (dir.join(ROOT), root.as_os_str().as_bytes());
+    let (file, path) = (dir.join(ROOT_FILE), root.as_os_str().as_bytes());
     if beneath::read(&file, 64 << 10).is_ok_and(|before| before == path) {
         return Ok(());
     }
@@ -480,13 +480,13 @@ fn make_stand_in(dir: &Path, root: &Path) -> io::Result<()> {
 /// Says whether this user's `nb` made a `.nb` on this machine, and it is writable. Takes an empty
 /// folder as its own first.
 fn usable(dir: &Path) -> bool {
-    match identity::whose(dir) {
-        Whose::Ours => is_writable(dir),
-        Whose::Empty => {
+    match identity::owner(dir) {
+        FolderOwner::Ours => is_writable(dir),
+        FolderOwner::Empty => {
             let claimed = identity::claim(dir);
-            claimed.is_ok_and(|whose| whose == Whose::Ours) && is_writable(dir)
+            claimed.is_ok_and(|owner| owner == FolderOwner::Ours) && is_writable(dir)
         }
-        Whose::Nobody | Whose::Foreign => false,
+        FolderOwner::Nobody | FolderOwner::Foreign => false,
     }
 }
 
@@ -619,7 +619,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_three_keys_name_must_be_private_in_the_users_own_folder_too() {
+    fn the_files_of_the_three_keys_must_be_private_also_in_the_users_own_folder() {
         let temp = tempfile::tempdir().unwrap();
         let project = Project::for_notebook(&temp.path().join("a.ipynb")).unwrap();
         let file = temp.path().join("kernel.json");

@@ -47,8 +47,8 @@ impl HostIdentity {
 
     /// Says whether it is this machine, possibly in another container or sandbox.
     pub fn is_on_this_machine(&self) -> bool {
-        let here = Self::here();
-        self.name == here.name && self.boot_id == here.boot_id
+        let this_host = Self::here();
+        self.name == this_host.name && self.boot_id == this_host.boot_id
     }
 
     /// Returns how this recorded host relates to the one where this process runs.
@@ -56,16 +56,17 @@ impl HostIdentity {
         self.relation_to(&Self::here())
     }
 
-    fn relation_to(&self, here: &Self) -> Relation {
-        let same = self.boot_id == here.boot_id && self.pid_namespace == here.pid_namespace;
+    fn relation_to(&self, this_host: &Self) -> Relation {
+        let same =
+            self.boot_id == this_host.boot_id && self.pid_namespace == this_host.pid_namespace;
         // A laptop's host name changes with its network; boot and namespace do not. A record
         // without any of the three was written by another program, which is assumed to run here.
         if same || *self == Self::default() {
             Relation::Here
-        } else if self.name == here.name
-            && self.boot_id != here.boot_id
+        } else if self.name == this_host.name
+            && self.boot_id != this_host.boot_id
             // Empty in a container without /proc: then no process is called dead.
-            && !here.boot_id.is_empty()
+            && !this_host.boot_id.is_empty()
         {
             Relation::EarlierBoot
         } else {

@@ -17,17 +17,17 @@ use super::state_folder::{make_private, state_folder};
 use super::{beneath, save};
 
 /// The file with a folder's id.
-const ID: &str = "id";
+const ID_FILE: &str = "id";
 
 /// The length of an id, in hexadecimal digits.
-const LENGTH: usize = 32;
+const ID_LENGTH: usize = 32;
 
 /// The longest path that is read, in bytes.
 const LONGEST_PATH: u64 = 64 << 10;
 
-/// Who made a folder.
+/// The owner of a folder: who made it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Whose {
+pub(super) enum FolderOwner {
     /// Nothing exists under this name.
     Nobody,
     /// An empty folder, which has just been made.
@@ -39,86 +39,87 @@ pub(super) enum Whose {
 }
 
 /// Returns who made a folder. `dir` is a real path.
-pub(super) fn whose(dir: &Path) -> Whose {
-    match memory() {
-        Some(memory) => whose_in(dir, &memory),
+pub(super) fn owner(dir: &Path) -> FolderOwner {
+    match records() {
+        Some(records) => owner_in(dir, &records),
         // Without a home folder nothing was ever recorded.
-        None if std::fs::symlink_metadata(dir).is_ok() => Whose::Foreign,
-        None => Whose::Nobody,
+        None if std::fs::symlink_metadata(dir).is_ok() => FolderOwner::Foreign,
+        None => FolderOwner::Nobody,
     }
 }
 
 /// Marks an empty folder as this user's, and returns its owner afterwards.
-pub(super) fn claim(dir: &Path) -> io::Result<Whose> {
-    let memory = memory().ok_or_else(|| io::Error::other("there is no home folder"))?;
-    claim_in(dir, &memory)
+pub(super) fn claim(dir: &Path) -> io::Result<FolderOwner> {
+    let records = records().ok_or_else(|| io::Error::other("there is no home folder"))?;
+    claim_in(dir, &records)
 }
 
-fn whose_in(dir: &Path, memory: &Path) -> Whose {
-    let found = match std::fs::symlink_metadata(dir) {
-        Ok(found) => found,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Whose::Nobody,
-        Err(_) => return Whose::Foreign,
+fn owner_in(dir: &Path, records: &Path) -> FolderOwner {
+    let metadata = match std::fs::symlink_metadata(dir) {
+        Ok(metadata) => metadata,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return FolderOwner::Nobody,
+        Err(_) => return FolderOwner::Foreign,
     };
-    if !found.is_dir() || found.uid() != rustix::process::geteuid().as_raw() {
-        return Whose::Foreign;
+    if !metadata.is_dir() || metadata.uid() != rustix::process::geteuid().as_raw() {
+        return FolderOwner::Foreign;
     }
     let Some(id) = id_of(dir) else {
         return match is_empty(dir) {
-            true => Whose::Empty,
-            false => Whose::Foreign,
+            true => FolderOwner::Empty,
+            false => FolderOwner::Foreign,
         };
     };
-    let record = memory.join(name(&id));
+    let record = records.join(record_name(&id));
     let Ok(recorded) = beneath::read(&record, LONGEST_PATH) else {
-        return Whose::Foreign;
+        return FolderOwner::Foreign;
     };
     let recorded = PathBuf::from(std::ffi::OsString::from_vec(recorded));
     if recorded == dir {
-        return Whose::Ours;
+        return FolderOwner::Ours;
     }
     let is_same = std::fs::symlink_metadata(&recorded)
-        .is_ok_and(|there| (there.dev(), there.ino()) == (found.dev(), found.ino()));
+        .is_ok_and(|it| (it.dev(), it.ino()) == (metadata.dev(), metadata.ino()));
     if !is_same && id_of(&recorded) == Some(id) {
         // The original still exists: this folder is a copy of it.
-        return Whose::Foreign;
+        return FolderOwner::Foreign;
     }
     if !is_same && let Err(error) = save::replace(&record, dir.as_os_str().as_bytes()) {
         tracing::warn!(%error, "the new path of {} cannot be recorded", dir.display());
     }
-    Whose::Ours
+    FolderOwner::Ours
 }
 
-fn claim_in(dir: &Path, memory: &Path) -> io::Result<Whose> {
-    make_private(memory)?;
-    let memory = memory.canonicalize()?;
+fn claim_in(dir: &Path, records: &Path) -> io::Result<FolderOwner> {
+    make_private(records)?;
+    let records = records.canonicalize()?;
     // Two commands may find the same empty folder.
-    let _lock = Lock::wait(&memory.join("lock"))?;
-    let whose = whose_in(dir, &memory);
-    if whose != Whose::Empty {
-        return Ok(whose);
+    let _lock = Lock::wait(&records.join("lock"))?;
+    let owner = owner_in(dir, &records);
+    if owner != FolderOwner::Empty {
+        return Ok(owner);
     }
     let id = uuid::Uuid::new_v4().simple().to_string();
     // The record is written first: a folder whose id is not recorded would be a stranger's.
-    let record = memory.join(name(id.as_bytes()));
+    let record = records.join(record_name(id.as_bytes()));
     save::replace(&record, dir.as_os_str().as_bytes())?;
-    let written = beneath::create(&dir.join(ID)).and_then(|mut file| file.write_all(id.as_bytes()));
+    let written =
+        beneath::create(&dir.join(ID_FILE)).and_then(|mut file| file.write_all(id.as_bytes()));
     if let Err(error) = written {
         let _ = std::fs::remove_file(record);
         return Err(error);
     }
-    Ok(Whose::Ours)
+    Ok(FolderOwner::Ours)
 }
 
 /// Makes programs with another state folder use the same records, so that folders that they make are
 /// this user's.
 pub fn share_records(state_home: &Path) -> io::Result<()> {
     let no_home = || io::Error::other("there is no home folder");
-    let memory = memory().ok_or_else(no_home)?;
-    let theirs = state_home.join("nb");
-    make_private(&memory)?;
-    make_private(&theirs)?;
-    match std::os::unix::fs::symlink(memory, theirs.join("folders")) {
+    let records = records().ok_or_else(no_home)?;
+    let other = state_home.join("nb");
+    make_private(&records)?;
+    make_private(&other)?;
+    match std::os::unix::fs::symlink(records, other.join("folders")) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
         _ => Ok(()),
     }
@@ -126,21 +127,21 @@ pub fn share_records(state_home: &Path) -> io::Result<()> {
 
 /// Forgets a folder of this user's that is about to be removed.
 pub fn disown(dir: &Path) {
-    if let (Some(memory), Some(id), Whose::Ours) = (memory(), id_of(dir), whose(dir)) {
-        let _ = std::fs::remove_file(memory.join(name(&id)));
+    if let (Some(records), Some(id), FolderOwner::Ours) = (records(), id_of(dir), owner(dir)) {
+        let _ = std::fs::remove_file(records.join(record_name(&id)));
     }
 }
 
 /// Returns the id of a folder: the content of a private file.
 fn id_of(dir: &Path) -> Option<Vec<u8>> {
-    let file = beneath::open(&dir.join(ID)).ok()?;
+    let file = beneath::open(&dir.join(ID_FILE)).ok()?;
     // Version control and archives create files that other users can read, unless configured
     // otherwise.
     if file.metadata().ok()?.mode() & 0o077 != 0 {
         return None;
     }
-    let id = beneath::read_from(&file, 2 * LENGTH as u64).ok()?;
-    (id.len() == LENGTH && id.iter().all(u8::is_ascii_hexdigit)).then_some(id)
+    let id = beneath::read_from(&file, 2 * ID_LENGTH as u64).ok()?;
+    (id.len() == ID_LENGTH && id.iter().all(u8::is_ascii_hexdigit)).then_some(id)
 }
 
 /// Returns whether a folder is empty, or holds only an empty id file that another process is about
@@ -153,16 +154,16 @@ fn is_empty(dir: &Path) -> bool {
         let is_file = entry
             .metadata()
             .is_ok_and(|it| it.is_file() && it.len() == 0);
-        is_file && entry.file_name() == ID
+        is_file && entry.file_name() == ID_FILE
     })
 }
 
-fn name(id: &[u8]) -> String {
+fn record_name(id: &[u8]) -> String {
     hex::encode(Sha256::digest(id))
 }
 
 /// Returns the folder of the records. Each is a file named by the hash of an id.
-fn memory() -> Option<PathBuf> {
+fn records() -> Option<PathBuf> {
     let folder = state_folder()?.join("folders");
     // A part of the path to the home folder may be a link.
     Some(folder.canonicalize().unwrap_or(folder))
@@ -177,57 +178,57 @@ mod tests {
     struct Place {
         _temp: tempfile::TempDir,
         root: PathBuf,
-        memory: PathBuf,
+        records: PathBuf,
     }
 
     impl Place {
         fn new() -> Self {
             let temp = tempfile::tempdir().unwrap();
             let root = temp.path().canonicalize().unwrap();
-            let memory = root.join("memory");
-            std::fs::create_dir(&memory).unwrap();
+            let records = root.join("memory");
+            std::fs::create_dir(&records).unwrap();
             Self {
                 root,
-                memory,
+                records,
                 _temp: temp,
             }
         }
 
-        fn folder(&self, name: &str) -> PathBuf {
-            let folder = self.root.join(name);
+        fn folder(&self, record_name: &str) -> PathBuf {
+            let folder = self.root.join(record_name);
             std::fs::create_dir_all(&folder).unwrap();
             folder
         }
 
-        fn whose(&self, dir: &Path) -> Whose {
-            whose_in(dir, &self.memory)
+        fn owner(&self, dir: &Path) -> FolderOwner {
+            owner_in(dir, &self.records)
         }
 
-        fn claimed(&self, name: &str) -> PathBuf {
-            let folder = self.folder(name);
-            assert_eq!(claim_in(&folder, &self.memory).unwrap(), Whose::Ours);
+        fn claimed(&self, record_name: &str) -> PathBuf {
+            let folder = self.folder(record_name);
+            assert_eq!(claim_in(&folder, &self.records).unwrap(), FolderOwner::Ours);
             folder
         }
     }
 
     fn copy(from: &Path, to: &Path) {
         std::fs::create_dir_all(to).unwrap();
-        std::fs::copy(from.join(ID), to.join(ID)).unwrap();
+        std::fs::copy(from.join(ID_FILE), to.join(ID_FILE)).unwrap();
     }
 
     #[test]
     fn a_folder_that_was_made_here_is_ours_also_after_it_moved() {
         let place = Place::new();
         let made = place.claimed("a/.nb");
-        assert_eq!(place.whose(&made), Whose::Ours);
+        assert_eq!(place.owner(&made), FolderOwner::Ours);
         std::fs::rename(place.root.join("a"), place.root.join("b")).unwrap();
-        assert_eq!(place.whose(&made), Whose::Nobody);
+        assert_eq!(place.owner(&made), FolderOwner::Nobody);
         let moved = place.root.join("b/.nb");
-        assert_eq!(place.whose(&moved), Whose::Ours);
+        assert_eq!(place.owner(&moved), FolderOwner::Ours);
         // Its new path is recorded now: a copy at its first path is a copy.
         copy(&moved, &made);
-        assert_eq!(place.whose(&made), Whose::Foreign);
-        assert_eq!(place.whose(&moved), Whose::Ours);
+        assert_eq!(place.owner(&made), FolderOwner::Foreign);
+        assert_eq!(place.owner(&moved), FolderOwner::Ours);
     }
 
     #[test]
@@ -236,8 +237,8 @@ mod tests {
         let made = place.claimed("a/.nb");
         let copied = place.root.join("b/.nb");
         copy(&made, &copied);
-        assert_eq!(place.whose(&copied), Whose::Foreign);
-        assert_eq!(place.whose(&made), Whose::Ours);
+        assert_eq!(place.owner(&copied), FolderOwner::Foreign);
+        assert_eq!(place.owner(&made), FolderOwner::Ours);
     }
 
     #[test]
@@ -245,48 +246,51 @@ mod tests {
         let place = Place::new();
         let made = place.claimed("a/.nb");
         // As if this user's nb had made it on another machine.
-        std::fs::remove_dir_all(&place.memory).unwrap();
-        std::fs::create_dir(&place.memory).unwrap();
-        assert_eq!(place.whose(&made), Whose::Foreign);
+        std::fs::remove_dir_all(&place.records).unwrap();
+        std::fs::create_dir(&place.records).unwrap();
+        assert_eq!(place.owner(&made), FolderOwner::Foreign);
         let other = place.folder("other/.nb");
         std::fs::write(other.join("state.json"), "{}").unwrap();
-        assert_eq!(place.whose(&other), Whose::Foreign);
-        assert_eq!(claim_in(&other, &place.memory).unwrap(), Whose::Foreign);
-        assert!(!other.join(ID).exists());
+        assert_eq!(place.owner(&other), FolderOwner::Foreign);
+        assert_eq!(
+            claim_in(&other, &place.records).unwrap(),
+            FolderOwner::Foreign
+        );
+        assert!(!other.join(ID_FILE).exists());
     }
 
     #[test]
-    fn what_is_no_private_file_is_no_id() {
+    fn a_file_that_is_not_private_is_no_id() {
         let place = Place::new();
         let made = place.claimed("a/.nb");
-        let id = made.join(ID);
+        let id = made.join(ID_FILE);
         std::fs::set_permissions(&id, PermissionsExt::from_mode(0o644)).unwrap();
-        assert_eq!(place.whose(&made), Whose::Foreign);
+        assert_eq!(place.owner(&made), FolderOwner::Foreign);
         std::fs::set_permissions(&id, PermissionsExt::from_mode(0o600)).unwrap();
-        assert_eq!(place.whose(&made), Whose::Ours);
+        assert_eq!(place.owner(&made), FolderOwner::Ours);
         // A link to the id of another folder.
         let other = place.folder("b/.nb");
-        symlink(&id, other.join(ID)).unwrap();
-        assert_eq!(place.whose(&other), Whose::Foreign);
+        symlink(&id, other.join(ID_FILE)).unwrap();
+        assert_eq!(place.owner(&other), FolderOwner::Foreign);
         // A link to the folder itself.
         let linked = place.folder("c").join(".nb");
         symlink(&made, &linked).unwrap();
-        assert_eq!(place.whose(&linked), Whose::Foreign);
+        assert_eq!(place.owner(&linked), FolderOwner::Foreign);
     }
 
     #[test]
     fn two_that_find_an_empty_folder_make_it_theirs_once() {
         let place = Place::new();
         let dir = place.folder("a/.nb");
-        assert_eq!(place.whose(&dir), Whose::Empty);
+        assert_eq!(place.owner(&dir), FolderOwner::Empty);
         std::thread::scope(|scope| {
             for _ in 0..8 {
                 scope.spawn(|| {
-                    assert_eq!(claim_in(&dir, &place.memory).unwrap(), Whose::Ours);
+                    assert_eq!(claim_in(&dir, &place.records).unwrap(), FolderOwner::Ours);
                 });
             }
         });
-        let records = std::fs::read_dir(&place.memory).unwrap().count();
+        let records = std::fs::read_dir(&place.records).unwrap().count();
         assert_eq!(records, 2, "one record and the lock");
     }
 }

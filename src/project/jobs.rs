@@ -31,67 +31,67 @@ use super::moved::{Moves, moved_path};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Job {
-    /// Eight hexadecimal digits; a beginning of three or more names it.
+    /// Its id: eight hexadecimal digits. Commands accept the first three or more of them.
     pub id: String,
-    /// Who asked.
+    /// The actor who requested it.
     pub by: String,
-    /// Which of an agent's sessions that was.
+    /// The agent's session that requested it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by_session: Option<String>,
     /// The notebook's key; see [`Project::key`].
     pub notebook: String,
-    /// Where the notebook is: a recorder knows the project by its folder alone, which may be
-    /// elsewhere.
+    /// The notebook's path. A recorder cannot derive it: it knows only the `.nb` folder, which may be
+    /// outside the project.
     pub path: PathBuf,
     /// The key of the session whose kernel runs it.
     pub session: String,
-    /// How far it is.
+    /// Its state.
     pub state: JobState,
-    /// When it was asked for.
+    /// When it was requested.
     pub asked_at: Timestamp,
-    /// When all was over.
+    /// When it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<Timestamp>,
     /// The kernel's generation, once it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generation: Option<u64>,
-    /// What is run, in order.
+    /// The cells or pieces of code, in order.
     pub cells: Vec<JobCell>,
-    /// Whose cell is waited for, in words.
+    /// The cell that the job waits for, with its actor, as text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub behind: Option<String>,
-    /// Since when that runs, where it is known.
+    /// When that cell began, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub behind_since: Option<Timestamp>,
     /// The job of that cell, if a job runs it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub behind_job: Option<String>,
-    /// What that cell asks the person at its front end.
+    /// The input prompt of that cell at its front end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub behind_prompt: Option<String>,
-    /// What the code asks.
+    /// The input request of the running code.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt: Option<JobPrompt>,
-    /// Go on with the next cell where one raises.
+    /// Whether to continue with the next cell after one that raises.
     #[serde(default)]
     pub allow_errors: bool,
     /// The seconds after which a cell is interrupted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_time: Option<f64>,
-    /// Outputs are written into the notebook.
+    /// Whether outputs are written into the notebook.
     #[serde(default)]
     pub saves: bool,
-    /// About how many bytes of text of each cell go there; none is no limit.
+    /// About how many bytes of text of each cell are written there; none is no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_output: Option<u64>,
-    /// The notebook's revision for which the cells were planned: an edit of its code ends the job. None where an
-    /// edit does not matter.
+    /// The notebook's revision for which the cells were planned: an edit of its code ends the job. With none an
+    /// edit changes nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<String>,
-    /// Further messages for the actor who asked.
+    /// Further messages for the actor who requested the job.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
-    /// The front end whose cells these are, if they are: its proxy has sent them.
+    /// The front end whose cells these are, if its proxy has sent them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub front_end: Option<JobFrontEnd>,
     /// Fields of another version.
@@ -99,19 +99,19 @@ pub struct Job {
     pub other: Map<String, Value>,
 }
 
-/// A front end whose cells are kept, or were handed over to a recorder.
+/// A front end whose outputs its proxy stores, or has handed over to a recorder.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct JobFrontEnd {
-    /// What kind it is: `VS Code`.
+    /// Its kind, such as `VS Code`.
     pub name: String,
-    /// When its proxy began to hand the cells over; none where it had no time for that.
+    /// When its proxy began the hand-over; none if the proxy was killed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub handed_at: Option<Timestamp>,
-    /// Its proxy has kept all up to where the recorder hears for itself.
+    /// Whether the proxy has stored all messages up to the first one that the recorder receives itself.
     #[serde(default)]
     pub whole: bool,
-    /// The proxy itself has gone: the same front end may come back with another.
+    /// Whether the proxy has ended: the same front end may return with another one.
     #[serde(default)]
     pub may_return: bool,
 }
@@ -146,17 +146,17 @@ impl Job {
     }
 }
 
-/// How far a job is.
+/// The state of a job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum JobState {
-    /// It waits for others' cells, or for the kernel.
+    /// It waits for other actors' cells, or for the kernel.
     #[default]
     Queued,
     /// The kernel runs it.
     Running,
-    /// The code asks, and waits for the answer.
+    /// The code waits for input.
     WaitingInput,
     /// It is over.
     Done,
@@ -169,18 +169,18 @@ pub struct JobCell {
     /// The cell's id; none for code outside the notebook.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cell: Option<String>,
-    /// The cell's index when it was asked for.
+    /// The cell's index when the job was requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub index: Option<usize>,
-    /// The cell's revision when it was asked for.
+    /// The cell's revision when the job was requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revision: Option<String>,
-    /// What is run.
+    /// The code.
     pub code: String,
-    /// It is tagged as code that may raise: the cells after it are run all the same.
+    /// Whether it is tagged as code that may raise: the cells after it are run all the same.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub may_raise: bool,
-    /// The kernel's request that runs it, once that was sent.
+    /// The id of the execute request, once it was sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub msg_id: Option<String>,
     /// How it ended: a word of [`super::event::Outcome`]; `withdrawn`, `no_kernel`, `not_run`, or
@@ -190,16 +190,16 @@ pub struct JobCell {
     /// The kind of error that ended it, if one did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub category: Option<ErrorCategory>,
-    /// The number that the kernel gave it.
+    /// Its execution count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub execution_count: Option<u64>,
-    /// When the kernel began with it.
+    /// When the kernel became busy with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub begun_at: Option<Timestamp>,
-    /// When the kernel had taken its text.
+    /// When the kernel sent `execute_input`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input_at: Option<Timestamp>,
-    /// When the kernel was through with it.
+    /// When the kernel became idle after it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle_at: Option<Timestamp>,
     /// How long it took, in milliseconds.
@@ -211,7 +211,7 @@ pub struct JobCell {
 }
 
 impl JobCell {
-    /// Returns what is run of a cell, or of none.
+    /// Returns code to run: a cell's, or with `None` code outside the notebook.
     pub fn new(cell: Option<String>, code: String) -> Self {
         Self {
             cell,
@@ -221,13 +221,13 @@ impl JobCell {
     }
 }
 
-/// What the code asks.
+/// An input request of the code.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct JobPrompt {
-    /// What it asks; may be empty.
+    /// The prompt; may be empty.
     pub prompt: String,
-    /// The answer is not to be shown.
+    /// Whether the answer must not be shown.
     pub password: bool,
 }
 
@@ -237,17 +237,17 @@ pub struct JobPrompt {
 pub enum Ask {
     /// Interrupt the running cell, or leave the queue; the cells after it are not run.
     Interrupt {
-        /// The actor who asks.
+        /// The actor who interrupts.
         by: String,
     },
     /// Write the outputs into the notebook now.
     Write,
-    /// The answer to its question.
+    /// The answer to the input request.
     Reply {
         /// The text.
         text: String,
     },
-    /// The answer to its question, which must not be in any file.
+    /// The answer to the input request, which must not be in any file.
     Secret {
         /// The socket from which the recorder reads it.
         socket: PathBuf,
@@ -256,7 +256,7 @@ pub enum Ask {
 
 /// A message of the kernel about one of a job's cells, as `events.jsonl` stores it.
 #[derive(Debug)]
-pub struct Said {
+pub struct JobMessage {
     /// The index of the cell in the job, from 0.
     pub cell: usize,
     /// The message's type.
@@ -269,7 +269,7 @@ pub struct Said {
     pub end: u64,
 }
 
-impl Said {
+impl JobMessage {
     /// Parses a record that ends at `end` in the events; `None` if it is damaged. The buffer of the
     /// line is reused for the content, which may have half a gigabyte.
     fn read(mut line: Vec<u8>, end: u64) -> Option<Self> {
@@ -339,11 +339,11 @@ impl Project {
         self.make_job_in(KEPT, job)
     }
 
-    fn make_job_in(&self, place: &str, job: &mut Job) -> io::Result<JobFolder> {
+    fn make_job_in(&self, parent: &str, job: &mut Job) -> io::Result<JobFolder> {
         if job.id.is_empty() {
             job.id = fresh_id();
         }
-        let name = format!("{place}/{}", job.id);
+        let name = format!("{parent}/{}", job.id);
         let dir = self.make_folder(&name)?;
         self.make_folder(&format!("{name}/asks"))?;
         let folder = JobFolder { dir };
@@ -361,7 +361,7 @@ impl Project {
 
     /// Returns the folders in which proxies store outputs of front ends.
     pub fn kept_jobs(&self) -> Vec<JobFolder> {
-        self.folders(KEPT)
+        self.job_folders(KEPT)
     }
 
     /// Returns the jobs without an end: those that run, and those whose recorder was killed. Lists
@@ -369,8 +369,8 @@ impl Project {
     pub fn open_jobs(&self) -> Vec<JobFolder> {
         let marks = beneath::paths(&self.dir().join(OPEN)).into_iter();
         let jobs = self.dir().join(JOBS);
-        let folders = marks.filter_map(|mark| Some(jobs.join(mark.file_name()?)));
-        folders.map(|dir| JobFolder { dir }).collect()
+        let job_folders = marks.filter_map(|mark| Some(jobs.join(mark.file_name()?)));
+        job_folders.map(|dir| JobFolder { dir }).collect()
     }
 
     fn mark_open(&self, id: &str) -> io::Result<()> {
@@ -389,22 +389,23 @@ impl Project {
     /// No job's id begins so, or several do.
     pub fn job(&self, given: &str) -> Result<JobFolder, NoJob> {
         // A recorder passes its job's whole id.
-        let is_whole = given.len() == ID && given.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let is_whole =
+            given.len() == ID_LENGTH && given.bytes().all(|byte| byte.is_ascii_hexdigit());
         let dir = self.dir().join(JOBS).join(given);
         if is_whole && beneath::is_file(&dir.join(RECORD)) {
             return Ok(JobFolder { dir });
         }
         let all = self.jobs();
-        let found: Vec<_> = all
+        let matching: Vec<_> = all
             .iter()
             .filter(|folder| given.len() >= 3 && folder.id().starts_with(given))
             .collect();
-        match found.as_slice() {
+        match matching.as_slice() {
             [] => Err(NoJob::Unknown(given.to_owned())),
             [folder] => Ok((*folder).clone()),
             _ => Err(NoJob::Ambiguous {
                 given: given.to_owned(),
-                candidates: found.iter().map(|it| it.id().to_owned()).collect(),
+                candidates: matching.iter().map(|it| it.id().to_owned()).collect(),
             }),
         }
     }
@@ -412,13 +413,13 @@ impl Project {
     /// Removes the oldest jobs that have ended, so that all ended jobs together stay within bounds.
     pub fn sweep_jobs(&self) {
         let ended = |folder: JobFolder| Some((folder.read().ok()?.ended_at?, folder));
-        let mut over: Vec<_> = self.jobs().into_iter().filter_map(ended).collect();
+        let mut ended_jobs: Vec<_> = self.jobs().into_iter().filter_map(ended).collect();
         // Newest first.
-        over.sort_by_key(|(ended, _)| std::cmp::Reverse(*ended));
+        ended_jobs.sort_by_key(|(ended, _)| std::cmp::Reverse(*ended));
         let mut bytes = 0;
-        for (count, (_, folder)) in over.iter().enumerate() {
+        for (count, (_, folder)) in ended_jobs.iter().enumerate() {
             bytes += folder.bytes();
-            // The newest is kept however large it is: somebody has just asked for it.
+            // The newest is kept however large it is: an actor has just requested it.
             if count > 0 && (bytes > MOST_BYTES || count >= MOST_JOBS) {
                 let _ = beneath::remove_folder_all(&folder.dir);
             }
@@ -429,14 +430,14 @@ impl Project {
     /// every job, which takes longer than a small cell.
     pub fn sweep_jobs_after(&self, ended: &JobFolder) {
         let count = beneath::paths(&self.dir().join(JOBS)).len();
-        if count.is_multiple_of(SWEPT_EVERY) || ended.bytes() > MOST_UNSWEPT {
+        if count.is_multiple_of(SWEEP_JOBS) || ended.bytes() > SWEEP_BYTES {
             self.sweep_jobs();
         }
     }
 
     /// Returns the folders of all jobs, unordered.
     pub fn jobs(&self) -> Vec<JobFolder> {
-        self.folders(JOBS)
+        self.job_folders(JOBS)
     }
 
     /// Returns the folders of all jobs, latest written record first; for ended jobs that is the order
@@ -446,16 +447,16 @@ impl Project {
             let record = beneath::metadata(&folder.dir.join(RECORD)).ok()?;
             Some((record.modified().ok()?, folder))
         };
-        let folders = beneath::paths(&self.dir().join(JOBS)).into_iter();
+        let job_folders = beneath::paths(&self.dir().join(JOBS)).into_iter();
         // Includes jobs that have no record yet.
-        let folders = folders.map(|dir| JobFolder { dir });
-        let mut dated: Vec<_> = folders.filter_map(written).collect();
+        let job_folders = job_folders.map(|dir| JobFolder { dir });
+        let mut dated: Vec<_> = job_folders.filter_map(written).collect();
         dated.sort_by_key(|(at, _)| std::cmp::Reverse(*at));
         dated.into_iter().map(|(_, folder)| folder).collect()
     }
 
-    fn folders(&self, place: &str) -> Vec<JobFolder> {
-        let mut dirs = beneath::paths(&self.dir().join(place));
+    fn job_folders(&self, parent: &str) -> Vec<JobFolder> {
+        let mut dirs = beneath::paths(&self.dir().join(parent));
         dirs.retain(|dir| beneath::is_file(&dir.join(RECORD)));
         dirs.into_iter().map(|dir| JobFolder { dir }).collect()
     }
@@ -466,7 +467,7 @@ const JOBS: &str = "jobs";
 const KEPT: &str = "kept";
 const OPEN: &str = "open";
 
-/// The file of a job's folder that says how far the job is.
+/// The file of a job's folder with its record, a [`Job`].
 pub const RECORD: &str = "job.json";
 
 /// The file of a job's folder with the kernel's messages about its cells.
@@ -476,16 +477,16 @@ pub const EVENTS: &str = "events.jsonl";
 pub const OVER: &str = "over";
 
 /// The length of an id.
-const ID: usize = 8;
+const ID_LENGTH: usize = 8;
 
-/// How long to wait for the lock, which a process that only tests it holds for less.
-const LOOKED_AT: Duration = Duration::from_secs(1);
+/// How long to wait for the lock. A process that only tests it holds it for less.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// About how many bytes of events are read at once.
-const MOST_SAID: u64 = 4 << 20;
+const READ_BYTES: u64 = 4 << 20;
 
 /// The longest record, in bytes; the largest message of a kernel is about half of it.
-const LONGEST: u64 = beneath::LARGE;
+const LONGEST_RECORD: u64 = beneath::LARGE;
 
 /// The largest size of all ended jobs together, in bytes.
 const MOST_BYTES: u64 = 300_000_000;
@@ -493,11 +494,11 @@ const MOST_BYTES: u64 = 300_000_000;
 /// How many ended jobs are kept.
 const MOST_JOBS: usize = 1000;
 
-/// A sweep is due whenever this many jobs have been added.
-const SWEPT_EVERY: usize = 32;
+/// How many new jobs make a sweep due.
+const SWEEP_JOBS: usize = 32;
 
-/// A sweep is due after a job of more bytes than this.
-const MOST_UNSWEPT: u64 = 1_000_000;
+/// A job of more bytes makes a sweep due.
+const SWEEP_BYTES: u64 = 1_000_000;
 
 impl JobFolder {
     /// Returns the job's id.
@@ -518,7 +519,7 @@ impl JobFolder {
     pub fn read(&self) -> Result<Job, NoJob> {
         let read = beneath::read(&self.dir.join(RECORD), beneath::LARGE);
         let read = read.and_then(|text| Ok(serde_json::from_slice::<Job>(&text)?));
-        let read = read.map(|job| self.renamed(job));
+        let read = read.map(|job| self.with_present_names(job));
         read.map_err(|source| NoJob::Damaged {
             id: self.id().to_owned(),
             source,
@@ -526,13 +527,13 @@ impl JobFolder {
     }
 
     /// Returns the job with the present name of its notebook.
-    fn renamed(&self, mut job: Job) -> Job {
+    fn with_present_names(&self, mut job: Job) -> Job {
         let project = self.dir.parent().and_then(Path::parent);
         let moves = project.map(Moves::read).unwrap_or_default();
         if !moves.is_empty() {
-            let now = moves.since(&job.notebook, job.asked_at);
-            job.path = moved_path(&job.path, &job.notebook, &now);
-            job.notebook = now;
+            let present_key = moves.since(&job.notebook, job.asked_at);
+            job.path = moved_path(&job.path, &job.notebook, &present_key);
+            job.notebook = present_key;
             job.session = moves.since(&job.session, job.asked_at);
         }
         job
@@ -552,7 +553,7 @@ impl JobFolder {
     /// [`JobFolder::has_recorder`] holds the lock briefly and must not stop the first recorder from
     /// starting.
     pub fn lock(&self) -> io::Result<Option<Lock>> {
-        Lock::within(&self.dir.join("lock"), LOOKED_AT)
+        Lock::within(&self.dir.join("lock"), LOCK_TIMEOUT)
     }
 
     /// Takes the lock that a proxy holds while it appends to a job's events.
@@ -560,19 +561,19 @@ impl JobFolder {
         Lock::attempt(&self.dir.join("feed"))
     }
 
-    /// Records that a recorder receives the kernel's messages from this one on.
+    /// Records the first message that the job's recorder receives.
     pub fn tell_ready(&self, msg_id: &str) -> io::Result<()> {
         beneath::replace_unsynced(&self.dir.join("ready"), msg_id.as_bytes())
     }
 
-    /// Wakes the processes that watch the folder. The job is over, and its record already says so. If this
-    /// fails, they notice a moment later.
+    /// Wakes the processes that watch the folder, after the record says that the job is over. If this
+    /// fails, they notice it a moment later.
     pub fn tell_over(&self) {
-        let told = beneath::append(&self.dir.join(OVER));
-        let _ = told.and_then(|mut file| file.write_all(b"\n"));
+        let appended = beneath::append(&self.dir.join(OVER));
+        let _ = appended.and_then(|mut file| file.write_all(b"\n"));
     }
 
-    /// Returns the message from which on a recorder receives the kernel's messages, once it does.
+    /// Returns the id of the first message that the job's recorder receives, once it receives messages.
     pub fn ready(&self) -> Option<String> {
         beneath::read_text(&self.dir.join("ready"), beneath::SMALL).ok()
     }
@@ -619,7 +620,7 @@ impl JobFolder {
     /// Reads messages from an offset in the events on, a limited number of bytes at once. Returns
     /// them with the offset where the next reading begins. A line that is still being written is
     /// left for the next reading.
-    pub fn said(&self, from: u64) -> io::Result<(Vec<Said>, u64)> {
+    pub fn messages(&self, from: u64) -> io::Result<(Vec<JobMessage>, u64)> {
         let mut file = match beneath::open(&self.dir.join(EVENTS)) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok((Vec::new(), from)),
@@ -627,23 +628,26 @@ impl JobFolder {
         };
         file.seek(SeekFrom::Start(from))?;
         let mut lines = BufReader::new(file);
-        let (mut said, mut at) = (Vec::new(), from);
+        let (mut messages, mut at) = (Vec::new(), from);
         let mut line = Vec::new();
         loop {
-            let read = lines.by_ref().take(LONGEST).read_until(b'\n', &mut line)?;
+            let read = lines
+                .by_ref()
+                .take(LONGEST_RECORD)
+                .read_until(b'\n', &mut line)?;
             if read == 0 || line.last() != Some(&b'\n') {
-                return Ok((said, at));
+                return Ok((messages, at));
             }
             at += read as u64;
-            said.extend(Said::read(std::mem::take(&mut line), at));
-            if at - from > MOST_SAID {
-                return Ok((said, at));
+            messages.extend(JobMessage::read(std::mem::take(&mut line), at));
+            if at - from > READ_BYTES {
+                return Ok((messages, at));
             }
         }
     }
 
     /// Returns the messages in about the last so many bytes of the events.
-    pub fn last_said(&self, bytes: u64) -> io::Result<Vec<Said>> {
+    pub fn last_messages(&self, bytes: u64) -> io::Result<Vec<JobMessage>> {
         let events = self.dir.join(EVENTS);
         let length = beneath::metadata(&events)?.len();
         let mut from = length.saturating_sub(bytes);
@@ -653,7 +657,7 @@ impl JobFolder {
             let mut rest = BufReader::new(file).take(bytes);
             from += rest.skip_until(b'\n')? as u64;
         }
-        Ok(self.said(from)?.0)
+        Ok(self.messages(from)?.0)
     }
 
     /// Returns the folder of another job of the project; `None` if the text is no id.
@@ -686,9 +690,9 @@ impl JobFolder {
         asks.map(|(ask, path)| (path, ask)).collect()
     }
 
-    /// Removes a request once the recorder has done it: the command that sent it waits for that.
-    pub fn forget(&self, asked: &Path) {
-        let _ = beneath::remove_file(asked);
+    /// Removes a request that the recorder has handled: the command that sent it waits for that.
+    pub fn forget(&self, request: &Path) {
+        let _ = beneath::remove_file(request);
     }
 
     /// Returns whether there is a request that the recorder has not taken yet.
@@ -712,18 +716,18 @@ pub struct JobEvents {
 }
 
 /// The largest record, in bytes, that is built in memory and written with one call.
-const SHORT: usize = 64 << 10;
+const BUFFERED_BYTES: usize = 64 << 10;
 
 impl JobEvents {
     /// Appends a message of the kernel about a cell; the content is JSON. A failed append leaves at
     /// most a line that readers skip.
     pub fn append(&mut self, cell: usize, msg_type: &str, content: &[u8]) -> io::Result<()> {
-        self.append_said(cell, msg_type, None, content)
+        self.append_with_id(cell, msg_type, None, content)
     }
 
     /// Like [`JobEvents::append`], with the message's id: another process may have recorded the
     /// same message.
-    pub fn append_said(
+    pub fn append_with_id(
         &mut self,
         cell: usize,
         msg_type: &str,
@@ -749,8 +753,8 @@ impl JobEvents {
 
     fn append_all(&mut self, mut line: Vec<u8>, content: &[u8]) -> io::Result<()> {
         // A newline is white space in JSON, but ends a record here.
-        let breaks = |byte: &u8| matches!(byte, b'\n' | b'\r');
-        if content.len() > SHORT && memchr::memchr2(b'\n', b'\r', content).is_none() {
+        let is_line_break = |byte: &u8| matches!(byte, b'\n' | b'\r');
+        if content.len() > BUFFERED_BYTES && memchr::memchr2(b'\n', b'\r', content).is_none() {
             // The content may have half a gigabyte: it is not copied.
             self.file.write_all(&line)?;
             self.file.write_all(content)?;
@@ -759,7 +763,7 @@ impl JobEvents {
         line.extend(
             content
                 .iter()
-                .map(|byte| if breaks(byte) { b' ' } else { *byte }),
+                .map(|byte| if is_line_break(byte) { b' ' } else { *byte }),
         );
         line.extend_from_slice(b"}\n");
         self.file.write_all(&line)
@@ -802,7 +806,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn who_looks_does_not_keep_a_recorder_from_beginning() {
+    fn a_check_of_the_lock_does_not_stop_a_recorder_from_starting() {
         let temp = tempfile::tempdir().unwrap();
         let project = Project::for_notebook(&temp.path().join("a.ipynb")).unwrap();
         let (_, folder) = job(&project);
@@ -843,39 +847,39 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_is_said_is_read_as_it_comes() {
+    fn messages_are_read_as_they_are_appended() {
         let temp = tempfile::tempdir().unwrap();
         let project = Project::for_notebook(&temp.path().join("a.ipynb")).unwrap();
         let (_, folder) = job(&project);
-        assert_eq!(folder.said(0).unwrap().1, 0);
+        assert_eq!(folder.messages(0).unwrap().1, 0);
         let mut events = folder.events().unwrap();
         events
             .append(0, "stream", b"{\"text\":\n\"a\\n\"}")
             .unwrap();
-        let (said, at) = folder.said(0).unwrap();
-        assert_eq!(said[0].content.get(), "{\"text\": \"a\\n\"}");
+        let (messages, at) = folder.messages(0).unwrap();
+        assert_eq!(messages[0].content.get(), "{\"text\": \"a\\n\"}");
         events.file.write_all(b"{\"cell\":1,").unwrap();
-        assert_eq!(folder.said(at).unwrap().1, at);
+        assert_eq!(folder.messages(at).unwrap().1, at);
         events
             .file
             .write_all(b"\"msg_type\":\"x\",\"content\":3}\n")
             .unwrap();
-        let (said, _) = folder.said(at).unwrap();
-        assert_eq!((said[0].cell, &said[0].msg_type[..]), (1, "x"));
+        let (messages, _) = folder.messages(at).unwrap();
+        assert_eq!((messages[0].cell, &messages[0].msg_type[..]), (1, "x"));
         // Lines that are no records are skipped, and invalid UTF-8 is replaced.
-        let place = folder.said(0).unwrap().1;
+        let place = folder.messages(0).unwrap().1;
         events.file.write_all(b"}\n\n{\"cell\":1}\n").unwrap();
         events
-            .append_said(2, "a\",\"content\":", Some("i\""), b"{\"text\":\"\xff}\"}")
+            .append_with_id(2, "a\",\"content\":", Some("i\""), b"{\"text\":\"\xff}\"}")
             .unwrap();
-        let (said, end) = folder.said(place).unwrap();
-        let [said] = &said[..] else {
-            panic!("{said:?}");
+        let (messages, end) = folder.messages(place).unwrap();
+        let [message] = &messages[..] else {
+            panic!("{messages:?}");
         };
-        assert_eq!((said.cell, &*said.msg_type), (2, "a\",\"content\":"));
-        assert_eq!(said.id.as_deref(), Some("i\""));
-        assert_eq!(said.content.get(), "{\"text\":\"\u{fffd}}\"}");
-        assert_eq!(said.end, end);
+        assert_eq!((message.cell, &*message.msg_type), (2, "a\",\"content\":"));
+        assert_eq!(message.id.as_deref(), Some("i\""));
+        assert_eq!(message.content.get(), "{\"text\":\"\u{fffd}}\"}");
+        assert_eq!(message.end, end);
     }
 
     #[test]
@@ -888,8 +892,8 @@ pub(super) mod tests {
         killed.file.write_all(b"{\"cell\":0,\"msg_t").unwrap();
         drop(killed);
         folder.events().unwrap().append(0, "stream", b"2").unwrap();
-        let said = folder.said(0).unwrap().0;
-        let contents = said.iter().map(|said| said.content.get());
+        let messages = folder.messages(0).unwrap().0;
+        let contents = messages.iter().map(|it| it.content.get());
         assert_eq!(contents.collect::<Vec<_>>(), ["1", "2"]);
     }
 

@@ -31,15 +31,15 @@ pub struct Joined {
     /// The key of the session that it serves; none while it is not known.
     #[serde(default)]
     pub session: Option<String>,
-    /// What kind of front end it is, in words for a reader: `VS Code`, `JupyterLab`, …
+    /// The kind of front end, for a reader: `VS Code`, `JupyterLab`, …
     #[serde(default)]
     pub front_end: String,
-    /// Since when it serves.
+    /// When it began to serve.
     pub since: Timestamp,
     /// How many clients are connected to it.
     #[serde(default)]
     pub clients: usize,
-    /// What it has counted, as of a moment ago.
+    /// Its counters, as of a moment ago.
     #[serde(default)]
     pub counters: Option<Box<Counters>>,
     /// Fields of another version.

@@ -29,7 +29,7 @@ impl Lock {
     /// Another process holds the lock all the time; the error names that process if it is known.
     pub fn wait(path: &Path) -> io::Result<Self> {
         let patience = patience();
-        Self::within(path, patience)?.ok_or_else(|| held(path, patience))
+        Self::within(path, patience)?.ok_or_else(|| held_error(path, patience))
     }
 
     /// Sets how long this process waits for a lock that is held for moments only; the default is a minute.
@@ -42,8 +42,8 @@ impl Lock {
     /// Waits for the lock, for `within` at most; `None` if other processes hold it all the time.
     pub fn within(path: &Path, within: Duration) -> io::Result<Option<Self>> {
         let file = beneath::write(path)?;
-        let is_had = take(&file, Instant::now() + within)?;
-        Ok(is_had.then_some(Self { file }))
+        let is_taken = take(&file, Instant::now() + within)?;
+        Ok(is_taken.then_some(Self { file }))
     }
 
     /// Takes the lock if it is free.
@@ -88,17 +88,17 @@ pub(super) fn take(file: &File, deadline: Instant) -> io::Result<bool> {
             Err(TryLockError::Error(error)) => return Err(error),
             Err(TryLockError::WouldBlock) => {}
         }
-        let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() {
+        let remaining = deadline.saturating_duration_since(Instant::now());
+        if remaining.is_zero() {
             return Ok(false);
         }
-        std::thread::sleep(pause.min(left));
+        std::thread::sleep(pause.min(remaining));
         pause = (pause * 2).min(PAUSE_MAX);
     }
 }
 
 /// Returns the error for a lock that another process has held all the time.
-pub(super) fn held(path: &Path, waited: Duration) -> io::Error {
+pub(super) fn held_error(path: &Path, waited: Duration) -> io::Error {
     let who = holder(path).unwrap_or_else(|| "another process".to_owned());
     let text = format!(
         "{} has been locked for {:.1} s by {who}",
@@ -203,33 +203,36 @@ mod tests {
     fn a_holder_that_keeps_it_is_named_and_one_that_frees_it_is_followed() {
         let temp = tempfile::tempdir().unwrap();
         let notebook = temp.path().join("t.ipynb");
-        let held = lock_notebook(&notebook, Duration::ZERO).unwrap();
+        let held_error = lock_notebook(&notebook, Duration::ZERO).unwrap();
         assert!(try_lock_notebook(&notebook).unwrap().is_none());
         let error = lock_notebook(&notebook, Duration::from_millis(50)).unwrap_err();
-        let said = error.to_string();
+        let message = error.to_string();
         if cfg!(target_os = "linux") {
             assert!(
-                said.contains(&format!("process {}", std::process::id())),
-                "{said}"
+                message.contains(&format!("process {}", std::process::id())),
+                "{message}"
             );
         }
         std::thread::scope(|scope| {
             let waits = scope.spawn(|| lock_notebook(&notebook, Duration::from_secs(20)));
-            drop(held);
+            drop(held_error);
             drop(waits.join().unwrap().unwrap());
         });
     }
 
     #[test]
-    fn a_lock_that_somebody_keeps_is_waited_for_no_longer_than_said() {
+    fn the_wait_for_a_held_lock_ends_at_its_limit() {
         let temp = tempfile::tempdir().unwrap();
         let path = temp.path().join("held");
         let kept = Lock::wait(&path).unwrap();
         let other = beneath::write(&path).unwrap();
         let soon = || Instant::now() + Duration::from_millis(30);
         assert!(!take(&other, soon()).unwrap());
-        let said = held(&path, Duration::from_millis(30)).to_string();
-        assert!(said.contains("has been locked for 0.0 s by"), "{said}");
+        let message = held_error(&path, Duration::from_millis(30)).to_string();
+        assert!(
+            message.contains("has been locked for 0.0 s by"),
+            "{message}"
+        );
         std::thread::scope(|scope| {
             let waits = scope.spawn(|| take(&other, Instant::now() + Duration::from_secs(20)));
             drop(kept);
@@ -251,10 +254,10 @@ mod tests {
                     drop(others.each_ref().map(|other| Lock::wait(other).unwrap()));
                 }
             });
-            let held = Lock::wait(&path).unwrap();
+            let held_error = Lock::wait(&path).unwrap();
             let unnamed = (0..3_000).filter(|_| holder(&path).is_none()).count();
             over.store(true, ordering);
-            drop(held);
+            drop(held_error);
             assert_eq!(unnamed, 0);
         });
     }

@@ -174,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_recorded_under_earlier_names_is_found_under_the_present_one() {
+    fn records_under_earlier_names_are_found_under_the_present_one() {
         let (_temp, project) = project();
         let asked = |id: &str, session: &str| {
             event(json!({ "session": session, "event": "asked", "msg_id": id }))

@@ -39,7 +39,7 @@ pub struct Objects {
     folder: PathBuf,
     limit: u64,
     sweep: u64,
-    /// Where the versions in the list files are, as far as the lists were read.
+    /// The positions of the versions in the list files that were read.
     lists: Arc<Mutex<Lists>>,
 }
 
@@ -62,8 +62,8 @@ impl Project {
     /// Returns the stored versions; `None` if the user's settings say that no code is stored, or
     /// cannot be read.
     pub fn objects(&self) -> Option<Objects> {
-        let keeps = self.config().is_ok_and(|config| config.journal.code);
-        keeps.then(|| Objects::of(&self.dir().join("objects")))
+        let keeps_code = self.config().is_ok_and(|config| config.journal.code);
+        keeps_code.then(|| Objects::of(&self.dir().join("objects")))
     }
 }
 

@@ -66,12 +66,12 @@ mod linux {
 
     /// Opens a folder, also one without permissions.
     pub(super) fn enter(above: &OwnedFd, name: &OsStr) -> io::Result<OwnedFd> {
-        let way = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let named = openat(above, name, OFlags::PATH | way, Mode::empty())?;
+        let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let named = openat(above, name, OFlags::PATH | flags, Mode::empty())?;
         // The descriptor's own path cannot lead to another file. If chmod fails, opening fails too.
         let own = format!("/proc/self/fd/{}", named.as_raw_fd());
         let _ = chmod(own, Mode::RWXU);
-        Ok(openat(&named, ".", OFlags::RDONLY | way, Mode::empty())?)
+        Ok(openat(&named, ".", OFlags::RDONLY | flags, Mode::empty())?)
     }
 
     /// Removes the entries of a folder, after moving the folders of each subfolder up into it.
@@ -162,12 +162,12 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let top = temp.path().join("top");
         std::fs::create_dir(&top).unwrap();
-        let way = OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let mut at = openat(CWD, &top, way, Mode::empty()).unwrap();
+        let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let mut at = openat(CWD, &top, flags, Mode::empty()).unwrap();
         // More levels than a process may have descriptors, and than a path can name.
         for _ in 0..5000 {
             mkdirat(&at, "d", Mode::RWXU).unwrap();
-            at = openat(&at, "d", way, Mode::empty()).unwrap();
+            at = openat(&at, "d", flags, Mode::empty()).unwrap();
         }
         remove_tree(&top).unwrap();
         assert!(!top.exists());

@@ -21,7 +21,7 @@ pub(super) struct Roots {
     /// The folders whose `.nb/` is used if it exists, nearest first.
     pub(super) candidates: Vec<PathBuf>,
     /// The root if none of the candidates has a `.nb/`; `false` if `.nb/` must not be made there.
-    pub(super) wanted: (PathBuf, bool),
+    pub(super) new_root: (PathBuf, bool),
 }
 
 /// Returns the possible roots for files in `folder`.
@@ -36,11 +36,14 @@ pub(super) fn roots(folder: &Path, home: Option<&Path>) -> Roots {
         .filter(|above| allowed(above))
         .map(Path::to_owned)
         .collect();
-    let wanted = match top {
+    let new_root = match top {
         Some(top) if allowed(top) => (top.to_owned(), true),
         _ => (folder.to_owned(), allowed(folder)),
     };
-    Roots { candidates, wanted }
+    Roots {
+        candidates,
+        new_root,
+    }
 }
 
 /// Returns the real path of a notebook or its folder, for reading, editing or running.
@@ -92,14 +95,14 @@ mod tests {
         std::fs::create_dir(top.join(".git")).unwrap();
         let found = roots(&deep, None);
         assert_eq!(found.candidates, [deep, top.join("a"), top.clone()]);
-        assert_eq!(found.wanted, (top, true));
+        assert_eq!(found.new_root, (top, true));
     }
 
     #[test]
     fn without_a_work_tree_the_notebooks_folder_is_wanted() {
         let temp = tempfile::tempdir().unwrap();
         let found = roots(temp.path(), None);
-        assert_eq!(found.wanted, (temp.path().to_owned(), true));
+        assert_eq!(found.new_root, (temp.path().to_owned(), true));
         assert!(
             found
                 .candidates
@@ -115,9 +118,9 @@ mod tests {
         std::fs::create_dir(home.join(".git")).unwrap();
         std::fs::create_dir(home.join("work")).unwrap();
         let inside = roots(&home.join("work"), Some(home));
-        assert_eq!(inside.wanted, (home.join("work"), true));
+        assert_eq!(inside.new_root, (home.join("work"), true));
         assert!(!inside.candidates.contains(&home.to_owned()));
-        assert_eq!(roots(home, Some(home)).wanted, (home.to_owned(), false));
+        assert_eq!(roots(home, Some(home)).new_root, (home.to_owned(), false));
     }
 
     #[test]

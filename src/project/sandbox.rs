@@ -33,7 +33,7 @@ pub struct Sandbox {
     pub scratch: PathBuf,
     /// Whether that folder stays when the kernel is shut down.
     pub keep_scratch: bool,
-    /// What the last start achieved; `None` before the first start.
+    /// The result of the last start; `None` before the first start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reached: Option<Reached>,
     /// Fields of another version.
@@ -43,8 +43,8 @@ pub struct Sandbox {
 
 impl Sandbox {
     /// Says whether two sandboxes have the same rules, whatever their last starts achieved.
-    pub fn is_same_room(&self, other: &Self) -> bool {
-        let asked = |sandbox: &Self| Self {
+    pub fn has_same_rules(&self, other: &Self) -> bool {
+        let requested = |sandbox: &Self| Self {
             reached: None,
             scratch: PathBuf::new(),
             keep_scratch: false,
@@ -52,11 +52,11 @@ impl Sandbox {
             other: Map::new(),
             ..sandbox.clone()
         };
-        asked(self) == asked(other)
+        requested(self) == requested(other)
     }
 }
 
-/// What happens where a promise cannot be kept.
+/// The reaction to a guarantee that cannot be kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
@@ -88,8 +88,7 @@ impl Mechanism {
     }
 }
 
-/// What a start has achieved, as a test inside the sandbox found it before the kernel's first
-/// instruction.
+/// The result of a start, as tested inside the sandbox before the kernel's first instruction.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Reached {
     /// The mechanism that confines the kernel.
@@ -101,12 +100,12 @@ pub struct Reached {
     pub missing: Vec<Missing>,
 }
 
-/// A promise that does not hold.
+/// A guarantee that does not hold.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Missing {
-    /// What was promised.
+    /// The guarantee.
     pub promise: String,
-    /// What was found instead.
+    /// The reason, as the test found it.
     pub why: String,
 }

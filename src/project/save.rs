@@ -24,7 +24,7 @@ pub fn replace_unsynced(path: &Path, content: &[u8]) -> io::Result<()> {
 }
 
 /// Replaces the file's content atomically, synced or not.
-pub fn replace_as(path: &Path, content: &[u8], how: Durability) -> io::Result<()> {
+pub fn replace_as(path: &Path, content: &[u8], durability: Durability) -> io::Result<()> {
     let folder = path
         .parent()
         .filter(|folder| !folder.as_os_str().is_empty());
@@ -32,7 +32,7 @@ pub fn replace_as(path: &Path, content: &[u8], how: Durability) -> io::Result<()
         .prefix(".nb-")
         .tempfile_in(folder.unwrap_or(Path::new(".")))?;
     file.write_all(content)?;
-    if how == Durability::Synced {
+    if durability == Durability::Synced {
         file.as_file().sync_data()?;
     }
     file.persist(path).map_err(|error| error.error)?;

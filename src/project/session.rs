@@ -21,7 +21,7 @@ pub struct Session {
     pub notebook: PathBuf,
     /// The kernel's connection file.
     pub connection_file: PathBuf,
-    /// Who runs the kernel.
+    /// How the session gets its kernel.
     pub backend: Backend,
     /// The session's state.
     pub status: Status,
@@ -46,7 +46,7 @@ pub struct Session {
     /// The version of ipywidgets that a kernel of this session has reported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ipywidgets: Option<String>,
-    /// What `nb` gives each kernel that it starts for this notebook. Kept while the notebook uses
+    /// The settings for each kernel that `nb` starts for this notebook. Kept while the notebook uses
     /// another kernel.
     #[serde(default)]
     pub settings: KernelSettings,
@@ -55,7 +55,7 @@ pub struct Session {
     pub other: Map<String, Value>,
 }
 
-/// Who runs a session's kernel.
+/// How a session gets its kernel.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Backend {
@@ -174,7 +174,7 @@ impl TryFrom<Map<String, Value>> for UnknownBackend {
     }
 }
 
-/// What `nb` sets for each kernel that it starts for a notebook.
+/// The settings for each kernel that `nb` starts for a notebook.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct KernelSettings {
@@ -196,7 +196,7 @@ pub struct KernelSettings {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Confinement {
-    /// None of them: it runs like any other process of the user.
+    /// No confinement: it runs like any other process of the user.
     #[default]
     None,
     /// In a sandbox.
@@ -232,7 +232,7 @@ impl Confinement {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Container {
-    /// What runs it: podman or docker.
+    /// The program that runs it: podman or docker.
     pub program: PathBuf,
     /// Its image.
     pub image: String,
@@ -244,11 +244,11 @@ pub struct Container {
     pub options: Vec<String>,
 }
 
-/// What a kernel may use of the machine.
+/// The limits of the resources that a kernel may use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ResourceLimits {
-    /// How much memory, in bytes.
+    /// The limit of its memory, in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<u64>,
 }
@@ -264,8 +264,8 @@ impl Session {
     /// Returns the language of the session's kernel.
     pub fn language(&self) -> String {
         let info = self.kernel_info.as_ref();
-        let said = info.and_then(|info| info["language_info"]["name"].as_str());
-        match (said, &self.kernelspec) {
+        let reported = info.and_then(|info| info["language_info"]["name"].as_str());
+        match (reported, &self.kernelspec) {
             (Some(name), _) => name.to_owned(),
             (None, Some(spec)) if !spec.language.is_empty() => spec.language.clone(),
             // Nothing is known about an attached kernel: if it is not Python, its answer will show it.
@@ -552,9 +552,9 @@ impl Status {
 pub struct Ended {
     /// When it was noticed.
     pub at: Timestamp,
-    /// Why, in words for a reader.
+    /// The reason, for a reader.
     pub reason: String,
-    /// Which of the session's kernels it was.
+    /// The kernel's generation.
     pub generation: u64,
     /// The cell that was running.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -562,16 +562,16 @@ pub struct Ended {
     /// The job that was running.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<String>,
-    /// Who ended it.
+    /// The actor who ended it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
-    /// How its process ended, where that is known.
+    /// The exit of its process, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit: Option<Exit>,
-    /// The most memory that it ever had, where that is known.
+    /// The peak of its memory, in bytes, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<u64>,
-    /// What it wrote last, where it exited unexpectedly.
+    /// The last lines that it wrote, if it exited unexpectedly.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lines: Vec<String>,
     /// Fields of a later version.
@@ -584,13 +584,13 @@ pub struct Ended {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Exit {
-    /// By itself, with this status.
+    /// It exited with this status.
     Status(i32),
-    /// By this signal.
+    /// This signal ended it.
     Signal(i32),
     /// The system ended it, since there was not enough memory.
     OutOfMemory,
-    /// It was killed, and the system ended something for want of memory meanwhile.
+    /// It was killed while the system ended some process for lack of memory.
     PerhapsOutOfMemory,
 }
 
@@ -641,10 +641,10 @@ impl RealSpec {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum InterruptMode {
-    /// By SIGINT to its process group.
+    /// With SIGINT to its process group.
     #[default]
     Signal,
-    /// By an `interrupt_request` on control.
+    /// With an `interrupt_request` on control.
     Message,
 }
 

@@ -13,9 +13,9 @@ pub fn spellings(named: &Path) -> Vec<PathBuf> {
         return Vec::new();
     }
     let plain = without_drives(named);
-    let meant = without_mark(&plain).unwrap_or_else(|| plain.clone());
+    let unmarked = without_mark(&plain).unwrap_or_else(|| plain.clone());
     let marked = without_mark(named).into_iter();
-    let all = marked.chain([meant.clone(), named.to_owned(), plain, meant]);
+    let all = marked.chain([unmarked.clone(), named.to_owned(), plain, unmarked]);
     all.collect()
 }
 

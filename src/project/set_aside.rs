@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 
 use super::beneath;
 use super::host::boot_id;
-use super::identity::{self, Whose};
+use super::identity::{self, FolderOwner};
 use super::lock::Lock;
 use super::remove::remove_tree;
 use super::save::Durability;
@@ -66,7 +66,7 @@ pub(super) fn take_notice(dir: &Path) -> Option<String> {
 /// killed process began to build.
 fn name_for(dir: &Path) -> io::Result<PathBuf> {
     let first = names(dir).find(|path| {
-        let is_begun = || identity::whose(path) == Whose::Ours && !is_older_at(path);
+        let is_begun = || identity::owner(path) == FolderOwner::Ours && !is_older_at(path);
         path.symlink_metadata().is_err() || is_begun()
     });
     let first = first.ok_or(io::ErrorKind::AlreadyExists)?;
@@ -154,9 +154,9 @@ fn attached(old: &Map<String, Value>, dir: &Path, aside: &Path) -> (State, Vec<S
 fn running(fields: &Value, dir: &Path, aside: &Path) -> Option<Session> {
     let path = |name: &str| fields[name].as_str().map(PathBuf::from);
     let pid = u32::try_from(fields["pid"].as_u64()?).ok()?;
-    let lives = || test_kill_process(Pid::from_raw(pid.try_into().ok()?)?).ok();
+    let is_alive = || test_kill_process(Pid::from_raw(pid.try_into().ok()?)?).ok();
     let is_here = fields["where"]["boot_id"] == boot_id();
-    if fields["kernel_of"].is_string() || !is_here || lives().is_none() {
+    if fields["kernel_of"].is_string() || !is_here || is_alive().is_none() {
         return None;
     }
     let file = path("connection_file")?;
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn where_it_cannot_be_set_aside_it_stays_as_it_is() {
+    fn a_folder_that_cannot_be_set_aside_stays_unchanged() {
         let (_temp, root) = temp();
         let before = older(&root);
         let dir = project(&root, &before);
@@ -313,13 +313,13 @@ mod tests {
     }
 
     #[test]
-    fn what_a_killed_process_had_begun_is_begun_anew() {
+    fn a_killed_exchange_of_folders_is_completed_by_the_next_command() {
         let (_temp, root) = temp();
         let dir = project(&root, &older(&root));
         // A process was killed before it swapped the folders: the old one is still in place.
         let begun = root.join(".nb.set-aside-1");
         std::fs::create_dir(&begun).unwrap();
-        assert_eq!(identity::claim(&begun).unwrap(), Whose::Ours);
+        assert_eq!(identity::claim(&begun).unwrap(), FolderOwner::Ours);
         std::fs::write(begun.join(NOTICE), "begun").unwrap();
         // A folder that another program made stays.
         let other = root.join(".nb.set-aside-2");

@@ -49,7 +49,7 @@ pub enum StateError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The content is not valid. The file is left as it is.
@@ -60,7 +60,7 @@ pub enum StateError {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What is damaged, and where. Not a `source()`: the message names the remedy after it.
+        /// The fault and its position. Not a `source()`: the message names the remedy after it.
         cause: serde_json::Error,
     },
     /// A newer program wrote it.
@@ -88,7 +88,7 @@ pub enum StateError {
     Write {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }
@@ -104,7 +104,7 @@ pub(super) enum Age {
     Later(u64),
 }
 
-/// The fields that tell the version. Only `nb` writes `sessions`.
+/// The fields that show the version. Only `nb` writes `sessions`.
 #[derive(Deserialize)]
 struct Head {
     version: Option<u64>,
@@ -174,12 +174,12 @@ impl State {
         head.map_or(Age::Current, |head| head.age())
     }
 
-    pub(super) fn write(&self, path: &Path, how: Durability) -> Result<(), StateError> {
+    pub(super) fn write(&self, path: &Path, durability: Durability) -> Result<(), StateError> {
         // Fails if a path is not UTF-8, which JSON cannot hold.
         let text = serde_json::to_vec_pretty(self).map_err(io::Error::from);
         text.and_then(|mut text| {
             text.push(b'\n');
-            beneath::replace_as(path, &text, how)
+            beneath::replace_as(path, &text, durability)
         })
         .map_err(|source| StateError::Write {
             path: path.to_owned(),
@@ -226,11 +226,11 @@ impl State {
     /// Returns the session of the kernel that a notebook uses: the one of [`State::owner_key`],
     /// with the path of the given notebook.
     pub fn session(&self, key: &str) -> Option<Session> {
-        let asked = self.sessions.get(key)?;
+        let session = self.sessions.get(key)?;
         let owner = self.owner_key(key);
         let kernel = self.sessions.get(&owner)?;
         Some(Session {
-            notebook: asked.notebook.clone(),
+            notebook: session.notebook.clone(),
             ..kernel.clone()
         })
     }
@@ -264,7 +264,7 @@ impl State {
                 self.session(key)
                     .is_some_and(|session| session.connection_file == *file)
             });
-            // Several notebooks may share one kernel; the path tells which one was opened.
+            // Several notebooks may share one kernel; the path shows which one was opened.
             let named = |key: &&&String| {
                 let session = self.sessions.get(key.as_str());
                 session.is_some_and(|session| Some(&session.notebook) == self.notebook.as_ref())

@@ -22,7 +22,7 @@ pub enum TokenOf {
     Web,
 }
 
-/// Returns a server's token, and the file that has it. The token stays the same, so that clients need not be told again.
+/// Returns a server's token, and the file that has it. The token stays the same, so that clients can go on using it.
 ///
 /// # Errors
 /// There is no home folder, the file cannot be written or read, it is another user's or others may read it, or

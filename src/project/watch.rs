@@ -70,9 +70,9 @@ mod system {
             let watch = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
             // Some files are replaced, others are appended to.
             let moved = WatchFlags::MOVED_TO | WatchFlags::MOVED_FROM;
-            let how = moved | WatchFlags::MODIFY | WatchFlags::DELETE;
+            let flags = moved | WatchFlags::MODIFY | WatchFlags::DELETE;
             for folder in folders {
-                inotify::add_watch(&watch, *folder, how)?;
+                inotify::add_watch(&watch, *folder, flags)?;
             }
             Ok(Self(AsyncFd::with_interest(watch, Interest::READABLE)?))
         }
@@ -83,8 +83,8 @@ mod system {
         ) -> io::Result<()> {
             loop {
                 let mut ready = self.0.readable().await?;
-                let mut room = [MaybeUninit::uninit(); 1024];
-                let mut reader = Reader::new(ready.get_inner(), &mut room);
+                let mut buffer = [MaybeUninit::uninit(); 1024];
+                let mut reader = Reader::new(ready.get_inner(), &mut buffer);
                 let mut found = false;
                 loop {
                     match reader.next() {
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn where_there_is_no_watch_a_change_is_assumed_now_and_then() {
+    async fn without_a_watch_a_change_is_assumed_at_intervals() {
         let temp = tempfile::tempdir().unwrap();
         let pace = Duration::from_millis(1);
         let mut watch = FolderWatch::begin(&[&temp.path().join("none")], pace);

@@ -223,7 +223,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_remembered_decides_what_lies_there_and_what_leads_through_it() {
+    fn a_recorded_folder_decides_its_files_and_paths_through_it() {
         let temp = tempfile::tempdir().unwrap();
         let root = temp.path().canonicalize().unwrap();
         let at = |name: &str| root.join(name);

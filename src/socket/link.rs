@@ -58,13 +58,8 @@ impl Drop for CloseOnDrop<'_> {
 const YIELD_AFTER_MESSAGES: usize = 64;
 const YIELD_AFTER_BYTES: usize = 64 * 1024;
 
-/// How many bytes are read ahead in any case while messages may be delivered.
-const READ_FIRST_BYTES: usize = 4 << 20;
-
-/// Up to how many messages are read ahead after that, unless they are so long that fewer than [`LONG_MESSAGES`] of
-/// them are in the first bytes. A kernel's queue is counted in messages, and holds 1,000: of long ones, enough.
-const READ_FIRST_MESSAGES: usize = 4000;
-const LONG_MESSAGES: usize = 32;
+/// How many bytes are read in a row before some are delivered.
+const READ_BEFORE_DELIVERY: usize = 4 << 20;
 
 /// How long a closed connection with nothing to flush waits until the peer closes, too.
 const IDLE_GRACE: Duration = Duration::from_millis(20);
@@ -235,8 +230,8 @@ impl Link {
         }
     }
 
-    /// Reads all that has arrived, up to the first limits, before it delivers anything; then delivers a little,
-    /// lets other tasks run, and reads again. While nothing may be delivered, reads up to the whole limit.
+    /// Reads all that has arrived, within the limit, before it delivers anything; then delivers a little,
+    /// lets other tasks run, and reads again.
     ///
     /// A kernel's PUB socket drops messages that are not read in time, and reading a message costs a tenth of
     /// handling it.
@@ -248,7 +243,6 @@ impl Link {
     ) -> DisconnectReason {
         let mut queue = VecDeque::new();
         let mut end_reason = None;
-        let mut delivered = 0;
         loop {
             let mut read = 0;
             while end_reason.is_none() {
@@ -265,11 +259,7 @@ impl Link {
                         break;
                     }
                 }
-                // What is above the first limits has come during a pause: as much is read as was delivered.
-                let has_read_enough = !self.is_held()
-                    && self.ahead.get() >= READ_FIRST_BYTES
-                    && !(LONG_MESSAGES..READ_FIRST_MESSAGES).contains(&queue.len())
-                    && read >= delivered;
+                let has_read_enough = read >= READ_BEFORE_DELIVERY && !self.is_held();
                 let is_full = has_read_enough || self.ahead.get() >= self.read_ahead;
                 if is_full && !queue.is_empty() {
                     break;
@@ -308,7 +298,6 @@ impl Link {
                     deliver(event);
                 }
             }
-            delivered = bytes;
             match end_reason.take() {
                 Some(reason) if queue.is_empty() => return reason,
                 reason => end_reason = reason,

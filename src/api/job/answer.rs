@@ -94,7 +94,7 @@ impl BlockingJob {
             .filter(|_| job.state == JobState::Queued)?;
         let folder = folder.other(id)?;
         let job = folder.read().ok()?;
-        let said = folder.last_said(LAST_BYTES).unwrap_or_default();
+        let said = folder.last_messages(LAST_BYTES).unwrap_or_default();
         let last = |said| match output(said)? {
             OutputMessage::Stream(stream) => last_line(&stream.text).map(str::to_owned),
             _ => None,

@@ -9,7 +9,7 @@ use crate::execution::fold::last_line;
 use crate::execution::follow::Follower;
 use crate::execution::run::OutputMessage;
 use crate::notebook::{OutputAccumulator, OutputChange};
-use crate::project::jobs::{Job, JobState, Said};
+use crate::project::jobs::{Job, JobMessage, JobState};
 
 /// The outputs of one cell.
 #[derive(Default)]
@@ -76,7 +76,7 @@ impl<'a, O: JobObserver> Listener<'a, O> {
     }
 
     /// Adds an output to its cell, and updates the cells that show the same display.
-    fn collect(&mut self, said: &Said) {
+    fn collect(&mut self, said: &JobMessage) {
         let content = said.content.get().as_bytes();
         let cell = self.cells.get_mut(said.cell);
         let change = cell.map(|cell| cell.outputs.take(&said.msg_type, content));
@@ -122,7 +122,7 @@ impl<'a, O: JobObserver> Listener<'a, O> {
 }
 
 impl<O: JobObserver> Follower for Listener<'_, O> {
-    fn hears(&mut self, job: &Job, said: &Said) -> ControlFlow<()> {
+    fn take_message(&mut self, job: &Job, said: &JobMessage) -> ControlFlow<()> {
         let most = self.most;
         self.cells
             .resize_with(job.cells.len(), || Collected::bounded(most));
@@ -160,7 +160,7 @@ impl<O: JobObserver> Follower for Listener<'_, O> {
         }
     }
 
-    fn sees(&mut self, job: &Job) {
+    fn take_state(&mut self, job: &Job) {
         let last = self.cells.iter().rev().find(|cell| cell.is_news);
         self.observer
             .sees(job, last.map_or("", |cell| &cell.last_line));

@@ -8,7 +8,7 @@ use super::observer::{JobObserver, PromptAnswer};
 use super::options::FollowOptions;
 use crate::api::caller::{Caller, PATIENCE};
 use crate::api::problem::{Problem, ProblemKind};
-use crate::execution::follow::{FollowEnd, Followed, follow, taken};
+use crate::execution::follow::{FollowEnd, Followed, follow, wait_until_taken};
 use crate::execution::reply::reply;
 use crate::execution::run::EOF;
 use crate::project::cursor::Cursor;
@@ -114,7 +114,7 @@ impl<O: JobObserver> Following<'_, O> {
                 () = observer.interrupts() => {
                     is_interrupted = true;
                     self.interrupt()?;
-                    taken(folder).await;
+                    wait_until_taken(folder).await;
                     continue;
                 }
             };

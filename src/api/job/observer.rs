@@ -14,7 +14,7 @@ use crate::execution::replay::Replay;
 use crate::execution::run::OutputMessage;
 use crate::notebook::Document;
 use crate::project::ErrorCategory;
-use crate::project::jobs::{Job, JobCell, JobPrompt, JobState, Said};
+use crate::project::jobs::{Job, JobCell, JobMessage, JobPrompt, JobState};
 
 /// What happened to a job that is followed: a line of `--events`.
 #[derive(Clone, Debug, Serialize)]
@@ -104,13 +104,13 @@ pub struct OutputEvent<'a> {
     /// The message's content, as the kernel wrote it.
     pub content: &'a RawValue,
     #[serde(skip)]
-    pub(super) said: &'a Said,
+    pub(super) said: &'a JobMessage,
     #[serde(skip)]
     pub(super) read: OnceCell<Option<OutputMessage>>,
 }
 
 impl<'a> OutputEvent<'a> {
-    pub(super) fn of(job: &'a Job, said: &'a Said) -> Self {
+    pub(super) fn of(job: &'a Job, said: &'a JobMessage) -> Self {
         let cell = job.cells.get(said.cell);
         Self {
             at: said.cell,

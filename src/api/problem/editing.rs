@@ -75,9 +75,9 @@ pub(crate) fn of_write<E: std::error::Error + 'static>(error: &WriteError<E>) ->
             "if it may be changed: chmod u+w {}",
             quote(&notebook.path)
         )),
-        WriteError::Immutable { what, .. } => problem.hint(format!(
+        WriteError::Immutable { path, .. } => problem.hint(format!(
             "if it may be changed: sudo chattr -i {}",
-            quote(what)
+            quote(path)
         )),
         WriteError::Sticky { notebook } => {
             let name = notebook.real.file_name().unwrap_or_default();

@@ -5,14 +5,16 @@ use ruff_python_ast::IpyEscapeKind;
 use std::sync::LazyLock;
 
 use super::reader::Reader;
-use super::{Act, Binder, EffectStep, Effects, Name, Need, Unknown, Value, ValueKind, VariableRef};
+use super::{
+    Binder, Effect, EffectStep, Effects, Name, Need, Unknown, Value, ValueKind, VariableRef,
+};
 use crate::code::parse::{self, Lines, count_lines};
 
-/// Cell magics whose cell is Python code that is run as a function: its names are its own.
-const OF_A_FUNCTION: [&str; 2] = ["memit", "timeit"];
+/// Cell magics whose cell is run as the body of a Python function: its names are local.
+const FUNCTION_BODY_MAGICS: [&str; 2] = ["memit", "timeit"];
 
 /// Cell magics whose cell is no Python code and does nothing to the kernel's names.
-const OF_OTHERS: [&str; 17] = [
+const OTHER_LANGUAGE_MAGICS: [&str; 17] = [
     "HTML",
     "SVG",
     "bash",
@@ -111,9 +113,9 @@ pub(super) fn effects_of_cell(source: &str) -> Effects {
         }
         "time" | "timeit" | "prun" | "memit" | "mprun" | "snakeviz" => {
             let code = without_options(options);
-            let is_own = OF_A_FUNCTION.contains(&name);
-            let mut effects = of_python(code, line, is_own);
-            let cell = of_python(body, line + 1, is_own);
+            let is_function_body = FUNCTION_BODY_MAGICS.contains(&name);
+            let mut effects = of_python(code, line, is_function_body);
+            let cell = of_python(body, line + 1, is_function_body);
             effects.steps.extend(cell.steps);
             effects.problem = effects.problem.or(cell.problem);
             effects
@@ -123,7 +125,7 @@ pub(super) fn effects_of_cell(source: &str) -> Effects {
             problem: None,
         },
         "file" | "python" | "python2" | "python3" => Effects::default(),
-        _ if OF_OTHERS.contains(&name) => {
+        _ if OTHER_LANGUAGE_MAGICS.contains(&name) => {
             let words: Vec<_> = options.split_whitespace().collect();
             let pairs = words.windows(2).filter_map(|pair| match pair {
                 ["--out" | "--err" | "--proc", name] => Some(bind(line, name)),
@@ -142,7 +144,7 @@ pub(super) fn effects_of_cell(source: &str) -> Effects {
 }
 
 /// Reads Python code whose first line has this number.
-fn of_python(source: &str, first_line: usize, is_of_a_function: bool) -> Effects {
+fn of_python(source: &str, first_line: usize, is_function_body: bool) -> Effects {
     let read = parse::parsed(source, |parsed| {
         let lines = Lines::of(source, first_line);
         let mut reader = Reader::new(&lines, line);
@@ -153,7 +155,7 @@ fn of_python(source: &str, first_line: usize, is_of_a_function: bool) -> Effects
         });
         // Python runs nothing of a text with an error.
         if problem.is_none() {
-            match is_of_a_function {
+            match is_function_body {
                 true => reader.function_body(body),
                 false => reader.body(body),
             }
@@ -190,26 +192,24 @@ fn magic(reader: &mut Reader, value: &str, line: usize) {
         }
         "sql" => {
             for step in sql(line, "", options) {
-                reader.push_at(step.line, step.act);
+                reader.push_at(step.line, step.effect);
             }
             let mut words = options.split_whitespace();
             if let (Some(name), Some("<<")) = (words.next(), words.next()) {
                 let step = bind(line, name);
-                reader.push_at(line, step.act);
+                reader.push_at(line, step.effect);
             }
         }
         "load_ext" | "reload_ext" => {
             // An extension defines magics, and seldom names.
-            let what = Unknown::Outside(format!("%{value}"));
-            reader.push_at(line, Act::Unknown(what));
+            reader.push_at(line, Effect::Unknown(Unknown::Outside(format!("%{value}"))));
         }
         _ if HARMLESS.contains(&name) => {}
         _ if OUTSIDE.contains(&name) => {
             shell(reader, value, line);
         }
         _ => {
-            let what = Unknown::AnyName(format!("%{name}"));
-            reader.push_at(line, Act::Unknown(what));
+            reader.push_at(line, Effect::Unknown(Unknown::AnyName(format!("%{name}"))));
         }
     }
 }
@@ -221,11 +221,11 @@ fn shell(reader: &mut Reader, command: &str, line: usize) {
             if let Some(name) = found.get(1) {
                 // It may be a variable of the shell.
                 let variable = VariableRef::Global(Name::new(name.as_str()));
-                let act = Act::Read {
+                let effect = Effect::Read {
                     variable,
                     need: Need::Perhaps,
                 };
-                reader.push_at(line, act);
+                reader.push_at(line, effect);
             }
         }
     }
@@ -237,14 +237,16 @@ fn shell(reader: &mut Reader, command: &str, line: usize) {
         }
     }
     let (program, _) = split_word(command);
-    let what = Unknown::Outside(format!("!{program}"));
-    reader.push_at(line, Act::Unknown(what));
+    reader.push_at(
+        line,
+        Effect::Unknown(Unknown::Outside(format!("!{program}"))),
+    );
 }
 
 /// Reads code within a line; what is no code is passed over.
 fn read_code(reader: &mut Reader, code: &str, line: usize) {
     for step in of_python(code, line, false).steps {
-        reader.push_at(step.line, step.act);
+        reader.push_at(step.line, step.effect);
     }
 }
 
@@ -255,7 +257,7 @@ fn sql(line: usize, options: &str, text: &str) -> Vec<EffectStep> {
     let mut read = |name: &str, need: Need, line: usize| {
         steps.push(EffectStep {
             line,
-            act: Act::Read {
+            effect: Effect::Read {
                 variable: VariableRef::Global(Name::new(name)),
                 need,
             },
@@ -293,7 +295,7 @@ fn sql(line: usize, options: &str, text: &str) -> Vec<EffectStep> {
 fn bind(line: usize, name: &str) -> EffectStep {
     EffectStep {
         line,
-        act: Act::Bind {
+        effect: Effect::Bind {
             name: Name::new(name),
             value: Value::of(ValueKind::Unknown),
             certain: true,
@@ -305,7 +307,7 @@ fn bind(line: usize, name: &str) -> EffectStep {
 fn unknown(line: usize, unknown: Unknown) -> EffectStep {
     EffectStep {
         line,
-        act: Act::Unknown(unknown),
+        effect: Effect::Unknown(unknown),
     }
 }
 

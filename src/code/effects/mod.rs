@@ -1,7 +1,7 @@
-//! What a cell's code does to the names of its kernel, in order.
+//! The effects of a cell's code on the names of its kernel, in order.
 //!
-//! The steps are of one text alone. What they mean depends on the cells before it: whether `f(x)` changes `x` is
-//! known where `f` is. [`crate::graph`] puts them together.
+//! The steps are those of one text alone. Their meaning depends on the cells before it: `f(x)` changes `x` if `f`
+//! does, which another cell defines. [`crate::graph`] combines the cells.
 
 mod locals;
 mod magics;
@@ -14,43 +14,43 @@ pub use ruff_python_ast::name::Name;
 
 pub use super::parse::SyntaxProblem;
 
-/// What a cell's code does.
+/// The effects of a cell's code.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Effects {
-    /// What it does, in the order of the text.
+    /// The effects, in the order of the text.
     pub steps: Vec<EffectStep>,
     /// Why the code could not be read, or not all of it.
     pub problem: Option<SyntaxProblem>,
 }
 
-/// One thing that code does.
+/// One effect of code, with its line.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EffectStep {
     /// The line of the cell, from 1.
     pub line: usize,
-    /// What it does.
-    pub act: Act,
+    /// The effect.
+    pub effect: Effect,
 }
 
-/// What code does to a name or to an object.
+/// An effect of code on a name or an object.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Act {
+pub enum Effect {
     /// It reads a variable.
     Read {
-        /// Which.
+        /// The variable.
         variable: VariableRef,
-        /// Whether its value comes from elsewhere.
+        /// The origin of its value.
         need: Need,
     },
     /// It gives a name a value.
     Bind {
         /// The name.
         name: Name,
-        /// What is known of the value.
+        /// The value, as far as the text shows it.
         value: Value,
-        /// Whether this happens each time, and not in one branch or only if a loop has a turn.
+        /// Whether this happens each time, and not only in one branch or if a loop has an iteration.
         certain: bool,
-        /// What binds it.
+        /// The kind of statement that binds it.
         by: Binder,
     },
     /// All branches have bound the name.
@@ -60,44 +60,44 @@ pub enum Act {
     },
     /// `x += y`: it binds the name anew, or changes its object.
     Update {
-        /// Which.
+        /// The variable.
         variable: VariableRef,
-        /// What comes into it.
+        /// The value on the right.
         value: Value,
     },
     /// It changes an object in place.
     Change {
         /// A name of the object.
         variable: VariableRef,
-        /// It changes an object that this one holds.
+        /// Whether it changes an object that this one holds.
         deep: bool,
     },
-    /// An object takes another in: `d[k] = x`.
+    /// An object stores another one: `d[k] = x`.
     Hold {
         /// The holder.
         variable: VariableRef,
-        /// What it holds from now on.
+        /// The stored value.
         value: Value,
     },
     /// `del x`.
     Delete {
         /// The name.
         name: Name,
-        /// Whether its value comes from elsewhere.
+        /// The origin of its value.
         need: Need,
         /// Whether this happens each time.
         certain: bool,
     },
     /// It calls a function or a method.
     Call(Arc<Call>),
-    /// It does something whose effect its text does not show.
+    /// An effect that the text does not show.
     Unknown(Unknown),
 }
 
-/// What an analysis of code cannot know.
+/// An effect that an analysis of the text cannot know.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Unknown {
-    /// Any variable may be read or written: `exec`, `%run`, a star import. The text says by what.
+    /// Any variable may be read or written: `exec`, `%run`, a star import. The string names the cause.
     AnyName(String),
     /// The result may be another each time: time, random numbers, files, the network, programs.
     Outside(String),
@@ -105,7 +105,7 @@ pub enum Unknown {
     SameObject(Name, Name),
 }
 
-/// Whether a variable's value comes from elsewhere.
+/// The origin of a variable's value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Need {
     /// It must have a value before.
@@ -117,7 +117,7 @@ pub enum Need {
     Own,
 }
 
-/// What binds a name.
+/// The kind of statement that binds a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Binder {
     /// An assignment, a definition, an import.
@@ -131,21 +131,21 @@ pub enum Binder {
 pub enum VariableRef {
     /// A name of the kernel.
     Global(Name),
-    /// A parameter of the function whose step this is, by its place.
+    /// A parameter of the function that contains this step, by its index.
     Parameter(usize),
 }
 
-/// What the text shows of a value.
+/// A value, as far as the text shows it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Value {
-    /// What kind it is.
+    /// Its kind.
     pub kind: ValueKind,
-    /// It is an item or an attribute of what it shares: an object that this one holds.
+    /// Whether it is an item or an attribute of the objects in `shares`.
     pub is_part: bool,
     /// Objects that it may be, or hold, or be held by.
     pub shares: Vec<(VariableRef, Share)>,
     /// Functions that a call of it may run.
-    pub functions: Vec<(Arc<Function>, Direct)>,
+    pub functions: Vec<(Arc<Function>, FunctionLink)>,
     /// The call that returned it.
     pub result_of: Option<Arc<Call>>,
 }
@@ -164,7 +164,7 @@ pub enum ValueKind {
     Container,
     /// An iterator: it changes whenever it is read.
     Iterator,
-    /// What an import binds: the module's name, and the object's in it.
+    /// An imported object: its module's name, and its name in the module.
     Imported(Name),
 }
 
@@ -188,7 +188,7 @@ pub enum Share {
 }
 
 impl Share {
-    /// Returns how the other one shares with the first.
+    /// Returns the relation in the other direction.
     pub fn reversed(self) -> Self {
         match self {
             Self::Holds => Self::HeldBy,
@@ -199,8 +199,8 @@ impl Share {
         }
     }
 
-    /// Returns how one shares with a third, if it shares with another like this, and that one with the third like
-    /// `next`.
+    /// Returns the relation between `a` and `c`, if this is the one between `a` and `b`, and `next` that between `b` and
+    /// `c`.
     pub fn then(self, next: Self) -> Option<Self> {
         let holds = |share| matches!(share, Self::Holds | Self::PerhapsHolds);
         let is_held = |share| matches!(share, Self::HeldBy | Self::PerhapsHeldBy);
@@ -220,9 +220,9 @@ impl Share {
     }
 }
 
-/// How a value has a function.
+/// The relation between a value and a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direct {
+pub enum FunctionLink {
     /// It is the function.
     Is,
     /// It holds the function, or has it as a method.
@@ -236,13 +236,13 @@ pub struct Call {
     pub root: Option<Name>,
     /// Whether the root's value comes from elsewhere.
     pub need: Need,
-    /// What the callee begins with, if it is no name of the kernel.
+    /// The first part of the callee, if it is no name of the kernel.
     pub receiver: Value,
     /// The attributes after it; the last one is the method.
     pub path: Vec<Name>,
-    /// What is called is an item: `handlers[0](x)`.
+    /// Whether an item is called: `handlers[0](x)`.
     pub is_item: bool,
-    /// The method is one of a part of the root: `a.b.c()`, `a[0].c()`.
+    /// Whether the method is called on a part of the root: `a.b.c()`, `a[0].c()`.
     pub is_deep: bool,
     /// The arguments.
     pub arguments: Vec<Argument>,
@@ -253,30 +253,30 @@ pub struct Call {
 pub struct Argument {
     /// The parameter's name, for a keyword argument.
     pub keyword: Option<Name>,
-    /// `*args` or `**kwargs`.
+    /// Whether it is `*args` or `**kwargs`.
     pub is_starred: bool,
     /// The value.
     pub value: Value,
-    /// The value as a constant, if it is `True`.
+    /// Whether the value is the constant `True`.
     pub is_true: bool,
 }
 
-/// A function's own steps. Names that only it knows are left out.
+/// A function, with its steps. Its local names are left out.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Function {
     /// Its name; empty for a lambda.
     pub name: Name,
-    /// What its body does, with what functions inside it do.
+    /// The effects of its body and of the functions inside it.
     pub steps: Vec<EffectStep>,
     /// Its parameters.
     pub parameters: Vec<Parameter>,
-    /// What it is to its class.
-    pub method: Method,
-    /// It returns an iterator.
+    /// Its kind as a method.
+    pub method: MethodKind,
+    /// Whether it returns an iterator.
     pub is_generator: bool,
-    /// A function that it returns may have a state of its own.
+    /// Whether a function that it returns may have a state of its own.
     pub keeps_state: bool,
-    /// What it returns, of its parameters and of the kernel's names.
+    /// The objects that it may return: parameters and the kernel's names.
     pub returns: Vec<(VariableRef, Share)>,
 }
 
@@ -285,29 +285,29 @@ pub struct Function {
 pub struct Parameter {
     /// Its name.
     pub name: Name,
-    /// Which arguments it takes.
-    pub takes: Takes,
-    /// Its default is an object that can change.
+    /// Its kind.
+    pub kind: ParameterKind,
+    /// Whether its default is an object that can change.
     pub keeps_default: bool,
 }
 
-/// Which arguments a parameter takes.
+/// The kind of a parameter, by the names of Python's `inspect`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Takes {
-    /// One, by place or by name.
-    One,
-    /// One, by name only.
+pub enum ParameterKind {
+    /// One argument, by position or by name.
+    Positional,
+    /// One argument, by name only.
     Keyword,
-    /// The rest of those by place.
-    Rest,
-    /// The rest of those by name.
-    RestOfKeywords,
+    /// `*args`.
+    VarPositional,
+    /// `**kwargs`.
+    VarKeyword,
 }
 
-/// What a function is to its class.
+/// The kind of a function in a class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Method {
-    /// A function, or a method that gets its object.
+pub enum MethodKind {
+    /// A plain function, or a method with `self`.
     #[default]
     Plain,
     /// A static method.
@@ -322,20 +322,20 @@ impl Effects {
         magics::effects_of_cell(source)
     }
 
-    /// Returns the effects of code in a language that is not read.
+    /// Returns the effects of code in a language that is not analysed.
     pub fn of_other_language() -> Self {
-        Self::in_line_1([Act::Unknown(Unknown::AnyName(
+        Self::in_line_1([Effect::Unknown(Unknown::AnyName(
             "code in another language".to_owned(),
         ))])
     }
 
     /// Returns the effects of code that depends on all code before it: both read and write this name.
     pub fn of_next_in_order(name: Name) -> Self {
-        let read = Act::Read {
+        let read = Effect::Read {
             variable: VariableRef::Global(name.clone()),
             need: Need::Perhaps,
         };
-        let bind = Act::Bind {
+        let bind = Effect::Bind {
             name,
             value: Value::default(),
             certain: true,
@@ -344,8 +344,10 @@ impl Effects {
         Self::in_line_1([read, bind])
     }
 
-    fn in_line_1(acts: impl IntoIterator<Item = Act>) -> Self {
-        let steps = acts.into_iter().map(|act| EffectStep { line: 1, act });
+    fn in_line_1(effects: impl IntoIterator<Item = Effect>) -> Self {
+        let steps = effects
+            .into_iter()
+            .map(|effect| EffectStep { line: 1, effect });
         Self {
             steps: steps.collect(),
             problem: None,
@@ -364,7 +366,7 @@ impl Value {
             };
         }
         for (_, direct) in &mut self.functions {
-            *direct = Direct::Holds;
+            *direct = FunctionLink::Holds;
         }
         Self {
             kind: ValueKind::Unknown,

@@ -12,8 +12,8 @@ use ruff_text_size::Ranged;
 
 use super::locals::{Bound, bound_by_import, captured};
 use super::{
-    Act, Argument, Binder, Call, Direct, EffectStep, Function, Method, Name, Need, Parameter,
-    Share, Takes, Unknown, Value, ValueKind, VariableRef,
+    Argument, Binder, Call, Effect, EffectStep, Function, FunctionLink, MethodKind, Name, Need,
+    Parameter, ParameterKind, Share, Unknown, Value, ValueKind, VariableRef,
 };
 use crate::code::parse::Lines;
 
@@ -30,10 +30,10 @@ pub(super) struct Reader<'a> {
     scopes: Vec<Scope>,
     /// The names that this block has certainly bound before, at the level of the module.
     bound: HashSet<Name>,
-    /// How many branches are open, of which each may be left out.
+    /// How many branches are open, each of which may not be executed.
     branches: usize,
     binder: Binder,
-    /// A function within the one that is read changes a variable of an outer one.
+    /// Whether a function inside the present one changes a variable of an outer function.
     keeps_state: bool,
     /// Reads a line magic or a command of the shell.
     read_line: ReadLine,
@@ -41,7 +41,7 @@ pub(super) struct Reader<'a> {
 
 struct Scope {
     kind: ScopeKind,
-    /// The names of its own, and what is known of their values.
+    /// The local names, with their values as far as known.
     names: HashMap<Name, Value>,
     global: HashSet<Name>,
 }
@@ -54,9 +54,11 @@ enum ScopeKind {
     Inner,
 }
 
-enum Found {
+/// The scope of a name.
+enum NameScope {
     Global,
-    Own(usize),
+    /// Local to the scope at this index.
+    Local(usize),
 }
 
 impl<'a> Reader<'a> {
@@ -77,34 +79,34 @@ impl<'a> Reader<'a> {
         self.steps
     }
 
-    fn push(&mut self, node: &impl Ranged, act: Act) {
-        self.push_at(self.lines.line(node), act);
+    fn push(&mut self, node: &impl Ranged, effect: Effect) {
+        self.push_at(self.lines.line(node), effect);
     }
 
-    pub(super) fn push_at(&mut self, line: usize, act: Act) {
-        self.steps.push(EffectStep { line, act });
+    pub(super) fn push_at(&mut self, line: usize, effect: Effect) {
+        self.steps.push(EffectStep { line, effect });
     }
 
     fn unknown(&mut self, node: &impl Ranged, unknown: Unknown) {
-        self.push(node, Act::Unknown(unknown));
+        self.push(node, Effect::Unknown(unknown));
     }
 
     // Names.
 
-    fn find(&self, name: &Name) -> Found {
+    fn scope_of(&self, name: &Name) -> NameScope {
         let mut is_inner = true;
         for (at, scope) in self.scopes.iter().enumerate().rev() {
             if scope.global.contains(name) {
-                return Found::Global;
+                return NameScope::Global;
             }
             // A class's names are seen by its own statements only, not by functions or comprehensions in it.
             let is_seen = scope.kind != ScopeKind::Class || is_inner;
             if is_seen && scope.names.contains_key(name) {
-                return Found::Own(at);
+                return NameScope::Local(at);
             }
             is_inner = false;
         }
-        Found::Global
+        NameScope::Global
     }
 
     fn is_in_function(&self) -> bool {
@@ -120,21 +122,21 @@ impl<'a> Reader<'a> {
     }
 
     fn load(&mut self, node: &impl Ranged, name: &Name) -> Value {
-        match self.find(name) {
-            Found::Own(at) => self.own_value(at, name),
-            Found::Global => {
+        match self.scope_of(name) {
+            NameScope::Local(at) => self.local_value(at, name),
+            NameScope::Global => {
                 let variable = VariableRef::Global(name.clone());
-                let act = Act::Read {
+                let effect = Effect::Read {
                     variable: variable.clone(),
                     need: self.need(name),
                 };
-                self.push(node, act);
+                self.push(node, effect);
                 same(variable)
             }
         }
     }
 
-    fn own_value(&self, at: usize, name: &Name) -> Value {
+    fn local_value(&self, at: usize, name: &Name) -> Value {
         let scope = self.scopes.get(at);
         let value = scope.and_then(|scope| scope.names.get(name));
         value.cloned().unwrap_or_default()
@@ -151,13 +153,13 @@ impl<'a> Reader<'a> {
                 .is_some_and(|scope| !scope.global.contains(name))
         });
         let Some(mut at) = is_own else {
-            let act = Act::Bind {
+            let effect = Effect::Bind {
                 name: name.clone(),
                 value,
                 certain: self.branches == 0,
                 by: self.binder,
             };
-            self.push(node, act);
+            self.push(node, effect);
             if !self.is_in_function() {
                 self.bound.insert(name.clone());
             }
@@ -195,11 +197,11 @@ impl<'a> Reader<'a> {
     fn change(&mut self, node: &impl Ranged, value: &Value, deep: bool) {
         for (variable, share) in &value.shares {
             let deep = deep || value.is_part || *share != Share::Same;
-            let act = Act::Change {
+            let effect = Effect::Change {
                 variable: variable.clone(),
                 deep,
             };
-            self.push(node, act);
+            self.push(node, effect);
         }
     }
 
@@ -255,21 +257,21 @@ impl<'a> Reader<'a> {
             Stmt::For(it) => self.for_loop(it),
             Stmt::While(it) => {
                 self.expression(&it.test);
-                self.arms(&[&it.body, &[]]);
-                self.arms(&[&it.orelse, &[]]);
+                self.alternatives(&[&it.body, &[]]);
+                self.alternatives(&[&it.orelse, &[]]);
             }
             Stmt::If(it) => {
                 self.expression(&it.test);
                 let before = self.begin_branches();
                 let mut after = Vec::new();
-                self.arm(&before, &it.body, &mut after);
+                self.branch(&before, &it.body, &mut after);
                 let mut is_exhaustive = false;
                 for clause in &it.elif_else_clauses {
                     self.bound.clone_from(&before);
                     self.optional(clause.test.as_ref());
                     is_exhaustive |= clause.test.is_none();
                     let start = self.bound.clone();
-                    self.arm(&start, &clause.body, &mut after);
+                    self.branch(&start, &clause.body, &mut after);
                 }
                 if !is_exhaustive {
                     after.push(before.clone());
@@ -290,7 +292,7 @@ impl<'a> Reader<'a> {
                     }
                 }
                 match may_stop {
-                    true => self.arms(&[&it.body, &[]]),
+                    true => self.alternatives(&[&it.body, &[]]),
                     false => self.body(&it.body),
                 }
             }
@@ -371,15 +373,15 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads blocks of which one is run; an empty one means that there may be none.
-    fn arms(&mut self, arms: &[&[Stmt]]) {
-        let Some(first) = arms.iter().find_map(|arm| arm.first()) else {
+    /// Reads alternative blocks, of which one is executed; an empty block means that perhaps none is.
+    fn alternatives(&mut self, branches: &[&[Stmt]]) {
+        let Some(first) = branches.iter().find_map(|branch| branch.first()) else {
             return;
         };
         let before = self.begin_branches();
         let mut after = Vec::new();
-        for arm in arms {
-            self.arm(&before, arm, &mut after);
+        for branch in branches {
+            self.branch(&before, branch, &mut after);
         }
         self.end_branches(first, before, after);
     }
@@ -389,7 +391,7 @@ impl<'a> Reader<'a> {
         self.bound.clone()
     }
 
-    fn arm(&mut self, start: &HashSet<Name>, body: &[Stmt], after: &mut Vec<HashSet<Name>>) {
+    fn branch(&mut self, start: &HashSet<Name>, body: &[Stmt], after: &mut Vec<HashSet<Name>>) {
         self.bound.clone_from(start);
         self.body(body);
         if !leaves(body) {
@@ -417,7 +419,7 @@ impl<'a> Reader<'a> {
             let mut new: Vec<_> = all.difference(&before).cloned().collect();
             new.sort_unstable();
             for name in new {
-                self.push(node, Act::Settle { name });
+                self.push(node, Effect::Settle { name });
             }
         }
         self.bound = all;
@@ -435,14 +437,14 @@ impl<'a> Reader<'a> {
         value
             .functions
             .iter_mut()
-            .for_each(|(_, direct)| *direct = Direct::Holds);
-        // A loop with no turn is rare, and leaves its variable as it was.
+            .for_each(|(_, direct)| *direct = FunctionLink::Holds);
+        // A loop without an iteration is rare, and leaves its variable as it was.
         self.temporary(|reader| reader.store(&it.target, value));
-        match has_turn(&it.iter) && !has_jump(&it.body) {
+        match has_iteration(&it.iter) && !has_jump(&it.body) {
             true => self.body(&it.body),
-            false => self.arms(&[&it.body, &[]]),
+            false => self.alternatives(&[&it.body, &[]]),
         }
-        self.arms(&[&it.orelse, &[]]);
+        self.alternatives(&[&it.orelse, &[]]);
     }
 
     fn try_statement(&mut self, it: &StmtTry) {
@@ -461,15 +463,15 @@ impl<'a> Reader<'a> {
             }
             self.body(&handler.body);
             if let Some(name) = &handler.name
-                && let Found::Global = self.find(&name.id)
+                && let NameScope::Global = self.scope_of(&name.id)
             {
                 self.bound.remove(&name.id);
-                let act = Act::Delete {
+                let effect = Effect::Delete {
                     name: name.id.clone(),
                     need: Need::Own,
                     certain: false,
                 };
-                self.push(handler, act);
+                self.push(handler, effect);
             }
             if !leaves(&handler.body) {
                 after.push(std::mem::take(&mut self.bound));
@@ -543,14 +545,14 @@ impl<'a> Reader<'a> {
         // Both names have it from now on.
         for pair in targets.windows(2) {
             if let [Expr::Name(first), Expr::Name(second)] = pair
-                && let (Found::Global, Found::Global) =
-                    (self.find(&first.id), self.find(&second.id))
+                && let (NameScope::Global, NameScope::Global) =
+                    (self.scope_of(&first.id), self.scope_of(&second.id))
             {
-                let act = Act::Hold {
+                let effect = Effect::Hold {
                     variable: VariableRef::Global(first.id.clone()),
                     value: same(VariableRef::Global(second.id.clone())),
                 };
-                self.push(second, act);
+                self.push(second, effect);
             }
         }
     }
@@ -563,12 +565,12 @@ impl<'a> Reader<'a> {
             Expr::Starred(it) => self.store(&it.value, weaker(value, Share::Elements)),
             Expr::Attribute(it) => {
                 let holder = self.expression(&it.value);
-                self.store_into(target, &it.value, &holder, value);
+                self.store_in(target, &it.value, &holder, value);
             }
             Expr::Subscript(it) => {
                 let holder = self.expression(&it.value);
                 self.expression(&it.slice);
-                self.store_into(target, &it.value, &holder, value);
+                self.store_in(target, &it.value, &holder, value);
             }
             other => {
                 self.expression(other);
@@ -582,10 +584,10 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Says that an object takes in another.
-    fn store_into(&mut self, node: &Expr, of: &Expr, holder: &Value, mut value: Value) {
+    /// Records that an object stores another one.
+    fn store_in(&mut self, node: &Expr, of: &Expr, holder: &Value, mut value: Value) {
         if let Some(name) = root(of)
-            && let Found::Own(at) = self.find(name)
+            && let NameScope::Local(at) = self.scope_of(name)
         {
             self.keeps_state |= self.is_outer(at);
         }
@@ -596,11 +598,11 @@ impl<'a> Reader<'a> {
         let holders = holder.shares.iter();
         let holders = holders.filter(|(_, share)| has_more && *share == Share::Same);
         for (variable, _) in holders {
-            let act = Act::Hold {
+            let effect = Effect::Hold {
                 variable: variable.clone(),
                 value: value.clone().taken_in(),
             };
-            self.push(node, act);
+            self.push(node, effect);
         }
     }
 
@@ -609,32 +611,33 @@ impl<'a> Reader<'a> {
             Expr::Name(name) => {
                 let before = self.load(target, &name.id);
                 let value = self.expression(value);
-                match self.find(&name.id) {
-                    Found::Global => {
-                        let act = Act::Update {
+                match self.scope_of(&name.id) {
+                    NameScope::Global => {
+                        let effect = Effect::Update {
                             variable: VariableRef::Global(name.id.clone()),
                             value: weaker(value, Share::Elements),
                         };
-                        self.push(target, act);
+                        self.push(target, effect);
                         // Within a function it is declared as global.
                         if !self.is_in_function() {
                             self.bound.insert(name.id.clone());
                         }
                     }
-                    Found::Own(_) => {
+                    NameScope::Local(_) => {
                         // Numbers are only bound anew; what adds up a list changes it.
                         let is_list = matches!(
                             operator,
                             Operator::Add | Operator::BitOr | Operator::Mult | Operator::BitAnd
                         );
                         if is_list || value.kind != ValueKind::Scalar {
-                            let updates = before.shares.iter().map(|(variable, _)| Act::Update {
-                                variable: variable.clone(),
-                                value: weaker(value.clone(), Share::Elements),
-                            });
+                            let updates =
+                                before.shares.iter().map(|(variable, _)| Effect::Update {
+                                    variable: variable.clone(),
+                                    value: weaker(value.clone(), Share::Elements),
+                                });
                             let updates: Vec<_> = updates.collect();
-                            for act in updates {
-                                self.push(target, act);
+                            for effect in updates {
+                                self.push(target, effect);
                             }
                         }
                     }
@@ -654,17 +657,17 @@ impl<'a> Reader<'a> {
 
     fn delete(&mut self, target: &Expr) {
         match target {
-            Expr::Name(name) => match self.find(&name.id) {
-                Found::Global => {
-                    let act = Act::Delete {
+            Expr::Name(name) => match self.scope_of(&name.id) {
+                NameScope::Global => {
+                    let effect = Effect::Delete {
                         name: name.id.clone(),
                         need: self.need(&name.id),
                         certain: self.branches == 0,
                     };
                     self.bound.remove(&name.id);
-                    self.push(target, act);
+                    self.push(target, effect);
                 }
-                Found::Own(_) => {}
+                NameScope::Local(_) => {}
             },
             Expr::Tuple(it) => it.elts.iter().for_each(|it| self.delete(it)),
             Expr::List(it) => it.elts.iter().for_each(|it| self.delete(it)),
@@ -721,12 +724,12 @@ impl<'a> Reader<'a> {
 
     fn function_definition(&mut self, it: &StmtFunctionDef) {
         let mut carried = Value::default();
-        let mut method = Method::Plain;
+        let mut method = MethodKind::Plain;
         for decorator in &it.decorator_list {
             let value = self.expression(&decorator.expression);
             match &decorator.expression {
-                Expr::Name(name) if name.id == "staticmethod" => method = Method::Static,
-                Expr::Name(name) if name.id == "classmethod" => method = Method::Class,
+                Expr::Name(name) if name.id == "staticmethod" => method = MethodKind::Static,
+                Expr::Name(name) if name.id == "classmethod" => method = MethodKind::Class,
                 _ => carried.shares.extend(weaker(value, Share::Perhaps).shares),
             }
         }
@@ -749,9 +752,9 @@ impl<'a> Reader<'a> {
             is_generator: yields,
             ..function
         });
-        let direct = match it.decorator_list.is_empty() || method != Method::Plain {
-            true => Direct::Is,
-            false => Direct::Holds,
+        let direct = match it.decorator_list.is_empty() || method != MethodKind::Plain {
+            true => FunctionLink::Is,
+            false => FunctionLink::Holds,
         };
         carried.functions.push((function, direct));
         self.bind(it, &it.name.id, carried);
@@ -808,7 +811,7 @@ impl<'a> Reader<'a> {
             keeps_state,
             steps,
             parameters: all,
-            method: Method::Plain,
+            method: MethodKind::Plain,
             is_generator: false,
             returns,
         }
@@ -840,7 +843,7 @@ impl<'a> Reader<'a> {
             let functions = member.functions.into_iter();
             value
                 .functions
-                .extend(functions.map(|(function, _)| (function, Direct::Holds)));
+                .extend(functions.map(|(function, _)| (function, FunctionLink::Holds)));
             value
                 .shares
                 .extend(weaker_all(member.shares, Share::Elements));
@@ -930,7 +933,7 @@ impl<'a> Reader<'a> {
                     ..function
                 };
                 Value {
-                    functions: vec![(Arc::new(function), Direct::Is)],
+                    functions: vec![(Arc::new(function), FunctionLink::Is)],
                     ..Value::default()
                 }
             }
@@ -976,7 +979,9 @@ impl<'a> Reader<'a> {
                     ..Function::default()
                 };
                 value.kind = ValueKind::Iterator;
-                value.functions.push((Arc::new(function), Direct::Holds));
+                value
+                    .functions
+                    .push((Arc::new(function), FunctionLink::Holds));
                 value
             }
             Expr::Await(it) => self.expression(&it.value),
@@ -1114,7 +1119,7 @@ impl<'a> Reader<'a> {
             None => add_perhaps(&mut value, call.receiver.clone()),
         }
         let call = Arc::new(call);
-        self.push(it, Act::Call(call.clone()));
+        self.push(it, Effect::Call(call.clone()));
         value.result_of = Some(call);
         value
     }
@@ -1122,13 +1127,13 @@ impl<'a> Reader<'a> {
     /// Reads what is called, `a.b.c` or another expression, without reading the name itself: the call does.
     fn callee(&mut self, function: &Expr, call: &mut Call) {
         match function {
-            Expr::Name(it) => match self.find(&it.id) {
-                Found::Global => {
+            Expr::Name(it) => match self.scope_of(&it.id) {
+                NameScope::Global => {
                     call.need = self.need(&it.id);
                     call.root = Some(it.id.clone());
                 }
-                Found::Own(at) => {
-                    call.receiver = self.own_value(at, &it.id);
+                NameScope::Local(at) => {
+                    call.receiver = self.local_value(at, &it.id);
                     self.keeps_state |= self.is_outer(at);
                 }
             },
@@ -1189,7 +1194,7 @@ fn weaker(mut value: Value, at_most: Share) -> Value {
     value
         .functions
         .iter_mut()
-        .for_each(|(_, direct)| *direct = Direct::Holds);
+        .for_each(|(_, direct)| *direct = FunctionLink::Holds);
     value.result_of = None;
     value
 }
@@ -1201,7 +1206,7 @@ fn part_of(mut value: Value) -> Value {
     value
         .functions
         .iter_mut()
-        .for_each(|(_, direct)| *direct = Direct::Holds);
+        .for_each(|(_, direct)| *direct = FunctionLink::Holds);
     // An item of a list that holds `x` may be `x`.
     for (_, share) in &mut value.shares {
         if matches!(share, Share::Holds | Share::PerhapsHolds | Share::Elements) {
@@ -1275,8 +1280,8 @@ fn is_constant(index: &Expr) -> bool {
     }
 }
 
-/// Says whether a loop over this has at least one turn.
-fn has_turn(iterable: &Expr) -> bool {
+/// Says whether a loop over this has at least one iteration.
+fn has_iteration(iterable: &Expr) -> bool {
     match iterable {
         Expr::List(it) => !it.elts.is_empty() && !it.elts.iter().all(Expr::is_starred_expr),
         Expr::Tuple(it) => !it.elts.is_empty() && !it.elts.iter().all(Expr::is_starred_expr),
@@ -1397,25 +1402,35 @@ fn for_returns(body: &[Stmt], found: &mut impl FnMut(&Expr)) {
 }
 
 fn all_parameters(parameters: &Parameters) -> Vec<Parameter> {
-    let parameter = |name: &Name, takes, keeps_default| Parameter {
+    let parameter = |name: &Name, kind, keeps_default| Parameter {
         name: name.clone(),
-        takes,
+        kind,
         keeps_default,
     };
-    let keeps = |default: Option<&Expr>| {
+    let keeps_default = |default: Option<&Expr>| {
         default.is_some_and(|default| !default.is_literal_expr() && !default.is_tuple_expr())
     };
     let by_place = parameters.posonlyargs.iter().chain(&parameters.args);
-    let by_place =
-        by_place.map(|it| parameter(&it.parameter.name.id, Takes::One, keeps(it.default())));
+    let by_place = by_place.map(|it| {
+        parameter(
+            &it.parameter.name.id,
+            ParameterKind::Positional,
+            keeps_default(it.default()),
+        )
+    });
     let rest = parameters
         .vararg
         .iter()
-        .map(|it| parameter(&it.name.id, Takes::Rest, false));
+        .map(|it| parameter(&it.name.id, ParameterKind::VarPositional, false));
     let by_name = parameters.kwonlyargs.iter();
-    let by_name =
-        by_name.map(|it| parameter(&it.parameter.name.id, Takes::Keyword, keeps(it.default())));
+    let by_name = by_name.map(|it| {
+        parameter(
+            &it.parameter.name.id,
+            ParameterKind::Keyword,
+            keeps_default(it.default()),
+        )
+    });
     let others = parameters.kwarg.iter();
-    let others = others.map(|it| parameter(&it.name.id, Takes::RestOfKeywords, false));
+    let others = others.map(|it| parameter(&it.name.id, ParameterKind::VarKeyword, false));
     by_place.chain(rest).chain(by_name).chain(others).collect()
 }

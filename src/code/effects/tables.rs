@@ -17,12 +17,12 @@ pub fn is_output(name: &str) -> bool {
         || name.strip_prefix('_').is_some_and(digits)
 }
 
-/// What a function of Python's own does that matters.
+/// The relevant effect of a built-in function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Builtin {
     /// It reads or writes any name.
     AnyName,
-    /// It reads what is outside of the kernel.
+    /// It reads something outside the kernel.
     Outside,
     /// It changes its first argument.
     ChangesFirst,
@@ -30,13 +30,13 @@ pub enum Builtin {
     Iterator,
     /// It returns a new object with the same elements.
     Copies,
-    /// It returns one of the objects that it was given, or a part.
+    /// It returns one of its arguments, or a part of one.
     Returns,
     /// It returns a new object that has nothing in common with others.
     Fresh,
 }
 
-/// Returns what a function of Python's own does.
+/// Returns the relevant effect of a built-in function.
 pub fn builtin(name: &str) -> Builtin {
     match name {
         "exec" | "eval" | "globals" | "locals" | "vars" | "compile" | "__import__"
@@ -50,7 +50,7 @@ pub fn builtin(name: &str) -> Builtin {
     }
 }
 
-/// What a method does to its object.
+/// The result of a method that only reads its object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadingMethod {
     /// It changes nothing, and returns a new object.
@@ -69,7 +69,7 @@ pub fn reading_method(name: &str) -> Option<ReadingMethod> {
         .then_some(ReadingMethod::New)
 }
 
-/// Methods by which an object takes others in.
+/// Says whether a method of this name stores its arguments in its object.
 pub fn takes_in(method: &str) -> bool {
     matches!(
         method,
@@ -85,12 +85,12 @@ pub fn takes_in(method: &str) -> bool {
     )
 }
 
-/// Methods that change what they are called on even where that is a module's own object: `sys.path.append`.
+/// Says whether a method of this name changes its object even if that belongs to a module: `sys.path.append`.
 pub fn changes_module(method: &str) -> bool {
     takes_in(method) || matches!(method, "clear" | "pop" | "popitem" | "remove")
 }
 
-/// What a function of a library does that matters.
+/// The relevant effect of a function of a library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Library {
     /// Its result may be another each time.
@@ -105,7 +105,7 @@ pub enum Library {
     New,
 }
 
-/// Returns what a function of a library does, by its whole name: `numpy.random.shuffle`.
+/// Returns the relevant effect of a library's function, by its whole name: `numpy.random.shuffle`.
 pub fn library(name: &str) -> Library {
     let last = name.rsplit('.').next().unwrap_or(name);
     if matches!(

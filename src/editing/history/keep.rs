@@ -73,7 +73,7 @@ pub fn version(notebook: &NotebookFile, revision: Revision) -> Option<Json> {
 
 /// Returns the bytes that an operation changed, by their name in the journal.
 pub(super) fn exact(notebook: &NotebookFile, name: &str) -> Option<ExactBytes> {
-    serde_json::from_slice(&notebook.kept()?.get(name)?).ok()
+    serde_json::from_slice(&notebook.stored_versions()?.get(name)?).ok()
 }
 
 /// Returns the source of a stored version.
@@ -83,6 +83,6 @@ pub fn version_source(notebook: &NotebookFile, revision: Revision) -> Option<Str
 
 /// Returns a stored version by its name in the journal.
 pub fn kept(notebook: &NotebookFile, name: &str) -> Option<Json> {
-    let bytes = notebook.kept()?.get(name)?;
+    let bytes = notebook.stored_versions()?.get(name)?;
     Json::parse(&String::from_utf8(bytes).ok()?).ok()
 }

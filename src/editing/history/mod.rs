@@ -34,7 +34,7 @@
 use std::time::Duration;
 
 mod keep;
-mod known;
+mod ledger_content;
 mod overwritten;
 mod past;
 mod record;
@@ -48,7 +48,7 @@ mod tests;
 
 pub(in crate::editing) use keep::keep_version;
 pub use keep::{kept, version, version_source};
-pub(in crate::editing) use known::recall_ids;
+pub(in crate::editing) use ledger_content::recall_ids;
 pub use past::manifest_at;
 pub use record::{EditCommand, Recording, is_known, resembles};
 pub use restore::{RestoreError, Restored, restore};

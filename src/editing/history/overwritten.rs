@@ -17,30 +17,30 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::known::Watched;
+use super::ledger_content::Watched;
 use super::steps::Manifest;
 use crate::notebook::{ChangeKind, Revision};
 use crate::project::event::{OverwrittenEdit, split_actor};
 
 /// How much of an edit a save has left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Left {
+enum EditRemains {
     /// The cell is as the edit left it.
     Whole,
     /// The cell was edited further; or it cannot be decided.
-    Something,
+    Part,
     /// The cell has a new text without the edit, or is gone.
-    Nothing,
+    None,
     /// The cell is as it was before the edit.
-    TakenBack,
+    Reverted,
     /// The edit was not in the file before the save either.
-    Over,
+    AlreadyLost,
 }
 
 /// Returns the watched edits that a save wiped out; the save changed `before` into `after`. Removes these
 /// edits from `watched`, and those that were not in the file any more. `whole` says that the save was not
 /// merged with anything; `text` returns the source of a stored version.
-pub(super) fn judge(
+pub(super) fn take_overwritten(
     watched: &mut Vec<Watched>,
     before: &Manifest,
     after: &Manifest,
@@ -50,24 +50,26 @@ pub(super) fn judge(
     let by_id = |cells: &Manifest| -> HashMap<String, Revision> { cells.iter().cloned().collect() };
     let (old, new) = (by_id(before), by_id(after));
     let mut chains: HashMap<&str, Vec<Revision>> = HashMap::new();
-    let mut left = Vec::new();
+    let mut remains = Vec::new();
     for edit in watched.iter() {
         let chain = chains.entry(&edit.cell).or_default();
         chain.extend(edit.before);
         let (then, now) = (old.get(&edit.cell).copied(), new.get(&edit.cell).copied());
-        left.push(judge_one(edit, chain, then, now, text));
+        remains.push(remains_of(edit, chain, then, now, text));
     }
-    let last = left.iter().rposition(|left| *left == Left::Whole);
+    let last = remains
+        .iter()
+        .rposition(|remains| *remains == EditRemains::Whole);
     let is_decision = |at: usize| whole && last.is_some_and(|last| last > at);
     let mut lost = Vec::new();
-    let mut judged = left.iter().enumerate();
+    let mut judged = remains.iter().enumerate();
     watched.retain(|edit| {
-        let Some((index, left)) = judged.next() else {
+        let Some((index, remains)) = judged.next() else {
             return true;
         };
-        match left {
-            Left::Nothing if is_decision(index) => false,
-            Left::Nothing | Left::TakenBack => {
+        match remains {
+            EditRemains::None if is_decision(index) => false,
+            EditRemains::None | EditRemains::Reverted => {
                 let (by, by_session) = split_actor(&edit.by);
                 lost.push(OverwrittenEdit {
                     cell: edit.cell.clone(),
@@ -80,38 +82,42 @@ pub(super) fn judge(
                 });
                 false
             }
-            Left::Over => false,
-            Left::Whole | Left::Something => true,
+            EditRemains::AlreadyLost => false,
+            EditRemains::Whole | EditRemains::Part => true,
         }
     });
     lost
 }
 
 /// Judges one edit. `chain` has the revisions of the cell before this edit and before earlier ones.
-fn judge_one(
+fn remains_of(
     edit: &Watched,
     chain: &[Revision],
     then: Option<Revision>,
     now: Option<Revision>,
     text: &dyn Fn(Revision) -> Option<String>,
-) -> Left {
+) -> EditRemains {
     match (edit.what, then, now) {
-        (ChangeKind::Inserted, None, _) | (ChangeKind::Removed, Some(_), _) => Left::Over,
-        (ChangeKind::Inserted, Some(_), None) => Left::Nothing,
-        (ChangeKind::Inserted, Some(_), Some(_)) | (ChangeKind::Removed, None, None) => Left::Whole,
-        (ChangeKind::Removed, None, Some(_)) => Left::TakenBack,
-        (_, None, _) => Left::Over,
+        (ChangeKind::Inserted, None, _) | (ChangeKind::Removed, Some(_), _) => {
+            EditRemains::AlreadyLost
+        }
+        (ChangeKind::Inserted, Some(_), None) => EditRemains::None,
+        (ChangeKind::Inserted, Some(_), Some(_)) | (ChangeKind::Removed, None, None) => {
+            EditRemains::Whole
+        }
+        (ChangeKind::Removed, None, Some(_)) => EditRemains::Reverted,
+        (_, None, _) => EditRemains::AlreadyLost,
         // The cell was deleted.
-        (_, Some(_), None) => Left::Nothing,
-        (_, Some(_), Some(now)) if edit.after == Some(now) => Left::Whole,
-        (_, Some(then), Some(now)) if then == now => Left::Something,
-        (_, Some(_), Some(now)) if chain.contains(&now) => Left::TakenBack,
+        (_, Some(_), None) => EditRemains::None,
+        (_, Some(_), Some(now)) if edit.after == Some(now) => EditRemains::Whole,
+        (_, Some(then), Some(now)) if then == now => EditRemains::Part,
+        (_, Some(_), Some(now)) if chain.contains(&now) => EditRemains::Reverted,
         (_, Some(then), Some(now)) => {
             let texts = [edit.before, edit.after, Some(then), Some(now)];
             match texts.map(|revision| text(revision?)) {
                 [Some(old), Some(new), Some(then), Some(now)] => by_words(&old, &new, &then, &now),
                 // The versions were never stored, or were removed.
-                _ => Left::Something,
+                _ => EditRemains::Part,
             }
         }
     }
@@ -119,7 +125,7 @@ fn judge_one(
 
 /// Judges an edit from `old` to `new` by the words that it added or, if it added none, by those that
 /// it removed: how many of these changes that were still in `then` are in `now`?
-fn by_words(old: &str, new: &str, then: &str, now: &str) -> Left {
+fn by_words(old: &str, new: &str, then: &str, now: &str) -> EditRemains {
     let [old, new, then, now] = [old, new, then, now].map(words);
     let of = |words: &Words<'_>, word: &str| words.get(word).copied().unwrap_or(0);
     // A word that is new to the cell is stronger evidence than a repetition of a word that it had.
@@ -137,23 +143,26 @@ fn by_words(old: &str, new: &str, then: &str, now: &str) -> Left {
             .filter(|word| of(&old, word) > of(&new, word))
             .collect();
     }
-    let is_there = |words: &Words<'_>, word: &str| match only_removed {
+    let has_change = |words: &Words<'_>, word: &str| match only_removed {
         true => of(words, word) < of(&old, word),
         false => of(words, word) > of(&old, word),
     };
     if changed.is_empty() {
         // The edit changed white space, the type or the metadata.
-        return Left::Something;
+        return EditRemains::Part;
     }
-    let there: Vec<_> = changed
+    let then_present: Vec<_> = changed
         .into_iter()
-        .filter(|word| is_there(&then, word))
+        .filter(|word| has_change(&then, word))
         .collect();
-    let still = there.iter().filter(|word| is_there(&now, word)).count();
-    match there.len() {
-        0 => Left::Over,
-        all if still * 2 < all => Left::Nothing,
-        _ => Left::Something,
+    let still_present = then_present
+        .iter()
+        .filter(|word| has_change(&now, word))
+        .count();
+    match then_present.len() {
+        0 => EditRemains::AlreadyLost,
+        all if still_present * 2 < all => EditRemains::None,
+        _ => EditRemains::Part,
     }
 }
 
@@ -235,7 +244,7 @@ mod tests {
             .collect();
         let mut watched = edits(watched);
         let text = |revision: Revision| texts.get(&revision).cloned();
-        let lost = judge(&mut watched, &list(before), &list(after), whole, &text);
+        let lost = take_overwritten(&mut watched, &list(before), &list(after), whole, &text);
         let lost: Vec<_> = lost.into_iter().map(|one| one.op).collect();
         let stay: Vec<_> = watched.into_iter().map(|one| one.op).collect();
         (lost.join(" "), stay.join(" "))
@@ -315,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn who_knows_a_later_edit_has_decided_about_an_earlier_one() {
+    fn a_save_that_has_a_later_edit_decides_about_an_earlier_one() {
         let edits = "a:x = 1>x = 2,n:>new,b:1>2";
         let before = "a:x = 2,n:new,b:2";
         let want = |lost: &str, stay: &str| (lost.to_owned(), stay.to_owned());

@@ -1,7 +1,7 @@
 //! The cells of a notebook at an earlier revision.
 
 use super::READ_PATIENCE;
-use super::known::Known;
+use super::ledger_content::LedgerContent;
 use super::steps::{self, Manifest};
 use crate::editing::notebook_file::NotebookFile;
 use crate::notebook::Revision;
@@ -10,30 +10,30 @@ use crate::project::event::{Event, NotebookChange};
 /// Returns the cells that a notebook had at an earlier revision; if it had that revision more than once, at
 /// the last time. `None` if the journal does not reach back so far.
 pub fn manifest_at(notebook: &NotebookFile, revision: Revision) -> Option<Manifest> {
-    let (known, past) = {
+    let (content, events) = {
         // The lock keeps the ledger and the journal's end consistent.
         let ledger = notebook.project.ledger(&notebook.key, READ_PATIENCE).ok()?;
-        let known: Known = ledger.read()?;
-        (known, notebook.project.events(&notebook.key))
+        let content: LedgerContent = ledger.read()?;
+        (content, notebook.project.events(&notebook.key))
     };
-    let entries = past.filter_map(Event::into_change);
-    walk_back(known.cells, known.revision, entries, revision)
+    let entries = events.filter_map(Event::into_change);
+    walk_back(content.cells, content.revision, entries, revision)
 }
 
-/// Returns the cells at the revision `wanted`. `entries` are newest first; each is undone in turn.
+/// Returns the cells at the revision `target`. `entries` are newest first; each is undone in turn.
 fn walk_back(
     mut cells: Manifest,
     mut at: Revision,
     mut entries: impl Iterator<Item = NotebookChange>,
-    wanted: Revision,
+    target: Revision,
 ) -> Option<Manifest> {
-    while at != wanted {
+    while at != target {
         let entry = entries.next().filter(|entry| entry.after == at)?;
         cells = steps::back(&cells, &entry.changes);
         at = entry.before;
     }
     // If a line of the journal was lost, the cells may be others.
-    (steps::revision(&cells) == wanted).then_some(cells)
+    (steps::revision(&cells) == target).then_some(cells)
 }
 
 #[cfg(test)]
@@ -46,7 +46,7 @@ mod tests {
         let mut list = Manifest::new();
         for (id, revision) in cells {
             let id = format!("cell{id}");
-            if list.iter().all(|(known, _)| *known != id) {
+            if list.iter().all(|(content, _)| *content != id) {
                 list.push((id, format!("{revision:010x}").parse().unwrap()));
             }
         }
@@ -66,11 +66,11 @@ mod tests {
             let lists: Vec<_> = lists.iter().map(|cells| list(cells)).collect();
             let journal: Vec<_> = lists.windows(2).map(|two| recorded(&two[0], &two[1])).collect();
             let now = lists.last().unwrap();
-            for wanted in &lists {
+            for target in &lists {
                 let back = journal.iter().rev().cloned();
-                let revision = steps::revision(wanted);
+                let revision = steps::revision(target);
                 let found = walk_back(now.clone(), steps::revision(now), back, revision);
-                prop_assert_eq!(found.as_ref(), Some(wanted));
+                prop_assert_eq!(found.as_ref(), Some(target));
             }
             // With one entry lost, earlier lists are not known, and no wrong list is returned.
             for lost in 0..journal.len() {

@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
 use super::keep::Versions;
-use super::known::{Head, Intent, Known};
+use super::ledger_content::{Head, Intent, LedgerContent};
 use super::steps::{self, Manifest};
 use super::{EDIT_PATIENCE, READ_PATIENCE, overwritten};
 use crate::activity::participants::joined;
@@ -44,7 +44,7 @@ pub struct Recording<'a> {
     by: &'a str,
     /// `None` if the lock cannot be had, or another process holds it too long.
     ledger: Option<Ledger>,
-    known: Option<Known>,
+    content: Option<LedgerContent>,
     /// The command's edit: its name in the journal, and the command.
     edit: Option<(String, &'a EditCommand)>,
     /// Whether the command's intended change was written into the ledger.
@@ -68,68 +68,69 @@ impl<'a> Recording<'a> {
     fn begin(notebook: &'a NotebookFile, by: &'a str, within: Duration) -> Self {
         let ledger = notebook.project.ledger(&notebook.key, within);
         let ledger = ledger.inspect_err(|error| warn(notebook, error)).ok();
-        let known = ledger.as_ref().and_then(Ledger::read);
+        let content = ledger.as_ref().and_then(Ledger::read);
         Self {
             notebook,
             by,
             ledger,
-            known,
+            content,
             edit: None,
             is_intended: false,
         }
     }
 
     /// Returns whether the cells are those of the ledger.
-    fn knows(&self, document: &Document) -> bool {
-        let known = self.known.as_ref();
-        known.is_some_and(|known| known.intent.is_none() && is_same(&known.cells, document))
+    fn is_current(&self, document: &Document) -> bool {
+        let content = self.content.as_ref();
+        content
+            .is_some_and(|content| content.intent.is_none() && has_cells(&content.cells, document))
     }
 
     /// Returns whether the journal has each change of a notebook that was touched.
     pub fn has_all(&self, document: &Document) -> bool {
-        self.ledger.is_some() && self.knows(document)
+        self.ledger.is_some() && self.is_current(document)
     }
 
     /// Compares a notebook, which was read under the ledger's lock, with the ledger, and records what other
     /// programs have saved since.
     pub fn touch(&mut self, document: &Document) {
-        if self.ledger.is_some() && !self.knows(document) {
+        if self.ledger.is_some() && !self.is_current(document) {
             let done = self.catch_up(document);
             let _ = done.inspect_err(|error| warn(self.notebook, error));
         }
     }
 
     fn catch_up(&mut self, document: &Document) -> io::Result<()> {
-        let there = steps::manifest(document);
-        let Some(mut known) = self.known.take() else {
+        let manifest = steps::manifest(document);
+        let Some(mut content) = self.content.take() else {
             let mut versions = Versions::default();
-            for (cell, (_, revision)) in document.cells().iter().zip(&there) {
+            for (cell, (_, revision)) in document.cells().iter().zip(&manifest) {
                 versions.bare(cell, *revision);
             }
             versions.keep(&self.notebook.project);
-            return self.write(Known::new(&self.notebook.key, there));
+            return self.write(LedgerContent::new(&self.notebook.key, manifest));
         };
-        let ops = self.replay(&mut known);
-        if let Some(Intent { by, change }) = known.intent.take()
+        let ops = self.replay(&mut content);
+        if let Some(Intent { by, change }) = content.intent.take()
             && let Some(op) = &change.op
             && self.edit.as_ref().is_none_or(|(own, _)| own != op)
             && !ops.contains(op)
-            && has_landed(&change, &known.cells, &there)
+            && is_in_file(&change, &content.cells, &manifest)
         {
             // The process was killed before it recorded its edit.
-            self.enter(&mut known, change, Some(by))?;
+            self.append_change(&mut content, change, Some(by))?;
         }
-        let steps = steps::between(&known.cells, &there);
+        let steps = steps::between(&content.cells, &manifest);
         if !steps.is_empty() {
-            let in_place = known.file.is_some() && known.file == self.file();
-            self.saved(&mut known, document, &there, steps, in_place)?;
+            let in_place = content.file.is_some() && content.file == self.file();
+            self.record_save(&mut content, document, &manifest, steps, in_place)?;
         }
-        self.write(known)
+        self.write(content)
     }
 
     /// Applies changes to the ledger that are in the journal but not in the ledger: the process that
     /// recorded them was killed in between. Returns the ops of the last edits.
-    fn replay(&self, known: &mut Known) -> Vec<String> {
+    fn replay(&self, content: &mut LedgerContent) -> Vec<String> {
         let events = self.notebook.project.events(&self.notebook.key);
         let entries = events.filter_map(|event| {
             let by = event.actor();
@@ -139,20 +140,20 @@ impl<'a> Recording<'a> {
         let ops = entries.iter().filter_map(|(change, _)| change.op.clone());
         let ops = ops.collect();
         let last = entries.first();
-        if last.is_none_or(|(last, _)| last.after == known.revision) {
+        if last.is_none_or(|(last, _)| last.after == content.revision) {
             return ops;
         }
         let mut newer = entries.iter();
-        let newer = newer.position(|(change, _)| change.before == known.revision);
+        let newer = newer.position(|(change, _)| change.before == content.revision);
         entries.truncate(newer.map_or(0, |at| at + 1));
         for (change, by) in entries.into_iter().rev() {
-            if change.before != known.revision {
+            if change.before != content.revision {
                 continue;
             }
-            known.advance(steps::forth(&known.cells, &change.changes));
+            content.advance(steps::forth(&content.cells, &change.changes));
             match (&change.op, &by) {
-                (Some(op), Some(by)) => known.watch(op, by, &change.changes),
-                _ => known.watched.retain(|edit| {
+                (Some(op), Some(by)) => content.watch(op, by, &change.changes),
+                _ => content.watched.retain(|edit| {
                     let is_lost =
                         |lost: &OverwrittenEdit| (&lost.cell, &lost.op) == (&edit.cell, &edit.op);
                     !change.overwritten.iter().any(is_lost)
@@ -164,11 +165,11 @@ impl<'a> Recording<'a> {
 
     /// Records another program's save. `in_place` says that it was made into the file that `nb`
     /// wrote; otherwise the save may have been merged with a write of `nb` at the same moment.
-    fn saved(
+    fn record_save(
         &self,
-        known: &mut Known,
+        content: &mut LedgerContent,
         document: &Document,
-        there: &Manifest,
+        manifest: &Manifest,
         steps: Vec<CellStep>,
         in_place: bool,
     ) -> io::Result<()> {
@@ -183,17 +184,18 @@ impl<'a> Recording<'a> {
         versions.keep(&self.notebook.project);
         let by = self.front_end();
         let text = |revision: Revision| super::version_source(self.notebook, revision);
-        let (watched, before) = (&mut known.watched, &known.cells);
-        let mut overwritten = overwritten::judge(watched, before, there, in_place, &text);
+        let (watched, before) = (&mut content.watched, &content.cells);
+        let mut overwritten =
+            overwritten::take_overwritten(watched, before, manifest, in_place, &text);
         if self.notebook.project.objects().is_none() {
             // The version is not stored, so it cannot be restored.
             overwritten.iter_mut().for_each(|one| one.revision = None);
         }
         let change = NotebookChange {
             overwritten,
-            ..NotebookChange::of(known.revision, known.revision, steps)
+            ..NotebookChange::of(content.revision, content.revision, steps)
         };
-        self.enter(known, change, by)
+        self.append_change(content, change, by)
     }
 
     /// Returns the actor of the front end that is joined to the notebook, if there is exactly one.
@@ -203,10 +205,11 @@ impl<'a> Recording<'a> {
             self.notebook.key.clone(),
             state.owner_key(&self.notebook.key),
         ];
-        let here = |key: &Option<String>| key.as_ref().is_some_and(|key| keys.contains(key));
+        let is_of_notebook =
+            |key: &Option<String>| key.as_ref().is_some_and(|key| keys.contains(key));
         let joined = joined(&self.notebook.project).into_iter();
         let names: HashSet<_> = joined
-            .filter(|joined| here(&joined.session))
+            .filter(|joined| is_of_notebook(&joined.session))
             .map(|joined| joined.by())
             .collect();
         let mut names = names.into_iter();
@@ -220,32 +223,32 @@ impl<'a> Recording<'a> {
         if self.ledger.is_none() {
             return;
         }
-        let Some(mut known) = self.known.take() else {
+        let Some(mut content) = self.content.take() else {
             return;
         };
-        let change = self.change(&known, before, after, changes);
+        let change = self.change(&content, before, after, changes);
         if change.changes.is_empty() {
-            known.intent = None;
-            self.known = Some(known);
+            content.intent = None;
+            self.content = Some(content);
             return;
         }
         let by = self.by.to_owned();
-        known.intent = Some(Intent { by, change });
+        content.intent = Some(Intent { by, change });
         self.is_intended = true;
-        let done = self.write(known);
+        let done = self.write(content);
         let _ = done.inspect_err(|error| warn(self.notebook, error));
     }
 
     /// Returns the command's changes of the cells, and stores the versions that an undo needs.
     fn change(
         &self,
-        known: &Known,
+        content: &LedgerContent,
         before: &Document,
         after: &Document,
         changes: &[CellChange],
     ) -> NotebookChange {
-        let there = steps::manifest_after(after, before, &known.cells);
-        let mut steps = steps::between(&known.cells, &there);
+        let manifest = steps::manifest_after(after, before, &content.cells);
+        let mut steps = steps::between(&content.cells, &manifest);
         let (old, new) = (by_id(before), by_id(after));
         let mut versions = Versions::default();
         for step in steps.iter().filter(|step| step.before != step.after) {
@@ -296,7 +299,7 @@ impl<'a> Recording<'a> {
         versions.keep(&self.notebook.project);
         let mut change = NotebookChange {
             exact,
-            ..NotebookChange::of(known.revision, known.revision, steps)
+            ..NotebookChange::of(content.revision, content.revision, steps)
         };
         if let Some((op, command)) = &self.edit {
             change.op = Some(op.clone());
@@ -308,45 +311,45 @@ impl<'a> Recording<'a> {
     }
 
     /// Records the command's edit, and returns the name by which it can be undone; `None` if it
-    /// changed nothing or cannot be recorded. `meant` is the notebook that the command wanted to
+    /// changed nothing or cannot be recorded. `intended` is the notebook that the command wanted to
     /// write.
     pub fn done(
         mut self,
         written: &TransactionResult,
-        meant: &Document,
+        intended: &Document,
         changes: &[CellChange],
     ) -> Option<String> {
         self.ledger.as_ref()?;
-        let done = self.write_down(written, meant, changes);
+        let done = self.record_edit(written, intended, changes);
         done.inspect_err(|error| warn(self.notebook, error)).ok()?
     }
 
-    fn write_down(
+    fn record_edit(
         &mut self,
         written: &TransactionResult,
-        meant: &Document,
+        intended: &Document,
         changes: &[CellChange],
     ) -> io::Result<Option<String>> {
-        let Some(mut known) = self.known.take() else {
+        let Some(mut content) = self.content.take() else {
             return Ok(None);
         };
-        let change = match (&written.theirs, known.intent.take()) {
-            (None, Some(intent)) if steps::is_untouched(meant, &written.after) => intent.change,
+        let change = match (&written.theirs, content.intent.take()) {
+            (None, Some(intent)) if steps::is_untouched(intended, &written.after) => intent.change,
             (theirs, _) => {
                 let base = theirs.as_ref().unwrap_or(&written.before);
                 // Only other programs' saves in between are new to the ledger.
-                let there = steps::manifest(base);
-                let saved = steps::between(&known.cells, &there);
+                let manifest = steps::manifest(base);
+                let saved = steps::between(&content.cells, &manifest);
                 if !saved.is_empty() {
-                    self.saved(&mut known, base, &there, saved, false)?;
+                    self.record_save(&mut content, base, &manifest, saved, false)?;
                 }
-                self.change(&known, base, &written.after, changes)
+                self.change(&content, base, &written.after, changes)
             }
         };
         if change.changes.is_empty() && written.conflicts.is_empty() {
             match self.is_intended || written.theirs.is_some() {
-                true => self.write(known)?,
-                false => self.known = Some(known),
+                true => self.write(content)?,
+                false => self.content = Some(content),
             }
             return Ok(None);
         }
@@ -355,23 +358,23 @@ impl<'a> Recording<'a> {
             conflicts: written.conflicts.len(),
             ..change
         };
-        self.enter(&mut known, change, Some(self.by.to_owned()))?;
-        self.write(known)?;
+        self.append_change(&mut content, change, Some(self.by.to_owned()))?;
+        self.write(content)?;
         Ok(op)
     }
 
     /// Appends a change of the ledger's cells to the journal, and applies it to the ledger.
-    fn enter(
+    fn append_change(
         &self,
-        known: &mut Known,
+        content: &mut LedgerContent,
         mut change: NotebookChange,
         by: Option<String>,
     ) -> io::Result<()> {
-        let cells = steps::forth(&known.cells, &change.changes);
-        (change.before, change.after) = (known.revision, steps::revision(&cells));
+        let cells = steps::forth(&content.cells, &change.changes);
+        (change.before, change.after) = (content.revision, steps::revision(&cells));
         let kind = match &change.op {
             Some(op) => {
-                known.watch(op, by.as_deref().unwrap_or_default(), &change.changes);
+                content.watch(op, by.as_deref().unwrap_or_default(), &change.changes);
                 EventKind::Edited(change)
             }
             None => EventKind::Saved(change),
@@ -381,7 +384,7 @@ impl<'a> Recording<'a> {
             ..Event::now(&self.notebook.key, kind)
         };
         self.notebook.project.journal()?.append(&event)?;
-        known.advance(cells);
+        content.advance(cells);
         Ok(())
     }
 
@@ -391,11 +394,11 @@ impl<'a> Recording<'a> {
         Some((found.dev(), found.ino()))
     }
 
-    fn write(&mut self, mut known: Known) -> io::Result<()> {
-        known.file = self.file();
-        let known = self.known.insert(known);
+    fn write(&mut self, mut content: LedgerContent) -> io::Result<()> {
+        content.file = self.file();
+        let content = self.content.insert(content);
         match &self.ledger {
-            Some(ledger) => ledger.write(known),
+            Some(ledger) => ledger.write(content),
             None => Ok(()),
         }
     }
@@ -409,10 +412,10 @@ pub fn is_known(notebook: &NotebookFile, document: &Document) -> bool {
     head.is_some_and(|head| head.intent.is_none() && head.revision == document.revision())
 }
 
-fn is_same(known: &Manifest, document: &Document) -> bool {
+fn has_cells(recorded: &Manifest, document: &Document) -> bool {
     let cells = document.cells();
-    known.len() == cells.len()
-        && known
+    recorded.len() == cells.len()
+        && recorded
             .iter()
             .zip(cells)
             .all(|((id, revision), cell)| id == cell.id() && *revision == cell.revision())
@@ -426,29 +429,29 @@ fn by_id(document: &Document) -> HashMap<&str, &Cell> {
 /// Returns whether a document has most of the cells that a notebook had when `nb` last saw it; `None` if `nb`
 /// never saw it. Cells that were edited since count: their ids have stayed.
 pub fn resembles(project: &Project, key: &str, document: &Document) -> Option<bool> {
-    let known = project.last_ledger::<Known>(key)?;
-    let there = by_id(document);
-    let same = known.cells.iter();
+    let content = project.last_ledger::<LedgerContent>(key)?;
+    let cells = by_id(document);
+    let same = content.cells.iter();
     let same = same.filter(|(id, revision)| {
         let by_text = || document.cells().iter().any(|it| it.revision() == *revision);
-        there.contains_key(id.as_str()) || by_text()
+        cells.contains_key(id.as_str()) || by_text()
     });
-    Some(same.count() * 2 > known.cells.len() || known.cells.is_empty() && there.is_empty())
+    Some(same.count() * 2 > content.cells.len() || content.cells.is_empty() && cells.is_empty())
 }
 
-/// Returns whether an edit reached the file: whether one of its changes is there.
-fn has_landed(change: &NotebookChange, known: &Manifest, there: &Manifest) -> bool {
+/// Returns whether an edit reached the file: whether the file has one of its changes.
+fn is_in_file(change: &NotebookChange, before: &Manifest, after: &Manifest) -> bool {
     let of = |cells: &Manifest, id: &str| {
         let cell = cells.iter().find(|(its, _)| its == id);
         cell.map(|(_, revision)| *revision)
     };
     let index = |cells: &Manifest, id: &str| cells.iter().position(|(its, _)| its == id);
     change.changes.iter().any(|step| match step.what {
-        ChangeKind::Inserted => of(there, &step.cell).is_some(),
-        ChangeKind::Removed => of(there, &step.cell).is_none(),
-        ChangeKind::Edited => of(there, &step.cell) == step.after,
+        ChangeKind::Inserted => of(after, &step.cell).is_some(),
+        ChangeKind::Removed => of(after, &step.cell).is_none(),
+        ChangeKind::Edited => of(after, &step.cell) == step.after,
         ChangeKind::Moved => {
-            known.len() == there.len() && index(there, &step.cell) == Some(step.index)
+            before.len() == after.len() && index(after, &step.cell) == Some(step.index)
         }
         ChangeKind::Outputs | ChangeKind::Nothing => false,
     })

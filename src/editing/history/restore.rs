@@ -93,7 +93,7 @@ struct VersionToRestore {
     version: CellVersion,
     json: Json,
     /// For a deleted cell: the ids of all cells before its deletion, and its position among them.
-    gone: Option<(Vec<String>, usize)>,
+    deletion: Option<(Vec<String>, usize)>,
 }
 
 /// Restores a version of a cell: that of `revision`, which may be a prefix, or the one before the
@@ -110,7 +110,7 @@ pub fn restore(
     editor: &Editor,
 ) -> Result<Restored, RestoreError> {
     let document = view::open(notebook, &editor.by)?.document;
-    let wanted = wanted(notebook, &document, cell, revision)?;
+    let target = find_version(notebook, &document, cell, revision)?;
     let command = EditCommand {
         name: "restore".to_owned(),
         forced: editor.force,
@@ -124,47 +124,48 @@ pub fn restore(
         |document| {
             let mut after = document.clone();
             let changed =
-                put(&mut after, &wanted).map_err(|error| EditError::Other(error.into()))?;
+                put(&mut after, &target).map_err(|error| EditError::Other(error.into()))?;
             Ok((after, vec![changed]))
         },
     )?;
     Ok(Restored {
-        was_deleted: wanted.gone.is_some(),
-        cell: wanted.cell,
-        revision: wanted.revision,
-        version: wanted.version,
+        was_deleted: target.deletion.is_some(),
+        cell: target.cell,
+        revision: target.revision,
+        version: target.version,
         done,
     })
 }
 
 fn put(
     document: &mut Document,
-    wanted: &VersionToRestore,
+    target: &VersionToRestore,
 ) -> Result<CellChange, crate::notebook::DocumentEditError> {
-    if let Some(at) = document.position_by_id(&wanted.cell) {
-        return document.restore_version(at, &wanted.json);
+    if let Some(at) = document.position_by_id(&target.cell) {
+        return document.restore_version(at, &target.json);
     }
-    let at = match &wanted.gone {
-        Some((order, _)) if !order.is_empty() => position_beside(document, order, &wanted.cell),
+    let at = match &target.deletion {
+        Some((order, _)) if !order.is_empty() => position_beside(document, order, &target.cell),
         Some((_, index)) => (*index).min(document.cells().len()),
         None => document.cells().len(),
     };
-    document.restore_cell(at, &wanted.cell, &wanted.json)
+    document.restore_cell(at, &target.cell, &target.json)
 }
 
-fn wanted(
+/// Finds the version to restore.
+fn find_version(
     notebook: &NotebookFile,
     document: &Document,
     cell: &CellSelector,
     revision: Option<&str>,
 ) -> Result<VersionToRestore, RestoreError> {
     let deleted = deleted(notebook, document);
-    let (id, gone) = match (select(document, &deleted, cell), cell) {
+    let (id, deletion) = match (select(document, &deleted, cell), cell) {
         (Ok(Selected::Present(index)), _) => {
             let cell = document.cells().get(index).expect("it was found just now");
             (cell.id().to_owned(), None)
         }
-        (Ok(Selected::Deleted(gone)), _) => (gone.cell.clone(), Some(gone)),
+        (Ok(Selected::Deleted(deletion)), _) => (deletion.cell.clone(), Some(deletion)),
         (Err(NotSelected { candidates, .. }), CellSelector::Id(given))
             if !candidates.is_empty() =>
         {
@@ -184,16 +185,16 @@ fn wanted(
     };
     let versions = versions(notebook, document, &id);
     let now = document.cell_by_id(&id).map(Cell::revision);
-    let is_meant = |version: &CellVersion| match gone {
-        Some(gone) => version.revision == Some(gone.revision),
+    let is_candidate = |version: &CellVersion| match deletion {
+        Some(deletion) => version.revision == Some(deletion.revision),
         None => version.revision.is_some() && version.revision != now,
     };
-    let version = chosen(&id, &versions, revision, &is_meant)?.clone();
+    let version = chosen(&id, &versions, revision, &is_candidate)?.clone();
     let revision = version.revision.expect("a chosen version has a revision");
     // If a later change removed its outputs, the version is stored with them.
     let mut later = versions.iter().rev();
-    let begins = |kept: &str| kept.starts_with(&revision.to_string());
-    let kept = later.find_map(|it| it.kept.as_deref().filter(|kept| begins(kept)));
+    let prefix = revision.to_string();
+    let kept = later.find_map(|it| it.kept.as_deref().filter(|kept| kept.starts_with(&prefix)));
     let Some(json) = json_of(notebook, revision, kept) else {
         return Err(RestoreError::Forgotten {
             cell: id,
@@ -201,17 +202,17 @@ fn wanted(
             versions,
         });
     };
-    let gone = gone.map(|gone| {
-        let order = manifest_at(notebook, gone.notebook).unwrap_or_default();
+    let deletion = deletion.map(|deletion| {
+        let order = manifest_at(notebook, deletion.notebook).unwrap_or_default();
         let order = order.into_iter().map(|(id, _)| id);
-        (order.collect(), gone.index)
+        (order.collect(), deletion.index)
     });
     Ok(VersionToRestore {
         cell: id,
         revision,
         version,
         json,
-        gone,
+        deletion,
     })
 }
 
@@ -220,19 +221,19 @@ fn chosen<'a>(
     cell: &str,
     versions: &'a [CellVersion],
     revision: Option<&str>,
-    is_meant: &dyn Fn(&CellVersion) -> bool,
+    is_candidate: &dyn Fn(&CellVersion) -> bool,
 ) -> Result<&'a CellVersion, RestoreError> {
     let Some(given) = revision else {
-        let last = versions.iter().rev().find(|version| is_meant(version));
+        let last = versions.iter().rev().find(|version| is_candidate(version));
         let cell = cell.to_owned();
         return last.ok_or(RestoreError::NoEarlier { cell });
     };
     let given = given.to_lowercase();
-    let begins = |version: &&CellVersion| {
+    let matches = |version: &&CellVersion| {
         let revision = version.revision.map(|it| it.to_string());
         given.len() >= LEAST && revision.is_some_and(|it| it.starts_with(&given))
     };
-    let found: Vec<_> = versions.iter().rev().filter(begins).collect();
+    let found: Vec<_> = versions.iter().rev().filter(matches).collect();
     let several = found.iter().any(|it| it.revision != found[0].revision);
     match found.first() {
         Some(version) if !several => Ok(version),

@@ -56,10 +56,11 @@ pub fn between(before: &Manifest, after: &Manifest) -> Vec<CellStep> {
         return Vec::new();
     }
     let (old, new) = (places(before), places(after));
-    let there: Vec<_> = before.iter().map(|(id, _)| new.get(id).copied()).collect();
-    let moved = out_of_order(&there);
+    let new_indices: Vec<_> = before.iter().map(|(id, _)| new.get(id).copied()).collect();
+    let moved = out_of_order(&new_indices);
     let mut steps = Vec::new();
-    for (from, (((cell, revision), to), moved)) in before.iter().zip(&there).zip(moved).enumerate()
+    for (from, (((cell, revision), to), moved)) in
+        before.iter().zip(&new_indices).zip(moved).enumerate()
     {
         let after = to
             .and_then(|to| after.get(to))
@@ -175,12 +176,12 @@ mod tests {
     #[test]
     fn few_steps_tell_what_became_of_it() {
         let steps = between(&list("a1 b1 c1 d1"), &list("d1 a1 x1 c2"));
-        let said: Vec<_> = steps
+        let texts: Vec<_> = steps
             .iter()
             .map(|step| (&*step.cell, step.what, step.index, step.from))
             .collect();
         assert_eq!(
-            said,
+            texts,
             [
                 ("b", ChangeKind::Removed, 1, None),
                 ("c", ChangeKind::Edited, 3, None),

@@ -91,7 +91,7 @@ impl Desk {
     /// Returns the journal in short: event, actor, and the change of each cell.
     fn journal(&self) -> Vec<String> {
         let entries = self.entries();
-        let said = entries.iter().map(|entry| {
+        let texts = entries.iter().map(|entry| {
             let recorded = entry.change().unwrap();
             let changes = recorded.changes.iter().map(|step| {
                 let what = format!("{:?}", step.what).to_lowercase();
@@ -104,7 +104,7 @@ impl Desk {
             };
             format!("{kind} {by}{}", changes.collect::<String>())
         });
-        said.collect()
+        texts.collect()
     }
 
     fn lost(&self, by: &str) -> Vec<(String, String)> {
@@ -125,7 +125,7 @@ fn applied(document: &Document, operations: &str) -> Document {
 }
 
 #[test]
-fn what_nb_and_others_did_is_told_apart() {
+fn edits_and_other_programs_saves_are_distinguished() {
     let desk = Desk::new("a:1 b:2 c:3");
     desk.read("claude");
     assert_eq!(desk.journal(), [""; 0]);
@@ -178,7 +178,7 @@ fn what_nb_and_others_did_is_told_apart() {
 }
 
 #[test]
-fn an_edit_that_a_save_wiped_out_is_told_to_whoever_made_it_once() {
+fn an_overwritten_edit_is_reported_once_to_its_actor() {
     let desk = Desk::new("a:1 b:2 c:3");
     desk.read("claude");
     let old = desk.text();
@@ -233,10 +233,10 @@ fn an_edit_whose_process_was_killed_is_no_humans() {
             r#"[{"op":"insert","id":"h","source":"h"},{"op":"edit","cell":1,"source":"3"}]"#;
         std::fs::write(desk.file(), applied(&intended, human).to_bytes()).unwrap();
         let document = desk.read("codex");
-        let told = ["edited claude edited a", "saved - edited b inserted h"];
-        assert_eq!(desk.journal(), told);
+        let expected = ["edited claude edited a", "saved - edited b inserted h"];
+        assert_eq!(desk.journal(), expected);
         desk.read("codex");
-        assert_eq!(desk.journal(), told);
+        assert_eq!(desk.journal(), expected);
         let past = manifest_at(&desk.notebook, before.revision());
         assert_eq!(past, Some(steps::manifest(&before)));
         assert_eq!(
@@ -251,7 +251,7 @@ fn an_edit_whose_process_was_killed_is_no_humans() {
 }
 
 #[test]
-fn what_is_merged_into_a_save_is_told_apart_from_it() {
+fn an_edit_merged_into_a_save_is_distinguished_from_it() {
     let desk = Desk::new("a:1 b:2");
     let before = desk.read("claude");
     let mut saved = false;
@@ -322,7 +322,7 @@ fn set(source: &str) -> String {
 }
 
 #[test]
-fn what_nobody_else_has_touched_needs_not_be_seen() {
+fn a_cell_that_no_other_actor_changed_need_not_be_seen() {
     let desk = Desk::new("a:1 b:2 c:3");
     desk.edit("claude", &set("one")).unwrap();
     desk.edit("claude", r#"[{"op":"remove","cell":1}]"#)
@@ -420,7 +420,7 @@ fn two_sessions_of_an_agent_are_two_who_see() {
 }
 
 #[test]
-fn what_a_name_has_not_seen_it_does_not_change() {
+fn an_actor_does_not_change_a_cell_that_it_has_not_seen() {
     let desk = Desk::new("a:1 b:2");
     desk.read("claude");
     let human = r#"[{"op":"edit","cell":0,"source":"human"}]"#;
@@ -453,8 +453,8 @@ fn what_a_name_has_not_seen_it_does_not_change() {
         Err(EditError::Unseen { .. })
     ));
     let revision = desk.read("nobody").cells()[1].revision();
-    let said = format!(r#"[{{"op":"remove","cell":1,"if_rev":"{revision}"}}]"#);
-    desk.edit("third", &said).unwrap();
+    let operation = format!(r#"[{{"op":"remove","cell":1,"if_rev":"{revision}"}}]"#);
+    desk.edit("third", &operation).unwrap();
 }
 
 #[test]
@@ -478,7 +478,7 @@ fn a_conflict_that_is_delivered_whole_counts_as_seen_however_long_it_is() {
 }
 
 #[test]
-fn who_saved_is_the_one_whose_front_end_is_joined() {
+fn the_joined_front_end_is_the_actor_of_a_save() {
     let desk = Desk::new("a:1");
     desk.read("claude");
     let join = |file: &str, front_end: &str, session: &str| {
@@ -529,7 +529,7 @@ fn a_person_who_has_seen_a_later_edit_has_decided_about_an_earlier_one() {
 }
 
 #[test]
-fn where_no_code_is_kept_an_overwritten_edit_is_told_and_nothing_promised() {
+fn without_stored_code_an_overwritten_edit_is_reported_without_a_version() {
     let desk = Desk::new("a:1");
     let config = desk.notebook.project.dir().join("config.toml");
     std::fs::write(config, "journal.code = false").unwrap();
@@ -720,7 +720,7 @@ fn outputs_that_a_restore_has_brought_go_with_its_undo() {
 }
 
 #[test]
-fn what_somebodys_save_has_dropped_is_named_before_anything_else_is_touched() {
+fn an_undo_names_the_edits_that_a_save_has_dropped() {
     let desk = Desk::new("a:1 b:2");
     desk.read("claude");
     let first = desk

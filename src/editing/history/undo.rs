@@ -156,43 +156,51 @@ pub fn undo(
     editor: &Editor,
 ) -> Result<Undone, UndoError> {
     let document = view::open(notebook, &editor.by)?.document;
-    let all = recorded(events(notebook));
+    let all = operations(events(notebook));
     if let Some(given) = op {
-        let operation = named(&all, given)?;
-        let back = inverse(notebook, operation)?;
-        return undo_one(notebook, operation, &back, editor);
+        let operation = find_operation(&all, given)?;
+        let inverse = inverse(notebook, operation)?;
+        return undo_one(notebook, operation, &inverse, editor);
     }
     let undone = undone(&all);
     let actor = Actor::from(&*editor.by);
     let is_own = |op: &OperationEntry| actor.is_same(&Actor::parse(op.by.as_deref()));
-    let left = || {
+    let not_undone = || {
         all.iter()
             .filter(|it| !undone.contains_key(it.op.op.as_str()))
     };
-    let own = left().filter(|it| it.change.undoes.is_none() && is_own(&it.op));
+    let own = not_undone().filter(|it| it.change.undoes.is_none() && is_own(&it.op));
     let by = || actor.name();
-    let mut gone = Vec::new();
+    let mut without_effect = Vec::new();
     for operation in own.take(MOST_PASSED) {
-        let back = inverse(notebook, operation)?;
-        if let Ok(taken) = back.undo(&document, editor.force)
+        let inverse = inverse(notebook, operation)?;
+        if let Ok(taken) = inverse.undo(&document, editor.force)
             && taken.conflicts.is_empty()
             && notebook::changes(&document, &taken.document).is_empty()
         {
-            gone.push(operation.op.clone());
+            without_effect.push(operation.op.clone());
             continue;
         }
-        if gone.is_empty() {
-            return undo_one(notebook, operation, &back, editor);
+        if without_effect.is_empty() {
+            return undo_one(notebook, operation, &inverse, editor);
         }
         // The user meant the last operation: an earlier one is undone only by its name.
         let (by, next) = (by(), Some(Box::new(operation.op.clone())));
-        return Err(UndoError::Gone { by, gone, next });
+        return Err(UndoError::Gone {
+            by,
+            gone: without_effect,
+            next,
+        });
     }
-    if !gone.is_empty() {
+    if !without_effect.is_empty() {
         let (by, next) = (by(), None);
-        return Err(UndoError::Gone { by, gone, next });
+        return Err(UndoError::Gone {
+            by,
+            gone: without_effect,
+            next,
+        });
     }
-    let (own, others): (Vec<_>, Vec<_>) = left().map(|it| it.op.clone()).partition(is_own);
+    let (own, others): (Vec<_>, Vec<_>) = not_undone().map(|it| it.op.clone()).partition(is_own);
     Err(UndoError::Nothing {
         by: by(),
         undo: own
@@ -207,7 +215,7 @@ pub fn undo(
 const MOST_PASSED: usize = 20;
 
 /// Reads the operations from the journal, newest first.
-fn recorded(events: impl Iterator<Item = RecordedChange>) -> Vec<RecordedOperation> {
+fn operations(events: impl Iterator<Item = RecordedChange>) -> Vec<RecordedOperation> {
     let mut list: Vec<RecordedOperation> = Vec::new();
     for RecordedChange { at, by, change } in events {
         let Some(op) = change.op.clone().filter(|_| !change.changes.is_empty()) else {
@@ -253,14 +261,14 @@ fn undone(newest_first: &[RecordedOperation]) -> HashMap<&str, &str> {
     undone
 }
 
-fn named<'a>(
+fn find_operation<'a>(
     all: &'a [RecordedOperation],
     given: &str,
 ) -> Result<&'a RecordedOperation, UndoError> {
-    let begins = |it: &&RecordedOperation| {
+    let matches = |it: &&RecordedOperation| {
         it.op.op == given || (given.len() >= LEAST && it.op.op.starts_with(given))
     };
-    let found: Vec<_> = all.iter().filter(begins).collect();
+    let found: Vec<_> = all.iter().filter(matches).collect();
     let given = given.to_owned();
     match found.as_slice() {
         [] => Err(UndoError::NoSuchOp {
@@ -293,7 +301,7 @@ fn inverse(
     let before = steps::back(&after, &change.changes);
     let ids = |cells: steps::Manifest| cells.into_iter().map(|(id, _)| id).collect();
     // If an operation removed outputs, its undo restored them.
-    let came = |step: &CellStep| {
+    let outputs_came = |step: &CellStep| {
         let first = operation.undone.as_ref().and_then(|undone| {
             let mut steps = undone.changes.iter();
             steps.find(|first| first.cell == step.cell && first.what != ChangeKind::Moved)
@@ -312,7 +320,7 @@ fn inverse(
         cell: step.cell.clone(),
         before: step.before.map(|it| version(it, step.kept.as_deref())),
         after: step.after.map(|it| version(it, None)),
-        outputs_came: came(step),
+        outputs_came: outputs_came(step),
     });
     let exact = change.exact.as_deref();
     Ok(OperationUndo {
@@ -326,7 +334,7 @@ fn inverse(
 fn undo_one(
     notebook: &NotebookFile,
     operation: &RecordedOperation,
-    back: &OperationUndo,
+    inverse: &OperationUndo,
     editor: &Editor,
 ) -> Result<Undone, UndoError> {
     let command = EditCommand {
@@ -348,7 +356,7 @@ fn undo_one(
         &command,
         &EditBasis::default(),
         |document| {
-            let taken = back.undo(document, editor.force);
+            let taken = inverse.undo(document, editor.force);
             let taken = taken.map_err(|source| other(UndoError::Operation { op: op(), source }))?;
             if !taken.conflicts.is_empty() {
                 return Err(other(UndoError::Conflicts {
@@ -356,7 +364,7 @@ fn undo_one(
                     conflicts: taken.conflicts,
                 }));
             }
-            merged = mixed(back, &taken.document);
+            merged = merged_cells(inverse, &taken.document);
             let changes = notebook::changes(document, &taken.document);
             Ok((taken.document, changes))
         },
@@ -376,13 +384,13 @@ fn undo_one(
 }
 
 /// Returns the ids of the cells that are neither as before the operation nor as after it.
-fn mixed(back: &OperationUndo, document: &Document) -> Vec<String> {
+fn merged_cells(inverse: &OperationUndo, document: &Document) -> Vec<String> {
     let is_mixed = |touched: &&TouchedCell| {
         let cell = document
             .cell_by_id(&touched.cell)
             .zip(touched.before.as_ref());
         cell.is_some_and(|(cell, before)| cell.revision() != before.revision)
     };
-    let mixed = back.cells.iter().filter(is_mixed);
-    mixed.map(|touched| touched.cell.clone()).collect()
+    let merged_cells = inverse.cells.iter().filter(is_mixed);
+    merged_cells.map(|touched| touched.cell.clone()).collect()
 }

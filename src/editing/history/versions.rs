@@ -27,9 +27,9 @@ pub struct RecordedChange {
 pub struct CellVersion {
     /// When the cell got this version; none for the one that `nb` read first.
     pub at: Option<Timestamp>,
-    /// The actor, where that is known.
+    /// The actor, if known.
     pub by: Option<String>,
-    /// What was done to the cell; none for the version that `nb` read first.
+    /// The kind of change; none for the version that `nb` read first.
     pub what: Option<ChangeKind>,
     /// The edit, as `nb undo` names it; none for what another program saved.
     pub op: Option<String>,
@@ -56,7 +56,7 @@ pub struct Deleted {
     pub revision: Revision,
     /// When it was removed.
     pub at: Timestamp,
-    /// Who removed it, where that is known.
+    /// The actor who removed it, if known.
     pub by: Option<String>,
     /// Its position before that.
     pub index: usize,

@@ -10,7 +10,7 @@ use crate::editing::file_stamp::FileStamp;
 use crate::project::{Lock, lock_notebook};
 
 /// How long to wait for another `nb` that makes the same notebook.
-const LOCKED: Duration = Duration::from_secs(30);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Makes a notebook with this text, unless the file exists; returns whether it did.
 pub(crate) fn create(notebook: &Path, text: &str) -> io::Result<bool> {
@@ -18,7 +18,7 @@ pub(crate) fn create(notebook: &Path, text: &str) -> io::Result<bool> {
         .parent()
         .filter(|folder| !folder.as_os_str().is_empty());
     // Even without the lock no existing file is replaced.
-    let lock: Option<Lock> = lock_notebook(notebook, LOCKED).ok();
+    let lock: Option<Lock> = lock_notebook(notebook, LOCK_TIMEOUT).ok();
     let mut file = tempfile::Builder::new()
         .prefix(".nb-")
         // The umask applies, as for any new file of this user.
@@ -29,7 +29,7 @@ pub(crate) fn create(notebook: &Path, text: &str) -> io::Result<bool> {
     match file.persist_noclobber(notebook) {
         Ok(file) => {
             let found = file.metadata()?;
-            touch::note(lock.as_ref(), &FileStamp::of(&found), None);
+            touch::write_note(lock.as_ref(), &FileStamp::of(&found), None);
             Ok(true)
         }
         Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => Ok(false),

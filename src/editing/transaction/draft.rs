@@ -79,7 +79,7 @@ impl Drop for Draft {
 
 fn fill(file: &File, notebook: &Path, like: &Metadata, text: &Document) -> io::Result<FileStamp> {
     text::write_to_disk(file, text)?;
-    dress(file, notebook, like)?;
+    copy_metadata(file, notebook, like)?;
     file.sync_all()?;
     Ok(FileStamp::of(&file.metadata()?))
 }
@@ -88,7 +88,7 @@ fn fill(file: &File, notebook: &Path, like: &Metadata, text: &Document) -> io::R
 ///
 /// The other hard links of a notebook keep the old text: backups made of links and package stores need
 /// that, and a write into the old file could be torn by a crash.
-fn dress(file: &File, notebook: &Path, like: &Metadata) -> io::Result<()> {
+fn copy_metadata(file: &File, notebook: &Path, like: &Metadata) -> io::Result<()> {
     let own = file.metadata()?;
     let mut mode = like.mode() & 0o7777;
     if own.uid() != like.uid() {

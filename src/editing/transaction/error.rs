@@ -25,12 +25,12 @@ pub enum WriteError<E: std::error::Error + 'static> {
         notebook: Box<NotebookFile>,
     },
     /// The file or its folder is immutable (`chattr +i`).
-    #[error("cannot write {}: {} is immutable", notebook.path.display(), what.display())]
+    #[error("cannot write {}: {} is immutable", notebook.path.display(), path.display())]
     Immutable {
         /// The notebook.
         notebook: Box<NotebookFile>,
         /// The file or folder.
-        what: PathBuf,
+        path: PathBuf,
     },
     /// The file is another user's, and its folder is sticky.
     #[error("cannot write {}: it is another user's, and its folder {} is sticky, in which users cannot replace others' files", notebook.path.display(), notebook.real.parent().unwrap_or(&notebook.real).display())]
@@ -87,9 +87,9 @@ impl<E: std::error::Error> WriteError<E> {
         let notebook = Box::new(file.clone());
         if failed.is_refused() {
             let folder = file.real.parent().unwrap_or(&file.real);
-            if let Some(what) = [&file.real, folder].into_iter().find(|it| is_immutable(it)) {
-                let what = what.to_owned();
-                return Self::Immutable { notebook, what };
+            if let Some(path) = [&file.real, folder].into_iter().find(|it| is_immutable(it)) {
+                let path = path.to_owned();
+                return Self::Immutable { notebook, path };
             }
             let found = std::fs::metadata(folder).ok();
             let found = found.zip(std::fs::metadata(&file.real).ok());

@@ -28,7 +28,7 @@ const ORPHANED: Duration = Duration::from_secs(24 * 60 * 60);
 /// If there are no leftovers, this only lists a folder of the project. It does nothing while
 /// another `nb` writes.
 pub fn finish(notebook: &NotebookFile) -> Vec<String> {
-    if !Leftover::may_be(notebook) {
+    if !Leftover::may_exist(notebook) {
         return Vec::new();
     }
     match try_lock_notebook(&notebook.real) {
@@ -49,19 +49,19 @@ pub(super) fn leftovers(notebook: &NotebookFile, lock: Option<&Lock>) -> Vec<Str
         let is_old = || age(&leftover).is_some_and(|age| age > OLD);
         if !leftover.is_alive() && (lock.is_some() || is_old()) {
             // After a failure the next command tries again.
-            notes.extend(one(notebook, lock, leftover).ok().flatten());
+            notes.extend(finish_leftover(notebook, lock, leftover).ok().flatten());
         }
     }
     for leftover in others {
         if age(&leftover).is_some_and(|age| age > ORPHANED) {
-            notes.extend(orphan(notebook, leftover).ok().flatten());
+            notes.extend(clear_orphan(notebook, leftover).ok().flatten());
         }
     }
     if lock.is_some() {
-        let left = Leftover::all(notebook)
+        let remaining = Leftover::all(notebook)
             .map(|(own, _)| own)
             .unwrap_or_default();
-        Leftover::sweep(notebook, &left);
+        Leftover::sweep(notebook, &remaining);
     }
     notes
 }
@@ -74,7 +74,7 @@ fn age(leftover: &Leftover) -> Option<Duration> {
 }
 
 /// Finishes one leftover; returns a note for the user.
-fn one(
+fn finish_leftover(
     notebook: &NotebookFile,
     lock: Option<&Lock>,
     leftover: Leftover,
@@ -94,15 +94,19 @@ fn one(
         }
         None => check(&file, &stamp.doubtful(), None, Duration::ZERO)?,
     };
-    let (mut saved, stamp, held) = match checked {
+    let (mut saved, stamp, is_open) = match checked {
         SwappedOut::Same => {
             leftover.remove();
             return Ok(None);
         }
         SwappedOut::Held(_) => return Ok(None),
-        SwappedOut::Saved { saved, stamp, held } => (*saved, stamp, held),
+        SwappedOut::Saved {
+            saved,
+            stamp,
+            is_open,
+        } => (*saved, stamp, is_open),
         SwappedOut::Broken => {
-            let kept = leftover.put_away(notebook)?;
+            let kept = leftover.move_to_trash(notebook)?;
             return Ok(Some(format!(
                 "a program was stopped while it saved this notebook; what it wrote is kept as {}",
                 kept.display()
@@ -115,7 +119,7 @@ fn one(
             leftover.remove();
             return Ok(None);
         }
-        let kept = leftover.put_away(notebook)?;
+        let kept = leftover.move_to_trash(notebook)?;
         return Ok(Some(format!(
             "what another program saved while an nb was killed could not be merged; it is kept as {}: nb diff shows what it has",
             kept.display()
@@ -142,18 +146,18 @@ fn one(
     let now = FileStamp::of(&std::fs::metadata(&notebook.real)?);
     if written.wrote {
         let mut saves = Saves::before(lock, &now);
-        saves.saw(&stamp);
-        saves.wrote(notebook, &now);
+        saves.add(&stamp);
+        saves.record_write(notebook, &now);
     }
-    if lost + written.conflicts.len() > 0 && !held {
-        let kept = leftover.put_away(notebook)?;
+    if lost + written.conflicts.len() > 0 && !is_open {
+        let kept = leftover.move_to_trash(notebook)?;
         return Ok(Some(format!(
             "what another program saved while an nb was stopped is merged into this notebook, but for {} of its changes; the whole is kept as {}",
             lost + written.conflicts.len(),
             kept.display()
         )));
     }
-    if held {
+    if is_open {
         leftover.rebase(notebook, &now, &saved, &stamp);
     } else {
         leftover.remove();
@@ -162,13 +166,13 @@ fn one(
 }
 
 /// Removes a leftover of a notebook that was renamed or removed, or moves it to the trash.
-fn orphan(notebook: &NotebookFile, leftover: Leftover) -> io::Result<Option<String>> {
+fn clear_orphan(notebook: &NotebookFile, leftover: Leftover) -> io::Result<Option<String>> {
     let found = std::fs::metadata(&leftover.path)?;
     if leftover.is_draft(&found) || leftover.is_as_base(&FileStamp::of(&found)) {
         leftover.remove();
         return Ok(None);
     }
-    let kept = leftover.put_away(notebook)?;
+    let kept = leftover.move_to_trash(notebook)?;
     Ok(Some(format!(
         "what another program saved into a notebook that was moved since is kept as {}",
         kept.display()

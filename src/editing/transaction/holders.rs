@@ -50,7 +50,7 @@ impl Holder {
                 Ok(found) if (found.st_dev, found.st_ino) == (file.dev(), file.ino()) => {
                     let path = format!("{folder}/{}", name.to_string_lossy());
                     let holder = Self { path };
-                    if holder.still(file) {
+                    if holder.is_open_for_writing(file) {
                         return Some(holder);
                     }
                 }
@@ -63,7 +63,7 @@ impl Holder {
     }
 
     /// Returns whether the process still has the file open for writing.
-    pub(super) fn still(&self, file: &Metadata) -> bool {
+    pub(super) fn is_open_for_writing(&self, file: &Metadata) -> bool {
         use std::os::unix::fs::MetadataExt;
         // The link's own mode shows how the file was opened: `l-wx` or `lrwx`.
         let writes =
@@ -93,7 +93,7 @@ impl Holder {
     }
 
     /// Returns whether the process still has the file open for writing.
-    pub(super) fn still(&self, _: &Metadata) -> bool {
+    pub(super) fn is_open_for_writing(&self, _: &Metadata) -> bool {
         false
     }
 }
@@ -115,11 +115,11 @@ mod tests {
         let writer = OpenOptions::new().append(true).open(&path).unwrap();
         std::fs::rename(&path, temp.path().join("elsewhere")).unwrap();
         let holder = Holder::of(&found).expect("it is open");
-        assert!(holder.still(&found));
+        assert!(holder.is_open_for_writing(&found));
         let pid = std::process::id();
         assert!(holder.name().starts_with(&format!("process {pid} (")));
         drop(writer);
-        assert!(!holder.still(&found));
+        assert!(!holder.is_open_for_writing(&found));
         assert!(Holder::of(&found).is_none());
     }
 }

@@ -24,7 +24,7 @@ use crate::project::beneath;
 
 /// The largest notebook, in bytes, whose base is always stored: storing a larger one would double
 /// the time of an edit.
-const KEPT: u64 = 8 << 20;
+const LARGEST_STORED_BASE: u64 = 8 << 20;
 
 /// The folder of the bases within the project's folder.
 const FOLDER: &str = "unfinished";
@@ -44,7 +44,7 @@ pub(super) struct Leftover {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Parts {
     /// The mark of the notebook, see [`mark`].
-    of: String,
+    mark: String,
     /// A random id.
     id: String,
     /// The draft's inode, size and time; `None` while the draft is being written.
@@ -58,13 +58,13 @@ impl Leftover {
     pub(super) fn prepare(notebook: &NotebookFile, base: &Document, stamp: &FileStamp) -> Self {
         let id = uuid::Uuid::new_v4().simple().to_string();
         let parts = Parts {
-            of: mark(notebook),
+            mark: mark(notebook),
             id: id.get(..12).unwrap_or(&id).to_owned(),
             draft: None,
             base: stamp.content(),
         };
         let mut leftover = Self::named(notebook, parts);
-        let kept = (stamp.content().0 <= KEPT).then_some(base);
+        let kept = (stamp.content().0 <= LARGEST_STORED_BASE).then_some(base);
         // The base is needed only if `nb` is killed: an edit succeeds without it.
         leftover.alive = leftover.keep_base(notebook, kept).ok().map(Arc::new);
         leftover
@@ -80,7 +80,7 @@ impl Leftover {
         let bases = notebook.project.dir().join(FOLDER);
         Self {
             path: folder.join(parts.name()),
-            base_path: bases.join(format!("{}-{}", parts.of, parts.id)),
+            base_path: bases.join(format!("{}-{}", parts.mark, parts.id)),
             parts,
             alive: None,
         }
@@ -111,11 +111,11 @@ impl Leftover {
         let mark = mark(notebook);
         Ok(all
             .into_iter()
-            .partition(|leftover| leftover.parts.of == mark))
+            .partition(|leftover| leftover.parts.mark == mark))
     }
 
     /// Returns whether there may be leftovers; only lists a folder of the project.
-    pub(super) fn may_be(notebook: &NotebookFile) -> bool {
+    pub(super) fn may_exist(notebook: &NotebookFile) -> bool {
         let mark = mark(notebook);
         let entries = beneath::list(&notebook.project.dir().join(FOLDER));
         entries.into_iter().flatten().flatten().any(|entry| {
@@ -129,9 +129,9 @@ impl Leftover {
         let mark = mark(notebook);
         let entries = beneath::list(&notebook.project.dir().join(FOLDER));
         for entry in entries.into_iter().flatten().flatten() {
-            let of = entry.file_name().to_string_lossy().starts_with(&mark);
+            let mark = entry.file_name().to_string_lossy().starts_with(&mark);
             let path = entry.path();
-            if of && !is_locked(&path) && needed.iter().all(|it| it.base_path != path) {
+            if mark && !is_locked(&path) && needed.iter().all(|it| it.base_path != path) {
                 let _ = beneath::remove_file(&path);
             }
         }
@@ -209,7 +209,7 @@ impl Leftover {
     }
 
     /// Moves the file to the trash; returns its path there.
-    pub(super) fn put_away(self, notebook: &NotebookFile) -> io::Result<PathBuf> {
+    pub(super) fn move_to_trash(self, notebook: &NotebookFile) -> io::Result<PathBuf> {
         let stem = notebook
             .real
             .file_stem()
@@ -230,15 +230,15 @@ impl Leftover {
 impl Parts {
     fn name(&self) -> String {
         let Self {
-            of,
+            mark,
             id,
             draft,
             base,
         } = self;
         match draft {
-            None => format!(".nb-{of}-{id}.tmp"),
+            None => format!(".nb-{mark}-{id}.tmp"),
             Some((ino, size, modified)) => format!(
-                ".nb-{of}-{id}-{ino:x}.{size:x}.{modified:x}-{:x}.{:x}",
+                ".nb-{mark}-{id}-{ino:x}.{size:x}.{modified:x}-{:x}.{:x}",
                 base.0, base.1
             ),
         }
@@ -251,16 +251,16 @@ impl Parts {
         };
         let rest = name.strip_prefix(".nb-")?;
         if let Some(rest) = rest.strip_suffix(".tmp") {
-            let (of, id) = rest.split_once('-')?;
+            let (mark, id) = rest.split_once('-')?;
             return Some(Self {
-                of: hex(of, 8)?,
+                mark: hex(mark, 8)?,
                 id: hex(id, 12)?,
                 draft: None,
                 base: (0, 0),
             });
         }
         let mut words = rest.split('-');
-        let (of, id) = (hex(words.next()?, 8)?, hex(words.next()?, 12)?);
+        let (mark, id) = (hex(words.next()?, 8)?, hex(words.next()?, 12)?);
         let number = |word: Option<&str>| u64::from_str_radix(word?, 16).ok();
         let time = |word: Option<&str>| i128::from_str_radix(word?, 16).ok();
         let mut draft = words.next()?.split('.');
@@ -273,7 +273,7 @@ impl Parts {
         let base = (number(base.next())?, time(base.next())?);
         let draft = Some(draft);
         words.next().is_none().then_some(Self {
-            of,
+            mark,
             id,
             draft,
             base,
@@ -298,9 +298,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_says_what_it_is_and_others_say_nothing() {
+    fn a_leftovers_name_is_parsed_and_other_names_are_ignored() {
         let parts = Parts {
-            of: "0123abcd".into(),
+            mark: "0123abcd".into(),
             id: "0123456789ab".into(),
             draft: Some((17, 5_000_000, 1_790_000_000_123_456_789)),
             base: (4_999_999, -1),

@@ -35,10 +35,10 @@ use crate::notebook::{Conflict, Document, merge};
 use crate::project::{Lock, NotLocked, lock_notebook};
 
 /// How long to wait for another `nb`, whose own waits within a transaction take seconds.
-const LOCKED: Duration = Duration::from_secs(30);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How often to merge and try again if another program keeps saving the notebook.
-const TRIES: usize = 20;
+const MOST_ATTEMPTS: usize = 20;
 
 /// The result of a transaction.
 #[derive(Clone, Debug)]
@@ -83,7 +83,7 @@ pub(crate) fn write_running<E: std::error::Error + 'static>(
 ) -> Result<TransactionResult, WriteError<E>> {
     // If there is no lock, as in a sandbox, the check of the swapped-out file is the only
     // protection.
-    let lock: Option<Lock> = match lock_notebook(&notebook.real, LOCKED) {
+    let lock: Option<Lock> = match lock_notebook(&notebook.real, LOCK_TIMEOUT) {
         Ok(lock) => Some(lock),
         Err(NotLocked::Unusable(_)) => None,
         Err(source) => {
@@ -106,173 +106,179 @@ fn write_locked<E: std::error::Error + 'static>(
     mut change: impl FnMut(&Document) -> Result<Document, E>,
 ) -> Result<TransactionResult, WriteError<E>> {
     let (before, stamp) = notebook.read_stamped()?;
-    let mine = change(&before).map_err(WriteError::Change)?;
-    let mut rounds = Rounds {
+    let changed = change(&before).map_err(WriteError::Change)?;
+    let mut attempt = ContendedWrite {
         notebook,
         runs,
-        there: before.clone(),
+        in_file: before.clone(),
         base: before,
-        wanted: mine.clone(),
-        mine,
+        to_write: changed.clone(),
+        changed,
         theirs: None,
         conflicts: Vec::new(),
         saves: Saves::before(lock, &stamp),
         stamp,
         wrote: false,
-        over: Vec::new(),
+        swapped_saves: Vec::new(),
         disputed: false,
-        refused: None,
+        change_error: None,
         notes: Vec::new(),
     };
-    for _ in 0..TRIES {
-        if rounds.wanted.has_same_bytes(&rounds.there) {
-            return rounds.end();
+    for _ in 0..MOST_ATTEMPTS {
+        if attempt.to_write.has_same_bytes(&attempt.in_file) {
+            return attempt.end();
         }
-        rounds.wanted = rounds.wanted.with_other_size(&rounds.there, None);
-        let theirs = match put(notebook, &rounds.there, &rounds.stamp, &rounds.wanted) {
+        attempt.to_write = attempt.to_write.with_other_size(&attempt.in_file, None);
+        let theirs = match put(
+            notebook,
+            &attempt.in_file,
+            &attempt.stamp,
+            &attempt.to_write,
+        ) {
             Ok(SwapResult::Done { placed, note }) => {
-                rounds.notes.extend(note);
-                rounds.stamp = placed;
-                rounds.wrote = true;
-                return rounds.end();
+                attempt.notes.extend(note);
+                attempt.stamp = placed;
+                attempt.wrote = true;
+                return attempt.end();
             }
-            Ok(SwapResult::SwappedSave(over)) => rounds.placed_over(*over),
-            Ok(SwapResult::Missed) => match rounds.read_again() {
+            Ok(SwapResult::SwappedSave(save)) => attempt.take_swapped_save(*save),
+            Ok(SwapResult::Missed) => match attempt.read_again() {
                 Ok(Some(theirs)) => theirs,
                 Ok(None) => continue,
-                Err(error) => return rounds.failed(error.into()),
+                Err(error) => return attempt.failed(error.into()),
             },
             Err(failed) => {
-                let error = WriteError::of(notebook, &rounds.wanted, failed);
-                return rounds.failed(error);
+                let error = WriteError::of(notebook, &attempt.to_write, failed);
+                return attempt.failed(error);
             }
         };
         if force {
-            rounds.again(theirs, &mut change);
+            attempt.reapply(theirs, &mut change);
         } else {
-            rounds.merge(theirs);
+            attempt.merge(theirs);
         }
     }
     let notebook = Box::new(notebook.clone());
-    rounds.failed(WriteError::Contended { notebook })
+    attempt.failed(WriteError::Contended { notebook })
 }
 
-/// The state of a change that is written to a file which other programs may save at the same moments.
-struct Rounds<'a, E> {
+/// The write of a change into a file that other programs may save at the same moments.
+struct ContendedWrite<'a, E> {
     notebook: &'a NotebookFile,
     /// The cells that the writer runs.
     runs: &'a dyn Fn(&str) -> bool,
     /// The notebook from which the change was made.
     base: Document,
     /// The notebook with the change.
-    mine: Document,
+    changed: Document,
+    /// The other programs' saves, without this change.
     theirs: Option<Document>,
     conflicts: Vec<Conflict>,
     /// The notebook in the file, as far as known.
-    there: Document,
+    in_file: Document,
     stamp: FileStamp,
     /// The notebook that is to be in the file.
-    wanted: Document,
+    to_write: Document,
     wrote: bool,
     /// The times of other programs' saves.
     saves: Saves<'a>,
-    /// The saves that are merged into `wanted`, but perhaps not yet in the file.
-    over: Vec<SwappedSave>,
+    /// The saves that are merged into `to_write`, but perhaps not yet in the file.
+    swapped_saves: Vec<SwappedSave>,
     /// Whether two of those saves changed the same lines; the last one stays.
     disputed: bool,
-    /// The error with which the change could not be applied to their save: the file gets their save
-    /// back.
-    refused: Option<E>,
+    /// The error with which the change could not be applied to the other programs' saves: the file gets
+    /// their saves back.
+    change_error: Option<E>,
     notes: Vec<String>,
 }
 
-impl<E: std::error::Error + 'static> Rounds<'_, E> {
-    /// Takes in a save that was swapped out; returns the base with their changes, without this
-    /// change.
-    fn placed_over(&mut self, mut over: SwappedSave) -> Document {
-        over.saved.adopt_ids(&self.there);
-        let theirs = self.without_mine(&over.saved);
-        self.saves.saw(over.saved_at());
-        self.there = self.wanted.clone();
-        self.stamp = over.placed;
+impl<E: std::error::Error + 'static> ContendedWrite<'_, E> {
+    /// Takes in another program's save, which was swapped out; returns the base with its changes, without
+    /// this change.
+    fn take_swapped_save(&mut self, mut save: SwappedSave) -> Document {
+        save.saved.adopt_ids(&self.in_file);
+        let theirs = self.without_change(&save.saved);
+        self.saves.add(save.saved_at());
+        self.in_file = self.to_write.clone();
+        self.stamp = save.placed;
         self.wrote = true;
-        self.over.push(over);
+        self.swapped_saves.push(save);
         theirs
     }
 
-    /// Reads the file, which is not the expected one; returns the base with their changes, or
-    /// `None` if the text is the expected one.
+    /// Reads the file, which another program has replaced; returns the base with its changes, or `None` if
+    /// the text is the expected one.
     fn read_again(&mut self) -> Result<Option<Document>, NotebookFileError> {
         let (mut saved, stamp) = self.notebook.read_stamped()?;
-        saved.adopt_ids(&self.there);
-        self.saves.saw(&stamp);
+        saved.adopt_ids(&self.in_file);
+        self.saves.add(&stamp);
         self.stamp = stamp;
-        if saved.has_same_bytes(&self.there) {
+        if saved.has_same_bytes(&self.in_file) {
             return Ok(None);
         }
-        let theirs = self.without_mine(&saved);
-        self.there = saved;
+        let theirs = self.without_change(&saved);
+        self.in_file = saved;
         Ok(Some(theirs))
     }
 
-    /// Returns the base with their changes, by taking this change out of their save of `there`.
-    fn without_mine(&mut self, saved: &Document) -> Document {
+    /// Returns the base with the other programs' changes: their save without this change.
+    fn without_change(&mut self, saved: &Document) -> Document {
         if !self.wrote {
             return saved.clone();
         }
-        // They saved a file that contained this change and their earlier saves. So everything is merged, and
-        // then a second merge takes the change out again: the rest is theirs.
+        // The saved file contained this change and the programs' earlier saves. So everything is merged, and
+        // then a second merge takes this change out again: the rest is the programs' changes.
         let runs_none = |_: &str| false;
-        let all = merge(&self.there, saved, &self.wanted, &runs_none);
+        let all = merge(&self.in_file, saved, &self.to_write, &runs_none);
         self.disputed |= !all.conflicts.is_empty();
-        merge(&self.mine, &all.document, &self.base, &runs_none).document
+        merge(&self.changed, &all.document, &self.base, &runs_none).document
     }
 
-    /// Merges the change into their save.
+    /// Merges the change into the other programs' saves.
     fn merge(&mut self, theirs: Document) {
-        let merged = merge(&self.base, &theirs, &self.mine, self.runs);
-        self.wanted = merged.document;
+        let merged = merge(&self.base, &theirs, &self.changed, self.runs);
+        self.to_write = merged.document;
         self.conflicts = merged.conflicts;
         self.theirs = Some(theirs);
     }
 
-    /// Applies the change to their save.
-    fn again(
+    /// Applies the change to the other programs' saves.
+    fn reapply(
         &mut self,
         theirs: Document,
         change: &mut impl FnMut(&Document) -> Result<Document, E>,
     ) {
-        let mine = match &self.refused {
+        let changed = match &self.change_error {
             None => change(&theirs),
             Some(_) => Ok(theirs.clone()),
         };
-        self.mine = mine.unwrap_or_else(|error| {
-            self.refused = Some(error);
+        self.changed = changed.unwrap_or_else(|error| {
+            self.change_error = Some(error);
             theirs.clone()
         });
-        self.wanted = self.mine.clone();
+        self.to_write = self.changed.clone();
         self.base = theirs;
     }
 
-    /// Ends the transaction; the wanted notebook is in the file.
+    /// Ends the transaction; the notebook `to_write` is in the file.
     fn end(mut self) -> Result<TransactionResult, WriteError<E>> {
         if self.wrote {
-            self.saves.wrote(self.notebook, &self.stamp);
+            self.saves.record_write(self.notebook, &self.stamp);
         }
         let now = std::fs::metadata(&self.notebook.real).map(|found| FileStamp::of(&found));
-        for over in self.over {
+        for save in self.swapped_saves {
             if self.disputed {
-                self.notes.extend(over.put_away(self.notebook));
+                self.notes.extend(save.move_to_trash(self.notebook));
             } else {
-                over.merged(self.notebook, now.as_ref().unwrap_or(&self.stamp));
+                save.merged(self.notebook, now.as_ref().unwrap_or(&self.stamp));
             }
         }
-        match self.refused {
+        match self.change_error {
             Some(error) => Err(WriteError::Change(error)),
             None => Ok(TransactionResult {
                 before: self.base,
                 theirs: self.theirs,
-                after: self.wanted,
+                after: self.to_write,
                 wrote: self.wrote,
                 conflicts: self.conflicts,
                 notes: self.notes,
@@ -283,17 +289,17 @@ impl<E: std::error::Error + 'static> Rounds<'_, E> {
     /// Ends the transaction after a failed write. A save that is not in the file stays beside it, and the
     /// next command merges it.
     fn failed(self, error: WriteError<E>) -> Result<TransactionResult, WriteError<E>> {
-        if !self.wrote || self.refused.is_some() {
+        if !self.wrote || self.change_error.is_some() {
             return Err(error);
         }
-        self.saves.wrote(self.notebook, &self.stamp);
+        self.saves.record_write(self.notebook, &self.stamp);
         let note = format!(
             "what another program saved at the same moment is not in the notebook yet ({error}); the next command on it merges that"
         );
         Ok(TransactionResult {
             before: self.base,
             theirs: None,
-            after: self.there,
+            after: self.in_file,
             wrote: true,
             conflicts: self.conflicts,
             notes: vec![note],

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::LOCKED;
+use super::LOCK_TIMEOUT;
 use super::finish::leftovers;
 use crate::editing::notebook_file::NotebookFile;
 use crate::project::{Lock, NotLocked, lock_notebook};
@@ -16,7 +16,7 @@ pub enum RenameError {
     Locked {
         /// The notebook.
         path: PathBuf,
-        /// Who holds its lock.
+        /// The holder of its lock.
         source: NotLocked,
     },
     /// There is a file at the new path.
@@ -29,7 +29,7 @@ pub enum RenameError {
         from: PathBuf,
         /// Its new path.
         to: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The file has its new name, and its records the old one.
@@ -52,7 +52,7 @@ pub fn rename(
     both.sort_unstable();
     let mut locks = Vec::new();
     for path in both {
-        match lock_notebook(path, LOCKED) {
+        match lock_notebook(path, LOCK_TIMEOUT) {
             Ok(lock) => locks.push((path, lock)),
             Err(NotLocked::Unusable(_)) => {}
             Err(source) => {

@@ -40,7 +40,7 @@ pub(super) struct SwappedSave {
     pub(super) placed: FileStamp,
     leftover: Leftover,
     stamp: FileStamp,
-    held: bool,
+    is_open: bool,
 }
 
 impl SwappedSave {
@@ -52,7 +52,7 @@ impl SwappedSave {
     /// Removes the file, whose save is merged into the notebook. A file that is still open for writing
     /// stays.
     pub(super) fn merged(self, notebook: &NotebookFile, now: &FileStamp) {
-        if self.held {
+        if self.is_open {
             self.leftover
                 .rebase(notebook, now, &self.saved, &self.stamp);
         } else {
@@ -61,8 +61,8 @@ impl SwappedSave {
     }
 
     /// Moves the file to the trash; returns a note for the user.
-    pub(super) fn put_away(self, notebook: &NotebookFile) -> Option<String> {
-        let kept = self.leftover.put_away(notebook).ok()?;
+    pub(super) fn move_to_trash(self, notebook: &NotebookFile) -> Option<String> {
+        let kept = self.leftover.move_to_trash(notebook).ok()?;
         Some(format!(
             "two programs saved the same lines at the same moment: the last stays, the other is kept as {}",
             kept.display()
@@ -70,11 +70,11 @@ impl SwappedSave {
     }
 }
 
-/// Replaces a notebook by a text, if the notebook is still the file that was read: `there`, with
+/// Replaces a notebook by a text, if the notebook is still the file that was read: `expected`, with
 /// this stamp.
 pub(super) fn put(
     notebook: &NotebookFile,
-    there: &Document,
+    expected: &Document,
     stamp: &FileStamp,
     text: &Document,
 ) -> Result<SwapResult, SwapError> {
@@ -90,9 +90,9 @@ pub(super) fn put(
         Err(Errno::ACCESS | Errno::PERM) => return Err(SwapError::ReadOnly),
         other => other.map_err(|error| SwapError::of(error.into()))?,
     }
-    let early = Leftover::prepare(notebook, there, stamp);
+    let early = Leftover::prepare(notebook, expected, stamp);
     let draft = Draft::write(early.path.clone(), &notebook.real, &found, text);
-    let result = draft.and_then(|draft| place(notebook, there, stamp, &early, draft));
+    let result = draft.and_then(|draft| place(notebook, expected, stamp, &early, draft));
     if matches!(result, Ok(SwapResult::Missed) | Err(_)) {
         early.remove();
     }
@@ -102,7 +102,7 @@ pub(super) fn put(
 /// Exchanges a notebook with a draft that was made of it.
 pub(super) fn place(
     notebook: &NotebookFile,
-    there: &Document,
+    expected: &Document,
     stamp: &FileStamp,
     early: &Leftover,
     mut draft: Draft,
@@ -136,23 +136,25 @@ pub(super) fn place(
     if let Some(folder) = notebook.real.parent() {
         let _ = File::open(folder).and_then(|folder| folder.sync_all());
     }
-    let checked = swapped.and_then(|file| check(&file, stamp, Some(there), PATIENCE));
+    let checked = swapped.and_then(|file| check(&file, stamp, Some(expected), PATIENCE));
     Ok(match checked {
         Ok(SwappedOut::Same) => {
             leftover.remove();
             SwapResult::Done { placed, note: None }
         }
-        Ok(SwappedOut::Saved { saved, stamp, held }) => {
-            SwapResult::SwappedSave(Box::new(SwappedSave {
-                saved,
-                placed,
-                leftover,
-                stamp,
-                held,
-            }))
-        }
+        Ok(SwappedOut::Saved {
+            saved,
+            stamp,
+            is_open,
+        }) => SwapResult::SwappedSave(Box::new(SwappedSave {
+            saved,
+            placed,
+            leftover,
+            stamp,
+            is_open,
+        })),
         Ok(SwappedOut::Broken) => {
-            let note = leftover.put_away(notebook).ok().map(|path| {
+            let note = leftover.move_to_trash(notebook).ok().map(|path| {
                 format!(
                     "what another program wrote meanwhile is no notebook; it is kept as {}",
                     path.display()
@@ -162,7 +164,7 @@ pub(super) fn place(
         }
         // The next command merges later saves into the swapped-out file.
         Ok(SwappedOut::Held(who)) => {
-            let _ = leftover.keep_base(notebook, Some(there));
+            let _ = leftover.keep_base(notebook, Some(expected));
             let note = who.map(|who| {
                 format!(
                     "{who} has the notebook open for writing: what it saves from here on goes in with the next command on this notebook"
@@ -171,7 +173,7 @@ pub(super) fn place(
             SwapResult::Done { placed, note }
         }
         Err(_) => {
-            let _ = leftover.keep_base(notebook, Some(there));
+            let _ = leftover.keep_base(notebook, Some(expected));
             SwapResult::Done { placed, note: None }
         }
     })

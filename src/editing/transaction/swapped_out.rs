@@ -28,7 +28,7 @@ pub(super) enum SwappedOut {
         saved: Box<Document>,
         stamp: FileStamp,
         /// Whether a process still has the file open for writing.
-        held: bool,
+        is_open: bool,
     },
     /// The file is not a notebook.
     Broken,
@@ -49,11 +49,11 @@ pub(super) fn check(
         let found = file.metadata()?;
         // This comes before the comparison: all writes of a process that has closed the file are
         // then in it.
-        holder = match holder.filter(|holder| holder.still(&found)) {
+        holder = match holder.filter(|holder| holder.is_open_for_writing(&found)) {
             None => Holder::of(&found),
             same => same,
         };
-        let held = holder.is_some();
+        let is_open = holder.is_some();
         let now = FileStamp::of(&file.metadata()?);
         let same = stamp.proves(&now)
             || match text {
@@ -62,25 +62,29 @@ pub(super) fn check(
             };
         let waited = begun.elapsed();
         if same {
-            if !held {
+            if !is_open {
                 return Ok(SwappedOut::Same);
             }
             if waited >= patience {
                 return Ok(SwappedOut::Held(holder.map(|holder| holder.name())));
             }
         } else {
-            let is_over = match held {
+            let is_over = match is_open {
                 true => waited >= (patience * 8).min(HALF_WRITTEN),
                 // A process that is not visible here may be writing.
                 false => waited >= HALF_WRITTEN,
             };
-            if !held || is_over {
+            if !is_open || is_over {
                 match Document::parse(text::read(file)?) {
                     Ok(saved) if now.agrees(&FileStamp::of(&file.metadata()?)) => {
                         let (saved, stamp) = (Box::new(saved), now);
-                        return Ok(SwappedOut::Saved { saved, stamp, held });
+                        return Ok(SwappedOut::Saved {
+                            saved,
+                            stamp,
+                            is_open,
+                        });
                     }
-                    Err(fault) if !held && (is_over || !fault.cut_off) => {
+                    Err(fault) if !is_open && (is_over || !fault.cut_off) => {
                         return Ok(SwappedOut::Broken);
                     }
                     // The file is incomplete, or was written during the read.

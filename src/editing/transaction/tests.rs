@@ -103,7 +103,7 @@ fn a_link_a_mode_and_attributes_are_kept() {
 }
 
 #[test]
-fn what_somebody_saved_since_the_reading_is_merged() {
+fn a_save_after_the_read_is_merged() {
     let folder = Folder::new();
     let notebook = folder.notebook();
     for by_moving in [false, true] {
@@ -186,7 +186,7 @@ fn open(path: &PathBuf) -> File {
 
 #[test]
 #[cfg(target_os = "linux")]
-fn what_is_saved_into_the_file_that_was_swapped_out_is_merged() {
+fn a_save_into_the_swapped_out_file_is_merged() {
     let folder = Folder::new();
     let (notebook, path) = (folder.notebook(), folder.path());
     let editor = open(&path);
@@ -209,7 +209,7 @@ fn what_is_saved_into_the_file_that_was_swapped_out_is_merged() {
 
 #[test]
 #[cfg(target_os = "linux")]
-fn what_is_saved_after_the_command_has_ended_is_merged_by_the_next() {
+fn a_save_after_the_command_is_merged_by_the_next_one() {
     let folder = Folder::new();
     let (notebook, path) = (folder.notebook(), folder.path());
     let editor = open(&path);
@@ -250,7 +250,7 @@ fn what_is_saved_after_the_command_has_ended_is_merged_by_the_next() {
 
 #[test]
 #[cfg(target_os = "linux")]
-fn who_stops_halfway_or_disagrees_leaves_what_he_wrote_in_the_trash() {
+fn incomplete_and_conflicting_saves_are_moved_to_the_trash() {
     let folder = Folder::new();
     let (notebook, path) = (folder.notebook(), folder.path());
     let trash = |note: &str| {
@@ -296,7 +296,7 @@ fn a_save_that_goes_on_without_the_lock_is_left_alone() {
 }
 
 #[test]
-fn what_may_not_be_written_stays_and_says_why() {
+fn a_file_that_cannot_be_written_stays_and_the_error_says_why() {
     let folder = Folder::new();
     let (notebook, path) = (folder.notebook(), folder.path());
     std::fs::set_permissions(&path, Permissions::from_mode(0o444)).unwrap();
@@ -316,7 +316,7 @@ fn what_may_not_be_written_stays_and_says_why() {
 }
 
 #[test]
-fn somebody_who_always_saves_is_given_up_on() {
+fn a_write_beside_continuous_saves_fails_in_the_end() {
     let folder = Folder::new();
     let (notebook, path) = (folder.notebook(), folder.path());
     let mut count = 0;
@@ -347,7 +347,7 @@ fn drafted(notebook: &NotebookFile) -> (Document, FileStamp, leftover::Leftover,
 }
 
 #[test]
-fn what_is_saved_while_the_draft_is_written_never_leaves_the_file() {
+fn a_save_during_the_draft_never_leaves_the_file() {
     let folder = Folder::new();
     let notebook = folder.notebook();
     for by_moving in [true, false] {
@@ -368,7 +368,7 @@ fn what_is_saved_while_the_draft_is_written_never_leaves_the_file() {
 }
 
 #[test]
-fn what_is_replaced_without_an_exchange_is_looked_at_by_its_second_name() {
+fn a_file_replaced_without_an_exchange_is_checked_by_its_hard_link() {
     let folder = Folder::new();
     let notebook = folder.notebook();
     let (_, stamp, early, mut draft) = drafted(&notebook);
@@ -424,7 +424,7 @@ fn a_write_close_to_a_save_touches_the_file_once_more() {
 
 #[test]
 #[cfg(target_os = "linux")]
-fn what_was_touched_is_still_what_the_stopped_command_put_there() {
+fn a_touched_file_counts_as_the_killed_commands_file() {
     let folder = Folder::new();
     let (notebook, path) = (folder.notebook(), folder.path());
     let editor = open(&path);

@@ -6,10 +6,10 @@ use std::io::{self, BufRead, BufReader, IoSlice, Read, Write};
 use crate::notebook::Document;
 
 /// How many bytes are read at a time.
-const PART: usize = 1 << 18;
+const READ_BYTES: usize = 1 << 18;
 
 /// About how many bytes are written at a time.
-const AT_ONCE: usize = 8 << 20;
+const WRITE_BYTES: usize = 8 << 20;
 
 /// Returns whether a file has the bytes of a notebook.
 pub(super) fn is_in(file: &File, document: &Document) -> io::Result<bool> {
@@ -17,16 +17,16 @@ pub(super) fn is_in(file: &File, document: &Document) -> io::Result<bool> {
     if file.metadata()?.len() != length as u64 {
         return Ok(false);
     }
-    let mut file = BufReader::with_capacity(PART, rewound(file)?);
+    let mut file = BufReader::with_capacity(READ_BYTES, rewound(file)?);
     for mut chunk in document.chunks() {
         while !chunk.is_empty() {
-            let there = file.fill_buf()?;
-            let both = there.len().min(chunk.len());
-            if both == 0 || there.get(..both) != chunk.get(..both) {
+            let bytes = file.fill_buf()?;
+            let common = bytes.len().min(chunk.len());
+            if common == 0 || bytes.get(..common) != chunk.get(..common) {
                 return Ok(false);
             }
-            chunk = chunk.get(both..).unwrap_or_default();
-            file.consume(both);
+            chunk = chunk.get(common..).unwrap_or_default();
+            file.consume(common);
         }
     }
     Ok(file.fill_buf()?.is_empty())
@@ -61,7 +61,11 @@ pub(super) fn write_to_disk(file: &File, document: &Document) -> io::Result<()> 
 
 /// Writes a notebook's bytes; calls `then` after each part but the last, with the part's offset and
 /// length.
-fn write_then(mut file: &File, document: &Document, then: impl Fn(u64, u64)) -> io::Result<()> {
+fn write_then(
+    mut file: &File,
+    document: &Document,
+    after_part: impl Fn(u64, u64),
+) -> io::Result<()> {
     // Each cell has two chunks: a system call for each chunk would be thousands.
     let mut chunks: Vec<_> = document.chunks().map(IoSlice::new).collect();
     let mut rest = chunks.as_mut_slice();
@@ -69,13 +73,13 @@ fn write_then(mut file: &File, document: &Document, then: impl Fn(u64, u64)) -> 
     let (mut written, mut begun) = (0, 0);
     while !rest.is_empty() {
         let mut length = 0;
-        let now = rest.iter().take_while(|chunk| {
-            let fits = length < AT_ONCE;
+        let count = rest.iter().take_while(|chunk| {
+            let fits = length < WRITE_BYTES;
             length += chunk.len();
             fits
         });
-        let now = now.count();
-        match file.write_vectored(rest.get(..now).unwrap_or_default()) {
+        let count = count.count();
+        match file.write_vectored(rest.get(..count).unwrap_or_default()) {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
             Ok(count) => {
                 written += count as u64;
@@ -84,8 +88,8 @@ fn write_then(mut file: &File, document: &Document, then: impl Fn(u64, u64)) -> 
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
-        if written - begun >= AT_ONCE as u64 && !rest.is_empty() {
-            then(begun, written - begun);
+        if written - begun >= WRITE_BYTES as u64 && !rest.is_empty() {
+            after_part(begun, written - begun);
             begun = written;
         }
     }

@@ -20,10 +20,10 @@ use crate::editing::notebook_file::NotebookFile;
 use crate::project::{Lock, NotLocked, lock_notebook};
 
 /// A write of `nb` is close to a save if less than this is between them.
-const CLOSE: Duration = Duration::from_secs(1);
+const CLOSE_TIME: Duration = Duration::from_secs(1);
 
 /// How long after the write the file is touched; the editor has read the time by then.
-const LATER: Duration = Duration::from_millis(500);
+const TOUCH_DELAY: Duration = Duration::from_millis(500);
 
 /// How much the modification time is moved. VS Code notices one millisecond; JupyterLab asks its
 /// user about a file whose time moved by half a second.
@@ -31,10 +31,10 @@ pub(super) const NUDGE: Duration = Duration::from_millis(20);
 
 /// How long to wait for another writer. If that takes longer, its write makes the touch
 /// unnecessary.
-const LOCKED: Duration = Duration::from_secs(2);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How many bytes of a lock file are read at most.
-const NOTE: usize = 256;
+const NOTE_BYTES: usize = 256;
 
 /// The threads that wait to touch a notebook.
 static PENDING: Mutex<Vec<JoinHandle<()>>> = Mutex::new(Vec::new());
@@ -65,45 +65,45 @@ pub(super) struct Saves<'a> {
 impl<'a> Saves<'a> {
     /// Returns the time of the last save of a notebook with this stamp.
     pub(super) fn before(lock: Option<&'a Lock>, found: &FileStamp) -> Self {
-        let note = lock.and_then(|lock| lock.content(NOTE).ok());
+        let note = lock.and_then(|lock| lock.content(NOTE_BYTES).ok());
         let note = note.and_then(|note| serde_json::from_slice::<Note>(&note).ok());
         let last = match note {
-            Some(note) if note.placed == key(found) => note.saved,
+            Some(write_note) if write_note.placed == key(found) => write_note.saved,
             _ => Some(found.content().1),
         };
         Self { lock, last }
     }
 
     /// Adds another save, by the stamp of the file that it wrote.
-    pub(super) fn saw(&mut self, saved: &FileStamp) {
+    pub(super) fn add(&mut self, saved: &FileStamp) {
         self.last = self.last.max(Some(saved.content().1));
     }
 
     /// Records the file that is in place now, and touches it later if a save was close to the write.
-    pub(super) fn wrote(&self, notebook: &NotebookFile, placed: &FileStamp) {
-        note(self.lock, placed, self.last);
-        let close = i128::try_from(CLOSE.as_nanos()).unwrap_or(i128::MAX);
+    pub(super) fn record_write(&self, notebook: &NotebookFile, placed: &FileStamp) {
+        write_note(self.lock, placed, self.last);
+        let close = i128::try_from(CLOSE_TIME.as_nanos()).unwrap_or(i128::MAX);
         let distance = self.last.map(|last| (placed.content().1 - last).abs());
         if distance.is_some_and(|distance| distance <= close) {
             let (notebook, placed, last) = (notebook.real.clone(), *placed, self.last);
-            later(move || touch(&notebook, &placed, last));
+            call_later(move || touch(&notebook, &placed, last));
         }
     }
 }
 
 /// Records the file that `nb` has put in place, for the next holder of the lock.
-pub(super) fn note(lock: Option<&Lock>, placed: &FileStamp, saved: Option<i128>) {
+pub(super) fn write_note(lock: Option<&Lock>, placed: &FileStamp, saved: Option<i128>) {
     let placed = key(placed);
     // If the record is missing, a file is touched once too often.
-    if let Some((lock, note)) = lock.zip(serde_json::to_vec(&Note { placed, saved }).ok()) {
-        let _ = lock.set_content(&note);
+    if let Some((lock, write_note)) = lock.zip(serde_json::to_vec(&Note { placed, saved }).ok()) {
+        let _ = lock.set_content(&write_note);
     }
 }
 
 /// Calls `touch` half a second later, or not at all if no thread can be started.
-fn later(touch: impl FnOnce() + Send + 'static) {
+fn call_later(touch: impl FnOnce() + Send + 'static) {
     let thread = std::thread::Builder::new().spawn(|| {
-        std::thread::sleep(LATER);
+        std::thread::sleep(TOUCH_DELAY);
         touch();
     });
     let mut pending = PENDING.lock().unwrap_or_else(PoisonError::into_inner);
@@ -114,7 +114,7 @@ fn later(touch: impl FnOnce() + Send + 'static) {
 
 /// Moves a notebook's modification time a little, unless the file was written since `placed`.
 fn touch(notebook: &Path, placed: &FileStamp, saved: Option<i128>) {
-    let lock = match lock_notebook(notebook, LOCKED) {
+    let lock = match lock_notebook(notebook, LOCK_TIMEOUT) {
         Ok(lock) => Some(lock),
         Err(NotLocked::Unusable(_)) => None,
         Err(NotLocked::Held { .. }) => return,
@@ -126,7 +126,7 @@ fn touch(notebook: &Path, placed: &FileStamp, saved: Option<i128>) {
         && file.set_modified(modified + NUDGE).is_ok()
         && let Ok(found) = file.metadata()
     {
-        note(lock.as_ref(), &FileStamp::of(&found), saved);
+        write_note(lock.as_ref(), &FileStamp::of(&found), saved);
     }
 }
 
@@ -164,10 +164,10 @@ mod tests {
     fn a_note_is_read_as_it_was_written() {
         let placed = (17, 5_000_000, 1_790_000_000_123_456_789);
         for saved in [None, Some(1_790_000_000_000_000_000)] {
-            let note = Note { placed, saved };
-            let text = serde_json::to_vec(&note).unwrap();
-            assert!(text.len() <= NOTE);
-            assert_eq!(serde_json::from_slice::<Note>(&text).unwrap(), note);
+            let write_note = Note { placed, saved };
+            let text = serde_json::to_vec(&write_note).unwrap();
+            assert!(text.len() <= NOTE_BYTES);
+            assert_eq!(serde_json::from_slice::<Note>(&text).unwrap(), write_note);
         }
     }
 
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_nobody_wrote_since_is_touched() {
+    fn only_an_unchanged_file_is_touched() {
         let (_temp, path, old) = placed();
         let long_ago = SystemTime::now() - Duration::from_secs(10);
         File::open(&path).unwrap().set_modified(long_ago).unwrap();
@@ -196,7 +196,7 @@ mod tests {
         assert_eq!(modified(&path), long_ago + NUDGE);
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "text");
         // The touch does not count as a save.
-        let lock = lock_notebook(&path, LOCKED).unwrap();
+        let lock = lock_notebook(&path, LOCK_TIMEOUT).unwrap();
         assert_eq!(Saves::before(Some(&lock), &stamp(&path)).last, None);
         drop(lock);
         std::fs::write(&path, "theirs").unwrap();

@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn what_vs_code_writes_is_read() {
+    fn backups_of_vs_code_are_read() {
         let text = "file:///home/ada/a%20b/%C3%A9.ipynb {\"mtime\":1730000000123,\"ctime\":1,\"size\":5,\"etag\":\"3a\",\"orphaned\":false,\"typeId\":\"notebook/jupyter-notebook/jupyter-notebook\"}\n{\n \"cells\"";
         let found = read(text).unwrap();
         assert_eq!(found.path, PathBuf::from("/home/ada/a b/é.ipynb"));
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_file_of_this_machine_is_not_ours() {
+    fn a_backup_of_no_local_file_is_ignored() {
         for text in [
             "",
             "file:///a.ipynb {\"mtime\":1}",

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use crate::kernel::variables::Variables;
 
 /// How many subfolders of a folder are read at most.
-const MANY: usize = 1_000;
+const MOST_ENTRIES: usize = 1_000;
 
 /// A folder of backups.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,7 +83,7 @@ pub(super) fn saves_nothing(settings: &str) -> bool {
 /// Returns the folders in a folder.
 pub(super) fn folders(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    let paths = entries.take(MANY).map(|entry| entry.path());
+    let paths = entries.take(MOST_ENTRIES).map(|entry| entry.path());
     paths.filter(|path| path.is_dir()).collect()
 }
 

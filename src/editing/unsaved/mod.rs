@@ -10,7 +10,6 @@
 //! cell's earlier text. The backup records the modification time of the file on which its text is
 //! based. If that is not the present file, and a cell's text in the backup is the one from before an
 //! edit in the journal, the cell does not count as typed in.
-//! journal counts as not typed in.
 
 mod backup;
 mod data_folders;
@@ -33,11 +32,11 @@ use crate::kernel::variables::{ProcessVariables, Variables};
 use crate::notebook::{Cell, Conflict, Document, Revision};
 
 /// How many files are read at most.
-const MANY: usize = 5_000;
+const MOST_FILES: usize = 5_000;
 
 /// The largest backup that is read, in bytes. VS Code writes none with more than 10 MB of outputs,
 /// unless its `notebook.backup.sizeLimit` allows it.
-const LARGE: u64 = 256 << 20;
+const LARGEST_BACKUP: u64 = 256 << 20;
 
 /// How long a backup that ends too early is read again: VS Code is writing it.
 const HALF_WRITTEN: Duration = Duration::from_millis(500);
@@ -46,7 +45,7 @@ const HALF_WRITTEN: Duration = Duration::from_millis(500);
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// The age from which on the message contains a backup's path: its editor may have been killed.
-const LONG: Duration = Duration::from_secs(3600);
+const LONG_AGE: Duration = Duration::from_secs(3600);
 
 /// The unsaved text of a notebook in VS Code.
 #[derive(Clone, Debug)]
@@ -85,11 +84,11 @@ pub struct Backup {
 }
 
 /// Searches for unsaved text of a notebook.
-pub fn look(notebook: &NotebookFile) -> Unsaved {
-    look_with(notebook, &ProcessVariables)
+pub fn find(notebook: &NotebookFile) -> Unsaved {
+    find_with(notebook, &ProcessVariables)
 }
 
-fn look_with(notebook: &NotebookFile, variables: &dyn Variables) -> Unsaved {
+fn find_with(notebook: &NotebookFile, variables: &dyn Variables) -> Unsaved {
     let places = data_folders::of_user(variables);
     let found = backups(notebook, &places);
     if !found.is_empty() {
@@ -136,16 +135,16 @@ impl Unsaved {
             return Vec::new();
         };
         let cells = after.cells().iter();
-        let kept: HashMap<_, _> = cells.map(|cell| (cell.id(), cell)).collect();
+        let remaining: HashMap<_, _> = cells.map(|cell| (cell.id(), cell)).collect();
         let mut conflicts: Vec<Conflict> = Vec::new();
         for backup in backups {
             for (cell, theirs) in backup.typed_in(notebook, before) {
-                let yours = kept.get(cell.id());
-                let meets = yours.is_none_or(|yours| {
-                    yours.revision() != cell.revision() && !is_same(yours, &theirs)
+                let yours = remaining.get(cell.id());
+                let is_conflict = yours.is_none_or(|yours| {
+                    yours.revision() != cell.revision() && !yours.has_same_text(&theirs)
                 });
                 let is_new = |it: &Conflict| it.cell.as_deref() != Some(cell.id());
-                if meets && conflicts.iter().all(is_new) {
+                if is_conflict && conflicts.iter().all(is_new) {
                     conflicts.push(conflict(cell, yours.copied(), &theirs));
                 }
             }
@@ -206,14 +205,14 @@ impl Unsaved {
         };
         let cells = self.typed_in(notebook, document);
         let readable = backups.iter().all(|backup| backup.document.is_some());
-        let what = match (cells.len(), readable) {
+        let changes = match (cells.len(), readable) {
             (0, true) => "unsaved changes, though not of a cell's text".to_owned(),
             (0, false) => "unsaved changes that cannot be read".to_owned(),
             (1, _) => format!("unsaved changes in cell {}", cells[0]),
             (..) => format!("unsaved changes in cells {}", cells.join(", ")),
         };
         let text = format!(
-            "VS Code has {what}: at its next save it will ask whether to overwrite what was written here"
+            "VS Code has {changes}: at its next save it will ask whether to overwrite what was written here"
         );
         let notice = None;
         Some(UnsavedNote { text, notice })
@@ -230,7 +229,7 @@ impl Backup {
         };
         let clock = zone::clock(at, &zone::here());
         let age = Duration::try_from(Timestamp::now().duration_since(at)).unwrap_or_default();
-        match age > LONG {
+        match age > LONG_AGE {
             true => format!("since {clock}, {place}"),
             false => format!("since {clock}"),
         }
@@ -244,7 +243,7 @@ impl Backup {
         let pairs = file.cells().iter().zip(file.counterparts(unsaved));
         let differing = pairs.filter_map(|(cell, at)| Some((cell, unsaved.cells().get(at?)?)));
         let mut differing: Vec<_> = differing
-            .filter(|(cell, theirs)| !is_same(cell, theirs))
+            .filter(|(cell, theirs)| !cell.has_same_text(theirs))
             .map(|(cell, theirs)| (cell, theirs.clone()))
             .collect();
         if let Some(based_on) = self.based_on
@@ -262,7 +261,7 @@ impl Backup {
 
 fn conflict(base: &Cell, yours: Option<&Cell>, theirs: &Cell) -> Conflict {
     let differ = base.source() != theirs.source();
-    let (field, say): (_, fn(&Cell) -> String) = match (yours, differ) {
+    let (field, text): (_, fn(&Cell) -> String) = match (yours, differ) {
         (None, _) => ("deleted", |cell| cell.source().into_owned()),
         (Some(_), true) => ("source", |cell| cell.source().into_owned()),
         (Some(_), false) => ("cell_type", |cell| cell.cell_type().to_string()),
@@ -270,16 +269,11 @@ fn conflict(base: &Cell, yours: Option<&Cell>, theirs: &Cell) -> Conflict {
     Conflict {
         cell: Some(base.id().to_owned()),
         field: field.to_owned(),
-        base: Some(say(base)),
-        yours: yours.map(say),
-        theirs: Some(say(theirs)),
+        base: Some(text(base)),
+        yours: yours.map(text),
+        theirs: Some(text(theirs)),
         revision: Some(base.revision()),
     }
-}
-
-/// Returns whether two cells have the same type and source.
-fn is_same(one: &Cell, other: &Cell) -> bool {
-    one.cell_type() == other.cell_type() && one.source() == other.source()
 }
 
 /// Returns the revisions that cells had before the edits since a moment, according to the journal.
@@ -337,7 +331,7 @@ fn backups(notebook: &NotebookFile, places: &[DataFolder]) -> Vec<Backup> {
         if let Ok(document) = content(&file) {
             found.push(Backup {
                 document,
-                based_on: based_on.and_then(moment),
+                based_on: based_on.and_then(timestamp),
                 at,
                 file,
             });
@@ -358,7 +352,7 @@ fn files(places: &[DataFolder]) -> impl Iterator<Item = (PathBuf, &'static str)>
         let files = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file()));
         files.map(move |entry| (entry.path(), scheme))
     });
-    files.take(MANY)
+    files.take(MOST_FILES)
 }
 
 fn beginning(file: &Path) -> io::Result<Vec<u8>> {
@@ -373,7 +367,7 @@ fn beginning(file: &Path) -> io::Result<Vec<u8>> {
 fn content(file: &Path) -> io::Result<Option<Document>> {
     let begun = Instant::now();
     loop {
-        if std::fs::metadata(file)?.len() > LARGE {
+        if std::fs::metadata(file)?.len() > LARGEST_BACKUP {
             return Ok(None);
         }
         let mut text = std::fs::read(file)?;
@@ -404,7 +398,7 @@ fn is_of(notebook: &NotebookFile, path: &Path) -> bool {
     is_notebook && std::fs::canonicalize(path).is_ok_and(|real| real == notebook.real)
 }
 
-fn moment(ms: f64) -> Option<Timestamp> {
+fn timestamp(ms: f64) -> Option<Timestamp> {
     let since = Duration::try_from_secs_f64(ms / 1000.0).ok()?;
     Timestamp::try_from(SystemTime::UNIX_EPOCH.checked_add(since)?).ok()
 }
@@ -460,13 +454,13 @@ mod tests {
             std::fs::write(self.backups().join("-5f3e"), line + text).unwrap();
         }
 
-        fn look(&self) -> Unsaved {
+        fn find(&self) -> Unsaved {
             let home = self.home.path().to_str().unwrap();
-            look_with(&self.notebook, &HashMap::from([("HOME", home)]))
+            find_with(&self.notebook, &HashMap::from([("HOME", home)]))
         }
 
         /// Returns the conflicts and the note of an edit of the first cell.
-        fn meets(&self, source: &str) -> (Vec<Conflict>, Option<String>) {
+        fn is_conflict(&self, source: &str) -> (Vec<Conflict>, Option<String>) {
             let before = self.notebook.read().unwrap();
             let edit = Operation::read_list(&format!(
                 r#"[{{"op":"edit","cell":"aaaa","source":{source:?}}}]"#
@@ -474,7 +468,7 @@ mod tests {
             let (after, _) = before
                 .applied(&edit.unwrap(), &mut || unreachable!("no new cell"))
                 .unwrap();
-            let unsaved = self.look();
+            let unsaved = self.find();
             (
                 unsaved.conflicts(&self.notebook, &before, &after),
                 unsaved
@@ -487,9 +481,9 @@ mod tests {
     #[test]
     fn text_of_the_same_cell_is_a_conflict_and_of_another_a_note() {
         let desk = Desk::new();
-        assert!(matches!(desk.look(), Unsaved::None));
+        assert!(matches!(desk.find(), Unsaved::None));
         desk.unsaved(&NOTEBOOK.replace("x = 1", "x = 'typed'"), 0.0);
-        let (conflicts, note) = desk.meets("x = 2");
+        let (conflicts, note) = desk.is_conflict("x = 2");
         assert_eq!(conflicts.len(), 1);
         assert_eq!(conflicts[0].base.as_deref(), Some("x = 1"));
         assert_eq!(conflicts[0].yours.as_deref(), Some("x = 2"));
@@ -497,19 +491,19 @@ mod tests {
         assert!(note.unwrap().contains("unsaved changes in cell aaaa"));
         // If the editor was killed long ago, the message names the file.
         let (file, place) = (desk.backups().join("-5f3e"), "/Code/Backups/1/file/-5f3e");
-        assert!(!desk.look().age().contains(place));
+        assert!(!desk.find().age().contains(place));
         let backup = File::options().append(true).open(&file).unwrap();
         backup.set_modified(UNIX_EPOCH).unwrap();
-        assert!(desk.look().age().ends_with(place));
+        assert!(desk.find().age().ends_with(place));
         // The text that the person typed may be written.
-        assert_eq!(desk.meets("x = 'typed'").0, []);
+        assert_eq!(desk.is_conflict("x = 'typed'").0, []);
         desk.unsaved(&NOTEBOOK.replace("y = 1", "y = 'typed'"), 0.0);
-        let (conflicts, note) = desk.meets("x = 2");
+        let (conflicts, note) = desk.is_conflict("x = 2");
         assert_eq!(conflicts, []);
         assert!(note.unwrap().contains("unsaved changes in cell bbbb"));
         // Outputs also make an editor unsaved.
         desk.unsaved(&NOTEBOOK.replacen("null", "3", 1), 0.0);
-        let (conflicts, note) = desk.meets("x = 2");
+        let (conflicts, note) = desk.is_conflict("x = 2");
         assert_eq!(conflicts, []);
         assert!(note.unwrap().contains("though not of a cell's text"));
     }
@@ -522,7 +516,11 @@ mod tests {
         std::fs::write(&notebook.real, NOTEBOOK.replace("x = 1", "x = 'agent'")).unwrap();
         // The editor had read the file of a minute ago, and still has its text of this cell.
         desk.unsaved(&NOTEBOOK.replace("y = 1", "y = 'typed'"), 60_000.0);
-        assert_eq!(desk.meets("x = 3").0.len(), 1, "nobody knows of an edit");
+        assert_eq!(
+            desk.is_conflict("x = 3").0.len(),
+            1,
+            "nobody knows of an edit"
+        );
         let change = serde_json::json!({
             "cell": "aaaa", "what": "edited", "index": 0, "before": before.to_string(),
         });
@@ -530,13 +528,13 @@ mod tests {
             "event": "edited", "session": notebook.key, "before": "0123456789", "after": "0123456789",
             "changes": [change],
         }))]);
-        let (conflicts, note) = desk.meets("x = 3");
+        let (conflicts, note) = desk.is_conflict("x = 3");
         assert_eq!(conflicts, []);
         assert!(note.unwrap().contains("unsaved changes in cell bbbb:"));
         // A person changed the cell back to the earlier text, in an editor that had read the edit:
         // that is typed.
         desk.unsaved(NOTEBOOK, 0.0);
-        assert_eq!(desk.meets("x = 3").0.len(), 1);
+        assert_eq!(desk.is_conflict("x = 3").0.len(), 1);
     }
 
     #[test]
@@ -551,11 +549,11 @@ mod tests {
             format!("file:///elsewhere/a.ipynb {{}}\n{NOTEBOOK}"),
         ] {
             std::fs::write(&file, text).unwrap();
-            assert!(matches!(desk.look(), Unsaved::None));
+            assert!(matches!(desk.find(), Unsaved::None));
         }
         for text in ["", "{\"cells\":[", "[1]", "\u{0}", &"[".repeat(100_000)] {
             std::fs::write(&file, format!("{} {{}}\n{text}", desk.address())).unwrap();
-            let (conflicts, note) = desk.meets("x = 2");
+            let (conflicts, note) = desk.is_conflict("x = 2");
             assert_eq!(conflicts, []);
             assert!(note.unwrap().contains("cannot be read"));
         }
@@ -565,7 +563,7 @@ mod tests {
         let typed = NOTEBOOK.replace("x = 1", "x = 'typed'");
         let address = format!("file://{}", link.display());
         std::fs::write(&file, format!("{address} {{}}\n{typed}")).unwrap();
-        assert_eq!(desk.meets("x = 2").0.len(), 1);
+        assert_eq!(desk.is_conflict("x = 2").0.len(), 1);
     }
 
     #[test]
@@ -586,7 +584,7 @@ mod tests {
         };
         theirs.insert(0, &new).unwrap();
         desk.unsaved(std::str::from_utf8(&theirs.to_bytes()).unwrap(), 0.0);
-        let note = desk.look().note(&desk.notebook, &before, "claude").unwrap();
+        let note = desk.find().note(&desk.notebook, &before, "claude").unwrap();
         assert!(
             note.text.contains("though not of a cell's text"),
             "{note:?}"
@@ -598,8 +596,8 @@ mod tests {
         let desk = Desk::new();
         let home = desk.home.path().to_str().unwrap();
         let ssh = HashMap::from([("HOME", home), ("SSH_CONNECTION", "1.2.3.4 5 6.7.8.9 22")]);
-        let look = || look_with(&desk.notebook, &ssh);
-        let note = |name| look().note(&desk.notebook, &desk.notebook.read().unwrap(), name);
+        let find = || find_with(&desk.notebook, &ssh);
+        let note = |name| find().note(&desk.notebook, &desk.notebook.read().unwrap(), name);
         assert_eq!(note("claude"), None, "no VS Code is joined");
         let joined = joined_here(&desk.notebook, "VS Code", Timestamp::now());
         desk.notebook.project.write_joined(&joined).unwrap();

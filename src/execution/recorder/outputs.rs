@@ -6,7 +6,7 @@ use std::io;
 
 use crate::client::KernelException;
 use crate::execution::category;
-use crate::execution::into_notebook::{Leaving, hash};
+use crate::execution::into_notebook::{ExecutionResult, hash};
 use crate::notebook::{CellExecution, Json, MimeBundle, OutputAccumulator, OutputChange, Widgets};
 use crate::project::displays::Displays;
 use crate::project::jobs::{Job, JobCell, JobFolder};
@@ -70,7 +70,7 @@ impl JobOutputs {
         let none: [&[u8]; 0] = [];
         let mut from = 0;
         loop {
-            let (said, next) = folder.said(from)?;
+            let (said, next) = folder.messages(from)?;
             if next == from {
                 return Ok((outputs, ids));
             }
@@ -122,7 +122,7 @@ impl JobOutputs {
     }
 
     /// Returns the result of one of the job's cells for the notebook.
-    pub(super) fn leaving(&self, job: &Job, at: usize) -> Option<Leaving> {
+    pub(super) fn leaving(&self, job: &Job, at: usize) -> Option<ExecutionResult> {
         let (ran, outputs) = (job.cells.get(at)?, self.cells.get(at)?);
         let by_text = job.front_end.is_some();
         if !by_text && ran.cell.is_none() {
@@ -130,7 +130,7 @@ impl JobOutputs {
         }
         // With an execution count the cell would seem to have ended.
         let runs = ran.idle_at.is_none() && ran.status.is_none();
-        Some(Leaving {
+        Some(ExecutionResult {
             at,
             cell: ran.cell.clone(),
             code: ran.code.clone(),

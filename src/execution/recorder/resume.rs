@@ -17,7 +17,7 @@ use crate::client::{
     ExecutionEvent, FollowedEvent, FollowedStep, IopubMessage, RequestFollower, SequenceNumbers,
 };
 use crate::execution::category;
-use crate::execution::ending::{Ending, how_it_went};
+use crate::execution::ending::{Ending, kernel_ending};
 use crate::execution::lost::to_the_second;
 use crate::execution::run::{Audience, CLOSES, RunError, Runner};
 use crate::kernel::process::Signal;
@@ -106,7 +106,7 @@ impl Recorder<'_> {
     /// Records that the kernel of a cell has ended, with an error output.
     fn kernel_ended(&self, at: usize, ending: &Ending) {
         self.at.set(at);
-        self.sees(&ExecutionEvent::Iopub(ending.told()));
+        self.sees(&ExecutionEvent::Iopub(ending.error_message()));
         self.note(ending.text().to_owned());
         self.is_over(at, "kernel_died", Some(ending.category()));
     }
@@ -194,7 +194,7 @@ impl Recorder<'_> {
                 return Box::pin(self.follow_requests(next, &left, Some(numbers))).await;
             }
             let process = process.as_ref();
-            let ending = how_it_went(self.project, &key, session, process, &seen).await;
+            let ending = kernel_ending(self.project, &key, session, process, &seen).await;
             for (at, _) in pending {
                 if self.job.borrow().cells[*at].status.is_none() {
                     self.kernel_ended(*at, &ending);

@@ -4,13 +4,13 @@ use std::collections::HashSet;
 use std::path::Path;
 
 use super::outputs::JobOutputs;
-use crate::execution::follow::{ended, heard};
-use crate::execution::into_notebook::{self, Leaving};
+use crate::execution::follow::{wait_until_ended, wait_until_handled};
+use crate::execution::into_notebook::{self, ExecutionResult};
 use crate::project::Project;
 use crate::project::event::requests;
 use crate::project::jobs::{Ask, Job, JobCell, JobFolder, JobState, NoJob};
 
-/// What became of the outputs of one of a job's cells.
+/// The outcome for the outputs of one of a job's cells.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Salvaged {
     /// The index of the cell in the job, from 0.
@@ -77,7 +77,7 @@ pub async fn write(
             source,
         };
         folder.ask(&Ask::Write).map_err(kept)?;
-        heard(folder).await;
+        wait_until_handled(folder).await;
         job = folder.read()?;
         if job.state != JobState::Done {
             let cells = job.cells.iter().enumerate();
@@ -92,7 +92,7 @@ pub async fn write(
         }
     }
     if job.state == JobState::Done {
-        ended(folder).await;
+        wait_until_ended(folder).await;
     }
     if job.front_end.is_none() && job.cells.iter().all(|cell| cell.cell.is_none()) {
         return Err(SalvageError::NoCells(id));
@@ -103,20 +103,20 @@ pub async fn write(
         source,
     })?;
     let begun = (0..job.cells.len()).filter(|at| job.cells[*at].begun_at.is_some());
-    let mut all: Vec<Leaving> = begun.filter_map(|at| outputs.leaving(&job, at)).collect();
+    let mut all: Vec<ExecutionResult> = begun.filter_map(|at| outputs.leaving(&job, at)).collect();
     if all.is_empty() {
         return Err(SalvageError::Nothing(id));
     }
-    if all.iter().any(|leaving| leaving.code.is_empty()) {
+    if all.iter().any(|it| it.code.is_empty()) {
         return Err(SalvageError::NoCode(id));
     }
     if !force {
-        let again = asked_again(project, &job);
+        let run_again = asked_again(project, &job);
         all.iter_mut()
-            .for_each(|it| it.ran_since = again.contains(&it.at));
+            .for_each(|it| it.ran_since = run_again.contains(&it.at));
     }
     let path = to.unwrap_or(&job.path).to_owned();
-    let begun: Vec<usize> = all.iter().map(|leaving| leaving.at).collect();
+    let begun: Vec<usize> = all.iter().map(|it| it.at).collect();
     let put = tokio::task::spawn_blocking(move || {
         into_notebook::put(&path, &all, &outputs.widgets, force)
     });
@@ -140,9 +140,9 @@ fn note(folder: &JobFolder, salvaged: &[Salvaged]) {
     let (Ok(Some(_lock)), Ok(mut job)) = (folder.lock(), folder.read()) else {
         return;
     };
-    for one in salvaged {
-        if let Some(cell) = job.cells.get_mut(one.at) {
-            cell.unwritten.clone_from(&one.missed);
+    for report in salvaged {
+        if let Some(cell) = job.cells.get_mut(report.at) {
+            cell.unwritten.clone_from(&report.missed);
         }
     }
     if let Err(error) = folder.write(&job) {
@@ -170,7 +170,7 @@ pub(super) fn asked_again(project: &Project, job: &Job) -> HashSet<usize> {
             continue;
         };
         let same = |cell: &JobCell| match (&start.cell, &cell.cell) {
-            (Some(one), Some(other)) if one == other => true,
+            (Some(cell), Some(other)) if cell == other => true,
             // VS Code sends a URI in place of the cell's id, so the text is compared.
             (Some(address), _) if address.contains(':') => start.code.as_ref() == Some(&cell.code),
             _ => false,

@@ -13,7 +13,7 @@ use super::salvage::asked_again;
 use super::state::Recorder;
 use crate::activity::participants::joined_to;
 use crate::execution::flush::{ask_to_write, holders};
-use crate::execution::into_notebook::{self, Leaving};
+use crate::execution::into_notebook::{self, ExecutionResult};
 use crate::project::displays::Displays;
 use crate::project::jobs::JobState;
 
@@ -100,7 +100,7 @@ impl Recorder<'_> {
             let again = asked_again(self.project, &job);
             let all = cells.iter().filter_map(|at| outputs.leaving(&job, *at));
             let leaving: Vec<_> = all
-                .map(|leaving| Leaving {
+                .map(|leaving| ExecutionResult {
                     asked_since: again.contains(&leaving.at),
                     is_late,
                     ..leaving

@@ -25,16 +25,16 @@ pub(super) fn unusable() -> Option<String> {
     let Some(program) = program() else {
         return Some("bwrap is not installed".to_owned());
     };
-    let tried = Command::new(program)
+    let output = Command::new(program)
         .args(["--unshare-all", "--unshare-user", "--cap-drop", "ALL"])
         .args(["--ro-bind", "/", "/", "--proc", "/proc", "true"])
         .stdin(Stdio::null())
         .output();
-    match tried {
-        Ok(tried) if tried.status.success() => None,
-        Ok(tried) => {
-            let said = String::from_utf8_lossy(&tried.stderr);
-            let first = said.lines().next().unwrap_or("it failed without a message");
+    match output {
+        Ok(output) if output.status.success() => None,
+        Ok(output) => {
+            let text = String::from_utf8_lossy(&output.stderr);
+            let first = text.lines().next().unwrap_or("it failed without a message");
             Some(first.to_owned())
         }
         Err(error) => Some(format!("bwrap: {error}")),
@@ -52,11 +52,11 @@ pub(super) struct BwrapFeatures {
 
 /// Runs `bwrap --help` to find out its features.
 pub(super) fn features(program: &Path) -> io::Result<BwrapFeatures> {
-    let said = Command::new(program)
+    let output = Command::new(program)
         .arg("--help")
         .stdin(Stdio::null())
         .output()?;
-    let text = [said.stdout, said.stderr].concat();
+    let text = [output.stdout, output.stderr].concat();
     let text = String::from_utf8_lossy(&text);
     Ok(BwrapFeatures {
         descriptors: text.contains("--ro-bind-fd"),
@@ -100,7 +100,7 @@ pub(super) fn arguments(
     arguments.words(&["--unshare-all", "--unshare-user", "--cap-drop", "ALL"]);
     if rustix::process::geteuid().is_root() {
         // No program inside must believe that it or its user is root.
-        arguments.words(&["--uid", ORDINARY, "--gid", ORDINARY]);
+        arguments.words(&["--uid", ORDINARY_USER, "--gid", ORDINARY_USER]);
     }
     if view.allow_net {
         arguments.words(&["--share-net"]);
@@ -156,9 +156,9 @@ pub(super) fn arguments(
         arguments.option("--tmpfs", path);
     }
     // Hides the neighbours of the kernel's own folders; nothing can be created there.
-    let shelves = [&view.scratch, &view.sockets].map(|it| it.parent().unwrap_or(it));
-    for shelf in shelves {
-        arguments.option("--tmpfs", shelf);
+    let parents = [&view.scratch, &view.sockets].map(|it| it.parent().unwrap_or(it));
+    for parent in parents {
+        arguments.option("--tmpfs", parent);
     }
     let connection = &view.connection_file;
     arguments.mount("--ro-bind", connection, connection, opener)?;
@@ -167,7 +167,7 @@ pub(super) fn arguments(
     }
     arguments.mount("--ro-bind", program, Path::new(INNER_PROGRAM), opener)?;
     // The mount points that bwrap makes are in memory and would be writable.
-    for path in hidden.into_iter().chain(shelves) {
+    for path in hidden.into_iter().chain(parents) {
         arguments.option("--remount-ro", path);
     }
     arguments.option("--remount-ro", Path::new("/"));
@@ -177,7 +177,7 @@ pub(super) fn arguments(
 }
 
 /// The user id inside, where it would otherwise be root's.
-const ORDINARY: &str = "1000";
+const ORDINARY_USER: &str = "1000";
 
 impl Arguments {
     fn words(&mut self, words: &[&str]) {
@@ -188,8 +188,8 @@ impl Arguments {
         self.list.extend([word.into(), path.into()]);
     }
 
-    fn bind(&mut self, how: &str, from: &Path, to: &Path) {
-        self.option(how, from);
+    fn bind(&mut self, option: &str, from: &Path, to: &Path) {
+        self.option(option, from);
         self.list.push(to.into());
     }
 
@@ -201,14 +201,20 @@ impl Arguments {
         Ok(())
     }
 
-    fn mount(&mut self, how: &str, from: &Path, to: &Path, opener: &Opener<'_>) -> io::Result<()> {
+    fn mount(
+        &mut self,
+        option: &str,
+        from: &Path,
+        to: &Path,
+        opener: &Opener<'_>,
+    ) -> io::Result<()> {
         match opener(from)? {
             Some(opened) => {
-                self.words(&[&format!("{how}-fd")]);
+                self.words(&[&format!("{option}-fd")]);
                 self.descriptor(opened)?;
                 self.list.push(to.into());
             }
-            None => self.bind(how, from, to),
+            None => self.bind(option, from, to),
         }
         Ok(())
     }
@@ -275,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_a_link_on_any_part_of_its_path_is_not_mounted() {
+    fn a_path_through_a_link_is_not_mounted() {
         let temp = tempfile::tempdir().unwrap();
         let root = temp.path().canonicalize().unwrap();
         std::fs::create_dir_all(root.join("scratch/home/inner")).unwrap();

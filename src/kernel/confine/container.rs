@@ -90,12 +90,12 @@ pub fn program(image: &str, variables: &dyn Variables) -> Result<PathBuf, (Strin
 }
 
 fn has(program: &Path, image: &str) -> Result<(), String> {
-    let mut asked = Command::new(program);
-    asked.args(["image", "inspect", "--format", "{{.Id}}", "--", image]);
-    match asked.stdin(Stdio::null()).output() {
-        Ok(said) if said.status.success() => Ok(()),
-        Ok(said) => {
-            let text = String::from_utf8_lossy(&said.stderr);
+    let mut query = Command::new(program);
+    query.args(["image", "inspect", "--format", "{{.Id}}", "--", image]);
+    match query.stdin(Stdio::null()).output() {
+        Ok(output) if output.status.success() => Ok(()),
+        Ok(output) => {
+            let text = String::from_utf8_lossy(&output.stderr);
             let last = text.lines().rfind(|line| !line.trim().is_empty());
             let last = last.unwrap_or("it failed without a message");
             Err(last.trim().to_owned())
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_writes_is_this_users() {
+    fn files_of_a_container_belong_to_this_user() {
         let user = rustix::process::geteuid().as_raw();
         let by_number = format!("--user {user}:");
         let docker = line("/usr/bin/docker", ResourceLimits::default());

@@ -26,8 +26,8 @@ use crate::kernel::process::plan::PidRecord;
 use crate::kernel::process::{Process, Signal, own_program};
 use crate::project::{Demand, Mechanism, Missing, Reached, pid_namespace, save};
 
-const INSIDE: &str = "nb:inside";
-const BYSTANDER: &str = "nb:bystander";
+const INSIDE_WORD: &str = "nb:inside";
+const BYSTANDER_WORD: &str = "nb:bystander";
 const GO: &str = "go\n";
 
 /// The orders of the second process.
@@ -49,9 +49,9 @@ pub(in crate::kernel) fn entry() -> Option<ExitCode> {
             Ok(orders) => enter(&orders),
             Err(error) => log_failure(&error),
         })
-    } else if word == OsStr::new(INSIDE) {
+    } else if word == OsStr::new(INSIDE_WORD) {
         Some(inside())
-    } else if word == OsStr::new(BYSTANDER) {
+    } else if word == OsStr::new(BYSTANDER_WORD) {
         Some(bystander(arguments.next()))
     } else {
         None
@@ -91,7 +91,7 @@ fn log_failure(error: &dyn std::error::Error) -> ExitCode {
 /// Decides whether the kernel may start.
 fn decide(
     orders: &Orders,
-    tried: ProbeResults,
+    results: ProbeResults,
     arrived: Option<Missing>,
     init: Option<Process>,
 ) -> SandboxOutcome {
@@ -99,7 +99,7 @@ fn decide(
     let ProbeResults {
         mut kept,
         mut missing,
-    } = tried;
+    } = results;
     if let Some(arrived) = arrived {
         kept.retain(|promise| promise.words() != arrived.promise);
         missing.push(arrived);
@@ -131,7 +131,7 @@ fn by_landlock(orders: &Orders, outcome: &mut File) -> io::Result<ExitCode> {
     let variables = view::variables(std::env::vars_os(), own, view, &temporary);
     let mut outside = ProbeTargets::make(&orders.outside())?;
     let mut bystander = Command::new(own_program()?)
-        .arg(BYSTANDER)
+        .arg(BYSTANDER_WORD)
         .arg(orders.outside())
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
@@ -149,12 +149,12 @@ fn by_landlock(orders: &Orders, outcome: &mut File) -> io::Result<ExitCode> {
         ended(&mut bystander);
         return Err(error);
     }
-    let tried = probe::try_all(view, &outside.addresses);
+    let results = probe::try_all(view, &outside.addresses);
     let arrived = outside.arrived();
     ended(&mut bystander);
-    let decided = decide(orders, tried, arrived, None);
-    decided.write(outcome)?;
-    if matches!(decided, SandboxOutcome::Refused { .. }) {
+    let decision = decide(orders, results, arrived, None);
+    decision.write(outcome)?;
+    if matches!(decision, SandboxOutcome::Refused { .. }) {
         return Ok(ExitCode::FAILURE);
     }
     let command = kernel(orders, variables, &temporary)?;
@@ -190,12 +190,12 @@ fn kernel(
 ) -> io::Result<Command> {
     let command = &orders.command;
     let variables = variables.into_iter().collect();
-    let (left, problem) = activate::run_inside(&command.scripts, variables, temporary);
+    let (variables, problem) = activate::run_inside(&command.scripts, variables, temporary);
     if let Some(problem) = problem {
         eprintln!("nb: {problem}");
     }
-    let left = left.into_iter().collect();
-    let variables = view::with_own(left, &command.own, &orders.start.view, temporary);
+    let variables = variables.into_iter().collect();
+    let variables = view::with_own(variables, &command.own, &orders.start.view, temporary);
     let (program, arguments) = command
         .argv
         .split_first()
@@ -242,7 +242,7 @@ fn by_bubblewrap(orders: &Orders, outcome: &mut File) -> io::Result<ExitCode> {
     let arguments = bubblewrap::arguments(view, &own, filters, &opener)?;
     let mut wrap = Command::new(program)
         .args(&arguments.list)
-        .args([bubblewrap::INNER_PROGRAM, INSIDE])
+        .args([bubblewrap::INNER_PROGRAM, INSIDE_WORD])
         // Processes inside can read its environment.
         .env_clear()
         .env("PATH", std::env::var_os("PATH").unwrap_or_default())
@@ -265,11 +265,11 @@ fn by_bubblewrap(orders: &Orders, outcome: &mut File) -> io::Result<ExitCode> {
     let _ = words.write_all(&line);
     let mut answer = String::new();
     BufReader::new(answers).read_line(&mut answer)?;
-    let Ok(tried) = serde_json::from_str::<Result<ProbeResults, String>>(&answer) else {
+    let Ok(results) = serde_json::from_str::<Result<ProbeResults, String>>(&answer) else {
         let status = wrap.wait()?;
         return Err(io::Error::other(format!("bwrap ended with {status}")));
     };
-    let tried = tried.map_err(io::Error::other)?;
+    let results = results.map_err(io::Error::other)?;
     let arrived = outside.arrived();
     drop(outside);
     let pid = wrap.id();
@@ -278,8 +278,8 @@ fn by_bubblewrap(orders: &Orders, outcome: &mut File) -> io::Result<ExitCode> {
     let (init, inner) = init
         .and_then(|init| init.first_child().map(|inner| (init, inner)))
         .ok_or_else(|| io::Error::other("bwrap's processes cannot be found in /proc"))?;
-    let decided = decide(orders, tried, arrived, Some(init.clone()));
-    let may_begin = matches!(decided, SandboxOutcome::Entered { .. });
+    let decision = decide(orders, results, arrived, Some(init.clone()));
+    let may_begin = matches!(decision, SandboxOutcome::Entered { .. });
     if may_begin {
         let recorded = PidRecord {
             process: inner,
@@ -289,7 +289,7 @@ fn by_bubblewrap(orders: &Orders, outcome: &mut File) -> io::Result<ExitCode> {
         let recorded = serde_json::to_vec(&recorded)?;
         save::replace(&orders.pid_file, &recorded)?;
     }
-    decided.write(outcome)?;
+    decision.write(outcome)?;
     if may_begin {
         words.write_all(GO.as_bytes())?;
     }
@@ -329,10 +329,10 @@ fn inside() -> ExitCode {
             true => Ok(()),
             false => filter(view, false),
         });
-    let tried = confined
+    let results = confined
         .map(|()| probe::try_all(view, &task.addresses))
         .map_err(|error| error.to_string());
-    let answered = serde_json::to_vec(&tried)
+    let answered = serde_json::to_vec(&results)
         .map_err(io::Error::from)
         .and_then(|mut answer| {
             answer.push(b'\n');

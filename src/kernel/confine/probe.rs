@@ -140,9 +140,9 @@ pub(super) fn try_all(view: &FilesystemView, addresses: &TargetAddresses) -> Pro
 type Verdict = Result<(), String>;
 
 /// Returns an error unless an attempt has failed.
-fn fails<T, E>(tried: &Result<T, E>, what: impl FnOnce() -> String) -> Verdict {
+fn fails<T, E>(tried: &Result<T, E>, problem: impl FnOnce() -> String) -> Verdict {
     match tried {
-        Ok(_) => Err(what()),
+        Ok(_) => Err(problem()),
         Err(_) => Ok(()),
     }
 }

@@ -49,15 +49,15 @@ impl ProgramFolders<'_> {
         let mut from = None;
         // The system follows 40 links at most.
         for _ in 0..40 {
-            let wanted = self.folder_of(&at);
+            let folder = self.folder_of(&at);
             match &from {
                 Some(_) if is_untrusted => {
-                    if self.is_installed(&wanted) {
-                        found.add(wanted);
+                    if self.is_installed(&folder) {
+                        found.add(folder);
                     }
                 }
-                None if is_untrusted => found.add_named(program, wanted)?,
-                _ => found.add(wanted),
+                None if is_untrusted => found.add_named(program, folder)?,
+                _ => found.add(folder),
             }
             let Ok(target) = std::fs::read_link(&at) else {
                 break;
@@ -66,9 +66,9 @@ impl ProgramFolders<'_> {
             at = at.parent().unwrap_or(Path::new("/")).join(target);
         }
         if let Ok(real) = program.canonicalize() {
-            let wanted = self.folder_of(&real);
-            if !is_untrusted || self.is_installed(&wanted) {
-                found.add(wanted);
+            let folder = self.folder_of(&real);
+            if !is_untrusted || self.is_installed(&folder) {
+                found.add(folder);
             } else if !found.covers(&real) {
                 let file = linked(program).unwrap_or_else(|| program.to_owned());
                 return Err(OutsideTarget { file, target: real });
@@ -97,13 +97,13 @@ impl ProgramFolders<'_> {
                 continue;
             };
             for program in [&python, &real] {
-                let wanted = self.folder_of(program);
+                let folder = self.folder_of(program);
                 let may = match is_untrusted {
-                    true => self.is_installed(&wanted),
-                    false => is_python(&wanted) || self.is_shown(program),
+                    true => self.is_installed(&folder),
+                    false => is_python(&folder) || self.is_shown(program),
                 };
                 if may {
-                    found.add(wanted);
+                    found.add(folder);
                 }
             }
             if is_untrusted && !found.covers(&real) {
@@ -174,12 +174,12 @@ impl ProgramFolders<'_> {
             !in_home(prefix)
                 || (local.as_deref() != Some(*prefix) && (is_environment(prefix) || has_libraries))
         };
-        let wanted = prefix.filter(is_whole).unwrap_or(bin);
+        let folder = prefix.filter(is_whole).unwrap_or(bin);
         // A program that lies in home itself, or at the root, is shown alone.
-        let above_home = home.is_some_and(|home| home.starts_with(wanted));
-        match above_home || wanted.parent().is_none() {
+        let above_home = home.is_some_and(|home| home.starts_with(folder));
+        match above_home || folder.parent().is_none() {
             true => program.to_owned(),
-            false => wanted.to_owned(),
+            false => folder.to_owned(),
         }
     }
 }
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_sandboxed_kernel_could_write_is_no_more_believed_than_a_folder() {
+    fn files_that_a_sandboxed_kernel_could_write_are_trusted_no_more_than_the_folder() {
         let world = World::new();
         let base = world.python("pythons/3.14");
         let env = world.venv("envs/mine", &base.join("bin"), &base.join("bin/python3"));

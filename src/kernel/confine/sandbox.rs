@@ -224,7 +224,7 @@ pub fn entered(started: &Process, files: &KernelFiles) -> Result<(Process, Reach
     let file = files.outcome_file();
     loop {
         // Checked first: a process that has ended has written its outcome before.
-        let lives = started.is_alive();
+        let is_alive = started.is_alive();
         match SandboxOutcome::read(&file) {
             Some(SandboxOutcome::Entered { reached, .. }) => {
                 let process = files.process().unwrap_or_else(|| started.clone());
@@ -237,7 +237,7 @@ pub fn entered(started: &Process, files: &KernelFiles) -> Result<(Process, Reach
                 let chosen = Some(chosen);
                 return Err(SandboxError::Failed { chosen, why });
             }
-            None if lives => std::thread::sleep(POLL),
+            None if is_alive => std::thread::sleep(POLL),
             None => {
                 let why = "the process that makes it has ended; the kernel's log may say why";
                 return Err(SandboxError::Failed {

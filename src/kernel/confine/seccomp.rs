@@ -425,9 +425,9 @@ const NAMESPACES: [i32; 7] = [
     libc::CLONE_NEWCGROUP,
 ];
 
-fn condition(argument: u8, how: SeccompCmpOp, value: i32) -> SeccompCondition {
+fn condition(argument: u8, operation: SeccompCmpOp, value: i32) -> SeccompCondition {
     let value = u64::from(value.cast_unsigned());
-    SeccompCondition::new(argument, SeccompCmpArgLen::Dword, how, value)
+    SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operation, value)
         .expect("a system call has six arguments")
 }
 
@@ -476,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn what_namespaces_would_keep_inside_is_refused_without_them() {
+    fn without_namespaces_calls_that_reach_outside_are_refused() {
         let with = |no_namespaces, net| {
             denied(FilterOptions {
                 no_namespaces,

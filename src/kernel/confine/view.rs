@@ -248,7 +248,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_may_be_written_and_read_is_what_was_said() {
+    fn only_the_allowed_folders_may_be_written_and_read() {
         let view = view();
         for path in ["/w/out/a", "/s/a/home/x", "/tmp/nb-1/1/k-1"] {
             assert!(view.may_write(Path::new(path)), "{path}");

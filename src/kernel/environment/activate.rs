@@ -81,7 +81,7 @@ pub fn activate(prefix: &Path, all: &BTreeMap<OsString, OsString>) -> VariableCh
     let before = all.get(OsStr::new("CONDA_PREFIX")).map(Path::new);
     let before = before.filter(|it| is_conda && !it.as_os_str().is_empty() && is_trusted(it));
     match run_scripts(before, &scripts, &after, None) {
-        Ok(Some(left)) => after = left,
+        Ok(Some(result)) => after = result,
         Ok(None) => {}
         Err(error) => {
             problem = Some(format!("{} was not activated: {error}", prefix.display()));
@@ -103,11 +103,12 @@ pub fn prepare(
     let before = before.iter().filter_map(|name| all.get_key_value(*name));
     let before = before.map(|(name, value)| (name.clone(), value.clone()));
     let activation = Activation::of(prefix, &before.collect(), &|_| true);
-    let of_others = |name: &&OsString| is_of_conda(name) || LEFT.iter().any(|left| name == left);
-    let gone = all.keys().filter(of_others);
-    let gone = gone.filter(|name| !activation.after.contains_key(*name));
+    let is_of_active =
+        |name: &&OsString| is_of_conda(name) || VENV_VARIABLES.iter().any(|it| name == it);
+    let removed = all.keys().filter(is_of_active);
+    let removed = removed.filter(|name| !activation.after.contains_key(*name));
     let change = VariableChanges {
-        remove: gone.cloned().collect(),
+        remove: removed.cloned().collect(),
         set: activation.after,
         problem: None,
     };
@@ -122,7 +123,7 @@ pub fn run_inside(
     temporary: &Path,
 ) -> (BTreeMap<OsString, OsString>, Option<String>) {
     match run_scripts(None, scripts, &variables, Some(temporary)) {
-        Ok(Some(left)) => (left, None),
+        Ok(Some(result)) => (result, None),
         Ok(None) => (variables, None),
         Err(error) => {
             let problem = format!("the environment was not activated: {error}");
@@ -155,8 +156,8 @@ impl Activation {
         // Deactivates the active environments, including nested ones.
         let conda_before = get("CONDA_PREFIX").map(PathBuf::from);
         let venv_before = get("VIRTUAL_ENV").map(PathBuf::from);
-        let left: Vec<_> = conda_before.iter().chain(&venv_before).collect();
-        for name in LEFT {
+        let deactivated: Vec<_> = conda_before.iter().chain(&venv_before).collect();
+        for name in VENV_VARIABLES {
             after.remove(OsStr::new(name));
         }
         let is_conda = matches!(environment.manager, Manager::Conda | Manager::Pixi);
@@ -164,10 +165,10 @@ impl Activation {
         let path = get("PATH").cloned().unwrap_or_default();
         let others = std::env::split_paths(&path).filter(|folder| {
             let is_bin_of = |it: &PathBuf| *folder == it.join("bin");
-            let of_left = left.iter().any(|it| is_bin_of(it));
+            let is_deactivated = deactivated.iter().any(|it| is_bin_of(it));
             // A venv in conda's Python may still need conda's libraries and programs.
-            let keeps = !is_conda && conda_before.as_ref().is_some_and(is_bin_of);
-            *folder != bin && (!of_left || keeps)
+            let is_kept = !is_conda && conda_before.as_ref().is_some_and(is_bin_of);
+            *folder != bin && (!is_deactivated || is_kept)
         });
         let folders: Vec<_> = [bin.clone()].into_iter().chain(others).collect();
         // PATH cannot contain a folder with a colon in its name; it then stays unchanged.
@@ -205,7 +206,7 @@ impl Activation {
                     of_project.retain(|script| is_trusted(script));
                 }
             }
-            let own = sorted(&prefix.join(ENTER), "sh");
+            let own = sorted(&prefix.join(ACTIVATE_SCRIPTS), "sh");
             if is_trusted(prefix) {
                 for (name, value) in own_variables(prefix) {
                     after.insert(name.into(), value.into());
@@ -244,17 +245,17 @@ impl VariableChanges {
             .filter(|(name, value)| all.get(*name) != Some(value))
             .map(|(name, value)| (name.clone(), value.clone()))
             .collect();
-        let gone = all.keys().filter(|name| !after.contains_key(*name));
+        let removed = all.keys().filter(|name| !after.contains_key(*name));
         Self {
             set,
-            remove: gone.cloned().collect(),
+            remove: removed.cloned().collect(),
             problem,
         }
     }
 }
 
 /// The variables of an active venv, and `PYTHONHOME`, which points to another Python.
-const LEFT: [&str; 3] = ["VIRTUAL_ENV", "VIRTUAL_ENV_PROMPT", "PYTHONHOME"];
+const VENV_VARIABLES: [&str; 3] = ["VIRTUAL_ENV", "VIRTUAL_ENV_PROMPT", "PYTHONHOME"];
 
 /// Returns whether a variable belongs to the active conda environment, or to one in which that is nested.
 fn is_of_conda(name: &OsStr) -> bool {
@@ -315,10 +316,10 @@ fn sorted(folder: &Path, ending: &str) -> Vec<PathBuf> {
 }
 
 /// The folder of the scripts that run when an environment is activated.
-const ENTER: &str = "etc/conda/activate.d";
+const ACTIVATE_SCRIPTS: &str = "etc/conda/activate.d";
 
 /// How long all of an environment's scripts may take.
-const SCRIPTS: Duration = Duration::from_secs(10);
+const SCRIPTS_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Runs the scripts that deactivate the old environment, and then those that activate the new one; returns
 /// the resulting variables, `None` if there is nothing to run. `temporary` is the folder for unnamed files,
@@ -365,7 +366,7 @@ fn run_scripts(
         Some(folder) => tempfile::tempfile_in(folder),
         None => tempfile::tempfile(),
     };
-    let (mut out, mut said) = (unnamed()?, unnamed()?);
+    let (mut out, mut err) = (unnamed()?, unnamed()?);
     let mut child = Command::new(shell)
         .arg("-c")
         .arg(&text)
@@ -376,11 +377,11 @@ fn run_scripts(
         .current_dir("/")
         .stdin(Stdio::null())
         .stdout(out.try_clone()?)
-        .stderr(said.try_clone()?)
+        .stderr(err.try_clone()?)
         // A separate process group, so that a timeout also kills the processes that the scripts have started.
         .process_group(0)
         .spawn()?;
-    let deadline = Instant::now() + SCRIPTS;
+    let deadline = Instant::now() + SCRIPTS_TIMEOUT;
     let status = loop {
         if let Some(status) = child.try_wait()? {
             break status;
@@ -389,20 +390,20 @@ fn run_scripts(
             let group = rustix::process::Pid::from_child(&child);
             let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
             let _ = child.wait();
-            let limit = format!("its scripts took more than {} s", SCRIPTS.as_secs());
+            let limit = format!("its scripts took more than {} s", SCRIPTS_TIMEOUT.as_secs());
             return Err(io::Error::other(limit));
         }
         std::thread::sleep(Duration::from_millis(1));
     };
-    let [left, said] = [&mut out, &mut said].map(read_whole);
-    let left = parse(&left?);
-    if !status.success() || !left.contains_key(OsStr::new("PATH")) {
-        let said = said?;
-        let said = String::from_utf8_lossy(&said);
-        let last = said.lines().last().unwrap_or("its scripts ended the shell");
+    let [result, err] = [&mut out, &mut err].map(read_whole);
+    let result = parse(&result?);
+    if !status.success() || !result.contains_key(OsStr::new("PATH")) {
+        let err = err?;
+        let err = String::from_utf8_lossy(&err);
+        let last = err.lines().last().unwrap_or("its scripts ended the shell");
         return Err(io::Error::other(last.to_owned()));
     }
-    Ok(Some(left))
+    Ok(Some(result))
 }
 
 fn read_whole(file: &mut std::fs::File) -> io::Result<Vec<u8>> {
@@ -512,7 +513,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_started_in_a_sandbox_is_prepared_without_running_a_script() {
+    fn a_start_in_a_sandbox_is_prepared_without_running_a_script() {
         let temp = tempfile::tempdir().unwrap();
         let (prefix, canary) = (temp.path().join("env"), temp.path().join("ran"));
         write(prefix.join("conda-meta/history"), "");
@@ -554,7 +555,7 @@ mod tests {
     }
 
     #[test]
-    fn scripts_that_fail_are_told_of_and_change_nothing_else() {
+    fn failing_scripts_are_reported_and_change_nothing_else() {
         let temp = tempfile::tempdir().unwrap();
         let prefix = temp.path();
         write(prefix.join("conda-meta/history"), "");
@@ -588,7 +589,7 @@ mod tests {
     }
 
     #[test]
-    fn pixi_adds_what_the_project_says() {
+    fn pixi_adds_the_projects_variables_and_scripts() {
         let temp = tempfile::tempdir().unwrap();
         let project = temp.path();
         let prefix = project.join(".pixi/envs/cuda");
@@ -638,7 +639,7 @@ mod tests {
     }
 
     #[test]
-    fn what_env_prints_is_read_byte_by_byte() {
+    fn the_output_of_env_is_read_as_bytes() {
         let read = parse(b"A=1=2\0B=\xff\n\0_=x\0SHLVL=3\0broken\0");
         assert_eq!(read.len(), 2);
         assert_eq!(read[OsStr::new("A")], "1=2");

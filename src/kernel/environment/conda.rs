@@ -21,8 +21,8 @@ const ROOTS: [&str; 6] = [
 /// They belong to no project, so the user must name one.
 pub fn known(variables: &dyn Variables) -> Vec<Environment> {
     let mut prefixes = Vec::new();
-    for shelf in shelves(variables) {
-        let entries = std::fs::read_dir(shelf).into_iter().flatten().flatten();
+    for folder in environment_folders(variables) {
+        let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
         prefixes.extend(entries.map(|entry| entry.path()));
     }
     prefixes.extend(registered(variables));
@@ -87,17 +87,17 @@ pub(super) fn is_base_of(prefix: &Path, variables: &dyn Variables) -> bool {
 }
 
 /// Returns the folders that hold named environments.
-pub(super) fn shelves(variables: &dyn Variables) -> Vec<PathBuf> {
-    let mut shelves = Vec::new();
+pub(super) fn environment_folders(variables: &dyn Variables) -> Vec<PathBuf> {
+    let mut folders = Vec::new();
     for name in ["CONDA_ENVS_DIRS", "CONDA_ENVS_PATH"] {
         let list = variables.get(name).unwrap_or_default();
-        shelves.extend(std::env::split_paths(&list).filter(|path| path.is_absolute()));
+        folders.extend(std::env::split_paths(&list).filter(|path| path.is_absolute()));
     }
     if let Ok(home) = home(variables) {
-        shelves.push(home.join(".conda/envs"));
+        folders.push(home.join(".conda/envs"));
     }
-    shelves.extend(roots(variables).iter().map(|root| root.join("envs")));
-    shelves
+    folders.extend(roots(variables).iter().map(|root| root.join("envs")));
+    folders
 }
 
 /// Returns the root prefixes of conda, mamba and micromamba.

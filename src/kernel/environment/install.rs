@@ -219,11 +219,11 @@ mod tests {
     use super::*;
 
     fn python(pip: bool, managed: bool) -> Python {
-        let told = serde_json::json!({
+        let fields = serde_json::json!({
             "executable": "/my env/bin/python", "prefix": "/my env", "ipykernel": false,
             "pip": pip, "environment": !managed, "managed": managed,
         });
-        serde_json::from_value(told).unwrap()
+        serde_json::from_value(fields).unwrap()
     }
 
     struct World {
@@ -263,31 +263,31 @@ mod tests {
     fn each_manager_has_its_command() {
         let world = World::new(&["uv", "micromamba"]);
         let pip = python(true, false);
-        let said = |manager, project: Option<&str>| {
+        let command_text = |manager, project: Option<&str>| {
             world.command(&pip, &environment(manager, project.map(Path::new)))
         };
         assert_eq!(
-            said(Manager::Venv, None),
+            command_text(Manager::Venv, None),
             "'/my env/bin/python' -m pip install ipykernel"
         );
         assert_eq!(
-            said(Manager::Uv, None),
+            command_text(Manager::Uv, None),
             "uv pip install --python '/my env/bin/python' ipykernel"
         );
         assert_eq!(
-            said(Manager::Uv, Some("/p")),
+            command_text(Manager::Uv, Some("/p")),
             "uv add --project /p --dev ipykernel"
         );
         assert_eq!(
-            said(Manager::Poetry, Some("/p")),
+            command_text(Manager::Poetry, Some("/p")),
             "poetry --directory /p add --group dev ipykernel"
         );
         assert_eq!(
-            said(Manager::Conda, None),
+            command_text(Manager::Conda, None),
             "micromamba install --yes --prefix '/my env' ipykernel"
         );
         assert_eq!(
-            said(Manager::Pixi, Some("/p")),
+            command_text(Manager::Pixi, Some("/p")),
             "pixi add --manifest-path /p/pixi.toml ipykernel"
         );
     }
@@ -322,30 +322,30 @@ mod tests {
     }
 
     #[test]
-    fn micromamba_is_told_where_the_python_came_from() {
+    fn micromamba_gets_the_channel_of_the_python() {
         let world = World::new(&["micromamba"]);
         let mut it = environment(Manager::Conda, None);
         it.prefix = world.temp.path().join("ml");
         let meta = it.prefix.join("conda-meta");
         std::fs::create_dir_all(&meta).unwrap();
         std::fs::write(meta.join("python-dateutil-2.9-0.json"), "{}").unwrap();
-        let said = |url: &str| {
+        let packages = |url: &str| {
             let record = serde_json::json!({ "url": url }).to_string();
             std::fs::write(meta.join("python-3.12.1-0.json"), record).unwrap();
-            let said = world.command(&python(false, false), &it);
-            said.split_once("/ml ").unwrap().1.to_owned()
+            let command = world.command(&python(false, false), &it);
+            command.split_once("/ml ").unwrap().1.to_owned()
         };
         let file = "linux-64/python-3.12.1-0.conda";
         assert_eq!(
-            said(&format!("https://conda.anaconda.org/conda-forge/{file}")),
+            packages(&format!("https://conda.anaconda.org/conda-forge/{file}")),
             "--channel conda-forge ipykernel"
         );
         assert_eq!(
-            said(&format!("https://mirror.example/forge/{file}")),
+            packages(&format!("https://mirror.example/forge/{file}")),
             "--channel https://mirror.example/forge ipykernel"
         );
         for secret in ["mirror.example/t/abc/forge", "me:abc@mirror.example/forge"] {
-            assert_eq!(said(&format!("https://{secret}/{file}")), "ipykernel");
+            assert_eq!(packages(&format!("https://{secret}/{file}")), "ipykernel");
         }
     }
 
@@ -360,9 +360,9 @@ mod tests {
         let command = |path: &str| {
             let variables = HashMap::from([("PATH", path), ("CONDA_EXE", "/bin/sh")]);
             let python = python(false, false);
-            let said =
+            let command =
                 InstallCommands::of(&python, &it, Path::new("/work"), &variables).to_string();
-            said.split_once(" install").unwrap().0.to_owned()
+            command.split_once(" install").unwrap().0.to_owned()
         };
         let both = format!("{0}:{0}/bin", world.path);
         assert_eq!(
@@ -387,14 +387,14 @@ mod tests {
         let project = world.temp.path();
         let manifest = "[workspace]\nname = \"p\"\n[environments]\ncuda = [\"gpu\", \"x\"]\ntest = { features = [\"t\"] }\n";
         std::fs::write(project.join("pixi.toml"), manifest).unwrap();
-        let said = |name: &str| {
+        let options = |name: &str| {
             let mut it = environment(Manager::Pixi, Some(project));
             it.prefix = project.join(".pixi/envs").join(name);
-            let said = world.command(&python(false, false), &it);
-            said.split_once("pixi.toml").unwrap().1.to_owned()
+            let command = world.command(&python(false, false), &it);
+            command.split_once("pixi.toml").unwrap().1.to_owned()
         };
-        assert_eq!(said("cuda"), " --feature gpu ipykernel");
-        assert_eq!(said("test"), " --feature t ipykernel");
-        assert_eq!(said("default"), " ipykernel");
+        assert_eq!(options("cuda"), " --feature gpu ipykernel");
+        assert_eq!(options("test"), " --feature t ipykernel");
+        assert_eq!(options("default"), " ipykernel");
     }
 }

@@ -103,14 +103,14 @@ fn activations(table: &toml::Table) -> Vec<&toml::Value> {
         (_, "powerpc64") => ("linux", "linux-ppc64le".to_owned()),
         (_, other) => ("linux", format!("linux-{other}")),
     };
-    let of = |name: &str| table.get("target")?.get(name)?.get("activation");
-    let said = [
-        of(&machine),
-        of(system),
-        of("unix"),
+    let activation_of = |name: &str| table.get("target")?.get(name)?.get("activation");
+    let tables = [
+        activation_of(&machine),
+        activation_of(system),
+        activation_of("unix"),
         table.get("activation"),
     ];
-    said.into_iter().flatten().collect()
+    tables.into_iter().flatten().collect()
 }
 
 #[cfg(test)]
@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_pixi_is_told_for_a_platform_counts_more() {
+    fn pixis_settings_for_a_platform_take_precedence() {
         let temp = tempfile::tempdir().unwrap();
         let project = temp.path();
         let text = "[workspace]\nname = \"deep\"\n[activation]\nscripts = [\"all.sh\"]\nenv = { A = \"1\", B = \"1\" }\n\

@@ -24,9 +24,9 @@ pub(super) fn of_project(
     }
     let named = |table: Option<&toml::Value>| Some(table?.get("name")?.as_str()?.to_owned());
     let name = named(manifest.get("project")).or_else(|| named(poetry))?;
-    let shelf = shelf(folder, variables)?;
+    let environments = environments_folder(folder, variables)?;
     let base = environment_name(&name, folder);
-    let prefix = selected(&shelf, &base).or_else(|| newest(&shelf, &base))?;
+    let prefix = selected(&environments, &base).or_else(|| newest(&environments, &base))?;
     Some(Environment {
         prefix,
         manager: Manager::Poetry,
@@ -36,7 +36,7 @@ pub(super) fn of_project(
 }
 
 /// Returns the folder in which Poetry puts all environments.
-fn shelf(folder: &Path, variables: &dyn Variables) -> Option<PathBuf> {
+fn environments_folder(folder: &Path, variables: &dyn Variables) -> Option<PathBuf> {
     let home = home(variables).ok()?;
     let xdg = |name: &str, usual: &str| {
         let named = variables.path(name).filter(|path| path.is_absolute());
@@ -103,17 +103,17 @@ fn environment_name(name: &str, folder: &Path) -> String {
 }
 
 /// Returns the environment that `poetry env use` has selected.
-fn selected(shelf: &Path, base: &str) -> Option<PathBuf> {
-    let chosen = foreign_file::read_text(&shelf.join("envs.toml")).ok()?;
+fn selected(folder: &Path, base: &str) -> Option<PathBuf> {
+    let chosen = foreign_file::read_text(&folder.join("envs.toml")).ok()?;
     let chosen: toml::Table = toml::from_str(&chosen).ok()?;
     let minor = chosen.get(base)?.get("minor")?.as_str()?;
-    let prefix = shelf.join(format!("{base}-py{minor}"));
+    let prefix = folder.join(format!("{base}-py{minor}"));
     prefix.is_dir().then_some(prefix)
 }
 
 /// Returns the environment that was made last.
-fn newest(shelf: &Path, base: &str) -> Option<PathBuf> {
-    let entries = std::fs::read_dir(shelf).ok()?.flatten();
+fn newest(folder: &Path, base: &str) -> Option<PathBuf> {
+    let entries = std::fs::read_dir(folder).ok()?.flatten();
     let of_project = entries.filter(|entry| {
         let name = entry.file_name();
         let version = name.to_str().and_then(|name| name.strip_prefix(base));
@@ -142,20 +142,21 @@ mod tests {
         let folder = temp.path().join("p");
         std::fs::create_dir(&folder).unwrap();
         let variables = HashMap::from([("HOME", temp.path().to_str().unwrap())]);
-        let shelf = temp.path().join("envs");
+        let environments = temp.path().join("envs");
         let manifest = "[tool.poetry]\nname = \"p\"\n";
         let find = || of_project(&folder, manifest, &variables).map(|it| it.prefix);
         assert_eq!(find(), None);
-        let settings = format!("[virtualenvs]\npath = \"{}\"\n", shelf.display());
+        let settings = format!("[virtualenvs]\npath = \"{}\"\n", environments.display());
         std::fs::write(folder.join("poetry.toml"), settings).unwrap();
         let base = environment_name("p", &folder);
-        let [first, second] = ["3.11", "3.12"].map(|it| shelf.join(format!("{base}-py{it}")));
+        let [first, second] =
+            ["3.11", "3.12"].map(|it| environments.join(format!("{base}-py{it}")));
         std::fs::create_dir_all(&first).unwrap();
-        std::fs::create_dir_all(shelf.join("other-12345678-py3.12")).unwrap();
+        std::fs::create_dir_all(environments.join("other-12345678-py3.12")).unwrap();
         assert_eq!(find(), Some(first));
         std::fs::create_dir_all(&second).unwrap();
         let chosen = format!("[{base}]\nminor = \"3.12\"\npatch = \"3.12.1\"\n");
-        std::fs::write(shelf.join("envs.toml"), chosen).unwrap();
+        std::fs::write(environments.join("envs.toml"), chosen).unwrap();
         assert_eq!(find(), Some(second));
         assert!(of_project(&folder, "[project]\nname = \"p\"\n", &variables).is_none());
     }

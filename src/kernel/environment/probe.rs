@@ -10,7 +10,7 @@ use crate::kernel::process::Process;
 use crate::kernel::variables::Variables;
 
 /// The code that an interpreter runs for this. It imports no package, so it takes milliseconds.
-const QUESTION: &str = "\
+const PROBE_CODE: &str = "\
 import importlib.util as u, json, os, sys, sysconfig
 has = lambda name: u.find_spec(name) is not None
 print(json.dumps({
@@ -31,7 +31,7 @@ pub struct NotPython {
     /// The program's error, or why it was not run.
     pub reason: String,
     /// Whether the program was run; see [`ProbePolicy`].
-    pub asked: bool,
+    pub was_run: bool,
 }
 
 /// The interpreters that may be run if their files do not tell enough.
@@ -61,24 +61,24 @@ pub fn probe(
     variables: &dyn Variables,
 ) -> Result<Python, NotPython> {
     let whole = std::path::absolute(executable);
-    let seen = whole.as_ref().ok().and_then(|whole| python::look(whole));
-    if let Some(python) = seen.as_ref().filter(|python| python.ipykernel) {
+    let python = whole.as_ref().ok().and_then(|whole| python::look(whole));
+    if let Some(python) = python.as_ref().filter(|python| python.ipykernel) {
         return Ok(python.clone());
     }
     let unknown = |reason: String| NotPython {
         executable: executable.to_owned(),
-        reason: format!("its files do not tell what it has, and {reason}"),
-        asked: false,
+        reason: format!("its files do not show what it has, and {reason}"),
+        was_run: false,
     };
     let is_own = || ToolFolders::known(variables).hold_program(executable);
-    match (trust::check_program(executable), seen) {
-        (Ok(()), _) if policy == ProbePolicy::Any || is_own() => ask(executable, policy),
+    match (trust::check_program(executable), python) {
+        (Ok(()), _) if policy == ProbePolicy::Any || is_own() => run(executable, policy),
         (_, Some(python)) => Ok(python),
         (Err(untrusted), None) => Err(unknown(untrusted.to_string())),
         (Ok(()), None) if !executable.exists() => Err(NotPython {
             executable: executable.to_owned(),
             reason: "it is not there".to_owned(),
-            asked: false,
+            was_run: false,
         }),
         (Ok(()), None) => Err(unknown(
             "it may have come with the notebook's folder, so that it is not run to find out: name it with --python to start it".to_owned(),
@@ -86,14 +86,14 @@ pub fn probe(
     }
 }
 
-fn ask(executable: &Path, policy: ProbePolicy) -> Result<Python, NotPython> {
+fn run(executable: &Path, policy: ProbePolicy) -> Result<Python, NotPython> {
     let unusable = |reason: String| NotPython {
         executable: executable.to_owned(),
         reason,
-        asked: true,
+        was_run: true,
     };
     let out = Command::new(executable)
-        .args(["-c", QUESTION])
+        .args(["-c", PROBE_CODE])
         .envs(trusted_path(policy))
         // A module in the notebook's folder must not replace an installed one.
         .current_dir("/")
@@ -101,8 +101,8 @@ fn ask(executable: &Path, policy: ProbePolicy) -> Result<Python, NotPython> {
         .output()
         .map_err(|error| unusable(error.to_string()))?;
     serde_json::from_slice(&out.stdout).map_err(|_| {
-        let said = String::from_utf8_lossy(&out.stderr);
-        let last = said.lines().last().unwrap_or("it did not answer");
+        let stderr = String::from_utf8_lossy(&out.stderr);
+        let last = stderr.lines().last().unwrap_or("it did not answer");
         unusable(last.to_owned())
     })
 }
@@ -149,7 +149,7 @@ mod tests {
         assert!(written.unwrap().success());
         let error = probe(&python, ProbePolicy::ToolsOnly, &ProcessVariables).unwrap_err();
         assert!(
-            !error.asked && error.to_string().contains("do not tell"),
+            !error.was_run && error.to_string().contains("do not show"),
             "{error}"
         );
         // The same if its files show that it has no ipykernel.

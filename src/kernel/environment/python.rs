@@ -27,7 +27,7 @@ pub struct Python {
 impl Python {
     /// Returns an interpreter that was neither inspected nor run, as if it had ipykernel: its start in a
     /// sandbox shows whether that is true.
-    pub fn unasked(executable: &Path) -> Self {
+    pub fn unprobed(executable: &Path) -> Self {
         let bin = executable.parent().filter(|bin| bin.ends_with("bin"));
         let prefix = bin.and_then(Path::parent).unwrap_or(Path::new("/"));
         Self {
@@ -117,10 +117,10 @@ pub fn base(prefix: &Path) -> Option<PathBuf> {
 }
 
 /// Returns a value of `pyvenv.cfg`.
-pub(in crate::kernel) fn setting<'a>(settings: &'a str, wanted: &str) -> Option<&'a str> {
+pub(in crate::kernel) fn setting<'a>(settings: &'a str, key: &str) -> Option<&'a str> {
     let pairs = settings.lines().filter_map(|line| line.split_once('='));
     { pairs }
-        .find(|(name, _)| name.trim().eq_ignore_ascii_case(wanted))
+        .find(|(name, _)| name.trim().eq_ignore_ascii_case(key))
         .map(|(_, value)| value.trim())
 }
 
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_environment_has_is_seen_without_running_it() {
+    fn an_environment_is_inspected_without_running_it() {
         let temp = tempfile::tempdir().unwrap();
         for settings in [None, Some("home = /usr/bin\nversion = 3.12.3\n")] {
             let prefix = temp.path().join(settings.map_or("conda", |_| "venv"));
@@ -250,8 +250,8 @@ mod tests {
                 Some("7.4.0")
             );
             // So is what the rest of the program asks for.
-            let told = probe(&python, ProbePolicy::Any, &ProcessVariables);
-            assert!(told.unwrap().ipykernel);
+            let python_found = probe(&python, ProbePolicy::Any, &ProcessVariables);
+            assert!(python_found.unwrap().ipykernel);
             assert!(!prefix.join("bin/python.ran").exists(), "it was run");
         }
     }
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_environment_or_no_python_tells_nothing() {
+    fn a_path_without_an_environment_or_a_python_gives_nothing() {
         let temp = tempfile::tempdir().unwrap();
         let prefix = temp.path().join("venv");
         assert!(look(Path::new("/usr/bin/env")).is_none());

@@ -37,7 +37,7 @@ pub fn active(variables: &dyn Variables) -> Vec<Environment> {
 
 /// Returns the environments that a folder has for its contents, the usual one first.
 fn of_folder(folder: &Path, variables: &dyn Variables) -> Vec<Environment> {
-    let here = |name: &str| format!("{name} in {}", folder.display());
+    let source_of = |name: &str| format!("{name} in {}", folder.display());
     let mut found = Vec::new();
     let manifest = foreign_file::read_text(&folder.join("pyproject.toml")).unwrap_or_default();
     if (!manifest.is_empty() || folder.join("uv.lock").is_file())
@@ -52,17 +52,17 @@ fn of_folder(folder: &Path, variables: &dyn Variables) -> Vec<Environment> {
     }
     let usual = folder.join(".venv");
     if python::of_environment(&usual).is_some() || python::dangling(&usual).is_some() {
-        found.push(Environment::of(&usual, here(".venv")));
+        found.push(Environment::of(&usual, source_of(".venv")));
     }
-    found.extend(pixis(folder));
+    found.extend(pixi_environments(folder));
     let conda = folder.join(".conda");
     if conda.join("conda-meta").is_dir() {
-        found.push(Environment::of(&conda, here(".conda")));
+        found.push(Environment::of(&conda, source_of(".conda")));
     }
     for name in ["venv", "env"] {
         let prefix = folder.join(name);
         if is_environment(&prefix) {
-            found.push(Environment::of(&prefix, here(name)));
+            found.push(Environment::of(&prefix, source_of(name)));
         }
     }
     found.extend(poetry::of_project(folder, &manifest, variables));
@@ -73,7 +73,7 @@ fn of_folder(folder: &Path, variables: &dyn Variables) -> Vec<Environment> {
 }
 
 /// Returns the environments that `pixi` made for a project: `default` first, then by name.
-fn pixis(folder: &Path) -> Vec<Environment> {
+fn pixi_environments(folder: &Path) -> Vec<Environment> {
     let entries = std::fs::read_dir(folder.join(".pixi/envs"));
     let entries = entries.into_iter().flatten().flatten();
     let mut prefixes: Vec<_> = entries.map(|entry| entry.path()).collect();
@@ -103,11 +103,11 @@ mod tests {
     }
 
     fn names(found: &[Environment], root: &Path) -> Vec<(Manager, String)> {
-        let told = |it: &Environment| {
+        let summary = |it: &Environment| {
             let prefix = it.prefix.strip_prefix(root).unwrap_or(&it.prefix);
             (it.manager, prefix.to_string_lossy().into_owned())
         };
-        found.iter().map(told).collect()
+        found.iter().map(summary).collect()
     }
 
     #[test]
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn uv_may_keep_it_elsewhere_and_says_who_it_is() {
+    fn uvs_environment_may_be_elsewhere_and_names_its_manager() {
         let temp = tempfile::tempdir().unwrap();
         let root = temp.path();
         make(&root.join("elsewhere"), &["pyvenv.cfg"]);
@@ -177,9 +177,9 @@ mod tests {
         assert_eq!(at_hand(root, &variables).len(), 1);
         std::fs::write(root.join("uv.lock"), "").unwrap();
         let found = at_hand(root, &variables);
-        let told = names(&found[..2], root);
-        assert_eq!(told[0], (Manager::Venv, "elsewhere".to_owned()));
-        assert_eq!(told[1], (Manager::Uv, ".venv".to_owned()));
+        let summaries = names(&found[..2], root);
+        assert_eq!(summaries[0], (Manager::Venv, "elsewhere".to_owned()));
+        assert_eq!(summaries[1], (Manager::Uv, ".venv".to_owned()));
         let alone = root.join("alone/.venv");
         make(&alone, &[]);
         std::fs::write(alone.join("pyvenv.cfg"), "home = /x\nuv = 0.9.1\n").unwrap();

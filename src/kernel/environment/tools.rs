@@ -85,7 +85,7 @@ impl ToolFolders {
         folders.extend(own.flat_map(|home| HOME.map(|name| home.join(name))));
         folders.extend(NAMED.iter().filter_map(|name| variables.path(name)));
         folders.extend(xdg_data_home(variables).map(|data| data.join("uv")));
-        folders.extend(conda::shelves(variables));
+        folders.extend(conda::environment_folders(variables));
         folders.extend(conda::roots(variables));
         let real: Vec<_> = folders
             .iter()

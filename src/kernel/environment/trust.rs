@@ -46,8 +46,8 @@ impl Untrusted {
 
 /// Checks that a file or folder may be executed, trusted or used as a working directory outside a sandbox.
 pub fn check(what: &'static str, path: &Path) -> Result<(), Untrusted> {
-    let decides = AllWritten::known().decides(path);
-    decides.map_or(Ok(()), |written| Err(untrusted(what, path, written)))
+    let written = AllWritten::known().decides(path);
+    written.map_or(Ok(()), |written| Err(untrusted(what, path, written)))
 }
 
 /// Checks that a program may be executed outside a sandbox, with the environment in which it lies and the
@@ -111,7 +111,7 @@ pub fn check_start(
         let paths = variables.get(name).unwrap_or_default();
         std::env::split_paths(&paths)
             .filter(|path| path.is_absolute())
-            .try_for_each(|path| check("what a variable of this shell names,", &path))?;
+            .try_for_each(|path| check("the path in a variable of this shell,", &path))?;
     }
     Ok(())
 }

@@ -557,7 +557,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nb_did_not_make_is_not_removed() {
+    fn files_of_other_programs_are_not_removed() {
         let temp = tempfile::tempdir().unwrap();
         let home = temp.path().to_string_lossy().into_owned();
         let variables = HashMap::from([("HOME", home.as_str())]);
@@ -596,7 +596,7 @@ mod tests {
     }
 
     #[test]
-    fn sockets_lie_where_nobody_else_can_reach_them() {
+    fn sockets_are_in_a_private_folder() {
         let temp = tempfile::tempdir().unwrap();
         let home = temp.path().to_string_lossy().into_owned();
         let variables = HashMap::from([("HOME", home.as_str())]);
@@ -611,7 +611,7 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_is_stale_when_nobody_listens() {
+    fn a_socket_without_a_listener_is_stale() {
         let temp = tempfile::tempdir().unwrap();
         let path = temp.path().join("s-1");
         let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();

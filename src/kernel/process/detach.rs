@@ -6,7 +6,7 @@
 //! by exec. For a supervised program there is one more process in between, which stays: its supervisor. The
 //! pid is on disk before the wanted program's first instruction runs, so no crash in between can lose it. All
 //! these processes may be made before the plan is known ([`PreforkedProcess`]). If the wanted program is this
-//! very program, the second process goes on as it without exec, which would take as long as a small cell.
+//! very program, the second process continues as it without exec, which would take as long as a small cell.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Read, Seek, Write};
@@ -24,9 +24,10 @@ use super::{platform, supervisor};
 use crate::kernel::confine;
 use crate::project::{beneath, pid_namespace};
 
-const HELPER: &str = "nb:detach";
-const SUPERVISES: &str = "nb:supervise";
-const BECOMES: &str = "nb:become";
+/// The first arguments of the processes of a detached start, which say what each process is.
+const HELPER_WORD: &str = "nb:detach";
+const SUPERVISOR_WORD: &str = "nb:supervise";
+const PROGRAM_WORD: &str = "nb:become";
 
 /// Why a detached process was not started.
 #[derive(Debug, thiserror::Error)]
@@ -68,12 +69,12 @@ pub enum DetachEntry {
 pub fn entry() -> DetachEntry {
     let mut arguments = std::env::args_os().skip(1);
     let word = arguments.next().unwrap_or_default();
-    if word == OsStr::new(HELPER) {
+    if word == OsStr::new(HELPER_WORD) {
         DetachEntry::Done(helper(arguments))
-    } else if word == OsStr::new(SUPERVISES) {
+    } else if word == OsStr::new(SUPERVISOR_WORD) {
         DetachEntry::Done(become_supervisor())
-    } else if word == OsStr::new(BECOMES) {
-        become_it()
+    } else if word == OsStr::new(PROGRAM_WORD) {
+        become_program()
     } else if let Some(code) = confine::entry() {
         DetachEntry::Done(code)
     } else {
@@ -99,7 +100,7 @@ pub struct PreforkedProcess {
 impl PreforkedProcess {
     /// Makes the processes for a program that has a supervisor.
     pub fn supervised() -> Result<Self, DetachError> {
-        Self::spawn(SUPERVISES, &[])
+        Self::spawn(SUPERVISOR_WORD, &[])
     }
 
     /// Makes the processes for a plan.
@@ -109,14 +110,17 @@ impl PreforkedProcess {
             Executable::ThisProgram(arguments) => arguments.as_slice(),
             Executable::Program(_) => &[],
         };
-        let word = plan.supervision.as_ref().map_or(BECOMES, |_| SUPERVISES);
+        let word = plan
+            .supervision
+            .as_ref()
+            .map_or(PROGRAM_WORD, |_| SUPERVISOR_WORD);
         Self::spawn(word, shown)
     }
 
     fn spawn(word: &str, shown: &[OsString]) -> Result<Self, DetachError> {
         let program = platform::reopened_executable().map_err(DetachError::Helper)?;
         let mut helper = Command::new(program);
-        helper.arg(HELPER).arg(word).args(shown);
+        helper.arg(HELPER_WORD).arg(word).args(shown);
         helper.stdin(Stdio::piped()).stdout(Stdio::piped());
         limits::tell_descriptors(&mut helper);
         let helper = helper.spawn().map_err(DetachError::Helper)?;
@@ -158,7 +162,7 @@ impl PreforkedProcess {
                 Err(error) => return Err(failed(error.to_string())),
             }
         }
-        started.ok_or_else(|| failed("the helper ended without a word".to_owned()))
+        started.ok_or_else(|| failed("the helper ended without a report".to_owned()))
     }
 }
 
@@ -189,7 +193,7 @@ fn helper(words: impl Iterator<Item = OsString>) -> ExitCode {
 
 /// The second process of a supervised start: starts the third and stays.
 fn become_supervisor() -> ExitCode {
-    match supervisor::supervise(read_plan, BECOMES) {
+    match supervisor::supervise(read_plan, PROGRAM_WORD) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => report(&Report::Failed(error.to_string())),
     }
@@ -205,13 +209,15 @@ fn read_plan() -> io::Result<Option<StartPlan>> {
     serde_json::from_slice(&text).map_err(io::Error::other)
 }
 
-/// The last process: becomes the wanted program.
-fn become_it() -> DetachEntry {
+/// The last process: becomes the planned program.
+fn become_program() -> DetachEntry {
     let became = read_plan().and_then(|plan| {
         let Some(plan) = plan else { return Ok(None) };
         match &plan.executable {
             Executable::Program(argv) => Err(exec(&plan, argv)),
-            Executable::ThisProgram(arguments) => go_on(&plan).map(|()| Some(arguments.clone())),
+            Executable::ThisProgram(arguments) => {
+                continue_in_process(&plan).map(|()| Some(arguments.clone()))
+            }
         }
     });
     match became {
@@ -223,30 +229,30 @@ fn become_it() -> DetachEntry {
 
 /// Becomes the program; returns only if that failed, with the error.
 fn exec(plan: &StartPlan, argv: &[OsString]) -> io::Error {
-    let become_it = || {
-        leave()?;
+    let exec_program = || {
+        detach_from_session()?;
         default_signals()?;
         let mut command = prepare(plan, argv)?;
-        let process = begin(plan)?;
-        // The start goes on even if the process that requested it has ended.
+        let process = write_pid_file(plan)?;
+        // The start continues even if the process that requested it has ended.
         report(&Report::Becoming(process));
         let error = command.exec();
         let _ = beneath::remove_file(&plan.pid_file);
         Err(error)
     };
-    match become_it() {
+    match exec_program() {
         Err(error) => error,
-        Ok(()) => io::Error::other("it went on"),
+        Ok(()) => io::Error::other("exec has returned"),
     }
 }
 
-/// Goes on as this very program, in the state that exec would have given it.
-fn go_on(plan: &StartPlan) -> io::Result<()> {
-    leave()?;
+/// Continues as this very program, in the state that exec would have given it.
+fn continue_in_process(plan: &StartPlan) -> io::Result<()> {
+    detach_from_session()?;
     let log = beneath::append(&plan.log)?;
     let null = std::fs::File::open("/dev/null")?;
     std::env::set_current_dir(&plan.folder)?;
-    let process = begin(plan)?;
+    let process = write_pid_file(plan)?;
     report(&Report::Becoming(process));
     rustix::stdio::dup2_stdin(&null)?;
     rustix::stdio::dup2_stderr(&log)?;
@@ -255,15 +261,15 @@ fn go_on(plan: &StartPlan) -> io::Result<()> {
 }
 
 /// Leaves the caller's session, and makes its descriptors close at exec.
-fn leave() -> io::Result<()> {
+fn detach_from_session() -> io::Result<()> {
     // A lock or a pipe that the caller's shell left open must not stay open as long as a kernel runs.
     close_fds::set_fds_cloexec(3, &[]);
     rustix::process::setsid()?;
     Ok(())
 }
 
-/// Writes the pid file; fails if the start was called off.
-fn begin(plan: &StartPlan) -> io::Result<Process> {
+/// Writes the pid file; fails if the start was cancelled.
+fn write_pid_file(plan: &StartPlan) -> io::Result<Process> {
     let process = Process::current();
     let recorded = PidRecord {
         process: process.clone(),
@@ -273,19 +279,19 @@ fn begin(plan: &StartPlan) -> io::Result<Process> {
     // Not synced: after a power cut the process does not exist any more.
     let text = serde_json::to_vec(&recorded).map_err(io::Error::other)?;
     beneath::replace_unsynced(&plan.pid_file, &text)?;
-    let called_off = |error: io::Error| {
+    let cancel = |error: io::Error| {
         let _ = beneath::remove_file(&plan.pid_file);
         error
     };
     // The pid file is written first, the needed file checked second. A process that calls the start off
     // removes the needed file first and reads the pid file second, so one of the two notices the other.
     if let Some(needed) = plan.needs.as_ref().filter(|needed| !needed.exists()) {
-        let gone = io::Error::other(format!("{} is gone", needed.display()));
-        return Err(called_off(gone));
+        let cancelled = io::Error::other(format!("{} is gone", needed.display()));
+        return Err(cancel(cancelled));
     }
     // Last, because the limit applies to this process, too.
     if let Some(bytes) = plan.address_space {
-        limits::bound_address_space(bytes).map_err(called_off)?;
+        limits::bound_address_space(bytes).map_err(cancel)?;
     }
     Ok(process)
 }
@@ -352,7 +358,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_started_gets_its_plan_when_it_is_nobodys_descendant() {
+    fn a_process_gets_its_plan_once_it_is_a_child_of_init() {
         // A helper that ends slowly. The process that it leaves behind reports its parent once it has the
         // plan.
         let report = r#"cat <&3 >/dev/null; read _ _ _ parent _ </proc/$$/stat; echo "{\"Failed\":\"$parent\"}""#;

@@ -125,7 +125,7 @@ impl Process {
         platform::program(self.pid)
     }
 
-    /// Returns the words with which it was called, the program first. Not every system tells them.
+    /// Returns its command line, the program first; `None` where the system does not show it.
     pub fn arguments(&self) -> impl Iterator<Item = OsString> {
         platform::arguments(self.pid)
     }
@@ -151,16 +151,16 @@ impl Process {
         // Between the check and the signal another process could get the pid only if this one ended, was
         // reaped and all other pids were used up within microseconds. Most systems have no call that rules
         // this out for process groups.
-        let gone = SignalError::Gone(self.pid);
+        let no_process = SignalError::Gone(self.pid);
         if !self.is_alive() {
-            return Err(gone);
+            return Err(no_process);
         }
         let Some(pid) = i32::try_from(self.pid).ok().and_then(Pid::from_raw) else {
-            return Err(gone);
+            return Err(no_process);
         };
         match kill(pid) {
             Ok(()) => Ok(()),
-            Err(rustix::io::Errno::SRCH) => Err(gone),
+            Err(rustix::io::Errno::SRCH) => Err(no_process),
             Err(error) => Err(SignalError::Refused {
                 pid: self.pid,
                 source: error.into(),
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn death_is_noticed_while_nobody_has_asked_how_it_ended() {
+    fn the_death_of_an_unreaped_process_is_noticed() {
         let mut child = sleeper();
         let process = Process::of(child.id()).unwrap();
         assert!(process.is_alive());

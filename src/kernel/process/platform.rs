@@ -245,8 +245,8 @@ mod imp {
         if own.is_symlink() {
             Ok(own)
         } else {
-            let what = "there is no /proc here, by which processes are told apart: mount it";
-            Err(io::Error::other(what))
+            let text = "there is no /proc here, by which nb identifies processes: mount it";
+            Err(io::Error::other(text))
         }
     }
 }

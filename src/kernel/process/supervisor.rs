@@ -5,7 +5,7 @@
 //! supervisor is a child of init. If it is killed, only the way in which the kernel ends is lost. It ends
 //! with its kernel, and ends the processes that the kernel left in its process group. A sandbox puts a
 //! process between the two, which passes on how its kernel ended; if only that process was killed, the
-//! supervisor goes on waiting for the kernel itself.
+//! supervisor continues to wait for the kernel itself.
 //!
 //! If the user wants unused kernels to be ended, the supervisor also checks from time to time whether its
 //! kernel is unused, by a clock that stands still while the machine sleeps.
@@ -101,7 +101,8 @@ pub(super) fn supervise(
     let pid_file = plan.pid_file.clone();
     let waiting = std::thread::spawn(move || {
         wait(pid);
-        let outlived = recorded(pid, &pid_file).is_some_and(|process| outlives(pid, &process));
+        let outlived =
+            recorded(pid, &pid_file).is_some_and(|process| has_outlived_parent(pid, &process));
         let _ = sender.send(Event::Ended);
         outlived
     });
@@ -119,7 +120,7 @@ pub(super) fn supervise(
             let _ = beneath::remove_file(&supervision.end_file);
             return None;
         }
-        own(&supervision.after).ok()?.spawn().ok()
+        own_command(&supervision.after).ok()?.spawn().ok()
     });
     if let Some(container) = &supervision.container {
         container.remove();
@@ -157,14 +158,17 @@ fn listen(sender: Sender<Event>) -> io::Result<()> {
 
 /// Waits for the end of a child without reaping it, so that its pid is not reused yet.
 fn wait(pid: u32) {
-    let Some(pid) = raw(pid) else { return };
-    let how = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
-    while matches!(waitid(WaitId::Pid(pid), how), Err(rustix::io::Errno::INTR)) {}
+    let Some(pid) = raw_pid(pid) else { return };
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+    while matches!(
+        waitid(WaitId::Pid(pid), options),
+        Err(rustix::io::Errno::INTR)
+    ) {}
 }
 
 /// Returns whether a sandboxed kernel lived on for more than [`GROUP_GRACE`] after the child between it and
 /// this process had ended. Waits until the kernel has ended, too; how it ended is then unknown.
-fn outlives(pid: u32, process: &Process) -> bool {
+fn has_outlived_parent(pid: u32, process: &Process) -> bool {
     if process.pid == pid || !process.is_alive() {
         return false;
     }
@@ -202,7 +206,8 @@ fn watch(events: &Receiver<Event>, supervision: &Supervision) {
         clock = now;
         next = report.limit.map(|limit| limit.saturating_sub(unused));
         if next == Some(Duration::ZERO) {
-            let ended = own(&supervision.end_unused).and_then(|mut command| command.status());
+            let ended =
+                own_command(&supervision.end_unused).and_then(|mut command| command.status());
             next = match ended.is_ok_and(|status| status.success()) {
                 true => Some(CHECK_AGAIN),
                 false => report.limit.max(Some(CHECK_AGAIN)),
@@ -212,11 +217,11 @@ fn watch(events: &Receiver<Event>, supervision: &Supervision) {
 }
 
 fn check_idle(supervision: &Supervision) -> Option<IdleReport> {
-    let said = own(&supervision.idle_check).ok()?.output().ok()?;
-    serde_json::from_slice(&said.stdout).ok()
+    let output = own_command(&supervision.idle_check).ok()?.output().ok()?;
+    serde_json::from_slice(&output.stdout).ok()
 }
 
-fn own(arguments: &[OsString]) -> io::Result<Command> {
+fn own_command(arguments: &[OsString]) -> io::Result<Command> {
     let mut command = Command::new(platform::reopened_executable()?);
     command.arg0("nb").args(arguments);
     Ok(command)
@@ -279,22 +284,22 @@ fn finish(
     let pid = child.id();
     let process = recorded(pid, pid_file);
     if process.is_some()
-        && let Some(group) = raw(pid)
+        && let Some(group) = raw_pid(pid)
     {
         // The id of its group is not reused before the child is reaped.
         let _ = kill_process_group(group, Signal::TERM);
     }
     let ended = child.wait4().ok()?;
     let process = process?;
-    let stands_for_another = process.pid != pid || supervision.container.is_some();
-    let how = how(ended.status, stands_for_another);
-    let is_killed = how == Exit::Signal(Signal::KILL.as_raw());
+    let is_stand_in = process.pid != pid || supervision.container.is_some();
+    let exit = exit_of(ended.status, is_stand_in);
+    let is_killed = exit == Exit::Signal(Signal::KILL.as_raw());
     let exit = if is_killed && platform::was_ended_for_memory(process.pid) {
         Exit::OutOfMemory
     } else if is_killed && platform::oom_kills().exceeds(before) {
         Exit::PerhapsOutOfMemory
     } else {
-        how
+        exit
     };
     Some(ProcessEnd {
         process,
@@ -308,16 +313,16 @@ fn finish(
 fn recorded(pid: u32, pid_file: &Path) -> Option<Process> {
     let recorded =
         serde_json::from_slice::<PidRecord>(&beneath::read(pid_file, beneath::SMALL).ok()?).ok()?;
-    let own = recorded.process.pid == pid || recorded.supervisor == Some(Process::current());
-    own.then_some(recorded.process)
+    let is_own = recorded.process.pid == pid || recorded.supervisor == Some(Process::current());
+    is_own.then_some(recorded.process)
 }
 
 /// Returns how a child ended. A child that stands for another process, as in a sandbox, passes on a signal as
 /// an exit code above 128, as shells do.
-fn how(status: ExitStatus, stands_for_another: bool) -> Exit {
+fn exit_of(status: ExitStatus, is_stand_in: bool) -> Exit {
     match (status.signal(), status.code()) {
         (Some(signal), _) => Exit::Signal(signal),
-        (None, Some(code @ 129..=192)) if stands_for_another => Exit::Signal(code - 128),
+        (None, Some(code @ 129..=192)) if is_stand_in => Exit::Signal(code - 128),
         (None, code) => Exit::Status(code.unwrap_or_default()),
     }
 }
@@ -328,7 +333,7 @@ fn end_adopted() {
     let deadline = Instant::now() + GROUP_GRACE;
     while Instant::now() < deadline {
         for child in platform::children(std::process::id()) {
-            let _ = raw(child).map(|child| kill_process(child, Signal::KILL));
+            let _ = raw_pid(child).map(|child| kill_process(child, Signal::KILL));
         }
         loop {
             match wait_for_any(WaitOptions::NOHANG) {
@@ -343,7 +348,7 @@ fn end_adopted() {
 
 /// Ends the processes that an ended kernel left in its process group.
 fn end_group(pid: u32) {
-    let Some(group) = raw(pid) else { return };
+    let Some(group) = raw_pid(pid) else { return };
     let deadline = Instant::now() + GROUP_GRACE;
     while test_kill_process_group(group).is_ok() {
         if Instant::now() >= deadline {
@@ -354,7 +359,7 @@ fn end_group(pid: u32) {
     }
 }
 
-fn raw(pid: u32) -> Option<Pid> {
+fn raw_pid(pid: u32) -> Option<Pid> {
     i32::try_from(pid).ok().and_then(Pid::from_raw)
 }
 
@@ -372,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_that_sleeps_is_no_kernel_that_nobody_uses() {
+    fn sleep_of_the_machine_does_not_count_as_idle_time() {
         let minutes = |before: u32, unused: Option<u32>, passed| {
             awake_unused(MINUTE * before, unused.map(|it| MINUTE * it), passed).as_secs() / 60
         };
@@ -391,8 +396,8 @@ mod tests {
     }
 
     #[test]
-    fn an_end_is_told_with_its_signal_or_status() {
-        let status = |raw, stands_for| how(ExitStatus::from_raw(raw), stands_for);
+    fn an_exit_has_its_signal_or_status() {
+        let status = |raw, is_stand_in| exit_of(ExitStatus::from_raw(raw), is_stand_in);
         assert_eq!(status(3 << 8, false), Exit::Status(3));
         assert_eq!(status(11, false), Exit::Signal(11));
         assert_eq!(status(137 << 8, false), Exit::Status(137));

@@ -18,7 +18,7 @@ use crate::kernel::shell::quote;
 use crate::kernel::variables::Variables;
 use crate::project::RealSpec;
 
-/// Where a kernel was found.
+/// The place where a kernel was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CandidateSource {
     /// In an environment for the notebook: an active one, or one at or above the notebook's folder.
@@ -38,7 +38,7 @@ pub struct KernelCandidate {
     pub name: String,
     /// How it was found, as text for users.
     pub source: String,
-    /// Where it was found.
+    /// The place where it was found.
     pub from: CandidateSource,
     /// The Python, or the spec's folder.
     pub path: PathBuf,
@@ -131,7 +131,7 @@ fn pythons_elsewhere(
     // An environment that conda knows is listed under conda and not as the Python on PATH.
     let on_path = on_path.filter(|(it, _)| known.iter().all(|other| other.prefix != it.prefix));
     let on_path = Vec::from_iter(on_path);
-    let mut candidates = ask_all(on_path, CandidateSource::Path, folder, policy, variables);
+    let mut candidates = probe_all(on_path, CandidateSource::Path, folder, policy, variables);
     candidates.extend(of_environments(
         known,
         CandidateSource::Known,
@@ -159,11 +159,11 @@ fn of_environments(
         let executable = it.executable().or_else(|| Some(it.dangling()?.0))?;
         Some((it, executable))
     });
-    ask_all(with_python.collect(), from, folder, policy, variables)
+    probe_all(with_python.collect(), from, folder, policy, variables)
 }
 
 /// Probes Pythons in parallel: each takes some hundredths of a second.
-fn ask_all(
+fn probe_all(
     pythons: Vec<(Environment, PathBuf)>,
     from: CandidateSource,
     folder: &Path,
@@ -171,11 +171,11 @@ fn ask_all(
     variables: &dyn Variables,
 ) -> Vec<KernelCandidate> {
     let answers: Vec<_> = thread::scope(|scope| {
-        let asked = pythons.iter();
-        let asked: Vec<_> = asked
+        let threads = pythons.iter();
+        let threads: Vec<_> = threads
             .map(|(_, executable)| scope.spawn(|| probe::probe(executable, policy, variables)))
             .collect();
-        let answers = asked.into_iter().map(|thread| thread.join());
+        let answers = threads.into_iter().map(|thread| thread.join());
         answers
             .map(|it| it.expect("a probe does not panic"))
             .collect()
@@ -214,8 +214,8 @@ fn ask_all(
             },
         }
     };
-    let asked = pythons.into_iter().zip(answers);
-    asked.map(candidate).collect()
+    let probed = pythons.into_iter().zip(answers);
+    probed.map(candidate).collect()
 }
 
 fn of_specs(installed: Vec<InstalledSpec>) -> Vec<KernelCandidate> {
@@ -228,7 +228,7 @@ fn of_specs(installed: Vec<InstalledSpec>) -> Vec<KernelCandidate> {
             false => Err(unready(format!("its program {program} is not there"))),
         }
     };
-    let whole = |error: &kernelspec::SpecError| match std::error::Error::source(error) {
+    let with_source = |error: &kernelspec::SpecError| match std::error::Error::source(error) {
         Some(source) => format!("{error}: {source}"),
         None => error.to_string(),
     };
@@ -241,7 +241,7 @@ fn of_specs(installed: Vec<InstalledSpec>) -> Vec<KernelCandidate> {
         is_base: false,
         spec: match found.spec {
             Ok(spec) => usable(spec),
-            Err(error) => Err(unready(whole(&error))),
+            Err(error) => Err(unready(with_source(&error))),
         },
     };
     installed.into_iter().map(candidate).collect()
@@ -254,7 +254,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_be_started_is_listed_with_the_reason() {
+    fn a_candidate_that_cannot_be_started_has_the_reason() {
         let temp = tempfile::tempdir().unwrap();
         let home = temp.path();
         let path = home.join("none").to_string_lossy().into_owned();

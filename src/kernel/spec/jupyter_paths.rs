@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prefix_tells_what_it_is() {
+    fn a_prefix_knows_its_kind() {
         let temp = tempfile::tempdir().unwrap();
         let venv = temp.path();
         assert!(!Prefix::of(venv).is_environment);

@@ -418,7 +418,7 @@ mod tests {
         let (first, second) = (temp.path().join("1"), temp.path().join("2"));
         install(&second, "r", r#"{"argv":["r","{connection_file}"]}"#);
         let folders = [first.clone(), second];
-        let said = |text: &str| {
+        let error = |text: &str| {
             install(&first, "r", text);
             assert!(list(&folders).is_empty());
             let error = find("r", &folders).unwrap().unwrap_err();
@@ -428,19 +428,19 @@ mod tests {
                 why.map(ToString::to_string).unwrap_or_default()
             )
         };
-        assert!(said(r#"{"display_name":"R"}"#).contains("missing field `argv`"));
-        assert!(said(r#"{"argv":"R -f"}"#).contains("expected a sequence"));
-        assert!(said(r#"{"argv":["R",1]}"#).contains("expected a string"));
-        assert!(said("[]").contains("expected a map"));
-        assert!(said(r#"{"argv":[]}"#).contains("argv is empty"));
-        assert!(said(r#"{"argv":["R"]}"#).contains("{connection_file}"));
+        assert!(error(r#"{"display_name":"R"}"#).contains("missing field `argv`"));
+        assert!(error(r#"{"argv":"R -f"}"#).contains("expected a sequence"));
+        assert!(error(r#"{"argv":["R",1]}"#).contains("expected a string"));
+        assert!(error("[]").contains("expected a map"));
+        assert!(error(r#"{"argv":[]}"#).contains("argv is empty"));
+        assert!(error(r#"{"argv":["R"]}"#).contains("{connection_file}"));
         let far = r#"{"argv":["R","{connection_file}"],
             "metadata":{"kernel_provisioner":{"provisioner_name":"yarn"}}}"#;
-        assert!(said(far).contains("provisioner yarn"));
+        assert!(error(far).contains("provisioner yarn"));
     }
 
     #[test]
-    fn how_a_kernel_is_interrupted_is_read_and_known_of_those_that_do_not_say_it() {
+    fn the_interrupt_mode_is_read_or_known_for_specs_without_one() {
         let temp = tempfile::tempdir().unwrap();
         let mode = |text: &str| {
             install(temp.path(), "k", text);
@@ -448,8 +448,8 @@ mod tests {
         };
         let deno = r#""argv":["/x/deno","jupyter","--kernel","--conn","{connection_file}"]"#;
         assert_eq!(mode(&format!("{{{deno}}}")), InterruptMode::Message);
-        let told = format!(r#"{{{deno},"interrupt_mode":"Signal"}}"#);
-        assert_eq!(mode(&told), InterruptMode::Signal);
+        let text = format!(r#"{{{deno},"interrupt_mode":"Signal"}}"#);
+        assert_eq!(mode(&text), InterruptMode::Signal);
         let bash = r#"{"argv":["python","-m","bash_kernel"]}"#;
         assert_eq!(mode(bash), InterruptMode::Signal);
         let xpython = r#"{"argv":["python3.11","-m","xpython_launcher"]}"#;

@@ -43,7 +43,7 @@ pub struct KernelRequest<'a> {
     pub neighbour: Option<&'a RealSpec>,
     /// The Python that the front end runs on, as a Jupyter server does.
     pub front_end: Option<&'a Path>,
-    /// Which interpreters may be run to find out what they have.
+    /// The interpreters that may be run to inspect them.
     pub policy: ProbePolicy,
 }
 
@@ -71,7 +71,7 @@ pub enum SelectionError {
     #[error(transparent)]
     Spec(#[from] SpecError),
     /// The Python has no ipykernel.
-    #[error("{} has no ipykernel{}", python.display(), said_of(source_of))]
+    #[error("{} has no ipykernel{}", python.display(), of_project(source_of))]
     NoIpykernel {
         /// The interpreter.
         python: PathBuf,
@@ -95,7 +95,7 @@ pub enum SelectionError {
         /// The path to which the link leads.
         target: PathBuf,
         /// The commands that make the environment again.
-        mend: String,
+        fix: String,
     },
     /// No Python was found.
     #[error("no Python with ipykernel was found: no active environment, none at or above {}, no kernelspec, no python3 on PATH", folder.display())]
@@ -103,8 +103,8 @@ pub enum SelectionError {
         /// The notebook's folder.
         folder: PathBuf,
     },
-    /// More than one kernel could be meant.
-    #[error("{}", which(candidates))]
+    /// More than one kernel could be chosen.
+    #[error("{}", ambiguity(candidates))]
     Ambiguous {
         /// All kernels that can be started.
         candidates: Vec<KernelCandidate>,
@@ -122,14 +122,14 @@ pub enum SelectionError {
     Proxy(String),
 }
 
-fn said_of(source: &str) -> String {
+fn of_project(source: &str) -> String {
     match source.is_empty() {
         true => String::new(),
         false => format!("; it is the project's ({source})"),
     }
 }
 
-fn which(candidates: &[KernelCandidate]) -> String {
+fn ambiguity(candidates: &[KernelCandidate]) -> String {
     let none = "no environment belongs to the notebook's folder, and ";
     match candidates {
         [only] if only.is_base => {
@@ -158,8 +158,8 @@ impl SelectionError {
                     quote(&venv.join("bin/python"))
                 ))
             }
-            Self::Dangling { mend, .. } => vec![
-                format!("make it anew: {mend}"),
+            Self::Dangling { fix, .. } => vec![
+                format!("make it anew: {fix}"),
                 "or name another Python: nb open NOTEBOOK --python PATH".to_owned(),
             ],
             Self::NotPython(_) => one("name another with --python PATH".to_owned()),
@@ -432,9 +432,9 @@ impl Selection<'_> {
         let found = found.and_then(|found| found.into_iter().next());
         let path = found.as_deref().unwrap_or(path);
         match self.probe(path) {
-            Err(error) if !error.asked && path.is_file() => {
+            Err(error) if !error.was_run && path.is_file() => {
                 let whole = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-                Ok(Python::unasked(&whole))
+                Ok(Python::unprobed(&whole))
             }
             probed => probed,
         }
@@ -443,7 +443,7 @@ impl Selection<'_> {
     /// Returns the error for an environment whose Python is missing, with the commands that make it again.
     fn dangling(&self, environment: Environment, link: PathBuf, target: PathBuf) -> SelectionError {
         SelectionError::Dangling {
-            mend: install::anew(&environment, self.variables),
+            fix: install::anew(&environment, self.variables),
             environment: Box::new(environment),
             link,
             target,
@@ -577,12 +577,12 @@ mod tests {
         let error = world
             .choose(KernelRequest::default(), &[("PATH", path)])
             .unwrap_err();
-        let told = error.to_string();
+        let message = error.to_string();
         for part in [
             ".venv cannot be used",
             ".venv/bin/python leads to /gone/bin/python3.9",
         ] {
-            assert!(told.contains(part), "{told}");
+            assert!(message.contains(part), "{message}");
         }
         let venv = venv.display();
         let anew = format!(
@@ -685,7 +685,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_session_ran_before_stays_while_it_exists() {
+    fn the_sessions_earlier_spec_is_used_while_it_exists() {
         let world = World::new();
         environment(&world.work().join(".venv"), true);
         let before = environment(&world.temp.path().join("before"), true);
@@ -774,7 +774,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_has_chosen_conda_s_base_and_what_may_be_meant_is_listed() {
+    fn condas_base_is_no_choice_and_the_candidates_are_listed() {
         let world = World::new();
         let root = Path::new(&world.home).join("miniforge3");
         let base = conda(&root);
@@ -796,14 +796,14 @@ mod tests {
             candidates[0].arguments(),
             format!("--python {}", base.display())
         );
-        let said = SelectionError::Ambiguous { candidates }.to_string();
-        assert!(said.contains("base, which is active"), "{said}");
+        let message = SelectionError::Ambiguous { candidates }.to_string();
+        assert!(message.contains("base, which is active"), "{message}");
         let ml = conda(&root.join("envs/ml"));
         let candidates = asked();
         let names: Vec<_> = candidates.iter().map(|it| &*it.name).collect();
         assert_eq!(names, ["ml", "base"]);
-        let said = SelectionError::Ambiguous { candidates }.to_string();
-        assert!(said.contains("2 Pythons could run it"), "{said}");
+        let message = SelectionError::Ambiguous { candidates }.to_string();
+        assert!(message.contains("2 Pythons could run it"), "{message}");
         // The notebook or the project may name the environment, which is a choice.
         let named = KernelRequest {
             named: Some("conda-env-ml-py"),

@@ -268,18 +268,23 @@ impl Cell {
         self.id == other.id && self.text.as_ptr_range() == other.text.as_ptr_range()
     }
 
+    /// Says whether two cells have the same type and source.
+    pub fn has_same_text(&self, other: &Self) -> bool {
+        self.cell_type() == other.cell_type() && self.source() == other.source()
+    }
+
     /// Says whether this cell has results of an execution (outputs, count or times) that the other cell
     /// does not have.
     pub fn has_other_results_than(&self, other: Option<&Self>) -> bool {
-        let left = |name, nothing: &[u8], other: Option<&Self>| {
+        let has_more = |name, nothing: &[u8], other: Option<&Self>| {
             let own = self.raw(name).filter(|raw| *raw != nothing);
             own.is_some() && own != other.and_then(|other| other.raw(name))
         };
         let times = |cell: &Self| EXECUTION_KEYS.map(|key| cell.metadata(&[key]));
         let no_times = EXECUTION_KEYS.map(|_| None);
         let (own, others) = (times(self), other.map_or_else(|| no_times.clone(), times));
-        left("outputs", b"[]", other)
-            || left("execution_count", b"null", other)
+        has_more("outputs", b"[]", other)
+            || has_more("execution_count", b"null", other)
             || (own != no_times && own != others)
     }
 }

@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_stands_between_cells_stays_when_one_moves() {
+    fn white_space_between_cells_stays_when_a_cell_moves() {
         let file = |cells: [&str; 3]| {
             let [a, b, c] = cells;
             format!(

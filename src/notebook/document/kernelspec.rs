@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_comes_in_the_style_of_its_neighbours() {
+    fn missing_fields_are_added_in_the_style_of_their_neighbours() {
         let jupyter = |metadata: &str| {
             format!("{{\n \"cells\": [],\n \"metadata\": {metadata},\n \"nbformat\": 4\n}}\n")
         };

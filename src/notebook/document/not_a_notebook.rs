@@ -29,8 +29,8 @@ impl NotANotebook {
         let found = if rest.is_empty() || open {
             "the end of the file".to_owned()
         } else {
-            let word = rest.get(..rest.len().min(80)).unwrap_or_default();
-            let shown: String = String::from_utf8_lossy(word).chars().take(12).collect();
+            let start = rest.get(..rest.len().min(80)).unwrap_or_default();
+            let shown: String = String::from_utf8_lossy(start).chars().take(12).collect();
             format!("{shown:?}")
         };
         Self {
@@ -49,10 +49,10 @@ impl NotANotebook {
 
 /// Says whether a text that is not JSON may be the beginning of valid JSON.
 fn is_beginning(rest: &[u8]) -> bool {
-    let words = [
+    let tokens = [
         "true", "false", "null", "NaN", "Infinity", ".", "e+", "e-", "E+", "E-",
     ];
-    words.iter().any(|word| word.as_bytes().starts_with(rest))
+    tokens.iter().any(|word| word.as_bytes().starts_with(rest))
         || (rest.starts_with(b"\\") && rest.len() < 6)
         || std::str::from_utf8(rest).is_err_and(|error| error.error_len().is_none())
 }

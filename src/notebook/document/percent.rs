@@ -27,7 +27,7 @@ pub struct PlainCell {
 pub struct PlainTextError {
     /// The line, from 1.
     pub line: usize,
-    /// What is wrong with it.
+    /// The fault.
     pub reason: String,
 }
 
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_as_it_was() {
+    fn written_percent_text_is_read_unchanged() {
         let text = r##"{"cells": [
             {"cell_type": "markdown", "id": "a", "metadata": {}, "source": ["# Title\n", "\n", "text"]},
             {"cell_type": "code", "id": "b\"c", "metadata": {"tags": ["x"]}, "execution_count": 1,

@@ -46,7 +46,7 @@ pub enum SelectError {
     #[error("{0:?} names no cell: an index like 3 or -1, an id, In[12], or a range like 2..5")]
     Malformed(String),
     /// No id has this prefix.
-    #[error("there is no cell {given:?}{}", listed(near))]
+    #[error("there is no cell {given:?}{}", suggestion(near))]
     NoSuchId {
         /// The text that was given.
         given: String,
@@ -56,7 +56,7 @@ pub enum SelectError {
     /// The text is too short for a prefix of an id.
     #[error(
         "{given:?} is too little of an id: give 3 characters or more{}",
-        listed(near)
+        suggestion(near)
     )]
     TooShort {
         /// The text that was given.
@@ -65,7 +65,7 @@ pub enum SelectError {
         near: Vec<CellCandidate>,
     },
     /// Several cells match.
-    #[error("{given} is more than one cell{}", listed(candidates))]
+    #[error("{given} is more than one cell{}", suggestion(candidates))]
     Ambiguous {
         /// The text that was given.
         given: String,
@@ -73,7 +73,7 @@ pub enum SelectError {
         candidates: Vec<CellCandidate>,
     },
     /// No cell has this execution count.
-    #[error("no cell is In[{count}]{}", listed(near))]
+    #[error("no cell is In[{count}]{}", suggestion(near))]
     NoSuchCount {
         /// The number that was given.
         count: u64,
@@ -236,16 +236,16 @@ impl Document {
         let given = given.to_owned();
         match begin.as_slice() {
             [] => {
-                let near = self.likest(&given);
+                let near = self.most_similar(&given);
                 Err(SelectError::NoSuchId { given, near })
             }
             _ if given.chars().count() < 3 => {
-                let near = self.near(begin.into_iter().take(MOST_NEAR));
+                let near = self.candidates(begin.into_iter().take(MOST_NEAR));
                 Err(SelectError::TooShort { given, near })
             }
             [index] => Ok(*index),
             _ => {
-                let candidates = self.near(begin);
+                let candidates = self.candidates(begin);
                 Err(SelectError::Ambiguous { given, candidates })
             }
         }
@@ -261,18 +261,18 @@ impl Document {
             [] => {
                 counts.sort_by_key(|(_, other)| other.abs_diff(count));
                 let near = counts.into_iter().map(|(index, _)| index).take(MOST_NEAR);
-                let near = self.near(near);
+                let near = self.candidates(near);
                 Err(SelectError::NoSuchCount { count, near })
             }
             _ => Err(SelectError::Ambiguous {
                 given: format!("In[{count}]"),
-                candidates: self.near(found.into_iter().map(|(index, _)| *index)),
+                candidates: self.candidates(found.into_iter().map(|(index, _)| *index)),
             }),
         }
     }
 
     /// Returns the cells whose ids are most like a text.
-    fn likest(&self, given: &str) -> Vec<CellCandidate> {
+    fn most_similar(&self, given: &str) -> Vec<CellCandidate> {
         let beginning = |text: &str| text.chars().take(64).collect::<String>();
         let given = beginning(given);
         let mut all: Vec<_> = self
@@ -289,11 +289,11 @@ impl Document {
             .filter(|(distance, _)| *distance <= given.chars().count().div_ceil(3))
             .collect();
         all.sort_unstable();
-        self.near(all.into_iter().map(|(_, index)| index).take(MOST_NEAR))
+        self.candidates(all.into_iter().map(|(_, index)| index).take(MOST_NEAR))
     }
 
-    fn near(&self, indexes: impl IntoIterator<Item = usize>) -> Vec<CellCandidate> {
-        let near = indexes.into_iter().filter_map(|index| {
+    fn candidates(&self, indexes: impl IntoIterator<Item = usize>) -> Vec<CellCandidate> {
+        let candidates = indexes.into_iter().filter_map(|index| {
             let cell = self.cells.get(index)?;
             Some(CellCandidate {
                 index,
@@ -302,19 +302,19 @@ impl Document {
                 first_line: cell.first_line(40),
             })
         });
-        near.collect()
+        candidates.collect()
     }
 }
 
 /// How many cells an error suggests; for an ambiguous selector it lists all.
 const MOST_NEAR: usize = 3;
 
-fn listed(near: &[CellCandidate]) -> String {
+fn suggestion(near: &[CellCandidate]) -> String {
     if near.is_empty() {
         return String::new();
     }
-    let words: Vec<_> = near.iter().map(CellCandidate::to_string).collect();
-    format!("; there is {}", words.join(", "))
+    let texts: Vec<_> = near.iter().map(CellCandidate::to_string).collect();
+    format!("; there is {}", texts.join(", "))
 }
 
 impl fmt::Display for CellCandidate {
@@ -341,9 +341,9 @@ impl fmt::Display for CellSelector {
                 end,
                 inclusive,
             } => {
-                let word = |bound: &Option<i64>| bound.map(|bound| bound.to_string());
+                let bound_text = |bound: &Option<i64>| bound.map(|bound| bound.to_string());
                 let dots = if *inclusive { "..=" } else { ".." };
-                let (start, end) = (word(start), word(end));
+                let (start, end) = (bound_text(start), bound_text(end));
                 write!(
                     f,
                     "{}{dots}{}",

@@ -27,22 +27,22 @@ pub(in crate::notebook) fn source_json(
     let old = old.unwrap_or_default();
     let spans = items(old);
     // If not all items of the list are strings, none is reused.
-    let words = spans.iter().all(|span| span.of(old).starts_with(b"\""));
-    let had: Vec<_> = spans
+    let are_strings = spans.iter().all(|span| span.of(old).starts_with(b"\""));
+    let old_lines: Vec<_> = spans
         .iter()
-        .filter(|_| words)
+        .filter(|_| are_strings)
         .map(|span| decode(span.of(old)))
         .collect();
-    let same = |(had, line): &(&std::borrow::Cow<'_, [u8]>, &&[u8])| **had == **line;
-    let head = had.iter().zip(&lines).take_while(same).count();
-    let most = had.len().min(lines.len()) - head;
-    let tail = had
+    let same = |(old, line): &(&std::borrow::Cow<'_, [u8]>, &&[u8])| **old == **line;
+    let head = old_lines.iter().zip(&lines).take_while(same).count();
+    let longest_tail = old_lines.len().min(lines.len()) - head;
+    let tail = old_lines
         .iter()
         .rev()
         .zip(lines.iter().rev())
         .take_while(same)
         .count()
-        .min(most);
+        .min(longest_tail);
     let inner = layout.deeper();
     // The separator between two lines is that of this cell, else that of the file.
     let gap = match spans.as_slice() {

@@ -11,12 +11,12 @@ impl Document {
     /// they have in `other`. Cells are the same if their ids are. Outputs, and the notebook's own metadata,
     /// are not compared.
     pub fn operations_to(&self, other: &Self) -> Vec<Operation> {
-        let wanted: HashSet<_> = other.cells().iter().map(Cell::id).collect();
+        let ids_after: HashSet<_> = other.cells().iter().map(Cell::id).collect();
         let (stay, go): (Vec<_>, Vec<_>) = self
             .cells()
             .iter()
             .map(Cell::id)
-            .partition(|id| wanted.contains(id));
+            .partition(|id| ids_after.contains(id));
         let mut operations = Vec::new();
         if !go.is_empty() {
             operations.push(Operation::Remove {
@@ -81,13 +81,14 @@ fn metadata(before: &Cell, after: &Cell) -> Vec<(Vec<String>, Json)> {
         parsed.unwrap_or_default()
     };
     let (before, after) = (read(before), read(after));
-    let gone = before.keys().filter(|key| !after.contains_key(*key));
-    let gone = gone.map(|key| (key, serde_json::Value::Null));
+    let removed = before.keys().filter(|key| !after.contains_key(*key));
+    let removed = removed.map(|key| (key, serde_json::Value::Null));
     let changed = after
         .iter()
         .filter(|(key, value)| before.get(*key) != Some(value));
     let changed = changed.map(|(key, value)| (key, value.clone()));
-    gone.chain(changed)
+    removed
+        .chain(changed)
         .filter_map(|(key, value)| {
             let value = Json::parse(&value.to_string()).ok()?;
             Some((vec![key.clone()], value))
@@ -145,8 +146,8 @@ mod tests {
             ],
         ];
         for end in ends {
-            let (before, wanted) = (notebook(&start), notebook(end));
-            let operations = before.operations_to(&wanted);
+            let (before, target) = (notebook(&start), notebook(end));
+            let operations = before.operations_to(&target);
             assert_eq!(operations.is_empty(), end == start, "{operations:?}");
             let mut ids = || panic!("each cell has its id");
             let (after, _) = before.applied(&operations, &mut ids).unwrap();
@@ -165,7 +166,7 @@ mod tests {
                 });
                 parts.collect()
             };
-            assert_eq!(all(&after), all(&wanted), "{end:?}");
+            assert_eq!(all(&after), all(&target), "{end:?}");
         }
     }
 }

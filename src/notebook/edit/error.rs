@@ -59,7 +59,7 @@ pub enum DocumentEditError {
         lines: usize,
     },
     /// A value that is not a cell.
-    #[error("that is no cell: an object is meant")]
+    #[error("that is no cell: expected an object")]
     NotACell,
     /// Fewer than two cells to join.
     #[error("joining takes two cells or more")]

@@ -57,7 +57,7 @@ const TRANSIENT: [&str; 3] = ["orig_nbformat", "orig_nbformat_minor", "signature
 fn in_lines(cell: &[u8]) -> Vec<u8> {
     let object = Object::read(cell).unwrap_or_default();
     let cell_type = object.get(cell, "cell_type").map(|span| span.of(cell));
-    let code = cell_type.is_some_and(|word| is(word, "code"));
+    let code = cell_type.is_some_and(|name| is(name, "code"));
     mapped(cell, |key, value| match key {
         b"source" => lines(value),
         b"metadata" => without(value, &["trusted"]).into(),
@@ -72,11 +72,11 @@ fn in_lines(cell: &[u8]) -> Vec<u8> {
 
 fn output_in_lines(output: &[u8]) -> Vec<u8> {
     let object = Object::read(output).unwrap_or_default();
-    let word = object
+    let output_type = object
         .get(output, "output_type")
         .map(|span| decode(span.of(output)));
-    let word = word.unwrap_or_default();
-    mapped(output, |key, value| match (key, &*word) {
+    let output_type = output_type.unwrap_or_default();
+    mapped(output, |key, value| match (key, &*output_type) {
         (b"data", b"execute_result" | b"display_data") => bundle_in_lines(value).into(),
         (b"text", b"stream") => lines(value),
         // nbformat joins the text of an unknown output type on reading, and never splits it again.
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_jupyter_wrote_stays_and_anything_else_becomes_that() {
+    fn jupyters_format_stays_and_other_formats_become_it() {
         let jupyter = r#"{
  "cells": [
   {

@@ -156,7 +156,7 @@ pub enum OperationListError {
     #[error(transparent)]
     Json(#[from] JsonError),
     /// The text is not a list.
-    #[error("a list of operations is meant: [{{\"op\": \"edit\", ...}}, ...]")]
+    #[error("expected a list of operations: [{{\"op\": \"edit\", ...}}, ...]")]
     NoList,
     /// An item of the list is not an operation.
     #[error("operation {number}: {reason}")]
@@ -190,7 +190,7 @@ impl Operation {
     /// Reads one operation. Its name becomes the outer key, as in `{"edit": {…}}`: only in this form does
     /// serde keep the bytes of metadata values.
     fn read(text: &[u8]) -> Result<Self, String> {
-        let object = Object::read(text).ok_or("an object with \"op\" is meant")?;
+        let object = Object::read(text).ok_or("expected an object with \"op\"")?;
         let name = object.get(text, "op").map(|name| name.of(text));
         let name = name.ok_or("it has no \"op\"")?;
         let rest = object.remove(text, "op");
@@ -235,10 +235,10 @@ pub enum OperationError {
         conflict: Box<Conflict>,
     },
     /// Other cells are between those to join.
-    #[error("cells are joined that stand next to each other: move them first")]
+    #[error("only cells that stand next to each other can be joined: move them first")]
     Apart,
     /// A revision was given together with several cells.
-    #[error("a revision is that of one cell, and several are meant")]
+    #[error("a revision applies to one cell, but several cells are named")]
     OneRevision,
     /// No position was given, or more than one.
     #[error("say one place: `after` or `before` a cell, or a number")]
@@ -589,7 +589,7 @@ mod tests {
             ),
             (
                 format!(r#"[{{"op":"rm","cell":[0,1],"if_rev":"{revision}"}}]"#),
-                "operation 0: a revision is that of one cell, and several are meant".to_owned(),
+                "operation 0: a revision applies to one cell, but several cells are named".to_owned(),
             ),
         ] {
             assert_eq!(in_words(&operations), Err(want), "{operations}");
@@ -614,15 +614,15 @@ mod tests {
             ),
             (
                 r#"[{"op":"join","cells":["aaaa","cccc"]}]"#,
-                "operation 0: cells are joined that stand next to each other",
+                "operation 0: only cells that stand next to each other can be joined",
             ),
             (
                 r#"[{"op":"rm","cell":"a b"}]"#,
                 "operation 0: \"a b\" names no cell",
             ),
             (r#"[{"cell":0}]"#, "operation 0: it has no \"op\""),
-            ("[3]", "operation 0: an object with \"op\" is meant"),
-            ("{}", "a list of operations is meant"),
+            ("[3]", "operation 0: expected an object with \"op\""),
+            ("{}", "expected a list of operations"),
             ("[", "not JSON: at byte 1, expected a value"),
         ] {
             let fault = in_words(text).unwrap_err();

@@ -21,19 +21,23 @@ impl Document {
             let keys = state.keys().into_iter();
             old.extend(keys.filter_map(|id| state.get(&id).map(|model| (id, model))));
         }
-        let mut names: Vec<String> = self
+        let mut texts: Vec<String> = self
             .cells()
             .iter()
             .filter_map(|cell| Some(String::from_utf8_lossy(cell.raw("outputs")?).into_owned()))
             .collect();
-        names.extend(models.values().map(|it| it.text().into_owned()));
+        texts.extend(models.values().map(|it| it.text().into_owned()));
         old.retain(|id, _| !models.contains_key(id));
-        while let Some(named) = names.pop() {
-            let kept: Vec<_> = old
-                .extract_if(.., |id, _| named.contains(id.as_str()))
+        while let Some(text) = texts.pop() {
+            let referenced: Vec<_> = old
+                .extract_if(.., |id, _| text.contains(id.as_str()))
                 .collect();
-            names.extend(kept.iter().map(|(_, model)| model.text().into_owned()));
-            models.extend(kept);
+            texts.extend(
+                referenced
+                    .iter()
+                    .map(|(_, model)| model.text().into_owned()),
+            );
+            models.extend(referenced);
         }
         let models = Json::object(models.iter().map(|(id, model)| (id.as_str(), model)));
         let state = Json::object([

@@ -38,7 +38,7 @@ pub(super) struct Span {
 pub struct JsonError {
     /// The position of the first invalid byte.
     pub at: usize,
-    /// What is valid at that position.
+    /// The text that would be valid at that position.
     pub expected: &'static str,
 }
 

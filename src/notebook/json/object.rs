@@ -138,27 +138,27 @@ impl Object {
 
     /// Returns the text without a field, also if it occurs several times.
     pub(in crate::notebook) fn remove(&self, text: &[u8], name: &str) -> Vec<u8> {
-        let goes: Vec<_> = self
+        let removed: Vec<_> = self
             .fields
             .iter()
             .map(|field| is(field.key().of(text), name))
             .collect();
-        if goes.iter().all(|goes| *goes) && !goes.is_empty() {
+        if removed.iter().all(|it| *it) && !removed.is_empty() {
             return spliced(text, self.span, &[b"{}"]);
         }
         let mut out = Vec::with_capacity(text.len());
         let mut at = 0;
-        let mut kept = false;
+        let mut has_earlier = false;
         for (index, field) in self.fields.iter().enumerate() {
-            if goes.get(index) == Some(&false) {
-                kept = true;
+            if removed.get(index) == Some(&false) {
+                has_earlier = true;
                 continue;
             }
             // Also remove its separator: the one before it, if an earlier field stays, else the one after
             // it.
             let before = index.checked_sub(1).and_then(|at| self.fields.get(at));
             let (start, end) = match (before, self.fields.get(index + 1)) {
-                (Some(before), _) if kept => (before.value().end, field.value().end),
+                (Some(before), _) if has_earlier => (before.value().end, field.value().end),
                 (_, Some(next)) => (field.key().start, next.key().start),
                 _ => (field.key().start, field.value().end),
             };

@@ -62,9 +62,9 @@ pub(in crate::notebook) fn set_value_at(
 
 /// Returns an object without the field at a path of keys; `None` if there is no such field.
 pub(in crate::notebook) fn remove_value_at(object: &[u8], path: &[&str]) -> Option<Vec<u8>> {
-    let (key, way) = path.split_last()?;
+    let (key, parents) = path.split_last()?;
     let mut span = Span::new(0, object.len());
-    for key in way {
+    for key in parents {
         let text = span.of(object);
         let old = Object::read(text)?.get(text, key)?;
         span = Span::new(span.start + old.start, span.start + old.end);

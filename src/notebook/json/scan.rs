@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn what_python_reads_is_json() {
+    fn json_that_python_reads_is_accepted() {
         for text in [
             "NaN",
             "-Infinity",
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_does_not_read_fails_where_it_goes_wrong() {
+    fn an_error_has_the_position_of_the_fault() {
         for (text, at, expected) in [
             ("", 0, "a value"),
             ("[1,]", 3, "a value"),

@@ -55,9 +55,9 @@ pub(super) fn align(
         return pairs.found;
     }
     let named = |cell: &Cell| cell.own_id || cell.recorded_id;
-    let named_there = places_by_id(other, named);
+    let other_by_id = places_by_id(other, named);
     for (index, cell) in base.iter().enumerate().filter(|(_, cell)| named(cell)) {
-        pairs.join(index, named_there.get(cell.id()).copied());
+        pairs.join(index, other_by_id.get(cell.id()).copied());
     }
     if base.iter().chain(other).all(|cell| cell.recorded_id) {
         return pairs.found;
@@ -72,8 +72,8 @@ pub(super) fn align(
         .any(|cell| !cell.has_own_id() && at_id(cell).is_some());
     for (index, cell) in base.iter().enumerate() {
         let at = at_id(cell);
-        let there = at.and_then(|at| other_content.get(at));
-        if there.is_some() && there == base_content.get(index) {
+        let other_cell = at.and_then(|at| other_content.get(at));
+        if other_cell.is_some() && other_cell == base_content.get(index) {
             pairs.join(index, at);
         }
     }

@@ -62,11 +62,11 @@ pub struct DiffHunk {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum DiffLine {
-    /// In both.
+    /// A line of both texts.
     Same(String),
-    /// Only before.
+    /// A line of the old text only.
     Removed(String),
-    /// Only after.
+    /// A line of the new text only.
     Added(String),
 }
 
@@ -117,24 +117,24 @@ fn compared(
 ) -> Vec<CellDiff> {
     let moved = out_of_order(places);
     let origins = inverse(places, after.cells.len());
-    let gone_after = |from: usize| {
+    let removed_after = |from: usize| {
         let rest = places.iter().enumerate().skip(from);
         rest.take_while(|(_, place)| place.is_none())
             .map(|(index, _)| index)
     };
     let old = |index: usize| before.cells.get(index).map(|cell| (index, cell));
     let mut list = Vec::new();
-    let gone = |list: &mut Vec<CellDiff>, from: usize| {
-        list.extend(gone_after(from).filter_map(|index| compare(old(index), None, false, ran)));
+    let add_removed = |list: &mut Vec<CellDiff>, from: usize| {
+        list.extend(removed_after(from).filter_map(|index| compare(old(index), None, false, ran)));
     };
-    gone(&mut list, 0);
+    add_removed(&mut list, 0);
     for (index, cell) in after.cells.iter().enumerate() {
         let origin = origins.get(index).copied().flatten();
         let is_moved = origin.is_some_and(|origin| moved.get(origin) == Some(&true));
         let was = origin.and_then(old);
         list.extend(compare(was, Some((index, cell)), is_moved, ran));
         if let Some(origin) = origin {
-            gone(&mut list, origin + 1);
+            add_removed(&mut list, origin + 1);
         }
     }
     list
@@ -242,7 +242,7 @@ fn compare(
     let short = |cell: Option<(usize, &Cell)>| {
         cell.map_or_else(String::new, |(_, cell)| cell.outputs_line(80))
     };
-    let had = |cell: Option<(usize, &Cell)>| {
+    let outputs_key = |cell: Option<(usize, &Cell)>| {
         let field = |name, nothing| {
             let raw = cell.and_then(|(_, cell)| cell.raw(name));
             digest(raw.unwrap_or(nothing))
@@ -262,9 +262,11 @@ fn compare(
         moved,
         source: hunks(&text(before), &text(after), in_both, AROUND),
         metadata,
-        outputs: (ran != Ran::Nothing && had(before) != had(after)).then(|| OutputsDiff {
-            before: short(before),
-            after: short(after),
+        outputs: (ran != Ran::Nothing && outputs_key(before) != outputs_key(after)).then(|| {
+            OutputsDiff {
+                before: short(before),
+                after: short(after),
+            }
         }),
     };
     let revisions = [&diff.before, &diff.after].map(|side| side.as_ref().map(|it| it.revision));
@@ -368,7 +370,7 @@ mod tests {
     /// Returns each changed cell as text: `id`, the kinds of change, and its lines.
     fn changes_in_words(before: &str, after: &str) -> Vec<String> {
         let list = diff(&cells(before), &cells(after), true);
-        let said = list.into_iter().map(|diff| {
+        let texts = list.into_iter().map(|diff| {
             let what = match (&diff.before, &diff.after) {
                 (None, _) => "+",
                 (_, None) => "-",
@@ -387,7 +389,7 @@ mod tests {
                 lines.collect::<Vec<_>>().join("|")
             )
         });
-        said.collect()
+        texts.collect()
     }
 
     #[test]
@@ -445,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn metadata_types_and_outputs_are_told_apart() {
+    fn metadata_types_and_outputs_are_distinguished() {
         let before = cells("a:1 b:2");
         let mut after = before.clone();
         let value = |text| Json::parse(text).unwrap();

@@ -66,8 +66,8 @@ fn in_words(document: &Document) -> Value {
 }
 
 fn by_id(document: &Document) -> Vec<String> {
-    let said = in_words(document);
-    let mut cells: Vec<_> = said["cells"]
+    let fields = in_words(document);
+    let mut cells: Vec<_> = fields["cells"]
         .as_array()
         .unwrap()
         .iter()
@@ -429,10 +429,10 @@ proptest! {
         let now = result.document.to_bytes();
         let is_output = |word: &String| word.contains("-out-");
         let (kept, taken) = (words(&now, "human"), words(&now, "agent"));
-        let said = result.conflicts.iter().map(|conflict| {
+        let texts = result.conflicts.iter().map(|conflict| {
             format!("{} {}", conflict.field, conflict.yours.as_deref().unwrap_or_default())
         });
-        let reported = words(said.collect::<Vec<_>>().join(" ").as_bytes(), "agent");
+        let reported = words(texts.collect::<Vec<_>>().join(" ").as_bytes(), "agent");
         for word in words(&file.to_bytes(), "human") {
             // Of two executions, only the later one's outputs stay.
             let later = is_output(&word) && taken.iter().any(is_output);

@@ -47,8 +47,8 @@ pub(super) fn merged(base: &[u8], first: &[u8], second: &[u8]) -> Option<Vec<u8>
     let from = |hunk: &Replacement| sides[hunk.side].get(hunk.new.start..).unwrap_or_default();
     let until = |hunk: &Replacement| sides[hunk.side].get(..hunk.new.end).unwrap_or_default();
     let is_part = |(at, hunk): (usize, &Replacement)| {
-        let near = hunks.get(at.saturating_sub(2)..(at + 3).min(hunks.len()));
-        let mut others = near.unwrap_or_default().iter();
+        let neighbours = hunks.get(at.saturating_sub(2)..(at + 3).min(hunks.len()));
+        let mut others = neighbours.unwrap_or_default().iter();
         hunk.base.is_empty()
             && others.any(|other| {
                 other.side != hunk.side
@@ -73,7 +73,7 @@ pub(super) fn merged(base: &[u8], first: &[u8], second: &[u8]) -> Option<Vec<u8>
             if other.base == hunk.base && new(other) == new(hunk) {
                 continue;
             }
-            if meet(&other.base, &hunk.base) {
+            if overlap(&other.base, &hunk.base) {
                 return None;
             }
         }
@@ -87,7 +87,7 @@ pub(super) fn merged(base: &[u8], first: &[u8], second: &[u8]) -> Option<Vec<u8>
 }
 
 /// Says whether two changes touch the same lines, or insert at the same position.
-fn meet(a: &Range<usize>, b: &Range<usize>) -> bool {
+fn overlap(a: &Range<usize>, b: &Range<usize>) -> bool {
     match (a.is_empty(), b.is_empty()) {
         (true, true) => a.start == b.start,
         (true, false) => b.start < a.start && a.start < b.end,
@@ -112,9 +112,9 @@ pub(super) fn differences<T: Eq + Hash>(
 
 fn changes<T: Eq + Hash>(base: &[T], other: &[T], side: usize) -> Option<Vec<Replacement>> {
     let head = base.iter().zip(other).take_while(|(a, b)| a == b).count();
-    let most = base.len().min(other.len()) - head;
+    let longest_tail = base.len().min(other.len()) - head;
     let pairs = base.iter().rev().zip(other.iter().rev());
-    let tail = pairs.take_while(|(a, b)| a == b).count().min(most);
+    let tail = pairs.take_while(|(a, b)| a == b).count().min(longest_tail);
     let left = base.get(head..base.len() - tail)?;
     let right = other.get(head..other.len() - tail)?;
     if left.len().saturating_mul(right.len()) > MOST_PAIRS {

@@ -11,25 +11,25 @@ use crate::notebook::document::{Cell, Document};
 
 /// How many spaces are added at one position before all of them are removed. Without this limit, the line
 /// of a counter that goes from 1 to 2 and on, run after run, would grow for ever.
-const MOST: usize = 16;
+const MOST_SPACES: usize = 16;
 
 impl Document {
-    /// Returns the notebook with another size than `there`, from which it was made by edits. It stays
+    /// Returns the notebook with another size than `before`, from which it was made by edits. It stays
     /// unchanged if the sizes differ already, or if the bytes are equal. `mover` is the id of the cell that
     /// was moved, if known: of two cells that changed places, either may be it.
     #[must_use]
-    pub fn with_other_size(mut self, there: &Self, mover: Option<&str>) -> Self {
+    pub fn with_other_size(mut self, before: &Self, mover: Option<&str>) -> Self {
         let length = |document: &Self| document.chunks().map(<[u8]>::len).sum::<usize>();
-        if length(&self) != length(there) || self.has_same_bytes(there) {
+        if length(&self) != length(before) || self.has_same_bytes(before) {
             return self;
         }
-        let places = there.positions_by_id();
-        let old = |cell: &Cell| there.cells.get(*places.get(cell.id())?);
+        let places = before.positions_by_id();
+        let old = |cell: &Cell| before.cells.get(*places.get(cell.id())?);
         let is_other = |cell: &&mut Cell| old(cell).is_none_or(|old| old.text != cell.text);
         let changed = self.cells.iter_mut().find(is_other);
         if let Some(cell) = changed {
             let from = old(cell).map_or(0, |old| end_of_change(&old.text, &cell.text));
-            cell.rewrite(spaced(&cell.text, from));
+            cell.rewrite(with_space(&cell.text, from));
             return self;
         }
         let order: Vec<_> = self
@@ -41,11 +41,11 @@ impl Document {
         let named = named.filter(|at| order.get(*at) != Some(&Some(*at)));
         let mover = named.or_else(|| out_of_order(&order).iter().position(|moved| *moved));
         if let Some(cell) = mover.and_then(|at| self.cells.get_mut(at)) {
-            cell.rewrite(spaced(&cell.text, 0));
+            cell.rewrite(with_space(&cell.text, 0));
             return self;
         }
-        let from = end_of_change(&there.frame.text, &self.frame.text);
-        self.frame = self.frame.rewritten(spaced(&self.frame.text, from));
+        let from = end_of_change(&before.frame.text, &self.frame.text);
+        self.frame = self.frame.rewritten(with_space(&self.frame.text, from));
         self
     }
 }
@@ -58,14 +58,14 @@ fn end_of_change(old: &[u8], new: &[u8]) -> usize {
 
 /// Returns JSON with one more space at the end of the line at `from`, or of the next line that ends between
 /// two tokens; in a text of one line, before the last bracket.
-fn spaced(text: &[u8], from: usize) -> Vec<u8> {
+fn with_space(text: &[u8], from: usize) -> Vec<u8> {
     let at = line_end(text, from)
         .or_else(|| text.iter().rposition(|byte| *byte == b'}'))
         .unwrap_or(text.len());
     let (head, tail) = text.split_at(at);
     let spaces = head.iter().rev().take_while(|byte| **byte == b' ').count();
     match spaces {
-        MOST.. => [head.get(..at - spaces).unwrap_or_default(), tail].concat(),
+        MOST_SPACES.. => [head.get(..at - spaces).unwrap_or_default(), tail].concat(),
         _ => [head, b" ", tail].concat(),
     }
 }
@@ -155,7 +155,7 @@ mod tests {
             longest = longest.max(text(&next).len());
             now = next;
         }
-        assert!(longest <= FILE.len() + MOST, "{longest}");
+        assert!(longest <= FILE.len() + MOST_SPACES, "{longest}");
     }
 
     proptest! {
@@ -179,13 +179,13 @@ mod tests {
                 }),
                 _ => after.clear_outputs(at).map(drop),
             };
-            let spaced = after.clone().with_other_size(&before, None);
-            assert_whole(&spaced);
-            prop_assert_eq!(meaning(&spaced), meaning(&after));
-            let (old, new) = (before.to_bytes(), spaced.to_bytes());
+            let with_space = after.clone().with_other_size(&before, None);
+            assert_whole(&with_space);
+            prop_assert_eq!(meaning(&with_space), meaning(&after));
+            let (old, new) = (before.to_bytes(), with_space.to_bytes());
             prop_assert!(old == new || old.len() != new.len());
             // Only bytes of edited cells differ.
-            for (cell, plain) in spaced.cells().iter().zip(after.cells()) {
+            for (cell, plain) in with_space.cells().iter().zip(after.cells()) {
                 let untouched = before.cells().iter().any(|old| old.id() == cell.id() && old.text == plain.text);
                 prop_assert!(cell.text == plain.text || !untouched || kind == 1);
             }

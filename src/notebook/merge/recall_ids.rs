@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cell_keeps_its_id_whatever_somebody_saved() {
+    fn a_cell_keeps_its_id_over_other_programs_saves() {
         for (before, after, want) in [
             (&["a", "b", "c"][..], &["a", "b", "c"][..], &[0, 1, 2][..]),
             // A new cell before it, in between, and beside an edited one.

@@ -52,7 +52,7 @@ impl ThreeVersions<'_> {
         let by_both: HashSet<&usize> = self.inserted_by_both.values().collect();
         let mut used = HashSet::new();
         for (at, base) in self.base.cells.iter().enumerate() {
-            let (Some((to, writer)), Some((there, file))) =
+            let (Some((to, writer)), Some((file_at, file))) =
                 (self.writer_cell(at), self.file_cell(at))
             else {
                 continue;
@@ -60,18 +60,18 @@ impl ThreeVersions<'_> {
             if file.source_bytes() == base.source_bytes() {
                 continue;
             }
-            let taken = lines_beyond(base, Some(writer));
+            let removed_lines = lines_beyond(base, Some(writer));
             let new_cells = self.writer.cells.iter().zip(&self.of_writer).enumerate();
             let parts: Vec<usize> = new_cells
                 .filter(|(index, (_, of))| of.is_none() && !used.contains(index))
-                .filter(|(_, (cell, _))| shares(&taken, &lines_beyond(cell, None)))
+                .filter(|(_, (cell, _))| shares(&removed_lines, &lines_beyond(cell, None)))
                 .map(|(index, _)| index)
                 .collect();
             if parts.is_empty() || parts.iter().any(|part| by_both.contains(part)) {
                 continue;
             }
             used.extend(parts.iter().copied());
-            let stand_together = parts
+            let is_contiguous = parts
                 .iter()
                 .enumerate()
                 .all(|(n, part)| *part == to + 1 + n);
@@ -82,13 +82,13 @@ impl ThreeVersions<'_> {
                 .iter()
                 .map(|at| self.writer.cells[*at].source_bytes())
                 .collect();
-            let texts = stand_together
+            let texts = is_contiguous
                 .then(|| cut(&base.source_bytes(), &file.source_bytes(), &sources))
                 .flatten();
             if let Some(texts) = texts {
                 for (part, text) in all.iter().zip(texts) {
                     if *part == to {
-                        done.of_file.insert(there, SourceMerge::Merged(text));
+                        done.of_file.insert(file_at, SourceMerge::Merged(text));
                         continue;
                     }
                     // The other side has removed all lines of this part.
@@ -101,7 +101,7 @@ impl ThreeVersions<'_> {
                 }
                 continue;
             }
-            done.of_file.insert(there, SourceMerge::Kept);
+            done.of_file.insert(file_at, SourceMerge::Kept);
             for part in parts {
                 let cell = &self.writer.cells[part];
                 done.conflicts.extend(besides_source(Some(writer), cell));
@@ -115,34 +115,30 @@ impl ThreeVersions<'_> {
 
     fn joined_by_writer(&self, done: &mut SplitsAndJoins) {
         for (at, base) in self.base.cells.iter().enumerate() {
-            let (Some((_, writer)), Some((there, file))) =
+            let (Some((_, writer)), Some((file_at, file))) =
                 (self.writer_cell(at), self.file_cell(at))
             else {
                 continue;
             };
-            if done.of_file.contains_key(&there) {
+            if done.of_file.contains_key(&file_at) {
                 continue;
             }
-            let came = lines_beyond(writer, Some(base));
-            if came.is_empty() {
+            let added_lines = lines_beyond(writer, Some(base));
+            if added_lines.is_empty() {
                 continue;
             }
-            let joined = self.joined(&came, &self.in_writer, &self.in_file, self.file);
-            let has_changed = |JoinedCell {
-                                   base, there: file, ..
-                               }: &JoinedCell<'_>| {
-                file.revision() != base.revision() || has_new_outputs(base, file)
+            let joined = self.joined(&added_lines, &self.in_writer, &self.in_file, self.file);
+            let has_changed = |it: &JoinedCell<'_>| {
+                it.other.revision() != it.base.revision() || has_new_outputs(it.base, it.other)
             };
             let source_changed = file.source_bytes() != base.source_bytes();
             if joined.is_empty() || !(source_changed || joined.iter().any(has_changed)) {
                 continue;
             }
             // The joined cell has no place for changes outside the source.
-            let has_more = |JoinedCell {
-                                base, there: file, ..
-                            }: &JoinedCell<'_>| {
-                let same = with_source(file, &base.source_bytes(), &self.file.style);
-                has_new_outputs(base, file) || same.revision() != base.revision()
+            let has_more = |it: &JoinedCell<'_>| {
+                let same = with_source(it.other, &it.base.source_bytes(), &self.file.style);
+                has_new_outputs(it.base, it.other) || same.revision() != it.base.revision()
             };
             let (all, positions) = with_joined(at, &joined, &self.in_file);
             let can_merge =
@@ -156,10 +152,10 @@ impl ThreeVersions<'_> {
                 .flatten();
             let others = joined.iter().map(|cell| cell.position);
             if let Some(text) = text {
-                done.of_file.insert(there, SourceMerge::Merged(text));
+                done.of_file.insert(file_at, SourceMerge::Merged(text));
                 done.joined.extend(others);
             } else {
-                done.of_file.insert(there, SourceMerge::Kept);
+                done.of_file.insert(file_at, SourceMerge::Kept);
                 done.kept.extend(others);
                 let id = name_in_merged(Some(base), file);
                 let yours = writer.source_bytes();
@@ -171,23 +167,23 @@ impl ThreeVersions<'_> {
     /// Finds cells that the file has joined, if the writer has changed one that the file removed.
     fn joined_by_file(&self, done: &mut SplitsAndJoins) {
         for (at, base) in self.base.cells.iter().enumerate() {
-            let Some((there, file)) = self.file_cell(at) else {
+            let Some((file_at, file)) = self.file_cell(at) else {
                 continue;
             };
-            if done.of_file.contains_key(&there) {
+            if done.of_file.contains_key(&file_at) {
                 continue;
             }
-            // Ignore lines that the writer has there too: an earlier merge wrote them.
+            // Ignore lines that the writer's version of the cell has too: an earlier merge wrote them.
             let writers = self.writer_cell(at);
             let writers = writers.map(|(_, writer)| lines_beyond(writer, Some(base)));
             let writers = writers.unwrap_or_default();
-            let mut came = lines_beyond(file, Some(base));
-            came.retain(|line| !writers.contains(line));
-            if came.is_empty() {
+            let mut added_lines = lines_beyond(file, Some(base));
+            added_lines.retain(|line| !writers.contains(line));
+            if added_lines.is_empty() {
                 continue;
             }
-            let joined = self.joined(&came, &self.in_file, &self.in_writer, self.writer);
-            let has_changed = |cell: &JoinedCell<'_>| cell.there.revision() != cell.base.revision();
+            let joined = self.joined(&added_lines, &self.in_file, &self.in_writer, self.writer);
+            let has_changed = |cell: &JoinedCell<'_>| cell.other.revision() != cell.base.revision();
             if !joined.iter().any(has_changed) {
                 continue;
             }
@@ -207,14 +203,14 @@ impl ThreeVersions<'_> {
                 .flatten();
             for cell in &joined {
                 done.of_writer.insert(cell.position, None);
-                let lost = besides_source(Some(cell.base), cell.there);
+                let lost = besides_source(Some(cell.base), cell.other);
                 done.conflicts.extend(lost);
             }
             if let Some(text) = text {
-                done.of_file.insert(there, SourceMerge::Merged(text));
+                done.of_file.insert(file_at, SourceMerge::Merged(text));
                 continue;
             }
-            done.of_file.insert(there, SourceMerge::Kept);
+            done.of_file.insert(file_at, SourceMerge::Kept);
             for of in all {
                 let old = &self.base.cells[of];
                 if let Some((_, writer)) = self.writer_cell(of)
@@ -233,8 +229,8 @@ impl ThreeVersions<'_> {
 struct JoinedCell<'a> {
     at: usize,
     base: &'a Cell,
-    /// The other side's version, and its position there.
-    there: &'a Cell,
+    /// The other side's version, and its position on that side.
+    other: &'a Cell,
     position: usize,
 }
 
@@ -243,20 +239,20 @@ impl<'a> ThreeVersions<'a> {
     /// is among those that came into another cell.
     fn joined(
         &self,
-        came: &[Vec<u8>],
-        gone_from: &[Option<usize>],
+        added_lines: &[Vec<u8>],
+        missing_in: &[Option<usize>],
         in_other: &[Option<usize>],
         other: &'a Document,
     ) -> Vec<JoinedCell<'a>> {
         let cells = self.base.cells.iter().enumerate();
-        let gone = cells.filter(|(at, _)| position(gone_from, *at).is_none());
-        let joined = gone.filter_map(|(at, base)| {
+        let removed = cells.filter(|(at, _)| position(missing_in, *at).is_none());
+        let joined = removed.filter_map(|(at, base)| {
             let position = position(in_other, at)?;
-            let there = other.cells.get(position)?;
-            shares(came, &lines_beyond(base, None)).then_some(JoinedCell {
+            let other = other.cells.get(position)?;
+            shares(added_lines, &lines_beyond(base, None)).then_some(JoinedCell {
                 at,
                 base,
-                there,
+                other,
                 position,
             })
         });
@@ -311,10 +307,10 @@ fn besides_source(old: Option<&Cell>, cell: &Cell) -> Vec<Conflict> {
         yours,
         ..Conflict::default()
     };
-    let (had, has) = (old.and_then(metadata), metadata(cell));
+    let (before, after) = (old.and_then(metadata), metadata(cell));
     let mut lost = Vec::new();
-    if has != had {
-        lost.push(conflict("metadata", had, has));
+    if after != before {
+        lost.push(conflict("metadata", before, after));
     }
     if old.is_none_or(|old| has_new_outputs(old, cell)) {
         let short = |cell: &Cell| cell.outputs_line(200);
@@ -417,9 +413,9 @@ mod tests {
 
     fn assert_merges(cases: &[Case<'_>]) {
         for (base, file, writer, want, conflicts) in cases {
-            let (found, said) = merged(base, file, writer);
+            let (found, reported) = merged(base, file, writer);
             assert_eq!(found, *want, "{base} / {file} / {writer}");
-            assert_eq!(said, *conflicts, "{base} / {file} / {writer}");
+            assert_eq!(reported, *conflicts, "{base} / {file} / {writer}");
         }
     }
 

@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn the_files_text_stays_and_the_writer_is_told() {
+    fn the_files_text_stays_and_the_writer_gets_a_conflict() {
         let conflict = |cell: &str, field: &str| vec![(cell.to_owned(), field.to_owned())];
         assert_eq!(
             merged("a:1 b:2", "a:h b:2", "a:w b:3"),
@@ -524,7 +524,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_human_ran_meanwhile_stays() {
+    fn a_persons_run_in_between_stays() {
         let base = cells("a:1 b:2");
         let output = r#"{"output_type": "stream", "name": "stdout", "text": "human"}"#;
         let execution = CellExecution {

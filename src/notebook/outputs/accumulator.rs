@@ -140,7 +140,7 @@ impl OutputAccumulator {
                 let [name, value] = ["ename", "evalue"].map(|key| {
                     let text = string(content, key);
                     Json::string(&match &self.bound {
-                        Some(bound) => bound.word(text),
+                        Some(bound) => bound.error_text(text),
                         None => text,
                     })
                 });
@@ -228,7 +228,7 @@ impl OutputAccumulator {
                 let before = screen.size();
                 screen.write(&lossy(part));
                 self.size = (self.size + screen.size()).saturating_sub(before);
-                self.keep_within();
+                self.enforce_limit();
             }
         }
     }
@@ -277,7 +277,7 @@ impl OutputAccumulator {
         self.clear_if_due();
         self.size += output.size();
         self.outputs.push(output);
-        self.keep_within();
+        self.enforce_limit();
     }
 
     fn clear_if_due(&mut self) {
@@ -296,7 +296,7 @@ impl OutputAccumulator {
 
     /// Leaves out what exceeds the limit, from the middle: the beginning and the end are the most
     /// informative.
-    fn keep_within(&mut self) {
+    fn enforce_limit(&mut self) {
         let Some(most) = self.bound.as_ref().map(|bound| bound.most) else {
             return;
         };
@@ -306,7 +306,7 @@ impl OutputAccumulator {
             return;
         }
         if !std::mem::replace(&mut self.is_cut, true) {
-            self.set_head_apart(half);
+            self.split_head(half);
         }
         // Leave out an eighth more than necessary: the rest has to be moved, which would take too long for
         // each line.
@@ -314,12 +314,12 @@ impl OutputAccumulator {
     }
 
     /// Moves the first outputs, of at most `most` bytes, to `head`, where they stay.
-    fn set_head_apart(&mut self, most: usize) {
-        let mut room = most;
+    fn split_head(&mut self, most: usize) {
+        let mut remaining = most;
         let last = self.outputs.len().saturating_sub(1);
         let whole = self.outputs.iter().take(last).take_while(|output| {
-            let fits = output.size() <= room;
-            room = room.saturating_sub(output.size());
+            let fits = output.size() <= remaining;
+            remaining = remaining.saturating_sub(output.size());
             fits
         });
         let whole = whole.count();
@@ -475,7 +475,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_utf_8_is_replaced() {
+    fn invalid_utf_8_is_replaced() {
         let mut folded = OutputAccumulator::default();
         let stream = b"{\"name\":\"stdout\",\"text\":\"a\\n\xff\"}";
         assert_eq!(folded.take("stream", stream), OutputChange::Changed);
@@ -553,9 +553,9 @@ mod tests {
         let mut here = OutputAccumulator::default();
         here.take(messages[0].0, messages[0].1.as_bytes());
         let mut there = here.clone();
-        let told = there.take(messages[2].0, messages[2].1.as_bytes());
-        let OutputChange::Displayed { display_id, shown } = told else {
-            panic!("{told:?}");
+        let change = there.take(messages[2].0, messages[2].1.as_bytes());
+        let OutputChange::Displayed { display_id, shown } = change else {
+            panic!("{change:?}");
         };
         assert!(here.update(&display_id, &shown));
         assert_eq!(here.outputs()[0].text(), is("3"));
@@ -563,7 +563,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_kernel_says_stays_as_it_says_it() {
+    fn outputs_stay_as_the_kernel_sent_them() {
         let result = r#"{"data":{"text/plain":"1","application/json":{"big":12345678901234567890123,"x":1e-05}},"metadata":{"text/plain":{"a":[1]}},"execution_count":7,"transient":null}"#;
         assert_eq!(
             fold(&[("execute_result", result)]),
@@ -687,7 +687,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_under_an_id_is_at_its_place_among_the_outputs() {
+    fn each_display_id_has_the_position_of_its_output() {
         let mut folded = OutputAccumulator::bounded(20_000, "more");
         let show = |id: &str| {
             format!(r#"{{"data":{{"text/plain":"{id}"}},"transient":{{"display_id":"{id}"}}}}"#)

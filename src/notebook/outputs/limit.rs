@@ -71,7 +71,7 @@ impl OutputLimit {
     }
 
     /// Returns the name or the message of an error; if it is too long, without its middle.
-    pub(in crate::notebook) fn word(&self, text: String) -> String {
+    pub(in crate::notebook) fn error_text(&self, text: String) -> String {
         if text.len() <= self.most / 8 {
             return text;
         }

@@ -52,21 +52,21 @@ impl Output {
     /// Reads the output whose fields are at these positions of a text.
     fn of_fields(raw: &[u8], fields: &Object) -> Self {
         let field = |name| fields.get(raw, name).map(|span| span.of(raw));
-        let word = |name| field(name).map_or_else(String::new, text_of);
+        let string_field = |name| field(name).map_or_else(String::new, text_of);
         let output_type = field("output_type").map(joined_strings).unwrap_or_default();
         let (kind, text, data) = match &*output_type {
             b"stream" => {
                 let name = field("name").or_else(|| field("stream")).map(text_of);
                 (
                     OutputKind::Stream(name.unwrap_or_default()),
-                    word("text"),
+                    string_field("text"),
                     Vec::new(),
                 )
             }
             b"error" | b"pyerr" => {
                 let kind = OutputKind::Error {
-                    ename: word("ename"),
-                    evalue: word("evalue"),
+                    ename: string_field("ename"),
+                    evalue: string_field("evalue"),
                 };
                 (
                     kind,
@@ -224,9 +224,10 @@ pub struct OutputsSummary {
 }
 
 fn is_error(raw: &[u8], fields: &Object) -> bool {
-    let word = fields.get(raw, "output_type").map(|span| span.of(raw));
-    word.is_some_and(|word| {
-        crate::notebook::json::is(word, "error") || crate::notebook::json::is(word, "pyerr")
+    let output_type = fields.get(raw, "output_type").map(|span| span.of(raw));
+    output_type.is_some_and(|output_type| {
+        crate::notebook::json::is(output_type, "error")
+            || crate::notebook::json::is(output_type, "pyerr")
     })
 }
 

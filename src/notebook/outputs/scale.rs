@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_image_or_a_huge_one_is_refused() {
+    fn huge_and_invalid_images_are_refused() {
         let png = made(40, 30, ImageFormat::Png);
         for bytes in [&b""[..], b"GIF89a", b"text", &png[..40]] {
             assert!(scaled(bytes, 10).is_err());

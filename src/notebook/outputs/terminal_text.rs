@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_back_is_overwritten() {
+    fn text_after_a_carriage_return_overwrites_the_line() {
         for (text, want) in [
             ("a\nb\n", "a\nb\n"),
             ("10%\r100%\r", "100%"),
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_text_takes_no_more_than_its_size() {
+    fn a_line_of_control_characters_stays_small() {
         let mut screen = TerminalText::default();
         let junk = "\u{8}x\u{1b}[1m\u{1b}[1Aabc\r".repeat(20_000);
         screen.write(&junk);

@@ -87,13 +87,13 @@ impl Widgets {
         self.shown().next().is_none()
     }
 
-    /// Returns the id of the output widget that a `comm_msg` tells to capture outputs, if the widget was
+    /// Returns the id of the output widget that a `comm_msg` sets to capture outputs, if the widget was
     /// created before the first message here: [`Widgets::load`] adds it.
     pub fn unknown_output_widget(&self, content: &[u8]) -> Option<String> {
         let id = comm(content).filter(|id| !self.models.contains_key(id))?;
         let request = value_at(content, &["data", "state", "msg_id"])?;
-        let takes = request.as_string().is_some_and(|it| !it.is_empty());
-        takes.then_some(id)
+        let has_target = request.as_string().is_some_and(|it| !it.is_empty());
+        has_target.then_some(id)
     }
 
     /// Adds an output widget that was created earlier, with its state in the notebook.
@@ -224,7 +224,7 @@ mod tests {
 
     use super::*;
 
-    fn tell(widgets: &mut Widgets, msg_type: &str, content: &Value, buffers: &[&[u8]]) -> bool {
+    fn take(widgets: &mut Widgets, msg_type: &str, content: &Value, buffers: &[&[u8]]) -> bool {
         widgets.take(msg_type, content.to_string().as_bytes(), buffers)
     }
 
@@ -248,22 +248,22 @@ mod tests {
     }
 
     #[test]
-    fn the_state_is_what_was_told_of_it_last() {
+    fn the_last_update_of_a_state_counts() {
         let mut widgets = Widgets::default();
-        assert!(tell(
+        assert!(take(
             &mut widgets,
             "comm_open",
             &json!({"comm_id": "x", "data": {"id": 1}}),
             &[]
         ));
         assert!(widgets.is_empty());
-        tell(&mut widgets, "comm_open", &open("a", "IntModel"), &[]);
+        take(&mut widgets, "comm_open", &open("a", "IntModel"), &[]);
         let update = json!({"comm_id": "a", "data": {
             "method": "update", "state": {"value": 2, "b": {}}, "buffer_paths": [["b", "c"]],
         }});
-        tell(&mut widgets, "comm_msg", &update, &[b"hi"]);
+        take(&mut widgets, "comm_msg", &update, &[b"hi"]);
         let custom = json!({"comm_id": "a", "data": {"method": "custom", "content": {}}});
-        tell(&mut widgets, "comm_msg", &custom, &[]);
+        take(&mut widgets, "comm_msg", &custom, &[]);
         for nonsense in ["", "[]", "{\"comm_id\":\"a\",\"data\":{\"state\":7}}"] {
             assert!(widgets.take("comm_msg", nonsense.as_bytes(), &[b"x"]));
         }
@@ -284,37 +284,37 @@ mod tests {
     }
 
     #[test]
-    fn an_output_widget_takes_what_is_said_meanwhile() {
+    fn an_output_widget_captures_outputs() {
         let mut widgets = Widgets::default();
-        let says = |text: &str| json!({"name": "stdout", "text": text});
+        let stream = |text: &str| json!({"name": "stdout", "text": text});
         let request = |id: &str| json!({"comm_id": "o", "data": {"state": {"msg_id": id}}});
-        tell(&mut widgets, "comm_open", &open("o", "OutputModel"), &[]);
-        assert!(!tell(&mut widgets, "stream", &says("before"), &[]));
-        tell(&mut widgets, "comm_msg", &request("r"), &[]);
-        assert!(tell(&mut widgets, "stream", &says("a"), &[]));
-        assert!(tell(&mut widgets, "stream", &says("b"), &[]));
-        assert!(!tell(&mut widgets, "update_display_data", &json!({}), &[]));
-        tell(&mut widgets, "comm_msg", &request(""), &[]);
-        assert!(!tell(&mut widgets, "stream", &says("after"), &[]));
+        take(&mut widgets, "comm_open", &open("o", "OutputModel"), &[]);
+        assert!(!take(&mut widgets, "stream", &stream("before"), &[]));
+        take(&mut widgets, "comm_msg", &request("r"), &[]);
+        assert!(take(&mut widgets, "stream", &stream("a"), &[]));
+        assert!(take(&mut widgets, "stream", &stream("b"), &[]));
+        assert!(!take(&mut widgets, "update_display_data", &json!({}), &[]));
+        take(&mut widgets, "comm_msg", &request(""), &[]);
+        assert!(!take(&mut widgets, "stream", &stream("after"), &[]));
         let mut document = notebook(&json!({}), &json!([]));
         document.put_widgets(&widgets).unwrap();
         let output = json!([{"output_type": "stream", "name": "stdout", "text": "ab"}]);
         assert_eq!(state(&document)["state"]["o"]["state"]["outputs"], output);
         // A request that ended while capturing has no effect on the next one.
-        tell(&mut widgets, "comm_msg", &request("r"), &[]);
+        take(&mut widgets, "comm_msg", &request("r"), &[]);
         widgets.begin();
-        assert!(!tell(&mut widgets, "stream", &says("another"), &[]));
+        assert!(!take(&mut widgets, "stream", &stream("another"), &[]));
     }
 
     #[test]
     fn an_output_widget_is_bounded_as_a_cell_is() {
         let mut widgets = Widgets::bounded(OutputAccumulator::bounded(10_000, "more"));
         let request = json!({"comm_id": "o", "data": {"state": {"msg_id": "r"}}});
-        tell(&mut widgets, "comm_open", &open("o", "OutputModel"), &[]);
-        tell(&mut widgets, "comm_msg", &request, &[]);
+        take(&mut widgets, "comm_open", &open("o", "OutputModel"), &[]);
+        take(&mut widgets, "comm_msg", &request, &[]);
         for line in 0..10_000 {
-            let says = json!({"name": "stdout", "text": format!("line {line}\n")});
-            assert!(tell(&mut widgets, "stream", &says, &[]));
+            let stream = json!({"name": "stdout", "text": format!("line {line}\n")});
+            assert!(take(&mut widgets, "stream", &stream, &[]));
         }
         let mut document = notebook(&json!({}), &json!([]));
         document.put_widgets(&widgets).unwrap();
@@ -326,29 +326,29 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_is_told_what_an_output_widget_took() {
-        let says = |text: &str| json!({"name": "stdout", "text": text});
+    fn the_kernel_gets_the_outputs_that_a_widget_captured() {
+        let stream = |text: &str| json!({"name": "stdout", "text": text});
         let request = |id: &str| json!({"comm_id": "o", "data": {"state": {"msg_id": id}}});
-        let untold = |widgets: &mut Widgets| -> Vec<Value> {
-            let told = widgets.unsent_updates().into_iter();
-            told.map(|it| serde_json::from_str(&it.text()).unwrap())
+        let updates = |widgets: &mut Widgets| -> Vec<Value> {
+            let sent = widgets.unsent_updates().into_iter();
+            sent.map(|it| serde_json::from_str(&it.text()).unwrap())
                 .collect()
         };
         let mut widgets = Widgets::default();
-        tell(&mut widgets, "comm_open", &open("o", "OutputModel"), &[]);
+        take(&mut widgets, "comm_open", &open("o", "OutputModel"), &[]);
         assert_eq!(
             widgets.unknown_output_widget(request("r").to_string().as_bytes()),
             None
         );
-        tell(&mut widgets, "comm_msg", &request("r"), &[]);
-        assert_eq!(untold(&mut widgets), [json!(null); 0]);
-        tell(&mut widgets, "stream", &says("a"), &[]);
+        take(&mut widgets, "comm_msg", &request("r"), &[]);
+        assert_eq!(updates(&mut widgets), [json!(null); 0]);
+        take(&mut widgets, "stream", &stream("a"), &[]);
         let first = json!({"output_type": "stream", "name": "stdout", "text": "a"});
-        let told = untold(&mut widgets);
-        assert_eq!(told[0]["comm_id"], "o");
-        assert_eq!(told[0]["data"]["method"], "update");
-        assert_eq!(told[0]["data"]["state"], json!({"outputs": [first]}));
-        assert_eq!(untold(&mut widgets), [json!(null); 0]);
+        let sent = updates(&mut widgets);
+        assert_eq!(sent[0]["comm_id"], "o");
+        assert_eq!(sent[0]["data"]["method"], "update");
+        assert_eq!(sent[0]["data"]["state"], json!({"outputs": [first]}));
+        assert_eq!(updates(&mut widgets), [json!(null); 0]);
 
         // Another job, later.
         let mut document = notebook(&json!({}), &json!([]));
@@ -364,35 +364,35 @@ mod tests {
             None
         );
         later.load("o", Some(&document));
-        tell(&mut later, "comm_msg", &request("q"), &[]);
-        assert!(tell(&mut later, "stream", &says("b"), &[]));
+        take(&mut later, "comm_msg", &request("q"), &[]);
+        assert!(take(&mut later, "stream", &stream("b"), &[]));
         let second = json!({"output_type": "stream", "name": "stdout", "text": "b"});
         let outputs = json!({"outputs": [first, second]});
-        assert_eq!(untold(&mut later)[0]["data"]["state"], outputs);
+        assert_eq!(updates(&mut later)[0]["data"]["state"], outputs);
         document.put_widgets(&later).unwrap();
         let kept = &state(&document)["state"]["o"]["state"]["outputs"];
         assert_eq!(*kept, outputs["outputs"]);
-        tell(&mut later, "clear_output", &json!({"wait": false}), &[]);
-        tell(&mut later, "stream", &says("b"), &[]);
+        take(&mut later, "clear_output", &json!({"wait": false}), &[]);
+        take(&mut later, "stream", &stream("b"), &[]);
         assert_eq!(
-            untold(&mut later)[0]["data"]["state"],
+            updates(&mut later)[0]["data"]["state"],
             json!({"outputs": [second]})
         );
-        tell(&mut later, "stream", &says("c"), &[]);
-        tell(
+        take(&mut later, "stream", &stream("c"), &[]);
+        take(
             &mut later,
             "comm_close",
             &json!({"comm_id": "o", "data": {}}),
             &[],
         );
-        assert_eq!(untold(&mut later), [json!(null); 0]);
+        assert_eq!(updates(&mut later), [json!(null); 0]);
 
         // An output widget that is not in the notebook captures outputs, too.
         let mut unknown = Widgets::default();
         unknown.load("o", None);
-        tell(&mut unknown, "comm_msg", &request("q"), &[]);
-        assert!(tell(&mut unknown, "stream", &says("b"), &[]));
-        assert_eq!(untold(&mut unknown).len(), 1);
+        take(&mut unknown, "comm_msg", &request("q"), &[]);
+        assert!(take(&mut unknown, "stream", &stream("b"), &[]));
+        assert_eq!(updates(&mut unknown).len(), 1);
         assert!(unknown.is_empty());
     }
 
@@ -406,7 +406,7 @@ mod tests {
         let outputs = json!([{"output_type": "display_data", "metadata": {}, "data": view}]);
         let mut document = notebook(&metadata, &outputs);
         let mut widgets = Widgets::default();
-        tell(&mut widgets, "comm_open", &open("new", "IntModel"), &[]);
+        take(&mut widgets, "comm_open", &open("new", "IntModel"), &[]);
         document.put_widgets(&widgets).unwrap();
         let state = state(&document)["state"].clone();
         let ids: Vec<_> = state.as_object().unwrap().keys().collect();

@@ -29,14 +29,14 @@ struct ExactCell {
     id: String,
     /// The cell after the operation; `None` if the operation removed it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    left: Option<Left>,
+    left: Option<CellAfter>,
     /// The bytes that the operation replaced; all bytes of a removed cell.
     was: String,
 }
 
 /// A cell after an operation: its hash, and how many bytes at its beginning and its end did not change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Left {
+struct CellAfter {
     hash: String,
     head: usize,
     tail: usize,
@@ -71,14 +71,14 @@ impl ExactBytes {
                 .all(|(a, b)| a.id == b.id);
         let mut cells = Vec::new();
         for cell in &before.cells {
-            let kept = match left.get(cell.id.as_str()) {
+            let replaced = match left.get(cell.id.as_str()) {
                 // Copies of a document share the bytes that were not edited.
                 Some(new) if new.as_ptr_range() == cell.text.as_ptr_range() => continue,
                 Some(new) if **new == cell.text => continue,
                 Some(new) => changed(&cell.text, new),
                 None => Some((None, &cell.text[..])),
             };
-            let (left, was) = kept?;
+            let (left, was) = replaced?;
             cells.push(ExactCell {
                 id: cell.id.clone(),
                 left,
@@ -107,8 +107,8 @@ impl ExactBytes {
     pub(super) fn put(&self, now: &Document, document: &mut Document) {
         let same_style = style(now) == self.style;
         for exact in &self.cells {
-            let there = now.cell_by_id(&exact.id);
-            let text = match (&exact.left, there) {
+            let cell_now = now.cell_by_id(&exact.id);
+            let text = match (&exact.left, cell_now) {
                 (Some(left), Some(cell)) if hash(&cell.text) == left.hash => {
                     let tail = cell.text.len().checked_sub(left.tail);
                     let ends = cell.text.get(..left.head).zip(tail);
@@ -151,7 +151,7 @@ impl ExactBytes {
 
 /// Returns the hash of a cell after an operation with the lengths of its unchanged parts, and the bytes that
 /// the operation replaced.
-fn changed<'a>(old: &'a [u8], new: &[u8]) -> Option<(Option<Left>, &'a [u8])> {
+fn changed<'a>(old: &'a [u8], new: &[u8]) -> Option<(Option<CellAfter>, &'a [u8])> {
     let is_char_start = |text: &[u8], at: usize| {
         text.get(at)
             .is_none_or(|byte| byte & 0b1100_0000 != 0b1000_0000)
@@ -160,13 +160,13 @@ fn changed<'a>(old: &'a [u8], new: &[u8]) -> Option<(Option<Left>, &'a [u8])> {
     while !is_char_start(old, head) {
         head -= 1;
     }
-    let most = old.len().min(new.len()) - head;
+    let longest_tail = old.len().min(new.len()) - head;
     let pairs = old.iter().rev().zip(new.iter().rev());
-    let mut tail = pairs.take(most).take_while(|(a, b)| a == b).count();
+    let mut tail = pairs.take(longest_tail).take_while(|(a, b)| a == b).count();
     while !is_char_start(old, old.len() - tail) {
         tail -= 1;
     }
-    let left = Left {
+    let left = CellAfter {
         hash: hash(new),
         head,
         tail,

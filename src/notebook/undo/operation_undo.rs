@@ -73,24 +73,24 @@ impl OperationUndo {
         now.check_writable()?;
         let mut conflicts = Vec::new();
         let base = self.base(now, force)?;
-        let mut wanted = base.clone();
+        let mut undone = base.clone();
         for touched in &self.cells {
-            let at = wanted.position_by_id(&touched.cell);
+            let at = undone.position_by_id(&touched.cell);
             match (&touched.before, &touched.after, at) {
                 (Some(before), _, Some(at)) => {
                     if let Some(cell) = &before.cell {
-                        wanted.restore_version(at, cell)?;
-                    } else if !is_of(&wanted, at, before) {
+                        undone.restore_version(at, cell)?;
+                    } else if !has_revision(&undone, at, before) {
                         return Err(touched.forgotten(before));
                     }
-                    let cell = wanted.cells.get(at);
+                    let cell = undone.cells.get(at);
                     let code = cell.is_some_and(|cell| cell.cell_type() == CellType::Code);
                     if touched.outputs_came && code {
-                        wanted.clear_outputs(at)?;
+                        undone.clear_outputs(at)?;
                     }
                 }
                 (None, Some(_), Some(at)) => {
-                    wanted.remove(at)?;
+                    undone.remove(at)?;
                 }
                 // The cell was removed since.
                 (Some(before), Some(after), None) if !force => {
@@ -106,32 +106,32 @@ impl OperationUndo {
                 _ => {}
             }
         }
-        self.order_as_before(&mut wanted);
+        self.order_as_before(&mut undone);
         let cells: HashMap<&str, &TouchedCell> = self
             .cells
             .iter()
             .map(|touched| (touched.cell.as_str(), touched))
             .collect();
         // A cell that is in the notebook now was restored since.
-        let there: HashSet<&str> = now.cells.iter().map(Cell::id).collect();
+        let present: HashSet<&str> = now.cells.iter().map(Cell::id).collect();
         // Cells that were adjacent are restored together, each after the one before it.
         let mut next = None;
         for id in &self.before {
             let touched = cells.get(id.as_str());
-            let gone = touched.filter(|touched| touched.after.is_none() || force);
-            let gone = gone.filter(|touched| !there.contains(touched.cell.as_str()));
-            let Some((touched, before)) = gone.and_then(|it| Some((it, it.before.as_ref()?)))
+            let to_restore = touched.filter(|touched| touched.after.is_none() || force);
+            let to_restore = to_restore.filter(|touched| !present.contains(touched.cell.as_str()));
+            let Some((touched, before)) = to_restore.and_then(|it| Some((it, it.before.as_ref()?)))
             else {
                 next = None;
                 continue;
             };
             let cell = before.cell.as_ref();
             let cell = cell.ok_or_else(|| touched.forgotten(before))?;
-            let at = next.unwrap_or_else(|| position_beside(&wanted, &self.before, id));
-            wanted.restore_cell(at, id, cell)?;
+            let at = next.unwrap_or_else(|| position_beside(&undone, &self.before, id));
+            undone.restore_cell(at, id, cell)?;
             next = Some(at + 1);
         }
-        let merged = merge(&base, now, &wanted, &|_| false);
+        let merged = merge(&base, now, &undone, &|_| false);
         conflicts.extend(merged.conflicts);
         let mut document = merged.document;
         if let Some(exact) = self.exact.as_ref().filter(|_| conflicts.is_empty()) {
@@ -170,7 +170,9 @@ impl OperationUndo {
             };
             // The operation may have been undone by hand already.
             let before = touched.before.as_ref();
-            if is_of(&base, at, after) || before.is_some_and(|before| is_of(&base, at, before)) {
+            if has_revision(&base, at, after)
+                || before.is_some_and(|before| has_revision(&base, at, before))
+            {
                 continue;
             }
             let cell = after
@@ -219,12 +221,12 @@ impl OperationUndo {
 /// Returns the position for a cell of an earlier order: after the nearest cell before it that still exists,
 /// else before the nearest one after it, else at the end.
 pub fn position_beside(document: &Document, order: &[String], id: &str) -> usize {
-    let there = document.positions_by_id();
-    let stood = order.iter().position(|other| other == id);
-    let (earlier, later) = order.split_at(stood.unwrap_or(order.len()));
-    let place = |id: &String| there.get(id.as_str()).copied();
-    let after = earlier.iter().rev().find_map(place).map(|at| at + 1);
-    let before = || later.iter().find_map(place);
+    let positions = document.positions_by_id();
+    let index = order.iter().position(|other| other == id);
+    let (earlier, later) = order.split_at(index.unwrap_or(order.len()));
+    let position = |id: &String| positions.get(id.as_str()).copied();
+    let after = earlier.iter().rev().find_map(position).map(|at| at + 1);
+    let before = || later.iter().find_map(position);
     after.or_else(before).unwrap_or(document.cells.len())
 }
 
@@ -258,7 +260,7 @@ fn numbered(ids: &[String]) -> HashMap<&str, usize> {
     ids.iter().map(String::as_str).zip(0..).collect()
 }
 
-fn is_of(document: &Document, at: usize, version: &RememberedCell) -> bool {
+fn has_revision(document: &Document, at: usize, version: &RememberedCell) -> bool {
     let cell = document.cells.get(at);
     cell.is_some_and(|cell| cell.revision() == version.revision)
 }
@@ -332,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_did_since_stays() {
+    fn others_later_changes_stay() {
         for (before, after, now, want) in [
             ("a:1 b:2", "a:1 b:3", "a:1 b:3", "a:1 b:2"),
             // Changes beside it, in another line, and an undo by hand.
@@ -366,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_go_together_is_a_conflict_unless_forced() {
+    fn incompatible_changes_are_a_conflict_unless_forced() {
         for (before, after, now, conflict, forced) in [
             ("a:1 b:2", "a:2 b:2", "a:h b:2", "a source", "a:1 b:2"),
             ("a:1", "a:1 n:2", "a:1 n:h", "n deleted", "a:1"),
@@ -385,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_forgotten_is_said_where_it_is_needed() {
+    fn a_missing_version_is_an_error_only_if_it_is_needed() {
         let mut undo_of = undo_of(&cells("a:1"), &cells("a:2"));
         undo_of.cells[0].after.as_mut().unwrap().cell = None;
         // The notebook still has what the operation left, so no stored version is needed.

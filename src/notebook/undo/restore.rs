@@ -90,8 +90,8 @@ fn set_version(cell: &mut Cell, version: &Cell, layout: &Layout, lists: bool) {
         same if same == cell.cell_type() => {}
         // The file had this type, although no version of the format has it.
         CellType::Unknown => {
-            if let Some(word) = version.raw("cell_type") {
-                cell.set("cell_type", word, layout);
+            if let Some(cell_type) = version.raw("cell_type") {
+                cell.set("cell_type", cell_type, layout);
             }
         }
         other => cell.set_type(other, layout),
@@ -105,8 +105,8 @@ fn set_version(cell: &mut Cell, version: &Cell, layout: &Layout, lists: bool) {
         raw.map(<[u8]>::to_vec)
     };
     match attachments(version) {
-        had if had.as_deref().map(digest) == attachments(cell).as_deref().map(digest) => {}
-        Some(had) => cell.set("attachments", &layout.value(&had), layout),
+        earlier if earlier.as_deref().map(digest) == attachments(cell).as_deref().map(digest) => {}
+        Some(earlier) => cell.set("attachments", &layout.value(&earlier), layout),
         None => cell.unset("attachments"),
     }
     if cell.cell_type() == CellType::Code && !cell.has_run() && version.has_run() {
@@ -127,11 +127,11 @@ fn set_version(cell: &mut Cell, version: &Cell, layout: &Layout, lists: bool) {
 /// cell has that metadata already.
 fn metadata_as_it_was(cell: &Cell, version: &Cell, layout: &Layout) -> Option<Vec<u8>> {
     let raw = |cell: &Cell| cell.raw("metadata").unwrap_or(b"{}").to_vec();
-    let (now, had) = (raw(cell), raw(version));
-    if metadata_digest(&now) == metadata_digest(&had) {
+    let (now, earlier) = (raw(cell), raw(version));
+    if metadata_digest(&now) == metadata_digest(&earlier) {
         return None;
     }
-    let mut new = layout.value(&had);
+    let mut new = layout.value(&earlier);
     let inner = layout.deeper();
     for key in EXECUTION_KEYS {
         let made = match cell.metadata(&[key]) {
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_removed_comes_back_byte_for_byte() {
+    fn a_removed_cell_is_restored_byte_for_byte() {
         for index in [0, 1] {
             let mut document = open(FILE);
             let cell = json(&document, index);

@@ -30,7 +30,7 @@ pub struct ToolCall {
     pub result: String,
     /// How long it took, in milliseconds.
     pub took_ms: u64,
-    /// What its code does that a reviewer wants to know.
+    /// The risky actions of its code, for a reviewer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
 }
@@ -39,8 +39,8 @@ impl ToolCall {
     /// Removes the code that the warnings show: `line 2 starts a program: os.system`.
     pub(super) fn remove_code(&mut self) {
         for warning in &mut self.warnings {
-            if let Some((what, _)) = warning.split_once(": ") {
-                *warning = what.to_owned();
+            if let Some((category, _)) = warning.split_once(": ") {
+                *warning = category.to_owned();
             }
         }
     }
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn without_its_code_a_warning_says_what_was_done() {
+    fn a_warning_without_code_names_the_action() {
         let mut call: ToolCall = serde_json::from_value(serde_json::json!({
             "client_session": "1a2b3c4d", "tool": "run_cell", "arguments": "", "result": "ok", "took_ms": 1,
             "warnings": ["line 2 runs a shell command: !echo a: b"],

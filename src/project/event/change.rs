@@ -20,15 +20,15 @@ pub struct NotebookChange {
     pub before: Revision,
     /// The notebook's revision after.
     pub after: Revision,
-    /// What was done to which cells.
+    /// The changes of the cells.
     pub changes: Vec<CellStep>,
     /// Whether the last writer won.
     #[serde(default, skip_serializing_if = "super::is_no")]
     pub forced: bool,
-    /// The edit that this one took back.
+    /// The edit that this one has undone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub undoes: Option<String>,
-    /// How many of its changes did not go into the file.
+    /// The number of its changes that are not in the file.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub conflicts: usize,
     /// The name of the stored bytes that it changed.
@@ -63,7 +63,7 @@ impl NotebookChange {
 pub struct CellStep {
     /// The cell's id.
     pub cell: String,
-    /// What was done to it.
+    /// The kind of change.
     pub what: ChangeKind,
     /// Its place in the list after all changes; of a removed cell, its place before them.
     pub index: usize,
@@ -76,10 +76,10 @@ pub struct CellStep {
     /// Its revision after; none for a removed cell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<Revision>,
-    /// The name of the stored version with the outputs that went with the change.
+    /// The name of the stored version with the outputs that the change removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept: Option<String>,
-    /// Whether outputs came with the change to a cell that had none.
+    /// Whether the change gave outputs to a cell that had none.
     #[serde(default, skip_serializing_if = "super::is_no")]
     pub came: bool,
 }
@@ -108,15 +108,15 @@ pub struct OverwrittenEdit {
     pub cell: String,
     /// The edit, as `nb undo` and the journal name it.
     pub op: String,
-    /// Whose edit it was.
+    /// The actor of the edit.
     pub by: String,
-    /// Which of an agent's sessions that was.
+    /// The agent's session that made the edit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by_session: Option<String>,
-    /// What it had done: `inserted`, `edited` or `removed`.
+    /// The kind of edit: `inserted`, `edited` or `removed`.
     pub what: ChangeKind,
-    /// The revision that is wiped out, and that `nb restore` brings back; of a cell that had been
-    /// removed, the one that is back. None where versions are not stored.
+    /// The overwritten revision, which `nb restore` restores; for a removed cell, the revision that the save
+    /// brought back. None if versions are not stored.
     pub revision: Option<Revision>,
     /// When the edit was made.
     pub at: Timestamp,

@@ -114,12 +114,12 @@ impl EventFollower {
         self.begin_line();
         let (earlier, current) = journal::open_current(&self.journal, &self.earlier);
         let last = earlier.last().map_or(1, |last| last + 1);
-        let wanted = match self.position.file > last {
+        let first_file = match self.position.file > last {
             // The position is from a journal that was removed.
             true => 0,
             false => self.position.file,
         };
-        let number = earlier.iter().copied().find(|number| *number >= wanted);
+        let number = earlier.iter().copied().find(|number| *number >= first_file);
         let number = number.unwrap_or(last);
         if number != self.position.file {
             self.position = Position {
@@ -210,18 +210,18 @@ mod tests {
         journal.limit = 4_000;
         let mut followers =
             [1, 7, 40].map(|pace| (pace, project.follow_events(Position::default())));
-        let mut heard = [const { Vec::new() }; 3];
+        let mut received = [const { Vec::new() }; 3];
         for at in 0..300 {
             journal.append(&asked(at)).unwrap();
-            for ((pace, follower), heard) in followers.iter_mut().zip(&mut heard) {
+            for ((pace, follower), received) in followers.iter_mut().zip(&mut received) {
                 if at % *pace == 0 {
-                    heard.extend(std::iter::from_fn(|| follower.read()).map(|it| number(&it)));
+                    received.extend(std::iter::from_fn(|| follower.read()).map(|it| number(&it)));
                 }
             }
         }
-        for ((_, mut follower), mut heard) in followers.into_iter().zip(heard) {
-            heard.extend(std::iter::from_fn(|| follower.read()).map(|it| number(&it)));
-            assert_eq!(heard, (0..300).collect::<Vec<_>>());
+        for ((_, mut follower), mut received) in followers.into_iter().zip(received) {
+            received.extend(std::iter::from_fn(|| follower.read()).map(|it| number(&it)));
+            assert_eq!(received, (0..300).collect::<Vec<_>>());
             assert_eq!(follower.position(), project.events_of(&[]).end());
         }
         // A late follower gets the files that are left, and another can continue at its position.
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_torn_too_long_or_of_an_unknown_kind_is_passed_over() {
+    async fn torn_long_and_unknown_lines_are_skipped() {
         let (_temp, project) = project();
         let mut journal = project.journal().unwrap();
         let mut follower = project.follow_events(Position::default());
@@ -277,8 +277,8 @@ mod tests {
                 tokio::task::yield_now().await;
                 project.record(&[asked(at)]);
             };
-            let (heard, ()) = tokio::join!(follower.next(), writes);
-            assert_eq!(number(&heard), at);
+            let (received, ()) = tokio::join!(follower.next(), writes);
+            assert_eq!(number(&received), at);
         }
     }
 }

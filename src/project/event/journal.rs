@@ -79,7 +79,7 @@ impl Journal {
 
     /// Returns the error that another process has held the lock for `waited`.
     pub fn held(&self, waited: Duration) -> io::Error {
-        lock::held(&self.path, waited)
+        lock::held_error(&self.path, waited)
     }
 
     /// Appends events as [`Journal::append_all`] does, but waits at most `within` for the lock. Returns
@@ -119,8 +119,8 @@ impl Journal {
 
     fn append_locked(&mut self, lines: &[u8]) -> io::Result<()> {
         if self.ends_torn()? {
-            let fenced = [b"\n", lines].concat();
-            return self.file.write_all(&fenced);
+            let own_line = [b"\n", lines].concat();
+            return self.file.write_all(&own_line);
         }
         self.file.write_all(lines)
     }
@@ -176,9 +176,9 @@ pub(super) fn numbers(folder: &Path) -> Vec<u64> {
 
 /// Returns whether an open file is still the one at a path.
 pub(super) fn is_in_place(file: &File, path: &Path) -> io::Result<bool> {
-    let of = |found: std::fs::Metadata| (found.dev(), found.ino());
-    let there = beneath::metadata(path).map(of).ok();
-    Ok(there == Some(of(file.metadata()?)))
+    let id = |found: std::fs::Metadata| (found.dev(), found.ino());
+    let id_at_path = beneath::metadata(path).map(id).ok();
+    Ok(id_at_path == Some(id(file.metadata()?)))
 }
 
 /// Returns the numbers of the earlier files in `folder`, and the current file, if there is one.
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn somebody_who_keeps_the_lock_is_waited_for_no_longer_than_said() {
+    fn an_append_waits_for_a_held_lock_no_longer_than_its_limit() {
         let (_temp, project) = project();
         let mut journal = project.journal().unwrap();
         let events = [event(json!({"event": "opened"}))];

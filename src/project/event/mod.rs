@@ -52,7 +52,7 @@ pub struct Event {
     /// The notebook whose cell was run, if it is not the session's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub notebook: Option<String>,
-    /// What happened.
+    /// The kind of event.
     #[serde(flatten)]
     pub kind: EventKind,
 }
@@ -66,11 +66,11 @@ pub enum EventKind {
     Asked(ExecutionStart),
     /// The kernel began to run a request of a client that is connected to it directly.
     Seen(ExecutionStart),
-    /// The code of a front end's cell asks the person there for a line of input.
+    /// The code of a front end's cell requests a line of input from the person there.
     Prompted {
         /// The request's id.
         msg_id: String,
-        /// What it asks.
+        /// The prompt.
         prompt: String,
     },
     /// The person has answered.
@@ -104,7 +104,7 @@ pub enum EventKind {
     Interrupted,
     /// A front end's interrupt removed its own cells that waited for the kernel.
     Withdrew {
-        /// How many.
+        /// The number of cells.
         cells: usize,
     },
     /// `nb mv` moved the notebook, which has the event's key since.
@@ -118,7 +118,7 @@ pub enum EventKind {
     Saved(NotebookChange),
     /// An agent's tool was called.
     Called(ToolCall),
-    /// What an agent did here before was for a message in a chat.
+    /// The agent's actions before this event were the answer to a message in a chat.
     Messaged(ChatTurn),
 }
 
@@ -173,7 +173,7 @@ pub struct ExecutionEnd {
     /// How long it took, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub took_ms: Option<u64>,
-    /// The number that the kernel gave it, if the writer got the reply.
+    /// The execution count, if the writer got the reply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub execution_count: Option<u64>,
 }
@@ -191,13 +191,13 @@ pub enum Outcome {
     Interrupted,
     /// It was not run, since a cell before it in the kernel's queue had failed.
     Aborted,
-    /// It was taken back before the kernel began with it.
+    /// It was withdrawn before the kernel began with it.
     Withdrawn,
     /// The kernel went idle without a reply.
     NoReply,
-    /// The kernel ended meanwhile.
+    /// The kernel ended while it ran.
     KernelDied,
-    /// The kernel is through with it, and no recorder heard how it ended.
+    /// The kernel has ended it, and no recorder received the reply.
     Unheard,
     /// An observer saw its end, and no error among its outputs.
     Seen,
@@ -205,7 +205,7 @@ pub enum Outcome {
     SeenError,
     /// The kernel was found idle: no client saw the end.
     Unseen,
-    /// The word of another version, or of a kernel's own.
+    /// An outcome of another version, or a kernel's own status.
     #[serde(other)]
     Unknown,
 }

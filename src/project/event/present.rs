@@ -13,7 +13,7 @@ use crate::project::folder::Project;
 pub struct RunningExecution {
     /// The request's id.
     pub msg_id: String,
-    /// The actor who asked for it, if known.
+    /// The actor who requested it, if known.
     pub by: Option<String>,
     /// The notebook cell that its client named.
     pub cell: Option<String>,
@@ -23,7 +23,7 @@ pub struct RunningExecution {
     pub job: Option<String>,
     /// When it was requested, or when an observer saw it begin.
     pub since: Timestamp,
-    /// What its code asks the person at its front end. What a job asks is in the job's record.
+    /// The prompt of its input request at a front end. A job's prompt is in the job's record.
     pub prompt: Option<String>,
 }
 
@@ -54,12 +54,12 @@ impl Project {
 }
 
 /// Returns whether no event of this generation can be older than this one.
-fn begins(event: &Event, generation: u64) -> bool {
-    let of = event.generation.unwrap_or(generation);
+fn starts_generation(event: &Event, generation: u64) -> bool {
+    let event_generation = event.generation.unwrap_or(generation);
     match event.kind {
-        EventKind::Opened | EventKind::Restarted => of <= generation,
+        EventKind::Opened | EventKind::Restarted => event_generation <= generation,
         // The ends of an earlier kernel's cells may be written later than this kernel's start.
-        EventKind::Asked(_) => of < generation,
+        EventKind::Asked(_) => event_generation < generation,
         _ => false,
     }
 }
@@ -86,10 +86,10 @@ fn present(events: impl Iterator<Item = Event>, generation: u64) -> Present {
         if present.last.is_none() && is_activity(&event) {
             present.last = Some(event.at);
         }
-        if begins(&event, generation) || from.is_some_and(|from| event.at < from) {
+        if starts_generation(&event, generation) || from.is_some_and(|from| event.at < from) {
             break;
         }
-        if event.generation.is_some_and(|of| of != generation) {
+        if event.generation.is_some_and(|it| it != generation) {
             continue;
         }
         if let Some(end) = event.end() {
@@ -100,7 +100,7 @@ fn present(events: impl Iterator<Item = Event>, generation: u64) -> Present {
             };
             list.insert(end.msg_id.clone());
         }
-        let (start, is_asked) = match event.kind {
+        let (start, is_from_sender) = match event.kind {
             EventKind::Asked(start) => (start, true),
             EventKind::Seen(start) => (start, false),
             EventKind::Prompted { msg_id, prompt } => {
@@ -114,24 +114,24 @@ fn present(events: impl Iterator<Item = Event>, generation: u64) -> Present {
             _ => continue,
         };
         let has_ended = ended.contains(&start.msg_id);
-        if start.alone || (is_asked && has_ended) {
+        if start.alone || (is_from_sender && has_ended) {
             from = from.max(event.at.checked_sub(RACE).ok());
         }
         any_ended |= has_ended;
         if has_ended || aborted.contains(&start.msg_id) {
             continue;
         }
-        let known = present.running.as_ref();
-        let is_known = known.is_some_and(|known| known.msg_id == start.msg_id);
-        let is_taken = match is_asked {
+        let running = present.running.as_ref();
+        let is_same = running.is_some_and(|it| it.msg_id == start.msg_id);
+        let is_running = match is_from_sender {
             // If none was seen to begin, the oldest request runs.
-            true => is_known || !has_begun,
+            true => is_same || !has_begun,
             // A request that began before another which has ended has ended too.
             false if has_begun || any_ended => false,
             // If the sender's event is known, it has more details than an observer's.
             false => {
                 has_begun = true;
-                !is_known
+                !is_same
             }
         };
         let cell = RunningExecution {
@@ -143,10 +143,10 @@ fn present(events: impl Iterator<Item = Event>, generation: u64) -> Present {
             job: start.job,
             since: event.at,
         };
-        if is_asked && start.store_history {
+        if is_from_sender && start.store_history {
             present.queued.push(cell.clone());
         }
-        if is_taken {
+        if is_running {
             present.running = Some(cell);
         }
     }
@@ -176,8 +176,8 @@ fn is_activity(event: &Event) -> bool {
 /// Returns the authors, from events that come newest first.
 fn authors(events: impl Iterator<Item = Event>, generation: u64) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
-    let events = events.take_while(|event| !begins(event, generation));
-    let events = events.filter(|event| event.generation.is_none_or(|of| of == generation));
+    let events = events.take_while(|event| !starts_generation(event, generation));
+    let events = events.filter(|event| event.generation.is_none_or(|it| it == generation));
     for by in requests(events).filter_map(|event| event.by) {
         if !found.contains(&by) {
             found.push(by);
@@ -222,20 +222,20 @@ mod tests {
     }
 
     #[test]
-    fn what_was_asked_and_not_ended_runs() {
+    fn a_request_without_an_end_runs() {
         assert_eq!(running(&[]), None);
-        let mut told = vec![event("restarted", "", "ada"), event("asked", "1", "ada")];
-        assert_eq!(running(&told), is("1", "ada"));
+        let mut events = vec![event("restarted", "", "ada"), event("asked", "1", "ada")];
+        assert_eq!(running(&events), is("1", "ada"));
         // This one is behind it in the queue.
-        told.push(event("asked", "2", "bob"));
-        assert_eq!(running(&told), is("1", "ada"));
-        told.push(done("1", "error"));
-        assert_eq!(running(&told), is("2", "bob"));
+        events.push(event("asked", "2", "bob"));
+        assert_eq!(running(&events), is("1", "ada"));
+        events.push(done("1", "error"));
+        assert_eq!(running(&events), is("2", "bob"));
         // A client's username is not the name of the actor.
-        told.push(event("seen", "2", "username"));
-        assert_eq!(running(&told), is("2", "bob"));
-        told.push(done("2", "ok"));
-        assert_eq!(running(&told), None);
+        events.push(event("seen", "2", "username"));
+        assert_eq!(running(&events), is("2", "bob"));
+        events.push(done("2", "ok"));
+        assert_eq!(running(&events), None);
     }
 
     #[test]
@@ -250,49 +250,49 @@ mod tests {
             });
             fixtures::event(event)
         };
-        let mut told = vec![event("asked", "1", "ada"), event("seen", "1", "username")];
-        assert_eq!(prompt(&told), None);
-        told.push(prompted("Name? "));
-        assert_eq!(prompt(&told).as_deref(), Some("Name? "));
-        told.push(event("asked", "2", "bob"));
-        assert_eq!(prompt(&told).as_deref(), Some("Name? "));
-        told.push(event("answered", "1", "ada"));
-        assert_eq!(prompt(&told), None);
-        told.push(prompted("Sure? "));
-        assert_eq!(prompt(&told).as_deref(), Some("Sure? "));
-        told.push(done("1", "ok"));
-        assert_eq!(prompt(&told), None);
+        let mut events = vec![event("asked", "1", "ada"), event("seen", "1", "username")];
+        assert_eq!(prompt(&events), None);
+        events.push(prompted("Name? "));
+        assert_eq!(prompt(&events).as_deref(), Some("Name? "));
+        events.push(event("asked", "2", "bob"));
+        assert_eq!(prompt(&events).as_deref(), Some("Name? "));
+        events.push(event("answered", "1", "ada"));
+        assert_eq!(prompt(&events), None);
+        events.push(prompted("Sure? "));
+        assert_eq!(prompt(&events).as_deref(), Some("Sure? "));
+        events.push(done("1", "ok"));
+        assert_eq!(prompt(&events), None);
     }
 
     #[test]
-    fn what_was_asked_behind_the_running_one_is_queued() {
+    fn a_request_behind_the_running_one_is_queued() {
         let startup = json!({
             "event": "asked", "generation": 2, "msg_id": "3", "by": "human (VS Code)",
             "store_history": false,
         });
-        let mut told = vec![
+        let mut events = vec![
             event("asked", "1", "ada"),
             event("asked", "2", "bob"),
             fixtures::event(startup),
             event("asked", "4", "eve"),
             event("seen", "1", "username"),
         ];
-        assert_eq!(running(&told), is("1", "ada"));
-        assert_eq!(queued(&told), ["2", "4"]);
-        told.push(done("4", "withdrawn"));
-        told.push(event("asked", "5", "eve"));
-        told.push(done("5", "aborted"));
-        assert_eq!(queued(&told), ["2"]);
+        assert_eq!(running(&events), is("1", "ada"));
+        assert_eq!(queued(&events), ["2", "4"]);
+        events.push(done("4", "withdrawn"));
+        events.push(event("asked", "5", "eve"));
+        events.push(done("5", "aborted"));
+        assert_eq!(queued(&events), ["2"]);
     }
 
     #[test]
-    fn an_end_that_nobody_told_is_known_from_what_came_after() {
+    fn an_unrecorded_end_is_known_from_later_events() {
         // A proxy saw it begin; the client that sent it writes no journal.
-        let mut told = vec![event("seen", "1", "console")];
-        assert_eq!(running(&told), is("1", "console"));
-        told.push(event("asked", "2", "bob"));
-        told.push(done("2", "ok"));
-        assert_eq!(running(&told), None);
+        let mut events = vec![event("seen", "1", "console")];
+        assert_eq!(running(&events), is("1", "console"));
+        events.push(event("asked", "2", "bob"));
+        events.push(done("2", "ok"));
+        assert_eq!(running(&events), None);
         // Its sender was killed; the next sender saw an idle kernel before it sent, some time
         // later.
         let alone = json!({
@@ -300,15 +300,15 @@ mod tests {
         });
         let mut killed = event("asked", "1", "ada");
         killed.at -= RACE * 2;
-        let told = vec![killed, fixtures::event(alone)];
-        assert_eq!(running(&told), is("2", "bob"));
+        let events = vec![killed, fixtures::event(alone)];
+        assert_eq!(running(&events), is("2", "bob"));
         // The second was removed from the queue and did not run, so the first may still run.
-        let told = [
+        let events = [
             event("asked", "1", "ada"),
             event("asked", "2", "bob"),
             done("2", "aborted"),
         ];
-        assert_eq!(running(&told), is("1", "ada"));
+        assert_eq!(running(&events), is("1", "ada"));
     }
 
     /// Returns a request that was sent while the kernel was idle.
@@ -322,19 +322,19 @@ mod tests {
     fn an_end_that_an_observer_writes_late_hides_no_cell_that_was_asked_for_meanwhile() {
         // The queued job's recorder joined in the middle of the cell, and read the cell's end after it
         // had sent.
-        let told = [
+        let events = [
             event("asked", "1", "human (VS Code)"),
             alone("2", "claude"),
             event("seen", "1", "username"),
             done("1", "seen"),
         ];
-        assert_eq!(running(&told), is("2", "claude"));
-        let more = [&told[..], &[done("1", "ok")]].concat();
+        assert_eq!(running(&events), is("2", "claude"));
+        let more = [&events[..], &[done("1", "ok")]].concat();
         assert_eq!(running(&more), is("2", "claude"));
         let ended = [&more[..], &[done("2", "ok")]].concat();
         assert_eq!(running(&ended), None);
         // A person's cell in the kernel's queue.
-        let mut queued = told;
+        let mut queued = events;
         queued[1] = event("asked", "2", "human (VS Code)");
         assert_eq!(running(&queued), is("2", "human (VS Code)"));
     }
@@ -354,14 +354,17 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_was_taken_back_says_nothing_about_the_one_that_runs() {
-        let told = [
+    fn a_withdrawn_request_does_not_end_the_running_one() {
+        let events = [
             event("asked", "1", "human (VS Code)"),
             event("asked", "2", "bob"),
             done("2", "withdrawn"),
         ];
-        assert_eq!(running(&told), is("1", "human (VS Code)"));
-        assert_eq!(authors(told.iter().rev().cloned(), 2), ["human (VS Code)"]);
+        assert_eq!(running(&events), is("1", "human (VS Code)"));
+        assert_eq!(
+            authors(events.iter().rev().cloned(), 2),
+            ["human (VS Code)"]
+        );
     }
 
     #[test]
@@ -369,15 +372,15 @@ mod tests {
         let early = before("asked", "1", "ada");
         let mut late = done("1", "error");
         late.generation = Some(1);
-        let told = [early.clone(), event("restarted", "", "bob")];
-        assert_eq!(running(&told), None);
-        let told = [
+        let events = [early.clone(), event("restarted", "", "bob")];
+        assert_eq!(running(&events), None);
+        let events = [
             early,
             event("restarted", "", "bob"),
             event("asked", "2", "bob"),
             late,
         ];
-        assert_eq!(running(&told), is("2", "bob"));
+        assert_eq!(running(&events), is("2", "bob"));
     }
 
     #[test]
@@ -386,7 +389,7 @@ mod tests {
             "event": "asked", "generation": 2, "msg_id": "1", "by": "human (VS Code)",
             "store_history": false,
         });
-        let told = [
+        let events = [
             before("asked", "0", "eve"),
             event("opened", "", "eve"),
             fixtures::event(startup),
@@ -397,6 +400,6 @@ mod tests {
             event("asked", "4", "ada"),
             event("seen", "4", "username"),
         ];
-        assert_eq!(authors(told.iter().rev().cloned(), 2), ["ada"]);
+        assert_eq!(authors(events.iter().rev().cloned(), 2), ["ada"]);
     }
 }

@@ -17,7 +17,7 @@ use crate::project::moved::Moves;
 const CHUNK: u64 = 32 << 10;
 
 /// How many bytes are read at most: no caller needs older events.
-const FAR: u64 = 32 << 20;
+const MOST_BYTES: u64 = 32 << 20;
 
 /// A position in the journal. Later positions are greater, across files too.
 #[derive(
@@ -92,12 +92,12 @@ impl Events {
             file: None,
             from: 0,
             bytes: Vec::new(),
-            left: FAR,
+            left: MOST_BYTES,
             end: Position::default(),
             position: Position::default(),
         };
         events.begin(file);
-        events.leave_out_the_torn_end();
+        events.drop_incomplete_line();
         events.end = events.place(events.bytes.len());
         events.position = events.end;
         events
@@ -146,7 +146,7 @@ impl Events {
     }
 
     /// Drops an incomplete last line, which is still being written or was torn by a crash.
-    fn leave_out_the_torn_end(&mut self) {
+    fn drop_incomplete_line(&mut self) {
         while !self.bytes.contains(&b'\n') && self.read_back() {}
         let whole = self.bytes.iter().rposition(|byte| *byte == b'\n');
         self.bytes.truncate(whole.map_or(0, |at| at + 1));
@@ -207,8 +207,8 @@ impl Events {
     fn is_wanted(&self, line: &[u8]) -> bool {
         let mut sessions = self.sessions.iter();
         // A line may have an earlier name.
-        let has_all = self.sessions.is_empty() || !self.moves.is_empty();
-        has_all || sessions.any(|(_, mark)| memmem::find(line, mark).is_some())
+        let parses_all = self.sessions.is_empty() || !self.moves.is_empty();
+        parses_all || sessions.any(|(_, mark)| memmem::find(line, mark).is_some())
     }
 }
 

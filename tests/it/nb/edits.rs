@@ -535,7 +535,7 @@ fn a_list_of_operations_is_done_whole_or_not_at_all() {
     let text = std::fs::read_to_string(world.project().join("t.ipynb")).expect("read it");
     assert!(text.contains("\"a.b\": 1e-05"), "{text}");
     for (list, fault) in [
-        ("{}", "a list of operations is meant"),
+        ("{}", "expected a list of operations"),
         ("[", "not JSON"),
         (
             r#"[{"op": "insert"}, {"op": "burn"}]"#,

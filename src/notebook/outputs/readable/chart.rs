@@ -12,7 +12,7 @@ use crate::notebook::outputs::size;
 const NAMED: usize = 8;
 
 /// How many characters of a title or a name are kept.
-const WORD: usize = 60;
+const LONGEST_LABEL: usize = 60;
 
 /// Returns a chart of plotly, Vega, Vega-Lite or Bokeh as a line; `None` if the output is none.
 pub(super) fn chart(data: &Map<String, Value>) -> Option<String> {
@@ -70,12 +70,12 @@ fn title(value: Option<&Value>) -> Option<String> {
         Value::String(_) | Value::Array(_) => joined(text),
         _ => return None,
     };
-    word(&text)
+    label(&text)
 }
 
-fn word(text: &str) -> Option<String> {
+fn label(text: &str) -> Option<String> {
     let words: Vec<_> = text.split_whitespace().collect();
-    let text: String = words.join(" ").chars().take(WORD).collect();
+    let text: String = words.join(" ").chars().take(LONGEST_LABEL).collect();
     (!text.is_empty()).then_some(text)
 }
 
@@ -83,8 +83,8 @@ fn word(text: &str) -> Option<String> {
 fn plotly(figure: &Value) -> Vec<String> {
     let traces = figure.get("data").and_then(Value::as_array);
     let traces = traces.into_iter().flatten().map(|trace| {
-        let kind = trace.get("type").and_then(Value::as_str).and_then(word);
-        let name = trace.get("name").and_then(Value::as_str).and_then(word);
+        let kind = trace.get("type").and_then(Value::as_str).and_then(label);
+        let name = trace.get("name").and_then(Value::as_str).and_then(label);
         let name = name.map(|name| format!(" {name:?}")).unwrap_or_default();
         let points = ["x", "y", "z", "values", "lat", "r", "labels"].iter();
         let points = points.filter_map(|axis| points_of(trace.get(axis)?)).max();
@@ -126,14 +126,14 @@ const DEEPEST: usize = 8;
 fn add_marks(chart: &Value, depth: usize, parts: &mut Vec<String>) {
     let kind = |mark: &Value| {
         let kind = mark.get("type").unwrap_or(mark).as_str();
-        kind.and_then(word)
+        kind.and_then(label)
     };
     if let Some(mark) = chart.get("mark").and_then(kind) {
         let fields = ["x", "y", "color", "size", "shape", "row", "column"].iter();
         let fields = fields.filter_map(|channel| {
             let encoded = chart.get("encoding")?.get(channel)?;
             let field = encoded.get("field").or_else(|| encoded.get("aggregate"))?;
-            Some(format!(" {channel}={}", word(field.as_str()?)?))
+            Some(format!(" {channel}={}", label(field.as_str()?)?))
         });
         parts.push(format!("{mark}{}", fields.collect::<String>()));
     }

@@ -43,11 +43,11 @@ pub(super) fn table(html: &str) -> Option<String> {
     // As many rows are shown above the gap as below it; what is above those are the columns' names.
     let below = rows.saturating_sub(gap + 1);
     let names = gap.saturating_sub(below);
-    let mut kept: Vec<&str> = shape.copied().into_iter().collect();
-    kept.extend(&lines[..names + below.min(FIRST_ROWS)]);
-    kept.push("…");
-    kept.extend(&lines[rows - below.min(LAST_ROWS)..rows]);
-    Some(kept.join("\n"))
+    let mut shown: Vec<&str> = shape.copied().into_iter().collect();
+    shown.extend(&lines[..names + below.min(FIRST_ROWS)]);
+    shown.push("…");
+    shown.extend(&lines[rows - below.min(LAST_ROWS)..rows]);
+    Some(shown.join("\n"))
 }
 
 /// Says whether a line is the row of dots that stands for rows that are left out.
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_take_long_is_not_read() {
+    fn html_that_would_take_long_is_not_read() {
         assert_eq!(text(&"<b>x</b>".repeat(LONGEST)), None);
         assert_eq!(text(&"<div>".repeat(DEEPEST + 1)), None);
         assert!(text(&"<p>x</p>".repeat(DEEPEST + 1)).is_some());

@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn the_form_that_says_most_is_chosen() {
+    fn the_most_informative_form_is_chosen() {
         for (data, text) in [
             (json!({}), ""),
             (json!({"text/plain": ["a\n", "b"]}), "a\nb"),

@@ -12,7 +12,7 @@ pub struct ShortTraceback<'a> {
     pub more: &'a str,
 }
 
-/// What marks the line that a frame runs, in front of its number.
+/// The mark in front of the number of the line that a frame runs.
 const ARROW: &str = "-> ";
 
 impl ShortTraceback<'_> {
@@ -23,7 +23,7 @@ impl ShortTraceback<'_> {
             .iter()
             .map(|part| strip_str(part.as_ref()).to_string());
         let parts: Vec<_> = parts.collect();
-        let mut kept: Vec<String> = Vec::new();
+        let mut shown: Vec<String> = Vec::new();
         let mut left_out = 0;
         for (at, part) in parts.iter().enumerate() {
             let is_next_of_library = parts.get(at + 1).is_some_and(|next| is_library(next));
@@ -33,14 +33,14 @@ impl ShortTraceback<'_> {
             }
             match std::mem::take(&mut left_out) {
                 0 => {}
-                1 => kept.push(format!("… 1 frame of a library; {}", self.more)),
-                count => kept.push(format!("… {count} frames of libraries; {}", self.more)),
+                1 => shown.push(format!("… 1 frame of a library; {}", self.more)),
+                count => shown.push(format!("… {count} frames of libraries; {}", self.more)),
             }
             if !is_ornament(part) {
-                kept.push(short_frame(part));
+                shown.push(short_frame(part));
             }
         }
-        kept.join("\n")
+        shown.join("\n")
     }
 }
 

@@ -1,19 +1,21 @@
-//! The kinds of outputs of a running cell, which decide what of its reply becomes an output too.
+//! The parts of an execute reply that become outputs, because the kernel did not send them as messages.
+//!
+//! Which parts these are depends on the outputs that the cell has sent.
 
 use serde::Deserialize;
 
 use crate::client::{ExecutionEvent, IopubMessage, KernelException};
 use crate::notebook::pager_pages;
 
-/// The kinds of outputs that were received.
+/// The kinds of outputs that a cell has sent.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Heard {
+pub(super) struct ReceivedOutputs {
     error: bool,
     stderr: bool,
 }
 
-impl Heard {
-    /// Takes an event of the cell.
+impl ReceivedOutputs {
+    /// Notes the kind of output of one of the cell's events.
     pub(super) fn take(&mut self, event: &ExecutionEvent) {
         #[derive(Deserialize)]
         struct Stream {
@@ -38,23 +40,24 @@ impl Heard {
 
     /// Returns the parts of the reply that were not sent as outputs, as messages: pages, which
     /// IPython's `?` sends, and the error of a kernel that does not send it as an output.
-    pub(super) fn untold(
+    pub(super) fn missing_outputs(
         self,
         reply: &[u8],
         raised: Option<&KernelException>,
     ) -> Vec<IopubMessage> {
-        let told = |msg_type: &str, content: Vec<u8>| IopubMessage {
+        let message = |msg_type: &str, content: Vec<u8>| IopubMessage {
             msg_type: msg_type.to_owned(),
             content: content.into(),
             buffers: Vec::new(),
         };
         let pages = pager_pages(reply).into_iter();
-        let pages = pages.map(|page| told("display_data", page.text().into_owned().into_bytes()));
+        let pages =
+            pages.map(|page| message("display_data", page.text().into_owned().into_bytes()));
         // IPython reports an unknown magic on stderr, and its reply has no traceback.
-        let is_told =
+        let is_sent =
             |raised: &KernelException| self.error || (raised.traceback.is_empty() && self.stderr);
-        let raised = raised.filter(|raised| !is_told(raised));
-        let error = raised.map(|it| told("error", serde_json::to_vec(it).unwrap_or_default()));
+        let raised = raised.filter(|raised| !is_sent(raised));
+        let error = raised.map(|it| message("error", serde_json::to_vec(it).unwrap_or_default()));
         pages.chain(error).collect()
     }
 }
@@ -64,8 +67,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_reply_alone_tells_is_told_once() {
-        let said = |msg_type: &str, content: &'static str| {
+    fn an_output_that_only_the_reply_has_is_added_once() {
+        let event = |msg_type: &str, content: &'static str| {
             ExecutionEvent::Iopub(IopubMessage {
                 msg_type: msg_type.to_owned(),
                 content: content.into(),
@@ -77,19 +80,19 @@ mod tests {
             ..KernelException::default()
         };
         let reply = br#"{"payload":[{"source":"page","data":{"text/plain":"help"}}]}"#;
-        let mut heard = Heard::default();
-        heard.take(&said("stream", r#"{"name":"stdout","text":"x"}"#));
-        let untold = heard.untold(reply, Some(&raised));
-        let kinds: Vec<_> = untold.iter().map(|told| &told.msg_type[..]).collect();
-        assert_eq!(kinds, ["display_data", "error"]);
-        let mut usage = heard;
-        usage.take(&said(
+        let mut received = ReceivedOutputs::default();
+        received.take(&event("stream", r#"{"name":"stdout","text":"x"}"#));
+        let missing_outputs = received.missing_outputs(reply, Some(&raised));
+        let msg_types: Vec<_> = missing_outputs.iter().map(|it| &it.msg_type[..]).collect();
+        assert_eq!(msg_types, ["display_data", "error"]);
+        let mut usage = received;
+        usage.take(&event(
             "stream",
             r#"{"name":"stderr","text":"UsageError: no such magic"}"#,
         ));
-        assert_eq!(usage.untold(b"{}", Some(&raised)), []);
-        heard.take(&ExecutionEvent::Iopub(untold[1].clone()));
+        assert_eq!(usage.missing_outputs(b"{}", Some(&raised)), []);
+        received.take(&ExecutionEvent::Iopub(missing_outputs[1].clone()));
         // The error has now been sent as an output.
-        assert_eq!(heard.untold(b"{}", Some(&raised)), []);
+        assert_eq!(received.missing_outputs(b"{}", Some(&raised)), []);
     }
 }

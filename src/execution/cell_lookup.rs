@@ -9,66 +9,66 @@ use std::collections::HashMap;
 
 use crate::notebook::{CellType, Document};
 
-/// The cells of a notebook, as executions name them.
-pub(crate) struct Meant<'a> {
+/// The cells of a notebook by the names that clients send: ids and VS Code's URIs.
+pub(crate) struct CellLookup<'a> {
     by_id: HashMap<&'a str, usize>,
     /// The positions of the cells with each source, in ascending order.
     by_source: HashMap<Cow<'a, str>, Vec<usize>>,
-    by_address: HashMap<&'a str, usize>,
+    by_uri: HashMap<&'a str, usize>,
 }
 
-impl<'a> Meant<'a> {
-    /// Finds out which cells the URIs mean, from earlier executions, latest first: pairs of the
-    /// cell that the client sent, and the code.
+impl<'a> CellLookup<'a> {
+    /// Makes the lookup from a notebook and its earlier executions, latest first: pairs of the name of the cell
+    /// that the client sent, and the code.
     pub(crate) fn of(
         document: &'a Document,
         ran: impl Iterator<Item = (&'a str, &'a str)>,
     ) -> Self {
-        let mut meant = Self {
+        let mut lookup = Self {
             by_id: HashMap::new(),
             by_source: HashMap::new(),
-            by_address: HashMap::new(),
+            by_uri: HashMap::new(),
         };
-        for (place, cell) in document.cells().iter().enumerate() {
+        for (position, cell) in document.cells().iter().enumerate() {
             if cell.cell_type() == CellType::Code {
-                meant.by_id.insert(cell.id(), place);
-                let of_source = meant.by_source.entry(cell.source()).or_default();
-                of_source.push(place);
+                lookup.by_id.insert(cell.id(), position);
+                let same_source = lookup.by_source.entry(cell.source()).or_default();
+                same_source.push(position);
             }
         }
-        // A URI whose text several cells have gets one of the cells that no other URI has.
+        // If several cells have the text that ran under a URI, the URI means one that no other URI means.
         let (mut taken, mut unsure) = (Vec::new(), Vec::new());
-        for (address, code) in ran.filter(|(name, _)| is_address(name)) {
-            if meant.by_address.contains_key(address) {
+        for (uri, code) in ran.filter(|(name, _)| is_uri(name)) {
+            if lookup.by_uri.contains_key(uri) {
                 continue;
             }
-            match meant.by_source.get(code).map(Vec::as_slice) {
-                Some([place]) => {
-                    meant.by_address.insert(address, *place);
-                    taken.push(*place);
+            match lookup.by_source.get(code).map(Vec::as_slice) {
+                Some([position]) => {
+                    lookup.by_uri.insert(uri, *position);
+                    taken.push(*position);
                 }
-                Some(_) => unsure.push((address, code)),
+                Some(_) => unsure.push((uri, code)),
                 None => {}
             }
         }
         // The URI that was run first comes last in this list.
-        for (address, code) in unsure.into_iter().rev() {
-            let places = meant.by_source.get(code).map_or(&[][..], Vec::as_slice);
-            let free = places.iter().find(|place| !taken.contains(place));
-            if let Some(place) = free.or(places.first())
-                && !meant.by_address.contains_key(address)
+        for (uri, code) in unsure.into_iter().rev() {
+            let positions = lookup.by_source.get(code).map_or(&[][..], Vec::as_slice);
+            let free = positions.iter().find(|position| !taken.contains(position));
+            if let Some(position) = free.or(positions.first())
+                && !lookup.by_uri.contains_key(uri)
             {
-                meant.by_address.insert(address, *place);
-                taken.push(*place);
+                lookup.by_uri.insert(uri, *position);
+                taken.push(*position);
             }
         }
-        meant
+        lookup
     }
 
     /// Returns the position of the cell that a client sent as `name`; `None` if there is no such cell.
-    pub(crate) fn place(&self, name: &str) -> Option<usize> {
-        let known = if is_address(name) {
-            &self.by_address
+    pub(crate) fn position(&self, name: &str) -> Option<usize> {
+        let known = if is_uri(name) {
+            &self.by_uri
         } else {
             &self.by_id
         };
@@ -76,16 +76,16 @@ impl<'a> Meant<'a> {
     }
 
     /// Returns the position of the cell with this source, if there is only one.
-    pub(crate) fn only(&self, source: &str) -> Option<usize> {
+    pub(crate) fn with_only_source(&self, source: &str) -> Option<usize> {
         match self.by_source.get(source)?.as_slice() {
-            [place] => Some(*place),
+            [position] => Some(*position),
             _ => None,
         }
     }
 }
 
-/// Says whether a name is a URI of VS Code's and not a cell's id.
-pub(crate) fn is_address(name: &str) -> bool {
+/// Says whether a cell's name is a URI of VS Code's and not an id.
+pub(crate) fn is_uri(name: &str) -> bool {
     name.contains([':', '/', '#'])
 }
 
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_is_the_cell_whose_text_ran_under_it() {
+    fn a_uri_is_the_cell_whose_text_ran_under_it() {
         let cell = |(id, source)| {
             format!(
                 r#"{{"cell_type":"code","id":"{id}","source":"{source}","metadata":{{}},"outputs":[]}}"#
@@ -120,15 +120,21 @@ mod tests {
             ("v:/a#W0", "old"),
             ("bbbb", "same"),
         ];
-        let meant = Meant::of(&document, ran.into_iter());
-        let places = [
+        let lookup = CellLookup::of(&document, ran.into_iter());
+        let positions = [
             "v:/a#W0", "v:/a#W2", "v:/a#W3", "v:/a#W4", "bbbb", "eeee", "no",
         ];
-        let places = places.map(|name| meant.place(name));
+        let positions = positions.map(|name| lookup.position(name));
         assert_eq!(
-            places,
+            positions,
             [Some(0), Some(2), Some(3), None, Some(1), None, None]
         );
-        assert_eq!((meant.only("2"), meant.only("same")), (Some(1), None));
+        assert_eq!(
+            (
+                lookup.with_only_source("2"),
+                lookup.with_only_source("same")
+            ),
+            (Some(1), None)
+        );
     }
 }

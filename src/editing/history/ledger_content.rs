@@ -12,11 +12,11 @@ use crate::project::event::{CellStep, NotebookChange};
 
 /// How many of `nb`'s last edits are compared with each later save. An editor whose save wipes out more of
 /// them has had the notebook open for days.
-const WATCHED: usize = 256;
+const MOST_WATCHED: usize = 256;
 
 /// The content of a ledger.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Known {
+pub(super) struct LedgerContent {
     /// The notebook's key, for a human reader.
     pub notebook: String,
     /// When the ledger was written.
@@ -80,12 +80,12 @@ pub(in crate::editing) fn recall_ids(notebook: &NotebookFile, document: &mut Doc
     if document.cells().iter().all(Cell::has_own_id) {
         return;
     }
-    let known = notebook.project.last_ledger::<Known>(&notebook.key);
-    let cells = known.map_or_else(Vec::new, |known| known.cells_of(document));
+    let content = notebook.project.last_ledger::<LedgerContent>(&notebook.key);
+    let cells = content.map_or_else(Vec::new, |content| content.cells_of(document));
     document.recall_ids(&cells, &|revision| version_source(notebook, revision));
 }
 
-impl Known {
+impl LedgerContent {
     /// Returns the ledger's cells that match the file: those before or those after the edit that is
     /// being written, whichever are more similar to the file's.
     fn cells_of(self, document: &Document) -> Manifest {
@@ -93,13 +93,13 @@ impl Known {
             return self.cells;
         };
         let after = steps::forth(&self.cells, &intent.change.changes);
-        let there: Vec<_> = document.cells().iter().map(Cell::revision).collect();
-        let alike = |cells: &Manifest| {
-            let pairs = cells.iter().zip(&there);
-            let same = pairs.filter(|((_, known), revision)| known == *revision);
-            (cells.len() == there.len(), same.count())
+        let revisions: Vec<_> = document.cells().iter().map(Cell::revision).collect();
+        let similarity = |cells: &Manifest| {
+            let pairs = cells.iter().zip(&revisions);
+            let same = pairs.filter(|((_, recorded), revision)| recorded == *revision);
+            (cells.len() == revisions.len(), same.count())
         };
-        if alike(&after) > alike(&self.cells) {
+        if similarity(&after) > similarity(&self.cells) {
             after
         } else {
             self.cells
@@ -144,7 +144,7 @@ impl Known {
             before: step.before,
             after: step.after,
         }));
-        let too_many = self.watched.len().saturating_sub(WATCHED);
-        self.watched.drain(..too_many);
+        let extra = self.watched.len().saturating_sub(MOST_WATCHED);
+        self.watched.drain(..extra);
     }
 }
