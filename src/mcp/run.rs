@@ -188,7 +188,7 @@ pub(super) async fn begun(
 /// Returns the status of a run as one word.
 fn status(verdict: JobVerdict) -> &'static str {
     match verdict {
-        JobVerdict::Well => "ok",
+        JobVerdict::Succeeded => "ok",
         JobVerdict::Raised => "error",
         JobVerdict::Interrupted => "interrupted",
         JobVerdict::NoKernel => "no_kernel",

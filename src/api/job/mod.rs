@@ -2,14 +2,15 @@
 
 mod answer;
 mod collected;
+mod description;
 mod follow;
 mod observer;
 mod options;
 mod until;
-mod words;
+
 
 pub use self::answer::{
-    BegunJob, BlockingJob, CellResult, FollowedState, HeardSummary, JobAnswer, JobResults,
+    BegunJob, BlockingJob, CellResult, FollowedState, JobAnswer, JobResults,
     JobVerdict, RunAnswer, RunResult, UntilAnswer,
 };
 pub(super) use self::follow::{follow_job, patience};
@@ -17,4 +18,4 @@ pub use self::observer::{
     CellEvent, JobEnd, JobEvent, JobObserver, OutputEvent, PromptAnswer, StateEvent, Unobserved,
 };
 pub use self::options::{FollowOptions, OutputsAs};
-pub use self::words::{describe, describe_code, describe_wait};
+pub use self::description::{describe, describe_code, describe_wait};

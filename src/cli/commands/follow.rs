@@ -149,7 +149,7 @@ impl Context {
 /// Returns the exit code of a job.
 fn code(verdict: JobVerdict) -> u8 {
     match verdict {
-        JobVerdict::Well => 0,
+        JobVerdict::Succeeded => 0,
         JobVerdict::Failed => 1,
         JobVerdict::Raised => 3,
         JobVerdict::StillRunning => 4,
