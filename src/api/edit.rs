@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 use super::caller::{Caller, blocking};
-use super::diff::{DiffAnswer, compared};
+use super::diff::{DiffAnswer, diff_documents};
 use super::envelope::Answer;
 use super::problem::editing::of_operation;
 use super::problem::{Problem, ProblemKind};
@@ -91,7 +91,7 @@ impl EditAnswer {
             notebook: page.key.clone(),
             path: page.real.clone(),
             revision: done.document.revision(),
-            changes: as_they_are(&done),
+            changes: final_changes(&done),
             op: done.op,
             conflicts: done.conflicts,
             notes: done.notes,
@@ -143,7 +143,7 @@ pub async fn preview_edit(caller: &Caller, request: EditRequest) -> Result<DiffA
     blocking(caller, move |_| {
         let (before, after) = edit::would(&page, &request.operations)
             .map_err(|error| problem(error, request.is_list))?;
-        Ok(compared(&page, before, &after))
+        Ok(diff_documents(&page, before, &after))
     })
     .await
 }
@@ -158,7 +158,7 @@ fn problem(error: EditError, is_list: bool) -> Problem {
 }
 
 /// Returns the changes as they are in the notebook now, merged with what another program saved in between.
-fn as_they_are(done: &Done) -> Vec<CellChange> {
+fn final_changes(done: &Done) -> Vec<CellChange> {
     let mut changes = done.changes.clone();
     let cells = done.document.cells();
     for at in 0..changes.len() {
@@ -167,7 +167,7 @@ fn as_they_are(done: &Done) -> Vec<CellChange> {
             continue;
         };
         // A later change of the same edit describes this cell.
-        if rest.iter().any(|later| later.cell == change.cell) {
+        if rest.iter().any(|other| other.cell == change.cell) {
             continue;
         }
         let Some(index) = cells.iter().position(|cell| cell.id() == change.cell) else {

@@ -126,7 +126,7 @@ pub(crate) fn of_selection(error: &SelectError, message: &str) -> Problem {
         }
         _ => ProblemKind::Failed,
     };
-    let near: &[CellCandidate] = match error {
+    let candidates: &[CellCandidate] = match error {
         SelectError::NoSuchId { near, .. }
         | SelectError::TooShort { near, .. }
         | SelectError::NoSuchCount { near, .. } => near,
@@ -135,8 +135,8 @@ pub(crate) fn of_selection(error: &SelectError, message: &str) -> Problem {
     };
     // Candidates are easier to read on lines of their own than in one sentence.
     let message = message.split("; there is ").next().unwrap_or(message);
-    let near: Vec<_> = near.iter().map(CellCandidate::to_string).collect();
-    let problem = Problem::new(kind, message).lines(&near);
+    let candidates: Vec<_> = candidates.iter().map(CellCandidate::to_string).collect();
+    let problem = Problem::new(kind, message).lines(&candidates);
     match error {
         SelectError::Malformed(_) | SelectError::Many(_) => problem,
         SelectError::Ambiguous { .. } | SelectError::TooShort { .. } => {
