@@ -575,7 +575,7 @@ impl Agent {
         front: &impl Front,
         interrupt: Option<&Notify>,
     ) -> Result<Value, AgentError> {
-        let done = {
+        let result = {
             let name = self.launch.name.clone();
             let AgentState::On(running) = &mut self.state else {
                 return Err(self.running().err().unwrap_or(AgentError::Interrupted));
@@ -590,7 +590,7 @@ impl Agent {
             };
             exchange.until_answered(call, interrupt).await
         };
-        match done {
+        match result {
             Ok(answer) => answer.map_err(|source| AgentError::Answer {
                 name: self.launch.name.clone(),
                 source,
@@ -786,8 +786,8 @@ impl<'a, F: Front> Exchange<'a, F> {
                 }));
             }
             AgentRequest::Write { path, text } => work.push(Box::pin(async move {
-                let done = workspace.write(&by, &path, text).await;
-                let answer = done.map(|()| json!({}));
+                let result = workspace.write(&by, &path, text).await;
+                let answer = result.map(|()| json!({}));
                 protocol::answer_line(&id, answer.map_err(Refusal::Failed))
             })),
             AgentRequest::Terminal(new) => {
@@ -934,9 +934,9 @@ impl<'a, F: Front> Exchange<'a, F> {
 async fn next_done<T>(list: &mut Vec<Work<'_, T>>) -> T {
     poll_fn(|context| {
         for at in 0..list.len() {
-            if let Poll::Ready(done) = list[at].as_mut().poll(context) {
+            if let Poll::Ready(result) = list[at].as_mut().poll(context) {
                 drop(list.swap_remove(at));
-                return Poll::Ready(done);
+                return Poll::Ready(result);
             }
         }
         Poll::Pending

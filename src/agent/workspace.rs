@@ -149,10 +149,10 @@ impl Workspace {
         }
         if is_notebook(&real) && real.exists() {
             let caller = self.caller(by, &real).map_err(|error| in_words(&error))?;
-            let done = api::set_notebook_text(&caller, text).await;
-            let done = done.map_err(|error| in_words(&error))?;
+            let result = api::set_notebook_text(&caller, text).await;
+            let result = result.map_err(|error| in_words(&error))?;
             has_seen(caller).await;
-            return match done.error {
+            return match result.error {
                 Some(error) => Err(in_words(&error)),
                 None => Ok(()),
             };

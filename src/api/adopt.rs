@@ -62,8 +62,8 @@ pub async fn adopt(caller: &Caller, request: AdoptRequest) -> Result<AdoptAnswer
             return Ok(AdoptAnswer::Holds { dir, holds });
         }
         refuse_while_open(&from, &dir)?;
-        let done = adopt::adopt(&dir).map_err(|error| failed("adopt", &error))?;
-        Ok(AdoptAnswer::Adopted(done))
+        let adopted = adopt::adopt(&dir).map_err(|error| failed("adopt", &error))?;
+        Ok(AdoptAnswer::Adopted(adopted))
     })
     .await
 }

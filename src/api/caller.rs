@@ -351,7 +351,7 @@ pub(super) async fn blocking<T: Send + 'static>(
     }
     let caller = caller.clone();
     match tokio::task::spawn_blocking(move || work(&caller)).await {
-        Ok(done) => done,
+        Ok(result) => result,
         Err(error) => Err(Problem::failed("finish the work", &error)),
     }
 }

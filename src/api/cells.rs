@@ -200,7 +200,12 @@ fn listed(
     let view = view::open(page, caller.by())?;
     let document = &view.document;
     let since = match request.since {
-        Some(revision) => Some(steps_since(page, document, revision, request.cells.is_empty())?),
+        Some(revision) => Some(steps_since(
+            page,
+            document,
+            revision,
+            request.cells.is_empty(),
+        )?),
         None => None,
     };
     let places = match (&since, request.cells.as_slice()) {
@@ -230,7 +235,9 @@ fn listed(
         let stale = names.stale_at(*index);
         let stale = stale.filter(|stale| shows_not_run || stale.why != StaleReason::NotRun);
         let graph_cell = graph.at(*index);
-        let undefined = graph_cell.into_iter().flat_map(|graph_cell| &graph_cell.undefined);
+        let undefined = graph_cell
+            .into_iter()
+            .flat_map(|graph_cell| &graph_cell.undefined);
         Some(CellRow {
             index: *index,
             id: cell.id().to_owned(),

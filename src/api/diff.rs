@@ -103,7 +103,11 @@ pub async fn diff_notebooks(caller: &Caller, request: DiffRequest) -> Result<Dif
 }
 
 /// Compares a notebook with the result of an edit that was not written.
-pub(crate) fn diff_documents(page: &NotebookFile, before: Document, after: &Document) -> DiffAnswer {
+pub(crate) fn diff_documents(
+    page: &NotebookFile,
+    before: Document,
+    after: &Document,
+) -> DiffAnswer {
     answer(page, EarlierNotebook::whole(before), after)
 }
 
@@ -201,13 +205,15 @@ fn problem(error: &EarlierError, page: &NotebookFile) -> Problem {
     let problem = Problem::new(ProblemKind::Failed, causes(error));
     let notebook = quote(&page.path);
     match error {
-        EarlierError::NoSuchRevision { given, last } => problem.lines(&revision_lines(last)).hint(format!(
-            "nb diff {notebook} --git {} compares with git's",
-            quote(Path::new(given))
-        )),
-        EarlierError::Ambiguous { candidates, .. } => {
-            problem.lines(&revision_lines(candidates)).hint("give more of it")
+        EarlierError::NoSuchRevision { given, last } => {
+            problem.lines(&revision_lines(last)).hint(format!(
+                "nb diff {notebook} --git {} compares with git's",
+                quote(Path::new(given))
+            ))
         }
+        EarlierError::Ambiguous { candidates, .. } => problem
+            .lines(&revision_lines(candidates))
+            .hint("give more of it"),
         EarlierError::Unknown(_) => {
             problem.hint(format!("nb diff {notebook} --git compares with git's HEAD"))
         }

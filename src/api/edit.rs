@@ -82,21 +82,21 @@ pub struct EditAnswer {
 impl Answer for EditAnswer {}
 
 impl EditAnswer {
-    pub(crate) fn of(page: &NotebookFile, done: Done) -> Self {
-        let error = (!done.conflicts.is_empty()).then(|| {
+    pub(crate) fn of(page: &NotebookFile, outcome: Done) -> Self {
+        let error = (!outcome.conflicts.is_empty()).then(|| {
             let message = "another program saved the same lines during this edit, and they stay";
-            Problem::new(ProblemKind::Conflict, message).with_lost(&done.conflicts)
+            Problem::new(ProblemKind::Conflict, message).with_lost(&outcome.conflicts)
         });
         Self {
             notebook: page.key.clone(),
             path: page.real.clone(),
-            revision: done.document.revision(),
-            changes: final_changes(&done),
-            op: done.op,
-            conflicts: done.conflicts,
-            notes: done.notes,
+            revision: outcome.document.revision(),
+            changes: final_changes(&outcome),
+            op: outcome.op,
+            conflicts: outcome.conflicts,
+            notes: outcome.notes,
             error,
-            document: done.document,
+            document: outcome.document,
         }
     }
 }
@@ -127,9 +127,9 @@ pub async fn edit(caller: &Caller, request: EditRequest) -> Result<EditAnswer, P
     let page = caller.page().await?;
     let editor = caller.editor(request.policy);
     blocking(caller, move |_| {
-        let done = edit::apply(&page, &request.operations, &editor);
-        let done = done.map_err(|error| problem(error, request.is_list))?;
-        Ok(EditAnswer::of(&page, done))
+        let outcome = edit::apply(&page, &request.operations, &editor);
+        let outcome = outcome.map_err(|error| problem(error, request.is_list))?;
+        Ok(EditAnswer::of(&page, outcome))
     })
     .await
 }
@@ -158,9 +158,9 @@ fn problem(error: EditError, is_list: bool) -> Problem {
 }
 
 /// Returns the changes as they are in the notebook now, merged with what another program saved in between.
-fn final_changes(done: &Done) -> Vec<CellChange> {
-    let mut changes = done.changes.clone();
-    let cells = done.document.cells();
+fn final_changes(outcome: &Done) -> Vec<CellChange> {
+    let mut changes = outcome.changes.clone();
+    let cells = outcome.document.cells();
     for at in 0..changes.len() {
         let (before, rest) = changes.split_at_mut(at + 1);
         let Some(change) = before.last_mut() else {

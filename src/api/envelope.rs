@@ -122,9 +122,9 @@ impl Caller {
         }
     }
 
-    /// Lets what others do from now on be news to an actor that was never on the notebook. It may wait for locks,
+    /// Begins the notifications of an actor that never used the notebook: it gets what others do from now on. It may wait for locks,
     /// as [`Caller::delivered`] does.
-    pub fn hears_from_now_on(&self) {
+    pub fn begin_notifications(&self) {
         let Some(target) = self.concerned() else {
             return;
         };

@@ -124,14 +124,14 @@ fn format_one(
     write: bool,
     editor: &Editor,
 ) -> FormattedNotebook {
-    let done = page.and_then(|page| {
+    let result = page.and_then(|page| {
         if !write {
             return Ok((format::check(&page)?, Vec::new()));
         }
-        let (differences, done) = format::write(&page, editor)?;
-        Ok((differences, done.notes))
+        let (differences, outcome) = format::write(&page, editor)?;
+        Ok((differences, outcome.notes))
     });
-    match done {
+    match result {
         Ok((differences, notes)) => FormattedNotebook::Done {
             notebook,
             differences,

@@ -186,7 +186,10 @@ pub async fn write_job(
     let job = folder.read()?;
     let cells = salvaged.into_iter().map(|salvaged_cell| WrittenCell {
         at: salvaged_cell.at,
-        cell: job.cells.get(salvaged_cell.at).and_then(|it| it.cell.clone()),
+        cell: job
+            .cells
+            .get(salvaged_cell.at)
+            .and_then(|it| it.cell.clone()),
         written: salvaged_cell.missed.is_none(),
         stale: salvaged_cell.stale,
         why: salvaged_cell.missed,
@@ -224,7 +227,10 @@ pub async fn wait(
         Some(id) => project.job(id)?,
         None => {
             let project = project.clone();
-            let found = blocking(caller, move |caller| Ok(default_job(&project, &caller.actor))).await?;
+            let found = blocking(caller, move |caller| {
+                Ok(default_job(&project, &caller.actor))
+            })
+            .await?;
             let (folder, job) = found.ok_or_else(|| {
                 let problem = Problem::new(ProblemKind::Usage, "there are no jobs");
                 problem.hint("nb exec CELL begins one")

@@ -289,7 +289,10 @@ async fn open_notebook(
 
 fn check_name(notebook: &Path) -> Result<(), Problem> {
     let shown = notebook.display();
-    if notebook.extension().is_none_or(|extension| extension != "ipynb") {
+    if notebook
+        .extension()
+        .is_none_or(|extension| extension != "ipynb")
+    {
         let text = format!("{shown} is no notebook: its name does not end in .ipynb");
         let named = quote(&notebook.with_extension("ipynb"));
         return Err(Problem::new(ProblemKind::Usage, text).hint(format!("nb open {named}")));

@@ -181,8 +181,8 @@ pub(crate) fn shares(lengths: &[usize], limit: usize) -> Vec<usize> {
     let mut by_length: Vec<_> = (0..lengths.len()).collect();
     by_length.sort_by_key(|at| lengths[*at]);
     let (mut left, mut shares) = (limit, vec![0; lengths.len()]);
-    for (done, at) in by_length.into_iter().enumerate() {
-        let share = (left / (lengths.len() - done)).min(lengths[at]);
+    for (handled, at) in by_length.into_iter().enumerate() {
+        let share = (left / (lengths.len() - handled)).min(lengths[at]);
         left -= share;
         shares[at] = share.max(LEAST).min(lengths[at]);
     }

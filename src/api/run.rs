@@ -178,7 +178,12 @@ pub async fn peek(
                 in_short: !caller.is_person && request.limit.is_some(),
                 more: &more,
             };
-            let text = UncutText::of(&outputs, OmittedOutput::default(), &text_options, outputs::note);
+            let text = UncutText::of(
+                &outputs,
+                OmittedOutput::default(),
+                &text_options,
+                outputs::note,
+            );
             answer.text = UncutText::cut(&[text], request.limit, &more).pop();
         }
     }

@@ -238,7 +238,11 @@ struct Analysis<'a> {
 }
 
 impl Analysis<'_> {
-    fn snapshot(&self, document: &Document, state: &mut WatchState) -> Result<StaleSnapshot, Problem> {
+    fn snapshot(
+        &self,
+        document: &Document,
+        state: &mut WatchState,
+    ) -> Result<StaleSnapshot, Problem> {
         let language = || EffectsCache::new(language_of(self.page, document));
         let cache = state.cache.get_or_insert_with(language);
         let graph = NotebookGraph::with_cache(self.page, document, cache)?;
@@ -320,12 +324,9 @@ impl Analysis<'_> {
             let is_typed_in = typed_in.iter().any(|typed| typed == id);
             is_typed_in.then(|| format!("{id} is being edited"))
         };
-        let (cells, why) = runnable(
-            open,
-            &|cells| planned(graph, cells),
-            &left_out,
-            &|cells| graph.graph.downstream(cells),
-        );
+        let (cells, why) = runnable(open, &|cells| planned(graph, cells), &left_out, &|cells| {
+            graph.graph.downstream(cells)
+        });
         let ids = cells.iter().filter_map(|at| {
             let cell = document.cells().get(graph.place(*at)?)?;
             Some(cell.id().to_owned())

@@ -306,11 +306,11 @@ impl Cleared {
         let disk_bytes = paths.iter().map(|path| size(path)).sum();
         let mut removed = 0;
         for path in paths {
-            let done = match self.dry_run {
+            let result = match self.dry_run {
                 true => Ok(()),
                 false => remove_tree(path),
             };
-            match done {
+            match result {
                 Ok(()) => removed += 1,
                 Err(error) => {
                     let path = path.display();

@@ -373,7 +373,7 @@ pub(super) fn elsewhere(variables: &dyn Variables) -> Result<Vec<PathBuf>, NoHom
 
 fn note_elsewhere(folders: &[PathBuf], variables: &dyn Variables) -> Result<(), ServeError> {
     let path = own_data_dir(variables)?.join(ELSEWHERE);
-    let done = if folders.is_empty() {
+    let result = if folders.is_empty() {
         match std::fs::remove_file(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => Ok(()),
@@ -382,7 +382,7 @@ fn note_elsewhere(folders: &[PathBuf], variables: &dyn Variables) -> Result<(), 
         let text = serde_json::to_vec(folders).map_err(io::Error::from);
         text.and_then(|text| install_file(&path, &text)).map(drop)
     };
-    done.map_err(|source| ServeError::Install { path, source })
+    result.map_err(|source| ServeError::Install { path, source })
 }
 
 /// The file with the list of [`elsewhere`], in `nb`'s own data folder.

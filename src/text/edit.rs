@@ -109,7 +109,7 @@ mod tests {
         let operations = operations.unwrap();
         let (mine, changes) = before.applied(&operations, &mut String::new).unwrap();
         let merged = merge(&before, &theirs, &mine, &|_| false);
-        let done = Done {
+        let outcome = Done {
             changes,
             conflicts: merged.conflicts,
             document: merged.document,
@@ -120,7 +120,7 @@ mod tests {
         let path = folder.path().join("a.ipynb");
         std::fs::write(&path, theirs.to_bytes()).unwrap();
         let page = NotebookFile::of(&path).unwrap();
-        insta::assert_snapshot!(text(&EditAnswer::of(&page, done)), @r"
+        insta::assert_snapshot!(text(&EditAnswer::of(&page, outcome)), @r"
         edited 2 bbbb
         kept 3 cccc, 1 aaaa
         inserted 0 dddd

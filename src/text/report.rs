@@ -197,7 +197,12 @@ impl Report<'_> {
             if let ([_, _, ..], Some(id)) = (&job.cells[..], &job.cells[at].cell) {
                 text = format!("{text}, at {id} ({} of {})", at + 1, job.cells.len());
             }
-            if let Some(summary) = self.answer.runs().get(at).and_then(|it| it.summary.as_ref()) {
+            if let Some(summary) = self
+                .answer
+                .runs()
+                .get(at)
+                .and_then(|it| it.summary.as_ref())
+            {
                 let last = shortened(&summary.last_line);
                 let lines = count(summary.lines, "new line");
                 text = format!("{text}, {lines} (last: \"{last}\")");
@@ -334,6 +339,9 @@ mod tests {
     #[test]
     fn a_full_disk_may_be_why_a_recorder_is_gone() {
         assert_eq!(recorder_end(None), "killed");
-        assert_eq!(recorder_end(Some(8)), "killed, or the disk is full (8 bytes free)");
+        assert_eq!(
+            recorder_end(Some(8)),
+            "killed, or the disk is full (8 bytes free)"
+        );
     }
 }

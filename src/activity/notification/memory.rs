@@ -104,11 +104,11 @@ pub fn noticed(project: &Project, name: &str, notices: &[String]) {
     if notices.is_empty() {
         return;
     }
-    let done = Memory::update(project, name, |memory| {
+    let result = Memory::update(project, name, |memory| {
         memory.notices.retain(|told| !notices.contains(told));
         memory.notices.extend_from_slice(notices);
     });
-    let _ = done.inspect_err(
+    let _ = result.inspect_err(
         |error| tracing::warn!(%error, "a notice cannot be stored: it will be printed again"),
     );
 }

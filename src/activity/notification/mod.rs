@@ -107,12 +107,12 @@ impl Notifications {
             return;
         };
         let end = project.events_of(&[]).end();
-        let done = Memory::update(project, name, |memory| {
+        let result = Memory::update(project, name, |memory| {
             for key in keys {
                 memory.advance(key, cursor, end);
             }
         });
-        let _ = done.inspect_err(|error| tracing::warn!(%error, "the cursors of notifications cannot be stored: they will be printed again"));
+        let _ = result.inspect_err(|error| tracing::warn!(%error, "the cursors of notifications cannot be stored: they will be printed again"));
     }
 }
 

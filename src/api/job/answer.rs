@@ -490,8 +490,9 @@ fn add_texts(
 ) {
     let results = results.iter_mut().map(|it| &mut it.result);
     let listed = results.zip(collected).zip(&job.cells).enumerate();
-    let listed =
-        listed.filter(|(at, ((result, collected), _))| collected.has_output && result.is_listed(*at, seen));
+    let listed = listed.filter(|(at, ((result, collected), _))| {
+        collected.has_output && result.is_listed(*at, seen)
+    });
     let listed: Vec<_> = listed.map(|(_, listed)| listed).collect();
     let more = show_all_hint(job);
     let text_options = TextOptions {
@@ -523,7 +524,12 @@ pub(super) fn text_so_far(job: &Job, collected: &Collected, limit: Option<usize>
         more: &more,
     };
     let outputs = read_all(&collected.outputs);
-    let text = UncutText::of(&outputs, collected.outputs.left_out(), &text_options, outputs::note);
+    let text = UncutText::of(
+        &outputs,
+        collected.outputs.left_out(),
+        &text_options,
+        outputs::note,
+    );
     let mut texts = UncutText::cut(&[text], limit, &more);
     texts.pop().unwrap_or_default()
 }

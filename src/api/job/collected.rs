@@ -70,7 +70,10 @@ impl<'a, O: JobObserver> Listener<'a, O> {
         if !std::mem::take(&mut self.collects) {
             return Vec::new();
         }
-        let empty = self.cells.iter().map(|_| Collected::bounded(self.max_bytes));
+        let empty = self
+            .cells
+            .iter()
+            .map(|_| Collected::bounded(self.max_bytes));
         let empty = empty.collect();
         std::mem::replace(&mut self.cells, empty)
     }

@@ -43,12 +43,12 @@ impl Command for Adopt {
 fn text(answer: &AdoptAnswer) -> String {
     match answer {
         AdoptAnswer::Holds { dir, holds } => list(dir, holds),
-        AdoptAnswer::Adopted(done) => format!(
+        AdoptAnswer::Adopted(adopted) => format!(
             "made {}; {} entries of the journal and {} earlier versions were taken over; the rest is in {}",
-            done.dir.display(),
-            done.entries,
-            done.versions,
-            done.set_aside.display()
+            adopted.dir.display(),
+            adopted.entries,
+            adopted.versions,
+            adopted.set_aside.display()
         ),
     }
 }

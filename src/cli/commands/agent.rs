@@ -80,24 +80,24 @@ impl Command for Agent {
             removes: install.remove,
             writes: install.yes,
         };
-        let asks = !install.yes && !context.json && context.can_ask();
-        if asks {
+        let asks_first = !install.yes && !context.json && context.can_ask();
+        if asks_first {
             let preview = api::set_up_agents(&context.caller, request.clone()).await?;
             context.printed(&show(context, &preview))?;
-            request.writes = !preview.files.is_empty() && agrees().await;
+            request.writes = !preview.files.is_empty() && confirmed().await;
             if !request.writes {
                 return Err(Problem::new(ProblemKind::Refused, "nothing was written"));
             }
         }
         let answer = api::set_up_agents(&context.caller, request).await?;
-        context.print(&answer, |answer| match asks {
+        context.print(&answer, |answer| match asks_first {
             true => print::line(&summary(context, answer)),
             false => show(context, answer),
         })
     }
 }
 
-async fn agrees() -> bool {
+async fn confirmed() -> bool {
     let answer = Lines::new().ask("Write this? [y/N] ", false).await;
     let answer = answer.unwrap_or_default().trim().to_ascii_lowercase();
     matches!(answer.as_str(), "y" | "yes")

@@ -73,10 +73,10 @@ impl Demo {
                         _ = terminate.recv() => {}
                     }
                 };
-                let mut tell = |step: &Step| {
+                let mut print_step = |step: &Step| {
                     let _ = write_step(&mut anstream::stdout().lock(), step);
                 };
-                demo::demo(&options, &python, stop, &mut tell).await
+                demo::demo(&options, &python, stop, &mut print_step).await
             })
     }
 }
@@ -90,14 +90,14 @@ const INDENT: usize = 18;
 /// Writes a step, with its result below it:
 /// `  1.20 s  agent   $ nb open demo.ipynb  (812 ms)`.
 fn write_step(to: &mut impl Write, step: &Step) -> io::Result<()> {
-    let (who, colour) = match step.who {
+    let (actor, colour) = match step.who {
         Who::Demo => ("demo", AnsiColors::BrightBlack),
         Who::Agent => ("agent", AnsiColors::Cyan),
         Who::Human => ("human", AnsiColors::Green),
     };
     let at = format!("{:>6.2} s", step.at.as_secs_f64());
-    let who = format!("{who:<6}");
-    write!(to, "{at}  {}  {}", who.color(colour), step.did)?;
+    let actor = format!("{actor:<6}");
+    write!(to, "{at}  {}  {}", actor.color(colour), step.did)?;
     if step.took > Duration::ZERO {
         let took = format!("({} ms)", step.took.as_millis());
         write!(to, "  {}", took.bright_black())?;

@@ -92,13 +92,13 @@ impl Command for Web {
             },
             tell: print::note,
         };
-        serve(options, |address| tell(address, host, self.open)).await?;
+        serve(options, |address| print_address(address, host, self.open)).await?;
         Ok(ExitCode::SUCCESS)
     }
 }
 
 /// Prints the address of the page, and opens it.
-fn tell(address: &PageAddress, host: IpAddr, opens: bool) -> io::Result<()> {
+fn print_address(address: &PageAddress, host: IpAddr, opens: bool) -> io::Result<()> {
     print::line(&address.url)?;
     if !host.is_loopback() {
         print::note(
