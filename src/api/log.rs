@@ -42,7 +42,7 @@ pub enum LogSince {
     #[default]
     Beginning,
     /// The caller's last notifications.
-    LastTold,
+    LastNotification,
     /// This moment.
     At(Timestamp),
 }
@@ -167,7 +167,7 @@ pub async fn log(caller: &Caller, request: LogRequest) -> Result<LogAnswer, Prob
         let (project, key) = (&page.project, &page.key);
         let since = match since {
             LogSince::Beginning => None,
-            LogSince::LastTold => notification::last_told(project, key, caller.by()),
+            LogSince::LastNotification => notification::last_notified(project, key, caller.by()),
             LogSince::At(moment) => Some(moment),
         };
         let filter = LogFilter {

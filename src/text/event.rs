@@ -13,10 +13,10 @@ pub(crate) fn line(event: &Event) -> String {
     let at = moment(event.at);
     let notebook = event.notebook();
     let by = by.unwrap_or_default();
-    format!("{at}  {notebook}: {by}{}", what(&event.kind))
+    format!("{at}  {notebook}: {by}{}", description(&event.kind))
 }
 
-fn what(kind: &EventKind) -> String {
+fn description(kind: &EventKind) -> String {
     match kind {
         EventKind::Asked(start) => format!("asked the kernel to run {}", labels::label(start)),
         EventKind::Seen(start) => format!("the kernel runs {}", labels::label(start)),

@@ -110,7 +110,7 @@ impl Command for Log {
         let request = LogRequest {
             since: match self.since.as_deref() {
                 None => LogSince::Beginning,
-                Some("last") => LogSince::LastTold,
+                Some("last") => LogSince::LastNotification,
                 Some(text) => LogSince::At(moment::read(text)?),
             },
             by: self.by,
