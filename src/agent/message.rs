@@ -41,48 +41,61 @@ impl ChatMessage {
         text: &str,
         workspace: &Workspace,
         here: &Path,
-        able: &Capabilities,
-        on: Option<&Path>,
+        capabilities: &Capabilities,
+        notebook: Option<&Path>,
     ) -> Self {
         let mut message = Self {
             content: vec![Content::Text(text.to_owned())],
             notes: Vec::new(),
         };
-        if let Some(notebook) = on {
+        if let Some(notebook) = notebook {
             message.content.push(link(workspace, notebook));
         }
-        let images = IMAGE.captures_iter(text).map(|found| found[1].to_owned());
+        let images = IMAGE
+            .captures_iter(text)
+            .map(|capture| capture[1].to_owned());
         for name in images.take(MOST) {
             // A page's address stays for the agent to follow.
             if !name.contains("://") && !name.starts_with("data:") {
                 let image = image(workspace, &here.join(&name)).await;
-                message.add_image(&name, image, able);
+                message.add_image(&name, image, capabilities);
             }
         }
-        let files = FILE.captures_iter(text).map(|found| found[1].to_owned());
+        let files = FILE
+            .captures_iter(text)
+            .map(|capture| capture[1].to_owned());
         for name in files.take(MOST) {
             let (path, cell) = match name.split_once('#') {
                 Some((path, cell)) => (path, Some(cell)),
                 None => (name.as_str(), None),
             };
             let path = here.join(path.trim_end_matches(['.', ':', '?', '!', ')']));
-            let Some(real) = workspace.resolve(&path).ok().filter(|real| real.is_file()) else {
+            let Some(resolved) = workspace
+                .resolve(&path)
+                .ok()
+                .filter(|resolved| resolved.is_file())
+            else {
                 continue;
             };
             match cell {
                 Some(cell) => {
-                    let figure = figure(workspace, &real, cell).await;
-                    message.add_image(&name, figure, able);
+                    let figure = figure(workspace, &resolved, cell).await;
+                    message.add_image(&name, figure, capabilities);
                 }
-                None => message.content.push(link(workspace, &real)),
+                None => message.content.push(link(workspace, &resolved)),
             }
         }
         message
     }
 
-    fn add_image(&mut self, name: &str, image: Result<Content, String>, able: &Capabilities) {
+    fn add_image(
+        &mut self,
+        name: &str,
+        image: Result<Content, String>,
+        capabilities: &Capabilities,
+    ) {
         match image {
-            Ok(image) if able.images => self.content.push(image),
+            Ok(image) if capabilities.images => self.content.push(image),
             Ok(_) => {
                 let note = format!("{name} is not sent: the agent takes no images");
                 self.notes.push(note);
@@ -100,17 +113,17 @@ fn link(workspace: &Workspace, path: &Path) -> Content {
 }
 
 async fn image(workspace: &Workspace, path: &Path) -> Result<Content, String> {
-    let ending = path.extension().unwrap_or_default().to_string_lossy();
-    let mime = match ending.to_ascii_lowercase().as_str() {
+    let extension = path.extension().unwrap_or_default().to_string_lossy();
+    let mime = match extension.to_ascii_lowercase().as_str() {
         "png" => "image/png",
         "jpg" | "jpeg" => "image/jpeg",
         "gif" => "image/gif",
         "webp" => "image/webp",
         _ => return Err("it is no PNG, JPEG, GIF or WebP file".to_owned()),
     };
-    let real: PathBuf = workspace.resolve(path)?;
+    let resolved: PathBuf = workspace.resolve(path)?;
     let read = tokio::task::spawn_blocking(move || {
-        let file = crate::project::beneath::open(&real)?;
+        let file = crate::project::beneath::open(&resolved)?;
         crate::project::beneath::read_from(&file, LARGEST_IMAGE)
     });
     let bytes = read.await.map_err(|error| error.to_string())?;
@@ -170,12 +183,12 @@ mod tests {
         });
         std::fs::write(here.join("a.ipynb"), notebook.to_string()).unwrap();
         let workspace = Workspace::of(&here).unwrap();
-        let able = Capabilities {
+        let capabilities = Capabilities {
             images: true,
             ..Capabilities::default()
         };
         let text = "see ![x](fig.png), @a.ipynb#3f2c and @data.csv. ![y](../out.png) @nobody";
-        let message = ChatMessage::of(text, &workspace, &here, &able, None).await;
+        let message = ChatMessage::of(text, &workspace, &here, &capabilities, None).await;
         let media = |data: &str| Content::Media {
             mime: "image/png".to_owned(),
             data: data.to_owned(),

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::message::{
-    AnswerFault, AnswerPiece, CallInParts, ConversationPart, EndReason, TokenUsage,
+    AnswerFault, AnswerPiece, ConversationPart, EndReason, PartialCall, TokenUsage,
     ToolDescription, ToolResult,
 };
 
@@ -89,7 +89,7 @@ fn result(result: &ToolResult) -> Value {
 #[derive(Debug, Default)]
 pub(super) struct AnthropicAnswer {
     /// The calls whose arguments still come, by their places in the answer.
-    calls: BTreeMap<u64, CallInParts>,
+    calls: BTreeMap<u64, PartialCall>,
     usage: TokenUsage,
     end: Option<EndReason>,
 }
@@ -204,10 +204,10 @@ impl AnthropicAnswer {
                 content_block,
             } => match content_block {
                 Block::ToolUse { id, name } => {
-                    let call = CallInParts {
+                    let call = PartialCall {
                         id,
                         name,
-                        ..CallInParts::default()
+                        ..PartialCall::default()
                     };
                     self.calls.insert(index, call);
                     Vec::new()
@@ -227,7 +227,7 @@ impl AnthropicAnswer {
             },
             Event::ContentBlockStop { index } => {
                 let call = self.calls.remove(&index);
-                call.map(|call| AnswerPiece::Call(call.whole()))
+                call.map(|call| AnswerPiece::Call(call.into_call()))
                     .into_iter()
                     .collect()
             }
