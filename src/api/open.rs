@@ -322,7 +322,7 @@ async fn options(
     let attach = match &request.attach {
         Some(name) => {
             let file = attach::locate(name, &ProcessVariables).map_err(OpenError::from)?;
-            Some(attach::ask(file, patience, &ProcessVariables).await?)
+            Some(attach::probe(file, patience, &ProcessVariables).await?)
         }
         None => None,
     };
@@ -381,8 +381,9 @@ fn container_program(image: &str, notebook: &Path) -> Result<PathBuf, Problem> {
         return Err(refused("that is no image's name", hint));
     }
     container::program(image, &ProcessVariables).map_err(|(why, hint)| {
-        let instead = format!("to confine a kernel of this machine: nb open {notebook} --sandbox");
-        refused(&why, hint).hint(instead)
+        let alternative =
+            format!("to confine a kernel of this machine: nb open {notebook} --sandbox");
+        refused(&why, hint).hint(alternative)
     })
 }
 
@@ -515,8 +516,8 @@ fn answer(
     };
     if let Some(kernelspec) = kernelspec.filter(|_| request.select) {
         named_kernelspec::select(notebook, kernelspec).map_err(|error| {
-            let what = format!("name the kernelspec in {}", notebook.display());
-            Problem::failed(&what, &error)
+            let action = format!("name the kernelspec in {}", notebook.display());
+            Problem::failed(&action, &error)
         })?;
     }
     let (spec, spec_problem) = match served {

@@ -9,8 +9,8 @@ use serde::Serialize;
 use super::caller::{Caller, open_project};
 use super::problem::Problem;
 use super::status::{ELSEWHERE, KernelStatus};
-use crate::lifecycle::everywhere;
-use crate::lifecycle::status::{SessionStatus, glance, status};
+use crate::lifecycle::all_kernels;
+use crate::lifecycle::status::{SessionStatus, status, status_from_journal};
 use crate::project::{Project, StateError};
 
 /// How often a kernel is asked whether it is busy; in between, the journal says so. Each request causes
@@ -100,8 +100,8 @@ impl StatusWatch {
     async fn statuses(&self, asks_kernels: bool) -> Result<Vec<SessionStatus>, StateError> {
         let Some((key, name)) = &self.only else {
             return match asks_kernels {
-                true => everywhere::of_project(&self.project).await,
-                false => everywhere::glance(&self.project).await,
+                true => all_kernels::of_project(&self.project).await,
+                false => all_kernels::of_project_from_journal(&self.project).await,
             };
         };
         let Some(session) = self.project.state()?.session(key) else {
@@ -109,7 +109,7 @@ impl StatusWatch {
         };
         let found = match asks_kernels {
             true => status(&self.project, key, session).await?,
-            false => glance(&self.project, key, session).await?,
+            false => status_from_journal(&self.project, key, session).await?,
         };
         Ok(vec![SessionStatus {
             key: name.clone(),
