@@ -88,6 +88,13 @@ impl Lines {
         }
     }
 
+    /// Asks a question that is answered with yes or no; returns whether the answer is yes.
+    pub(crate) async fn confirm(prompt: &str) -> bool {
+        let answer = Self::new().ask(prompt, false).await;
+        let answer = answer.unwrap_or_default().trim().to_ascii_lowercase();
+        matches!(answer.as_str(), "y" | "yes")
+    }
+
     /// Asks a question and waits for the answer; `None` is the end of the input. May be dropped halfway.
     pub(crate) async fn ask(&self, prompt: &str, is_secret: bool) -> Option<String> {
         let mut stderr = io::stderr();

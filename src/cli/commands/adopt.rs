@@ -63,12 +63,12 @@ fn list(dir: &Path, holds: &[Held]) -> String {
             "file" => format!(" · {}", size(it.bytes)),
             _ => String::new(),
         };
-        let taken = if it.taken_over {
+        let note = if it.taken_over {
             " · would be taken over"
         } else {
             ""
         };
-        lines.push(format!("  {} · {}{bytes}{taken}", it.name, it.kind));
+        lines.push(format!("  {} · {}{bytes}{note}", it.name, it.kind));
     }
     let folder = dir.parent().unwrap_or(dir);
     lines.push(format!(

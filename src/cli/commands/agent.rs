@@ -1,4 +1,4 @@
-//! `nb agent`: tells the programs of agents of `nb`.
+//! `nb agent`: configures the programs of agents to use `nb`.
 
 use std::io;
 use std::process::ExitCode;
@@ -84,7 +84,8 @@ impl Command for Agent {
         if asks_first {
             let preview = api::set_up_agents(&context.caller, request.clone()).await?;
             context.printed(&show(context, &preview))?;
-            request.writes = !preview.files.is_empty() && confirmed().await;
+            request.writes =
+                !preview.files.is_empty() && Lines::confirm("Write this? [y/N] ").await;
             if !request.writes {
                 return Err(Problem::new(ProblemKind::Refused, "nothing was written"));
             }
@@ -95,12 +96,6 @@ impl Command for Agent {
             false => show(context, answer),
         })
     }
-}
-
-async fn confirmed() -> bool {
-    let answer = Lines::new().ask("Write this? [y/N] ", false).await;
-    let answer = answer.unwrap_or_default().trim().to_ascii_lowercase();
-    matches!(answer.as_str(), "y" | "yes")
 }
 
 fn show(context: &Context, answer: &AgentSetupAnswer) -> io::Result<()> {

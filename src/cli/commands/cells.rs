@@ -83,8 +83,8 @@ impl Command for Cells {
         }
         // A wide terminal gets more text; for a narrow one each whole line is cut.
         let width = columns::of_terminal().filter(|_| !context.json);
-        let more = |least: usize| width.map_or(least, |width| width.max(least));
-        let least = CellsRequest::default();
+        let at_least = |default: usize| width.map_or(default, |width| width.max(default));
+        let default = CellsRequest::default();
         let only = [
             (self.stale, CellCondition::Stale),
             (self.unused, CellCondition::Unused),
@@ -96,8 +96,8 @@ impl Command for Cells {
             since: self.since,
             only: only.map(|(_, condition)| *condition).collect(),
             names: context.json,
-            first_line: more(least.first_line),
-            outputs: more(least.outputs),
+            first_line: at_least(default.first_line),
+            outputs: at_least(default.outputs),
         };
         let answer = api::cells(&context.caller, request).await?;
         context.print(&answer, |answer| print_rows(answer, self.since, width))

@@ -20,11 +20,9 @@ impl Context {
         else {
             return Err(problem);
         };
-        let answer = Lines::new().ask(text, false).await;
-        let answer = answer.unwrap_or_default().trim().to_ascii_lowercase();
-        if matches!(answer.as_str(), "y" | "yes") {
-            return request(true).await;
+        match Lines::confirm(text).await {
+            true => request(true).await,
+            false => Err(Problem::new(ProblemKind::Refused, declined)),
         }
-        Err(Problem::new(ProblemKind::Refused, declined))
     }
 }

@@ -210,7 +210,7 @@ impl Context {
                 "{notebook}: nothing ran in a kernel before this one"
             )),
             Some(_) => print::line("nothing of it can be run again"),
-            None => print::line("there is nothing to run: no cell is meant by this"),
+            None => print::line("there is nothing to run: no cell is selected"),
         })
     }
 

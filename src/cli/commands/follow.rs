@@ -37,7 +37,7 @@ impl FollowLimits {
     }
 }
 
-/// How what a job says is printed: once at its end, unless it is said otherwise.
+/// When the outputs of a job are printed: once at its end by default.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Form {
     /// Print outputs as they come, whole

@@ -213,7 +213,7 @@ impl Command for Wait {
     async fn run(self, context: &Context) -> Result<ExitCode, Problem> {
         let watcher = context.watcher(&self.form);
         if self.job.is_none() {
-            // It is printed which job is meant.
+            // The request prints which job it follows.
             watcher.announces_no_job();
         }
         let request = WaitRequest {

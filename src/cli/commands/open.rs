@@ -269,9 +269,7 @@ async fn change_settings(
                 "In VS Code, a tab with unsaved text hides what others write. This saves automatically, and hides .nb:\n{}",
                 show(&offered)
             ));
-            let answer = Lines::new().ask("Write this? [y/N] ", false).await;
-            let answer = answer.unwrap_or_default().trim().to_ascii_lowercase();
-            if !matches!(answer.as_str(), "y" | "yes") {
+            if !Lines::confirm("Write this? [y/N] ").await {
                 change(SettingsChange::Decline).await?;
                 print::note("nothing was written; nb open --vscode-settings add does it later");
                 return Ok(());

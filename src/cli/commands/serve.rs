@@ -92,12 +92,12 @@ impl Command for Serve {
 }
 
 fn show_served(answer: &ServeAnswer) -> io::Result<()> {
-    let what = match answer.changed {
+    let state = match answer.changed {
         true => "installed",
         false => "already installed",
     };
     let name = &answer.display_name;
-    print::line(&format!("{name}: {what} in {}", answer.spec.display()))?;
+    print::line(&format!("{name}: {state} in {}", answer.spec.display()))?;
     if !answer.is_known {
         let language = &answer.language;
         print::note(&format!(

@@ -58,7 +58,7 @@ fn price(text: &str) -> Result<(f64, f64), String> {
     let read = |text: &str| text.trim().parse().ok().filter(|it| *it >= 0.0);
     let both = text.split_once('/');
     let both = both.and_then(|(input, output)| read(input).zip(read(output)));
-    both.ok_or_else(|| "two numbers are meant, such as 3/15".to_owned())
+    both.ok_or_else(|| "give two numbers, such as 3/15".to_owned())
 }
 
 const EXAMPLES: &str = "\

@@ -219,7 +219,7 @@ mod tests {
     #[test]
     fn each_command_names_the_notebook_as_it_was_typed() {
         let typed = commands(Some("k/f.ipynb"), false);
-        for (hint, wanted) in [
+        for (hint, expected) in [
             (
                 "nb open NOTEBOOK starts one",
                 "nb open k/f.ipynb starts one",
@@ -247,8 +247,8 @@ mod tests {
             ("set NB_NOTEBOOK, or nb serve", ""),
             ("a lamb runs, and nb opens it", ""),
         ] {
-            let wanted = if wanted.is_empty() { hint } else { wanted };
-            assert_eq!(typed.complete(hint), wanted);
+            let expected = if expected.is_empty() { hint } else { expected };
+            assert_eq!(typed.complete(hint), expected);
         }
     }
 
@@ -271,8 +271,8 @@ mod tests {
         let hint = typed.complete("nb open NOTEBOOK starts one");
         assert_eq!(hint, r"nb open 'my folder/it'\''s.ipynb' starts one");
         let words = ["run", "x = 1", "-n", "a b.ipynb"].map(OsString::from);
-        let again = typed_words(words.into_iter(), "nb run CODE");
-        assert_eq!(again, "nb run 'x = 1' -n 'a b.ipynb'");
+        let repeated = typed_words(words.into_iter(), "nb run CODE");
+        assert_eq!(repeated, "nb run 'x = 1' -n 'a b.ipynb'");
         let long = [OsString::from("run"), OsString::from("x".repeat(LONG))];
         assert_eq!(typed_words(long.into_iter(), "nb run CODE"), "nb run CODE");
     }

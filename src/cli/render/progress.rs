@@ -73,8 +73,8 @@ fn text(job: &Job, last: &str) -> String {
     match (job.state, describe_wait(job), cell.begun_at) {
         (JobState::Queued, Some(behind), _) => text = format!("{text} · waits behind {behind}"),
         (JobState::WaitingInput, ..) => text.push_str(" · asks"),
-        (_, _, Some(begun)) => {
-            let age = Timestamp::now().duration_since(begun).unsigned_abs();
+        (_, _, Some(begun_at)) => {
+            let age = Timestamp::now().duration_since(begun_at).unsigned_abs();
             text = format!("{text} · {}", print::took(age));
         }
         _ => text.push_str(" · waits"),

@@ -37,7 +37,7 @@ pub(crate) enum Reader {
     Person,
 }
 
-/// How long a job is followed before a person is told which it is: most jobs end sooner.
+/// How long a job is followed before its id is printed for a person: most jobs end sooner.
 const ANNOUNCE_AFTER: Duration = Duration::from_millis(700);
 
 /// The same for an agent, which reads every line, and finds its job without its id.
@@ -54,7 +54,7 @@ pub(crate) struct Watcher {
     prints_replay: bool,
     /// How long a job is followed before it is announced.
     announce_after: Duration,
-    /// Whether stderr still has to say which job is followed, and whom it waits for.
+    /// Whether the job, and the cell that it waits for, still have to be printed on stderr.
     announces_job: Cell<bool>,
     announces_wait: Cell<bool>,
 }
