@@ -128,8 +128,8 @@ impl Actor {
     /// no letter or digit.
     pub fn name_of_client(program: &str) -> Option<String> {
         let program = program.to_lowercase();
-        let known = MARKS.iter().find(|(_, name)| program.starts_with(name));
-        if let Some((_, name)) = known {
+        let mark = MARKS.iter().find(|(_, name)| program.starts_with(name));
+        if let Some((_, name)) = mark {
             return Some((*name).to_owned());
         }
         let words = program.split(|c: char| !c.is_alphanumeric());
@@ -227,12 +227,12 @@ fn chosen_name(
             .get("NB_AS")
             .map(|name| name.to_string_lossy().into_owned())
     };
-    let otherwise = if on_terminal { HUMAN } else { AGENT };
+    let default = if on_terminal { HUMAN } else { AGENT };
     argument
         .or_else(set)
         .or_else(|| agent_by_mark(variables).map(str::to_owned))
         .or_else(|| configured.map(str::to_owned))
-        .unwrap_or_else(|| otherwise.to_owned())
+        .unwrap_or_else(|| default.to_owned())
 }
 
 #[cfg(test)]

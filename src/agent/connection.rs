@@ -281,7 +281,7 @@ async fn read_stdout(
 /// Reads a line. Returns whether there was one.
 ///
 /// # Errors
-/// Of the kind `FileTooLarge` where it is longer than `most` bytes.
+/// Of the kind `FileTooLarge` where it is longer than `limit` bytes.
 async fn read_line(
     from: &mut (impl AsyncBufReadExt + Unpin),
     line: &mut Vec<u8>,

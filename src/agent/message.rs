@@ -36,11 +36,11 @@ pub struct ChatMessage {
 
 impl ChatMessage {
     /// Makes a message. `![](fig.png)` sends an image, `@analysis.ipynb#3f2c` the last figure of a cell, and
-    /// `@file` the file's address. Paths are relative to `here`.
+    /// `@file` the file's address. Paths are relative to `folder`.
     pub async fn of(
         text: &str,
         workspace: &Workspace,
-        here: &Path,
+        folder: &Path,
         capabilities: &Capabilities,
         notebook: Option<&Path>,
     ) -> Self {
@@ -57,7 +57,7 @@ impl ChatMessage {
         for name in images.take(MOST) {
             // A page's address stays for the agent to follow.
             if !name.contains("://") && !name.starts_with("data:") {
-                let image = image(workspace, &here.join(&name)).await;
+                let image = image(workspace, &folder.join(&name)).await;
                 message.add_image(&name, image, capabilities);
             }
         }
@@ -69,7 +69,7 @@ impl ChatMessage {
                 Some((path, cell)) => (path, Some(cell)),
                 None => (name.as_str(), None),
             };
-            let path = here.join(path.trim_end_matches(['.', ':', '?', '!', ')']));
+            let path = folder.join(path.trim_end_matches(['.', ':', '?', '!', ')']));
             let Some(resolved) = workspace
                 .resolve(&path)
                 .ok()
@@ -171,9 +171,9 @@ mod tests {
     #[tokio::test]
     async fn images_figures_and_files_are_sent_beside_the_text() {
         let temp = tempfile::tempdir().unwrap();
-        let here = temp.path().canonicalize().unwrap();
-        std::fs::write(here.join("fig.png"), b"png").unwrap();
-        std::fs::write(here.join("data.csv"), "a").unwrap();
+        let root = temp.path().canonicalize().unwrap();
+        std::fs::write(root.join("fig.png"), b"png").unwrap();
+        std::fs::write(root.join("data.csv"), "a").unwrap();
         let cell = serde_json::json!({
             "id": "3f2c1a00", "cell_type": "code", "metadata": {}, "source": "", "execution_count": 1,
             "outputs": [{"output_type": "display_data", "metadata": {}, "data": {"image/png": "QUJD\n"}}],
@@ -181,32 +181,32 @@ mod tests {
         let notebook = serde_json::json!({
             "cells": [cell], "metadata": {}, "nbformat": 4, "nbformat_minor": 5,
         });
-        std::fs::write(here.join("a.ipynb"), notebook.to_string()).unwrap();
-        let workspace = Workspace::of(&here).unwrap();
+        std::fs::write(root.join("a.ipynb"), notebook.to_string()).unwrap();
+        let workspace = Workspace::of(&root).unwrap();
         let capabilities = Capabilities {
             images: true,
             ..Capabilities::default()
         };
         let text = "see ![x](fig.png), @a.ipynb#3f2c and @data.csv. ![y](../out.png) @nobody";
-        let message = ChatMessage::of(text, &workspace, &here, &capabilities, None).await;
+        let message = ChatMessage::of(text, &workspace, &root, &capabilities, None).await;
         let media = |data: &str| Content::Media {
             mime: "image/png".to_owned(),
             data: data.to_owned(),
         };
         let csv = Content::Link {
             name: "data.csv".to_owned(),
-            uri: format!("file://{}", here.join("data.csv").display()),
+            uri: format!("file://{}", root.join("data.csv").display()),
         };
-        let wanted = [
+        let expected = [
             Content::Text(text.to_owned()),
             media("cG5n"),
             media("QUJD"),
             csv,
         ];
-        assert_eq!(message.content, wanted);
+        assert_eq!(message.content, expected);
         assert_eq!(message.notes.len(), 1, "{:?}", message.notes);
         let unable = Capabilities::default();
-        let message = ChatMessage::of("![](fig.png)", &workspace, &here, &unable, None).await;
+        let message = ChatMessage::of("![](fig.png)", &workspace, &root, &unable, None).await;
         assert_eq!(
             message.notes,
             ["fig.png is not sent: the agent takes no images"]

@@ -119,7 +119,7 @@ pub enum AgentError {
     Silent {
         /// The agent.
         name: String,
-        /// What it said instead.
+        /// What it wrote instead.
         end: AgentEnd,
     },
     /// It answered with an error.
@@ -218,7 +218,7 @@ impl Agent {
         self.earlier_session = session;
     }
 
-    /// Returns what the agent has said of itself.
+    /// Returns the capabilities that the agent has reported.
     pub fn capabilities(&self) -> Option<&Capabilities> {
         match &self.state {
             AgentState::On(running) => Some(&running.capabilities),
@@ -297,7 +297,7 @@ impl Agent {
                 end: running.connection.describe_silence(),
             })
         });
-        // An agent that wants a login is told by the person how.
+        // An agent that wants a login keeps running: the person chooses how to log in.
         if result
             .as_ref()
             .is_err_and(|error| !matches!(error, AgentError::Login { .. }))
@@ -485,12 +485,12 @@ impl Agent {
             None => it.is_model,
         };
         let Some(setting) = facts.options.iter().find(is_named) else {
-            let what = option.unwrap_or("model");
+            let requested = option.unwrap_or("model");
             let ids: Vec<_> = facts.options.iter().map(|it| it.id.as_str()).collect();
             return Err(AgentError::NoSuch(match ids.as_slice() {
                 [] => format!("{name} has no settings"),
                 ids => format!(
-                    "{name} has no setting {what:?}; its settings: {}",
+                    "{name} has no setting {requested:?}; its settings: {}",
                     ids.join(", ")
                 ),
             }));
@@ -623,7 +623,7 @@ enum CallFailure {
     Stubborn,
 }
 
-/// A front at which nobody is.
+/// A front end without a person.
 struct NoFrontEnd;
 
 impl Front for NoFrontEnd {
@@ -641,7 +641,7 @@ struct Exchange<'a, F> {
     workspace: &'a Workspace,
     standing: &'a mut Vec<StandingPermission>,
     front: &'a F,
-    /// Permissions that nobody has answered; the first one is before the person.
+    /// Permission questions without an answer; the first one is shown to the person.
     open_questions: VecDeque<(RequestId, PermissionQuestion)>,
 }
 
@@ -907,8 +907,8 @@ impl<'a, F: Front> Exchange<'a, F> {
         }
     }
 
-    /// Returns the id of the option that the agent is told. What is allowed from now on is remembered here, and
-    /// not by the agent, so that it can be taken back.
+    /// Returns the id of the option that is sent to the agent. A permission for the future is stored here, and not by
+    /// the agent, so that it can be revoked.
     fn option_to_send(
         &mut self,
         question: &PermissionQuestion,

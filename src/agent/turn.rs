@@ -134,7 +134,7 @@ impl Turn {
         }
     }
 
-    /// Ends the turn: its last page tells why it stopped, and what it used.
+    /// Ends the turn: its last page shows why it stopped, and its usage.
     pub fn end(&mut self, stop: &str) {
         self.is_over = true;
         let open = |it: &&Tool| matches!(it.state, ToolState::Waiting | ToolState::Running);

@@ -184,7 +184,7 @@ impl Workspace {
     }
 }
 
-/// Records that the agent has the answer, which tells it nothing of what others did.
+/// Records that the agent has received the answer, which contains no notifications.
 async fn mark_seen(caller: Caller) {
     let delivered = move || caller.delivered(&Meanwhile::default());
     let _ = tokio::task::spawn_blocking(delivered).await;

@@ -22,7 +22,7 @@ pub(super) struct ShownCall {
     pub(super) kind: &'static str,
     /// The code or text that it writes or runs.
     pub(super) content: Vec<ToolContent>,
-    /// What its code does that is worth a look.
+    /// Warnings about its code.
     pub(super) warnings: Vec<String>,
     /// Why the person is asked, where calls are approved; none for a call that needs no approval.
     pub(super) approval_reason: Option<String>,

@@ -295,10 +295,10 @@ mod tests {
     fn a_turn_that_is_too_large_alone_loses_its_oldest_results() {
         let big = "ä".repeat(MOST / 3);
         let messages = [person("first"), result(big.clone()), result(big)];
-        let kept = within_limit(&messages);
-        assert_eq!(kept[2], messages[2]);
-        let ConversationPart::Tools { results } = &kept[1] else {
-            panic!("{kept:?}");
+        let part = within_limit(&messages);
+        assert_eq!(part[2], messages[2]);
+        let ConversationPart::Tools { results } = &part[1] else {
+            panic!("{part:?}");
         };
         assert!(results[0].text.len() < 600, "{}", results[0].text.len());
     }

@@ -245,8 +245,8 @@ mod tests {
         assert!(matches!(answer.take("{"), Err(AnswerFault::Malformed(_))));
         let part =
             |at| format!("{{\"choices\":[{{\"delta\":{{\"tool_calls\":[{{\"index\":{at}}}]}}}}]}}");
-        let mut taken = (0..=MOST_CALLS).map(|at| answer.take(&part(at)));
-        assert!(taken.any(|taken| taken.is_err()));
+        let mut results = (0..=MOST_CALLS).map(|at| answer.take(&part(at)));
+        assert!(results.any(|results| results.is_err()));
     }
 
     #[test]

@@ -409,7 +409,7 @@ impl Provider {
             };
             let pieces = reader
                 .take(&data)
-                .map_err(|model_error| self.model_error(model_error))?;
+                .map_err(|fault| self.model_error(fault))?;
             if let Some(reason) = pass_on(pieces, &mut take) {
                 return Ok(reason);
             }
@@ -418,9 +418,9 @@ impl Provider {
         rest.ok_or_else(|| broken("the stream ended before the answer".to_owned()))
     }
 
-    fn model_error(&self, model_error: AnswerFault) -> ModelError {
+    fn model_error(&self, fault: AnswerFault) -> ModelError {
         let host = self.host();
-        match model_error {
+        match fault {
             AnswerFault::Reported { kind, text } => match kind.as_str() {
                 "overloaded_error" => ModelError::Busy {
                     host,

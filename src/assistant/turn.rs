@@ -226,8 +226,8 @@ impl Assistant {
             // A name that other servers use for a tool would pass by the approval.
             Some(tools) if tools.list.iter().any(|tool| tool.name == call.name) => {
                 let allowed = match approval_reason {
-                    Some(what) => tokio::select! {
-                        allowed = is_allowed(what, front) => Some(allowed),
+                    Some(title) => tokio::select! {
+                        allowed = is_allowed(title, front) => Some(allowed),
                         () = stop.notified() => None,
                     },
                     None => Some(true),

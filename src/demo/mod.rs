@@ -158,7 +158,7 @@ pub fn find_python(
     )?)
 }
 
-/// Plays the demo. `tell` gets each step when it is done; `stop` ends the demo early.
+/// Plays the demo. `report` receives each step when it is done; `stop` ends the demo early.
 ///
 /// Returns the folder that is kept, if one is. Afterwards nothing that was started here runs, whatever the
 /// result, except a kept kernel.
@@ -205,7 +205,7 @@ impl DemoProject {
                 }
                 folder.canonicalize()?
             }
-            // `strike` removes the folder, after it has ended what runs in it.
+            // `clean_up` removes the folder, after it has ended what runs in it.
             None => tempfile::Builder::new()
                 .prefix("nb-demo-")
                 .tempdir()?

@@ -39,16 +39,16 @@ pub enum NoPython {
 impl NoPython {
     /// Returns the hint that says how to fix it.
     pub fn hint(&self) -> String {
-        let instead = "name a Python that has ipykernel: nb demo --python PATH";
+        let alternative = "name a Python that has ipykernel: nb demo --python PATH";
         match self {
-            Self::Asked(_) | Self::Cache { .. } => instead.to_owned(),
+            Self::Asked(_) | Self::Cache { .. } => alternative.to_owned(),
             Self::NoIpykernel(python) => {
                 format!("run: {} -m pip install ipykernel", quote(python))
             }
             Self::None => "install Python 3".to_owned(),
             Self::Install(_) => format!(
                 "this needs Python's venv module (Debian, Ubuntu: python3-venv) and, once, the \
-                 network; or {instead}"
+                 network; or {alternative}"
             ),
         }
     }

@@ -104,8 +104,8 @@ fn printable(text: &str) -> String {
     printed.take(LONGEST_WORD).collect()
 }
 
-/// Returns what a reviewer wants to know about code that was run. The network is worth a word only where the
-/// kernel is not to use it.
+/// Returns warnings about code that was run, for a reviewer. Use of the network is reported only for a kernel that must
+/// not use it.
 fn warnings(code: &[String], kernel: Option<&KernelSession>) -> Vec<String> {
     let is_python = |kernel: &KernelSession| {
         let kernelspec = kernel.kernelspec.as_ref();

@@ -55,8 +55,8 @@ impl Handler {
         }
     }
 
-    /// Returns a handler for clients that are known by a session of HTTP, which the protocol has no more since
-    /// version 2026-07-28.
+    /// Returns a handler for clients over HTTP. It offers the versions of the protocol with HTTP sessions, those before
+    /// 2026-07-28.
     pub(super) fn over_http(session: Session, place: OwnedSemaphorePermit) -> Self {
         let versions = ProtocolVersion::KNOWN_VERSIONS.iter();
         let with_sessions = versions.filter(|it| **it < ProtocolVersion::V_2026_07_28);

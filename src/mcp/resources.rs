@@ -29,7 +29,7 @@ use crate::project::event::OverwrittenEdit;
 /// How many resources a client may be subscribed to.
 pub(super) const MOST_SUBSCRIPTIONS: usize = 64;
 
-/// How often a client is told of a notebook at most.
+/// The shortest time between two notifications of a client about a notebook.
 const PACE: Duration = Duration::from_secs(1);
 
 const NOTEBOOK: &str = "nb://notebook/";
@@ -176,7 +176,7 @@ impl Session {
         Ok(contents)
     }
 
-    /// Tells a client when others have changed a resource's notebook, until the client has gone.
+    /// Notifies a client when others have changed a resource's notebook, until the client disconnects.
     ///
     /// # Errors
     /// The URI names no resource, or the notebook's folder does not exist.
@@ -217,7 +217,7 @@ impl Session {
     }
 }
 
-/// Returns what the caller has not been told about its notebook.
+/// Returns the notifications about its notebook that the caller has not received.
 async fn pending_notifications(caller: &Caller) -> (Vec<ActivityEntry>, Vec<OverwrittenEdit>) {
     // This records what another program has saved. Nothing counts as seen.
     let _ = api::cells(caller, CellsRequest::default()).await;

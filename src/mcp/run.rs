@@ -24,10 +24,10 @@ use crate::api::outputs::{OutputText, plain};
 use crate::project::jobs::{Job, JobPrompt};
 use crate::text::report::{Piece, report};
 
-/// How often a client hears that a run goes on.
+/// The time between two progress notifications of a run.
 const PROGRESS: Duration = Duration::from_secs(5);
 
-/// How long a person may think about a question; after that the agent is told of it.
+/// How long a person may take to answer a question; after that the agent gets the question.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5 * 60);
 
 /// The field of a form that has the answer to a question.
@@ -64,7 +64,7 @@ impl<'a> RunWatcher<'a> {
         }
     }
 
-    /// Waits for a run; a client that has asked for it hears every five seconds that it goes on.
+    /// Waits for a run; a client that has asked for progress gets a notification every five seconds.
     pub(super) async fn watch<T>(&self, run: impl Future<Output = T>) -> T {
         tokio::select! {
             result = run => result,

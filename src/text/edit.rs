@@ -66,7 +66,7 @@ fn described(change: &CellChange, answer: &EditAnswer) -> (&'static str, String)
     };
     let CellChange { cell, index, .. } = change;
     let in_part = match conflict {
-        Some(_) if !is_theirs => " (not all that was meant)",
+        Some(_) if !is_theirs => " (only part of the edit)",
         _ => "",
     };
     let cell = match change.what {

@@ -176,7 +176,7 @@ pub(crate) fn kernel_text(kernel: &KernelStatus) -> String {
     }
     if status.abandoned {
         lines.push(format!(
-            "  whoever started it was ended before it was ready; next: nb open {}",
+            "  the process that started it was ended before it was ready; next: nb open {}",
             quote(&session.notebook)
         ));
     }

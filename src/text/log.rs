@@ -120,7 +120,7 @@ fn ran(it: &LoggedExecution, notebook: &str) -> String {
         Some(Outcome::Aborted) => ": it was not run, since one before it failed",
         Some(Outcome::KernelDied) => ": the kernel ended",
         Some(Outcome::Unseen) => ": its end was not seen",
-        Some(_) => ": nothing was told of its end",
+        Some(_) => ": how it ended is not known",
     };
     let source = labels::source(it.code.as_deref());
     let source = source.filter(|source| *source != it.label);

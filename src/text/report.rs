@@ -111,7 +111,7 @@ impl Report<'_> {
         }
         match answer.left {
             FollowEnd::Over if !has_output && answer.seen.at > 0 => self.note(format!(
-                "job {id} is over, and said nothing since you looked; nb wait {id} --all shows all"
+                "job {id} is over, without output since you last looked; nb wait {id} --all shows all"
             )),
             FollowEnd::Over if !has_output => {
                 if let [cell] = job.cells.as_slice()
@@ -164,8 +164,8 @@ impl Report<'_> {
             FollowEnd::Lost => {
                 let why = recorder_end(answer.almost_full());
                 self.note(format!(
-                    "the recorder of job {id} was {why}: what the code said after that is not kept \
-                     (what it said before is in {})",
+                    "the recorder of job {id} was {why}: its output after that is not kept \
+                     (the output before is in {})",
                     answer.folder.path().display()
                 ));
             }
@@ -271,9 +271,9 @@ fn summary(job: &Job) -> String {
             .count()
     };
     let (all, not_run) = (job.cells.len(), count("not_run"));
-    let begun = job.cells.iter().find_map(|cell| cell.begun_at);
+    let start = job.cells.iter().find_map(|cell| cell.begun_at);
     let ended = job.ended_at.unwrap_or_else(Timestamp::now);
-    let took = ended.duration_since(begun.unwrap_or(ended)).unsigned_abs();
+    let took = ended.duration_since(start.unwrap_or(ended)).unsigned_abs();
     let took = time::took(took);
     if count("ok") == all {
         return format!("{all} cells ok in {took}");
@@ -325,7 +325,7 @@ fn cell_end(job: &Job, cell: &JobCell) -> Option<String> {
                 .to_owned()
         }
         "no_reply" => "the kernel went idle without a reply".to_owned(),
-        "unheard" => "the kernel is through with it, and nobody heard how it ended".to_owned(),
+        "unheard" => "the kernel is idle again, but how the cell ended is not known".to_owned(),
         "interrupted" => "interrupted".to_owned(),
         "withdrawn" => "withdrawn before the kernel began with it".to_owned(),
         _ => return None,

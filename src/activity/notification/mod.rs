@@ -1,7 +1,7 @@
 //! Notifications: what others did on a kernel and with a notebook's cells since an actor was last
 //! notified, and which of the actor's own edits others' saves wiped out.
 //!
-//! They are read from the journal, from the actor's cursor on (`memory`). **A cursor moves after the
+//! They are read from the journal, from the actor's cursor on (`delivered`). **A cursor moves after the
 //! printing** ([`Notifications::delivered`]), so that a command that is killed earlier loses none.
 //! Notebooks that share a kernel share its events, but not those of their cells. An actor's own events
 //! are not notifications.
@@ -43,7 +43,7 @@ pub struct Notifications {
     pub since: Vec<ActivityEntry>,
     /// Edits of the name that others' saves wiped out.
     pub overwritten: Vec<OverwrittenEdit>,
-    /// The cursors of the kernel and of the notebook's cells, as they are once this is told.
+    /// The cursors of the kernel and of the notebook's cells, as they are after delivery.
     #[serde(skip)]
     cursors: Option<(Cursor, [String; 2])>,
 }
