@@ -58,8 +58,8 @@ struct Copies<'a> {
     to: &'a str,
 }
 
-/// Copies files to a server, or from one. The function is told of each file's name, and how many of how many bytes
-/// there are.
+/// Copies files to a server, or from one. `progress` receives each file's name, the number of copied bytes, and the
+/// file's size.
 ///
 /// # Errors
 /// The words make no sense, the server has no files or refuses, or a file of another content is there.
@@ -114,7 +114,7 @@ pub async fn copy(
             verified: copied.is_verified,
         });
     }
-    let note = "the server tells no checksums: only the sizes were compared";
+    let note = "the server provides no checksums: only the sizes were compared";
     let is_unverified = files.iter().any(|file| !file.verified);
     Ok(CopyAnswer {
         server: copies.server.to_owned(),

@@ -70,7 +70,7 @@ pub struct DiffBefore {
     pub revision: Revision,
     /// Whether its outputs are known.
     pub outputs: bool,
-    /// Cells of which it is not known what they were.
+    /// The cells whose earlier version is not known.
     pub unknown: Vec<String>,
     /// Why it is not known.
     #[serde(skip)]

@@ -37,9 +37,9 @@ impl EditRequest {
     /// Makes the request from a JSON list of operations.
     ///
     /// # Errors
-    /// No notebook is meant, or the text is not such a list.
+    /// No notebook can be chosen, or the text is not such a list.
     pub async fn of_list(caller: &Caller, list: &str, policy: EditPolicy) -> Result<Self, Problem> {
-        // The error that no notebook is meant comes before errors in the list.
+        // An error about the notebook comes before errors in the list.
         caller.page().await?;
         let operations = Operation::read_list(list).map_err(|error| {
             Problem::new(ProblemKind::Usage, error.to_string())
@@ -63,7 +63,7 @@ pub struct EditAnswer {
     pub path: PathBuf,
     /// Its revision now.
     pub revision: Revision,
-    /// The edit's name, by which `undo` knows it; none where nothing was changed.
+    /// The edit's id, for `undo`; none if nothing was changed.
     pub op: Option<String>,
     /// What was done to which cells.
     pub changes: Vec<CellChange>,

@@ -114,7 +114,7 @@ impl Answer for ExecAnswer {
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct EditedCells {
-    /// The name by which `undo` knows it.
+    /// The id of the edit, for `undo`.
     pub op: Option<String>,
     /// What was done to which cells.
     pub changes: Vec<CellChange>,

@@ -58,8 +58,8 @@ pub async fn jobs(caller: &Caller, request: JobsRequest) -> Result<JobsAnswer, P
     blocking(caller, move |caller| {
         let notebook = caller.notebook.as_deref().filter(|_| request.of_notebook);
         let key = notebook.map(|it| project.key(it));
-        let most = if request.all { usize::MAX } else { ENDED };
-        let jobs = read_last(&project, key.as_deref(), most);
+        let ended_limit = if request.all { usize::MAX } else { ENDED };
+        let jobs = read_last(&project, key.as_deref(), ended_limit);
         let listed = jobs.into_iter().map(|(folder, job)| ListedJob {
             recorded: job.generation.is_none() || is_recorded(&folder, &job),
             job,

@@ -111,7 +111,7 @@ pub enum LogEvent {
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct LoggedExecution {
-    /// The notebook; none for what came past `nb`, which belongs to no notebook.
+    /// The notebook; none if a client ran the code on the kernel directly, without `nb` or a proxy.
     pub notebook: Option<String>,
     /// The cell's id.
     pub cell: Option<String>,
@@ -154,7 +154,7 @@ const BEGINNINGS: usize = 2000;
 /// Returns the log of a notebook and its kernel, from the journal.
 ///
 /// # Errors
-/// No notebook is meant.
+/// No notebook can be chosen.
 pub async fn log(caller: &Caller, request: LogRequest) -> Result<LogAnswer, Problem> {
     let page = caller.page().await?;
     let LogRequest {
@@ -233,11 +233,11 @@ fn name_cells(list: &mut [LogEntry], notebook: &str, document: &Document) {
         return;
     }
     let pairs = named.iter().map(|(name, code)| (&**name, &**code));
-    let meant = Meant::of(document, pairs);
+    let addresses = Meant::of(document, pairs);
     for entry in list {
         if let LogEvent::Ran(it) = &mut entry.what
             && it.notebook.as_deref() == Some(notebook)
-            && let Some(place) = it.address.as_deref().and_then(|name| meant.place(name))
+            && let Some(place) = it.address.as_deref().and_then(|name| addresses.place(name))
         {
             it.cell = Some(document.cells()[place].id().to_owned());
             it.label = labels::named(it.cell.as_deref(), it.code.as_deref());

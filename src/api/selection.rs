@@ -169,7 +169,7 @@ impl CellsToRun {
 
 impl Doubts {
     pub(super) fn of(plan: &Plan) -> Self {
-        // If every value may be another, this is no news of a name.
+        // If any value may be another, an entry for each name says nothing new.
         let is_listed = |doubt: &Doubt| !plan.is_any_doubtful || *doubt != Doubt::Unknown;
         let doubtful = plan.doubtful.iter().filter(|(_, doubt)| is_listed(doubt));
         let doubtful = doubtful.map(|(name, doubt)| DoubtfulName {

@@ -71,7 +71,7 @@ pub struct ListedServer {
     pub secrets: &'static str,
     /// How it is.
     pub state: ServerState,
-    /// Why it is not up, and what mends that.
+    /// Why it is not up, and the fix.
     pub problem: Option<String>,
     /// Its version.
     pub version: Option<String>,
@@ -126,7 +126,7 @@ pub struct ServersAnswer {
 
 impl Answer for ServersAnswer {}
 
-/// A server that was looked at closely.
+/// A server that was checked.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ServerAnswer {
@@ -449,7 +449,7 @@ fn state(kind: &ServerErrorKind) -> ServerState {
 /// Looks at a server closely, and starts it if it is that of a hub's user.
 ///
 /// # Errors
-/// It does not answer as a server should: the message says what mends that.
+/// It does not answer as a server should: the message names the fix.
 pub async fn check_server(caller: &Caller, name: &str) -> Result<ServerAnswer, Problem> {
     let client = running(caller, name).await?;
     let kernelspecs = specs(&client).await?;

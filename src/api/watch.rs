@@ -164,7 +164,7 @@ impl StaleWatch {
         }
     }
 
-    /// Takes note of which cells have run: they are not run again until something changes.
+    /// Records which cells have run: they are not run again until something changes.
     pub fn has_run(&mut self, answer: &ExecAnswer) {
         let ExecAnswer::Job {
             job: RunAnswer::Followed(job),
@@ -395,7 +395,7 @@ fn source_hash(source: &str) -> u64 {
 #[derive(Debug, Default)]
 struct Triggers {
     /// Each cell as it was at the last look; none before the first.
-    known: Option<BTreeMap<String, Key>>,
+    cells: Option<BTreeMap<String, Key>>,
     /// The cells that were out of date at the last look.
     stale: BTreeSet<String>,
     /// The cells to run.
@@ -411,10 +411,10 @@ impl Triggers {
         downstream: impl Fn(&BTreeSet<usize>) -> BTreeSet<usize>,
     ) -> Vec<String> {
         let now = cells.iter().map(|(id, key, _)| (id.clone(), *key));
-        let before = self.known.replace(now.collect());
+        let before = self.cells.replace(now.collect());
         let changed = cells.iter().enumerate().filter(|(_, (id, key, _))| {
-            let known = before.as_ref().map(|before| before.get(id));
-            known.is_some_and(|known| known != Some(key))
+            let previous = before.as_ref().map(|before| before.get(id));
+            previous.is_some_and(|previous| previous != Some(key))
         });
         let changed: BTreeSet<usize> = changed.map(|(at, _)| at).collect();
         let affected = downstream(&changed);
@@ -429,15 +429,18 @@ impl Triggers {
         newly_stale
     }
 
-    /// Takes note that a cell needs no run until something changes.
+    /// Records that a cell needs no run until something changes.
     fn settled(&mut self, id: &str) {
         self.open.remove(id);
     }
 
-    /// Takes note of a run by this watch: it is no change.
+    /// Records a run by this watch, which does not count as a change.
     fn ran(&mut self, id: &str, source: u64) {
         self.settled(id);
-        if let Some((text, runs)) = self.known.as_mut().and_then(|known| known.get_mut(id))
+        if let Some((text, runs)) = self
+            .cells
+            .as_mut()
+            .and_then(|previous| previous.get_mut(id))
             && *text == source
         {
             *runs += 1;

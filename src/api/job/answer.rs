@@ -516,7 +516,7 @@ fn add_texts(
     }
 }
 
-/// Returns what a job's cell has said so far as text of at most `limit` characters.
+/// Returns the outputs of a job's cell so far, as text of at most `limit` characters.
 pub(super) fn text_so_far(job: &Job, collected: &Collected, limit: Option<usize>) -> OutputText {
     let more = show_all_hint(job);
     let text_options = TextOptions {

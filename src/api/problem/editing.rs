@@ -15,9 +15,9 @@ use crate::project::Project;
 pub(crate) const LIST: &str = "nb cells lists the cells";
 
 /// Makes a problem of a request that names no cell.
-pub(crate) fn no_cell(what: &str) -> Problem {
+pub(crate) fn no_cell(message: &str) -> Problem {
     let forms = "an index like 3 or -1, an id, In[12], or a range like 2..5";
-    Problem::new(ProblemKind::Usage, format!("{what}: {forms}")).hint(LIST)
+    Problem::new(ProblemKind::Usage, format!("{message}: {forms}")).hint(LIST)
 }
 
 impl From<EditError> for Problem {
