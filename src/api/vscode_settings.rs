@@ -42,7 +42,7 @@ pub async fn vscode_settings(
                 }
             }
             SettingsChange::Decline | SettingsChange::Add => {
-                vscode_settings::record_asked(&project)
+                vscode_settings::record_asked(&project);
             }
             SettingsChange::Remove => {}
         }
