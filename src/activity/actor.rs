@@ -61,19 +61,19 @@ impl Actor {
     ///
     /// This is the only place that decides whether an actor is a person.
     pub fn of_command(
-        given: Option<&str>,
+        argument: Option<&str>,
         variables: &dyn Variables,
         configured: Option<&str>,
         on_terminal: bool,
     ) -> (Self, bool) {
-        let name = who(given, variables, configured, on_terminal);
+        let name = chosen_name(argument, variables, configured, on_terminal);
         let mut actor = Self::from(&*name);
         // With the name `human` the actor is a person even in a shell that an agent's program has
         // opened.
-        let mark = mark(variables);
-        let is_agent = !actor.is_human() && (mark.is_some() || is_agent(&name));
+        let agent_by_mark = agent_by_mark(variables);
+        let is_agent = !actor.is_human() && (agent_by_mark.is_some() || is_agent(&name));
         if let Self::Agent { session, .. } = &mut actor
-            && mark == Some(name.as_str())
+            && agent_by_mark == Some(name.as_str())
         {
             *session = self::session(&name, variables);
         }
@@ -128,8 +128,8 @@ impl Actor {
     /// no letter or digit.
     pub fn name_of_client(program: &str) -> Option<String> {
         let program = program.to_lowercase();
-        let known = MARKS.iter().find(|(_, name)| program.starts_with(name));
-        if let Some((_, name)) = known {
+        let mark = MARKS.iter().find(|(_, name)| program.starts_with(name));
+        if let Some((_, name)) = mark {
             return Some((*name).to_owned());
         }
         let words = program.split(|c: char| !c.is_alphanumeric());
@@ -200,7 +200,7 @@ fn is_agent(name: &str) -> bool {
 }
 
 /// Returns the name of the agent whose mark is in the environment.
-fn mark(variables: &dyn Variables) -> Option<&'static str> {
+fn agent_by_mark(variables: &dyn Variables) -> Option<&'static str> {
     let (_, name) = MARKS
         .iter()
         .find(|(mark, _)| variables.get(mark).is_some())?;
@@ -212,13 +212,13 @@ const AGENT: &str = "agent";
 
 /// Returns the name under which a command acts: the argument (`--as`), `NB_AS`, an agent's mark, or
 /// the project's settings; else `human` if stdout is a terminal, or `agent`.
-fn who(
-    given: Option<&str>,
+fn chosen_name(
+    argument: Option<&str>,
     variables: &dyn Variables,
     configured: Option<&str>,
     on_terminal: bool,
 ) -> String {
-    let given = given
+    let argument = argument
         .map(str::trim)
         .filter(|name| !name.is_empty())
         .map(str::to_owned);
@@ -227,12 +227,12 @@ fn who(
             .get("NB_AS")
             .map(|name| name.to_string_lossy().into_owned())
     };
-    let otherwise = if on_terminal { HUMAN } else { AGENT };
-    given
+    let default = if on_terminal { HUMAN } else { AGENT };
+    argument
         .or_else(set)
-        .or_else(|| mark(variables).map(str::to_owned))
+        .or_else(|| agent_by_mark(variables).map(str::to_owned))
         .or_else(|| configured.map(str::to_owned))
-        .unwrap_or_else(|| otherwise.to_owned())
+        .unwrap_or_else(|| default.to_owned())
 }
 
 #[cfg(test)]
@@ -246,12 +246,12 @@ mod tests {
         let marked = HashMap::from([("CLAUDECODE", "1")]);
         let named = HashMap::from([("CLAUDECODE", "1"), ("NB_AS", "ada")]);
         let eve = Some("eve");
-        assert_eq!(who(Some("bob"), &named, eve, true), "bob");
-        assert_eq!(who(Some(" "), &named, eve, true), "ada");
-        assert_eq!(who(None, &marked, eve, true), "claude");
-        assert_eq!(who(None, &HashMap::new(), eve, true), "eve");
-        assert_eq!(who(None, &HashMap::new(), None, true), "human");
-        assert_eq!(who(None, &HashMap::new(), None, false), "agent");
+        assert_eq!(chosen_name(Some("bob"), &named, eve, true), "bob");
+        assert_eq!(chosen_name(Some(" "), &named, eve, true), "ada");
+        assert_eq!(chosen_name(None, &marked, eve, true), "claude");
+        assert_eq!(chosen_name(None, &HashMap::new(), eve, true), "eve");
+        assert_eq!(chosen_name(None, &HashMap::new(), None, true), "human");
+        assert_eq!(chosen_name(None, &HashMap::new(), None, false), "agent");
         assert!(is_agent("agent") && is_agent("claude"));
         assert!(!is_agent("human") && !is_agent("ada"));
     }
@@ -278,8 +278,8 @@ mod tests {
     #[test]
     fn two_sessions_of_an_agent_are_two_actors_of_one_name() {
         let in_session = |id| HashMap::from([("CLAUDECODE", "1"), ("CLAUDE_CODE_SESSION_ID", id)]);
-        let actor = |given, variables: &HashMap<&str, &str>| {
-            Actor::of_command(given, variables, None, false).0
+        let actor = |argument, variables: &HashMap<&str, &str>| {
+            Actor::of_command(argument, variables, None, false).0
         };
         let (one, other) = (actor(None, &in_session("1")), actor(None, &in_session("2")));
         assert_eq!((&*one.name(), &*other.name()), ("claude", "claude"));
@@ -336,8 +336,8 @@ mod tests {
         let none = HashMap::new();
         let marked = HashMap::from([("CODEX_SANDBOX", "seatbelt")]);
         let named = HashMap::from([("CLAUDECODE", "1"), ("NB_AS", "human")]);
-        let is_person = |given, variables: &HashMap<&str, &str>, on_terminal| {
-            Actor::of_command(given, variables, None, on_terminal).1
+        let is_person = |argument, variables: &HashMap<&str, &str>, on_terminal| {
+            Actor::of_command(argument, variables, None, on_terminal).1
         };
         assert!(is_person(None, &none, true));
         assert!(is_person(Some("ada"), &none, true));

@@ -8,8 +8,8 @@ const SOURCE: usize = 32;
 
 /// Returns the label of a running cell with its actor: `human (VS Code)'s cell 3f2c`.
 pub fn whose(cell: &RunningExecution) -> String {
-    let what = what(cell.cell.as_deref(), cell.code.as_deref());
-    format!("{}'s {what}", Actor::parse(cell.by.as_deref()))
+    let kind_and_label = kind_and_label(cell.cell.as_deref(), cell.code.as_deref());
+    format!("{}'s {kind_and_label}", Actor::parse(cell.by.as_deref()))
 }
 
 /// Returns the label of what a request ran: `3f2c`, or the beginning of its source.
@@ -23,7 +23,7 @@ pub fn named(cell: Option<&str>, code: Option<&str>) -> String {
     name.unwrap_or_else(|| "a cell".to_owned())
 }
 
-fn what(cell: Option<&str>, code: Option<&str>) -> String {
+fn kind_and_label(cell: Option<&str>, code: Option<&str>) -> String {
     let kind = if cell.is_some() { "cell" } else { "code" };
     match short_id(cell).or_else(|| source(code)) {
         Some(label) => format!("{kind} {label}"),

@@ -20,9 +20,9 @@ pub fn joined(project: &Project) -> Vec<Joined> {
 /// Says whether a proxy belongs to this boot and pid namespace: only then can this process find out
 /// whether it runs.
 pub fn is_of_here(joined: &Joined) -> bool {
-    let here = pid_namespace();
-    let known = joined.pid_namespace.is_empty() || joined.pid_namespace == here;
-    known && joined.boot_id == boot_id()
+    let own_namespace = pid_namespace();
+    let is_own = joined.pid_namespace.is_empty() || joined.pid_namespace == own_namespace;
+    is_own && joined.boot_id == boot_id()
 }
 
 /// Returns the proxies that serve a session's kernel now, for any of the notebooks that share it.

@@ -3,8 +3,8 @@
 //! | queue | limit | when it is full |
 //! |---|---|---|
 //! | a line of the agent | [`LONGEST_LINE`] | the connection ends, and the end says why |
-//! | lines that nobody has taken | [`AHEAD`] | the agent's pipe fills, and the agent waits |
-//! | lines to the agent | [`UNREAD`] | the connection ends: the agent reads nothing |
+//! | lines that nobody has taken | [`INCOMING_QUEUE`] | the agent's pipe fills, and the agent waits |
+//! | lines to the agent | [`OUTGOING_QUEUE`] | the connection ends: the agent reads nothing |
 //! | the agent's stderr | its last [`STDERR`] bytes | the bytes before them are dropped |
 
 use std::collections::VecDeque;
@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
-use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::sync::mpsc;
 
@@ -25,16 +25,16 @@ use super::protocol::{self, Call, Incoming};
 const LONGEST_LINE: usize = 32 << 20;
 
 /// How many messages are read ahead.
-const AHEAD: usize = 64;
+const INCOMING_QUEUE: usize = 64;
 
 /// How many messages may wait for an agent that does not read.
-const UNREAD: usize = 256;
+const OUTGOING_QUEUE: usize = 256;
 
 /// How much of the agent's stderr is kept, in bytes.
 const STDERR: usize = 8 << 10;
 
 /// How long an agent may take to end.
-const ENDS_WITHIN: Duration = Duration::from_secs(1);
+const END_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The command of an agent.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -55,19 +55,19 @@ pub(super) struct Connection {
     group: Option<Pid>,
     outgoing: mpsc::Sender<String>,
     incoming: mpsc::Receiver<Incoming>,
-    heard: Arc<Mutex<Heard>>,
+    other_output: Arc<Mutex<OtherOutput>>,
     next_id: u64,
 }
 
 /// What an agent has written beside its messages.
 #[derive(Debug, Default)]
-struct Heard {
+struct OtherOutput {
     stderr: VecDeque<u8>,
     /// The beginning of the first line on stdout that was no message.
-    garbage: Option<String>,
-    garbage_lines: u64,
+    other_line: Option<String>,
+    other_lines: u64,
     /// Whether a line was too long.
-    is_over: bool,
+    has_too_long_line: bool,
 }
 
 /// How an agent ended.
@@ -101,22 +101,22 @@ impl Connection {
             .kill_on_drop(true)
             .spawn()?;
         let group = child.id().and_then(|id| Pid::from_raw(id as i32));
-        let heard = Arc::<Mutex<Heard>>::default();
-        let (outgoing, lines) = mpsc::channel(UNREAD);
-        let (messages, incoming) = mpsc::channel(AHEAD);
+        let other_output = Arc::<Mutex<OtherOutput>>::default();
+        let (outgoing, lines) = mpsc::channel(OUTGOING_QUEUE);
+        let (messages, incoming) = mpsc::channel(INCOMING_QUEUE);
         let piped = "all three are piped";
         let stdin = child.stdin.take().expect(piped);
         let stdout = child.stdout.take().expect(piped);
         let stderr = child.stderr.take().expect(piped);
-        tokio::spawn(write(stdin, lines));
-        tokio::spawn(read(stdout, messages, heard.clone()));
-        tokio::spawn(listen(stderr, heard.clone()));
+        tokio::spawn(write_stdin(stdin, lines));
+        tokio::spawn(read_stdout(stdout, messages, other_output.clone()));
+        tokio::spawn(read_stderr(stderr, other_output.clone()));
         Ok(Self {
             child,
             group,
             outgoing,
             incoming,
-            heard,
+            other_output,
             next_id: 1,
         })
     }
@@ -141,24 +141,24 @@ impl Connection {
     /// Ends the agent and everything in its process group. Returns how it ended.
     pub(super) async fn end(&mut self) -> AgentEnd {
         // An agent ends by itself when its stdin is closed.
-        let (closed, _) = mpsc::channel(1);
-        self.outgoing = closed;
-        let status = match tokio::time::timeout(ENDS_WITHIN, self.child.wait()).await {
+        let (no_lines, _) = mpsc::channel(1);
+        self.outgoing = no_lines;
+        let status = match tokio::time::timeout(END_TIMEOUT, self.child.wait()).await {
             Ok(Ok(status)) => Some(status),
             _ => None,
         };
         self.signal(Signal::KILL);
         if status.is_none() {
-            let _ = tokio::time::timeout(ENDS_WITHIN, self.child.wait()).await;
+            let _ = tokio::time::timeout(END_TIMEOUT, self.child.wait()).await;
         }
-        self.describe(status)
+        self.describe_end(status)
     }
 
-    fn describe(&self, status: Option<ExitStatus>) -> AgentEnd {
+    fn describe_end(&self, status: Option<ExitStatus>) -> AgentEnd {
         use std::os::unix::process::ExitStatusExt;
-        let heard = lock(&self.heard);
+        let other_output = lock(&self.other_output);
         let mut how = match status {
-            _ if heard.is_over => format!(
+            _ if other_output.has_too_long_line => format!(
                 "it sent a message of more than {} MiB, and nb ended it",
                 LONGEST_LINE >> 20
             ),
@@ -169,10 +169,10 @@ impl Connection {
                 (None, None) => "it ended".to_owned(),
             },
         };
-        if let Some(garbage) = &heard.garbage {
+        if let Some(other_line) = &other_output.other_line {
             how.push_str(&format!(
-                "; {} on its stdout were no messages, the first: {garbage}",
-                match heard.garbage_lines {
+                "; {} on its stdout were no messages, the first: {other_line}",
+                match other_output.other_lines {
                     1 => "1 line".to_owned(),
                     count => format!("{count} lines"),
                 }
@@ -180,19 +180,19 @@ impl Connection {
         }
         AgentEnd {
             how,
-            lines: heard.last_lines(),
+            lines: other_output.last_lines(),
         }
     }
 
     /// Returns what is known of an agent that does not answer.
-    pub(super) fn so_far(&self) -> AgentEnd {
-        let heard = lock(&self.heard);
+    pub(super) fn describe_silence(&self) -> AgentEnd {
+        let other_output = lock(&self.other_output);
         AgentEnd {
-            how: match &heard.garbage {
-                Some(garbage) => format!("its stdout has no messages, but: {garbage}"),
+            how: match &other_output.other_line {
+                Some(other_line) => format!("its stdout has no messages, but: {other_line}"),
                 None => "it says nothing".to_owned(),
             },
-            lines: heard.last_lines(),
+            lines: other_output.last_lines(),
         }
     }
 
@@ -213,7 +213,7 @@ impl Drop for Connection {
     }
 }
 
-impl Heard {
+impl OtherOutput {
     /// Returns the last lines of stderr.
     fn last_lines(&self) -> Vec<String> {
         const MOST: usize = 12;
@@ -231,11 +231,11 @@ impl Heard {
     }
 }
 
-fn lock(heard: &Mutex<Heard>) -> MutexGuard<'_, Heard> {
-    heard.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(other_output: &Mutex<OtherOutput>) -> MutexGuard<'_, OtherOutput> {
+    other_output.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-async fn write(mut stdin: ChildStdin, mut lines: mpsc::Receiver<String>) {
+async fn write_stdin(mut stdin: ChildStdin, mut lines: mpsc::Receiver<String>) {
     while let Some(line) = lines.recv().await {
         if stdin.write_all(line.as_bytes()).await.is_err() {
             return;
@@ -243,7 +243,11 @@ async fn write(mut stdin: ChildStdin, mut lines: mpsc::Receiver<String>) {
     }
 }
 
-async fn read(stdout: ChildStdout, messages: mpsc::Sender<Incoming>, heard: Arc<Mutex<Heard>>) {
+async fn read_stdout(
+    stdout: ChildStdout,
+    messages: mpsc::Sender<Incoming>,
+    other_output: Arc<Mutex<OtherOutput>>,
+) {
     let mut stdout = BufReader::new(stdout);
     let mut line = Vec::new();
     loop {
@@ -252,7 +256,7 @@ async fn read(stdout: ChildStdout, messages: mpsc::Sender<Incoming>, heard: Arc<
             Ok(true) => {}
             Ok(false) => return,
             Err(error) => {
-                lock(&heard).is_over = error.kind() == io::ErrorKind::FileTooLarge;
+                lock(&other_output).has_too_long_line = error.kind() == io::ErrorKind::FileTooLarge;
                 return;
             }
         }
@@ -262,10 +266,10 @@ async fn read(stdout: ChildStdout, messages: mpsc::Sender<Incoming>, heard: Arc<
         }
         let message = protocol::read(&text);
         if matches!(message, Incoming::Garbage) {
-            let mut heard = lock(&heard);
-            heard.garbage_lines += 1;
+            let mut other_output = lock(&other_output);
+            other_output.other_lines += 1;
             let beginning = || text.trim().chars().take(120).collect();
-            heard.garbage.get_or_insert_with(beginning);
+            other_output.other_line.get_or_insert_with(beginning);
             continue;
         }
         if messages.send(message).await.is_err() {
@@ -277,11 +281,11 @@ async fn read(stdout: ChildStdout, messages: mpsc::Sender<Incoming>, heard: Arc<
 /// Reads a line. Returns whether there was one.
 ///
 /// # Errors
-/// Of the kind `FileTooLarge` where it is longer than `most` bytes.
+/// Of the kind `FileTooLarge` where it is longer than `limit` bytes.
 async fn read_line(
     from: &mut (impl AsyncBufReadExt + Unpin),
     line: &mut Vec<u8>,
-    most: usize,
+    limit: usize,
 ) -> io::Result<bool> {
     loop {
         let bytes = from.fill_buf().await?;
@@ -289,10 +293,10 @@ async fn read_line(
             return Ok(!line.is_empty());
         }
         let end = memchr::memchr(b'\n', bytes);
-        let taken = end.map_or(bytes.len(), |end| end + 1);
-        line.extend_from_slice(&bytes[..taken]);
-        from.consume(taken);
-        if line.len() > most {
+        let length = end.map_or(bytes.len(), |end| end + 1);
+        line.extend_from_slice(&bytes[..length]);
+        from.consume(length);
+        if line.len() > limit {
             return Err(io::ErrorKind::FileTooLarge.into());
         }
         if end.is_some() {
@@ -301,28 +305,14 @@ async fn read_line(
     }
 }
 
-async fn listen(mut stderr: ChildStderr, heard: Arc<Mutex<Heard>>) {
-    read_tail(&mut stderr, STDERR, |bytes, most| {
-        let mut heard = lock(&heard);
-        heard.stderr.extend(bytes);
-        let over = heard.stderr.len().saturating_sub(most);
-        heard.stderr.drain(..over);
-    })
-    .await;
-}
-
-/// Reads to the end and passes on each piece, with the number of bytes that are to be kept.
-async fn read_tail(
-    from: &mut (impl AsyncRead + Unpin),
-    most: usize,
-    mut take: impl FnMut(&[u8], usize),
-) {
+/// Keeps the last bytes of the agent's stderr.
+async fn read_stderr(mut stderr: ChildStderr, other_output: Arc<Mutex<OtherOutput>>) {
     let mut bytes = vec![0; 4096];
-    while let Ok(count) = from.read(&mut bytes).await {
-        if count == 0 {
-            return;
-        }
-        take(&bytes[..count], most);
+    while let Ok(count @ 1..) = stderr.read(&mut bytes).await {
+        let mut other_output = lock(&other_output);
+        other_output.stderr.extend(&bytes[..count]);
+        let excess = other_output.stderr.len().saturating_sub(STDERR);
+        other_output.stderr.drain(..excess);
     }
 }
 

@@ -70,7 +70,7 @@ enum Command {
     Words(Vec<String>),
 }
 
-/// Why no agent is meant by a text.
+/// Why a text names no agent that can be started.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnknownAgent {
     /// The text is empty.
@@ -190,7 +190,7 @@ impl KnownAgents {
         names.into_iter().collect()
     }
 
-    /// Returns the agent that a text means: a name, or a command.
+    /// Returns the agent that a text names: by its name, or by its command.
     ///
     /// # Errors
     /// The text is empty or no command, or the named agent is not installed.
@@ -231,7 +231,7 @@ impl KnownAgents {
         })
     }
 
-    /// Returns the agent that a text means, if its program is on `PATH` or is named by its path.
+    /// Returns the agent that a text names, if its program is on `PATH` or is named by its path.
     ///
     /// # Errors
     /// The text is empty or no command, the named agent is not installed, or there is no such program.

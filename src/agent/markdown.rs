@@ -31,8 +31,8 @@ pub(super) fn escaped(text: &str) -> String {
 pub(super) fn code(text: &str) -> String {
     let text: String = text.chars().filter(|c| !c.is_control()).take(300).collect();
     // A longer row of backticks than any inside.
-    let most = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
-    let ticks = "`".repeat(most + 1);
+    let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
+    let ticks = "`".repeat(longest + 1);
     let pad = if text.starts_with('`') || text.ends_with('`') {
         " "
     } else {
@@ -44,8 +44,8 @@ pub(super) fn code(text: &str) -> String {
 /// Returns a text as a block of code, shortened in the middle.
 pub(super) fn block(text: &str, language: &str) -> String {
     let text = shortened(text);
-    let most = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
-    let fence = "`".repeat(most.max(2) + 1);
+    let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
+    let fence = "`".repeat(longest.max(2) + 1);
     let end = if text.ends_with('\n') { "" } else { "\n" };
     format!("{fence}{language}\n{text}{end}{fence}")
 }
@@ -94,10 +94,10 @@ pub(super) struct Division {
     pub(super) open: String,
 }
 
-/// Returns where to divide a text that has become longer than `most` bytes: at the last blank line outside a
+/// Returns where to divide a text that has become longer than `limit` bytes: at the last blank line outside a
 /// block of code, else in a block of code, which is closed and opened again.
-pub(super) fn division(text: &str, most: usize) -> Option<Division> {
-    if text.len() <= most {
+pub(super) fn division(text: &str, limit: usize) -> Option<Division> {
+    if text.len() <= limit {
         return None;
     }
     let mut fence: Option<&str> = None;
@@ -135,10 +135,10 @@ pub(super) fn division(text: &str, most: usize) -> Option<Division> {
             open: format!("{opening}\n"),
         }),
         // One endless paragraph.
-        (None, None) if text.len() > 2 * most => {
+        (None, None) if text.len() > 2 * limit => {
             let end = text.rfind(char::is_whitespace).map(|at| at + 1);
-            let end = end.filter(|end| *end > most && *end < text.len());
-            Some(whole(end.unwrap_or(text.floor_char_boundary(most))))
+            let end = end.filter(|end| *end > limit && *end < text.len());
+            Some(whole(end.unwrap_or(text.floor_char_boundary(limit))))
         }
         (None, None) => None,
     }

@@ -36,53 +36,66 @@ pub struct ChatMessage {
 
 impl ChatMessage {
     /// Makes a message. `![](fig.png)` sends an image, `@analysis.ipynb#3f2c` the last figure of a cell, and
-    /// `@file` the file's address. Paths are relative to `here`.
+    /// `@file` the file's address. Paths are relative to `folder`.
     pub async fn of(
         text: &str,
         workspace: &Workspace,
-        here: &Path,
-        able: &Capabilities,
-        on: Option<&Path>,
+        folder: &Path,
+        capabilities: &Capabilities,
+        notebook: Option<&Path>,
     ) -> Self {
         let mut message = Self {
             content: vec![Content::Text(text.to_owned())],
             notes: Vec::new(),
         };
-        if let Some(notebook) = on {
+        if let Some(notebook) = notebook {
             message.content.push(link(workspace, notebook));
         }
-        let images = IMAGE.captures_iter(text).map(|found| found[1].to_owned());
+        let images = IMAGE
+            .captures_iter(text)
+            .map(|capture| capture[1].to_owned());
         for name in images.take(MOST) {
             // A page's address stays for the agent to follow.
             if !name.contains("://") && !name.starts_with("data:") {
-                let image = image(workspace, &here.join(&name)).await;
-                message.add_image(&name, image, able);
+                let image = image(workspace, &folder.join(&name)).await;
+                message.add_image(&name, image, capabilities);
             }
         }
-        let files = FILE.captures_iter(text).map(|found| found[1].to_owned());
+        let files = FILE
+            .captures_iter(text)
+            .map(|capture| capture[1].to_owned());
         for name in files.take(MOST) {
             let (path, cell) = match name.split_once('#') {
                 Some((path, cell)) => (path, Some(cell)),
                 None => (name.as_str(), None),
             };
-            let path = here.join(path.trim_end_matches(['.', ':', '?', '!', ')']));
-            let Some(real) = workspace.resolve(&path).ok().filter(|real| real.is_file()) else {
+            let path = folder.join(path.trim_end_matches(['.', ':', '?', '!', ')']));
+            let Some(resolved) = workspace
+                .resolve(&path)
+                .ok()
+                .filter(|resolved| resolved.is_file())
+            else {
                 continue;
             };
             match cell {
                 Some(cell) => {
-                    let figure = figure(workspace, &real, cell).await;
-                    message.add_image(&name, figure, able);
+                    let figure = figure(workspace, &resolved, cell).await;
+                    message.add_image(&name, figure, capabilities);
                 }
-                None => message.content.push(link(workspace, &real)),
+                None => message.content.push(link(workspace, &resolved)),
             }
         }
         message
     }
 
-    fn add_image(&mut self, name: &str, image: Result<Content, String>, able: &Capabilities) {
+    fn add_image(
+        &mut self,
+        name: &str,
+        image: Result<Content, String>,
+        capabilities: &Capabilities,
+    ) {
         match image {
-            Ok(image) if able.images => self.content.push(image),
+            Ok(image) if capabilities.images => self.content.push(image),
             Ok(_) => {
                 let note = format!("{name} is not sent: the agent takes no images");
                 self.notes.push(note);
@@ -100,17 +113,17 @@ fn link(workspace: &Workspace, path: &Path) -> Content {
 }
 
 async fn image(workspace: &Workspace, path: &Path) -> Result<Content, String> {
-    let ending = path.extension().unwrap_or_default().to_string_lossy();
-    let mime = match ending.to_ascii_lowercase().as_str() {
+    let extension = path.extension().unwrap_or_default().to_string_lossy();
+    let mime = match extension.to_ascii_lowercase().as_str() {
         "png" => "image/png",
         "jpg" | "jpeg" => "image/jpeg",
         "gif" => "image/gif",
         "webp" => "image/webp",
         _ => return Err("it is no PNG, JPEG, GIF or WebP file".to_owned()),
     };
-    let real: PathBuf = workspace.resolve(path)?;
+    let resolved: PathBuf = workspace.resolve(path)?;
     let read = tokio::task::spawn_blocking(move || {
-        let file = crate::project::beneath::open(&real)?;
+        let file = crate::project::beneath::open(&resolved)?;
         crate::project::beneath::read_from(&file, LARGEST_IMAGE)
     });
     let bytes = read.await.map_err(|error| error.to_string())?;
@@ -158,9 +171,9 @@ mod tests {
     #[tokio::test]
     async fn images_figures_and_files_are_sent_beside_the_text() {
         let temp = tempfile::tempdir().unwrap();
-        let here = temp.path().canonicalize().unwrap();
-        std::fs::write(here.join("fig.png"), b"png").unwrap();
-        std::fs::write(here.join("data.csv"), "a").unwrap();
+        let root = temp.path().canonicalize().unwrap();
+        std::fs::write(root.join("fig.png"), b"png").unwrap();
+        std::fs::write(root.join("data.csv"), "a").unwrap();
         let cell = serde_json::json!({
             "id": "3f2c1a00", "cell_type": "code", "metadata": {}, "source": "", "execution_count": 1,
             "outputs": [{"output_type": "display_data", "metadata": {}, "data": {"image/png": "QUJD\n"}}],
@@ -168,32 +181,32 @@ mod tests {
         let notebook = serde_json::json!({
             "cells": [cell], "metadata": {}, "nbformat": 4, "nbformat_minor": 5,
         });
-        std::fs::write(here.join("a.ipynb"), notebook.to_string()).unwrap();
-        let workspace = Workspace::of(&here).unwrap();
-        let able = Capabilities {
+        std::fs::write(root.join("a.ipynb"), notebook.to_string()).unwrap();
+        let workspace = Workspace::of(&root).unwrap();
+        let capabilities = Capabilities {
             images: true,
             ..Capabilities::default()
         };
         let text = "see ![x](fig.png), @a.ipynb#3f2c and @data.csv. ![y](../out.png) @nobody";
-        let message = ChatMessage::of(text, &workspace, &here, &able, None).await;
+        let message = ChatMessage::of(text, &workspace, &root, &capabilities, None).await;
         let media = |data: &str| Content::Media {
             mime: "image/png".to_owned(),
             data: data.to_owned(),
         };
         let csv = Content::Link {
             name: "data.csv".to_owned(),
-            uri: format!("file://{}", here.join("data.csv").display()),
+            uri: format!("file://{}", root.join("data.csv").display()),
         };
-        let wanted = [
+        let expected = [
             Content::Text(text.to_owned()),
             media("cG5n"),
             media("QUJD"),
             csv,
         ];
-        assert_eq!(message.content, wanted);
+        assert_eq!(message.content, expected);
         assert_eq!(message.notes.len(), 1, "{:?}", message.notes);
         let unable = Capabilities::default();
-        let message = ChatMessage::of("![](fig.png)", &workspace, &here, &unable, None).await;
+        let message = ChatMessage::of("![](fig.png)", &workspace, &root, &unable, None).await;
         assert_eq!(
             message.notes,
             ["fig.png is not sent: the agent takes no images"]

@@ -42,8 +42,8 @@ pub enum PermissionChoice {
 }
 
 impl PermissionQuestion {
-    /// Returns the least of the options, which an empty answer means: one that allows nothing.
-    pub fn least(&self) -> Option<&PermissionOption> {
+    /// Returns the option that an empty answer selects: the one that decides least of those that allow nothing.
+    pub fn default_option(&self) -> Option<&PermissionOption> {
         let options = self.options.iter();
         let rejecting = options.filter(|it| it.kind < PermissionKind::AllowOnce);
         rejecting.min_by_key(|it| it.kind)
@@ -68,17 +68,17 @@ impl PermissionQuestion {
             let name = one_line(&option.name);
             text.push_str(&format!("\n  {letter}  {name} ({meaning})"));
         }
-        let least = match self.least_letter() {
+        let default_text = match self.default_letter() {
             Some(letter) => letter.to_string(),
             None => "nothing is allowed".to_owned(),
         };
-        text.push_str(&format!("\nletter, or Enter for [{least}]: "));
+        text.push_str(&format!("\nletter, or Enter for [{default_text}]: "));
         text
     }
 
-    fn least_letter(&self) -> Option<char> {
-        let least = self.least()?;
-        let at = self.options.iter().position(|it| it == least)?;
+    fn default_letter(&self) -> Option<char> {
+        let default_option = self.default_option()?;
+        let at = self.options.iter().position(|it| it == default_option)?;
         letters().nth(at)
     }
 
@@ -87,8 +87,8 @@ impl PermissionQuestion {
         let answer = answer.trim().trim_end_matches([')', '.']);
         let mut characters = answer.chars();
         match (characters.next(), characters.next()) {
-            (None, _) => match self.least() {
-                Some(least) => PermissionChoice::Option(least.clone()),
+            (None, _) => match self.default_option() {
+                Some(option) => PermissionChoice::Option(option.clone()),
                 None => PermissionChoice::Nothing,
             },
             (Some(letter), None) => {

@@ -27,13 +27,13 @@ use super::workspace::Workspace;
 use crate::api::problem::{Problem, ProblemKind};
 
 /// How long an agent may take to introduce itself and to begin a session: some are downloaded first.
-const STARTS_WITHIN: Duration = Duration::from_secs(120);
+const START_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// How often the output of commands that run is shown.
-const LIVE: Duration = Duration::from_millis(250);
+const TERMINAL_INTERVAL: Duration = Duration::from_millis(250);
 
 /// How long an agent may take to end a turn that is interrupted.
-const STOPS_WITHIN: Duration = Duration::from_secs(5);
+const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How many requests of an agent may be open at once.
 const MOST_REQUESTS: usize = 64;
@@ -55,7 +55,7 @@ pub struct Agent {
     /// The MCP servers that each session gets.
     servers: Vec<McpServer>,
     /// The session to take up again at the next start.
-    earlier: Option<String>,
+    earlier_session: Option<String>,
     standing: Vec<StandingPermission>,
     state: AgentState,
 }
@@ -115,11 +115,11 @@ pub enum AgentError {
         end: AgentEnd,
     },
     /// It did not introduce itself.
-    #[error("{name} has not answered within {} s: {}", STARTS_WITHIN.as_secs(), end.how)]
+    #[error("{name} has not answered within {} s: {}", START_TIMEOUT.as_secs(), end.how)]
     Silent {
         /// The agent.
         name: String,
-        /// What it said instead.
+        /// What it wrote instead.
         end: AgentEnd,
     },
     /// It answered with an error.
@@ -150,7 +150,7 @@ pub enum AgentError {
     #[error("interrupted")]
     Interrupted,
     /// It was interrupted and did not stop.
-    #[error("interrupted; {name} did not stop within {} s, and nb ended it", STOPS_WITHIN.as_secs())]
+    #[error("interrupted; {name} did not stop within {} s, and nb ended it", STOP_TIMEOUT.as_secs())]
     Stubborn {
         /// The agent.
         name: String,
@@ -189,7 +189,7 @@ impl Agent {
             launch,
             workspace,
             servers,
-            earlier: None,
+            earlier_session: None,
             standing: Vec::new(),
             state: AgentState::Off,
         }
@@ -209,16 +209,16 @@ impl Agent {
     pub fn session(&self) -> Option<&str> {
         match &self.state {
             AgentState::On(running) => running.session.as_ref()?.id.as_deref(),
-            AgentState::Off => self.earlier.as_deref(),
+            AgentState::Off => self.earlier_session.as_deref(),
         }
     }
 
     /// Lets the next start take up an earlier session.
     pub fn resume(&mut self, session: Option<String>) {
-        self.earlier = session;
+        self.earlier_session = session;
     }
 
-    /// Returns what the agent has said of itself.
+    /// Returns the capabilities that the agent has reported.
     pub fn capabilities(&self) -> Option<&Capabilities> {
         match &self.state {
             AgentState::On(running) => Some(&running.capabilities),
@@ -256,10 +256,10 @@ impl Agent {
     }
 
     /// Takes back a permission, or all.
-    pub fn revoke(&mut self, which: Option<usize>) -> Vec<StandingPermission> {
-        match which {
+    pub fn revoke(&mut self, index: Option<usize>) -> Vec<StandingPermission> {
+        match index {
             None => std::mem::take(&mut self.standing),
-            Some(at) if at < self.standing.len() => vec![self.standing.remove(at)],
+            Some(index) if index < self.standing.len() => vec![self.standing.remove(index)],
             Some(_) => Vec::new(),
         }
     }
@@ -284,33 +284,33 @@ impl Agent {
             commands: Vec::new(),
             terminals: Rc::default(),
         }));
-        let begun = tokio::select! {
-            begun = tokio::time::timeout(STARTS_WITHIN, self.begin()) => begun,
+        let result = tokio::select! {
+            result = tokio::time::timeout(START_TIMEOUT, self.begin()) => result,
             () = interrupt.notified() => Ok(Err(AgentError::Interrupted)),
         };
-        let begun = begun.unwrap_or_else(|_| {
+        let result = result.unwrap_or_else(|_| {
             let AgentState::On(running) = &self.state else {
                 return Err(AgentError::Interrupted);
             };
             Err(AgentError::Silent {
                 name: self.launch.name.clone(),
-                end: running.connection.so_far(),
+                end: running.connection.describe_silence(),
             })
         });
-        // An agent that wants a login is told by the person how.
-        if begun
+        // An agent that wants a login keeps running: the person chooses how to log in.
+        if result
             .as_ref()
             .is_err_and(|error| !matches!(error, AgentError::Login { .. }))
         {
             self.stop().await;
         }
-        begun
+        result
     }
 
     async fn begin(&mut self) -> Result<Begun, AgentError> {
-        let answer = match self.call(Call::Initialize, &Nobody, None).await {
+        let answer = match self.call(Call::Initialize, &NoFrontEnd, None).await {
             Err(AgentError::Answer { source, .. }) if source.is_unknown_method() => {
-                self.earlier = None;
+                self.earlier_session = None;
                 return Ok(Begun::New);
             }
             answer => answer?,
@@ -326,15 +326,15 @@ impl Agent {
         let root = self.workspace.root().to_owned();
         let servers = self.servers.clone();
         let loads = self.running()?.capabilities.loads;
-        let mut begun = Begun::New;
-        if let Some(earlier) = self.earlier.take() {
+        let mut result = Begun::New;
+        if let Some(earlier_session) = self.earlier_session.take() {
             let why = if loads {
                 // The agent repeats the conversation, which the notebook has already.
-                let call = Call::Load(&earlier, &root, &servers);
-                match self.call(call, &Nobody, None).await {
+                let call = Call::Load(&earlier_session, &root, &servers);
+                match self.call(call, &NoFrontEnd, None).await {
                     Ok(answer) => {
                         let mut facts = self.facts(answer)?;
-                        facts.id = Some(earlier);
+                        facts.id = Some(earlier_session);
                         self.running()?.session = Some(facts);
                         return Ok(Begun::Resumed);
                     }
@@ -342,23 +342,25 @@ impl Agent {
                         source.to_string()
                     }
                     Err(error) => {
-                        self.earlier = Some(earlier);
+                        self.earlier_session = Some(earlier_session);
                         return Err(self.login_error(error));
                     }
                 }
             } else {
                 "it cannot take up sessions".to_owned()
             };
-            begun = Begun::Forgotten { why };
+            result = Begun::Forgotten { why };
         }
-        let answer = self.call(Call::New(&root, &servers), &Nobody, None).await;
+        let answer = self
+            .call(Call::New(&root, &servers), &NoFrontEnd, None)
+            .await;
         let answer = answer.map_err(|error| self.login_error(error))?;
         let facts = self.facts(answer)?;
         if facts.id.is_none() {
             return Err(self.no_protocol("its session has no id".to_owned()));
         }
         self.running()?.session = Some(facts);
-        Ok(begun)
+        Ok(result)
     }
 
     /// Logs in by one of the agent's ways, and begins a session.
@@ -366,7 +368,8 @@ impl Agent {
     /// # Errors
     /// The agent refuses.
     pub async fn login(&mut self, way: &str) -> Result<Begun, AgentError> {
-        self.call(Call::Authenticate(way), &Nobody, None).await?;
+        self.call(Call::Authenticate(way), &NoFrontEnd, None)
+            .await?;
         self.begin_session().await
     }
 
@@ -448,11 +451,11 @@ impl Agent {
     pub async fn set_mode(&mut self, mode: &str) -> Result<(), AgentError> {
         let name = self.launch.name.clone();
         let facts = self.session_facts()?;
-        let known = facts
+        let mode_id = facts
             .modes
             .iter()
             .find(|it| it.id == mode || it.name == mode);
-        let Some(known) = known.map(|it| it.id.clone()) else {
+        let Some(mode_id) = mode_id.map(|it| it.id.clone()) else {
             let ids: Vec<_> = facts.modes.iter().map(|it| it.id.as_str()).collect();
             return Err(AgentError::NoSuch(match ids.as_slice() {
                 [] => format!("{name} has no modes"),
@@ -460,9 +463,9 @@ impl Agent {
             }));
         };
         let session = facts.id.clone().unwrap_or_default();
-        self.call(Call::SetMode(&session, &known), &Nobody, None)
+        self.call(Call::SetMode(&session, &mode_id), &NoFrontEnd, None)
             .await?;
-        self.session_facts()?.mode = Some(known);
+        self.session_facts()?.mode = Some(mode_id);
         Ok(())
     }
 
@@ -477,34 +480,34 @@ impl Agent {
     ) -> Result<(), AgentError> {
         let name = self.launch.name.clone();
         let facts = self.session_facts()?;
-        let is_meant = |it: &&super::update::SessionOption| match option {
+        let is_named = |it: &&super::update::SessionOption| match option {
             Some(option) => it.id == option || it.name == option,
             None => it.is_model,
         };
-        let Some(found) = facts.options.iter().find(is_meant) else {
-            let what = option.unwrap_or("model");
+        let Some(setting) = facts.options.iter().find(is_named) else {
+            let requested = option.unwrap_or("model");
             let ids: Vec<_> = facts.options.iter().map(|it| it.id.as_str()).collect();
             return Err(AgentError::NoSuch(match ids.as_slice() {
                 [] => format!("{name} has no settings"),
                 ids => format!(
-                    "{name} has no setting {what:?}; its settings: {}",
+                    "{name} has no setting {requested:?}; its settings: {}",
                     ids.join(", ")
                 ),
             }));
         };
-        let mut values = found.values.iter();
+        let mut values = setting.values.iter();
         let chosen = values.find(|(id, shown)| id == value || shown == value);
         let Some((chosen, _)) = chosen.cloned() else {
-            let values: Vec<_> = found.values.iter().map(|(id, _)| id.as_str()).collect();
-            let text = format!("{} is one of {}", found.id, values.join(", "));
+            let values: Vec<_> = setting.values.iter().map(|(id, _)| id.as_str()).collect();
+            let text = format!("{} is one of {}", setting.id, values.join(", "));
             return Err(AgentError::NoSuch(text));
         };
-        let (session, id) = (facts.id.clone().unwrap_or_default(), found.id.clone());
+        let (session, id) = (facts.id.clone().unwrap_or_default(), setting.id.clone());
         let call = Call::SetOption(&session, &id, &chosen);
-        self.call(call, &Nobody, None).await?;
+        self.call(call, &NoFrontEnd, None).await?;
         let facts = self.session_facts()?;
-        if let Some(found) = facts.options.iter_mut().find(|it| it.id == id) {
-            found.value = chosen;
+        if let Some(setting) = facts.options.iter_mut().find(|it| it.id == id) {
+            setting.value = chosen;
         }
         Ok(())
     }
@@ -512,7 +515,7 @@ impl Agent {
     /// Forgets the session: the next message begins a new one.
     pub async fn forget(&mut self) {
         self.stop().await;
-        self.earlier = None;
+        self.earlier_session = None;
     }
 
     /// Ends the agent. Its session is taken up again at the next start, if it can.
@@ -523,7 +526,7 @@ impl Agent {
             return None;
         };
         running.terminals.release_all();
-        self.earlier = session.or(self.earlier.take());
+        self.earlier_session = session.or(self.earlier_session.take());
         Some(running.connection.end().await)
     }
 
@@ -575,7 +578,7 @@ impl Agent {
         front: &impl Front,
         interrupt: Option<&Notify>,
     ) -> Result<Value, AgentError> {
-        let done = {
+        let result = {
             let name = self.launch.name.clone();
             let AgentState::On(running) = &mut self.state else {
                 return Err(self.running().err().unwrap_or(AgentError::Interrupted));
@@ -586,23 +589,23 @@ impl Agent {
                 workspace: &self.workspace,
                 standing: &mut self.standing,
                 front,
-                asked: VecDeque::new(),
+                open_questions: VecDeque::new(),
             };
             exchange.until_answered(call, interrupt).await
         };
-        match done {
+        match result {
             Ok(answer) => answer.map_err(|source| AgentError::Answer {
                 name: self.launch.name.clone(),
                 source,
             }),
-            Err(Broken::Gone) => {
+            Err(CallFailure::Gone) => {
                 let end = self.stop().await.unwrap_or_default();
                 Err(AgentError::Gone {
                     name: self.launch.name.clone(),
                     end,
                 })
             }
-            Err(Broken::Stubborn) => {
+            Err(CallFailure::Stubborn) => {
                 self.stop().await;
                 Err(AgentError::Stubborn {
                     name: self.launch.name.clone(),
@@ -613,17 +616,17 @@ impl Agent {
 }
 
 /// Why a request has no answer.
-enum Broken {
+enum CallFailure {
     /// The agent has ended or reads nothing.
     Gone,
     /// It does not stop.
     Stubborn,
 }
 
-/// A front at which nobody is.
-struct Nobody;
+/// A front end without a person.
+struct NoFrontEnd;
 
-impl Front for Nobody {
+impl Front for NoFrontEnd {
     fn take(&self, _: Update) {}
 
     async fn ask(&self, _: String) -> Option<String> {
@@ -638,8 +641,8 @@ struct Exchange<'a, F> {
     workspace: &'a Workspace,
     standing: &'a mut Vec<StandingPermission>,
     front: &'a F,
-    /// Permissions that nobody has answered; the first one is before the person.
-    asked: VecDeque<(RequestId, PermissionQuestion)>,
+    /// Permission questions without an answer; the first one is shown to the person.
+    open_questions: VecDeque<(RequestId, PermissionQuestion)>,
 }
 
 type Work<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
@@ -649,28 +652,32 @@ impl<'a, F: Front> Exchange<'a, F> {
         &mut self,
         call: Call<'_>,
         interrupt: Option<&Notify>,
-    ) -> Result<Result<Value, RpcError>, Broken> {
+    ) -> Result<Result<Value, RpcError>, CallFailure> {
         let session = match &call {
             Call::Prompt(session, _) => Some((*session).to_owned()),
             _ => None,
         };
-        let id = self.running.connection.request(call).ok_or(Broken::Gone)?;
+        let id = self
+            .running
+            .connection
+            .request(call)
+            .ok_or(CallFailure::Gone)?;
         let mut work: Vec<Work<'a, String>> = Vec::new();
         let mut asking: Option<Work<'a, Option<String>>> = None;
         let mut deadline: Option<Instant> = None;
-        let mut live = tokio::time::interval(LIVE);
-        live.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut terminal_ticks = tokio::time::interval(TERMINAL_INTERVAL);
+        terminal_ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             if asking.is_none()
                 && deadline.is_none()
-                && let Some((_, question)) = self.asked.front()
+                && let Some((_, question)) = self.open_questions.front()
             {
                 let front = self.front;
                 asking = Some(Box::pin(front.ask(question.prompt())));
             }
             tokio::select! {
                 message = self.running.connection.next() => match message {
-                    None => return Err(Broken::Gone),
+                    None => return Err(CallFailure::Gone),
                     Some(Incoming::Answer(to, answer)) if to == id => {
                         self.refuse_all();
                         // It may have been at its end when it was interrupted.
@@ -680,9 +687,9 @@ impl<'a, F: Front> Exchange<'a, F> {
                             false => answer,
                         }));
                     }
-                    Some(Incoming::Request(request, asked)) => {
-                        let open = work.len() + self.asked.len();
-                        self.take_request(request, *asked, open, deadline.is_some(), &mut work);
+                    Some(Incoming::Request(id, request)) => {
+                        let open = work.len() + self.open_questions.len();
+                        self.take_request(id, *request, open, deadline.is_some(), &mut work);
                     }
                     Some(Incoming::Update(of, update)) => {
                         let is_own = session.as_ref().is_none_or(|session| *session == of);
@@ -693,30 +700,30 @@ impl<'a, F: Front> Exchange<'a, F> {
                     // An answer to a request that has been answered, or a message without a meaning.
                     Some(Incoming::Answer(..) | Incoming::Ignored | Incoming::Garbage) => {}
                 },
-                line = next_done(&mut work) => {
+                line = next_finished(&mut work) => {
                     self.running.connection.send(line);
                 }
-                answer = maybe(&mut asking) => {
+                answer = answered(&mut asking) => {
                     asking = None;
                     self.take_choice(answer);
                 }
                 () = notified(interrupt) => {
                     let Some(session) = session.as_ref().filter(|_| deadline.is_none()) else {
-                        return Err(Broken::Stubborn);
+                        return Err(CallFailure::Stubborn);
                     };
                     asking = None;
                     // Before the answers to its questions, so that it does not go on after them.
                     self.running.connection.send(protocol::cancel_line(session));
                     self.refuse_all();
                     self.running.terminals.kill_all();
-                    deadline = Some(Instant::now() + STOPS_WITHIN);
+                    deadline = Some(Instant::now() + STOP_TIMEOUT);
                 }
-                _ = live.tick(), if !self.running.terminals.is_empty() => {
+                _ = terminal_ticks.tick(), if !self.running.terminals.is_empty() => {
                     for (id, text) in self.running.terminals.take_changed() {
                         self.front.take(Update::Terminal { id, text });
                     }
                 }
-                () = at(deadline) => return Err(Broken::Stubborn),
+                () = sleep_until(deadline) => return Err(CallFailure::Stubborn),
             }
         }
     }
@@ -769,7 +776,7 @@ impl<'a, F: Front> Exchange<'a, F> {
                     None if is_cancelled || question.options.is_empty() => {
                         self.answer(&id, Ok(protocol::permission_answer(None)));
                     }
-                    None => self.asked.push_back((id, question)),
+                    None => self.open_questions.push_back((id, question)),
                 }
             }
             AgentRequest::Read { path, line, limit } => {
@@ -786,8 +793,8 @@ impl<'a, F: Front> Exchange<'a, F> {
                 }));
             }
             AgentRequest::Write { path, text } => work.push(Box::pin(async move {
-                let done = workspace.write(&by, &path, text).await;
-                let answer = done.map(|()| json!({}));
+                let result = workspace.write(&by, &path, text).await;
+                let answer = result.map(|()| json!({}));
                 protocol::answer_line(&id, answer.map_err(Refusal::Failed))
             })),
             AgentRequest::Terminal(new) => {
@@ -796,23 +803,23 @@ impl<'a, F: Front> Exchange<'a, F> {
             }
             AgentRequest::TerminalOutput(terminal) => {
                 let found = terminals.get(&terminal);
-                if let Ok(found) = &found {
-                    let text = found.shown();
+                if let Ok(running) = &found {
+                    let text = running.shown();
                     self.front.take(Update::Terminal { id: terminal, text });
                 }
-                let answer = found.map(|found| {
-                    let (output, is_cut, exit) = found.output();
+                let answer = found.map(|running| {
+                    let (output, is_cut, exit) = running.output();
                     let exit = exit.as_ref().map(protocol::exit_answer);
                     json!({ "output": output, "truncated": is_cut, "exitStatus": exit })
                 });
                 self.answer(&id, answer.map_err(Refusal::Invalid));
             }
             AgentRequest::TerminalExit(terminal) => match terminals.get(&terminal) {
-                Ok(found) => {
+                Ok(running) => {
                     let front = self.front;
                     work.push(Box::pin(async move {
-                        let exit = found.exit().await;
-                        let text = found.shown();
+                        let exit = running.exit().await;
+                        let text = running.shown();
                         front.take(Update::Terminal { id: terminal, text });
                         protocol::answer_line(&id, Ok(protocol::exit_answer(&exit)))
                     }));
@@ -824,8 +831,8 @@ impl<'a, F: Front> Exchange<'a, F> {
                 self.answer(&id, killed.map(|()| json!({})).map_err(Refusal::Invalid));
             }
             AgentRequest::TerminalRelease(terminal) => {
-                if let Ok(found) = terminals.get(&terminal) {
-                    let text = found.shown();
+                if let Ok(running) = terminals.get(&terminal) {
+                    let text = running.shown();
                     let id = terminal.clone();
                     self.front.take(Update::Terminal { id, text });
                 }
@@ -872,11 +879,11 @@ impl<'a, F: Front> Exchange<'a, F> {
 
     /// Takes the person's answer to the first permission that was asked for.
     fn take_choice(&mut self, answer: Option<String>) {
-        let Some((id, question)) = self.asked.pop_front() else {
+        let Some((id, question)) = self.open_questions.pop_front() else {
             return;
         };
         let Some(answer) = answer else {
-            let chosen = question.least().map(|it| it.id.as_str());
+            let chosen = question.default_option().map(|it| it.id.as_str());
             self.answer(&id, Ok(protocol::permission_answer(chosen)));
             let text = format!(
                 "not allowed, since nobody can be asked here: {}",
@@ -886,7 +893,7 @@ impl<'a, F: Front> Exchange<'a, F> {
         };
         match question.choice(&answer) {
             PermissionChoice::Option(option) => {
-                let chosen = self.chosen(&question, &option);
+                let chosen = self.option_to_send(&question, &option);
                 self.answer(&id, Ok(protocol::permission_answer(Some(&chosen))));
                 let text = format!("you answered: {}", option.name);
                 self.front.take(Update::Note(text));
@@ -896,13 +903,13 @@ impl<'a, F: Front> Exchange<'a, F> {
                 self.front
                     .take(Update::Note("you allowed nothing".to_owned()));
             }
-            PermissionChoice::Unclear => self.asked.push_front((id, question)),
+            PermissionChoice::Unclear => self.open_questions.push_front((id, question)),
         }
     }
 
-    /// Returns the id of the option that the agent is told. What is allowed from now on is remembered here, and
-    /// not by the agent, so that it can be taken back.
-    fn chosen(
+    /// Returns the id of the option that is sent to the agent. A permission for the future is stored here, and not by
+    /// the agent, so that it can be revoked.
+    fn option_to_send(
         &mut self,
         question: &PermissionQuestion,
         option: &protocol::PermissionOption,
@@ -918,7 +925,7 @@ impl<'a, F: Front> Exchange<'a, F> {
 
     /// Answers all open permission requests: nothing was chosen.
     fn refuse_all(&mut self) {
-        for (id, _) in std::mem::take(&mut self.asked) {
+        for (id, _) in std::mem::take(&mut self.open_questions) {
             self.answer(&id, Ok(protocol::permission_answer(None)));
         }
     }
@@ -931,12 +938,12 @@ impl<'a, F: Front> Exchange<'a, F> {
 }
 
 /// Waits for the first of some futures that is ready; for ever if there is none.
-async fn next_done<T>(list: &mut Vec<Work<'_, T>>) -> T {
+async fn next_finished<T>(list: &mut Vec<Work<'_, T>>) -> T {
     poll_fn(|context| {
         for at in 0..list.len() {
-            if let Poll::Ready(done) = list[at].as_mut().poll(context) {
+            if let Poll::Ready(result) = list[at].as_mut().poll(context) {
                 drop(list.swap_remove(at));
-                return Poll::Ready(done);
+                return Poll::Ready(result);
             }
         }
         Poll::Pending
@@ -944,7 +951,7 @@ async fn next_done<T>(list: &mut Vec<Work<'_, T>>) -> T {
     .await
 }
 
-async fn maybe<T>(future: &mut Option<Work<'_, T>>) -> T {
+async fn answered<T>(future: &mut Option<Work<'_, T>>) -> T {
     match future {
         Some(future) => future.await,
         None => std::future::pending().await,
@@ -958,7 +965,7 @@ async fn notified(notify: Option<&Notify>) {
     }
 }
 
-async fn at(deadline: Option<Instant>) {
+async fn sleep_until(deadline: Option<Instant>) {
     match deadline {
         Some(deadline) => tokio::time::sleep_until(deadline).await,
         None => std::future::pending().await,

@@ -54,7 +54,7 @@ struct Output {
     bytes: VecDeque<u8>,
     /// How many bytes were printed in all.
     printed: u64,
-    most: usize,
+    limit: usize,
     is_cut: bool,
 }
 
@@ -152,26 +152,26 @@ impl Terminal {
         let output = Arc::new(Mutex::new(Output {
             bytes: VecDeque::new(),
             printed: 0,
-            most: limit.unwrap_or(OUTPUT).min(MOST_OUTPUT),
+            limit: limit.unwrap_or(OUTPUT).min(MOST_OUTPUT),
             is_cut: false,
         }));
         let readers = [
             tokio::spawn(copy(child.stdout.take(), output.clone())),
             tokio::spawn(copy(child.stderr.take(), output.clone())),
         ];
-        let (ended, exit) = watch::channel(None);
+        let (exit_sender, exit) = watch::channel(None);
         let (kill, killed) = watch::channel(false);
         tokio::spawn(async move {
             let exit = supervise(child, killed).await;
             for reader in readers {
                 let _ = tokio::time::timeout(CLOSES_WITHIN, reader).await;
             }
-            ended.send_replace(Some(exit));
+            exit_sender.send_replace(Some(exit));
         });
-        let words = std::iter::once(&new.command).chain(&new.args);
-        let words: Vec<_> = words.map(String::as_str).collect();
+        let command_line = std::iter::once(&new.command).chain(&new.args);
+        let command_line: Vec<_> = command_line.map(String::as_str).collect();
         Ok(Self {
-            title: words.join(" "),
+            title: command_line.join(" "),
             output,
             shown: Cell::new(0),
             exit,
@@ -185,9 +185,9 @@ impl Terminal {
         let output = self.output.lock().unwrap_or_else(PoisonError::into_inner);
         let bytes: Vec<u8> = output.bytes.iter().copied().collect();
         // A cut may have left the rest of a character at the beginning.
-        let is_rest = |byte: &&u8| output.is_cut && **byte & 0xC0 == 0x80;
-        let rest = bytes.iter().take(3).take_while(is_rest).count();
-        let text = String::from_utf8_lossy(&bytes[rest..]).into_owned();
+        let is_continuation = |byte: &&u8| output.is_cut && **byte & 0xC0 == 0x80;
+        let skipped = bytes.iter().take(3).take_while(is_continuation).count();
+        let text = String::from_utf8_lossy(&bytes[skipped..]).into_owned();
         (text, output.is_cut, exit)
     }
 
@@ -241,11 +241,11 @@ async fn supervise(mut child: Child, mut killed: watch::Receiver<bool>) -> Termi
     let group = child.id().and_then(|id| Pid::from_raw(id as i32));
     // An error is a terminal that was dropped.
     let killed = async move { drop(killed.wait_for(|killed| *killed).await) };
-    let ended = tokio::select! {
+    let status = tokio::select! {
         status = child.wait() => Some(status),
         () = killed => None,
     };
-    let status = match ended {
+    let status = match status {
         Some(status) => status,
         None => {
             if let Some(group) = group {
@@ -260,8 +260,8 @@ async fn supervise(mut child: Child, mut killed: watch::Receiver<bool>) -> Termi
     TerminalExit {
         code: status.code().and_then(|code| u32::try_from(code).ok()),
         signal: status.signal().map(|signal| {
-            let known = rustix::process::Signal::from_named_raw(signal);
-            known.map_or(signal.to_string(), |it| {
+            let name = rustix::process::Signal::from_named_raw(signal);
+            name.map_or(signal.to_string(), |it| {
                 format!("{it:?}").replace("Signal::", "SIG")
             })
         }),
@@ -280,9 +280,9 @@ async fn copy(from: Option<impl AsyncRead + Unpin>, output: Arc<Mutex<Output>>) 
         let mut output = output.lock().unwrap_or_else(PoisonError::into_inner);
         output.bytes.extend(&bytes[..count]);
         output.printed += count as u64;
-        let over = output.bytes.len().saturating_sub(output.most);
-        if over > 0 {
-            output.bytes.drain(..over);
+        let excess = output.bytes.len().saturating_sub(output.limit);
+        if excess > 0 {
+            output.bytes.drain(..excess);
             output.is_cut = true;
         }
     }

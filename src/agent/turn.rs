@@ -134,30 +134,30 @@ impl Turn {
         }
     }
 
-    /// Ends the turn: its last page tells why it stopped, and what it used.
+    /// Ends the turn: its last page shows why it stopped, and its usage.
     pub fn end(&mut self, stop: &str) {
         self.is_over = true;
         let open = |it: &&Tool| matches!(it.state, ToolState::Waiting | ToolState::Running);
         for tool in self.tools.values().filter(open) {
             self.pages[tool.page].is_changed = true;
         }
-        let mut words = Vec::new();
+        let mut notes = Vec::new();
         match stop {
             "end_turn" => {}
-            "max_tokens" => words.push("stopped: the answer is as long as it may be".to_owned()),
-            "max_turn_requests" => words.push("stopped: too many requests in one turn".to_owned()),
-            "refusal" => words.push("the agent refuses to go on".to_owned()),
-            "cancelled" => words.push("interrupted".to_owned()),
-            other => words.push(markdown::escaped(other)),
+            "max_tokens" => notes.push("stopped: the answer is as long as it may be".to_owned()),
+            "max_turn_requests" => notes.push("stopped: too many requests in one turn".to_owned()),
+            "refusal" => notes.push("the agent refuses to go on".to_owned()),
+            "cancelled" => notes.push("interrupted".to_owned()),
+            other => notes.push(markdown::escaped(other)),
         }
         if let Some(Usage { used, size, cost }) = self.usage.take() {
-            words.push(format!("context: {used} of {size} tokens"));
+            notes.push(format!("context: {used} of {size} tokens"));
             if let Some((amount, currency)) = cost {
-                words.push(format!("{amount:.2} {}", markdown::escaped(&currency)));
+                notes.push(format!("{amount:.2} {}", markdown::escaped(&currency)));
             }
         }
-        if !words.is_empty() {
-            self.add(Part::Note(words.join(" · ")));
+        if !notes.is_empty() {
+            self.add(Part::Note(notes.join(" · ")));
         }
     }
 
@@ -205,7 +205,7 @@ impl Turn {
             page.is_changed = true;
             page.parts.last_mut()
         });
-        let grown = match last {
+        let last_text = match last {
             Some(Part::Answer(last)) if !is_thought => last,
             Some(Part::Thought(last)) if is_thought => last,
             _ => {
@@ -217,7 +217,7 @@ impl Turn {
                 return self.divide();
             }
         };
-        grown.push_str(text);
+        last_text.push_str(text);
         self.divide();
     }
 
@@ -436,8 +436,8 @@ impl Turn {
     }
 
     fn shown(&self, path: &Path) -> String {
-        let below = path.strip_prefix(&self.root).unwrap_or(path);
-        below.display().to_string()
+        let relative = path.strip_prefix(&self.root).unwrap_or(path);
+        relative.display().to_string()
     }
 }
 
@@ -501,8 +501,8 @@ fn plain_text(text: &str) -> String {
         match c {
             '\u{1b}' => {
                 if characters.next_if_eq(&'[').is_some() {
-                    let ends = |c: &char| ('@'..='~').contains(c);
-                    while characters.next_if(|c| !ends(c)).is_some() {}
+                    let is_final = |c: &char| ('@'..='~').contains(c);
+                    while characters.next_if(|c| !is_final(c)).is_some() {}
                     characters.next();
                 }
             }
@@ -517,11 +517,11 @@ fn plain_text(text: &str) -> String {
 /// Returns an image, a sound or another file as a MIME bundle.
 fn media(mime: &str, data: &str) -> Value {
     let bytes = data.len() / 4 * 3;
-    let known = mime.starts_with("image/") || mime.starts_with("audio/");
-    let known = known && mime.len() < 100 && mime.chars().all(|c| c.is_ascii_graphic());
+    let is_shown = mime.starts_with("image/") || mime.starts_with("audio/");
+    let is_shown = is_shown && mime.len() < 100 && mime.chars().all(|c| c.is_ascii_graphic());
     let mut bundle = Map::new();
     // An SVG is a text in a bundle, and not base64.
-    if known && mime != "image/svg+xml" {
+    if is_shown && mime != "image/svg+xml" {
         bundle.insert(mime.to_owned(), data.into());
     } else {
         let note = format!("<sub>{} of {bytes} bytes</sub>", markdown::escaped(mime));

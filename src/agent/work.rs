@@ -28,9 +28,9 @@ impl AgentWork {
             }
             match &event.kind {
                 EventKind::Edited(change) => {
-                    let left = change.changes.iter().filter(|it| it.after.is_some());
-                    let left = left.map(|it| (event.session.clone(), it.cell.clone()));
-                    work.changed.extend(left);
+                    let kept_cells = change.changes.iter().filter(|it| it.after.is_some());
+                    let kept_cells = kept_cells.map(|it| (event.session.clone(), it.cell.clone()));
+                    work.changed.extend(kept_cells);
                 }
                 EventKind::Asked(_) => {}
                 _ => continue,

@@ -29,8 +29,8 @@ impl Workspace {
     /// # Errors
     /// The project cannot be opened.
     pub fn of(folder: &Path) -> Result<Self, Problem> {
-        let here = folder.join("chat.ipynb");
-        let project = Project::for_notebook(&here);
+        let notebook = folder.join("chat.ipynb");
+        let project = Project::for_notebook(&notebook);
         let project = project.map_err(|error| Problem::failed("open the project", &error))?;
         let root = project.root().canonicalize();
         let root = root.map_err(|error| Problem::failed("open the project's folder", &error))?;
@@ -49,8 +49,8 @@ impl Workspace {
 
     /// Returns a path as people write it: from the root, if it is below.
     pub fn shown(&self, path: &Path) -> String {
-        let below = path.strip_prefix(&self.root).unwrap_or(path);
-        below.display().to_string()
+        let relative = path.strip_prefix(&self.root).unwrap_or(path);
+        relative.display().to_string()
     }
 
     /// Returns the real path of a file, which need not exist yet.
@@ -65,38 +65,41 @@ impl Workspace {
                 self.root.display()
             )
         };
-        let whole = self.root.join(path);
-        if whole.components().any(|part| part == Component::ParentDir) && !whole.exists() {
+        let joined = self.root.join(path);
+        if joined.components().any(|part| part == Component::ParentDir) && !joined.exists() {
             return Err(outside());
         }
         // The part that exists, without links; the rest is below it.
-        let mut there = whole.as_path();
-        let mut rest = Vec::new();
-        let real = loop {
-            match there.canonicalize() {
-                Ok(real) => break real,
+        let mut existing = joined.as_path();
+        let mut missing_names = Vec::new();
+        let resolved = loop {
+            match existing.canonicalize() {
+                Ok(resolved) => break resolved,
                 // A link that leads nowhere.
-                Err(_) if there.is_symlink() => return Err(outside()),
+                Err(_) if existing.is_symlink() => return Err(outside()),
                 Err(_) => {}
             }
-            match (there.parent(), there.file_name()) {
+            match (existing.parent(), existing.file_name()) {
                 (Some(parent), Some(name)) => {
-                    rest.push(name);
-                    there = parent;
+                    missing_names.push(name);
+                    existing = parent;
                 }
                 _ => return Err(outside()),
             }
         };
-        let real = rest.iter().rev().fold(real, |path, name| path.join(name));
-        if !real.starts_with(&self.root) {
+        let resolved = missing_names
+            .iter()
+            .rev()
+            .fold(resolved, |path, name| path.join(name));
+        if !resolved.starts_with(&self.root) {
             return Err(outside());
         }
         let own = self.project.dir();
         let own = own.canonicalize().unwrap_or_else(|_| own.to_owned());
-        if real.starts_with(own) {
+        if resolved.starts_with(own) {
             return Err(format!("{} is nb's own", path.display()));
         }
-        Ok(real)
+        Ok(resolved)
     }
 
     /// Returns the text of a file, or some of its lines; `None` if there is no such file.
@@ -110,18 +113,20 @@ impl Workspace {
         line: Option<u32>,
         limit: Option<u32>,
     ) -> Result<Option<String>, String> {
-        let real = self.resolve(path)?;
-        if !real.exists() {
+        let resolved = self.resolve(path)?;
+        if !resolved.exists() {
             return Ok(None);
         }
-        let text = if is_notebook(&real) {
-            let caller = self.caller(by, &real).map_err(|error| in_words(&error))?;
+        let text = if is_notebook(&resolved) {
+            let caller = self
+                .caller(by, &resolved)
+                .map_err(|error| error_text(&error))?;
             let text = api::notebook_text(&caller).await;
-            let text = text.map_err(|error| in_words(&error))?;
-            has_seen(caller).await;
+            let text = text.map_err(|error| error_text(&error))?;
+            mark_seen(caller).await;
             text
         } else {
-            let read = tokio::task::spawn_blocking(move || read_file(&real)).await;
+            let read = tokio::task::spawn_blocking(move || read_file(&resolved)).await;
             let read = read.unwrap_or_else(|error| Err(io::Error::other(error)));
             read.map_err(|error| format!("cannot read {}: {error}", path.display()))?
         };
@@ -139,7 +144,7 @@ impl Workspace {
     /// # Errors
     /// The file is outside or cannot be written; others have changed the notebook's cells meanwhile.
     pub(super) async fn write(&self, by: &str, path: &Path, text: String) -> Result<(), String> {
-        let real = self.resolve(path)?;
+        let resolved = self.resolve(path)?;
         if text.len() as u64 > LARGEST {
             return Err(format!(
                 "the text for {} has more than {} MiB",
@@ -147,19 +152,21 @@ impl Workspace {
                 LARGEST >> 20
             ));
         }
-        if is_notebook(&real) && real.exists() {
-            let caller = self.caller(by, &real).map_err(|error| in_words(&error))?;
-            let done = api::set_notebook_text(&caller, text).await;
-            let done = done.map_err(|error| in_words(&error))?;
-            has_seen(caller).await;
-            return match done.error {
-                Some(error) => Err(in_words(&error)),
+        if is_notebook(&resolved) && resolved.exists() {
+            let caller = self
+                .caller(by, &resolved)
+                .map_err(|error| error_text(&error))?;
+            let result = api::set_notebook_text(&caller, text).await;
+            let result = result.map_err(|error| error_text(&error))?;
+            mark_seen(caller).await;
+            return match result.error {
+                Some(error) => Err(error_text(&error)),
                 None => Ok(()),
             };
         }
-        let written = tokio::task::spawn_blocking(move || write_file(&real, &text)).await;
-        let written = written.unwrap_or_else(|error| Err(io::Error::other(error)));
-        written.map_err(|error| format!("cannot write {}: {error}", path.display()))
+        let result = tokio::task::spawn_blocking(move || write_file(&resolved, &text)).await;
+        let result = result.unwrap_or_else(|error| Err(io::Error::other(error)));
+        result.map_err(|error| format!("cannot write {}: {error}", path.display()))
     }
 
     /// Returns the maker of a request about a notebook, in the agent's name.
@@ -177,14 +184,15 @@ impl Workspace {
     }
 }
 
-/// Records that the agent has the answer, which tells it nothing of what others did.
-async fn has_seen(caller: Caller) {
+/// Records that the agent has received the answer, which contains no notifications.
+async fn mark_seen(caller: Caller) {
     let delivered = move || caller.delivered(&Meanwhile::default());
     let _ = tokio::task::spawn_blocking(delivered).await;
 }
 
 fn is_notebook(path: &Path) -> bool {
-    path.extension().is_some_and(|ending| ending == "ipynb")
+    path.extension()
+        .is_some_and(|extension| extension == "ipynb")
 }
 
 /// Reads a file whose path has no links.
@@ -227,7 +235,7 @@ fn write_file(path: &Path, text: &str) -> io::Result<()> {
 }
 
 /// Returns a problem as a text for an agent.
-fn in_words(problem: &Problem) -> String {
+fn error_text(problem: &Problem) -> String {
     let mut text = problem.message.clone();
     for line in problem.lines.iter().chain(&problem.hints) {
         text.push('\n');
@@ -250,10 +258,10 @@ mod tests {
 
     fn place() -> Place {
         let temp = tempfile::tempdir().unwrap();
-        let real = temp.path().canonicalize().unwrap();
-        let root = real.join("project");
+        let resolved = temp.path().canonicalize().unwrap();
+        let root = resolved.join("project");
         std::fs::create_dir_all(root.join("sub")).unwrap();
-        std::fs::write(real.join("secret"), "secret").unwrap();
+        std::fs::write(resolved.join("secret"), "secret").unwrap();
         std::fs::write(root.join("a.txt"), "1\n2\n3\n").unwrap();
         Place {
             workspace: Workspace::of(&root).unwrap(),
@@ -285,8 +293,8 @@ mod tests {
             let path = Path::new(path);
             let read = place.workspace.read("a", path, None, None).await;
             assert!(!matches!(read, Ok(Some(_))), "{path:?} was read");
-            let written = place.workspace.write("a", path, "x".to_owned()).await;
-            assert!(written.is_err(), "{path:?} was written");
+            let result = place.workspace.write("a", path, "x".to_owned()).await;
+            assert!(result.is_err(), "{path:?} was written");
         }
         assert!(!root.join("../not_there").exists() && !root.join("../new").exists());
         assert_eq!(
@@ -349,10 +357,10 @@ mod tests {
             let read = place.workspace.read("a", Path::new(path), None, None).await;
             assert!(read.is_err(), "{path} was read");
         }
-        let written = place
+        let result = place
             .workspace
             .write("a", Path::new("sub"), String::new())
             .await;
-        assert!(written.is_err());
+        assert!(result.is_err());
     }
 }

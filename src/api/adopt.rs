@@ -54,16 +54,16 @@ pub async fn adopt(caller: &Caller, request: AdoptRequest) -> Result<AdoptAnswer
             );
             return Err(Problem::new(ProblemKind::Failed, text));
         };
-        let failed = |what: &str, error: &io::Error| {
-            Problem::failed(&format!("{what} {}", dir.display()), error)
+        let failed = |action: &str, error: &io::Error| {
+            Problem::failed(&format!("{action} {}", dir.display()), error)
         };
         if !request.take {
             let holds = adopt::held(&dir).map_err(|error| failed("list", &error))?;
             return Ok(AdoptAnswer::Holds { dir, holds });
         }
         refuse_while_open(&from, &dir)?;
-        let done = adopt::adopt(&dir).map_err(|error| failed("adopt", &error))?;
-        Ok(AdoptAnswer::Adopted(done))
+        let adopted = adopt::adopt(&dir).map_err(|error| failed("adopt", &error))?;
+        Ok(AdoptAnswer::Adopted(adopted))
     })
     .await
 }

@@ -1,4 +1,4 @@
-//! `agent install`: tells the programs of agents of `nb`.
+//! `agent install`: configures the programs of agents to use `nb`.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ pub use crate::lifecycle::agent_setup::AgentProgram;
 use crate::lifecycle::planned_file::{PlannedFile, PlannedFileError};
 use crate::notebook::{DiffLine, changed_lines};
 
-/// Which programs are told, and whether files are written.
+/// Which programs are configured, and whether files are written.
 #[derive(Clone, Debug)]
 pub struct AgentSetupRequest {
     /// The programs.

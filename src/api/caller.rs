@@ -24,7 +24,7 @@ use crate::project::{Config, ConfigError, Project};
 pub const PATIENCE: Duration = Duration::from_secs(45);
 
 /// The largest number of notebooks of the working directory that a hint suggests.
-const MOST_NEAR: usize = 5;
+const MOST_SUGGESTED: usize = 5;
 
 /// The maker of one request, its working directory and its settings.
 ///
@@ -49,7 +49,7 @@ pub struct Caller {
     pub timeout: Option<f64>,
     /// The request as a command, without a notebook. Hints repeat it.
     pub command: String,
-    /// Receives a line for each thing that a request waits for, as it happens.
+    /// Receives a line for each thing that a request waits for.
     pub tell: fn(&str),
     pub(super) notices: PendingNotices,
     /// The cells that are in the answer.
@@ -278,7 +278,7 @@ impl Caller {
                 Ok(target) => target.session.notebook,
                 Err(error @ TargetError::NoneOpen { .. }) => {
                     let message = format!("no notebook is named, and {}", causes(&error));
-                    let hints = near(&self.here, &self.command);
+                    let hints = commands_here(&self.here, &self.command);
                     return Err(Problem::new(ProblemKind::Usage, message).all_hints(hints));
                 }
                 Err(error) => return Err(Problem::of_target(&error, &self.command)),
@@ -302,9 +302,9 @@ impl Caller {
     }
 
     /// Returns how long to wait for a kernel; 0 seconds are for ever.
-    pub(crate) fn patience(&self, given: Option<f64>) -> Result<Duration, Problem> {
+    pub(crate) fn patience(&self, timeout: Option<f64>) -> Result<Duration, Problem> {
         let for_ever = Duration::from_secs(u64::from(u32::MAX));
-        Ok(match self.wait(given)? {
+        Ok(match self.wait(timeout)? {
             Some(wait) => wait.unwrap_or(for_ever),
             None => PATIENCE,
         })
@@ -315,8 +315,8 @@ impl Caller {
         clippy::option_option,
         reason = "nothing said and no limit are different"
     )]
-    pub(crate) fn wait(&self, given: Option<f64>) -> Result<Option<Option<Duration>>, Problem> {
-        let Some(seconds) = given.or(self.timeout) else {
+    pub(crate) fn wait(&self, timeout: Option<f64>) -> Result<Option<Option<Duration>>, Problem> {
+        let Some(seconds) = timeout.or(self.timeout) else {
             return Ok(None);
         };
         if seconds == 0.0 {
@@ -351,7 +351,7 @@ pub(super) async fn blocking<T: Send + 'static>(
     }
     let caller = caller.clone();
     match tokio::task::spawn_blocking(move || work(&caller)).await {
-        Ok(done) => done,
+        Ok(result) => result,
         Err(error) => Err(Problem::failed("finish the work", &error)),
     }
 }
@@ -384,7 +384,7 @@ where
 }
 
 /// Returns the command once for each notebook of the folder, or once with a placeholder.
-fn near(folder: &Path, command: &str) -> Vec<String> {
+fn commands_here(folder: &Path, command: &str) -> Vec<String> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let names = entries.map(|entry| entry.file_name());
     let mut notebooks: Vec<_> = names
@@ -392,7 +392,7 @@ fn near(folder: &Path, command: &str) -> Vec<String> {
         .map(|name| format!("{command} -n {}", quote(Path::new(&name))))
         .collect();
     notebooks.sort();
-    notebooks.truncate(MOST_NEAR);
+    notebooks.truncate(MOST_SUGGESTED);
     if notebooks.is_empty() {
         notebooks.push(format!("{command} -n NOTEBOOK.ipynb"));
     }

@@ -213,8 +213,8 @@ pub async fn output(caller: &Caller, request: OutputRequest) -> Result<OutputAns
             [place] => document.cells().get(*place),
             _ => None,
         };
-        let one = || Problem::new(ProblemKind::Usage, "--output is of one cell");
-        one_output(&page, cell.ok_or_else(one)?, &request)
+        let not_one_cell = || Problem::new(ProblemKind::Usage, "--output is of one cell");
+        one_output(&page, cell.ok_or_else(not_one_cell)?, &request)
     })
     .await
 }
@@ -239,7 +239,7 @@ fn one_output(
         return Err(Problem::new(ProblemKind::Failed, text));
     };
     let output = Output::read(&raw);
-    let Some(mime) = request.mime.as_deref().or_else(|| best(&output)) else {
+    let Some(mime) = request.mime.as_deref().or_else(|| preferred_mime(&output)) else {
         return Ok(OutputAnswer::Text(output.text.into_bytes()));
     };
     let form = Output::form(&raw, mime).ok_or_else(|| {
@@ -274,7 +274,7 @@ fn one_output(
 }
 
 /// Returns the most informative MIME type of an output; `None` for output that is only text.
-fn best(output: &Output) -> Option<&str> {
+fn preferred_mime(output: &Output) -> Option<&str> {
     let media = output.data.iter().find(|data| data.is_media());
     let text = ["text/markdown", "text/plain", "text/latex", "text/html"];
     let text = text

@@ -200,11 +200,16 @@ fn listed(
     let view = view::open(page, caller.by())?;
     let document = &view.document;
     let since = match request.since {
-        Some(revision) => Some(since(page, document, revision, request.cells.is_empty())?),
+        Some(revision) => Some(steps_since(
+            page,
+            document,
+            revision,
+            request.cells.is_empty(),
+        )?),
         None => None,
     };
     let places = match (&since, request.cells.as_slice()) {
-        (Some(steps), _) => still_there(steps),
+        (Some(steps), _) => existing_places(steps),
         (None, []) => (0..document.cells().len()).collect(),
         (None, selectors) => places(document, selectors)?,
     };
@@ -218,7 +223,7 @@ fn listed(
     let steps = since.as_deref().unwrap_or_default();
     let rows = places.iter().filter_map(|index| {
         let cell = document.cells().get(*index)?;
-        let glance = cell.outputs_summary(request.outputs);
+        let outputs = cell.outputs_summary(request.outputs);
         let source = cell.source();
         let line = first_line(&source, request.first_line);
         if line == *source {
@@ -226,11 +231,13 @@ fn listed(
             view.shown(cell);
         }
         let own = steps.iter().filter(|step| step.cell == cell.id());
-        let is_asked = graph.has_run() || request.only.contains(&CellCondition::Stale);
+        let shows_not_run = graph.has_run() || request.only.contains(&CellCondition::Stale);
         let stale = names.stale_at(*index);
-        let stale = stale.filter(|stale| is_asked || stale.why != StaleReason::NotRun);
-        let known = graph.at(*index);
-        let undefined = known.into_iter().flat_map(|known| &known.undefined);
+        let stale = stale.filter(|stale| shows_not_run || stale.why != StaleReason::NotRun);
+        let graph_cell = graph.at(*index);
+        let undefined = graph_cell
+            .into_iter()
+            .flat_map(|graph_cell| &graph_cell.undefined);
         Some(CellRow {
             index: *index,
             id: cell.id().to_owned(),
@@ -238,21 +245,21 @@ fn listed(
             execution_count: cell.execution_count(),
             state: state(
                 cell,
-                glance.failed,
+                outputs.failed,
                 stale.as_ref(),
                 graph.has_run(),
                 runs.as_deref(),
             ),
             note: String::new(),
             stale,
-            reads: known.map_or_else(Vec::new, |it| strings(it.reads.keys())),
-            writes: known.map_or_else(Vec::new, |it| strings(&it.writes)),
-            unused: known.map_or_else(Vec::new, |it| strings(&it.unused)),
+            reads: graph_cell.map_or_else(Vec::new, |it| strings(it.reads.keys())),
+            writes: graph_cell.map_or_else(Vec::new, |it| strings(&it.writes)),
+            unused: graph_cell.map_or_else(Vec::new, |it| strings(&it.unused)),
             undefined: undefined.map(UndefinedName::of).collect(),
             lines: source.lines().count(),
             first_line: line,
-            outputs: glance.count,
-            outputs_in_short: glance.text,
+            outputs: outputs.count,
+            outputs_in_short: outputs.text,
             revision: cell.revision(),
             changes: own.map(|step| step.what).collect(),
             short_id: (*short.get(*index)?).to_owned(),
@@ -323,7 +330,7 @@ pub(crate) fn places(
 }
 
 /// Returns the changes to cells since a revision of the notebook.
-fn since(
+fn steps_since(
     page: &NotebookFile,
     document: &Document,
     revision: Revision,
@@ -337,18 +344,18 @@ fn since(
     if steps::revision(&now) == revision {
         return Ok(Vec::new());
     }
-    let then = history::manifest_at(page, revision).ok_or_else(|| {
+    let earlier = history::manifest_at(page, revision).ok_or_else(|| {
         let text = format!("nothing is known of revision {revision} of {}", page.key);
         Problem::new(ProblemKind::Failed, text)
             .hint("a notebook's revision is on the first line of nb cells, and in every answer")
     })?;
-    Ok(steps::between(&then, &now))
+    Ok(steps::between(&earlier, &now))
 }
 
 /// Returns the indices of the changed cells that still exist.
-fn still_there(steps: &[CellStep]) -> Vec<usize> {
-    let there = steps.iter().filter(|step| step.what != ChangeKind::Removed);
-    let mut places: Vec<_> = there.map(|step| step.index).collect();
+fn existing_places(steps: &[CellStep]) -> Vec<usize> {
+    let existing = steps.iter().filter(|step| step.what != ChangeKind::Removed);
+    let mut places: Vec<_> = existing.map(|step| step.index).collect();
     places.sort_unstable();
     places.dedup();
     places

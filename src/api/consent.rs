@@ -32,7 +32,7 @@ impl Caller {
             KernelAction::Restart => "nb restart",
             KernelAction::Shutdown => "nb shutdown",
         };
-        let why: Vec<_> = objections.iter().map(words).collect();
+        let why: Vec<_> = objections.iter().map(objection_text).collect();
         let why = why.join(", and ");
         let text = format!("{name}: refused, since {command} would {why}");
         let notebook = quote(&target.session.notebook);
@@ -47,7 +47,7 @@ impl Caller {
     }
 }
 
-fn words(objection: &Objection) -> String {
+fn objection_text(objection: &Objection) -> String {
     match objection {
         Objection::EndsCell(running) => {
             let since = running

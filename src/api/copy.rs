@@ -58,8 +58,8 @@ struct Copies<'a> {
     to: &'a str,
 }
 
-/// Copies files to a server, or from one. The function is told of each file's name, and how many of how many bytes
-/// there are.
+/// Copies files to a server, or from one. `progress` receives each file's name, the number of copied bytes, and the
+/// file's size.
 ///
 /// # Errors
 /// The words make no sense, the server has no files or refuses, or a file of another content is there.
@@ -114,7 +114,7 @@ pub async fn copy(
             verified: copied.is_verified,
         });
     }
-    let note = "the server tells no checksums: only the sizes were compared";
+    let note = "the server provides no checksums: only the sizes were compared";
     let is_unverified = files.iter().any(|file| !file.verified);
     Ok(CopyAnswer {
         server: copies.server.to_owned(),
@@ -149,16 +149,16 @@ fn is_folder_name(path: &str) -> bool {
     path.is_empty() || path.ends_with('/')
 }
 
-fn copies_of(words: &[PathBuf]) -> Result<Copies<'_>, Problem> {
-    let texts = words.iter().map(|word| word.to_str());
+fn copies_of(paths: &[PathBuf]) -> Result<Copies<'_>, Problem> {
+    let texts = paths.iter().map(|path| path.to_str());
     let texts: Option<Vec<&str>> = texts.collect();
     let texts = texts.ok_or_else(|| usage("a name is not UTF-8".to_owned()))?;
     let form = "nb cp FILE… NAME:FOLDER, or nb cp NAME:FILE… FOLDER, with the name of a server";
     let Some((to, from)) = texts.split_last().filter(|(_, from)| !from.is_empty()) else {
         return Err(usage(form.to_owned()));
     };
-    let remotes: Vec<_> = from.iter().filter_map(|word| on_server(word)).collect();
-    match (on_server(to), remotes.as_slice()) {
+    let remotes: Vec<_> = from.iter().filter_map(|path| remote_path(path)).collect();
+    match (remote_path(to), remotes.as_slice()) {
         (Some((server, to)), []) => Ok(Copies {
             server,
             is_upload: true,
@@ -182,8 +182,8 @@ fn copies_of(words: &[PathBuf]) -> Result<Copies<'_>, Problem> {
 }
 
 /// Returns the server and the path there, if a word names them.
-fn on_server(word: &str) -> Option<(&str, &str)> {
-    let (server, path) = word.split_once(':')?;
+fn remote_path(path: &str) -> Option<(&str, &str)> {
+    let (server, path) = path.split_once(':')?;
     is_server_name(server).then_some((server, path))
 }
 

@@ -70,7 +70,7 @@ pub struct DiffBefore {
     pub revision: Revision,
     /// Whether its outputs are known.
     pub outputs: bool,
-    /// Cells of which it is not known what they were.
+    /// The cells whose earlier version is not known.
     pub unknown: Vec<String>,
     /// Why it is not known.
     #[serde(skip)]
@@ -96,14 +96,18 @@ pub async fn diff_notebooks(caller: &Caller, request: DiffRequest) -> Result<Dif
             None => earlier_version(caller, &page, &view.document, &request.before)?,
         };
         let answer = answer(&page, earlier, &view.document);
-        see(caller, &page, view, &answer.cells);
+        mark_seen(caller, &page, view, &answer.cells);
         Ok(answer)
     })
     .await
 }
 
 /// Compares a notebook with the result of an edit that was not written.
-pub(crate) fn compared(page: &NotebookFile, before: Document, after: &Document) -> DiffAnswer {
+pub(crate) fn diff_documents(
+    page: &NotebookFile,
+    before: Document,
+    after: &Document,
+) -> DiffAnswer {
     answer(page, EarlierNotebook::whole(before), after)
 }
 
@@ -166,7 +170,7 @@ fn earlier_version(
 
 /// Marks cells of the later side as seen: those that are shown whole, and those whose earlier version the
 /// caller had seen.
-fn see(caller: &Caller, page: &NotebookFile, view: View<'_>, cells: &[CellDiff]) {
+fn mark_seen(caller: &Caller, page: &NotebookFile, view: View<'_>, cells: &[CellDiff]) {
     let seen = Seen::of(page, caller.by());
     for diff in cells {
         let Some(after) = &diff.after else { continue };
@@ -175,23 +179,23 @@ fn see(caller: &Caller, page: &NotebookFile, view: View<'_>, cells: &[CellDiff])
         };
         let lines = cell.source().split('\n').count();
         let shown: usize = diff.source.iter().map(|hunk| hunk.lengths().1).sum();
-        let knew = |before: &CellSide| seen.has(&diff.cell, before.revision);
-        if shown >= lines || diff.before.as_ref().is_some_and(knew) {
+        let had_seen = |before: &CellSide| seen.has(&diff.cell, before.revision);
+        if shown >= lines || diff.before.as_ref().is_some_and(had_seen) {
             view.shown(cell);
         }
     }
     caller.has_shown(view);
 }
 
-fn had(list: &[PastRevision]) -> Vec<String> {
-    let lines = list.iter().map(|had| {
-        let by = had.by.as_deref().map(|by| format!(" by {by}"));
-        match had.at {
+fn revision_lines(list: &[PastRevision]) -> Vec<String> {
+    let lines = list.iter().map(|past| {
+        let by = past.by.as_deref().map(|by| format!(" by {by}"));
+        match past.at {
             Some(at) => {
                 let at = moment(at);
-                format!("{} (since {at}{})", had.revision, by.unwrap_or_default())
+                format!("{} (since {at}{})", past.revision, by.unwrap_or_default())
             }
-            None => had.revision.to_string(),
+            None => past.revision.to_string(),
         }
     });
     lines.collect()
@@ -201,13 +205,15 @@ fn problem(error: &EarlierError, page: &NotebookFile) -> Problem {
     let problem = Problem::new(ProblemKind::Failed, causes(error));
     let notebook = quote(&page.path);
     match error {
-        EarlierError::NoSuchRevision { given, last } => problem.lines(&had(last)).hint(format!(
-            "nb diff {notebook} --git {} compares with git's",
-            quote(Path::new(given))
-        )),
-        EarlierError::Ambiguous { candidates, .. } => {
-            problem.lines(&had(candidates)).hint("give more of it")
+        EarlierError::NoSuchRevision { given, last } => {
+            problem.lines(&revision_lines(last)).hint(format!(
+                "nb diff {notebook} --git {} compares with git's",
+                quote(Path::new(given))
+            ))
         }
+        EarlierError::Ambiguous { candidates, .. } => problem
+            .lines(&revision_lines(candidates))
+            .hint("give more of it"),
         EarlierError::Unknown(_) => {
             problem.hint(format!("nb diff {notebook} --git compares with git's HEAD"))
         }

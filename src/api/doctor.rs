@@ -13,9 +13,9 @@ use crate::lifecycle::doctor::{Check, Verdict, examine};
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct DoctorAnswer {
-    /// Whether nothing stands in the way.
+    /// Whether no check found a problem.
     pub well: bool,
-    /// All that was looked at.
+    /// The results of all checks.
     pub checks: Vec<Check>,
 }
 
@@ -34,8 +34,8 @@ pub async fn doctor(caller: &Caller) -> Result<DoctorAnswer, Problem> {
         let notebook = std::path::absolute(&notebook).unwrap_or(notebook);
         let mut checks = examine(&notebook, &ProcessVariables);
         let name = named.map_or("NOTEBOOK".to_owned(), |it| quote(&it));
-        for mend in checks.iter_mut().filter_map(|check| check.mend.as_mut()) {
-            *mend = mend.replace("NOTEBOOK", &name);
+        for fix in checks.iter_mut().filter_map(|check| check.mend.as_mut()) {
+            *fix = fix.replace("NOTEBOOK", &name);
         }
         let well = checks.iter().all(|it| it.verdict != Verdict::Bad);
         Ok(DoctorAnswer { well, checks })

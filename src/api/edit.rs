@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 use super::caller::{Caller, blocking};
-use super::diff::{DiffAnswer, compared};
+use super::diff::{DiffAnswer, diff_documents};
 use super::envelope::Answer;
 use super::problem::editing::of_operation;
 use super::problem::{Problem, ProblemKind};
@@ -37,9 +37,9 @@ impl EditRequest {
     /// Makes the request from a JSON list of operations.
     ///
     /// # Errors
-    /// No notebook is meant, or the text is not such a list.
+    /// No notebook can be chosen, or the text is not such a list.
     pub async fn of_list(caller: &Caller, list: &str, policy: EditPolicy) -> Result<Self, Problem> {
-        // The error that no notebook is meant comes before errors in the list.
+        // An error about the notebook comes before errors in the list.
         caller.page().await?;
         let operations = Operation::read_list(list).map_err(|error| {
             Problem::new(ProblemKind::Usage, error.to_string())
@@ -63,7 +63,7 @@ pub struct EditAnswer {
     pub path: PathBuf,
     /// Its revision now.
     pub revision: Revision,
-    /// The edit's name, by which `undo` knows it; none where nothing was changed.
+    /// The edit's id, for `undo`; none if nothing was changed.
     pub op: Option<String>,
     /// What was done to which cells.
     pub changes: Vec<CellChange>,
@@ -82,21 +82,21 @@ pub struct EditAnswer {
 impl Answer for EditAnswer {}
 
 impl EditAnswer {
-    pub(crate) fn of(page: &NotebookFile, done: Done) -> Self {
-        let error = (!done.conflicts.is_empty()).then(|| {
+    pub(crate) fn of(page: &NotebookFile, outcome: Done) -> Self {
+        let error = (!outcome.conflicts.is_empty()).then(|| {
             let message = "another program saved the same lines during this edit, and they stay";
-            Problem::new(ProblemKind::Conflict, message).with_lost(&done.conflicts)
+            Problem::new(ProblemKind::Conflict, message).with_lost(&outcome.conflicts)
         });
         Self {
             notebook: page.key.clone(),
             path: page.real.clone(),
-            revision: done.document.revision(),
-            changes: as_they_are(&done),
-            op: done.op,
-            conflicts: done.conflicts,
-            notes: done.notes,
+            revision: outcome.document.revision(),
+            changes: final_changes(&outcome),
+            op: outcome.op,
+            conflicts: outcome.conflicts,
+            notes: outcome.notes,
             error,
-            document: done.document,
+            document: outcome.document,
         }
     }
 }
@@ -127,9 +127,9 @@ pub async fn edit(caller: &Caller, request: EditRequest) -> Result<EditAnswer, P
     let page = caller.page().await?;
     let editor = caller.editor(request.policy);
     blocking(caller, move |_| {
-        let done = edit::apply(&page, &request.operations, &editor);
-        let done = done.map_err(|error| problem(error, request.is_list))?;
-        Ok(EditAnswer::of(&page, done))
+        let outcome = edit::apply(&page, &request.operations, &editor);
+        let outcome = outcome.map_err(|error| problem(error, request.is_list))?;
+        Ok(EditAnswer::of(&page, outcome))
     })
     .await
 }
@@ -143,7 +143,7 @@ pub async fn preview_edit(caller: &Caller, request: EditRequest) -> Result<DiffA
     blocking(caller, move |_| {
         let (before, after) = edit::preview(&page, &request.operations)
             .map_err(|error| problem(error, request.is_list))?;
-        Ok(compared(&page, before, &after))
+        Ok(diff_documents(&page, before, &after))
     })
     .await
 }
@@ -158,16 +158,16 @@ fn problem(error: EditError, is_list: bool) -> Problem {
 }
 
 /// Returns the changes as they are in the notebook now, merged with what another program saved in between.
-fn as_they_are(done: &Done) -> Vec<CellChange> {
-    let mut changes = done.changes.clone();
-    let cells = done.document.cells();
+fn final_changes(outcome: &Done) -> Vec<CellChange> {
+    let mut changes = outcome.changes.clone();
+    let cells = outcome.document.cells();
     for at in 0..changes.len() {
         let (before, rest) = changes.split_at_mut(at + 1);
         let Some(change) = before.last_mut() else {
             continue;
         };
         // A later change of the same edit describes this cell.
-        if rest.iter().any(|later| later.cell == change.cell) {
+        if rest.iter().any(|other| other.cell == change.cell) {
             continue;
         }
         let Some(index) = cells.iter().position(|cell| cell.id() == change.cell) else {

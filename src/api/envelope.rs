@@ -44,8 +44,8 @@ pub struct Envelope<'a, A: Answer> {
 impl<'a, A: Answer> Envelope<'a, A> {
     /// Puts an answer together with what happened meanwhile.
     pub fn of(answer: &'a A, meanwhile: &'a Meanwhile) -> Self {
-        let concerned = meanwhile.notebook.as_ref();
-        let generation = concerned.map(|it| it.kernel_generation);
+        let notebook = meanwhile.notebook.as_ref();
+        let generation = notebook.map(|it| it.kernel_generation);
         Self {
             answer,
             meanwhile,
@@ -63,13 +63,13 @@ pub struct Meanwhile {
     pub lost: Vec<Lost>,
     /// What happened on the notebook that the request acts on.
     #[serde(flatten)]
-    pub notebook: Option<NotebookNews>,
+    pub notebook: Option<NotebookEvents>,
 }
 
 /// What happened to a notebook and its kernel.
 #[derive(Clone, Debug, Default, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct NotebookNews {
+pub struct NotebookEvents {
     /// Which of the session's kernels is the present one; none where the notebook never had one.
     #[serde(skip)]
     pub kernel_generation: Option<u64>,
@@ -99,19 +99,19 @@ impl Caller {
     pub fn meanwhile(&self) -> Meanwhile {
         Meanwhile {
             lost: self.state.lost.get().cloned().unwrap_or_default(),
-            notebook: self.concerned().map(|it| self.news(it)),
+            notebook: self.concerned().map(|it| self.notebook_events(it)),
         }
     }
 
-    fn news(&self, concerned: &Concerned) -> NotebookNews {
-        let Concerned { project, key } = concerned;
+    fn notebook_events(&self, target: &Concerned) -> NotebookEvents {
+        let Concerned { project, key } = target;
         let Ok(state) = project.state() else {
-            return NotebookNews::default();
+            return NotebookEvents::default();
         };
         let session = state.session(key);
         let dead = session.as_ref().filter(|it| it.status == Status::Died);
         let ended = dead.and_then(|session| session.ended.clone());
-        NotebookNews {
+        NotebookEvents {
             kernel_generation: session.map(|session| session.generation),
             kernel_ended: ended.map(|how| KernelEnded {
                 text: death::words(key, &how),
@@ -122,15 +122,15 @@ impl Caller {
         }
     }
 
-    /// Lets what others do from now on be news to an actor that was never on the notebook. It may wait for locks,
+    /// Begins the notifications of an actor that never used the notebook: it gets what others do from now on. It may wait for locks,
     /// as [`Caller::delivered`] does.
-    pub fn hears_from_now_on(&self) {
-        let Some(concerned) = self.concerned() else {
+    pub fn begin_notifications(&self) {
+        let Some(target) = self.concerned() else {
             return;
         };
-        let notifications = self.news(concerned).notifications;
+        let notifications = self.notebook_events(target).notifications;
         if notifications.since.is_empty() && notifications.overwritten.is_empty() {
-            notifications.delivered(&concerned.project, self.by());
+            notifications.delivered(&target.project, self.by());
         }
     }
 
@@ -139,8 +139,8 @@ impl Caller {
     /// lock for up to two seconds, so a thread that must not block should not call it.
     pub fn delivered(&self, meanwhile: &Meanwhile) {
         self.remember_seen();
-        if let (Some(concerned), Some(news)) = (self.concerned(), &meanwhile.notebook) {
-            news.notifications.delivered(&concerned.project, self.by());
+        if let (Some(target), Some(notebook)) = (self.concerned(), &meanwhile.notebook) {
+            notebook.notifications.delivered(&target.project, self.by());
         }
         if let Some(project) = &self.project {
             lost::delivered(project, self.by(), &meanwhile.lost);

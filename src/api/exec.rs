@@ -10,7 +10,7 @@ use super::open::open_if_closed;
 use super::problem::editing::LIST;
 use super::problem::{Problem, ProblemKind};
 use super::restart::{RestartRequest, restart};
-use super::run::{begun, max_time};
+use super::run::{follow_if_requested, max_time};
 use super::selection::{CellsToRun, Doubts};
 use crate::editing::notebook_file::NotebookFile;
 use crate::editing::view;
@@ -114,7 +114,7 @@ impl Answer for ExecAnswer {
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct EditedCells {
-    /// The name by which `undo` knows it.
+    /// The id of the edit, for `undo`.
     pub op: Option<String>,
     /// What was done to which cells.
     pub changes: Vec<CellChange>,
@@ -134,8 +134,8 @@ pub async fn exec(
 ) -> Result<ExecAnswer, Problem> {
     let page = caller.page().await?;
     let mut document = read(caller, &page).await?;
-    let meant = &request.cells;
-    let mut places = meant.places(&document)?;
+    let selection = &request.cells;
+    let mut places = selection.places(&document)?;
     if request.restart {
         let request = RestartRequest {
             timeout: None,
@@ -147,13 +147,13 @@ pub async fn exec(
         let before = std::mem::replace(&mut document, read(caller, &page).await?);
         places = match places.map(|places| moved(&before, &document, &places)) {
             Some(Some(places)) => Some(places),
-            _ => meant.places(&document)?,
+            _ => selection.places(&document)?,
         };
     }
-    if !request.restart && !meant.replay {
+    if !request.restart && !selection.replay {
         open_if_closed(caller, &page.project, &page.key).await?;
     }
-    let replay = match meant.replay {
+    let replay = match selection.replay {
         true => Some(to_replay(&page, &document).await?),
         false => None,
     };
@@ -164,10 +164,10 @@ pub async fn exec(
     loop {
         let (cells, doubts) = match &replay {
             Some(replay) => (replay.job(&document), None),
-            None => cells_for(caller, &page, &document, meant, places.clone()).await?,
+            None => cells_for(caller, &page, &document, selection, places.clone()).await?,
         };
         if cells.is_empty() && earlier.is_empty() {
-            return match replay.is_some() || meant.may_be_none() {
+            return match replay.is_some() || selection.may_be_none() {
                 true => Ok(ExecAnswer::Nothing {
                     notebook: page.key,
                     cells: [],
@@ -180,17 +180,17 @@ pub async fn exec(
                 }
             };
         }
-        let wanted = ExecOptions {
+        let options = ExecOptions {
             cells,
             allow_errors: request.allow_errors,
             max_time: max_time(request.max_time)?,
             saves: request.saves,
             max_output: Some(request.max_output).filter(|most| *most > 0),
-            plan: meant.is_planned().then(|| document.revision()),
+            plan: selection.is_planned().then(|| document.revision()),
         };
-        let folder = exec::begin(&page.project, &page.key, caller.by(), wanted).await?;
+        let folder = exec::begin(&page.project, &page.key, caller.by(), options).await?;
         let follow = request.follow.clone();
-        let job = begun(caller, folder, follow, observer).await?;
+        let job = follow_if_requested(caller, folder, follow, observer).await?;
         match job {
             RunAnswer::Followed(job)
                 if request.replans
@@ -200,7 +200,7 @@ pub async fn exec(
                 let before = std::mem::replace(&mut document, read(caller, &page).await?);
                 places = match places.map(|places| moved(&before, &document, &places)) {
                     Some(Some(places)) => Some(places),
-                    _ => meant.places(&document)?,
+                    _ => selection.places(&document)?,
                 };
                 earlier.push(*job);
             }
@@ -231,25 +231,25 @@ pub async fn exec_edited(
     let cells = edit.document.cells().iter().enumerate();
     let is_written = |id: &str| edit.changes.iter().any(|change| change.cell == id);
     let places = cells.filter(|(_, cell)| is_written(cell.id()));
-    let which = CellSelection {
+    let selection = CellSelection {
         places: Some(places.map(|(place, _)| place).collect()),
         ..CellSelection::default()
     };
-    let cells = exec::cells(&edit.document, &which);
+    let cells = exec::cells(&edit.document, &selection);
     let is_whole = edit.conflicts.is_empty() && !cells.is_empty();
-    let Some(concerned) = caller.concerned().filter(|_| is_whole) else {
+    let Some(target) = caller.concerned().filter(|_| is_whole) else {
         return Ok(None);
     };
-    let wanted = ExecOptions {
+    let options = ExecOptions {
         cells,
         saves: true,
         max_output: Some(MAX_OUTPUT),
         ..ExecOptions::default()
     };
-    let (project, key) = (&concerned.project, &concerned.key);
+    let (project, key) = (&target.project, &target.key);
     open_if_closed(caller, project, key).await?;
-    let folder = exec::begin(project, key, caller.by(), wanted).await?;
-    let job = begun(caller, folder, Some(follow), observer).await?;
+    let folder = exec::begin(project, key, caller.by(), options).await?;
+    let job = follow_if_requested(caller, folder, Some(follow), observer).await?;
     Ok(Some(ExecAnswer::Job {
         job,
         replay: None,
@@ -268,11 +268,11 @@ async fn cells_for(
     caller: &Caller,
     page: &NotebookFile,
     document: &Document,
-    meant: &CellsToRun,
+    selection: &CellsToRun,
     places: Option<Vec<usize>>,
 ) -> Result<(Vec<JobCell>, Option<Doubts>), Problem> {
-    let (page, document, meant) = (page.clone(), document.clone(), meant.clone());
-    blocking(caller, move |_| meant.job(&page, &document, places)).await
+    let (page, document, selection) = (page.clone(), document.clone(), selection.clone());
+    blocking(caller, move |_| selection.job(&page, &document, places)).await
 }
 
 async fn read(caller: &Caller, page: &NotebookFile) -> Result<Document, Problem> {

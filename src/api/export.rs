@@ -39,11 +39,11 @@ pub async fn export(caller: &Caller, request: ExportRequest) -> Result<ExportAns
     blocking(caller, move |caller| {
         let view = view::open(&page, caller.by())?;
         let document = &view.document;
-        let wanted = match request.cells.is_empty() {
+        let selected = match request.cells.is_empty() {
             true => (0..document.cells().len()).collect(),
             false => places(document, &request.cells)?,
         };
-        let cells = wanted
+        let cells = selected
             .iter()
             .filter_map(|index| document.cells().get(*index));
         let cells: Vec<_> = cells.inspect(|cell| view.shown(cell)).collect();

@@ -84,12 +84,12 @@ pub async fn format(caller: &Caller, request: FormatRequest) -> Result<FormatAns
         false => None,
     };
     blocking(caller, move |caller| {
-        let one = |name: String, page: Result<NotebookFile, Problem>| {
-            one(name, page, request.write, &editor)
+        let format_one = |name: String, page: Result<NotebookFile, Problem>| {
+            format_one(name, page, request.write, &editor)
         };
         let mut faults = Vec::new();
         let notebooks: Vec<_> = if let Some(page) = own {
-            vec![one(page.key.clone(), Ok(page))]
+            vec![format_one(page.key.clone(), Ok(page))]
         } else {
             let gathered = gather(&request.paths)
                 .map_err(|error| Problem::failed("find the notebooks", &error))?;
@@ -99,9 +99,9 @@ pub async fn format(caller: &Caller, request: FormatRequest) -> Result<FormatAns
                 caller.concerns(&page.project, &page.key);
             }
             let of = |path: &Path| NotebookFile::of(path).map_err(Problem::from);
-            let found = gathered.notebooks.into_iter().map(|found| found.path);
-            found
-                .map(|path| one(path.display().to_string(), of(&path)))
+            let paths = gathered.notebooks.into_iter().map(|found| found.path);
+            paths
+                .map(|path| format_one(path.display().to_string(), of(&path)))
                 .collect()
         };
         let differs =
@@ -118,20 +118,20 @@ pub async fn format(caller: &Caller, request: FormatRequest) -> Result<FormatAns
     .await
 }
 
-fn one(
+fn format_one(
     notebook: String,
     page: Result<NotebookFile, Problem>,
     write: bool,
     editor: &Editor,
 ) -> FormattedNotebook {
-    let done = page.and_then(|page| {
+    let result = page.and_then(|page| {
         if !write {
             return Ok((format::check(&page)?, Vec::new()));
         }
-        let (differences, done) = format::write(&page, editor)?;
-        Ok((differences, done.notes))
+        let (differences, outcome) = format::write(&page, editor)?;
+        Ok((differences, outcome.notes))
     });
-    match done {
+    match result {
         Ok((differences, notes)) => FormattedNotebook::Done {
             notebook,
             differences,

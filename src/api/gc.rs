@@ -52,9 +52,9 @@ async fn clear(caller: Caller, request: GcRequest) -> Result<GcAnswer, Problem> 
     let cleared = gc::clear(&projects, request.dry_run).await;
     Ok(GcAnswer {
         dry_run: request.dry_run,
-        memory_bytes: cleared.found.iter().map(|it| it.memory_bytes).sum(),
-        disk_bytes: cleared.found.iter().map(|it| it.disk_bytes).sum(),
-        found: cleared.found,
+        memory_bytes: cleared.cleanups.iter().map(|it| it.memory_bytes).sum(),
+        disk_bytes: cleared.cleanups.iter().map(|it| it.disk_bytes).sum(),
+        found: cleared.cleanups,
         notes: cleared.notes,
     })
 }

@@ -106,13 +106,13 @@ pub async fn graph(caller: &Caller, request: GraphRequest) -> Result<GraphAnswer
         let document = view::open(&page, caller.by())?.document;
         let graph = NotebookGraph::of(&page, &document, analysis(request.assume_order))?;
         let names = CellNames::of(&document, &graph);
-        let wanted = wanted(&document, &graph, &request.cells)?;
+        let selected = selected(&document, &graph, &request.cells)?;
         let cells = graph.cells().enumerate();
-        let cells = cells.filter(|(at, _)| wanted.contains(at));
+        let cells = cells.filter(|(at, _)| selected.contains(at));
         let rows = cells.filter_map(|(_, (place, cell))| names.row(place, cell));
         Ok(GraphAnswer {
             cells: rows.collect(),
-            advice: names.advice(&wanted),
+            advice: names.advice(&selected),
             kernel_has_run: graph.has_run(),
             notebook: NotebookSummary::of(&page, &document),
         })
@@ -121,7 +121,7 @@ pub async fn graph(caller: &Caller, request: GraphRequest) -> Result<GraphAnswer
 }
 
 /// Returns the cells of the graph that a request is about.
-fn wanted(
+fn selected(
     document: &Document,
     graph: &NotebookGraph,
     selectors: &[CellSelector],
@@ -176,7 +176,7 @@ impl CellNames<'_> {
     }
 
     /// Returns what the authors of these cells may want to change.
-    fn advice(&self, wanted: &BTreeSet<usize>) -> Vec<String> {
+    fn advice(&self, selected: &BTreeSet<usize>) -> Vec<String> {
         let mut advice = Vec::new();
         let cells = self.graph.graph.cells();
         let mut writers: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
@@ -185,7 +185,7 @@ impl CellNames<'_> {
                 writers.entry(name.as_str()).or_default().push(at);
             }
         }
-        for at in wanted {
+        for at in selected {
             let Some(cell) = cells.get(*at) else { continue };
             for name in cell.undefined.keys() {
                 let below = writers.get(name.as_str()).into_iter().flatten();
@@ -215,15 +215,15 @@ impl CellNames<'_> {
                 cell.is_some_and(|cell| !cell.reads.contains_key(*name))
             });
             let anew: Vec<_> = anew.copied().collect();
-            let is_concerned = anew.iter().any(|at| wanted.contains(at));
+            let is_selected = anew.iter().any(|at| selected.contains(at));
             // What a module gives is the same wherever it is imported.
             let from = |cell: &GraphCell| cell.reads.get(*name).is_some_and(|it| !it.is_empty());
             let is_read = cells.iter().any(from);
-            if anew.len() > 1 && is_concerned && is_read {
+            if anew.len() > 1 && is_selected && is_read {
                 let ids: Vec<_> = anew.iter().map(|at| self.short_id(*at)).collect();
                 advice.push(format!(
                     "{name} gets its value in {}: its readers depend on which of them ran last",
-                    and(&ids)
+                    joined(&ids)
                 ));
             }
         }
@@ -231,9 +231,9 @@ impl CellNames<'_> {
     }
 }
 
-/// Joins words: `a`, `a and b`, `a, b and c`.
-fn and(words: &[&str]) -> String {
-    match words {
+/// Joins names: `a`, `a and b`, `a, b and c`.
+fn joined(names: &[&str]) -> String {
+    match names {
         [] => String::new(),
         [one] => (*one).to_owned(),
         [most @ .., last] => format!("{} and {last}", most.join(", ")),

@@ -108,20 +108,20 @@ pub async fn interrupt(
         before != Some(&now.msg_id)
     };
     let has_ended = || running().is_none_or(|now| is_another(&now));
-    let ended = before.is_some() && until(ENDS, has_ended).await;
+    let ended = before.is_some() && wait_until(ENDS, has_ended).await;
     // Nobody may have recorded the end of a cell whose recorder was killed.
     let goes_on = before.is_some() && !ended && busy(session).await == Some(true);
     if ended {
         let stopped = before.as_ref().and_then(|cell| cell.job.as_deref());
         let is_next = |job: &Job| job.session == target.key && Some(&*job.id) != stopped;
         let waits = || has_open_job(project, is_next);
-        until(BEGINS, || running().is_some() || !waits()).await;
+        wait_until(BEGINS, || running().is_some() || !waits()).await;
     }
     let now = running().filter(|now| goes_on || is_another(now));
     Ok(InterruptAnswer {
         notebook: target.notebook_key,
         interrupted: true,
-        mode: word(mode),
+        mode: mode_name(mode),
         job: None,
         kernel_generation: session.generation,
         stopped: before.filter(|_| ended).as_ref().map(RunningCell::of),
@@ -136,7 +136,7 @@ impl InterruptAnswer {
         Self {
             notebook: target.notebook_key.clone(),
             interrupted,
-            mode: word(target.session.interrupt_mode()),
+            mode: mode_name(target.session.interrupt_mode()),
             job: None,
             kernel_generation: target.session.generation,
             stopped: None,
@@ -146,7 +146,7 @@ impl InterruptAnswer {
     }
 }
 
-fn word(mode: InterruptMode) -> &'static str {
+fn mode_name(mode: InterruptMode) -> &'static str {
     match mode {
         InterruptMode::Signal => "signal",
         InterruptMode::Message => "message",
@@ -175,11 +175,11 @@ fn own_open_job(
 
 /// Asks a job's recorder to end it, and says whether it is over within two seconds.
 pub(super) async fn interrupt_recorded(folder: &JobFolder, by: &str) -> Result<bool, Problem> {
-    let asked = folder.ask(&Ask::Interrupt { by: by.to_owned() });
-    asked.map_err(|error| Problem::failed("ask the recorder to interrupt", &error))?;
+    let sent = folder.ask(&Ask::Interrupt { by: by.to_owned() });
+    sent.map_err(|error| Problem::failed("ask the recorder to interrupt", &error))?;
     wait_until_taken(folder).await;
     let is_over = || folder.read().is_ok_and(|job| job.state == JobState::Done);
-    Ok(until(ENDS, is_over).await)
+    Ok(wait_until(ENDS, is_over).await)
 }
 
 /// Says whether a job that a recorder works on is not over.
@@ -190,11 +190,11 @@ fn has_open_job(project: &Project, is_wanted: impl Fn(&Job) -> bool) -> bool {
     jobs.any(|job| job.state != JobState::Done && is_wanted(&job))
 }
 
-/// Waits until `is_so`, and says whether it is so before the limit.
-async fn until(limit: Duration, is_so: impl Fn() -> bool) -> bool {
-    let begun = Instant::now();
-    while !is_so() {
-        if begun.elapsed() >= limit {
+/// Waits until the condition holds; returns false if the time limit passes first.
+async fn wait_until(limit: Duration, condition: impl Fn() -> bool) -> bool {
+    let start = Instant::now();
+    while !condition() {
+        if start.elapsed() >= limit {
             return false;
         }
         tokio::time::sleep(PAUSE).await;

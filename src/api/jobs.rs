@@ -58,8 +58,8 @@ pub async fn jobs(caller: &Caller, request: JobsRequest) -> Result<JobsAnswer, P
     blocking(caller, move |caller| {
         let notebook = caller.notebook.as_deref().filter(|_| request.of_notebook);
         let key = notebook.map(|it| project.key(it));
-        let most = if request.all { usize::MAX } else { ENDED };
-        let jobs = read_last(&project, key.as_deref(), most);
+        let ended_limit = if request.all { usize::MAX } else { ENDED };
+        let jobs = read_last(&project, key.as_deref(), ended_limit);
         let listed = jobs.into_iter().map(|(folder, job)| ListedJob {
             recorded: job.generation.is_none() || is_recorded(&folder, &job),
             job,
@@ -184,12 +184,15 @@ pub async fn write_job(
     let to = request.notebook.as_deref();
     let salvaged = salvage::write(&project, &folder, to, request.force).await?;
     let job = folder.read()?;
-    let cells = salvaged.into_iter().map(|one| WrittenCell {
-        at: one.at,
-        cell: job.cells.get(one.at).and_then(|it| it.cell.clone()),
-        written: one.missed.is_none(),
-        stale: one.stale,
-        why: one.missed,
+    let cells = salvaged.into_iter().map(|salvaged_cell| WrittenCell {
+        at: salvaged_cell.at,
+        cell: job
+            .cells
+            .get(salvaged_cell.at)
+            .and_then(|it| it.cell.clone()),
+        written: salvaged_cell.missed.is_none(),
+        stale: salvaged_cell.stale,
+        why: salvaged_cell.missed,
     });
     Ok(WriteJobAnswer {
         cells: cells.collect(),
@@ -224,7 +227,10 @@ pub async fn wait(
         Some(id) => project.job(id)?,
         None => {
             let project = project.clone();
-            let found = blocking(caller, move |caller| Ok(meant(&project, &caller.actor))).await?;
+            let found = blocking(caller, move |caller| {
+                Ok(default_job(&project, &caller.actor))
+            })
+            .await?;
             let (folder, job) = found.ok_or_else(|| {
                 let problem = Problem::new(ProblemKind::Usage, "there are no jobs");
                 problem.hint("nb exec CELL begins one")
@@ -241,14 +247,14 @@ pub async fn wait(
     follow_job(caller, folder, seen, request.follow, observer).await
 }
 
-/// Returns the job that an actor means who names none: its oldest that is not over, else what runs now, else
+/// Returns the job of a request that names none: the actor's oldest that is not over, else what runs now, else
 /// its newest.
-fn meant(project: &Project, actor: &Actor) -> Option<(JobFolder, Job)> {
+fn default_job(project: &Project, actor: &Actor) -> Option<(JobFolder, Job)> {
     let read = |folder: JobFolder| Some((folder.read().ok()?, folder));
     let is_own = |job: &Job| actor.has_done(&Actor::from(&*job.actor()));
     let open = project.open_jobs().into_iter().filter_map(read);
     let open = open.filter(|(job, _)| job.state != JobState::Done);
-    let found = open.min_by_key(|(job, _)| {
+    let oldest_open = open.min_by_key(|(job, _)| {
         let is_queued = job.state == JobState::Queued;
         (!is_own(job), !is_own(job) && is_queued, job.asked_at)
     });
@@ -256,7 +262,7 @@ fn meant(project: &Project, actor: &Actor) -> Option<(JobFolder, Job)> {
         let all = project.jobs().into_iter().filter_map(read);
         all.max_by_key(|(job, _)| (is_own(job), job.asked_at))
     };
-    let (job, folder) = found.or_else(newest)?;
+    let (job, folder) = oldest_open.or_else(newest)?;
     Some((folder, job))
 }
 
@@ -462,21 +468,21 @@ mod tests {
             project.make_job(&mut job).unwrap();
             job.id
         };
-        let meant = |by: &str| meant(&project, &Actor::from(by)).map(|(_, job)| job.id);
-        assert_eq!(meant("ada"), None);
+        let chosen = |by: &str| default_job(&project, &Actor::from(by)).map(|(_, job)| job.id);
+        assert_eq!(chosen("ada"), None);
         let old = make("ada", JobState::Done, 1);
         let done = make("ada", JobState::Done, 2);
         let latest = make("bob", JobState::Done, 3);
-        assert_eq!(meant("ada"), Some(done));
-        assert_eq!(meant("cy"), Some(latest));
+        assert_eq!(chosen("ada"), Some(done));
+        assert_eq!(chosen("cy"), Some(latest));
         let queued = make("bob", JobState::Queued, 4);
-        assert_eq!(meant("ada"), Some(queued.clone()));
+        assert_eq!(chosen("ada"), Some(queued.clone()));
         let running = make("bob", JobState::Running, 5);
-        assert_eq!(meant("ada"), Some(running));
-        assert_eq!(meant("bob"), Some(queued));
+        assert_eq!(chosen("ada"), Some(running));
+        assert_eq!(chosen("bob"), Some(queued));
         let first = make("ada", JobState::Queued, 6);
         make("ada", JobState::Queued, 7);
-        assert_eq!(meant("ada"), Some(first));
-        assert_ne!(meant("ada"), Some(old));
+        assert_eq!(chosen("ada"), Some(first));
+        assert_ne!(chosen("ada"), Some(old));
     }
 }

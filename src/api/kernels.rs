@@ -83,7 +83,7 @@ pub struct StartedKernel {
     pub argv: Vec<String>,
     /// Why it is this one.
     pub why: String,
-    /// The program that is started, a bare `python` as the one that it means.
+    /// The program that is started; a bare `python` is resolved.
     #[serde(skip)]
     pub program: String,
 }

@@ -42,7 +42,7 @@ pub enum LogSince {
     #[default]
     Beginning,
     /// The caller's last notifications.
-    LastTold,
+    LastNotification,
     /// This moment.
     At(Timestamp),
 }
@@ -111,7 +111,7 @@ pub enum LogEvent {
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct LoggedExecution {
-    /// The notebook; none for what came past `nb`, which belongs to no notebook.
+    /// The notebook; none if a client ran the code on the kernel directly, without `nb` or a proxy.
     pub notebook: Option<String>,
     /// The cell's id.
     pub cell: Option<String>,
@@ -130,13 +130,13 @@ pub struct LoggedExecution {
     pub generation: Option<u64>,
     /// The job that it belongs to.
     pub job: Option<String>,
-    /// It was only heard: a client straight on the kernel asked for it, through neither `nb` nor a proxy.
+    /// Whether a client that is connected directly to the kernel, without `nb` or a proxy, ran it.
     pub past_nb: bool,
 }
 
 /// The filters of a log.
 #[derive(Clone, Debug, Default)]
-struct Wanted {
+struct LogFilter {
     /// The earliest time of an entry.
     since: Option<Timestamp>,
     /// See [`LogRequest::by`].
@@ -154,7 +154,7 @@ const BEGINNINGS: usize = 2000;
 /// Returns the log of a notebook and its kernel, from the journal.
 ///
 /// # Errors
-/// No notebook is meant.
+/// No notebook can be chosen.
 pub async fn log(caller: &Caller, request: LogRequest) -> Result<LogAnswer, Problem> {
     let page = caller.page().await?;
     let LogRequest {
@@ -167,10 +167,10 @@ pub async fn log(caller: &Caller, request: LogRequest) -> Result<LogAnswer, Prob
         let (project, key) = (&page.project, &page.key);
         let since = match since {
             LogSince::Beginning => None,
-            LogSince::LastTold => notification::last_told(project, key, caller.by()),
+            LogSince::LastNotification => notification::last_notified(project, key, caller.by()),
             LogSince::At(moment) => Some(moment),
         };
-        let wanted = Wanted {
+        let filter = LogFilter {
             since,
             by,
             count,
@@ -181,7 +181,7 @@ pub async fn log(caller: &Caller, request: LogRequest) -> Result<LogAnswer, Prob
         let document = view::open(&page, caller.by()).map(|view| view.document);
         let document = document.ok();
         Ok(LogAnswer {
-            log: entries(project, key, &wanted, document.as_ref()),
+            log: entries(project, key, &filter, document.as_ref()),
             revision: document.map(|document| document.revision()),
             notebook: page.key,
             path: page.real,
@@ -195,7 +195,7 @@ pub async fn log(caller: &Caller, request: LogRequest) -> Result<LogAnswer, Prob
 fn entries(
     project: &Project,
     key: &str,
-    wanted: &Wanted,
+    filter: &LogFilter,
     document: Option<&Document>,
 ) -> Vec<LogEntry> {
     let mut keys = vec![key.to_owned()];
@@ -205,13 +205,13 @@ fn entries(
     for session in &keys {
         // A notebook that shares another's kernel sees what runs there, but not the other notebook's edits.
         let foreign = session != &keys[0];
-        let past = project.events(session);
-        let past = past.filter(|event| !foreign || event.change().is_none());
-        all.extend(gathered(past, wanted));
+        let events = project.events(session);
+        let events = events.filter(|event| !foreign || event.change().is_none());
+        all.extend(log_entries(events, filter));
     }
     all.sort_by_key(|entry| std::cmp::Reverse(entry.at));
-    if wanted.count > 0 {
-        all.truncate(wanted.count);
+    if filter.count > 0 {
+        all.truncate(filter.count);
     }
     if let Some(document) = document {
         name_cells(&mut all, key, document);
@@ -233,11 +233,14 @@ fn name_cells(list: &mut [LogEntry], notebook: &str, document: &Document) {
         return;
     }
     let pairs = named.iter().map(|(name, code)| (&**name, &**code));
-    let lookup = CellLookup::of(document, pairs);
+    let addresses = CellLookup::of(document, pairs);
     for entry in list {
         if let LogEvent::Ran(it) = &mut entry.what
             && it.notebook.as_deref() == Some(notebook)
-            && let Some(place) = it.address.as_deref().and_then(|name| lookup.position(name))
+            && let Some(place) = it
+                .address
+                .as_deref()
+                .and_then(|name| addresses.position(name))
         {
             it.cell = Some(document.cells()[place].id().to_owned());
             it.label = labels::named(it.cell.as_deref(), it.code.as_deref());
@@ -249,28 +252,28 @@ fn name_cells(list: &mut [LogEntry], notebook: &str, document: &Document) {
 type Key = (Option<u64>, String);
 
 /// Makes log entries from events. Both are newest first.
-fn gathered(events: impl Iterator<Item = Event>, wanted: &Wanted) -> Vec<LogEntry> {
+fn log_entries(events: impl Iterator<Item = Event>, filter: &LogFilter) -> Vec<LogEntry> {
     let mut list: Vec<Option<LogEntry>> = Vec::new();
     let mut ends: HashMap<Key, ExecutionEnd> = HashMap::new();
     // For each execution, its index in `list` and whether its sender wrote the entry.
-    let mut begun: HashMap<Key, (usize, bool)> = HashMap::new();
-    let (mut open, mut before) = (None, 0);
+    let mut index_of: HashMap<Key, (usize, bool)> = HashMap::new();
+    let (mut open, mut older_events) = (None, 0);
     for event in events {
-        if matches!(event.kind, EventKind::Called(_)) != wanted.audit {
+        if matches!(event.kind, EventKind::Called(_)) != filter.audit {
             continue;
         }
         let key = (
             event.generation,
             event.msg_id().unwrap_or_default().to_owned(),
         );
-        if wanted.since.is_some_and(|since| event.at < since) {
+        if filter.since.is_some_and(|since| event.at < since) {
             // These executions ended within the time span and may have begun before it.
             let open = open.get_or_insert_with(|| {
-                let keys = ends.keys().filter(|key| !begun.contains_key(*key));
+                let keys = ends.keys().filter(|key| !index_of.contains_key(*key));
                 keys.cloned().collect::<HashSet<_>>()
             });
-            before += 1;
-            if before > BEGINNINGS || open.is_empty() {
+            older_events += 1;
+            if older_events > BEGINNINGS || open.is_empty() {
                 break;
             }
             if event.end().is_some() || !open.contains(&key) {
@@ -281,13 +284,13 @@ fn gathered(events: impl Iterator<Item = Event>, wanted: &Wanted) -> Vec<LogEntr
             }
         }
         // One entry more than requested: the newest execution may have been observed first.
-        let enough = wanted.count > 0 && wanted.by.is_none() && list.len() > wanted.count;
+        let enough = filter.count > 0 && filter.by.is_none() && list.len() > filter.count;
         if let Some(start) = event.start() {
-            let asked = event.asked().is_some();
-            match begun.get_mut(&key) {
+            let is_sender = event.asked().is_some();
+            match index_of.get_mut(&key) {
                 // The sender's event knows more than an observer's.
-                Some((at, told)) if asked && !*told => {
-                    *told = true;
+                Some((at, from_sender)) if is_sender && !*from_sender => {
+                    *from_sender = true;
                     let own = start.store_history;
                     let entry = own.then(|| ran(&event, start, ends.get(&key)));
                     if let Some(slot) = list.get_mut(*at) {
@@ -299,7 +302,7 @@ fn gathered(events: impl Iterator<Item = Event>, wanted: &Wanted) -> Vec<LogEntr
                 None if enough => break,
                 None => {
                     list.push(Some(ran(&event, start, ends.get(&key))));
-                    begun.insert(key, (list.len() - 1, asked));
+                    index_of.insert(key, (list.len() - 1, is_sender));
                 }
             }
             continue;
@@ -314,11 +317,11 @@ fn gathered(events: impl Iterator<Item = Event>, wanted: &Wanted) -> Vec<LogEntr
                 }
             }
             _ if enough => break,
-            _ => list.extend(other(event).map(Some)),
+            _ => list.extend(other_entry(event).map(Some)),
         }
     }
     let list = list.into_iter().flatten();
-    list.filter(|it| wanted.by.as_deref().is_none_or(|by| is_by(it, by)))
+    list.filter(|it| filter.by.as_deref().is_none_or(|by| is_by(it, by)))
         .collect()
 }
 
@@ -353,7 +356,7 @@ fn ran(event: &Event, start: &ExecutionStart, end: Option<&ExecutionEnd>) -> Log
 }
 
 /// Returns the entry for an event that is not part of an execution.
-fn other(event: Event) -> Option<LogEntry> {
+fn other_entry(event: Event) -> Option<LogEntry> {
     let generation = event.generation;
     let kernel = |event| LogEvent::Kernel { event, generation };
     let what = match event.kind {
@@ -406,9 +409,9 @@ mod tests {
         entry_with(fields("done", id, "x", minute), "status", status.into())
     }
 
-    fn said(entries: &[Event], wanted: &Wanted) -> Vec<String> {
-        let list = gathered(entries.iter().rev().cloned(), wanted);
-        let said = list.into_iter().rev().map(|entry| {
+    fn described(entries: &[Event], filter: &LogFilter) -> Vec<String> {
+        let list = log_entries(entries.iter().rev().cloned(), filter);
+        let described = list.into_iter().rev().map(|entry| {
             let by = entry.by.unwrap_or_default();
             match entry.what {
                 LogEvent::Ran(it) => format!("{by} ran {} {:?}", it.label, it.status),
@@ -416,7 +419,7 @@ mod tests {
                 other => format!("{by} {other:?}"),
             }
         });
-        said.collect()
+        described.collect()
     }
 
     #[test]
@@ -441,7 +444,7 @@ mod tests {
             done("3", "error", 4),
             entry("seen", "4", "9f2c6f7e-0000-4000-8000-000000000000", 5),
         ];
-        let all = said(&entries, &Wanted::default());
+        let all = described(&entries, &LogFilter::default());
         let want = [
             "human opened",
             "human (VS Code) ran 3f2c Some(Ok)",
@@ -449,16 +452,16 @@ mod tests {
             "another client ran a cell None",
         ];
         assert_eq!(all, want);
-        let human = Wanted {
+        let human = LogFilter {
             by: Some("human".to_owned()),
-            ..Wanted::default()
+            ..LogFilter::default()
         };
-        assert_eq!(said(&entries, &human), want[..2]);
-        let agent = Wanted {
+        assert_eq!(described(&entries, &human), want[..2]);
+        let agent = LogFilter {
             by: Some("agent".to_owned()),
-            ..Wanted::default()
+            ..LogFilter::default()
         };
-        assert_eq!(said(&entries, &agent), want[2..3]);
+        assert_eq!(described(&entries, &agent), want[2..3]);
     }
 
     #[test]
@@ -470,7 +473,7 @@ mod tests {
             failed,
             done("2", "seen", 3),
         ];
-        let list = gathered(entries.iter().rev().cloned(), &Wanted::default());
+        let list = log_entries(entries.iter().rev().cloned(), &LogFilter::default());
         let ran = list.into_iter().rev().map(|it| match it.what {
             LogEvent::Ran(ran) => (ran.past_nb, ran.notebook, ran.status.unwrap()),
             other => panic!("{other:?}"),
@@ -478,11 +481,11 @@ mod tests {
         let want = [Outcome::Error, Outcome::Ok].map(|status| (true, None, status));
         assert_eq!(ran.collect::<Vec<_>>(), want);
         for (by, count) in [("ada", 2), ("agent", 0), ("human", 0)] {
-            let wanted = Wanted {
+            let filter = LogFilter {
                 by: Some(by.to_owned()),
-                ..Wanted::default()
+                ..LogFilter::default()
             };
-            assert_eq!(said(&entries, &wanted).len(), count, "{by}");
+            assert_eq!(described(&entries, &filter).len(), count, "{by}");
         }
     }
 
@@ -498,12 +501,12 @@ mod tests {
             done("3", "error", 6),
             entry("asked", "4", "ada", 6),
         ];
-        let wanted = Wanted {
+        let filter = LogFilter {
             since: Some("2026-01-02T10:04:00Z".parse().unwrap()),
-            ..Wanted::default()
+            ..LogFilter::default()
         };
         let ran = |status| format!("ada ran a cell {status:?}");
         let want = [ran(Some(Outcome::Ok)), ran(Some(Outcome::Error)), ran(None)];
-        assert_eq!(said(&entries, &wanted), want);
+        assert_eq!(described(&entries, &filter), want);
     }
 }

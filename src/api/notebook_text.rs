@@ -47,9 +47,9 @@ pub async fn set_notebook_text(caller: &Caller, text: String) -> Result<EditAnsw
     };
     // A document without cells would delete all that are there.
     serde_json::from_str::<NotebookFields>(&text).map_err(|error| no_notebook(&error))?;
-    let wanted = Document::parse(text).map_err(|error| no_notebook(&error))?;
+    let new = Document::parse(text).map_err(|error| no_notebook(&error))?;
     let page = caller.page().await?;
-    let operations = blocking(caller, move |_| Ok(page.read()?.operations_to(&wanted))).await?;
+    let operations = blocking(caller, move |_| Ok(page.read()?.operations_to(&new))).await?;
     let request = EditRequest {
         operations,
         is_list: true,

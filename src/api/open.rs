@@ -289,7 +289,10 @@ async fn open_notebook(
 
 fn check_name(notebook: &Path) -> Result<(), Problem> {
     let shown = notebook.display();
-    if notebook.extension().is_none_or(|ending| ending != "ipynb") {
+    if notebook
+        .extension()
+        .is_none_or(|extension| extension != "ipynb")
+    {
         let text = format!("{shown} is no notebook: its name does not end in .ipynb");
         let named = quote(&notebook.with_extension("ipynb"));
         return Err(Problem::new(ProblemKind::Usage, text).hint(format!("nb open {named}")));
@@ -307,8 +310,8 @@ async fn options(
     request: &OpenRequest,
     notebook: &Path,
 ) -> Result<OpenOptions, Problem> {
-    let (wanted, path) = (request.clone(), notebook.to_owned());
-    let confinement = blocking(caller, move |_| confinement(&wanted, &path)).await?;
+    let (owned_request, path) = (request.clone(), notebook.to_owned());
+    let confinement = blocking(caller, move |_| confinement(&owned_request, &path)).await?;
     for folder in &request.trust {
         trust_again(folder).await.map_err(|error| {
             let problem = Problem::new(ProblemKind::Refused, causes(&error));
@@ -317,9 +320,9 @@ async fn options(
     }
     let patience = caller.patience(request.timeout)?;
     let attach = match &request.attach {
-        Some(wanted) => {
-            let file = attach::locate(wanted, &ProcessVariables).map_err(OpenError::from)?;
-            Some(attach::ask(file, patience, &ProcessVariables).await?)
+        Some(name) => {
+            let file = attach::locate(name, &ProcessVariables).map_err(OpenError::from)?;
+            Some(attach::probe(file, patience, &ProcessVariables).await?)
         }
         None => None,
     };
@@ -369,17 +372,18 @@ fn confinement(request: &OpenRequest, notebook: &Path) -> Result<Option<Confinem
 /// Returns the program that starts containers of an image.
 fn container_program(image: &str, notebook: &Path) -> Result<PathBuf, Problem> {
     let notebook = quote(notebook);
-    let refused = |why: &str, mend: String| {
+    let refused = |why: &str, hint: String| {
         let text = format!("cannot start a kernel in a container of {image}: {why}");
-        Problem::new(ProblemKind::Refused, text).hint(mend)
+        Problem::new(ProblemKind::Refused, text).hint(hint)
     };
     if image.is_empty() || image.starts_with('-') {
-        let mend = format!("nb open {notebook} --container IMAGE");
-        return Err(refused("that is no image's name", mend));
+        let hint = format!("nb open {notebook} --container IMAGE");
+        return Err(refused("that is no image's name", hint));
     }
-    container::program(image, &ProcessVariables).map_err(|(why, mend)| {
-        let instead = format!("to confine a kernel of this machine: nb open {notebook} --sandbox");
-        refused(&why, mend).hint(instead)
+    container::program(image, &ProcessVariables).map_err(|(why, hint)| {
+        let alternative =
+            format!("to confine a kernel of this machine: nb open {notebook} --sandbox");
+        refused(&why, hint).hint(alternative)
     })
 }
 
@@ -409,8 +413,8 @@ async fn created(
 }
 
 fn project_of(notebook: &Path) -> Result<Project, Problem> {
-    let made = Project::for_notebook(notebook);
-    made.map_err(|error| Problem::failed("open the project", &error))
+    let project = Project::for_notebook(notebook);
+    project.map_err(|error| Problem::failed("open the project", &error))
 }
 
 /// Creates the notebook if it does not exist, and starts its kernel if none runs.
@@ -420,41 +424,41 @@ async fn attempt(
     options: &OpenOptions,
     created: &mut bool,
 ) -> Result<Result<Opened, OpenError>, Problem> {
-    let (path, mut wanted) = (notebook.to_owned(), options.clone());
-    if let Some(server) = &mut wanted.server {
-        // A hub may have to start the user's server first, which is told here.
-        let reached = server_kernel::client(&server.name, &mut |line| (caller.tell)(line)).await;
+    let (path, mut new_options) = (notebook.to_owned(), options.clone());
+    if let Some(server) = &mut new_options.server {
+        // A hub may have to start the user's server first, and `tell` reports that.
+        let client = server_kernel::client(&server.name, &mut |line| (caller.tell)(line)).await;
         if !notebook.exists() {
-            let found = match reached {
+            let spec = match client {
                 Ok(client) => {
                     server_kernel::spec_of_new(&client, server, options.kernel.as_deref()).await
                 }
                 Err(error) => Err(error),
             };
-            match found {
+            match spec {
                 Ok(spec) => server.spec = Some(spec),
                 Err(error) => return Ok(Err(error)),
             }
         }
     }
-    let make = move |_: &Caller| match create_notebook(&path, &wanted, true) {
-        Ok(made) => Ok(Ok((made, project_of(&path)?))),
+    let make = move |_: &Caller| match create_notebook(&path, &new_options, true) {
+        Ok(is_new) => Ok(Ok((is_new, project_of(&path)?))),
         Err(error) => Ok(Err(error)),
     };
     Ok(match blocking(caller, make).await? {
-        Ok((made, project)) => {
-            *created |= made;
+        Ok((is_new, project)) => {
+            *created |= is_new;
             ensure_kernel(&project, notebook, options).await
         }
         Err(error) => Err(error),
     })
 }
 
-async fn install_ipykernel(caller: &Caller, wanted: InstallCommands) -> Result<(), Problem> {
-    (caller.tell)(&format!("installs ipykernel: {wanted}"));
+async fn install_ipykernel(caller: &Caller, commands: InstallCommands) -> Result<(), Problem> {
+    (caller.tell)(&format!("installs ipykernel: {commands}"));
     blocking(caller, move |_| {
-        install(&wanted).map_err(|error| {
-            let by_hand = format!("run it by hand: {wanted}");
+        install(&commands).map_err(|error| {
+            let by_hand = format!("run it by hand: {commands}");
             Problem::new(ProblemKind::Failed, causes(&error)).hint(by_hand)
         })
     })
@@ -505,15 +509,15 @@ fn answer(
         tracing::warn!(%error, "cannot write language_info into the notebook");
     }
     let session = opened.session;
-    let real = session.kernelspec.as_ref();
+    let kernelspec = session.kernelspec.as_ref();
     let served = match request.no_serve {
         true => Ok(None),
-        false => install_spec(real.map_or("python", |spec| &spec.language)).map(Some),
+        false => install_spec(kernelspec.map_or("python", |spec| &spec.language)).map(Some),
     };
-    if let Some(real) = real.filter(|_| request.select) {
-        named_kernelspec::select(notebook, real).map_err(|error| {
-            let what = format!("name the kernelspec in {}", notebook.display());
-            Problem::failed(&what, &error)
+    if let Some(kernelspec) = kernelspec.filter(|_| request.select) {
+        named_kernelspec::select(notebook, kernelspec).map_err(|error| {
+            let action = format!("name the kernelspec in {}", notebook.display());
+            Problem::failed(&action, &error)
         })?;
     }
     let (spec, spec_problem) = match served {
@@ -526,7 +530,7 @@ fn answer(
         created,
         how: opened.how,
         status: session.status.as_str().to_owned(),
-        kernel: real.map(|spec| spec.name.clone()),
+        kernel: kernelspec.map(|spec| spec.name.clone()),
         kernel_pid: session.pid(),
         kernel_generation: session.generation,
         connection_file: session.connection_file.clone(),
@@ -560,7 +564,7 @@ fn install_spec(language: &str) -> Result<SpecChange, Problem> {
 impl OpenedNotebook {
     /// Returns the name that front ends show for the shared kernel.
     pub fn spec_name(&self) -> String {
-        let real = self.session.kernelspec.as_ref();
-        spec::shared_display_name(real.map_or("python", |spec| &spec.language))
+        let kernelspec = self.session.kernelspec.as_ref();
+        spec::shared_display_name(kernelspec.map_or("python", |spec| &spec.language))
     }
 }

@@ -64,7 +64,7 @@ impl OutputFields {
 pub struct Timing {
     /// When the kernel began with it.
     pub started: Timestamp,
-    /// When the kernel was through with it; none before that, and where nobody heard it.
+    /// When the kernel went idle after it; none before that, and if no client received that message.
     pub completed: Option<Timestamp>,
     /// The time between the two, in milliseconds.
     pub duration_ms: Option<u64>,

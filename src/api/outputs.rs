@@ -27,7 +27,7 @@ pub struct OutputText {
 }
 
 /// How outputs become text.
-pub(crate) struct Reading<'a> {
+pub(crate) struct TextOptions<'a> {
     /// Whether tables, charts and tracebacks are shortened, as agents read them.
     pub(crate) in_short: bool,
     /// The command that shows everything.
@@ -52,7 +52,7 @@ impl UncutText {
     pub(crate) fn of(
         outputs: &[OutputMessage],
         left_out: OmittedOutput,
-        how: &Reading<'_>,
+        options: &TextOptions<'_>,
         mut note: impl FnMut(&str, &Value) -> String,
     ) -> Self {
         let mut text = Self {
@@ -66,20 +66,20 @@ impl UncutText {
                 OutputMessage::Display(it)
                 | OutputMessage::Update(it)
                 | OutputMessage::Result(it) => {
-                    let shown = bundle(it, how.in_short, &mut note);
+                    let shown = bundle(it, options.in_short, &mut note);
                     on_a_line_of_its_own(&mut text.out, &shown);
                 }
-                OutputMessage::Error(it) if how.in_short && !it.traceback.is_empty() => {
-                    let short = ShortTraceback { more: how.more };
+                OutputMessage::Error(it) if options.in_short && !it.traceback.is_empty() => {
+                    let short = ShortTraceback { more: options.more };
                     on_a_line_of_its_own(&mut text.raised, &short.of(&it.traceback));
                 }
                 OutputMessage::Error(it) => on_a_line_of_its_own(&mut text.raised, &traceback(it)),
             }
         }
         // A text of which much is missing already is cut, which counts that too.
-        if how.in_short && left_out == OmittedOutput::default() {
+        if options.in_short && left_out == OmittedOutput::default() {
             for part in [&mut text.out, &mut text.err] {
-                let short = without_similar_lines(part, how.more).into_owned();
+                let short = without_similar_lines(part, options.more).into_owned();
                 text.left_out += OmittedOutput::between(part, &short);
                 *part = short;
             }
@@ -181,8 +181,8 @@ pub(crate) fn shares(lengths: &[usize], limit: usize) -> Vec<usize> {
     let mut by_length: Vec<_> = (0..lengths.len()).collect();
     by_length.sort_by_key(|at| lengths[*at]);
     let (mut left, mut shares) = (limit, vec![0; lengths.len()]);
-    for (done, at) in by_length.into_iter().enumerate() {
-        let share = (left / (lengths.len() - done)).min(lengths[at]);
+    for (handled, at) in by_length.into_iter().enumerate() {
+        let share = (left / (lengths.len() - handled)).min(lengths[at]);
         left -= share;
         shares[at] = share.max(LEAST).min(lengths[at]);
     }
@@ -382,11 +382,11 @@ mod tests {
             stream("stderr", "warned\n"),
             OutputMessage::Error(raised),
         ];
-        let how = Reading {
+        let options = TextOptions {
             in_short: false,
             more: "more",
         };
-        let text = UncutText::of(&outputs, OmittedOutput::default(), &how, note);
+        let text = UncutText::of(&outputs, OmittedOutput::default(), &options, note);
         let texts = UncutText::cut(&[text, UncutText::default()], Some(300), "more");
         let raised = format!("line 1\n{}\nwarned\n", "x".repeat(100));
         assert_eq!(texts[0].err, raised);

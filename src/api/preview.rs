@@ -62,11 +62,11 @@ impl OutputPreviews {
         limit: Option<usize>,
         in_short: bool,
     ) -> Vec<Self> {
-        let read: Vec<_> = cells
+        let loaded: Vec<_> = cells
             .iter()
             .map(|cell| shown_outputs(cell, limit, in_short))
             .collect();
-        let all = || read.iter().flat_map(|(shown, _)| shown);
+        let all = || loaded.iter().flat_map(|(shown, _)| shown);
         let lengths = |error: bool| -> Vec<_> {
             let lengths = all().map(|shown| match is_error(&shown.output) == error {
                 true => shown.text.chars().count(),
@@ -82,7 +82,7 @@ impl OutputPreviews {
             both.map(|(error, other)| error + other).collect::<Vec<_>>()
         });
         let mut shares = shares.map(Vec::into_iter);
-        let previews = cells.iter().zip(read).map(|(cell, (shown, count))| {
+        let previews = cells.iter().zip(loaded).map(|(cell, (shown, count))| {
             let shown = shown.into_iter().map(|shown| {
                 let share = shares.as_mut().and_then(Iterator::next);
                 out.preview(cell.id(), shown, share, in_short)
@@ -154,11 +154,11 @@ fn shown_outputs(cell: &Cell, limit: Option<usize>, in_short: bool) -> (Vec<Show
     let is_shown = |index: usize| {
         limit.is_none() || count <= MOST || index < MOST / 2 || index >= count - MOST / 2
     };
-    let read = all
+    let loaded = all
         .into_iter()
         .map(|(index, raw)| (index, Output::read(&raw), raw));
-    let read = read.filter(|(index, output, _)| is_shown(*index) || is_error(output));
-    let read = read.map(|(index, output, raw)| {
+    let loaded = loaded.filter(|(index, output, _)| is_shown(*index) || is_error(output));
+    let loaded = loaded.map(|(index, output, raw)| {
         let more = format!("nb cell {} --output {index} shows all", cell.id());
         let (whole, short) = texts(&output, &raw, &more);
         ShownOutput {
@@ -169,7 +169,7 @@ fn shown_outputs(cell: &Cell, limit: Option<usize>, in_short: bool) -> (Vec<Show
             raw,
         }
     });
-    (read.collect(), count)
+    (loaded.collect(), count)
 }
 
 fn is_error(output: &Output) -> bool {
@@ -274,14 +274,14 @@ impl OutputFiles<'_> {
 
 impl OutputPreview {
     fn head(&self) -> String {
-        let what = match &self.kind {
+        let description = match &self.kind {
             OutputKind::Stream(name) => name.clone(),
             OutputKind::Result => "result".to_owned(),
             OutputKind::Display => "display".to_owned(),
             OutputKind::Error { ename, .. } => format!("error · {ename}"),
             OutputKind::Unknown(name) => name.clone(),
         };
-        let mut head = format!("--- output {} · {what}", self.index);
+        let mut head = format!("--- output {} · {description}", self.index);
         for file in &self.files {
             // A text that was cut names its file at the cut.
             if self.characters.is_none() || file.form.mime != "text/plain" {
@@ -349,7 +349,8 @@ impl OutputPreview {
 /// in the file.
 pub(crate) fn parsed(value: &Json) -> Value {
     let text = value.text();
-    let read = serde_json::from_str(&text).ok();
-    read.or_else(|| value.as_string().map(Value::String))
+    let loaded = serde_json::from_str(&text).ok();
+    loaded
+        .or_else(|| value.as_string().map(Value::String))
         .unwrap_or_else(|| json!(text))
 }

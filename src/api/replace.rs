@@ -58,7 +58,7 @@ pub async fn replace(caller: &Caller, request: ReplaceRequest) -> Result<Replace
     let page = caller.page().await?;
     let editor = caller.editor(request.policy);
     blocking(caller, move |_| {
-        let (done, replaced) = edit::replace(&page, &request.cells, &replacement, &editor)?;
+        let (outcome, replaced) = edit::replace(&page, &request.cells, &replacement, &editor)?;
         if replaced == 0 {
             let where_it_is_not = match request.cells.is_empty() {
                 true => "no cell has",
@@ -69,7 +69,7 @@ pub async fn replace(caller: &Caller, request: ReplaceRequest) -> Result<Replace
             return Err(problem.hint("nb search PATTERN finds text in sources and outputs"));
         }
         Ok(ReplaceAnswer {
-            edit: EditAnswer::of(&page, done),
+            edit: EditAnswer::of(&page, outcome),
             replaced,
         })
     })

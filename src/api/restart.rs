@@ -51,19 +51,19 @@ impl Answer for RestartAnswer {
 pub async fn restart(caller: &Caller, request: RestartRequest) -> Result<RestartAnswer, Problem> {
     let patience = caller.patience(request.timeout)?;
     let target = caller.target().await?;
-    let began = Instant::now();
+    let start = Instant::now();
     caller
         .consent(KernelAction::Restart, &target, request.force)
         .await?;
     let (project, key) = (&target.project, &target.key);
-    let begun = begin_restart(project, key, caller.by(), patience).await?;
-    match begun.report().await.map_err(OpenError::from)? {
+    let task_handle = begin_restart(project, key, caller.by(), patience).await?;
+    match task_handle.report().await.map_err(OpenError::from)? {
         TaskReport::Done(session) => Ok(RestartAnswer {
             notebook: target.notebook_key,
             status: session.status.as_str().to_owned(),
             kernel_pid: session.pid(),
             kernel_generation: session.generation,
-            took_ms: milliseconds(began.elapsed()),
+            took_ms: milliseconds(start.elapsed()),
         }),
         TaskReport::Failed {
             message,

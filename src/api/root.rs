@@ -17,12 +17,12 @@ impl Root {
     /// # Errors
     /// It does not exist.
     pub(crate) fn of(folder: &Path) -> Result<Self, Problem> {
-        let real = folder.canonicalize().map_err(|error| {
+        let canonical = folder.canonicalize().map_err(|error| {
             let text = format!("{}: {}", folder.display(), causes(&error));
             Problem::new(ProblemKind::Usage, text).hint("--root FOLDER")
         })?;
-        match real.is_dir() {
-            true => Ok(Self(real)),
+        match canonical.is_dir() {
+            true => Ok(Self(canonical)),
             false => Err(Problem::new(
                 ProblemKind::Usage,
                 format!("{} is no folder", folder.display()),
@@ -43,8 +43,8 @@ impl Root {
         let usage = |text: String| Problem::new(ProblemKind::Usage, text);
         let shown = named.display();
         let path = self.0.join(named);
-        let real = match path.canonicalize() {
-            Ok(real) => real,
+        let canonical = match path.canonicalize() {
+            Ok(canonical) => canonical,
             Err(_) if path.symlink_metadata().is_ok() => {
                 return Err(usage(format!("{shown} cannot be followed")));
             }
@@ -57,14 +57,17 @@ impl Root {
                 folder.join(name)
             }
         };
-        if !real.starts_with(&self.0) {
+        if !canonical.starts_with(&self.0) {
             let root = self.0.display();
             let text = format!("{shown} is outside of {root}, the folder of this server");
             return Err(Problem::new(ProblemKind::Refused, text)
                 .hint("--root FOLDER serves another folder"));
         }
-        match real.extension().is_some_and(|ending| ending == "ipynb") {
-            true => Ok(real),
+        match canonical
+            .extension()
+            .is_some_and(|ending| ending == "ipynb")
+        {
+            true => Ok(canonical),
             false if named.as_os_str().is_empty() => {
                 Err(usage("notebook: a path is expected".into()))
             }
@@ -94,7 +97,7 @@ mod tests {
         symlink(outside.join("new.ipynb"), root.join("dangling.ipynb")).unwrap();
         symlink(root.join("a.ipynb"), root.join("inner.ipynb")).unwrap();
         let root = Root::of(&root).unwrap();
-        let real = root.folder().to_owned();
+        let canonical = root.folder().to_owned();
         for (named, path) in [
             ("a.ipynb", "a.ipynb"),
             ("./sub/../a.ipynb", "a.ipynb"),
@@ -102,11 +105,11 @@ mod tests {
             ("inner.ipynb", "a.ipynb"),
         ] {
             let found = root.notebook(Path::new(named)).unwrap();
-            assert_eq!(found, real.join(path), "{named}");
+            assert_eq!(found, canonical.join(path), "{named}");
         }
-        let absolute = real.join("a.ipynb");
+        let absolute = canonical.join("a.ipynb");
         assert_eq!(root.notebook(&absolute).unwrap(), absolute);
-        let beside = outside.join("b.ipynb");
+        let outside_notebook = outside.join("b.ipynb");
         for named in [
             "../outside/b.ipynb",
             "sub/../../outside/b.ipynb",
@@ -119,7 +122,7 @@ mod tests {
             "sub",
             "",
             "a.txt",
-            beside.to_str().unwrap(),
+            outside_notebook.to_str().unwrap(),
         ] {
             assert!(root.notebook(Path::new(named)).is_err(), "{named}");
         }

@@ -8,7 +8,7 @@ use super::job::{
     BegunJob, FollowOptions, JobObserver, OutputsAs, RunAnswer, follow_job, patience,
 };
 use super::output_fields::OutputFields;
-use super::outputs::{self, OutputText, Reading, UncutText};
+use super::outputs::{self, OutputText, TextOptions, UncutText};
 use super::problem::{Problem, ProblemKind};
 use crate::execution::exec::{self, ExecOptions, MAX_OUTPUT};
 use crate::execution::look::LookError;
@@ -38,7 +38,7 @@ pub async fn run(
     request: RunRequest,
     observer: &impl JobObserver,
 ) -> Result<RunAnswer, Problem> {
-    let wanted = ExecOptions {
+    let options = ExecOptions {
         cells: vec![JobCell::new(None, request.code)],
         max_time: max_time(request.max_time)?,
         // This bounds the recorder's memory; the job's folder has all of the output.
@@ -47,12 +47,12 @@ pub async fn run(
     };
     let target = caller.target_or_last_used().await?;
     let (project, key) = (&target.project, &target.notebook_key);
-    let folder = exec::begin(project, key, caller.by(), wanted).await?;
-    begun(caller, folder, request.follow, observer).await
+    let folder = exec::begin(project, key, caller.by(), options).await?;
+    follow_if_requested(caller, folder, request.follow, observer).await
 }
 
 /// Follows a job that was started, if the caller wants that.
-pub(super) async fn begun(
+pub(super) async fn follow_if_requested(
     caller: &Caller,
     folder: JobFolder,
     follow: Option<FollowOptions>,
@@ -174,11 +174,16 @@ pub async fn peek(
             answer.outputs = Some(fields);
         }
         OutputsAs::Text | OutputsAs::Events => {
-            let how = Reading {
+            let text_options = TextOptions {
                 in_short: !caller.is_person && request.limit.is_some(),
                 more: &more,
             };
-            let text = UncutText::of(&outputs, OmittedOutput::default(), &how, outputs::note);
+            let text = UncutText::of(
+                &outputs,
+                OmittedOutput::default(),
+                &text_options,
+                outputs::note,
+            );
             answer.text = UncutText::cut(&[text], request.limit, &more).pop();
         }
     }

@@ -79,7 +79,7 @@ pub async fn search(caller: &Caller, request: SearchRequest) -> Result<SearchAns
         ..
     } = request;
     let pattern = pattern(&request.pattern, is_text, ignores_case, false)?;
-    let mut found = Matches {
+    let mut matches = Matches {
         pattern,
         within: request.within,
         left: request.limit.unwrap_or(usize::MAX),
@@ -89,8 +89,8 @@ pub async fn search(caller: &Caller, request: SearchRequest) -> Result<SearchAns
     if request.paths.is_empty() {
         let page = caller.page().await?;
         return blocking(caller, move |caller| {
-            found.view(caller, &page, &page.key)?;
-            Ok(found.answer(1, Vec::new()))
+            matches.view(caller, &page, &page.key)?;
+            Ok(matches.answer(1, Vec::new()))
         })
         .await;
     }
@@ -105,21 +105,21 @@ pub async fn search(caller: &Caller, request: SearchRequest) -> Result<SearchAns
             if only.is_named
                 && let Ok(page) = NotebookFile::of(&only.path)
             {
-                found.view(caller, &page, &only.path.display().to_string())?;
-                return Ok(found.answer(1, faults));
+                matches.view(caller, &page, &only.path.display().to_string())?;
+                return Ok(matches.answer(1, faults));
             }
         }
         let searched = gathered.notebooks.len();
         for FoundNotebook { path, is_named } in gathered.notebooks {
             match opened(&path) {
-                Ok(document) => found.look(&path.display().to_string(), &document),
+                Ok(document) => matches.search(&path.display().to_string(), &document),
                 Err(why) if is_named && searched == 1 => {
                     return Err(Problem::new(ProblemKind::Failed, why));
                 }
                 Err(why) => faults.push(why),
             }
         }
-        Ok(found.answer(searched, faults))
+        Ok(matches.answer(searched, faults))
     })
     .await
 }
@@ -168,7 +168,7 @@ impl Matches {
     /// Searches the notebook of a project. A cell of which each line matches counts as seen.
     fn view(&mut self, caller: &Caller, page: &NotebookFile, name: &str) -> Result<(), Problem> {
         let view = view::open(page, caller.by())?;
-        self.look(name, &view.document);
+        self.search(name, &view.document);
         let hits = self.matches.iter().map(|it| &it.hit);
         let hits = hits.filter(|hit| hit.output.is_none());
         let shown: HashSet<_> = hits.map(|hit| (hit.index, hit.line, &*hit.text)).collect();
@@ -183,20 +183,20 @@ impl Matches {
         Ok(())
     }
 
-    fn look(&mut self, notebook: &str, document: &Document) {
+    fn search(&mut self, notebook: &str, document: &Document) {
         let hits: Vec<_> = document.search(&self.pattern, self.within, LINE).collect();
         if hits.is_empty() {
             return;
         }
         self.count += hits.len();
         let short = document.short_ids();
-        let told = hits.into_iter().take(self.left).map(|hit| NotebookMatch {
+        let listed = hits.into_iter().take(self.left).map(|hit| NotebookMatch {
             short_id: short.get(hit.index).copied().unwrap_or_default().to_owned(),
             hit,
             notebook: notebook.to_owned(),
         });
         let before = self.matches.len();
-        self.matches.extend(told);
+        self.matches.extend(listed);
         self.left -= self.matches.len() - before;
     }
 
@@ -213,8 +213,8 @@ impl Matches {
 /// Reads a notebook without making a project for it. The error is a message for the user.
 fn opened(path: &Path) -> Result<Document, String> {
     let failed = |why: &str| format!("cannot read {}: {why}", path.display());
-    let found = std::fs::metadata(path).map_err(|error| failed(&causes(&error)))?;
-    if !found.is_file() {
+    let metadata = std::fs::metadata(path).map_err(|error| failed(&causes(&error)))?;
+    if !metadata.is_file() {
         return Err(failed("it is no file"));
     }
     let text = std::fs::read(path).map_err(|error| failed(&causes(&error)))?;

@@ -143,9 +143,9 @@ impl CellsToRun {
         &self,
         document: &Document,
         graph: &NotebookGraph,
-        which: &CellSelection,
+        selection: &CellSelection,
     ) -> Plan {
-        let selected = exec::cells(document, which);
+        let selected = exec::cells(document, selection);
         let places = selected.iter().filter_map(|cell| cell.index);
         let cells = places.filter_map(|place| graph.cell_at(place));
         let is_changed = |cell: &usize| {
@@ -169,9 +169,9 @@ impl CellsToRun {
 
 impl Doubts {
     pub(super) fn of(plan: &Plan) -> Self {
-        // If every value may be another, this is no news of a name.
-        let is_news = |doubt: &Doubt| !plan.is_any_doubtful || *doubt != Doubt::Unknown;
-        let doubtful = plan.doubtful.iter().filter(|(_, doubt)| is_news(doubt));
+        // If any value may be another, an entry for each name says nothing new.
+        let is_listed = |doubt: &Doubt| !plan.is_any_doubtful || *doubt != Doubt::Unknown;
+        let doubtful = plan.doubtful.iter().filter(|(_, doubt)| is_listed(doubt));
         let doubtful = doubtful.map(|(name, doubt)| DoubtfulName {
             name: name.to_string(),
             why: doubt_text(*doubt),

@@ -155,10 +155,10 @@ impl ServePlace {
             Self::Project => {}
         }
         // The project that a notebook in the working directory would belong to.
-        let here = caller.here.join("notebook.ipynb");
-        let project = match Project::find(&here) {
+        let notebook = caller.here.join("notebook.ipynb");
+        let project = match Project::find(&notebook) {
             None if makes => Some(
-                Project::for_notebook(&here)
+                Project::for_notebook(&notebook)
                     .map_err(|error| Problem::failed("open the project", &error))?,
             ),
             found => found,

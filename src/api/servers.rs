@@ -19,7 +19,7 @@ use crate::server::{
 };
 
 /// How long `servers` waits for each of them.
-const LOOK: Duration = Duration::from_secs(10);
+const PROBE: Duration = Duration::from_secs(10);
 
 /// A server to be added.
 #[derive(Clone, Debug)]
@@ -71,7 +71,7 @@ pub struct ListedServer {
     pub secrets: &'static str,
     /// How it is.
     pub state: ServerState,
-    /// Why it is not up, and what mends that.
+    /// Why it is not up, and the fix.
     pub problem: Option<String>,
     /// Its version.
     pub version: Option<String>,
@@ -126,7 +126,7 @@ pub struct ServersAnswer {
 
 impl Answer for ServersAnswer {}
 
-/// A server that was looked at closely.
+/// A server that was checked.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ServerAnswer {
@@ -235,8 +235,8 @@ pub async fn add_server(
     check_name(&request).map_err(of)?;
     let address = parse_address(&request.url).map_err(of)?;
     let (credential, token) = match request.token {
-        RequestedToken::InUrl => (given_or_nothing(&address.token), address.token),
-        RequestedToken::Given(token) => (given_or_nothing(&Some(token.clone())), Some(token)),
+        RequestedToken::InUrl => (stored_credential(&address.token), address.token),
+        RequestedToken::Given(token) => (stored_credential(&Some(token.clone())), Some(token)),
         RequestedToken::File(file) => {
             let token = token_in(&file).map_err(of)?;
             let file = std::path::absolute(&file).unwrap_or(file);
@@ -251,7 +251,7 @@ pub async fn add_server(
         .ca_file
         .map(|file| std::path::absolute(&file).unwrap_or(file));
     let secrets = StoredSecrets::new(token.as_ref(), &request.headers);
-    let given = ServerRecord {
+    let undiscovered = ServerRecord {
         name: name.clone(),
         url: address.base.to_string(),
         kind: ServerKind::Jupyter,
@@ -266,7 +266,7 @@ pub async fn add_server(
         max_kernels: request.max_kernels,
         other: Map::new(),
     };
-    let client = ServerClient::open_with(given, &secrets).await?;
+    let client = ServerClient::open_with(undiscovered, &secrets).await?;
     let mut record = client.discover().await?;
     let stored = keep(&name, &secrets).map_err(of).and_then(|place| {
         record.secrets = place;
@@ -278,7 +278,7 @@ pub async fn add_server(
         return Err(error.into());
     }
     let is_plain = address.base.scheme() == "http" && !is_local(&record.url);
-    let notes = is_plain && secrets_are_there(&record);
+    let notes = is_plain && sends_secrets(&record);
     let notes = notes.then(|| {
         format!(
             "the token goes to {} unencrypted; https or an SSH tunnel would hide it",
@@ -288,7 +288,7 @@ pub async fn add_server(
     let client = ServerClient::open(record).await?;
     let _ = caller;
     Ok(AddServerAnswer {
-        server: look(&client).await,
+        server: probe_client(&client).await,
         notes: notes.into_iter().collect(),
     })
 }
@@ -299,22 +299,22 @@ fn check_name(request: &AddServerRequest) -> Result<(), ServerErrorKind> {
         let text = "a server's name has letters, digits, '-', '_' and '.', and begins with a letter or a digit";
         return Err(ServerErrorKind::Name(text.to_owned()));
     }
-    let known = registry::servers().map_err(|error| error.kind)?;
-    if !request.replace && known.iter().any(|it| it.name == *name) {
+    let servers = registry::servers().map_err(|error| error.kind)?;
+    if !request.replace && servers.iter().any(|it| it.name == *name) {
         let text = "the name is taken; nb server add --replace changes that server";
         return Err(ServerErrorKind::Name(text.to_owned()));
     }
     Ok(())
 }
 
-fn given_or_nothing(token: &Option<Secret>) -> CredentialSource {
+fn stored_credential(token: &Option<Secret>) -> CredentialSource {
     match token {
         Some(_) => CredentialSource::Stored { token_file: None },
         None => CredentialSource::Nothing,
     }
 }
 
-fn secrets_are_there(record: &ServerRecord) -> bool {
+fn sends_secrets(record: &ServerRecord) -> bool {
     record.credential != CredentialSource::Nothing || !record.headers.is_empty()
 }
 
@@ -329,13 +329,13 @@ fn is_local(url: &str) -> bool {
 /// # Errors
 /// The list cannot be read.
 pub async fn servers(_: &Caller) -> Result<ServersAnswer, Problem> {
-    let mut looks = JoinSet::new();
+    let mut probes = JoinSet::new();
     for (at, record) in registry::servers()?.into_iter().enumerate() {
-        looks.spawn(async move { (at, look_at(record).await) });
+        probes.spawn(async move { (at, probe_record(record).await) });
     }
     let mut found = Vec::new();
-    while let Some(look) = looks.join_next().await {
-        found.push(look.map_err(|error| Problem::failed("look at a server", &error))?);
+    while let Some(probe) = probes.join_next().await {
+        found.push(probe.map_err(|error| Problem::failed("look at a server", &error))?);
     }
     found.sort_by_key(|(at, _)| *at);
     Ok(ServersAnswer {
@@ -343,48 +343,48 @@ pub async fn servers(_: &Caller) -> Result<ServersAnswer, Problem> {
     })
 }
 
-async fn look_at(record: ServerRecord) -> ListedServer {
+async fn probe_record(record: ServerRecord) -> ListedServer {
     match ServerClient::open(record.clone()).await {
-        Ok(client) => look(&client).await,
+        Ok(client) => probe_client(&client).await,
         Err(error) => listed(&record, Err(error.kind)),
     }
 }
 
 /// What a look at a server shows.
-struct SeenServer {
+struct ServerProbe {
     version: String,
     /// Nothing if the server lists no kernels.
     kernels: Option<Vec<KernelModel>>,
     latency: Duration,
 }
 
-async fn look(client: &ServerClient) -> ListedServer {
-    let seen = async {
+async fn probe_client(client: &ServerClient) -> ListedServer {
+    let probe = async {
         let start = Instant::now();
         let version = client.version().await?;
         let latency = start.elapsed();
-        Ok::<_, ServerError>(SeenServer {
+        Ok::<_, ServerError>(ServerProbe {
             version: version.version,
             latency,
             kernels: listed_kernels(client).await?,
         })
     };
-    let seen = match tokio::time::timeout(LOOK, seen).await {
-        Ok(seen) => seen.map_err(|error| error.kind),
+    let probe = match tokio::time::timeout(PROBE, probe).await {
+        Ok(probe) => probe.map_err(|error| error.kind),
         Err(_) => Err(ServerErrorKind::Timeout {
             at: client.base().host_str().unwrap_or_default().to_owned(),
-            after: LOOK,
+            after: PROBE,
         }),
     };
-    listed(client.record(), seen)
+    listed(client.record(), probe)
 }
 
-fn listed(record: &ServerRecord, seen: Result<SeenServer, ServerErrorKind>) -> ListedServer {
-    let (seen, problem) = match seen {
-        Ok(seen) => (Some(seen), None),
+fn listed(record: &ServerRecord, probe: Result<ServerProbe, ServerErrorKind>) -> ListedServer {
+    let (probe, problem) = match probe {
+        Ok(probe) => (Some(probe), None),
         Err(kind) => (None, Some(kind)),
     };
-    let kernels = seen.as_ref().and_then(|seen| seen.kernels.as_ref());
+    let kernels = probe.as_ref().and_then(|probe| probe.kernels.as_ref());
     let is_idle = |kernel: &&KernelModel| kernel.execution_state.as_deref() == Some("idle");
     ListedServer {
         name: record.name.clone(),
@@ -402,11 +402,11 @@ fn listed(record: &ServerRecord, seen: Result<SeenServer, ServerErrorKind>) -> L
         },
         state: problem.as_ref().map_or(ServerState::Up, state),
         problem: problem.map(|kind| kind.to_string()),
-        version: seen.as_ref().map(|seen| seen.version.clone()),
+        version: probe.as_ref().map(|probe| probe.version.clone()),
         kernels: kernels.map(Vec::len),
         idle_kernels: kernels.map(|kernels| kernels.iter().filter(is_idle).count()),
         max_kernels: record.max_kernels,
-        latency_ms: seen.as_ref().map(|seen| milliseconds(seen.latency)),
+        latency_ms: probe.as_ref().map(|probe| milliseconds(probe.latency)),
     }
 }
 
@@ -449,7 +449,7 @@ fn state(kind: &ServerErrorKind) -> ServerState {
 /// Looks at a server closely, and starts it if it is that of a hub's user.
 ///
 /// # Errors
-/// It does not answer as a server should: the message says what mends that.
+/// It does not answer as a server should: the message names the fix.
 pub async fn check_server(caller: &Caller, name: &str) -> Result<ServerAnswer, Problem> {
     let client = running(caller, name).await?;
     let kernelspecs = specs(&client).await?;
@@ -463,12 +463,12 @@ pub async fn check_server(caller: &Caller, name: &str) -> Result<ServerAnswer, P
     if kernelspecs.is_empty() {
         notes.push("the server offers no kernelspec: nothing can be started there".to_owned());
     }
-    let server = look(&client).await;
-    if let (Some(most), Some(count)) = (server.max_kernels, server.kernels)
-        && count >= most as usize
+    let server = probe_client(&client).await;
+    if let (Some(limit), Some(count)) = (server.max_kernels, server.kernels)
+        && count >= limit as usize
     {
         notes.push(format!(
-            "{count} kernels run there, and at most {most} may: nb kernels --server {name} lists them"
+            "{count} kernels run there, and at most {limit} may: nb kernels --server {name} lists them"
         ));
     }
     Ok(ServerAnswer {

@@ -9,8 +9,8 @@ use super::envelope::Answer;
 use super::problem::{Problem, ProblemKind, causes};
 use super::time::milliseconds;
 use crate::lifecycle;
+use crate::lifecycle::all_kernels::{self, Kernels};
 use crate::lifecycle::consent::KernelAction;
-use crate::lifecycle::everywhere::{self, Kernels};
 use crate::lifecycle::idle::{self, IdleKernel};
 
 /// How long to wait while another `nb` holds the session's lock.
@@ -129,14 +129,14 @@ pub async fn shutdown_idle(
     request: ShutdownIdleRequest,
 ) -> Result<ShutdownIdleAnswer, Problem> {
     let kernels = if request.all {
-        everywhere::everywhere().await
+        all_kernels::all_kernels().await
     } else {
         let hint = "for all your projects: nb shutdown --idle AGE --all";
         let project = open_project(&caller.here, hint)?;
-        let found = everywhere::of_project(&project).await?;
-        let found = found.into_iter().map(|status| (project.clone(), status));
+        let statuses = all_kernels::of_project(&project).await?;
+        let statuses = statuses.into_iter().map(|status| (project.clone(), status));
         Kernels {
-            found: found.collect(),
+            sessions: statuses.collect(),
             ..Kernels::default()
         }
     };

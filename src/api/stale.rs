@@ -38,7 +38,7 @@ pub enum StaleReason {
     Edited,
     /// Its last run failed.
     Failed,
-    /// Nobody heard how its last run ended, or what its text was.
+    /// How its last run ended, or its text then, is not known.
     Unheard,
     /// A cell whose name it reads is out of date.
     NeedsStale,
@@ -119,7 +119,7 @@ impl<'a> CellNames<'a> {
             Stale::Edited => (StaleReason::Edited, "edited since it ran".to_owned()),
             Stale::Failed => (StaleReason::Failed, "its last run failed".to_owned()),
             Stale::Unheard => {
-                let text = "nobody heard how its last run ended";
+                let text = "how its last run ended is not known";
                 (StaleReason::Unheard, text.to_owned())
             }
             Stale::Needs {

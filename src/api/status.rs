@@ -12,7 +12,7 @@ use super::sandbox::SandboxSummary;
 use crate::activity::actor::Actor;
 use crate::activity::labels::whose;
 use crate::kernel::variables::ProcessVariables;
-use crate::lifecycle::everywhere::{self, UnreachableKernel};
+use crate::lifecycle::all_kernels::{self, UnreachableKernel};
 use crate::lifecycle::liveness::{Liveness, sandboxed};
 use crate::lifecycle::serve::{self, Health, Level};
 use crate::lifecycle::server_connection;
@@ -265,7 +265,7 @@ async fn ask(caller: Caller) -> Result<StatusAnswer, Problem> {
         }
         false => {
             let project = open_project(&caller.here, ELSEWHERE)?;
-            let statuses = everywhere::of_project(&project).await?;
+            let statuses = all_kernels::of_project(&project).await?;
             let mut kernels = statuses.iter().filter(|it| it.kernel_of.is_none());
             if let (Some(only), None) = (kernels.next(), kernels.next()) {
                 caller.concerns(&project, &only.key);
@@ -290,8 +290,8 @@ pub async fn status_everywhere(caller: &Caller) -> Result<AllKernelsAnswer, Prob
 }
 
 async fn ask_all(_: Caller) -> Result<AllKernelsAnswer, Problem> {
-    let all = everywhere::everywhere().await;
-    let kernels = all.found.into_iter().filter_map(|(project, status)| {
+    let all = all_kernels::all_kernels().await;
+    let kernels = all.sessions.into_iter().filter_map(|(project, status)| {
         let is_abandoned = status.abandoned;
         let kernel = KernelStatus::of(status);
         (kernel.is_up() || is_abandoned).then(|| ProjectKernel {
@@ -306,7 +306,7 @@ async fn ask_all(_: Caller) -> Result<AllKernelsAnswer, Problem> {
     });
     Ok(AllKernelsAnswer {
         kernels: kernels.collect(),
-        left: all.left.into_iter().map(LeftKernel::from).collect(),
+        left: all.unreachable.into_iter().map(LeftKernel::from).collect(),
         unreadable: unreadable.collect(),
     })
 }

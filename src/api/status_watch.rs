@@ -9,8 +9,8 @@ use serde::Serialize;
 use super::caller::{Caller, open_project};
 use super::problem::Problem;
 use super::status::{ELSEWHERE, KernelStatus};
-use crate::lifecycle::everywhere;
-use crate::lifecycle::status::{SessionStatus, glance, status};
+use crate::lifecycle::all_kernels;
+use crate::lifecycle::status::{SessionStatus, status, status_from_journal};
 use crate::project::{Project, StateError};
 
 /// How often a kernel is asked whether it is busy; in between, the journal says so. Each request causes
@@ -27,7 +27,7 @@ pub struct StatusWatch {
     /// The key of the only session to watch, and the name of the notebook that was requested.
     only: Option<(String, String)>,
     /// When the kernels were last asked.
-    asked: Option<Instant>,
+    asked_at: Option<Instant>,
     /// The connection files of kernels that were then busy with something that the journal does not know.
     unknown: Vec<PathBuf>,
 }
@@ -60,7 +60,7 @@ impl StatusWatch {
         Ok(Self {
             project,
             only,
-            asked: None,
+            asked_at: None,
             unknown: Vec::new(),
         })
     }
@@ -74,11 +74,11 @@ impl StatusWatch {
             true => ASK,
             false => ASK_AGAIN,
         };
-        let asks = self.asked.is_none_or(|at| at.elapsed() >= patience);
-        let looked = self.statuses(asks).await;
-        let mut statuses = looked.map_err(|error| Problem::failed("look", &error))?;
-        if asks {
-            self.asked = Some(Instant::now());
+        let asks_kernels = self.asked_at.is_none_or(|at| at.elapsed() >= patience);
+        let statuses = self.statuses(asks_kernels).await;
+        let mut statuses = statuses.map_err(|error| Problem::failed("look", &error))?;
+        if asks_kernels {
+            self.asked_at = Some(Instant::now());
             let unknown = statuses.iter();
             let unknown = unknown.filter(|it| it.busy == Some(true) && it.running.is_none());
             let files = unknown.map(|it| it.session.connection_file.clone());
@@ -97,19 +97,19 @@ impl StatusWatch {
         })
     }
 
-    async fn statuses(&self, asks: bool) -> Result<Vec<SessionStatus>, StateError> {
+    async fn statuses(&self, asks_kernels: bool) -> Result<Vec<SessionStatus>, StateError> {
         let Some((key, name)) = &self.only else {
-            return match asks {
-                true => everywhere::of_project(&self.project).await,
-                false => everywhere::glance(&self.project).await,
+            return match asks_kernels {
+                true => all_kernels::of_project(&self.project).await,
+                false => all_kernels::of_project_from_journal(&self.project).await,
             };
         };
         let Some(session) = self.project.state()?.session(key) else {
             return Ok(Vec::new());
         };
-        let found = match asks {
+        let found = match asks_kernels {
             true => status(&self.project, key, session).await?,
-            false => glance(&self.project, key, session).await?,
+            false => status_from_journal(&self.project, key, session).await?,
         };
         Ok(vec![SessionStatus {
             key: name.clone(),

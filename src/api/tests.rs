@@ -97,20 +97,20 @@ fn each_answer_has_the_fields_that_its_schema_says() {
     for (name, now) in schemas() {
         let file = format!("{name}.json");
         let path = folder.join(&file);
-        let known = std::fs::read_to_string(&path).unwrap_or_default();
+        let stored = std::fs::read_to_string(&path).unwrap_or_default();
         if writes {
             std::fs::write(&path, now).expect("write the schema");
         } else {
-            let mend = "NB_WRITE_DOCS=1 cargo test --lib api::tests writes it";
-            assert!(known == now, "docs/json/{file} is out of date; {mend}");
+            let fix = "NB_WRITE_DOCS=1 cargo test --lib api::tests writes it";
+            assert!(stored == now, "docs/json/{file} is out of date; {fix}");
         }
         assert!(page.contains(&format!("({file})")), "no link to {file}");
         files.insert(file);
     }
     let entries = std::fs::read_dir(&folder).expect("list the schemas");
-    let there = entries.map(|entry| entry.expect("an entry").file_name());
-    let there: BTreeSet<_> = there
+    let existing = entries.map(|entry| entry.expect("an entry").file_name());
+    let existing: BTreeSet<_> = existing
         .map(|name| name.to_string_lossy().into_owned())
         .collect();
-    assert_eq!(there, files);
+    assert_eq!(existing, files);
 }

@@ -53,17 +53,17 @@ pub async fn vars(caller: &Caller, request: VarsRequest) -> Result<VarsAnswer, P
         let open = format!("nb open {}", quote(&session.notebook));
         return Err(Problem::new(ProblemKind::NoKernel, text).hint(open));
     }
-    let wanted = VariablesRequest {
+    let options = VariablesRequest {
         all: request.all,
         most: request.most.unwrap_or(usize::MAX >> 1),
         limit: if request.name.is_some() { LONG } else { SHORT },
         name: request.name,
     };
-    let found =
-        vars::list_variables(&target.project, &target.key, session, caller.by(), &wanted).await?;
+    let inspected =
+        vars::list_variables(&target.project, &target.key, session, caller.by(), &options).await?;
     Ok(VarsAnswer {
         notebook: target.notebook_key,
-        variables: found.variables,
-        more: found.more,
+        variables: inspected.variables,
+        more: inspected.more,
     })
 }

@@ -199,7 +199,7 @@ pub(crate) fn version_lines(versions: &[ListedVersion]) -> Vec<String> {
         [
             version.at.map_or_else(|| "before".to_owned(), moment),
             version.by.clone().unwrap_or_default(),
-            what(version),
+            description(version),
             revision.unwrap_or_default(),
             op.unwrap_or_default(),
             listed.first_line.clone().unwrap_or_default(),
@@ -250,8 +250,8 @@ pub(super) fn not_kept(page: &NotebookFile) -> String {
     }
 }
 
-fn what(version: &CellVersion) -> String {
-    let word = match version.what {
+fn description(version: &CellVersion) -> String {
+    let verb = match version.what {
         None => "was there",
         Some(ChangeKind::Inserted) => "inserted",
         Some(ChangeKind::Edited) => "edited",
@@ -261,9 +261,9 @@ fn what(version: &CellVersion) -> String {
         Some(ChangeKind::Nothing) => "nothing",
     };
     match (version.command.as_deref(), &version.op) {
-        (Some(command @ ("undo" | "restore")), _) => format!("{word} by {command}"),
-        (_, None) if version.at.is_some() => format!("{word} by a save"),
-        _ => word.to_owned(),
+        (Some(command @ ("undo" | "restore")), _) => format!("{verb} by {command}"),
+        (_, None) if version.at.is_some() => format!("{verb} by a save"),
+        _ => verb.to_owned(),
     }
 }
 

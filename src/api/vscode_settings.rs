@@ -41,7 +41,9 @@ pub async fn vscode_settings(
                     return Ok(None);
                 }
             }
-            SettingsChange::Decline | SettingsChange::Add => vscode_settings::asked(&project),
+            SettingsChange::Decline | SettingsChange::Add => {
+                vscode_settings::record_asked(&project);
+            }
             SettingsChange::Remove => {}
         }
         let planned = vscode_settings::planned(&folder, change == SettingsChange::Remove)?;

@@ -89,14 +89,14 @@ pub struct StaleWatch {
     page: NotebookFile,
     file: FolderWatch,
     events: EventFollower,
-    known: Arc<Mutex<Known>>,
+    state: Arc<Mutex<WatchState>>,
     /// The list that was returned last.
     last: Option<Vec<(String, String)>>,
 }
 
-/// What a watch knows of the notebook.
+/// What the last analyses of the notebook found.
 #[derive(Debug, Default)]
-struct Known {
+struct WatchState {
     /// The effects of texts that were read before.
     cache: Option<EffectsCache>,
     triggers: Triggers,
@@ -116,7 +116,7 @@ impl StaleWatch {
             file: FolderWatch::begin(&[&folder], PACE),
             events,
             page,
-            known: Arc::default(),
+            state: Arc::default(),
             last: None,
         })
     }
@@ -138,8 +138,8 @@ impl StaleWatch {
             let list = snapshot.stale.iter();
             let list = list.map(|cell| (cell.id.clone(), cell.stale.text.clone()));
             let list = Some(list.collect::<Vec<_>>());
-            let is_news = !snapshot.became_stale.is_empty() || !snapshot.to_run.is_empty();
-            if list != self.last || is_news {
+            let is_new = !snapshot.became_stale.is_empty() || !snapshot.to_run.is_empty();
+            if list != self.last || is_new {
                 self.last = list;
                 return Ok(snapshot);
             }
@@ -164,7 +164,7 @@ impl StaleWatch {
         }
     }
 
-    /// Takes note of which cells have run: they are not run again until something changes.
+    /// Records which cells have run: they are not run again until something changes.
     pub fn has_run(&mut self, answer: &ExecAnswer) {
         let ExecAnswer::Job {
             job: RunAnswer::Followed(job),
@@ -174,14 +174,14 @@ impl StaleWatch {
             return;
         };
         // The cells that an edit kept from being run are planned again; those behind one that failed are not.
-        let triggers = &mut lock(&self.known).triggers;
+        let triggers = &mut lock(&self.state).triggers;
         let is_edited = job.verdict() == JobVerdict::Edited;
         let is_left = |status: &str| is_edited && matches!(status, "not_run" | "edited");
         for cell in &job.record.cells {
             match (&cell.cell, cell.status.as_deref()) {
                 (Some(_), Some(status)) if is_left(status) => {}
                 (Some(id), Some("not_run")) => triggers.settled(id),
-                (Some(id), _) => triggers.ran(id, key_of(&cell.code)),
+                (Some(id), _) => triggers.ran(id, source_hash(&cell.code)),
                 (None, _) => {}
             }
         }
@@ -210,49 +210,53 @@ impl StaleWatch {
     /// Analyses the notebook. Returns `None` if it cannot be read now, but could before.
     async fn look(&self, caller: &Caller) -> Result<Option<StaleSnapshot>, Problem> {
         let (page, request) = (self.page.clone(), self.request.clone());
-        let (known, is_first) = (self.known.clone(), self.last.is_none());
+        let (state, is_first) = (self.state.clone(), self.last.is_none());
         blocking(caller, move |caller| {
             let document = match view::open(&page, caller.by()) {
                 Ok(view) => view.document,
                 Err(_) if !is_first => return Ok(None),
                 Err(error) => return Err(error.into()),
             };
-            let looker = Looker {
+            let analysis = Analysis {
                 page: &page,
                 request: &request,
             };
-            looker.look(&document, &mut lock(&known)).map(Some)
+            analysis.snapshot(&document, &mut lock(&state)).map(Some)
         })
         .await
     }
 }
 
-fn lock(known: &Mutex<Known>) -> MutexGuard<'_, Known> {
-    known.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(state: &Mutex<WatchState>) -> MutexGuard<'_, WatchState> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A look at a watched notebook.
-struct Looker<'a> {
+/// The analysis of a watched notebook.
+struct Analysis<'a> {
     page: &'a NotebookFile,
     request: &'a WatchRequest,
 }
 
-impl Looker<'_> {
-    fn look(&self, document: &Document, known: &mut Known) -> Result<StaleSnapshot, Problem> {
+impl Analysis<'_> {
+    fn snapshot(
+        &self,
+        document: &Document,
+        state: &mut WatchState,
+    ) -> Result<StaleSnapshot, Problem> {
         let language = || EffectsCache::new(language_of(self.page, document));
-        let cache = known.cache.get_or_insert_with(language);
+        let cache = state.cache.get_or_insert_with(language);
         let graph = NotebookGraph::with_cache(self.page, document, cache)?;
         let names = CellNames::of(document, &graph);
         let cells = graph.cells().filter_map(|(place, cell)| {
             let source = document.cells().get(place)?.source();
             let id = document.cells().get(place)?.id();
-            let key = (key_of(&source), graph.runs_of(id));
+            let key = (source_hash(&source), graph.runs_of(id));
             Some((id.to_owned(), key, cell.stale.is_some()))
         });
         let cells: Vec<_> = cells.collect();
-        let became_stale = known
+        let became_stale = state
             .triggers
-            .look(&cells, |changed| graph.graph.downstream(changed));
+            .update(&cells, |changed| graph.graph.downstream(changed));
         let id = |place: usize| document.cells().get(place).map(|cell| cell.id().to_owned());
         let stale = graph.cells().filter_map(|(place, _)| {
             Some(WatchedCell {
@@ -265,7 +269,7 @@ impl Looker<'_> {
         });
         let stale = stale.collect();
         let (to_run, waits_for) = match self.request.runs_stale {
-            true => self.to_run(document, &graph, &known.triggers),
+            true => self.to_run(document, &graph, &state.triggers),
             false => (Vec::new(), None),
         };
         Ok(StaleSnapshot {
@@ -286,15 +290,15 @@ impl Looker<'_> {
         triggers: &Triggers,
     ) -> (Vec<String>, Option<String>) {
         let places = graph.cells().enumerate();
-        let wanted = places.filter_map(|(at, (place, _))| {
+        let open = places.filter_map(|(at, (place, _))| {
             let id = document.cells().get(place)?.id();
             triggers.open.contains(id).then_some(at)
         });
-        let wanted: BTreeSet<usize> = wanted.collect();
-        if wanted.is_empty() {
+        let open: BTreeSet<usize> = open.collect();
+        if open.is_empty() {
             return (Vec::new(), None);
         }
-        if !self.lives() {
+        if !self.has_live_kernel() {
             return (
                 Vec::new(),
                 Some("the notebook has no running kernel".to_owned()),
@@ -320,12 +324,9 @@ impl Looker<'_> {
             let is_typed_in = typed_in.iter().any(|typed| typed == id);
             is_typed_in.then(|| format!("{id} is being edited"))
         };
-        let (cells, why) = runnable(
-            wanted,
-            &|cells| planned(graph, cells),
-            &left_out,
-            &|cells| graph.graph.downstream(cells),
-        );
+        let (cells, why) = runnable(open, &|cells| planned(graph, cells), &left_out, &|cells| {
+            graph.graph.downstream(cells)
+        });
         let ids = cells.iter().filter_map(|at| {
             let cell = document.cells().get(graph.place(*at)?)?;
             Some(cell.id().to_owned())
@@ -334,7 +335,7 @@ impl Looker<'_> {
     }
 
     /// Says whether the notebook's kernel lives.
-    fn lives(&self) -> bool {
+    fn has_live_kernel(&self) -> bool {
         let state = self.page.project.state();
         let session = state.ok().and_then(|state| state.session(&self.page.key));
         session.is_some_and(|session| session.status == Status::Live)
@@ -384,7 +385,7 @@ fn runnable(
 /// A cell's text, and how often it ran.
 type Key = (u64, usize);
 
-fn key_of(source: &str) -> u64 {
+fn source_hash(source: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     source.hash(&mut hasher);
     hasher.finish()
@@ -394,7 +395,7 @@ fn key_of(source: &str) -> u64 {
 #[derive(Debug, Default)]
 struct Triggers {
     /// Each cell as it was at the last look; none before the first.
-    known: Option<BTreeMap<String, Key>>,
+    cells: Option<BTreeMap<String, Key>>,
     /// The cells that were out of date at the last look.
     stale: BTreeSet<String>,
     /// The cells to run.
@@ -402,41 +403,44 @@ struct Triggers {
 }
 
 impl Triggers {
-    /// Compares the cells (id, key, whether it is stale), in the notebook's order, with those of the last look.
-    /// Returns those that became stale, or that a change below which they are concerns anew.
-    fn look(
+    /// Compares the cells (id, key, whether it is stale), in the notebook's order, with those of the last call.
+    /// Returns the cells that became stale, and the stale cells below a new change.
+    fn update(
         &mut self,
         cells: &[(String, Key, bool)],
         downstream: impl Fn(&BTreeSet<usize>) -> BTreeSet<usize>,
     ) -> Vec<String> {
         let now = cells.iter().map(|(id, key, _)| (id.clone(), *key));
-        let before = self.known.replace(now.collect());
+        let before = self.cells.replace(now.collect());
         let changed = cells.iter().enumerate().filter(|(_, (id, key, _))| {
-            let known = before.as_ref().map(|before| before.get(id));
-            known.is_some_and(|known| known != Some(key))
+            let previous = before.as_ref().map(|before| before.get(id));
+            previous.is_some_and(|previous| previous != Some(key))
         });
         let changed: BTreeSet<usize> = changed.map(|(at, _)| at).collect();
-        let concerned = downstream(&changed);
-        let became = cells.iter().enumerate().filter(|(at, (id, _, is_stale))| {
-            *is_stale && before.is_some() && (concerned.contains(at) || !self.stale.contains(id))
+        let affected = downstream(&changed);
+        let newly_stale = cells.iter().enumerate().filter(|(at, (id, _, is_stale))| {
+            *is_stale && before.is_some() && (affected.contains(at) || !self.stale.contains(id))
         });
-        let became: Vec<_> = became.map(|(_, (id, ..))| id.clone()).collect();
+        let newly_stale: Vec<_> = newly_stale.map(|(_, (id, ..))| id.clone()).collect();
         let stale = cells.iter().filter(|(.., is_stale)| *is_stale);
         self.stale = stale.map(|(id, ..)| id.clone()).collect();
-        self.open.extend(became.iter().cloned());
+        self.open.extend(newly_stale.iter().cloned());
         self.open.retain(|id| self.stale.contains(id));
-        became
+        newly_stale
     }
 
-    /// Takes note that a cell needs no run until something changes.
+    /// Records that a cell needs no run until something changes.
     fn settled(&mut self, id: &str) {
         self.open.remove(id);
     }
 
-    /// Takes note of a run by this watch: it is no change.
+    /// Records a run by this watch, which does not count as a change.
     fn ran(&mut self, id: &str, source: u64) {
         self.settled(id);
-        if let Some((text, runs)) = self.known.as_mut().and_then(|known| known.get_mut(id))
+        if let Some((text, runs)) = self
+            .cells
+            .as_mut()
+            .and_then(|previous| previous.get_mut(id))
             && *text == source
         {
             *runs += 1;
@@ -462,7 +466,7 @@ mod tests {
             .zip(cells)
             .map(|(id, (text, runs, is_stale))| ((*id).to_owned(), (*text, *runs), *is_stale))
             .collect();
-        triggers.look(&cells, below)
+        triggers.update(&cells, below)
     }
 
     #[test]
@@ -471,8 +475,8 @@ mod tests {
         assert!(look(&mut triggers, &[(1, 1, false), (2, 0, true)]).is_empty());
         assert!(triggers.open.is_empty());
         // An edit of the first cell concerns the second, which was stale already.
-        let became = look(&mut triggers, &[(9, 1, true), (2, 0, true)]);
-        assert_eq!(became, ["a", "b"]);
+        let newly_stale = look(&mut triggers, &[(9, 1, true), (2, 0, true)]);
+        assert_eq!(newly_stale, ["a", "b"]);
         triggers.ran("a", 9);
         triggers.ran("b", 2);
         // The second failed.

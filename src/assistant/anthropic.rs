@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::message::{
-    AnswerFault, AnswerPiece, CallInParts, ConversationPart, EndReason, TokenUsage,
+    AnswerFault, AnswerPiece, ConversationPart, EndReason, PartialCall, TokenUsage,
     ToolDescription, ToolResult,
 };
 
@@ -89,7 +89,7 @@ fn result(result: &ToolResult) -> Value {
 #[derive(Debug, Default)]
 pub(super) struct AnthropicAnswer {
     /// The calls whose arguments still come, by their places in the answer.
-    calls: BTreeMap<u64, CallInParts>,
+    calls: BTreeMap<u64, PartialCall>,
     usage: TokenUsage,
     end: Option<EndReason>,
 }
@@ -204,10 +204,10 @@ impl AnthropicAnswer {
                 content_block,
             } => match content_block {
                 Block::ToolUse { id, name } => {
-                    let call = CallInParts {
+                    let call = PartialCall {
                         id,
                         name,
-                        ..CallInParts::default()
+                        ..PartialCall::default()
                     };
                     self.calls.insert(index, call);
                     Vec::new()
@@ -227,7 +227,7 @@ impl AnthropicAnswer {
             },
             Event::ContentBlockStop { index } => {
                 let call = self.calls.remove(&index);
-                call.map(|call| AnswerPiece::Call(call.whole()))
+                call.map(|call| AnswerPiece::Call(call.into_call()))
                     .into_iter()
                     .collect()
             }
@@ -269,7 +269,7 @@ mod tests {
     use super::*;
     use crate::assistant::message::ModelCall;
 
-    fn taken(events: &[&str]) -> Result<Vec<AnswerPiece>, AnswerFault> {
+    fn results(events: &[&str]) -> Result<Vec<AnswerPiece>, AnswerFault> {
         let mut answer = AnthropicAnswer::default();
         let pieces: Result<Vec<_>, _> = events.iter().map(|event| answer.take(event)).collect();
         pieces.map(|pieces| pieces.concat())
@@ -278,7 +278,7 @@ mod tests {
     /// The example of the documentation of streaming with tools, shortened.
     #[test]
     fn an_answer_with_a_call_is_read_from_its_events() {
-        let pieces = taken(&[
+        let pieces = results(&[
             r#"{"type":"message_start","message":{"id":"m","role":"assistant","content":[],"usage":{"input_tokens":472,"output_tokens":2,"cache_read_input_tokens":8}}}"#,
             r#"{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}"#,
             r#"{"type": "ping"}"#,
@@ -319,7 +319,7 @@ mod tests {
         let overloaded =
             r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#;
         assert_eq!(
-            taken(&[overloaded]),
+            results(&[overloaded]),
             Err(AnswerFault::Reported {
                 kind: "overloaded_error".to_owned(),
                 text: "Overloaded".to_owned(),
@@ -331,11 +331,11 @@ mod tests {
             r#"{"type":"content_block_delta","index":7,"delta":{"type":"input_json_delta","partial_json":"1"}}"#,
         ] {
             assert!(
-                matches!(taken(&[bad]), Err(AnswerFault::Malformed(_))),
+                matches!(results(&[bad]), Err(AnswerFault::Malformed(_))),
                 "{bad}"
             );
         }
-        assert_eq!(taken(&[r#"{"type":"of_tomorrow"}"#]), Ok(Vec::new()));
+        assert_eq!(results(&[r#"{"type":"of_tomorrow"}"#]), Ok(Vec::new()));
     }
 
     #[test]

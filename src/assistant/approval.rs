@@ -22,10 +22,10 @@ pub(super) struct ShownCall {
     pub(super) kind: &'static str,
     /// The code or text that it writes or runs.
     pub(super) content: Vec<ToolContent>,
-    /// What its code does that is worth a look.
+    /// Warnings about its code.
     pub(super) warnings: Vec<String>,
     /// Why the person is asked, where calls are approved; none for a call that needs no approval.
-    pub(super) needs: Option<String>,
+    pub(super) approval_reason: Option<String>,
 }
 
 /// Returns what a call is shown as.
@@ -33,9 +33,9 @@ pub(super) fn shown(call: &ModelCall) -> ShownCall {
     let arguments = &call.arguments;
     let operations = operations(arguments);
     let texts = texts(arguments, &operations);
-    let found = texts.iter().flat_map(|text| risks(text));
-    let found: Vec<_> = found.filter(|it| it.risk != Risk::Network).collect();
-    let warnings: Vec<_> = found
+    let findings = texts.iter().flat_map(|text| risks(text));
+    let findings: Vec<_> = findings.filter(|it| it.risk != Risk::Network).collect();
+    let warnings: Vec<_> = findings
         .iter()
         .map(ToString::to_string)
         .take(MOST_WARNINGS)
@@ -49,7 +49,7 @@ pub(super) fn shown(call: &ModelCall) -> ShownCall {
             arguments.get("action").and_then(Value::as_str),
             Some("restart" | "shutdown")
         );
-    let needs = match warnings.first() {
+    let approval_reason = match warnings.first() {
         _ if deletes => Some("it deletes cells".to_owned()),
         _ if ends => Some("the kernel loses its variables".to_owned()),
         first => first.cloned(),
@@ -59,7 +59,7 @@ pub(super) fn shown(call: &ModelCall) -> ShownCall {
         kind: kind(call, deletes),
         content: content(arguments),
         warnings,
-        needs,
+        approval_reason,
     }
 }
 
@@ -132,13 +132,15 @@ fn content(arguments: &Map<String, Value>) -> Vec<ToolContent> {
         old: old.to_owned(),
         new: new.to_owned(),
     });
-    let whole = ["code", "source", "text"].into_iter();
-    let whole = whole.filter_map(|name| text(arguments, name)).map(shown);
+    let texts_of_call = ["code", "source", "text"].into_iter();
+    let texts_of_call = texts_of_call
+        .filter_map(|name| text(arguments, name))
+        .map(shown);
     let list = arguments.get("operations").map(|list| {
         let list = serde_json::to_string_pretty(list).unwrap_or_default();
         shown(&list)
     });
-    diff.into_iter().chain(whole).chain(list).collect()
+    diff.into_iter().chain(texts_of_call).chain(list).collect()
 }
 
 #[cfg(test)]
@@ -158,10 +160,13 @@ mod tests {
 
     #[test]
     fn deletes_and_commands_need_an_approval() {
-        let needs = |name, arguments| call(name, &arguments).needs;
-        assert_eq!(needs("run_cell", json!({"code": "x = 1"})), None);
-        assert_eq!(needs("read_cell", json!({"cell": "a"})), None);
-        assert_eq!(needs("kernel", json!({"action": "interrupt"})), None);
+        let approval_reason = |name, arguments| call(name, &arguments).approval_reason;
+        assert_eq!(approval_reason("run_cell", json!({"code": "x = 1"})), None);
+        assert_eq!(approval_reason("read_cell", json!({"cell": "a"})), None);
+        assert_eq!(
+            approval_reason("kernel", json!({"action": "interrupt"})),
+            None
+        );
         for (name, arguments) in [
             ("delete_cell", json!({"cell": "a"})),
             ("kernel", json!({"action": "restart"})),
@@ -183,8 +188,8 @@ mod tests {
                 json!({"operations": [{"op": "append", "cell": "a", "source": "!ls"}]}),
             ),
         ] {
-            let needs = needs(name, arguments.clone());
-            assert!(needs.is_some(), "{name} {arguments}");
+            let approval_reason = approval_reason(name, arguments.clone());
+            assert!(approval_reason.is_some(), "{name} {arguments}");
         }
     }
 

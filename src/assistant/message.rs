@@ -140,15 +140,15 @@ pub(super) enum AnswerFault {
 
 /// A call whose arguments still come.
 #[derive(Clone, Debug, Default)]
-pub(super) struct CallInParts {
+pub(super) struct PartialCall {
     pub(super) id: String,
     pub(super) name: String,
     pub(super) arguments: String,
 }
 
-impl CallInParts {
+impl PartialCall {
     /// Returns the call. A call without arguments has an empty text.
-    pub(super) fn whole(self) -> ModelCall {
+    pub(super) fn into_call(self) -> ModelCall {
         let text = self.arguments.trim();
         let read = match text.is_empty() {
             true => Ok(Map::new()),
@@ -208,16 +208,16 @@ impl ToolResult {
 }
 
 /// Gives calls whose id is empty, or that of an earlier call, an id of their own: results name their calls by it.
-pub(super) fn tell_apart(calls: &mut [ModelCall], said: &[ConversationPart]) {
-    let earlier = said.iter().filter_map(|part| match part {
+pub(super) fn make_ids_unique(calls: &mut [ModelCall], conversation: &[ConversationPart]) {
+    let earlier = conversation.iter().filter_map(|part| match part {
         ConversationPart::Model { calls, .. } => Some(calls),
         _ => None,
     });
-    let mut known: HashSet<_> = earlier.flatten().map(|call| call.id.clone()).collect();
-    known.insert(String::new());
+    let mut ids: HashSet<_> = earlier.flatten().map(|call| call.id.clone()).collect();
+    ids.insert(String::new());
     for call in calls {
-        let mut number = known.len();
-        while !known.insert(call.id.clone()) {
+        let mut number = ids.len();
+        while !ids.insert(call.id.clone()) {
             // Mistral takes only ids of nine letters and digits.
             call.id = format!("call{number:05}");
             number += 1;
@@ -227,35 +227,35 @@ pub(super) fn tell_apart(calls: &mut [ModelCall], said: &[ConversationPart]) {
 
 /// Returns the newest part of a conversation that is not too large: whole turns, and at least the last one. Results in it
 /// are cut, the oldest first, where it is too large alone.
-pub(super) fn fitting(messages: &[ConversationPart]) -> Vec<ConversationPart> {
-    let mut left: usize = messages.iter().map(ConversationPart::size).sum();
+pub(super) fn within_limit(messages: &[ConversationPart]) -> Vec<ConversationPart> {
+    let mut size: usize = messages.iter().map(ConversationPart::size).sum();
     let mut from = 0;
-    while left > MOST {
+    while size > MOST {
         let later = messages.iter().enumerate().skip(from + 1);
         let mut turns = later.filter(|(_, it)| matches!(it, ConversationPart::Person { .. }));
         let Some((next, _)) = turns.next() else {
             break;
         };
-        left -= messages[from..next]
+        size -= messages[from..next]
             .iter()
             .map(ConversationPart::size)
             .sum::<usize>();
         from = next;
     }
-    let mut kept = messages[from..].to_vec();
-    let results = kept.iter_mut().filter_map(|message| match message {
+    let mut part = messages[from..].to_vec();
+    let results = part.iter_mut().filter_map(|message| match message {
         ConversationPart::Tools { results } => Some(results),
         _ => None,
     });
     for result in results.flatten() {
-        if left <= MOST {
+        if size <= MOST {
             break;
         }
         let before = result.size();
         result.shorten();
-        left -= before.saturating_sub(result.size());
+        size -= before.saturating_sub(result.size());
     }
-    kept
+    part
 }
 
 #[cfg(test)]
@@ -287,18 +287,18 @@ mod tests {
             result(big),
             person("third"),
         ];
-        assert_eq!(fitting(&messages), messages[2..]);
-        assert_eq!(fitting(&messages[2..]), messages[2..]);
+        assert_eq!(within_limit(&messages), messages[2..]);
+        assert_eq!(within_limit(&messages[2..]), messages[2..]);
     }
 
     #[test]
     fn a_turn_that_is_too_large_alone_loses_its_oldest_results() {
         let big = "ä".repeat(MOST / 3);
         let messages = [person("first"), result(big.clone()), result(big)];
-        let kept = fitting(&messages);
-        assert_eq!(kept[2], messages[2]);
-        let ConversationPart::Tools { results } = &kept[1] else {
-            panic!("{kept:?}");
+        let part = within_limit(&messages);
+        assert_eq!(part[2], messages[2]);
+        let ConversationPart::Tools { results } = &part[1] else {
+            panic!("{part:?}");
         };
         assert!(results[0].text.len() < 600, "{}", results[0].text.len());
     }
@@ -307,14 +307,14 @@ mod tests {
     fn calls_of_one_id_or_none_are_told_apart() {
         let call = |id: &str| ModelCall {
             id: id.to_owned(),
-            ..CallInParts::default().whole()
+            ..PartialCall::default().into_call()
         };
-        let said = [ConversationPart::Model {
+        let conversation = [ConversationPart::Model {
             text: String::new(),
             calls: vec![call("a"), call("call00003")],
         }];
         let mut calls = ["b", "", "a", "b", "call00003", ""].map(call);
-        tell_apart(&mut calls, &said);
+        make_ids_unique(&mut calls, &conversation);
         assert_eq!((&*calls[0].id, &*calls[1].id), ("b", "call00004"));
         let ids: HashSet<_> = calls.iter().map(|call| &*call.id).collect();
         assert_eq!(ids.len(), 6);
@@ -324,11 +324,11 @@ mod tests {
     #[test]
     fn arguments_that_are_no_json_are_a_fault_of_the_call() {
         let call = |arguments: &str| {
-            CallInParts {
+            PartialCall {
                 arguments: arguments.to_owned(),
-                ..CallInParts::default()
+                ..PartialCall::default()
             }
-            .whole()
+            .into_call()
         };
         assert_eq!(call(" ").fault, None);
         assert_eq!(call("{\"a\": 1}").arguments["a"], 1);

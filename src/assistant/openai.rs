@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::anthropic::some_text;
 use super::message::{
-    AnswerFault, AnswerPiece, CallInParts, ConversationPart, EndReason, TokenUsage, ToolDescription,
+    AnswerFault, AnswerPiece, ConversationPart, EndReason, PartialCall, TokenUsage, ToolDescription,
 };
 
 /// How many calls an answer may have.
@@ -83,7 +83,7 @@ fn sent(message: &ConversationPart) -> Vec<Value> {
 #[derive(Debug, Default)]
 pub(super) struct OpenAiAnswer {
     /// The calls whose arguments still come, by their indexes.
-    calls: BTreeMap<u64, CallInParts>,
+    calls: BTreeMap<u64, PartialCall>,
     end: Option<EndReason>,
 }
 
@@ -148,7 +148,7 @@ impl OpenAiAnswer {
     /// The provider reports an error, or the event is not what the interface says.
     pub(super) fn take(&mut self, data: &str) -> Result<Vec<AnswerPiece>, AnswerFault> {
         if data.trim() == END {
-            return Ok(self.ended(self.end.unwrap_or(EndReason::Done)));
+            return Ok(self.end_pieces(self.end.unwrap_or(EndReason::Done)));
         }
         let malformed = |text: String| AnswerFault::Malformed(text);
         let chunk: Chunk =
@@ -193,12 +193,12 @@ impl OpenAiAnswer {
 
     /// Returns the end of an answer that has said why it ends: some servers leave the last event out.
     pub(super) fn at_end(&mut self) -> Option<Vec<AnswerPiece>> {
-        self.end.map(|reason| self.ended(reason))
+        self.end.map(|reason| self.end_pieces(reason))
     }
 
-    fn ended(&mut self, reason: EndReason) -> Vec<AnswerPiece> {
+    fn end_pieces(&mut self, reason: EndReason) -> Vec<AnswerPiece> {
         let calls = std::mem::take(&mut self.calls).into_values();
-        let calls = calls.map(|call| AnswerPiece::Call(call.whole()));
+        let calls = calls.map(|call| AnswerPiece::Call(call.into_call()));
         calls.chain([AnswerPiece::End(reason)]).collect()
     }
 }
@@ -245,8 +245,8 @@ mod tests {
         assert!(matches!(answer.take("{"), Err(AnswerFault::Malformed(_))));
         let part =
             |at| format!("{{\"choices\":[{{\"delta\":{{\"tool_calls\":[{{\"index\":{at}}}]}}}}]}}");
-        let mut taken = (0..=MOST_CALLS).map(|at| answer.take(&part(at)));
-        assert!(taken.any(|taken| taken.is_err()));
+        let mut results = (0..=MOST_CALLS).map(|at| answer.take(&part(at)));
+        assert!(results.any(|results| results.is_err()));
     }
 
     #[test]

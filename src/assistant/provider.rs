@@ -48,7 +48,7 @@ pub(super) enum Interface {
 /// What is known of an interface.
 struct InterfaceFacts {
     /// The name of the provider.
-    word: &'static str,
+    name: &'static str,
     /// The variable, and the entry of the keyring, that has the key.
     key: &'static str,
     /// The variable that has the address of another server.
@@ -65,7 +65,7 @@ impl Interface {
     fn facts(self) -> &'static InterfaceFacts {
         match self {
             Self::Anthropic => &InterfaceFacts {
-                word: "anthropic",
+                name: "anthropic",
                 key: KEYS[0],
                 base: "ANTHROPIC_BASE_URL",
                 default_base: "https://api.anthropic.com",
@@ -73,7 +73,7 @@ impl Interface {
                 model: Some("claude-sonnet-4-5"),
             },
             Self::OpenAi => &InterfaceFacts {
-                word: "openai",
+                name: "openai",
                 key: KEYS[1],
                 base: "OPENAI_BASE_URL",
                 default_base: "https://api.openai.com/v1",
@@ -192,20 +192,20 @@ impl Provider {
     /// # Errors
     /// There is no key, no model is named, or a setting cannot be used.
     pub async fn find(
-        wanted: Option<&str>,
+        name: Option<&str>,
         model: Option<&str>,
         variables: &dyn Variables,
     ) -> Result<Self, ModelError> {
         let all = Interface::ALL.into_iter();
-        let meant: Vec<_> = all
-            .filter(|it| wanted.is_none_or(|wanted| wanted == it.facts().word))
+        let candidates: Vec<_> = all
+            .filter(|it| name.is_none_or(|name| name == it.facts().name))
             .collect();
         let text = |name: &str| variables.get(name).and_then(|it| it.into_string().ok());
         let key_of = |it: Interface| text(it.facts().key).map(Secret::new);
         let is_set = |it: &&Interface| key_of(**it).is_some() || text(it.facts().base).is_some();
         let in_keyring = async |it: Interface| credential::key_in_keyring(it.facts().key).await;
         let mut found = None;
-        if let Some(&interface) = meant.iter().find(is_set) {
+        if let Some(&interface) = candidates.iter().find(is_set) {
             // A model of this machine needs no key.
             let is_local = text(interface.facts().base).is_some_and(|it| is_of_this_machine(&it));
             let key = match key_of(interface) {
@@ -214,7 +214,7 @@ impl Provider {
             };
             found = Some((interface, key));
         } else {
-            for &interface in &meant {
+            for &interface in &candidates {
                 if let Some(key) = in_keyring(interface).await {
                     found = Some((interface, Some(key)));
                     break;
@@ -230,8 +230,8 @@ impl Provider {
     }
 
     /// Returns whether a word names a provider.
-    pub fn is_name(word: &str) -> bool {
-        Interface::ALL.iter().any(|it| it.facts().word == word)
+    pub fn is_name(name: &str) -> bool {
+        Interface::ALL.iter().any(|it| it.facts().name == name)
     }
 
     fn of(
@@ -303,12 +303,12 @@ impl Provider {
         let mut pauses = PAUSES.iter();
         loop {
             let mut is_begun = false;
-            let taken = |piece| {
+            let on_piece = |piece| {
                 is_begun |= !matches!(piece, AnswerPiece::Usage(_));
                 take(piece);
             };
             let error = match self.send(model, &body).await {
-                Ok(response) => match self.read(response, taken).await {
+                Ok(response) => match self.read(response, on_piece).await {
                     Ok(end) => return Ok(end),
                     Err(error) => (error, None),
                 },
@@ -407,16 +407,18 @@ impl Provider {
             let Some(data) = event.data else {
                 continue;
             };
-            let pieces = reader.take(&data).map_err(|fault| self.fault(fault))?;
-            if let Some(reason) = passed(pieces, &mut take) {
+            let pieces = reader
+                .take(&data)
+                .map_err(|fault| self.model_error(fault))?;
+            if let Some(reason) = pass_on(pieces, &mut take) {
                 return Ok(reason);
             }
         }
-        let rest = reader.at_end().and_then(|rest| passed(rest, &mut take));
+        let rest = reader.at_end().and_then(|rest| pass_on(rest, &mut take));
         rest.ok_or_else(|| broken("the stream ended before the answer".to_owned()))
     }
 
-    fn fault(&self, fault: AnswerFault) -> ModelError {
+    fn model_error(&self, fault: AnswerFault) -> ModelError {
         let host = self.host();
         match fault {
             AnswerFault::Reported { kind, text } => match kind.as_str() {
@@ -461,7 +463,7 @@ impl AnswerReader {
 }
 
 /// Passes pieces on; returns why the answer has ended, if it has.
-fn passed(pieces: Vec<AnswerPiece>, take: &mut impl FnMut(AnswerPiece)) -> Option<EndReason> {
+fn pass_on(pieces: Vec<AnswerPiece>, take: &mut impl FnMut(AnswerPiece)) -> Option<EndReason> {
     for piece in pieces {
         if let AnswerPiece::End(reason) = piece {
             return Some(reason);
@@ -482,10 +484,10 @@ async fn failure(mut response: Response) -> String {
         }
     }
     let body: Value = serde_json::from_slice(&bytes).unwrap_or_default();
-    let told = body["error"]["message"].as_str().or(body["error"].as_str());
-    let told = told.map(str::to_owned);
-    let told = told.unwrap_or_else(|| String::from_utf8_lossy(&bytes).into_owned());
-    let words = told.split_whitespace().flat_map(|word| [word, " "]);
+    let message = body["error"]["message"].as_str().or(body["error"].as_str());
+    let message = message.map(str::to_owned);
+    let message = message.unwrap_or_else(|| String::from_utf8_lossy(&bytes).into_owned());
+    let words = message.split_whitespace().flat_map(|word| [word, " "]);
     let line: String = words.collect();
     let line = line.trim_end().chars().filter(|c| !c.is_control());
     line.take(300).collect()
@@ -507,9 +509,9 @@ mod tests {
 
     #[tokio::test]
     async fn the_key_that_is_there_chooses_the_provider() {
-        let find = async |variables: &[(&str, &str)], wanted, model| {
+        let find = async |variables: &[(&str, &str)], name, model| {
             let variables: HashMap<_, _> = variables.iter().copied().collect();
-            Provider::find(wanted, model, &variables).await
+            Provider::find(name, model, &variables).await
         };
         let anthropic = find(&[("ANTHROPIC_API_KEY", "k")], None, None)
             .await

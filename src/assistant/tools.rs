@@ -24,10 +24,10 @@ use super::provider;
 use crate::agent::McpServer;
 
 /// How long the server may take to begin.
-const STARTS_WITHIN: Duration = Duration::from_secs(30);
+const START_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How long a tool waits for running cells, in seconds: after that the model decides what to do.
-const WAITS: f64 = 30.0;
+const LONGEST_WAIT: f64 = 30.0;
 
 /// The argument that says how long a tool waits.
 const TIMEOUT: &str = "timeout_s";
@@ -46,7 +46,7 @@ pub(super) struct Tools {
 }
 
 /// What came of a call.
-pub(super) struct Called {
+pub(super) struct CallOutcome {
     /// What the model reads.
     pub(super) result: ToolResult,
     /// The answer's fields, as the command prints them with `--json`.
@@ -58,7 +58,7 @@ pub(super) struct Called {
 /// Why there are no tools.
 #[derive(Debug, thiserror::Error)]
 #[error("the assistant's tools cannot be started: {0}")]
-pub(super) struct NoTools(String);
+pub(super) struct ToolsError(String);
 
 struct ProgressListener(mpsc::UnboundedSender<String>);
 
@@ -83,7 +83,7 @@ impl Tools {
     ///
     /// # Errors
     /// It cannot be started, or does not answer.
-    pub(super) async fn start(server: &McpServer, root: &Path) -> Result<Self, NoTools> {
+    pub(super) async fn start(server: &McpServer, root: &Path) -> Result<Self, ToolsError> {
         let mut command = Command::new(&server.command);
         command.args(&server.args).current_dir(root);
         command.envs(server.env.iter().map(|(name, value)| (name, value)));
@@ -93,19 +93,19 @@ impl Tools {
         }
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         command.stderr(Stdio::null()).kill_on_drop(true);
-        let failed = |error: &dyn std::fmt::Display| NoTools(error.to_string());
+        let failed = |error: &dyn std::fmt::Display| ToolsError(error.to_string());
         let mut process = command.spawn().map_err(|error| failed(&error))?;
         let pipes = process.stdout.take().zip(process.stdin.take());
         let pipes = pipes.ok_or_else(|| failed(&"it has no pipes"))?;
         let (sender, progress) = mpsc::unbounded_channel();
-        let begun = async {
+        let service = async {
             let service = ProgressListener(sender).serve(pipes).await;
             let service = service.map_err(|error| failed(&error))?;
             let tools = service.list_all_tools().await;
             Ok((service, tools.map_err(|error| failed(&error))?))
         };
-        let begun = tokio::time::timeout(STARTS_WITHIN, begun).await;
-        let (service, tools) = begun.map_err(|_| failed(&"it does not answer"))??;
+        let started = tokio::time::timeout(START_TIMEOUT, service).await;
+        let (service, tools) = started.map_err(|_| failed(&"it does not answer"))??;
         let list = tools.into_iter().map(|tool| ToolDescription {
             name: tool.name.into_owned(),
             description: tool.description.unwrap_or_default().into_owned(),
@@ -131,29 +131,29 @@ impl Tools {
         call: &ModelCall,
         progress: impl Fn(String),
         stop: &Notify,
-    ) -> Called {
+    ) -> CallOutcome {
         if let Some(fault) = &call.fault {
-            return Called::failed(call, fault.clone());
+            return CallOutcome::failed(call, fault.clone());
         }
         let mut params = CallToolRequestParams::new(call.name.clone());
         params.arguments = Some(self.arguments(call));
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
-        let mut told = self.progress.lock().await;
-        while told.try_recv().is_ok() {}
+        let mut lines = self.progress.lock().await;
+        while lines.try_recv().is_ok() {}
         let peer = self.service.peer();
         let options = PeerRequestOptions::no_options();
         let mut handle = match peer.send_cancellable_request(request, options).await {
             Ok(handle) => handle,
-            Err(error) => return Called::of_error(call, &error),
+            Err(error) => return CallOutcome::of_error(call, &error),
         };
         loop {
             tokio::select! {
                 answer = &mut handle.rx => return match answer {
-                    Ok(Ok(answer)) => Called::of(call, answer),
-                    Ok(Err(error)) => Called::of_error(call, &error),
-                    Err(_) => Called::of_error(call, &ServiceError::TransportClosed),
+                    Ok(Ok(answer)) => CallOutcome::of(call, answer),
+                    Ok(Err(error)) => CallOutcome::of_error(call, &error),
+                    Err(_) => CallOutcome::of_error(call, &ServiceError::TransportClosed),
                 },
-                Some(line) = told.recv() => progress(line),
+                Some(line) = lines.recv() => progress(line),
                 () = stop.notified() => break,
             }
         }
@@ -161,27 +161,28 @@ impl Tools {
         if let Err(error) = handle.cancel(reason).await {
             tracing::warn!(%error, "a call could not be cancelled");
         }
-        Called::stopped(call)
+        CallOutcome::stopped(call)
     }
 
-    /// Returns a call's arguments. No call waits longer for a cell than [`WAITS`].
+    /// Returns a call's arguments. No call waits longer for a cell than [`LONGEST_WAIT`].
     fn arguments(&self, call: &ModelCall) -> Map<String, Value> {
         let mut arguments = call.arguments.clone();
         let tool = self.list.iter().find(|tool| tool.name == call.name);
         let properties = tool.and_then(|tool| tool.schema.get("properties"));
         let waits = properties.is_some_and(|it| it.get(TIMEOUT).is_some());
-        let given = arguments.get(TIMEOUT);
-        let is_shorter = given.is_some_and(|given| given.as_f64().is_none_or(|it| it <= WAITS));
+        let timeout = arguments.get(TIMEOUT);
+        let is_shorter =
+            timeout.is_some_and(|it| it.as_f64().is_none_or(|seconds| seconds <= LONGEST_WAIT));
         // Without it this one does not wait.
-        let is_status = call.name == "get_run_status" && given.is_none();
+        let is_status = call.name == "get_run_status" && timeout.is_none();
         if waits && !is_shorter && !is_status {
-            arguments.insert(TIMEOUT.to_owned(), WAITS.into());
+            arguments.insert(TIMEOUT.to_owned(), LONGEST_WAIT.into());
         }
         arguments
     }
 }
 
-impl Called {
+impl CallOutcome {
     fn failed(call: &ModelCall, text: String) -> Self {
         Self {
             result: ToolResult {
@@ -214,7 +215,7 @@ impl Called {
     }
 
     /// Returns the result of a call that was not begun, since an earlier one was stopped.
-    pub(super) fn not_begun(call: &ModelCall) -> Self {
+    pub(super) fn not_started(call: &ModelCall) -> Self {
         Self::failed(call, "not begun: the person stopped the turn".to_owned())
     }
 

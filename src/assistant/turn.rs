@@ -7,10 +7,10 @@ use tokio::sync::Notify;
 
 use super::approval::{ShownCall, shown};
 use super::message::{
-    AnswerPiece, ConversationPart, EndReason, ModelCall, TokenUsage, fitting, tell_apart,
+    AnswerPiece, ConversationPart, EndReason, ModelCall, TokenUsage, make_ids_unique, within_limit,
 };
 use super::provider::{ModelError, Provider};
-use super::tools::{Called, NoTools, Tools};
+use super::tools::{CallOutcome, Tools, ToolsError};
 use crate::agent::permission::{PermissionChoice, PermissionQuestion};
 use crate::agent::update::{Content, ToolChange, ToolContent, ToolState, Update};
 use crate::agent::{Front, McpServer, PermissionKind, PermissionOption};
@@ -67,14 +67,14 @@ pub enum AssistantError {
     TooLong,
 }
 
-impl From<NoTools> for AssistantError {
-    fn from(error: NoTools) -> Self {
+impl From<ToolsError> for AssistantError {
+    fn from(error: ToolsError) -> Self {
         Self::Tools(error.to_string())
     }
 }
 
 /// What came of a request.
-struct Answered {
+struct ModelAnswer {
     text: String,
     calls: Vec<ModelCall>,
     usage: TokenUsage,
@@ -93,7 +93,7 @@ impl Assistant {
 
     /// Returns what is kept of the conversation: what the next request would have, without images.
     pub fn kept(&self) -> Vec<ConversationPart> {
-        let mut messages = fitting(&self.messages);
+        let mut messages = within_limit(&self.messages);
         let results = messages.iter_mut().filter_map(|message| match message {
             ConversationPart::Tools { results } => Some(results),
             _ => None,
@@ -127,16 +127,16 @@ impl Assistant {
         });
         let mut cost = TokenUsage::default();
         for _ in 0..MOST_REQUESTS {
-            let answered = self.ask(model, front, stop).await;
-            cost += answered.usage;
+            let answer = self.ask(model, front, stop).await;
+            cost += answer.usage;
             usage(cost);
-            let Answered {
+            let ModelAnswer {
                 text,
                 mut calls,
                 end,
                 ..
-            } = answered;
-            tell_apart(&mut calls, &self.messages);
+            } = answer;
+            make_ids_unique(&mut calls, &self.messages);
             if !text.trim().is_empty() || !calls.is_empty() {
                 let calls = calls.clone();
                 self.messages.push(ConversationPart::Model { text, calls });
@@ -157,13 +157,13 @@ impl Assistant {
     }
 
     /// Sends the conversation to the model. A broken answer has the text so far, and no calls.
-    async fn ask(&self, model: Option<&str>, front: &impl Front, stop: &Notify) -> Answered {
+    async fn ask(&self, model: Option<&str>, front: &impl Front, stop: &Notify) -> ModelAnswer {
         let provider = &self.options.provider;
         let model = model.unwrap_or_else(|| provider.model());
         let notebook = &self.options.notebook;
         let system = format!("{PROMPT}\nThe notebook is {notebook:?}: pass it in each call.\n");
         let tools = self.tools.as_ref().map(|tools| tools.list.as_slice());
-        let messages = fitting(&self.messages);
+        let messages = within_limit(&self.messages);
         let (mut text, mut calls) = (String::new(), Vec::new());
         let mut usage = TokenUsage::default();
         let too_long = Notify::new();
@@ -181,16 +181,16 @@ impl Assistant {
         };
         let note = |note| front.take(Update::Note(note));
         let tools = tools.unwrap_or_default();
-        let asked = provider.ask(model, &system, tools, &messages, take, note);
+        let request = provider.ask(model, &system, tools, &messages, take, note);
         let end = tokio::select! {
-            end = asked => end.map_err(AssistantError::from),
+            end = request => end.map_err(AssistantError::from),
             () = stop.notified() => Err(AssistantError::Stopped),
             () = too_long.notified() => Err(AssistantError::TooLong),
         };
         if end.is_err() {
             calls.clear();
         }
-        Answered {
+        ModelAnswer {
             text,
             calls,
             usage,
@@ -203,28 +203,31 @@ impl Assistant {
         let mut results = Vec::new();
         let mut is_stopped = false;
         for call in calls {
-            let called = match is_stopped {
-                true => Called::not_begun(call),
+            let outcome = match is_stopped {
+                true => CallOutcome::not_started(call),
                 false => self.call(call, front, stop).await,
             };
-            is_stopped |= called.is_stopped;
-            results.push(called.result);
+            is_stopped |= outcome.is_stopped;
+            results.push(outcome.result);
         }
         self.messages.push(ConversationPart::Tools { results });
         is_stopped
     }
 
-    async fn call(&self, call: &ModelCall, front: &impl Front, stop: &Notify) -> Called {
+    async fn call(&self, call: &ModelCall, front: &impl Front, stop: &Notify) -> CallOutcome {
         let shown = shown(call);
-        let needs = shown.needs.clone().filter(|_| self.options.approves);
-        let needs = needs.map(|why| format!("{}: {why}", shown.title));
-        front.take(Update::Tool(begun(call, shown)));
-        let called = match &self.tools {
+        let approval_reason = shown
+            .approval_reason
+            .clone()
+            .filter(|_| self.options.approves);
+        let approval_reason = approval_reason.map(|why| format!("{}: {why}", shown.title));
+        front.take(Update::Tool(first_update(call, shown)));
+        let outcome = match &self.tools {
             // A name that other servers use for a tool would pass by the approval.
             Some(tools) if tools.list.iter().any(|tool| tool.name == call.name) => {
-                let allowed = match needs {
-                    Some(what) => tokio::select! {
-                        allowed = is_allowed(what, front) => Some(allowed),
+                let allowed = match approval_reason {
+                    Some(title) => tokio::select! {
+                        allowed = is_allowed(title, front) => Some(allowed),
                         () = stop.notified() => None,
                     },
                     None => Some(true),
@@ -241,28 +244,28 @@ impl Assistant {
                         };
                         tools.call(call, progress, stop).await
                     }
-                    Some(false) => Called::not_allowed(call),
-                    None => Called::stopped(call),
+                    Some(false) => CallOutcome::not_allowed(call),
+                    None => CallOutcome::stopped(call),
                 }
             }
-            _ => Called::unknown(call),
+            _ => CallOutcome::unknown(call),
         };
-        let content = Content::Text(called.result.text.clone());
+        let content = Content::Text(outcome.result.text.clone());
         front.take(Update::Tool(ToolChange {
             id: call.id.clone(),
-            state: Some(match called.result.is_error {
+            state: Some(match outcome.result.is_error {
                 true => ToolState::Failed,
                 false => ToolState::Done,
             }),
             content: Some(vec![ToolContent::Content(content)]),
-            output: called.fields.clone(),
+            output: outcome.fields.clone(),
             ..ToolChange::default()
         }));
-        called
+        outcome
     }
 }
 
-fn begun(call: &ModelCall, shown: ShownCall) -> ToolChange {
+fn first_update(call: &ModelCall, shown: ShownCall) -> ToolChange {
     let warnings = (!shown.warnings.is_empty()).then(|| Value::from(shown.warnings));
     ToolChange {
         id: call.id.clone(),

@@ -36,7 +36,7 @@ struct Context {
     /// What happened meanwhile, once it has been read.
     meanwhile: OnceCell<Meanwhile>,
     /// Whether the command itself has printed how the kernel ended.
-    told_death: Cell<bool>,
+    death_printed: Cell<bool>,
     /// Whether part of the answer could not be printed.
     is_cut: Cell<bool>,
 }
@@ -66,7 +66,7 @@ impl Context {
             typed,
             name,
             meanwhile: OnceCell::new(),
-            told_death: Cell::new(false),
+            death_printed: Cell::new(false),
             is_cut: Cell::new(false),
         })
     }
@@ -108,26 +108,27 @@ impl Context {
     }
 
     /// Records notes that the command has printed, which may say how the kernel ended.
-    fn has_told(&self, notes: &[String]) {
+    fn note_printed(&self, notes: &[String]) {
         let death = self.kernel_ended();
-        let told = death.is_some_and(|death| notes.iter().any(|it| it.contains(&death.text)));
-        self.told_death.set(self.told_death.get() || told);
+        let is_printed = death.is_some_and(|death| notes.iter().any(|it| it.contains(&death.text)));
+        self.death_printed
+            .set(self.death_printed.get() || is_printed);
     }
 
     /// Returns the `.nb` of the command's notebook that is ignored because this user's `nb` did not make
     /// it. A `.nb` in which another program recorded a kernel is used, so it is not returned.
     fn passed_over(&self) -> Option<PathBuf> {
-        let concerned = self.caller.concerned();
-        let notebook = concerned.map(|it| it.project.notebook(&it.key));
+        let target = self.caller.concerned();
+        let notebook = target.map(|it| it.project.notebook(&it.key));
         let notebook = notebook.as_deref().or(self.typed.as_deref());
         let from = notebook.or(self.caller.notebook.as_deref());
         Project::passed_over(from.unwrap_or(&self.caller.here))
     }
 
     /// Ends a command: prints its problem, if any, and what others did meanwhile.
-    fn end(&self, done: Result<ExitCode, Problem>) -> ExitCode {
+    fn end(&self, result: Result<ExitCode, Problem>) -> ExitCode {
         let commands = self.commands();
-        let done = done.map_err(|problem| problem::completed(problem, &commands));
+        let result = result.map_err(|problem| problem::completed(problem, &commands));
         if let Some(dir) = self.passed_over() {
             print::note(&format!(
                 "{} was not made by your nb on this machine: it is not used; what it holds: nb adopt {}",
@@ -135,7 +136,7 @@ impl Context {
                 crate::kernel::shell::quote(dir.parent().unwrap_or(&dir))
             ));
         }
-        let code = match &done {
+        let code = match &result {
             Ok(code) => *code,
             Err(problem) if self.json => {
                 let _ = self.print(&ProblemAnswer { error: problem }, |_| Ok(()));
@@ -144,7 +145,7 @@ impl Context {
             Err(problem) => problem::report(problem, false),
         };
         if !self.json {
-            self.tell_meanwhile(&commands, done.as_ref().err());
+            self.tell_meanwhile(&commands, result.as_ref().err());
         }
         if let Some(meanwhile) = self.meanwhile.get().filter(|_| !self.is_cut.get()) {
             self.caller.delivered(meanwhile);
@@ -155,7 +156,7 @@ impl Context {
     /// Prints what happened meanwhile, without what the problem has said already.
     fn tell_meanwhile(&self, commands: &Commands, problem: Option<&Problem>) {
         let is_told = |death: &&KernelEnded| {
-            self.told_death.get()
+            self.death_printed.get()
                 || problem.is_some_and(|problem| problem.message.contains(&death.text))
         };
         if let Some(death) = self.kernel_ended().filter(|death| !is_told(death)) {
@@ -187,13 +188,13 @@ pub fn main() -> ExitCode {
         Ok(context) => context,
         Err(problem) => return problem::report(&problem, line.json),
     };
-    let done = runtime().and_then(|runtime| {
+    let result = runtime().and_then(|runtime| {
         runtime.block_on(async {
             context.caller.notice().await;
             line.command.run(&context).await
         })
     });
-    context.end(done)
+    context.end(result)
 }
 
 /// Says whether the runtime can wait for sockets and signals.

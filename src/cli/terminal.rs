@@ -33,11 +33,11 @@ impl CtrlC {
 
     /// Waits for the next Ctrl-C; one since the last call counts.
     pub(crate) async fn pressed(&self) {
-        let came = match &self.0 {
+        let received = match &self.0 {
             Some(signal) => signal.lock().await.recv().await,
             None => None,
         };
-        if came.is_none() {
+        if received.is_none() {
             std::future::pending::<()>().await;
         }
     }
@@ -46,15 +46,15 @@ impl CtrlC {
 /// Waits until nobody reads stdout any more. A program that writes rarely would not notice it by a failed write.
 pub(crate) async fn reader_gone() {
     use rustix::event::{PollFd, PollFlags, poll};
-    let (tell, told) = tokio::sync::oneshot::channel();
+    let (closed_sender, closed) = tokio::sync::oneshot::channel();
     // The thread ends with the program: a file or a terminal is never without a reader.
     std::thread::spawn(move || {
         let stdout = io::stdout();
         let mut polled = [PollFd::new(&stdout, PollFlags::empty())];
         while poll(&mut polled, None) == Err(rustix::io::Errno::INTR) {}
-        let _ = tell.send(());
+        let _ = closed_sender.send(());
     });
-    if told.await.is_err() {
+    if closed.await.is_err() {
         std::future::pending::<()>().await;
     }
 }
@@ -64,7 +64,7 @@ pub(crate) async fn reader_gone() {
 /// Reading cannot be cancelled, so a thread does it. A line whose question is no longer open answers the
 /// next one. Nothing is read ahead: later input belongs to the shell.
 pub(crate) struct Lines {
-    wanted: blocking::Sender<()>,
+    requests: blocking::Sender<()>,
     typed: Mutex<mpsc::UnboundedReceiver<Option<String>>>,
     /// Whether the thread reads for a question that is no longer open.
     reading: Cell<bool>,
@@ -72,20 +72,27 @@ pub(crate) struct Lines {
 
 impl Lines {
     pub(crate) fn new() -> Self {
-        let (wanted, is_wanted) = blocking::channel();
+        let (requests, received) = blocking::channel();
         let (typing, typed) = mpsc::unbounded_channel();
         std::thread::spawn(move || {
-            while is_wanted.recv().is_ok() {
+            while received.recv().is_ok() {
                 if typing.send(line()).is_err() {
                     return;
                 }
             }
         });
         Self {
-            wanted,
+            requests,
             typed: Mutex::new(typed),
             reading: Cell::new(false),
         }
+    }
+
+    /// Asks a question that is answered with yes or no; returns whether the answer is yes.
+    pub(crate) async fn confirm(prompt: &str) -> bool {
+        let answer = Self::new().ask(prompt, false).await;
+        let answer = answer.unwrap_or_default().trim().to_ascii_lowercase();
+        matches!(answer.as_str(), "y" | "yes")
     }
 
     /// Asks a question and waits for the answer; `None` is the end of the input. May be dropped halfway.
@@ -95,7 +102,7 @@ impl Lines {
         let _ = stderr.flush();
         let _hidden = is_secret.then(Hidden::new);
         if !self.reading.replace(true) {
-            let _ = self.wanted.send(());
+            let _ = self.requests.send(());
         }
         let line = self.typed.lock().await.recv().await;
         self.reading.set(false);
@@ -120,20 +127,20 @@ struct Hidden(Option<Termios>);
 
 impl Hidden {
     fn new() -> Self {
-        let before = tcgetattr(io::stdin()).ok();
-        if let Some(before) = &before {
-            let mut hidden = before.clone();
+        let saved = tcgetattr(io::stdin()).ok();
+        if let Some(saved) = &saved {
+            let mut hidden = saved.clone();
             hidden.local_modes.remove(LocalModes::ECHO);
             let _ = tcsetattr(io::stdin(), OptionalActions::Now, &hidden);
         }
-        Self(before)
+        Self(saved)
     }
 }
 
 impl Drop for Hidden {
     fn drop(&mut self) {
-        if let Some(before) = &self.0 {
-            let _ = tcsetattr(io::stdin(), OptionalActions::Now, before);
+        if let Some(saved) = &self.0 {
+            let _ = tcsetattr(io::stdin(), OptionalActions::Now, saved);
         }
     }
 }

@@ -26,7 +26,7 @@ use crate::wire::Channel;
 const READY: Duration = Duration::from_secs(60);
 
 /// How long the launched program may take to end.
-const GOES: Duration = Duration::from_secs(5);
+const END_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A front end with its launched kernel. Dropping it kills the launched program.
 pub(super) struct FrontEnd {
@@ -58,9 +58,9 @@ impl FrontEnd {
         beneath::create(&file)
             .and_then(|mut it| it.write_all(info.to_json().as_bytes()))
             .map_err(failed)?;
-        let began = Instant::now();
+        let start = Instant::now();
         let errors = files.join("front-end.stderr");
-        let mut launched = super::quiet(&program)
+        let mut launched = super::isolated_command(&program)
             .args(argv.get(1..).unwrap_or_default())
             .envs(environment.iter().map(|(name, value)| (name, value)))
             .envs(spec::environment(&spec, &ProcessVariables))
@@ -69,23 +69,23 @@ impl FrontEnd {
             .stderr(File::create(&errors).map_err(failed)?)
             .spawn()
             .map_err(failed)?;
-        let answered = async {
+        let connect = async {
             let mut client = Client::connect_when_up(&info, "human", READY).await?;
             client.kernel_info(Channel::Shell, READY).await?;
             Ok::<_, ClientError>(client)
         };
         let client = tokio::select! {
-            client = answered => client,
+            client = connect => client,
             status = launched.wait() => {
                 let status = status.map_err(failed)?;
-                let said = std::fs::read_to_string(&errors).unwrap_or_default();
-                return Err(DemoError::Ended { status, said: said.trim().to_owned() });
+                let stderr = std::fs::read_to_string(&errors).unwrap_or_default();
+                return Err(DemoError::Ended { status, stderr: stderr.trim().to_owned() });
             }
         };
         Ok(Self {
             launched,
             client: client?,
-            took: began.elapsed(),
+            took: start.elapsed(),
             argv,
         })
     }
@@ -93,20 +93,20 @@ impl FrontEnd {
     /// Leaves as VS Code does, with SIGTERM to the launched program. Returns how the program ended, and how
     /// long that took; it is killed after five seconds.
     pub(super) async fn leave(mut self) -> io::Result<(ExitStatus, Duration)> {
-        let began = Instant::now();
+        let start = Instant::now();
         self.client.close().await;
         if let Some(process) = self.launched.id().and_then(Process::of) {
             process
                 .signal(Signal::TERM)
                 .map_err(|error| io::Error::other(error.to_string()))?;
         }
-        let status = match tokio::time::timeout(GOES, self.launched.wait()).await {
+        let status = match tokio::time::timeout(END_TIMEOUT, self.launched.wait()).await {
             Ok(status) => status?,
             Err(_) => {
                 self.launched.kill().await?;
                 self.launched.wait().await?
             }
         };
-        Ok((status, began.elapsed()))
+        Ok((status, start.elapsed()))
     }
 }

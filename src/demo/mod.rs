@@ -7,8 +7,8 @@
 //! In any case nothing is left running.
 
 mod front_end;
-mod play;
 mod python;
+mod steps;
 
 use std::ffi::OsString;
 use std::io;
@@ -46,7 +46,7 @@ pub struct DemoOptions {
 
 /// The actor of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Who {
+pub enum StepActor {
     /// The demo itself.
     Demo,
     /// The agent, who uses `nb`.
@@ -61,11 +61,11 @@ pub struct Step {
     /// When the step ended, since the demo began.
     pub at: Duration,
     /// Who acted.
-    pub who: Who,
+    pub actor: StepActor,
     /// What was done.
-    pub did: String,
+    pub action: String,
     /// What was seen, line by line.
-    pub saw: Vec<String>,
+    pub output: Vec<String>,
     /// How long it took.
     pub took: Duration,
 }
@@ -83,14 +83,14 @@ pub enum DemoError {
     #[error("cannot make the demo's folder")]
     Folder(#[from] io::Error),
     /// A command of the agent failed.
-    #[error("`{command}` ended with {status}:\n{said}")]
+    #[error("`{command}` ended with {status}:\n{output}")]
     Command {
         /// The command.
         command: String,
         /// Its exit status.
         status: String,
         /// The command's output.
-        said: String,
+        output: String,
     },
     /// The installed kernelspec is unusable.
     #[error(transparent)]
@@ -104,25 +104,25 @@ pub enum DemoError {
         source: io::Error,
     },
     /// The program that the front end launched ended before it answered.
-    #[error("the launched kernel ended with {status}: {said}")]
+    #[error("the launched kernel ended with {status}: {stderr}")]
     Ended {
         /// How it ended.
         status: ExitStatus,
         /// Its stderr.
-        said: String,
+        stderr: String,
     },
     /// The front end's kernel failed.
     #[error("the front end lost its kernel")]
     Client(#[from] ClientError),
     /// A step saw something other than it should.
-    #[error("{step}: should have seen {wanted}, saw {saw}")]
+    #[error("{step}: should have seen {expected}, saw {actual}")]
     Unexpected {
         /// The step.
         step: String,
         /// What it should have seen.
-        wanted: String,
+        expected: String,
         /// What it saw.
-        saw: String,
+        actual: String,
     },
     /// The kernel did not end.
     #[error("the kernel (process {0}) is still running")]
@@ -158,7 +158,7 @@ pub fn find_python(
     )?)
 }
 
-/// Plays the demo. `tell` gets each step when it is done; `stop` ends the demo early.
+/// Plays the demo. `report` receives each step when it is done; `stop` ends the demo early.
 ///
 /// Returns the folder that is kept, if one is. Afterwards nothing that was started here runs, whatever the
 /// result, except a kept kernel.
@@ -169,34 +169,34 @@ pub async fn demo(
     options: &DemoOptions,
     python: &Path,
     stop: impl Future<Output = ()>,
-    tell: &mut dyn FnMut(&Step),
+    report: &mut dyn FnMut(&Step),
 ) -> Result<Option<PathBuf>, DemoError> {
-    let stage = Stage::set(options.keep.as_deref(), python)?;
-    let played = tokio::select! {
-        played = play::play(&stage, tell) => played,
+    let project = DemoProject::create(options.keep.as_deref(), python)?;
+    let result = tokio::select! {
+        result = steps::run_steps(&project, report) => result,
         () = stop => Err(DemoError::Interrupted),
     };
-    match (played, stage.kept) {
-        (Ok(()), true) => Ok(Some(stage.root)),
-        (played, _) => {
-            let struck = stage.strike().await;
-            played.and(struck).map(|()| None)
+    match (result, project.kept) {
+        (Ok(()), true) => Ok(Some(project.root)),
+        (result, _) => {
+            let cleaned = project.clean_up().await;
+            result.and(cleaned).map(|()| None)
         }
     }
 }
 
 /// The demo's folder and the programs that run in it.
-struct Stage {
+struct DemoProject {
     root: PathBuf,
     python: PathBuf,
     program: OsString,
     environment: Vec<(OsString, OsString)>,
     kept: bool,
-    began: Instant,
+    start: Instant,
 }
 
-impl Stage {
-    fn set(keep: Option<&Path>, python: &Path) -> Result<Self, DemoError> {
+impl DemoProject {
+    fn create(keep: Option<&Path>, python: &Path) -> Result<Self, DemoError> {
         let root = match keep {
             Some(folder) => {
                 std::fs::create_dir_all(folder)?;
@@ -205,7 +205,7 @@ impl Stage {
                 }
                 folder.canonicalize()?
             }
-            // `strike` removes the folder, after it has ended what runs in it.
+            // `clean_up` removes the folder, after it has ended what runs in it.
             None => tempfile::Builder::new()
                 .prefix("nb-demo-")
                 .tempdir()?
@@ -240,24 +240,24 @@ impl Stage {
             program: own_program()?,
             environment,
             kept: keep.is_some(),
-            began: Instant::now(),
+            start: Instant::now(),
         })
     }
 
     /// Runs `nb` as an agent does.
-    async fn nb(&self, arguments: &[&str]) -> Result<Said, DemoError> {
-        let began = Instant::now();
+    async fn nb(&self, arguments: &[&str]) -> Result<CommandOutput, DemoError> {
+        let start = Instant::now();
         let shown = format!("nb {}", shell_words(arguments));
-        let output = quiet(&self.program)
+        let output = isolated_command(&self.program)
             .args(arguments)
             .envs(self.environment.iter().map(|(name, value)| (name, value)))
             .env("NB_AS", "agent")
             .current_dir(&self.root)
             .output();
-        let failed = |status: String, said: String| DemoError::Command {
+        let failed = |status: String, text: String| DemoError::Command {
             command: shown.clone(),
             status,
-            said,
+            output: text,
         };
         let output = match tokio::time::timeout(COMMAND, output).await {
             Ok(output) => {
@@ -265,17 +265,17 @@ impl Stage {
             }
             Err(_) => return Err(failed(format!("no end after {COMMAND:?}"), String::new())),
         };
-        let said = [output.stdout, output.stderr]
-            .map(|said| anstream::adapter::strip_str(&String::from_utf8_lossy(&said)).to_string());
+        let texts = [output.stdout, output.stderr]
+            .map(|text| anstream::adapter::strip_str(&String::from_utf8_lossy(&text)).to_string());
         if !output.status.success() {
-            return Err(failed(output.status.to_string(), said.concat()));
+            return Err(failed(output.status.to_string(), texts.concat()));
         }
-        let [stdout, stderr] = said;
-        Ok(Said {
+        let [stdout, stderr] = texts;
+        Ok(CommandOutput {
             command: shown,
             stdout,
             stderr,
-            took: began.elapsed(),
+            took: start.elapsed(),
         })
     }
 
@@ -288,22 +288,22 @@ impl Stage {
     }
 
     /// Ends everything that runs here and removes the folder.
-    async fn strike(&self) -> Result<(), DemoError> {
+    async fn clean_up(&self) -> Result<(), DemoError> {
         // First with the command that a user would use; it also ends a kernel that is only starting.
         let _ = self.nb(&["shutdown", NOTEBOOK]).await;
-        let mut left = None;
+        let mut left_running = None;
         for kernel in self.kernels() {
             if kernel.ended_within(Duration::from_secs(1)).await {
                 continue;
             }
             let _ = kernel.signal_group(Signal::KILL);
             if !kernel.ended_within(ENDS).await {
-                left = Some(kernel.pid);
+                left_running = Some(kernel.pid);
             }
         }
         disown(&self.root.join(".nb"));
         std::fs::remove_dir_all(&self.root)?;
-        match left {
+        match left_running {
             Some(pid) => Err(DemoError::LeftRunning(pid)),
             None => Ok(()),
         }
@@ -311,7 +311,7 @@ impl Stage {
 }
 
 /// The output of a command of the agent.
-struct Said {
+struct CommandOutput {
     command: String,
     stdout: String,
     stderr: String,
@@ -320,7 +320,7 @@ struct Said {
 
 /// Returns a command that is independent of the shell in which the demo was started: without settings of
 /// `nb` and variables of a kernel or front end, and outside its Ctrl-C.
-fn quiet(program: &OsString) -> Command {
+fn isolated_command(program: &OsString) -> Command {
     let mut command = Command::new(program);
     for (name, _) in std::env::vars_os() {
         let text = name.to_string_lossy();

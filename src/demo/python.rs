@@ -39,16 +39,16 @@ pub enum NoPython {
 impl NoPython {
     /// Returns the hint that says how to fix it.
     pub fn hint(&self) -> String {
-        let instead = "name a Python that has ipykernel: nb demo --python PATH";
+        let alternative = "name a Python that has ipykernel: nb demo --python PATH";
         match self {
-            Self::Asked(_) | Self::Cache { .. } => instead.to_owned(),
+            Self::Asked(_) | Self::Cache { .. } => alternative.to_owned(),
             Self::NoIpykernel(python) => {
                 format!("run: {} -m pip install ipykernel", quote(python))
             }
             Self::None => "install Python 3".to_owned(),
             Self::Install(_) => format!(
                 "this needs Python's venv module (Debian, Ubuntu: python3-venv) and, once, the \
-                 network; or {instead}"
+                 network; or {alternative}"
             ),
         }
     }
@@ -57,13 +57,13 @@ impl NoPython {
 /// Returns a Python with ipykernel. If there is none, makes an environment as `nb open --install` does,
 /// which blocks for as long as pip needs; `progress` is called before that.
 pub(super) fn find(
-    asked: Option<&Path>,
+    requested: Option<&Path>,
     variables: &dyn Variables,
     progress: &mut dyn FnMut(&str),
 ) -> Result<PathBuf, NoPython> {
-    if let Some(path) = asked {
-        let whole = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-        let python = probe::probe(&whole, ProbePolicy::Any, variables)?;
+    if let Some(path) = requested {
+        let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        let python = probe::probe(&path, ProbePolicy::Any, variables)?;
         return if python.ipykernel {
             Ok(python.executable)
         } else {
@@ -75,16 +75,16 @@ pub(super) fn find(
         .filter_map(|name| variables.path(name))
         .filter_map(|folder| python::of_environment(&folder));
     let on_path = probe::on_path(variables);
-    let mut any = None;
+    let mut first_python = None;
     for candidate in active.chain(on_path) {
         if let Ok(python) = probe::probe(&candidate, ProbePolicy::Any, variables) {
             if python.ipykernel {
                 return Ok(python.executable);
             }
-            any.get_or_insert(python.executable);
+            first_python.get_or_insert(python.executable);
         }
     }
-    let base = any.ok_or(NoPython::None)?;
+    let base = first_python.ok_or(NoPython::None)?;
     private(&base, &cache(variables), variables, progress)
 }
 
@@ -115,18 +115,18 @@ fn private(
         progress("another demo makes the environment; waiting for it");
         lock.lock().map_err(unusable)?;
     }
-    let wanted = InstallCommands::into_new(base, folder);
+    let commands = InstallCommands::into_new(base, folder);
     // An upgrade of the system's Python breaks the environment. ipykernel is installed last, so an
     // environment that has it is complete.
-    let probed = probe::probe(&wanted.python, ProbePolicy::Any, variables);
+    let probed = probe::probe(&commands.python, ProbePolicy::Any, variables);
     if !probed.is_ok_and(|python| python.ipykernel) {
         progress(&format!(
             "no Python with ipykernel was found; making an environment, once, in {}",
             folder.display()
         ));
-        install(&wanted)?;
+        install(&commands)?;
     }
-    Ok(wanted.python)
+    Ok(commands.python)
 }
 
 #[cfg(test)]
@@ -192,7 +192,7 @@ mod tests {
             stand_in(&folder, ipykernel, "exit 0")
         });
         let folder = temp.path().join("cache");
-        let mut said = Vec::new();
+        let mut lines = Vec::new();
         // Bases whose environments are copies of a stand-in above.
         let mut make = |from: &Path| {
             let copies = format!(
@@ -200,14 +200,14 @@ mod tests {
                 from.display()
             );
             let base = stand_in(&temp.path().join("py"), false, &copies);
-            said.clear();
-            let made = private(&base, &folder, &HashMap::new(), &mut |line| {
-                said.push(line.to_owned());
+            lines.clear();
+            let environment = private(&base, &folder, &HashMap::new(), &mut |line| {
+                lines.push(line.to_owned());
             });
             // A child that another test forks also holds the lock until it has executed its program.
-            said.retain(|line| !line.starts_with("another demo"));
-            assert!(made.expect("made").starts_with(&folder));
-            said.len()
+            lines.retain(|line| !line.starts_with("another demo"));
+            assert!(environment.expect("made").starts_with(&folder));
+            lines.len()
         };
         assert_eq!(make(&half), 1);
         assert_eq!(make(&whole), 1);

@@ -1,5 +1,5 @@
-//! What the programs of agents are told of `nb`: a guide and an MCP server, in the files in which each program
-//! looks.
+//! Configures the programs of agents to use `nb`: adds a guide and an MCP server to the files that each program
+//! reads.
 //!
 //! The files are in the project's folder, where they can be shared with others. What users have written there
 //! stays: a guide is a file or a marked section of its own, a server is one entry among others.
@@ -52,7 +52,7 @@ alwaysApply: false
 
 ";
 
-/// How a file tells a program of `nb`.
+/// The form of `nb`'s part of a file.
 #[derive(Clone, Copy)]
 enum Form {
     /// A file of its own with this text.

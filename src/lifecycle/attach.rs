@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::liveness::{Liveness, liveness, refusal, sandboxed};
 use super::open_error::{AttachError, OpenError};
 use super::share;
-use super::start::{Held, replace};
+use super::start::{LockedSession, replace};
 use crate::client::{Client, ClientError};
 use crate::kernel::process::connection;
 use crate::kernel::spec;
@@ -43,23 +43,23 @@ pub struct RunningKernel {
 ///
 /// Like `jupyter console --existing`: a file with that name, or else the file used last among those
 /// whose names contain it.
-pub fn locate(wanted: &Path, variables: &dyn Variables) -> Result<PathBuf, AttachError> {
+pub fn locate(name: &Path, variables: &dyn Variables) -> Result<PathBuf, AttachError> {
     let runtime_dir = JupyterPaths::new(variables)?.runtime_dir;
-    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    let bare = wanted.components().count() == 1;
-    let exact = [wanted.to_owned(), runtime_dir.join(wanted)];
+    let canonical = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let bare = name.components().count() == 1;
+    let exact = [name.to_owned(), runtime_dir.join(name)];
     if let Some(path) = exact.iter().find(|path| path.is_file()) {
-        return Ok(real(path));
+        return Ok(canonical(path));
     }
     let no_file = AttachError::NoFile {
-        wanted: wanted.to_owned(),
+        name: name.to_owned(),
         runtime_dir: runtime_dir.clone(),
     };
-    let Some(text) = wanted.to_str().filter(|_| bare) else {
+    let Some(text) = name.to_str().filter(|_| bare) else {
         return Err(no_file);
     };
     let entries = std::fs::read_dir(&runtime_dir).into_iter().flatten();
-    let mut like: Vec<(SystemTime, PathBuf)> = entries
+    let mut matching: Vec<(SystemTime, PathBuf)> = entries
         .flatten()
         .filter(|entry| {
             let name = entry.file_name();
@@ -67,17 +67,20 @@ pub fn locate(wanted: &Path, variables: &dyn Variables) -> Result<PathBuf, Attac
             name.contains(text) && name.ends_with(".json") && !name.starts_with("jpserver-")
         })
         .filter_map(|entry| {
-            let found = std::fs::metadata(entry.path()).ok()?;
-            let used = found.accessed().or_else(|_| found.modified()).ok()?;
-            found.is_file().then(|| (used, entry.path()))
+            let metadata = std::fs::metadata(entry.path()).ok()?;
+            let used = metadata.accessed().or_else(|_| metadata.modified()).ok()?;
+            metadata.is_file().then(|| (used, entry.path()))
         })
         .collect();
-    like.sort();
-    like.pop().map(|(_, path)| real(&path)).ok_or(no_file)
+    matching.sort();
+    matching
+        .pop()
+        .map(|(_, path)| canonical(&path))
+        .ok_or(no_file)
 }
 
 /// Requests the `kernel_info` of the kernel behind a connection file.
-pub async fn ask(
+pub async fn probe(
     file: PathBuf,
     patience: Duration,
     variables: &dyn Variables,
@@ -102,7 +105,7 @@ async fn kernel_info(
     file: &Path,
     patience: Duration,
 ) -> Result<Value, OpenError> {
-    let began = Instant::now();
+    let start = Instant::now();
     let transport = info.transport;
     if let Some(cause) = sandboxed(transport) {
         let cause = refusal(&cause);
@@ -112,15 +115,15 @@ async fn kernel_info(
         file: file.to_owned(),
         source,
     };
-    let young = std::fs::metadata(file)
-        .and_then(|found| found.modified())
-        .is_ok_and(|made| made.elapsed().is_ok_and(|age| age < STARTING));
-    let patience_to_start = if young {
+    let is_new = std::fs::metadata(file)
+        .and_then(|metadata| metadata.modified())
+        .is_ok_and(|modified| modified.elapsed().is_ok_and(|age| age < STARTING));
+    let start_timeout = if is_new {
         STARTING.min(patience)
     } else {
         Duration::ZERO
     };
-    let mut client = Client::connect_when_up(info, "nb", patience_to_start)
+    let mut client = Client::connect_when_up(info, "nb", start_timeout)
         .await
         .map_err(not_listening)?;
     // Control is tried first, since a running cell does not delay it; IRkernel answers only on
@@ -131,7 +134,7 @@ async fn kernel_info(
     ] {
         let left = limit.saturating_sub(match channel {
             Channel::Control => Duration::ZERO,
-            _ => began.elapsed(),
+            _ => start.elapsed(),
         });
         match client.kernel_info(channel, left).await {
             Ok(reply) => return Ok(serde_json::from_slice(reply.content()).unwrap_or_default()),
@@ -139,7 +142,7 @@ async fn kernel_info(
             Err(error) => return Err(not_listening(error).into()),
         }
     }
-    let after = began.elapsed();
+    let after = start.elapsed();
     let file = file.to_owned();
     Err(AttachError::NoReply { file, after }.into())
 }
@@ -147,26 +150,26 @@ async fn kernel_info(
 /// Returns the kernelspec of a running kernel as far as it is known: enough to name it in a
 /// notebook.
 fn spec_of(info: &ConnectionInfo, kernel_info: &Value, variables: &dyn Variables) -> RealSpec {
-    let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let language = word(&kernel_info["language_info"]["name"]);
-    let version = word(&kernel_info["language_info"]["version"]);
-    let implementation = word(&kernel_info["implementation"]);
+    let text_of = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let language = text_of(&kernel_info["language_info"]["name"]);
+    let version = text_of(&kernel_info["language_info"]["version"]);
+    let implementation = text_of(&kernel_info["implementation"]);
     let folders = JupyterPaths::new(variables).map(|paths| paths.spec_folders(None));
     let installed = spec::list(&folders.unwrap_or_default());
-    let same = |spec: &&RealSpec| match &info.kernel_name {
+    let is_same = |spec: &&RealSpec| match &info.kernel_name {
         Some(name) => spec.name.eq_ignore_ascii_case(name),
         None => spec.language.eq_ignore_ascii_case(&language),
     };
-    let known = installed.iter().find(same);
+    let installed_spec = installed.iter().find(is_same);
     let python = language.eq_ignore_ascii_case("python");
-    let name = match (&info.kernel_name, known) {
+    let name = match (&info.kernel_name, installed_spec) {
         (Some(name), _) => name.clone(),
         // Every Jupyter resolves this name to the Python in use.
         (None, _) if python => "python3".to_owned(),
         (None, Some(spec)) => spec.name.clone(),
         (None, None) => String::new(),
     };
-    let display_name = match known {
+    let display_name = match installed_spec {
         Some(spec) if !spec.display_name.is_empty() => spec.display_name.clone(),
         _ if python => "Python 3 (ipykernel)".to_owned(),
         _ => format!("{language} {version} ({implementation})"),
@@ -213,24 +216,24 @@ pub(super) async fn attach(
     running: &RunningKernel,
     patience: Duration,
 ) -> Result<(Session, bool), OpenError> {
-    let held = Held::wait(project, key, patience).await?;
+    let locked = LockedSession::wait(project, key, patience).await?;
     let notebook = project.notebook(key);
     check(project, &notebook, running)?;
     let state = project.state()?;
     let before = state.sessions.get(key).cloned();
-    let same = before.as_ref().is_some_and(|before| {
+    let is_same = before.as_ref().is_some_and(|before| {
         before.is_attached()
             && before.status != Status::Died
             && is_at(before, &running.connection_file)
     });
-    share::leave(&held, before.as_ref()).await?;
+    share::ensure_no_own_kernel(&locked, before.as_ref()).await?;
     let session = project.update(|state| {
         let before = state.sessions.get(key).cloned();
         let old_file = before.as_ref().map(|before| before.connection_file.clone());
-        let fresh = before.is_none();
+        let is_first = before.is_none();
         let mut session = before.unwrap_or_else(|| Session::local(notebook.clone()));
-        if !same {
-            session.generation += u64::from(!fresh);
+        if !is_same {
+            session.generation += u64::from(!is_first);
             session.started_at = Some(jiff::Timestamp::now());
         }
         let session = Session {
@@ -246,7 +249,7 @@ pub(super) async fn attach(
         replace(state, key, session.clone(), old_file.as_deref());
         session
     })?;
-    Ok((session, same))
+    Ok((session, is_same))
 }
 
 fn is_at(session: &Session, file: &Path) -> bool {
@@ -254,11 +257,14 @@ fn is_at(session: &Session, file: &Path) -> bool {
         || session
             .connection_file
             .canonicalize()
-            .is_ok_and(|real| real == file)
+            .is_ok_and(|canonical| canonical == file)
 }
 
 /// Opens a session whose kernel another program started, if that kernel still answers.
-pub(super) async fn reopen(held: &Held<'_>, session: Session) -> Result<Session, OpenError> {
+pub(super) async fn reopen(
+    locked: &LockedSession<'_>,
+    session: Session,
+) -> Result<Session, OpenError> {
     if liveness(&session).await == Liveness::Dead {
         return Err(AttachError::Gone {
             notebook: session.notebook,
@@ -266,13 +272,13 @@ pub(super) async fn reopen(held: &Held<'_>, session: Session) -> Result<Session,
         .into());
     }
     let died = session.status == Status::Died;
-    held.record(|session| {
+    locked.record(|session| {
         // The kernel had ended, so this is another one on the same sockets.
         session.generation += u64::from(died);
         session.status = Status::Live;
         session.ended = None;
     })?;
-    Ok(held.session()?.unwrap_or(session))
+    Ok(locked.session()?.unwrap_or(session))
 }
 
 #[cfg(test)]
@@ -299,8 +305,8 @@ mod tests {
             let times = std::fs::FileTimes::new().set_accessed(seconds(used));
             file.set_times(times).unwrap();
         }
-        let found = |wanted: &str| locate(Path::new(wanted), &variables);
-        let name = |wanted: &str| found(wanted).unwrap().file_name().unwrap().to_owned();
+        let found = |name: &str| locate(Path::new(name), &variables);
+        let name = |name: &str| found(name).unwrap().file_name().unwrap().to_owned();
         assert_eq!(name("kernel-111.json"), "kernel-111.json");
         assert_eq!(name("111"), "kernel-111.json");
         assert_eq!(name("1"), "kernel-11.json");

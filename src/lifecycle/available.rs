@@ -43,23 +43,23 @@ impl Available {
 /// Finds all kernels for a notebook, which need not exist yet. Runs the interpreters of the system
 /// and of the user's own tools, but none from the notebook's folder.
 pub fn available(notebook: &Path, variables: &dyn Variables) -> Result<Available, OpenError> {
-    let whole = std::path::absolute(notebook).unwrap_or_else(|_| notebook.to_owned());
-    let folder = whole.parent().unwrap_or(Path::new("/"));
+    let absolute = std::path::absolute(notebook).unwrap_or_else(|_| notebook.to_owned());
+    let folder = absolute.parent().unwrap_or(Path::new("/"));
     let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
-    let named = read_named(&whole)?;
+    let named = read_named(&absolute)?;
     let mut session = None;
-    let mut near = None;
-    if let Some(project) = Project::find(&whole) {
-        let key = project.key(&whole);
+    let mut neighbour_spec = None;
+    if let Some(project) = Project::find(&absolute) {
+        let key = project.key(&absolute);
         session = recorded(&project.state()?, &project, &key).filter(Session::is_owned);
-        near = neighbour(&project, &key)?;
+        neighbour_spec = neighbour(&project, &key)?;
     }
-    let before = session.as_ref().and_then(|it| it.kernelspec.as_ref());
+    let recorded = session.as_ref().and_then(|it| it.kernelspec.as_ref());
     let request = KernelRequest {
-        recorded: before,
+        recorded,
         named: named.kernelspec.as_deref(),
         language: named.language.as_deref(),
-        neighbour: near.as_ref(),
+        neighbour: neighbour_spec.as_ref(),
         policy: ProbePolicy::ToolsOnly,
         ..KernelRequest::default()
     };
@@ -72,9 +72,9 @@ pub fn available(notebook: &Path, variables: &dyn Variables) -> Result<Available
         let is_there = !matches!(error.kind(), io::ErrorKind::NotFound);
         is_there.then(|| (folder.clone(), error))
     });
-    let allowed = SpecAllowList::read(&paths, prefix.as_ref());
+    let allow_list = SpecAllowList::read(&paths, prefix.as_ref());
     Ok(Available {
-        hidden: allowed.note(&spec::kernels(&searched)),
+        hidden: allow_list.note(&spec::kernels(&searched)),
         candidates: candidates::all(&folder, &paths, variables),
         chosen,
         unreadable: unreadable.collect(),

@@ -40,10 +40,10 @@ pub fn create_notebook(
         .parent()
         .filter(|folder| !folder.as_os_str().is_empty());
     let folder = folder.unwrap_or(Path::new("."));
-    let real = folder.canonicalize().map_err(cannot)?;
+    let canonical = folder.canonicalize().map_err(cannot)?;
     let session = match &options.kernel_of {
         Some(other) => share::owner(notebook, other)?.1,
-        None => known(notebook),
+        None => recorded_session(notebook),
     };
     if starts {
         let owner = session.as_ref().filter(|_| options.kernel_of.is_some());
@@ -82,7 +82,7 @@ pub fn create_notebook(
         (None, Some(running), _) => Ok(running.spec.clone()),
         (None, None, Some(Confinement::Container(container))) => Ok(container::spec(container)),
         (None, None, _) => {
-            selection::select(request, &real, &ProcessVariables).map(|choice| choice.spec)
+            selection::select(request, &canonical, &ProcessVariables).map(|choice| choice.spec)
         }
     };
     let (name, display, language) = match choice {
@@ -106,7 +106,7 @@ pub fn create_notebook(
 }
 
 /// Returns the recorded session of a notebook, whose file may be missing while its kernel runs.
-fn known(notebook: &Path) -> Option<Session> {
+fn recorded_session(notebook: &Path) -> Option<Session> {
     let project = Project::find(notebook)?;
     recorded(&project.state().ok()?, &project, &project.key(notebook))
 }

@@ -26,7 +26,7 @@ use crate::project::{Ended, Exit, Project, Relation, Session, StateError, Status
 const SUPERVISOR: Duration = Duration::from_millis(150);
 
 /// The pause between two checks for that record.
-const LOOK: Duration = Duration::from_millis(2);
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
 /// How many of the last lines of a kernel's log are stored.
 const LINES: usize = 8;
@@ -41,34 +41,34 @@ const CELL_REQUEST: &str = "cell_msg_id";
 pub(super) const BECAUSE: &str = "because";
 
 /// Records that a kernel exited unexpectedly, and the cell that it ran, unless the session has changed
-/// since `seen`.
+/// since it was `observed`.
 ///
 /// The actor who had asked for that cell is `cell_by` in the record; `by` is the actor who ended a
 /// kernel. Blocks for some milliseconds, which the supervisor may need to record the cause.
-pub fn note_death(project: &Project, key: &str, seen: Session) -> Result<Session, StateError> {
+pub fn note_death(project: &Project, key: &str, observed: Session) -> Result<Session, StateError> {
     // The session of the kernel's owner is changed: a notebook that shares the kernel has no record
     // of it.
     let key = &project.state()?.owner_key(key);
     // The end of a bridge says nothing about its kernel.
-    let end = told_end(&seen).filter(|_| seen.as_remote().is_none());
-    let ended_there = server_connection::why_ended(&seen);
-    if seen.as_remote().is_some() && ended_there.is_none() {
-        return Ok(seen);
+    let end = supervised_end(&observed).filter(|_| observed.as_remote().is_none());
+    let server_reason = server_connection::why_ended(&observed);
+    if observed.as_remote().is_some() && server_reason.is_none() {
+        return Ok(observed);
     }
-    let running = project.present(key, seen.generation).running;
-    let job = job_of(project, key, &seen, running.as_ref());
-    let reason = match seen.relation() {
-        _ if let Some(why) = &ended_there => why,
+    let running = project.present(key, observed.generation).running;
+    let job = job_of(project, key, &observed, running.as_ref());
+    let reason = match observed.relation() {
+        _ if let Some(why) = &server_reason => why,
         Relation::EarlierBoot => "the machine was started anew",
-        _ if seen.is_attached() => "it answers no more",
+        _ if observed.is_attached() => "it answers no more",
         _ => "its process ended",
     };
-    let mut noted = None;
+    let mut recorded_end = None;
     let now = project.update(|state| match state.sessions.get_mut(key) {
-        Some(session) if session.pid() == seen.pid() && session.status == Status::Live => {
+        Some(session) if session.pid() == observed.pid() && session.status == Status::Live => {
             let mut ended = session.ends_now(reason, None);
             if let Some(end) = &end {
-                take(&mut ended, end);
+                add_process_end(&mut ended, end);
             }
             // The lines from its start do not explain its end.
             let log = session.as_local().and_then(|local| local.log_bytes);
@@ -78,39 +78,39 @@ pub fn note_death(project: &Project, key: &str, seen: Session) -> Result<Session
             }
             ended.job = job;
             if let Some(cell) = running {
-                take_cell(&mut ended, cell);
+                add_cell(&mut ended, cell);
             }
             session.status = Status::Died;
             session.ended = Some(ended);
-            noted = session.ended.clone();
+            recorded_end = session.ended.clone();
             session.clone()
         }
         Some(session) => {
             // Another process recorded the end already. It may have been faster than the supervisor, and
             // than the proxy whose cell ran, so that it knows that cell only from the kernel's broadcast.
             // Now the record is completed.
-            if session.pid() == seen.pid()
+            if session.pid() == observed.pid()
                 && session.status == Status::Died
                 && let Some(ended) = &mut session.ended
             {
                 if let Some(end) = &end
                     && ended.exit.is_none()
                 {
-                    take(ended, end);
+                    add_process_end(ended, end);
                 }
                 let is_known = |cell: &RunningExecution| {
                     ended.other.get(CELL_REQUEST) == Some(&cell.msg_id.as_str().into())
                 };
                 if let Some(cell) = running.filter(is_known) {
-                    take_cell(ended, cell);
+                    add_cell(ended, cell);
                     ended.job = job.or(ended.job.take());
                 }
             }
             session.clone()
         }
-        None => seen,
+        None => observed,
     })?;
-    if let Some(end) = noted {
+    if let Some(end) = recorded_end {
         let kind = EventKind::Died {
             reason: end.reason,
             cell: end.cell,
@@ -139,7 +139,7 @@ pub(crate) fn supervisor_reports(
 }
 
 /// Returns how a session's kernel ended according to its supervisor; waits a moment for its record.
-fn told_end(session: &Session) -> Option<ProcessEnd> {
+fn supervised_end(session: &Session) -> Option<ProcessEnd> {
     if session.relation() != Relation::Here {
         return None;
     }
@@ -155,13 +155,13 @@ pub(super) fn end_of(files: &KernelFiles, process: &Process) -> Option<ProcessEn
         if !supervisor.is_some_and(|supervisor| supervisor.is_alive()) {
             break;
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL_INTERVAL);
     }
     files.end_of(process)
 }
 
 /// Adds the cell that the kernel ran to the record.
-fn take_cell(ended: &mut Ended, cell: RunningExecution) {
+fn add_cell(ended: &mut Ended, cell: RunningExecution) {
     let fields = [
         ("cell_by", Actor::parse(cell.by.as_deref()).name()),
         ("cell_of", whose(&cell)),
@@ -172,7 +172,7 @@ fn take_cell(ended: &mut Ended, cell: RunningExecution) {
     ended.cell = cell.cell;
 }
 
-fn take(ended: &mut Ended, end: &ProcessEnd) {
+fn add_process_end(ended: &mut Ended, end: &ProcessEnd) {
     ended.at = end.at;
     ended.reason = reason(end.exit, end.memory_bytes);
     ended.exit = Some(end.exit);
@@ -193,10 +193,10 @@ fn job_of(
             let is_open = it.status.is_none();
             let ran = is_open || it.status.as_deref() == Some("kernel_died");
             let same = cell.is_none_or(|cell| it.cell == cell.cell);
-            let asked = cell.is_some_and(|cell| {
+            let is_requested = cell.is_some_and(|cell| {
                 cell.by.as_ref() == Some(&job.by) && cell.code.as_ref() == Some(&it.code)
             });
-            ran && same && (it.begun_at.is_some() || is_open && asked)
+            ran && same && (it.begun_at.is_some() || is_open && is_requested)
         };
         job.session == key
             && job.generation == Some(session.generation)
@@ -225,7 +225,7 @@ pub(super) fn mark_at_start(ended: &mut Ended) {
 
 /// Returns one or two sentences about a kernel that exited unexpectedly.
 pub fn words(notebook: &str, ended: &Ended) -> String {
-    sentences(notebook, ended, &zone::here())
+    description(notebook, ended, &zone::here())
 }
 
 /// Returns the command that starts a notebook's kernel again.
@@ -233,7 +233,7 @@ pub fn mend(notebook: &Path) -> String {
     format!("nb open {0} && nb exec {0} --replay", quote(notebook))
 }
 
-fn sentences(notebook: &str, ended: &Ended, zone: &TimeZone) -> String {
+fn description(notebook: &str, ended: &Ended, zone: &TimeZone) -> String {
     let verb = match ended.exit {
         _ if ended.other.contains_key(AT_START) => "could not be started",
         Some(Exit::Signal(signal)) if is_crash(signal) => "crashed",
@@ -243,15 +243,15 @@ fn sentences(notebook: &str, ended: &Ended, zone: &TimeZone) -> String {
     };
     let at = clock(ended.at, zone);
     let mut text = format!("the kernel of {notebook} {verb} at {at} ({})", ended.reason);
-    let other = |name: &str| ended.other.get(name).and_then(|it| it.as_str());
-    match (&ended.cell, &ended.job, other("cell_by")) {
+    let field = |name: &str| ended.other.get(name).and_then(|it| it.as_str());
+    match (&ended.cell, &ended.job, field("cell_by")) {
         (cell, Some(job), Some(by)) => {
             let cell = cell.as_deref().map(labels::cell);
             let cell = cell.map_or(String::new(), |cell| format!("cell {cell}, "));
             text.push_str(&format!(" in {cell}job {job}, for {by}"));
         }
         _ => {
-            let during = other("cell_of").map(|of| format!(" while {of} ran"));
+            let during = field("cell_of").map(|of| format!(" while {of} ran"));
             text.push_str(&during.unwrap_or_default());
         }
     }
@@ -328,14 +328,14 @@ mod tests {
         let first = note_death(&project, "a.ipynb", session.clone()).unwrap();
         assert_eq!(first.ended.unwrap().cell, None);
         event("asked", "human (VS Code)", Some("k1"));
-        let then = note_death(&project, "a.ipynb", session).unwrap();
-        let ended = then.ended.unwrap();
+        let recorded = note_death(&project, "a.ipynb", session).unwrap();
+        let ended = recorded.ended.unwrap();
         assert_eq!(ended.cell.as_deref(), Some("k1"));
         assert_eq!(ended.other["cell_of"], "human (VS Code)'s cell k1");
     }
 
-    fn said(ended: &Ended) -> String {
-        sentences("train.ipynb", ended, &TimeZone::UTC)
+    fn train_description(ended: &Ended) -> String {
+        description("train.ipynb", ended, &TimeZone::UTC)
     }
 
     #[test]
@@ -345,12 +345,15 @@ mod tests {
         killed.job = Some("7f3a".into());
         killed.other.insert("cell_by".into(), "claude-code".into());
         assert_eq!(
-            said(&killed),
+            train_description(&killed),
             "the kernel of train.ipynb was killed at 03:12 on 2026-01-02 (out of memory, 61.8 GB) \
              in cell 3f2c, job 7f3a, for claude-code. Outputs until then are kept."
         );
         killed.cell = None;
-        assert!(said(&killed).contains("(out of memory, 61.8 GB) in job 7f3a, for claude-code."));
+        assert!(
+            train_description(&killed)
+                .contains("(out of memory, 61.8 GB) in job 7f3a, for claude-code.")
+        );
     }
 
     #[test]
@@ -371,7 +374,7 @@ mod tests {
             (None, "ended at 03:12 on 2026-01-02 (its process ended)."),
         ] {
             assert_eq!(
-                said(&ended(exit, Some(1))),
+                train_description(&ended(exit, Some(1))),
                 format!("the kernel of train.ipynb {want}")
             );
         }
@@ -381,6 +384,9 @@ mod tests {
         let mut cell = ended(Some(Exit::Signal(6)), None);
         cell.other
             .insert("cell_of".into(), "human (VS Code)'s cell \"f()\"".into());
-        assert!(said(&cell).ends_with("(SIGABRT) while human (VS Code)'s cell \"f()\" ran."));
+        assert!(
+            train_description(&cell)
+                .ends_with("(SIGABRT) while human (VS Code)'s cell \"f()\" ran.")
+        );
     }
 }

@@ -34,7 +34,7 @@ pub struct Check {
     pub verdict: Verdict,
     /// What was found.
     pub text: String,
-    /// What mends it, a command where there is one.
+    /// The fix, a command where there is one.
     pub mend: Option<String>,
 }
 
@@ -74,7 +74,7 @@ pub fn examine(notebook: &Path, variables: &dyn Variables) -> Vec<Check> {
     checks.extend(machine::processes());
     checks.push(machine::sockets(variables));
     checks.extend(machine::folders(notebook, variables));
-    checks.push(notebooks::memory(notebook));
+    checks.push(notebooks::project(notebook));
     checks.extend(notebooks::kernel(notebook, variables));
     checks.extend(notebooks::sql(notebook, variables));
     checks.extend(installed::spec(variables));

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::start::Held;
+use super::start::LockedSession;
 use crate::client::Client;
 use crate::kernel::process::connection;
 use crate::kernel::process::{Process, Signal};
@@ -23,31 +23,32 @@ const INTERRUPT: Duration = Duration::from_millis(500);
 
 /// Ends the kernel of a session whose lock is held. `restart` is passed on to the kernel.
 pub(super) async fn end_kernel(
-    held: &Held<'_>,
+    locked: &LockedSession<'_>,
     session: &Session,
     process: &Process,
     restart: bool,
 ) {
-    let asked = ask(session, process, restart).await;
-    if asked && !process.ended_within(PROMPT).await {
+    let has_replied = request_shutdown(session, process, restart).await;
+    if has_replied && !process.ended_within(PROMPT).await {
         interrupt_cell(session, process).await;
     }
-    held.end(process, if asked { GRACE } else { Duration::ZERO })
+    locked
+        .end(process, if has_replied { GRACE } else { Duration::ZERO })
         .await;
 }
 
 /// Asks a kernel to shut down; returns whether it replied.
-async fn ask(session: &Session, process: &Process, restart: bool) -> bool {
+async fn request_shutdown(session: &Session, process: &Process, restart: bool) -> bool {
     let Ok(info) = connection::read(&session.connection_file) else {
         return false;
     };
-    let asked = async {
+    let request = async {
         let mut client = Client::connect(&info, "nb").await.ok()?;
         client.shutdown(restart, REPLY).await.ok()?;
         Some(())
     };
     tokio::select! {
-        asked = tokio::time::timeout(REPLY * 2, asked) => matches!(asked, Ok(Some(()))),
+        answer = tokio::time::timeout(REPLY * 2, request) => matches!(answer, Ok(Some(()))),
         () = process.death() => true,
     }
 }
@@ -62,10 +63,10 @@ async fn interrupt_cell(session: &Session, process: &Process) {
     let Ok(info) = connection::read(&session.connection_file) else {
         return;
     };
-    let asked = async {
+    let request = async {
         let mut client = Client::connect(&info, "nb").await.ok()?;
         client.interrupt(INTERRUPT).await.ok()
     };
     // A kernel that does not reply is ended by signals next.
-    let _ = tokio::time::timeout(INTERRUPT, asked).await;
+    let _ = tokio::time::timeout(INTERRUPT, request).await;
 }

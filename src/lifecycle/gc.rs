@@ -13,14 +13,14 @@ use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
 
+use super::all_kernels;
 use super::death::note_death;
-use super::everywhere;
 use super::liveness::{Liveness, liveness};
-use super::open::{stray_note, unknown};
+use super::open::{stray_note, unknown_kernels};
 use super::open_error::OpenError;
 use super::serve::{self, Health, Level};
 use super::shutdown::shutdown;
-use super::start::{Held, end_group};
+use super::start::{LockedSession, end_group};
 
 use crate::activity::participants::is_of_here;
 use crate::kernel::process::Process;
@@ -61,7 +61,7 @@ pub enum CleanupAction {
 #[derive(Clone, Debug, Default)]
 pub struct Cleared {
     /// What was found and cleaned up.
-    pub found: Vec<Cleanup>,
+    pub cleanups: Vec<Cleanup>,
     /// Notes for the user: what was not touched, and why.
     pub notes: Vec<String>,
     /// Whether this is a dry run.
@@ -94,20 +94,20 @@ pub async fn clear(projects: &[Project], dry_run: bool) -> Cleared {
             cleared.notes.push(format!("{name}: {why}"));
         }
     }
-    for left in everywhere::everywhere().await.left {
-        let notebook = left.kernel.notebook.display();
-        cleared.ends(
-            &left.process,
+    for orphan in all_kernels::all_kernels().await.unreachable {
+        let notebook = orphan.kernel.notebook.display();
+        cleared.add_process(
+            &orphan.process,
             &format!("the kernel of {notebook}, whose project is gone"),
         );
         if !dry_run {
-            end_group(&left.process).await;
+            end_group(&orphan.process).await;
         }
     }
     if !dry_run {
         // Removes projects from the registry that were deleted, and whose kernels have now been
         // ended.
-        everywhere::everywhere().await;
+        all_kernels::all_kernels().await;
     }
     cleared.remove(
         &scratch::orphaned(),
@@ -121,11 +121,11 @@ pub async fn clear(projects: &[Project], dry_run: bool) -> Cleared {
     }
     let links = connection::stale_links(&ProcessVariables);
     cleared.remove(&links, "to them in Jupyter's runtime folder", "link");
-    mend_spec(&mut cleared);
+    update_spec(&mut cleared);
     cleared
 }
 
-fn mend_spec(cleared: &mut Cleared) {
+fn update_spec(cleared: &mut Cleared) {
     let Ok(Health::Stale { why }) = serve::health(&Level::User, &ProcessVariables) else {
         return;
     };
@@ -136,14 +136,14 @@ fn mend_spec(cleared: &mut Cleared) {
         return;
     }
     let what = format!("the kernelspec \"nb shared kernel\": {why}");
-    cleared.found(CleanupAction::Mend, what, 0);
+    cleared.add(CleanupAction::Mend, what, 0);
 }
 
 async fn clear_project(project: &Project, cleared: &mut Cleared) -> Result<(), OpenError> {
     let sessions = project.state()?.sessions;
     for (key, session) in sessions {
-        let mine = session.as_local().is_some() || session.as_remote().is_some();
-        if mine && session.relation() != Relation::OtherHost {
+        let is_own = session.as_local().is_some() || session.as_remote().is_some();
+        if is_own && session.relation() != Relation::OtherHost {
             clear_session(project, &key, cleared).await?;
         }
         if session.as_remote().is_some() {
@@ -151,14 +151,14 @@ async fn clear_project(project: &Project, cleared: &mut Cleared) -> Result<(), O
         }
     }
     let scratches = scratch::listed(project);
-    let (files, alive) = unknown(project)?;
+    let (files, alive) = unknown_kernels(project)?;
     let sessions = project.state()?.sessions;
     let scratches = scratch::unneeded(&scratches, sessions.values(), !alive.is_empty());
     cleared.remove(&scratches, "of sandboxes", "scratch folder");
     let strays = alive.iter().map(|process| stray_note(project, process));
     cleared.notes.extend(strays);
     for files in files {
-        cleared.take_files(&files, "a kernel that no notebook has any more");
+        cleared.remove_files(&files, "a kernel that no notebook has any more");
     }
     let records = dead_proxies(project);
     cleared.remove(&records, "of front ends that were killed", "record");
@@ -170,7 +170,7 @@ async fn clear_project(project: &Project, cleared: &mut Cleared) -> Result<(), O
         task::sweep(project);
         let freed = before.saturating_sub(size(&jobs));
         if freed > 0 {
-            cleared.found(CleanupAction::Remove, "the oldest jobs".to_owned(), freed);
+            cleared.add(CleanupAction::Remove, "the oldest jobs".to_owned(), freed);
         }
     }
     Ok(())
@@ -182,22 +182,22 @@ async fn clear_session(
     key: &str,
     cleared: &mut Cleared,
 ) -> Result<(), OpenError> {
-    let held = match Held::wait(project, key, PATIENCE).await {
-        Ok(held) => held,
+    let locked = match LockedSession::wait(project, key, PATIENCE).await {
+        Ok(locked) => locked,
         // Another nb works on this session, so nothing was left behind.
         Err(OpenError::Busy { .. }) => return Ok(()),
         Err(error) => return Err(error),
     };
-    let Some(session) = held.session()? else {
+    let Some(session) = locked.session()? else {
         return Ok(());
     };
     let notebook = session.notebook.display();
     let files = KernelFiles::of(&session.connection_file);
     let why = match (liveness(&session).await, why_ended(&session.status)) {
         (Liveness::Own(process), Some(why)) => {
-            cleared.ends(&process, &format!("the kernel of {notebook}, {why}"));
+            cleared.add_process(&process, &format!("the kernel of {notebook}, {why}"));
             if !cleared.dry_run {
-                held.end(&process, Duration::ZERO).await;
+                locked.end(&process, Duration::ZERO).await;
             }
             why
         }
@@ -209,11 +209,11 @@ async fn clear_session(
             Status::Live => {
                 note_death(project, key, session.clone())?;
             }
-            Status::Starting | Status::Restarting => held.failed(&files, why)?,
+            Status::Starting | Status::Restarting => locked.record_failure(&files, why)?,
             _ => {}
         }
     }
-    cleared.take_files(
+    cleared.remove_files(
         &files,
         &format!("the kernel of {notebook}, which has ended"),
     );
@@ -245,7 +245,7 @@ async fn clear_bridge(
             Err(error) => return Err(error),
         }
     }
-    cleared.ends(
+    cleared.add_process(
         &process,
         &format!("the connection to {server} of {notebook}, which was deleted"),
     );
@@ -269,8 +269,8 @@ fn why_ended(status: &Status) -> Option<&'static str> {
 }
 
 impl Cleared {
-    fn found(&mut self, action: CleanupAction, what: String, disk_bytes: u64) {
-        self.found.push(Cleanup {
+    fn add(&mut self, action: CleanupAction, what: String, disk_bytes: u64) {
+        self.cleanups.push(Cleanup {
             action,
             what,
             memory_bytes: 0,
@@ -279,8 +279,8 @@ impl Cleared {
     }
 
     /// Adds a kernel that is about to be ended.
-    fn ends(&mut self, process: &Process, which: &str) {
-        self.found.push(Cleanup {
+    fn add_process(&mut self, process: &Process, which: &str) {
+        self.cleanups.push(Cleanup {
             action: CleanupAction::End,
             what: format!("{which} (pid {})", process.pid),
             memory_bytes: process.memory_bytes().unwrap_or_default(),
@@ -289,28 +289,28 @@ impl Cleared {
     }
 
     /// Adds the files of a kernel that has ended, and removes them.
-    fn take_files(&mut self, files: &KernelFiles, of: &str) {
-        let there = files.existing(&ProcessVariables);
-        if there.is_empty() {
+    fn remove_files(&mut self, files: &KernelFiles, of: &str) {
+        let existing = files.existing(&ProcessVariables);
+        if existing.is_empty() {
             return;
         }
-        let disk_bytes = there.iter().map(|path| size(path)).sum();
+        let disk_bytes = existing.iter().map(|path| size(path)).sum();
         if !self.dry_run {
             files.remove(&ProcessVariables);
         }
-        let what = format!("{} of {of}", count(there.len(), "file"));
-        self.found(CleanupAction::Remove, what, disk_bytes);
+        let what = format!("{} of {of}", count(existing.len(), "file"));
+        self.add(CleanupAction::Remove, what, disk_bytes);
     }
 
     fn remove(&mut self, paths: &[PathBuf], of: &str, kind: &str) {
         let disk_bytes = paths.iter().map(|path| size(path)).sum();
         let mut removed = 0;
         for path in paths {
-            let done = match self.dry_run {
+            let result = match self.dry_run {
                 true => Ok(()),
                 false => remove_tree(path),
             };
-            match done {
+            match result {
                 Ok(()) => removed += 1,
                 Err(error) => {
                     let path = path.display();
@@ -320,7 +320,7 @@ impl Cleared {
         }
         if removed > 0 {
             let what = format!("{} {of}", count(removed, kind));
-            self.found(CleanupAction::Remove, what, disk_bytes);
+            self.add(CleanupAction::Remove, what, disk_bytes);
         }
     }
 }
@@ -354,7 +354,7 @@ fn half_written(project: &Project) -> Vec<PathBuf> {
 }
 
 fn is_older(path: &Path, age: Duration) -> bool {
-    let written = std::fs::metadata(path).and_then(|found| found.modified());
+    let written = std::fs::metadata(path).and_then(|metadata| metadata.modified());
     let elapsed = written.map(|at| SystemTime::now().duration_since(at));
     matches!(elapsed, Ok(Ok(elapsed)) if elapsed > age)
 }
@@ -368,7 +368,7 @@ fn size(path: &Path) -> u64 {
     files
         .filter_map(|entry| entry.metadata().ok())
         .filter(std::fs::Metadata::is_file)
-        .map(|found| found.len())
+        .map(|metadata| metadata.len())
         .sum()
 }
 
@@ -398,17 +398,17 @@ mod tests {
         let file = std::fs::File::options().write(true).open(&old).unwrap();
         file.set_modified(before).unwrap();
         assert_eq!(half_written(&project), std::slice::from_ref(&old));
-        let found = std::slice::from_ref(&old);
+        let old_files = std::slice::from_ref(&old);
         let mut cleared = Cleared {
             dry_run: true,
             ..Cleared::default()
         };
-        cleared.remove(found, "that were half written", "file");
+        cleared.remove(old_files, "that were half written", "file");
         assert!(old.exists(), "it was only told");
         cleared.dry_run = false;
-        cleared.remove(found, "that were half written", "file");
+        cleared.remove(old_files, "that were half written", "file");
         assert!(!old.exists() && fresh.exists());
-        assert_eq!(cleared.found[1].what, "1 file that were half written");
-        assert_eq!(cleared.found[1].disk_bytes, 4);
+        assert_eq!(cleared.cleanups[1].what, "1 file that were half written");
+        assert_eq!(cleared.cleanups[1].disk_bytes, 4);
     }
 }

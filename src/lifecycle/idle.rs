@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::everywhere::{Kernels, UnreachableKernel, side_by_side};
+use super::all_kernels::{Kernels, UnreachableKernel, run_concurrently};
 use super::liveness::Liveness;
 use super::open_error::OpenError;
 use super::shutdown::shutdown_unless;
@@ -85,9 +85,9 @@ fn reason_to_keep(status: &SessionStatus, options: &IdleOptions, now: Timestamp)
         (_, None) => return Some("it does not answer".to_owned()),
     }
     if !status.joined.is_empty() && !options.force {
-        let who = status.joined.iter().map(|it| it.front_end.clone());
-        let who: Vec<_> = who.collect();
-        return Some(format!("{} is joined", who.join(", ")));
+        let names = status.joined.iter().map(|it| it.front_end.clone());
+        let names: Vec<_> = names.collect();
+        return Some(format!("{} is joined", names.join(", ")));
     }
     let idle = status.idle_since.map(|since| now.duration_since(since));
     let idle = idle.and_then(|idle| Duration::try_from(idle).ok());
@@ -170,26 +170,32 @@ fn unused(status: &SessionStatus, now: Timestamp) -> Option<Duration> {
 
 /// Ends the kernels that the options select, and reports all kernels that run.
 pub async fn end_idle(kernels: Kernels, options: &IdleOptions) -> Vec<IdleKernel> {
-    let Kernels { found, left, .. } = kernels;
-    let up = found
+    let Kernels {
+        sessions,
+        unreachable,
+        ..
+    } = kernels;
+    let up = sessions
         .into_iter()
         .filter(|(_, status)| status.kernel_of.is_none())
         .filter(|(_, status)| status.liveness.is_up());
     let jobs: Vec<_> = up
         .map(|(project, status)| end_one(project, status, options.clone()))
         .collect();
-    let mut outcomes = side_by_side(jobs).await;
-    let left = left.into_iter().map(|left| end_left(left, options.clone()));
-    outcomes.extend(side_by_side(left.collect::<Vec<_>>()).await);
+    let mut outcomes = run_concurrently(jobs).await;
+    let unreachable = unreachable
+        .into_iter()
+        .map(|kernel| end_unreachable(kernel, options.clone()));
+    outcomes.extend(run_concurrently(unreachable.collect::<Vec<_>>()).await);
     outcomes
 }
 
 async fn end_one(project: Project, status: SessionStatus, options: IdleOptions) -> IdleKernel {
-    let kept = match reason_to_keep(&status, &options, Timestamp::now()) {
+    let outcome = match reason_to_keep(&status, &options, Timestamp::now()) {
         None if !options.dry_run => end(&project, &status.key, &options, None).await,
-        kept => Ok(kept),
+        outcome => Ok(outcome),
     };
-    let (done, why) = match kept {
+    let (done, why) = match outcome {
         Ok(None) => (IdleResult::Ended, None),
         Ok(why) => (IdleResult::Kept, why),
         Err(error) => (IdleResult::Failed, Some(with_causes(&error))),
@@ -208,11 +214,11 @@ async fn end_one(project: Project, status: SessionStatus, options: IdleOptions) 
 
 /// Ends a kernel whose project was removed, by signals alone: the key for messages to it was removed
 /// with the project.
-async fn end_left(left: UnreachableKernel, options: IdleOptions) -> IdleKernel {
-    let memory_bytes = left.process.memory_bytes();
-    let pid = left.process.pid;
+async fn end_unreachable(kernel: UnreachableKernel, options: IdleOptions) -> IdleKernel {
+    let memory_bytes = kernel.process.memory_bytes();
+    let pid = kernel.process.pid;
     if options.force && !options.dry_run {
-        end_group(&left.process).await;
+        end_group(&kernel.process).await;
     }
     let why = format!(
         "its project is gone, whether it is busy is unknown; --force ends it, or: kill {pid}"
@@ -221,11 +227,11 @@ async fn end_left(left: UnreachableKernel, options: IdleOptions) -> IdleKernel {
         true => (IdleResult::Ended, None),
         false => (IdleResult::Kept, Some(why)),
     };
-    let notebook = left.kernel.notebook.strip_prefix(&left.root);
-    let notebook = notebook.unwrap_or(&left.kernel.notebook);
+    let notebook = kernel.kernel.notebook.strip_prefix(&kernel.root);
+    let notebook = notebook.unwrap_or(&kernel.kernel.notebook);
     IdleKernel {
         notebook: notebook.to_string_lossy().into_owned(),
-        project: left.root,
+        project: kernel.root,
         kernel_pid: Some(pid),
         kernel_generation: None,
         idle_since: None,
@@ -293,7 +299,7 @@ mod tests {
         child.wait().unwrap();
     }
 
-    fn kept(status: &SessionStatus, age: u64, force: bool) -> Option<String> {
+    fn reason(status: &SessionStatus, age: u64, force: bool) -> Option<String> {
         let options = IdleOptions {
             age: Duration::from_secs(age),
             force,
@@ -305,20 +311,20 @@ mod tests {
 
     #[test]
     fn what_is_in_use_is_kept() {
-        assert_eq!(kept(&idle(60), 60, false), None);
-        assert!(kept(&idle(59), 60, true).is_some());
-        assert_eq!(kept(&idle(0), 0, false), None);
+        assert_eq!(reason(&idle(60), 60, false), None);
+        assert!(reason(&idle(59), 60, true).is_some());
+        assert_eq!(reason(&idle(0), 0, false), None);
         // The clock was set back since.
-        assert!(kept(&idle(-10), 1, false).is_some());
+        assert!(reason(&idle(-10), 1, false).is_some());
         let at = Timestamp::from_second(1000).unwrap();
         assert_eq!(unused(&idle(60), at), Some(Duration::from_secs(60)));
         assert_eq!(unused(&idle(-10), at), Some(Duration::ZERO));
 
         let mut busy = idle(60);
         busy.busy = Some(true);
-        assert!(kept(&busy, 0, true).unwrap().starts_with("busy"));
+        assert!(reason(&busy, 0, true).unwrap().starts_with("busy"));
         busy.busy = None;
-        assert!(kept(&busy, 0, true).is_some());
+        assert!(reason(&busy, 0, true).is_some());
 
         let mut joined = idle(60);
         joined.joined.push(Joined {
@@ -333,15 +339,15 @@ mod tests {
             counters: None,
             other: serde_json::Map::new(),
         });
-        assert_eq!(kept(&joined, 0, false).unwrap(), "VS Code is joined");
+        assert_eq!(reason(&joined, 0, false).unwrap(), "VS Code is joined");
         assert_eq!(unused(&joined, at), None);
-        assert_eq!(kept(&joined, 0, true), None);
+        assert_eq!(reason(&joined, 0, true), None);
 
         let mut attached = idle(60);
         attached.session.backend = Backend::attached(None);
-        assert!(kept(&attached, 0, true).is_some());
+        assert!(reason(&attached, 0, true).is_some());
         let mut starting = idle(60);
         starting.session.status = Status::Starting;
-        assert!(kept(&starting, 0, true).is_some());
+        assert!(reason(&starting, 0, true).is_some());
     }
 }

@@ -35,19 +35,19 @@ pub enum InstallError {
 
 /// Fails if a sandboxed kernel may have changed the environment or project: package managers run
 /// the environment's Python, and a project's file can name programs.
-fn check(wanted: &InstallCommands) -> Result<(), Untrusted> {
-    trust::check_program(&wanted.python)?;
-    let words = wanted.commands.iter().flatten().map(Path::new);
-    words
-        .filter(|word| word.is_absolute())
-        .try_for_each(|word| trust::check("the file", word))
+fn check(commands: &InstallCommands) -> Result<(), Untrusted> {
+    trust::check_program(&commands.python)?;
+    let paths = commands.commands.iter().flatten().map(Path::new);
+    paths
+        .filter(|path| path.is_absolute())
+        .try_for_each(|path| trust::check("the file", path))
 }
 
 /// Runs the commands one after the other; their output goes to stderr. Blocks until they have
 /// ended; a Ctrl-C ends them together with this process.
-pub fn install(wanted: &InstallCommands) -> Result<(), InstallError> {
-    check(wanted)?;
-    for command in &wanted.commands {
+pub fn install(commands: &InstallCommands) -> Result<(), InstallError> {
+    check(commands)?;
+    for command in &commands.commands {
         let (program, arguments) = command.split_first().expect("a command has a program");
         let cannot = |source| InstallError::Program {
             program: program.clone(),
@@ -55,8 +55,8 @@ pub fn install(wanted: &InstallCommands) -> Result<(), InstallError> {
         };
         // stdout is for the answer of nb.
         let out = io::stderr().as_fd().try_clone_to_owned().map_err(cannot)?;
-        let found = trust::on_path(program, &ProcessVariables);
-        let status = Command::new(found.unwrap_or_else(|| program.into()))
+        let program_path = trust::on_path(program, &ProcessVariables);
+        let status = Command::new(program_path.unwrap_or_else(|| program.into()))
             .args(arguments)
             .stdin(Stdio::null())
             .stdout(out)
@@ -64,7 +64,7 @@ pub fn install(wanted: &InstallCommands) -> Result<(), InstallError> {
             .map_err(cannot)?;
         if !status.success() {
             return Err(InstallError::Ended {
-                install: wanted.to_string(),
+                install: commands.to_string(),
                 status,
             });
         }

@@ -46,7 +46,7 @@ pub async fn liveness(session: &Session) -> Liveness {
         return Liveness::OutOfReach;
     }
     match recorded_liveness(session) {
-        Liveness::Foreign if !answers(session).await => Liveness::Dead,
+        Liveness::Foreign if !is_listening(session).await => Liveness::Dead,
         liveness => liveness,
     }
 }
@@ -132,31 +132,32 @@ pub fn sandboxed(transport: Transport) -> Option<io::Error> {
         Transport::Ipc => AddressFamily::UNIX,
         Transport::Tcp => AddressFamily::INET,
     };
-    let made = socket(family, SocketType::STREAM, None).map_err(io::Error::from);
-    let made = made.and_then(|_| UnixStream::pair());
-    made.err()
+    let result = socket(family, SocketType::STREAM, None).map_err(io::Error::from);
+    let result = result.and_then(|_| UnixStream::pair());
+    result
+        .err()
         .filter(|error| error.kind() == io::ErrorKind::PermissionDenied)
 }
 
 /// Returns the system's message for a refused socket, without the error number.
 pub(super) fn refusal(error: &io::Error) -> String {
     let text = error.to_string();
-    let words = text.split(" (os error").next().unwrap_or(&text);
-    format!("socket: {words}")
+    let message = text.split(" (os error").next().unwrap_or(&text);
+    format!("socket: {message}")
 }
 
 /// Says whether a kernel listens at the addresses in the connection file.
 ///
 /// The request is sent on control: on shell a cell may delay the reply for hours.
-async fn answers(session: &Session) -> bool {
+async fn is_listening(session: &Session) -> bool {
     let Ok(info) = connection::read(&session.connection_file) else {
         return false;
     };
-    let asked = async {
+    let request = async {
         let mut client = Client::connect(&info, "nb").await.ok()?;
         // IRkernel listens on control but never replies there; the connection is proof enough.
         let _ = client.kernel_info(Channel::Control, ANSWER / 4).await;
         Some(())
     };
-    matches!(tokio::time::timeout(ANSWER, asked).await, Ok(Some(())))
+    matches!(tokio::time::timeout(ANSWER, request).await, Ok(Some(())))
 }

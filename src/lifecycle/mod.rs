@@ -3,6 +3,7 @@
 
 mod action_event;
 pub mod agent_setup;
+pub mod all_kernels;
 pub mod attach;
 pub mod available;
 pub mod consent;
@@ -10,7 +11,6 @@ pub mod create;
 pub mod death;
 pub mod doctor;
 mod end_kernel;
-pub mod everywhere;
 pub mod gc;
 pub mod idle;
 pub mod install;

@@ -12,10 +12,10 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::everywhere::still_runs;
+use super::all_kernels::still_runs;
 use super::liveness::liveness;
 use super::open_error::OpenError;
-use super::start::Held;
+use super::start::LockedSession;
 use crate::activity::participants::joined_to;
 use crate::editing::history;
 use crate::editing::notebook_file::{NotebookFile, NotebookFileError};
@@ -144,8 +144,8 @@ pub async fn move_notebook(
         None if old.exists() => Project::for_notebook(&old)?,
         None => return Err(MoveError::Missing(from.to_owned())),
     };
-    let there = Project::find(&new);
-    if there.is_none_or(|there| there.state_file() != project.state_file()) {
+    let new_project = Project::find(&new);
+    if new_project.is_none_or(|it| it.state_file() != project.state_file()) {
         let from = from.to_owned();
         return Err(MoveError::OtherProject { from, to: target });
     }
@@ -154,8 +154,8 @@ pub async fn move_notebook(
         return Err(MoveError::Same(target));
     }
     let was_renamed = !old.exists();
-    let there = new.symlink_metadata().is_ok();
-    match (was_renamed, there) {
+    let new_exists = new.symlink_metadata().is_ok();
+    match (was_renamed, new_exists) {
         (true, false) => return Err(MoveError::Missing(from.to_owned())),
         (true, true) => check_renamed(&project, &keys, from, &target)?,
         (false, true) => return Err(RenameError::Exists(target).into()),
@@ -200,10 +200,10 @@ async fn move_in(
     patience: Duration,
 ) -> Result<MovedNotebook, MoveError> {
     // In one order, so that two that swap names do not wait for each other.
-    let mut both = [from.as_str(), to.as_str()];
-    both.sort_unstable();
-    let _one = Held::wait(project, both[0], patience).await?;
-    let _other = Held::wait(project, both[1], patience).await?;
+    let mut keys = [from.as_str(), to.as_str()];
+    keys.sort_unstable();
+    let _first = LockedSession::wait(project, keys[0], patience).await?;
+    let _second = LockedSession::wait(project, keys[1], patience).await?;
     let state = project.state().map_err(OpenError::from)?;
     if let Some(session) = state
         .session(&to)

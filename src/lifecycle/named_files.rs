@@ -28,22 +28,27 @@ pub async fn missing_on_server(session: &Session, key: &str, shown: &Path) -> Op
     if named.is_empty() {
         return None;
     }
-    let asked = tokio::time::timeout(PATIENCE, missing(remote, key, named));
-    let (folder, missing) = asked.await.ok()?.ok()?;
-    let here = shown.parent().unwrap_or(Path::new(""));
-    note(&remote.server, &folder, here, &missing)
+    let request = tokio::time::timeout(PATIENCE, missing(remote, key, named));
+    let (folder, missing) = request.await.ok()?.ok()?;
+    let local_folder = shown.parent().unwrap_or(Path::new(""));
+    note(&remote.server, &folder, local_folder, &missing)
 }
 
 /// Returns the note about files beneath a folder of this machine, and the commands that copy them.
-fn note(server: &str, there: &str, here: &Path, missing: &[String]) -> Option<String> {
+fn note(
+    server: &str,
+    server_folder: &str,
+    local_folder: &Path,
+    missing: &[String],
+) -> Option<String> {
     let mut groups: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for path in missing {
         let (folder, _) = path.rsplit_once('/').unwrap_or_default();
         let files = groups.entry(folder).or_default();
-        files.push(quote(&here.join(path)));
+        files.push(quote(&local_folder.join(path)));
     }
     let commands = groups.iter().map(|(folder, files)| {
-        let folder = join(there, folder);
+        let folder = join(server_folder, folder);
         let slash = if folder.is_empty() { "" } else { "/" };
         let destination = format!("{server}:{folder}{slash}");
         format!(
@@ -53,7 +58,7 @@ fn note(server: &str, there: &str, here: &Path, missing: &[String]) -> Option<St
         )
     });
     let commands: Vec<_> = commands.collect();
-    let what = match missing {
+    let finding = match missing {
         [] => return None,
         [file] => format!("cells name a file that {server} does not have: {file}"),
         files => format!(
@@ -61,7 +66,7 @@ fn note(server: &str, there: &str, here: &Path, missing: &[String]) -> Option<St
             files.join(", ")
         ),
     };
-    Some(format!("{what}; to copy: {}", commands.join(" && ")))
+    Some(format!("{finding}; to copy: {}", commands.join(" && ")))
 }
 
 /// Returns the path of a folder or file in a folder; either may be empty.
@@ -142,14 +147,14 @@ mod tests {
     #[test]
     fn the_commands_copy_files_into_their_folders() {
         let missing = ["a.csv", "b c.csv", "data/d.csv"].map(str::to_owned);
-        let said = note("gpu", "", Path::new("work"), &missing).expect("a note");
+        let note_text = note("gpu", "", Path::new("work"), &missing).expect("a note");
         let expected = "cells name files that gpu does not have: a.csv, b c.csv, data/d.csv; to copy: \
             nb cp work/a.csv 'work/b c.csv' gpu: && nb cp work/data/d.csv gpu:data/";
-        assert_eq!(said, expected);
-        let said = note("gpu", "sub", Path::new(""), &missing[..1]).expect("a note");
+        assert_eq!(note_text, expected);
+        let note_text = note("gpu", "sub", Path::new(""), &missing[..1]).expect("a note");
         assert!(
-            said.ends_with("does not have: a.csv; to copy: nb cp a.csv gpu:sub/"),
-            "{said}"
+            note_text.ends_with("does not have: a.csv; to copy: nb cp a.csv gpu:sub/"),
+            "{note_text}"
         );
         assert_eq!(note("gpu", "", Path::new(""), &[]), None);
     }

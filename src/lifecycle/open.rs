@@ -10,16 +10,16 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 
 use super::action_event::journal;
+use super::all_kernels::still_runs;
 use super::attach::{self, RunningKernel};
 use super::death::note_death;
-use super::everywhere::still_runs;
 use super::liveness::{Liveness, liveness};
 use super::open_error::OpenError;
 use super::reconnect;
 use super::sandbox::{check_running, confinement_of_new, policy};
 use super::server_kernel::{self, WantedServer};
 use super::share;
-use super::start::{Held, KernelPlan, refuse_in_a_sandbox};
+use super::start::{KernelPlan, LockedSession, refuse_in_a_sandbox};
 use crate::editing::history;
 use crate::editing::notebook_file::NotebookFile;
 use crate::kernel::confine::container;
@@ -175,7 +175,7 @@ pub async fn ensure_kernel(
     notebook: &Path,
     options: &OpenOptions,
 ) -> Result<Opened, OpenError> {
-    let began = Instant::now();
+    let started_at = Instant::now();
     let key = project.key(notebook);
     let mut notes = Notes {
         all: project.notice().into_iter().collect(),
@@ -195,7 +195,7 @@ pub async fn ensure_kernel(
             (session, OpenOutcome::Joined, None)
         }
     } else if owner == key {
-        own(project, &key, options, &mut notes).await?
+        ensure_own_kernel(project, &key, options, &mut notes).await?
     } else {
         let kernel = OpenOptions {
             kernel: None,
@@ -206,9 +206,9 @@ pub async fn ensure_kernel(
             server: None,
             ..options.clone()
         };
-        let opened = own(project, &owner, &kernel, &mut notes).await?;
-        let known = project.state()?.owner_key(&key) == owner;
-        if !known {
+        let opened = ensure_own_kernel(project, &owner, &kernel, &mut notes).await?;
+        let is_recorded = project.state()?.owner_key(&key) == owner;
+        if !is_recorded {
             share::join(project, &key, &owner, options.patience).await?;
         }
         if options.kernel_of.is_none() {
@@ -242,7 +242,7 @@ pub async fn ensure_kernel(
         key,
         notes: notes.all,
         choice: notes.choice,
-        took: began.elapsed(),
+        took: started_at.elapsed(),
     })
 }
 
@@ -269,39 +269,39 @@ fn orphans(project: &Project, notebook: &Path) -> Vec<String> {
 }
 
 /// Makes sure that a session's own kernel runs.
-async fn own(
+async fn ensure_own_kernel(
     project: &Project,
     key: &str,
     options: &OpenOptions,
     notes: &mut Notes,
 ) -> Result<(Session, OpenOutcome, Option<Ended>), OpenError> {
     // Three processes, each starting the next: they start up while the kernel is chosen.
-    let preforked = starts(project, key).then(PreforkedProcess::supervised);
-    let held = Held::wait(project, key, options.patience).await?;
-    held.start_by(preforked.and_then(Result::ok));
+    let preforked = needs_start(project, key).then(PreforkedProcess::supervised);
+    let locked = LockedSession::wait(project, key, options.patience).await?;
+    locked.set_preforked(preforked.and_then(Result::ok));
     let notebook = project.notebook(key);
     notes.all.extend(sweep(project)?);
     task::sweep(project);
-    held.record(|session| {
+    locked.record(|session| {
         if session.shared_with().is_some() {
             session.backend = Backend::local(None);
             session.status = Status::Stopped;
         }
     })?;
-    let recorded = match held.session()? {
-        Some(session) => Some(noticed(&held, session).await?),
+    let recorded = match locked.session()? {
+        Some(session) => Some(with_recorded_death(&locked, session).await?),
         None => None,
     };
     let exited = recorded.as_ref().filter(|it| it.status == Status::Died);
     let before = exited.and_then(|session| session.ended.clone());
     let running = match &recorded {
-        Some(session) => reopen(&held, &notebook, session, options, notes).await?,
+        Some(session) => reopen(&locked, &notebook, session, options, notes).await?,
         None => None,
     };
     let (session, how) = match running {
         Some(running) => running,
         None => {
-            let session = start(&held, &notebook, recorded, options, notes).await?;
+            let session = start(&locked, &notebook, recorded, options, notes).await?;
             (session, OpenOutcome::Started)
         }
     };
@@ -311,13 +311,13 @@ async fn own(
     if let Some(idle) = options.idle.map(Idle::seconds)
         && idle != session.settings.idle_timeout
     {
-        set_idle(&held, &session, idle, notes)?;
+        set_idle(&locked, &session, idle, notes)?;
     }
     Ok((session, how, before))
 }
 
 /// Says whether a kernel will have to be started, according to the session's record only.
-fn starts(project: &Project, key: &str) -> bool {
+fn needs_start(project: &Project, key: &str) -> bool {
     let state = project.state().unwrap_or_default();
     let session = state.sessions.get(key);
     session.is_none_or(|session| {
@@ -328,12 +328,12 @@ fn starts(project: &Project, key: &str) -> bool {
 
 /// Passes the time limit for an unused kernel on to the supervisor of a running kernel.
 fn set_idle(
-    held: &Held<'_>,
+    locked: &LockedSession<'_>,
     session: &Session,
     idle: Option<u64>,
     notes: &mut Notes,
 ) -> Result<(), OpenError> {
-    held.record(|session| session.settings.idle_timeout = idle)?;
+    locked.record(|session| session.settings.idle_timeout = idle)?;
     let files = KernelFiles::of(&session.connection_file);
     let process = Process::recorded(session);
     let supervisor = process.and_then(|process| files.supervisor_of(&process));
@@ -345,16 +345,19 @@ fn set_idle(
 }
 
 /// Records that the kernel exited unexpectedly, if that is not recorded yet.
-async fn noticed(held: &Held<'_>, session: Session) -> Result<Session, OpenError> {
+async fn with_recorded_death(
+    locked: &LockedSession<'_>,
+    session: Session,
+) -> Result<Session, OpenError> {
     if session.status == Status::Live && liveness(&session).await == Liveness::Dead {
-        return Ok(note_death(held.project, held.key, session)?);
+        return Ok(note_death(locked.project, locked.key, session)?);
     }
     Ok(session)
 }
 
 /// Returns a session with its running kernel; `None` if a kernel has to be started.
 async fn reopen(
-    held: &Held<'_>,
+    locked: &LockedSession<'_>,
     notebook: &Path,
     session: &Session,
     options: &OpenOptions,
@@ -367,7 +370,7 @@ async fn reopen(
     }
     let process = match liveness {
         Liveness::Disconnected => {
-            let session = reconnect::reconnect_held(held, session.clone()).await?;
+            let session = reconnect::reconnect_held(locked, session.clone()).await?;
             return Ok(Some((session, OpenOutcome::Attached)));
         }
         // A kernel that has ended there does not prevent a start here.
@@ -383,9 +386,9 @@ async fn reopen(
             notes.all.push(note.to_owned());
             return Ok(None);
         }
-        Liveness::Foreign | Liveness::Dead if session.is_attached() && held.has_record()? => {
+        Liveness::Foreign | Liveness::Dead if session.is_attached() && locked.has_record()? => {
             check_running()?;
-            let session = attach::reopen(held, session.clone()).await?;
+            let session = attach::reopen(locked, session.clone()).await?;
             notes.all.push(format!(
                 "its kernel was started by another program; for one of its own: nb open {} --own",
                 quote(notebook)
@@ -394,7 +397,7 @@ async fn reopen(
         }
         Liveness::Foreign => {
             check_running()?;
-            held.record(|session| session.status = Status::Live)?;
+            locked.record(|session| session.status = Status::Live)?;
             let mut session = session.clone();
             session.status = Status::Live;
             return Ok(Some((session, OpenOutcome::Attached)));
@@ -404,34 +407,37 @@ async fn reopen(
     };
     if session.status == Status::Stopped {
         // The process that shut it down was killed before the kernel had ended.
-        held.end(&process, Duration::ZERO).await;
+        locked.end(&process, Duration::ZERO).await;
         return Ok(None);
     }
     check_running()?;
-    notes.all.extend(differs(session, options));
+    notes.all.extend(difference_note(session, options));
     if session.status == Status::Live && Process::recorded(session).as_ref() == Some(&process) {
         // Without the file no client can connect, and only the user may decide to give up the
         // variables.
         connection::read(&session.connection_file)?;
-        if let Some(Confinement::Sandbox(wanted)) = &options.confinement {
+        if let Some(Confinement::Sandbox(requested)) = &options.confinement {
             // These two settings may change while the kernel runs.
-            held.record(|session| {
+            locked.record(|session| {
                 if let Some(sandbox) = session.sandbox_mut() {
-                    sandbox.max_time_s = wanted.max_time_s;
-                    sandbox.keep_scratch = wanted.keep_scratch;
+                    sandbox.max_time_s = requested.max_time_s;
+                    sandbox.keep_scratch = requested.keep_scratch;
                 }
             })?;
         }
-        let session = held.session()?.unwrap_or_else(|| session.clone());
+        let session = locked.session()?.unwrap_or_else(|| session.clone());
         return Ok(Some((session, OpenOutcome::Attached)));
     }
     let files = KernelFiles::of(&session.connection_file);
-    match held.settle(&files, &process, options.patience).await {
+    match locked
+        .wait_until_ready(&files, &process, options.patience)
+        .await
+    {
         Ok(session) => Ok(Some((session, OpenOutcome::Finished))),
         Err(OpenError::Died { .. }) => Ok(None),
         Err(OpenError::Connection(_)) => {
             // Without its connection file no client can ever connect to it.
-            held.end(&process, Duration::ZERO).await;
+            locked.end(&process, Duration::ZERO).await;
             Ok(None)
         }
         Err(error) => Err(error),
@@ -439,7 +445,7 @@ async fn reopen(
 }
 
 async fn start(
-    held: &Held<'_>,
+    locked: &LockedSession<'_>,
     notebook: &Path,
     before: Option<Session>,
     options: &OpenOptions,
@@ -456,24 +462,25 @@ async fn start(
         kernel_id: None,
         spec: None,
     });
-    let named = meant(read_named(notebook)?, options.language.as_deref());
+    let named = kernel_to_start(read_named(notebook)?, options.language.as_deref());
     if let Some(server) = options.server.clone().or(last) {
         let spec = options.kernel.as_deref();
-        return server_kernel::start(held, before, &server, (spec, &named), options.patience).await;
+        return server_kernel::start(locked, before, &server, (spec, &named), options.patience)
+            .await;
     }
-    let known = before.as_ref();
-    let confinement = confinement_of_new(options.confinement.as_ref(), known);
+    let last_session = before.as_ref();
+    let confinement = confinement_of_new(options.confinement.as_ref(), last_session);
     let choice = match confinement.container() {
         Some(container) => ChosenKernel {
             spec: container::spec(container),
             why: "it is in the container".to_owned(),
             notes: Vec::new(),
         },
-        None => choose(held, named, known, policy(&confinement), options).await?,
+        None => choose(locked, named, last_session, policy(&confinement), options).await?,
     };
     notes.choice.clone_from(&choice.notes);
     notes.all.extend(choice.notes);
-    let settings = known.map(|before| before.settings.clone());
+    let settings = last_session.map(|it| it.settings.clone());
     let settings = settings.unwrap_or_default();
     let is_sandboxed = confinement.sandbox().is_some();
     if is_sandboxed && options.transport == Some(Transport::Tcp) {
@@ -489,12 +496,14 @@ async fn start(
         let folder = notebook.parent().unwrap_or(notebook);
         launch::check_outside(&choice.spec, folder, &ProcessVariables)?;
         let only = quirks::transport(&choice.spec);
-        let wanted = options.transport.or(only);
-        wanted.or(known.map(|it| it.transport)).unwrap_or_default()
+        let requested = options.transport.or(only);
+        requested
+            .or(last_session.map(|it| it.transport))
+            .unwrap_or_default()
     } else {
         Transport::Ipc
     };
-    let wanted = KernelPlan {
+    let plan = KernelPlan {
         spec: choice.spec,
         transport,
         settings: KernelSettings {
@@ -507,18 +516,18 @@ async fn start(
             other: settings.other,
         },
     };
-    let started = held.start(notebook, before, wanted, options.patience).await;
-    notes.all.extend(held.problem());
+    let started = locked.start(notebook, before, plan, options.patience).await;
+    notes.all.extend(locked.problem());
     started
 }
 
 /// Fails if the running kernel is not where one is asked for.
 fn check_place(session: &Session, options: &OpenOptions) -> Result<(), OpenError> {
     let place = match (session.as_remote(), &options.server) {
-        (Some(remote), Some(wanted)) => {
+        (Some(remote), Some(requested)) => {
             let is_other = |id: &String| *id != remote.kernel_id;
-            let is_same_kernel = !wanted.kernel_id.as_ref().is_some_and(is_other);
-            if remote.server == wanted.name && is_same_kernel {
+            let is_same_kernel = !requested.kernel_id.as_ref().is_some_and(is_other);
+            if remote.server == requested.name && is_same_kernel {
                 return Ok(());
             }
             format!("on {} ({})", remote.server, remote.kernel_id)
@@ -533,7 +542,7 @@ fn check_place(session: &Session, options: &OpenOptions) -> Result<(), OpenError
 
 /// Chooses the kernelspec of a new kernel that is not in a container.
 async fn choose(
-    held: &Held<'_>,
+    locked: &LockedSession<'_>,
     named: NamedKernel,
     before: Option<&Session>,
     policy: ProbePolicy,
@@ -543,18 +552,18 @@ async fn choose(
     let recorded = before.filter(|before| before.settings.confinement.container().is_none());
     let recorded = recorded.and_then(|before| before.kernelspec.clone());
     let recorded = recorded.filter(|spec| !spec.argv.is_empty());
-    let neighbour = neighbour(held.project, held.key)?;
-    let notebook = held.project.notebook(held.key);
-    let wanted = options.clone();
+    let neighbour = neighbour(locked.project, locked.key)?;
+    let notebook = locked.project.notebook(locked.key);
+    let requested = options.clone();
     let choosing = tokio::task::spawn_blocking(move || {
         let request = KernelRequest {
-            kernel: wanted.kernel.as_deref(),
-            python: wanted.python.as_deref(),
+            kernel: requested.kernel.as_deref(),
+            python: requested.python.as_deref(),
             recorded: recorded.as_ref(),
             named: named.kernelspec.as_deref(),
             language: named.language.as_deref(),
             neighbour: neighbour.as_ref(),
-            front_end: wanted.front_end_python.as_deref(),
+            front_end: requested.front_end_python.as_deref(),
             policy,
         };
         let folder = notebook.parent().unwrap_or(&notebook);
@@ -575,21 +584,21 @@ pub(super) fn neighbour(project: &Project, key: &str) -> Result<Option<RealSpec>
 }
 
 /// Returns the note that the running kernel is not the one that was asked for.
-fn differs(session: &Session, options: &OpenOptions) -> Option<String> {
+fn difference_note(session: &Session, options: &OpenOptions) -> Option<String> {
     let spec = session.kernelspec.as_ref()?;
     let program = spec.argv.first();
-    let real = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let python = options.python.as_ref().zip(program);
-    let other = [
+    let differences = [
         options.kernel.as_ref().is_some_and(|it| *it != spec.name),
-        python.is_some_and(|(python, it)| real(Path::new(it)) != real(python)),
+        python.is_some_and(|(python, it)| absolute(Path::new(it)) != absolute(python)),
         options.transport.is_some_and(|it| it != session.transport),
         options
             .limits
             .is_some_and(|it| it != session.settings.limits),
         options.confinement == Some(Confinement::None) && session.sandbox().is_some(),
     ];
-    other.contains(&true).then(|| {
+    differences.contains(&true).then(|| {
         format!(
             "its kernel already runs ({}, {}) and was kept; to change it: nb shutdown, then nb open",
             program.map_or("?", String::as_str),
@@ -623,7 +632,7 @@ pub(super) fn read_named(notebook: &Path) -> Result<NamedKernel, OpenError> {
 /// A user who chose the spec of a language wants that language, whatever ran there before. But the
 /// spec for Python is the default for every notebook, so the language in the notebook takes
 /// precedence over it.
-fn meant(named: NamedKernel, chosen: Option<&str>) -> NamedKernel {
+fn kernel_to_start(named: NamedKernel, chosen: Option<&str>) -> NamedKernel {
     let Some(chosen) = chosen else { return named };
     let same = |language: &String| language.eq_ignore_ascii_case(chosen);
     if named.language.is_none() {
@@ -642,7 +651,7 @@ fn meant(named: NamedKernel, chosen: Option<&str>) -> NamedKernel {
 /// Removes the files of kernels that no session knows and that have ended. Returns a note about
 /// each such kernel that runs, as after `state.json` was moved away.
 fn sweep(project: &Project) -> Result<Vec<String>, OpenError> {
-    let (files, alive) = unknown(project)?;
+    let (files, alive) = unknown_kernels(project)?;
     for files in files {
         files.remove(&ProcessVariables);
     }
@@ -661,10 +670,12 @@ pub(super) fn stray_note(project: &Project, process: &Process) -> String {
 
 /// Returns the files of kernels that no session knows and that have ended, and the processes of
 /// those that run.
-pub(super) fn unknown(project: &Project) -> Result<(Vec<KernelFiles>, Vec<Process>), OpenError> {
-    let mut found = (Vec::new(), Vec::new());
+pub(super) fn unknown_kernels(
+    project: &Project,
+) -> Result<(Vec<KernelFiles>, Vec<Process>), OpenError> {
+    let (mut ended, mut running) = (Vec::new(), Vec::new());
     let Ok(entries) = beneath::list(&project.connections_dir()) else {
-        return Ok(found);
+        return Ok((ended, running));
     };
     let names = entries.flatten().map(|entry| entry.path());
     // A file that is still being written has a temporary name.
@@ -680,21 +691,21 @@ pub(super) fn unknown(project: &Project) -> Result<(Vec<KernelFiles>, Vec<Proces
     let state = project.state()?;
     for path in paths {
         let files = KernelFiles::of(&path);
-        let known = state
+        let is_recorded = state
             .sessions
             .values()
             .any(|session| session.connection_file == files.connection_file());
         // A kernel of another container cannot be judged here, and files that nb did not make are
         // not removed.
-        if known || !files.is_ours() || files.is_of_elsewhere() {
+        if is_recorded || !files.is_ours() || files.is_of_elsewhere() {
             continue;
         }
         match files.process().filter(Process::is_alive) {
-            Some(process) => found.1.push(process),
-            None => found.0.push(files),
+            Some(process) => running.push(process),
+            None => ended.push(files),
         }
     }
-    Ok(found)
+    Ok((ended, running))
 }
 
 #[cfg(test)]
@@ -708,15 +719,18 @@ mod tests {
             language: language.map(str::to_owned),
         };
         let r = named(Some("ir"), Some("R"));
-        assert_eq!(meant(r.clone(), None), r);
-        assert_eq!(meant(r.clone(), Some("python")), r);
-        assert_eq!(meant(r.clone(), Some("r")), r);
-        assert_eq!(meant(r, Some("julia")), named(None, Some("julia")));
-        let nothing = named(None, None);
-        assert_eq!(meant(nothing, Some("R")), named(None, Some("R")));
-        let unsaid = named(Some("mine"), None);
+        assert_eq!(kernel_to_start(r.clone(), None), r);
+        assert_eq!(kernel_to_start(r.clone(), Some("python")), r);
+        assert_eq!(kernel_to_start(r.clone(), Some("r")), r);
         assert_eq!(
-            meant(unsaid, Some("python")),
+            kernel_to_start(r, Some("julia")),
+            named(None, Some("julia"))
+        );
+        let unnamed = named(None, None);
+        assert_eq!(kernel_to_start(unnamed, Some("R")), named(None, Some("R")));
+        let without_language = named(Some("mine"), None);
+        assert_eq!(
+            kernel_to_start(without_language, Some("python")),
             named(Some("mine"), Some("python"))
         );
     }

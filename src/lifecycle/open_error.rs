@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::everywhere::ServerNotebook;
+use super::all_kernels::ServerNotebook;
 use super::liveness::{refusal, sandboxed};
 use crate::client::ClientError;
 use crate::editing::notebook_file::NotebookFileError;
@@ -118,7 +118,7 @@ pub enum OpenError {
         lines: Vec<String>,
     },
     /// The kernel runs but has not answered.
-    #[error("the kernel (pid {pid}) is still starting after {after:?}{}", of_server(.said))]
+    #[error("the kernel (pid {pid}) is still starting after {after:?}{}", last_line_note(.last_line))]
     Slow {
         /// Its process.
         pid: u32,
@@ -127,7 +127,7 @@ pub enum OpenError {
         /// Its log.
         log: PathBuf,
         /// What the process that connects to its server has logged last, if it is on a server.
-        said: Option<String>,
+        last_line: Option<String>,
     },
     /// The kernel runs, but this process cannot connect to it.
     #[error("the kernel (pid {pid}) cannot be reached from this process")]
@@ -278,10 +278,10 @@ pub enum AttachError {
     #[error(transparent)]
     NoHome(#[from] NoHome),
     /// There is no such file.
-    #[error("there is no connection file {}", wanted.display())]
+    #[error("there is no connection file {}", name.display())]
     NoFile {
         /// The name or path that was given.
-        wanted: PathBuf,
+        name: PathBuf,
         /// The folder in which a bare name was searched.
         runtime_dir: PathBuf,
     },
@@ -443,9 +443,9 @@ impl ShareError {
     }
 }
 
-fn of_server(said: &Option<String>) -> String {
-    let said = said
+fn last_line_note(last_line: &Option<String>) -> String {
+    let last_line = last_line
         .as_ref()
-        .map(|said| format!("; on its connection: {said}"));
-    said.unwrap_or_default()
+        .map(|last_line| format!("; on its connection: {last_line}"));
+    last_line.unwrap_or_default()
 }

@@ -25,7 +25,7 @@ pub enum PlannedFileError {
         /// The cause.
         source: io::Error,
     },
-    /// It is a link, or behind one.
+    /// It is a link, or its path leads through one.
     #[error("{}: a link is not followed", .0.display())]
     Link(PathBuf),
     /// It is not what its program reads.
@@ -107,13 +107,13 @@ fn read_regular(path: &Path) -> io::Result<String> {
 fn replace(path: &Path, text: &str) -> io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
     std::fs::create_dir_all(folder)?;
-    let Ok(known) = path.metadata() else {
+    let Ok(metadata) = path.metadata() else {
         let mut file = std::fs::File::create_new(path)?;
         return file.write_all(text.as_bytes());
     };
     let mut file = tempfile::NamedTempFile::new_in(folder)?;
     file.write_all(text.as_bytes())?;
-    file.as_file().set_permissions(known.permissions())?;
+    file.as_file().set_permissions(metadata.permissions())?;
     file.persist(path).map_err(|error| error.error)?;
     Ok(())
 }

@@ -37,7 +37,7 @@ pub(super) fn starts_chat(folder: &Path) -> bool {
 
 /// Writes a file unless it has this content already; returns whether it was written.
 pub(super) fn install_file(path: &Path, content: &[u8]) -> io::Result<bool> {
-    if std::fs::read(path).is_ok_and(|found| found == content) {
+    if std::fs::read(path).is_ok_and(|old| old == content) {
         return Ok(false);
     }
     let mut staged = staged(path, 0o644)?;
@@ -77,11 +77,11 @@ pub(super) fn version_of(program: &Path, name: &str) -> Option<String> {
         .spawn()
         .ok()?;
     let stdout = child.stdout.take()?;
-    let (said, answer) = std::sync::mpsc::channel();
+    let (sender, answer) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         let mut text = String::new();
         let read = stdout.take(1 << 10).read_to_string(&mut text);
-        let _ = said.send(read.map(|_| text));
+        let _ = sender.send(read.map(|_| text));
     });
     let answer = answer.recv_timeout(ANSWERS_WITHIN);
     let _ = child.kill();
@@ -93,7 +93,7 @@ pub(super) fn version_of(program: &Path, name: &str) -> Option<String> {
     (text.starts_with(name) && is_version).then(|| version.to_owned())
 }
 
-/// How long another program may take to tell its version.
+/// How long another program may take to print its version.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(3);
 
 /// Says whether a version is later than this program's.

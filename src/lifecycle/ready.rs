@@ -31,7 +31,7 @@ pub(super) async fn ready(
     patience: Duration,
 ) -> Result<Value, NotReady> {
     tokio::select! {
-        answer = ask(info, Channel::Shell, patience) => answer,
+        answer = wait_for_reply(info, Channel::Shell, patience) => answer,
         () = process.death() => Err(NotReady::Died),
     }
 }
@@ -44,26 +44,26 @@ pub(super) async fn ready_anywhere(
     patience: Duration,
 ) -> Result<Value, NotReady> {
     tokio::select! {
-        answer = ask(info, Channel::Shell, patience) => answer,
-        Ok(answer) = ask(info, Channel::Control, patience) => Ok(answer),
+        answer = wait_for_reply(info, Channel::Shell, patience) => answer,
+        Ok(answer) = wait_for_reply(info, Channel::Control, patience) => Ok(answer),
         () = process.death() => Err(NotReady::Died),
     }
 }
 
 /// Waits until a kernel that chooses its own ports has written them into its connection file.
 /// Returns at once for other kernels.
-pub(super) async fn chosen(
+pub(super) async fn wait_for_ports(
     files: &KernelFiles,
     process: &Process,
     patience: Duration,
 ) -> Result<(), NotReady> {
     let written = async {
         while files.is_open() {
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
         if connection::read(files.connection_file()).is_err() {
             // The kernel may be writing the file at this moment.
-            tokio::time::sleep(LOOK * 4).await;
+            tokio::time::sleep(POLL_INTERVAL * 4).await;
         }
     };
     tokio::select! {
@@ -75,20 +75,20 @@ pub(super) async fn chosen(
 }
 
 /// The pause between two checks for the ports that a kernel writes.
-const LOOK: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-async fn ask(
+async fn wait_for_reply(
     info: &ConnectionInfo,
     channel: Channel,
     patience: Duration,
 ) -> Result<Value, NotReady> {
     let deadline = Instant::now() + patience;
     loop {
-        let left = deadline.saturating_duration_since(Instant::now());
+        let remaining = deadline.saturating_duration_since(Instant::now());
         let answer = async {
-            let mut client = Client::connect_when_up(info, "nb", left).await?;
-            let left = deadline.saturating_duration_since(Instant::now());
-            client.kernel_info(channel, left).await
+            let mut client = Client::connect_when_up(info, "nb", remaining).await?;
+            let remaining = deadline.saturating_duration_since(Instant::now());
+            client.kernel_info(channel, remaining).await
         };
         match tokio::time::timeout_at(deadline, answer).await {
             Ok(Ok(reply)) => {

@@ -1,11 +1,11 @@
-//! Starts the bridge of a kernel on a server again: it was killed, or this machine was started anew. The kernel has gone on
-//! meanwhile, and its server has kept what it said.
+//! Starts the bridge of a kernel on a server again, after it was killed or this machine was rebooted. The kernel kept
+//! running meanwhile, and its server kept the kernel's messages.
 
 use std::time::{Duration, SystemTime};
 
 use super::liveness::{Liveness, recorded_liveness};
 use super::open_error::OpenError;
-use super::start::Held;
+use super::start::LockedSession;
 use crate::kernel::process::Process;
 use crate::kernel::process::connection::{self, KernelFiles};
 use crate::kernel::variables::ProcessVariables;
@@ -13,7 +13,7 @@ use crate::project::{Project, RealSpec, Session, beneath};
 use crate::wire::Transport;
 
 /// A bridge that ends sooner than this after its start is not started again by its supervisor.
-const TOO_SOON: Duration = Duration::from_secs(2);
+const SHORTEST_RUN: Duration = Duration::from_secs(2);
 
 /// How long the new bridge may take.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -23,12 +23,12 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// # Errors
 /// The session has no kernel on a server any more, or the bridge cannot be started.
 pub async fn reconnect(project: &Project, key: &str) -> Result<Session, OpenError> {
-    let held = Held::wait(project, key, PATIENCE).await?;
-    let session = held.session()?.ok_or_else(|| OpenError::NoKernel {
+    let locked = LockedSession::wait(project, key, PATIENCE).await?;
+    let session = locked.session()?.ok_or_else(|| OpenError::NoKernel {
         notebook: project.notebook(key),
     })?;
     match recorded_liveness(&session) {
-        Liveness::Disconnected => reconnect_held(&held, session).await,
+        Liveness::Disconnected => reconnect_held(&locked, session).await,
         liveness if liveness.is_up() => Ok(session),
         _ => Err(OpenError::NoKernel {
             notebook: session.notebook,
@@ -38,7 +38,7 @@ pub async fn reconnect(project: &Project, key: &str) -> Result<Session, OpenErro
 
 /// Starts the bridge of a session whose lock is held.
 pub(super) async fn reconnect_held(
-    held: &Held<'_>,
+    locked: &LockedSession<'_>,
     session: Session,
 ) -> Result<Session, OpenError> {
     let files = KernelFiles::of(&session.connection_file);
@@ -47,11 +47,11 @@ pub(super) async fn reconnect_held(
         // Clients that wait for the bridge connect to the same addresses again.
         Ok(_) => files.remove_sockets(&ProcessVariables),
         Err(_) => {
-            files.remove(&held.variables);
-            held.create(&files, false, Transport::Ipc, &spec)?;
+            files.remove(&locked.variables);
+            locked.create(&files, false, Transport::Ipc, &spec)?;
         }
     }
-    held.relaunch_bridge(&files, PATIENCE).await
+    locked.relaunch_bridge(&files, PATIENCE).await
 }
 
 /// Says whether a process that has ended was the bridge of a kernel that goes on.
@@ -64,7 +64,7 @@ pub(crate) fn is_lost(project: &Project, key: &str, process: &Process) -> bool {
 }
 
 /// Starts the bridge again after its supervisor has seen its end. A bridge that ends at once again is left to the next
-/// command, which says why.
+/// command, which reports why.
 ///
 /// # Errors
 /// Like [`reconnect`].
@@ -74,13 +74,13 @@ pub(crate) async fn after_a_loss(
     process: &Process,
 ) -> Result<(), OpenError> {
     let session = project.state()?.session(key);
-    let begun = session.and_then(|session| {
+    let started_at = session.and_then(|session| {
         let files = KernelFiles::of(&session.connection_file);
-        let begun = beneath::metadata(&files.pid_file()).ok()?.modified().ok()?;
-        (files.process().as_ref() == Some(process)).then_some(begun)
+        let started_at = beneath::metadata(&files.pid_file()).ok()?.modified().ok()?;
+        (files.process().as_ref() == Some(process)).then_some(started_at)
     });
-    let age = begun.and_then(|begun| SystemTime::now().duration_since(begun).ok());
-    if age.is_none_or(|age| age < TOO_SOON) {
+    let age = started_at.and_then(|started_at| SystemTime::now().duration_since(started_at).ok());
+    if age.is_none_or(|age| age < SHORTEST_RUN) {
         return Ok(());
     }
     reconnect(project, key).await.map(drop)

@@ -7,12 +7,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::action_event::journal;
+use super::all_kernels::still_runs;
 use super::end_kernel::end_kernel;
-use super::everywhere::still_runs;
 use super::liveness::{Liveness, liveness};
 use super::open_error::OpenError;
 use super::server_kernel;
-use super::start::Held;
+use super::start::LockedSession;
 use super::target::recorded;
 use crate::kernel::process::connection::{self, KernelFiles};
 use crate::kernel::process::detach::PreforkedProcess;
@@ -34,13 +34,13 @@ pub async fn begin_restart(
     patience: Duration,
 ) -> Result<TaskHandle, OpenError> {
     check(project, key).await?;
-    let job = Task::Restart {
+    let task = Task::Restart {
         state_file: project.state_file(),
         key: key.to_owned(),
         by: by.to_owned(),
         patience_ms: u64::try_from(patience.as_millis()).unwrap_or(u64::MAX),
     };
-    Ok(task::begin(project, &job).await?)
+    Ok(task::begin(project, &task).await?)
 }
 
 /// Fails if the restart could not work.
@@ -58,10 +58,10 @@ async fn check(project: &Project, key: &str) -> Result<(), OpenError> {
     if liveness(&session).await == Liveness::OutOfReach {
         return Err(OpenError::out_of_reach(&session));
     }
-    let is_apart = !session.confinement().is_none() || session.as_remote().is_some();
+    let is_elsewhere = !session.confinement().is_none() || session.as_remote().is_some();
     // Checked while the old kernel still runs, so that it is not ended for one that cannot be
     // started.
-    if let Some(spec) = session.kernelspec.filter(|_| !is_apart) {
+    if let Some(spec) = session.kernelspec.filter(|_| !is_elsewhere) {
         let folder = notebook.parent().unwrap_or(&notebook);
         launch::check_outside(&spec, folder, &ProcessVariables)?;
     }
@@ -75,13 +75,13 @@ pub(crate) async fn perform(
     by: &str,
     patience: Duration,
 ) -> Result<Session, OpenError> {
-    let held = Held::wait(project, key, patience).await?;
+    let locked = LockedSession::wait(project, key, patience).await?;
     let notebook: PathBuf = project.notebook(key);
     let no_kernel = || OpenError::NoKernel {
         notebook: notebook.clone(),
     };
     // Checked again under the lock: the kernel may have been shut down in the meantime.
-    let session = held
+    let session = locked
         .session()?
         .filter(Session::is_owned)
         .ok_or_else(no_kernel)?;
@@ -93,24 +93,24 @@ pub(crate) async fn perform(
         return Err(no_kernel());
     };
     if let Some(remote) = session.as_remote().cloned() {
-        return server_kernel::restart(&held, session, remote, by, patience).await;
+        return server_kernel::restart(&locked, session, remote, by, patience).await;
     }
-    held.record(|session| {
+    locked.record(|session| {
         session.status = Status::Restarting;
         session.ended = Some(session.ends_now("restarted", Some(by)));
     })?;
-    held.start_by(PreforkedProcess::supervised().ok());
+    locked.set_preforked(PreforkedProcess::supervised().ok());
     if let Liveness::Own(process) = liveness(&session).await {
-        end_kernel(&held, &session, &process, true).await;
+        end_kernel(&locked, &session, &process, true).await;
     }
     let files = KernelFiles::of(&session.connection_file);
     match connection::read(files.connection_file()) {
         // Some kernels cannot bind to a socket file that a killed one left.
-        Ok(_) if session.transport == Transport::Ipc => files.remove_sockets(&held.variables),
+        Ok(_) if session.transport == Transport::Ipc => files.remove_sockets(&locked.variables),
         Ok(_) => {}
         Err(_) => {
-            files.remove(&held.variables);
-            held.create(
+            files.remove(&locked.variables);
+            locked.create(
                 &files,
                 !session.confinement().is_none(),
                 session.transport,
@@ -118,7 +118,9 @@ pub(crate) async fn perform(
             )?;
         }
     }
-    let session = held.run(&files, &spec, session.transport, patience).await?;
+    let session = locked
+        .run(&files, &spec, session.transport, patience)
+        .await?;
     journal(project, key, &session, EventKind::Restarted, by);
     project.remember(key, &session, still_runs);
     Ok(session)

@@ -23,16 +23,16 @@ use crate::project::{Confinement, Container, Mechanism, Project, Sandbox, Sessio
 /// Returns the sandbox or container of a new kernel: the one that is wanted, or that of the
 /// session's last kernel.
 pub(super) fn confinement_of_new(
-    wanted: Option<&Confinement>,
+    requested: Option<&Confinement>,
     before: Option<&Session>,
 ) -> Confinement {
-    let known = before.map(|it| &it.settings.confinement);
-    match wanted.or(known) {
+    let last = before.map(|it| &it.settings.confinement);
+    match requested.or(last) {
         Some(Confinement::Sandbox(sandbox)) => {
-            let known = known.and_then(Confinement::sandbox);
+            let last = last.and_then(Confinement::sandbox);
             Confinement::Sandbox(Box::new(Sandbox {
                 // This is the last kernel's folder, which the start removes.
-                scratch: known.map(|it| it.scratch.clone()).unwrap_or_default(),
+                scratch: last.map(|it| it.scratch.clone()).unwrap_or_default(),
                 reached: None,
                 ..(**sandbox).clone()
             }))
@@ -52,7 +52,7 @@ pub(super) fn policy(confinement: &Confinement) -> ProbePolicy {
 
 /// Fails if a running kernel is not in the sandbox or container that is wanted.
 pub(super) fn check_running(
-    wanted: Option<&Confinement>,
+    requested: Option<&Confinement>,
     session: &Session,
 ) -> Result<(), SandboxError> {
     let end = match session.is_owned() {
@@ -60,9 +60,11 @@ pub(super) fn check_running(
         false => "end it in the program that started it".to_owned(),
     };
     let mend = format!("{end}, then repeat this (its variables are gone then)");
-    match (wanted, session.confinement()) {
+    match (requested, session.confinement()) {
         (None | Some(Confinement::None), _) => Ok(()),
-        (Some(Confinement::Container(wanted)), Confinement::Container(it)) if it == wanted => {
+        (Some(Confinement::Container(requested)), Confinement::Container(it))
+            if it == requested =>
+        {
             Ok(())
         }
         (Some(Confinement::Container(_)), it) => Err(SandboxError::Container {
@@ -72,8 +74,8 @@ pub(super) fn check_running(
             },
             mend,
         }),
-        (Some(Confinement::Sandbox(wanted)), Confinement::Sandbox(it)) => {
-            match it.has_same_rules(wanted) {
+        (Some(Confinement::Sandbox(requested)), Confinement::Sandbox(it)) => {
+            match it.has_same_rules(requested) {
                 true => Ok(()),
                 false => Err(SandboxError::Runs {
                     how: "its sandbox has other rules".to_owned(),
@@ -92,13 +94,13 @@ pub(super) fn check_running(
 /// out.
 pub fn checked(sandbox: Sandbox) -> Result<Sandbox, SandboxError> {
     let folders = |paths: &[PathBuf], option: &str| {
-        let real = paths.iter().map(|path| folder(path, option));
-        real.collect::<Result<Vec<_>, _>>()
+        let resolved = paths.iter().map(|path| folder(path, option));
+        resolved.collect::<Result<Vec<_>, _>>()
     };
     let allow_write = folders(&sandbox.allow_write, "--allow-write")?;
     let allow_read = folders(&sandbox.allow_read, "--allow-read")?;
     let variables = ProcessVariables;
-    let home = variables.path("HOME").map(|home| real(&home));
+    let home = variables.path("HOME").map(|home| resolved(&home));
     let state = scratch::shelf().and_then(|shelf| shelf.parent().map(Path::to_owned));
     let user = rustix::process::geteuid().as_raw();
     let sockets = Some(PathBuf::from(format!("/tmp/nb-{user}")));
@@ -107,11 +109,11 @@ pub fn checked(sandbox: Sandbox) -> Result<Sandbox, SandboxError> {
     let named = NAMED.iter().filter_map(|name| variables.path(name));
     let on_path = variables.get("PATH").unwrap_or_default();
     let run = named.chain(std::env::split_paths(&on_path));
-    let run = run.filter(|it| it.is_absolute()).map(|it| real(&it));
+    let run = run.filter(|it| it.is_absolute()).map(|it| resolved(&it));
     // A folder that contains the home folder would forbid everything.
-    let whole =
+    let contains_home =
         |it: &Path| it.parent().is_none() || home.as_ref().is_some_and(|home| home.starts_with(it));
-    let run: Vec<_> = run.filter(|it| !whole(it)).collect();
+    let run: Vec<_> = run.filter(|it| !contains_home(it)).collect();
     for path in &allow_write {
         let Some(why) = refusal(path, home.as_deref(), &own, &run) else {
             continue;
@@ -139,8 +141,8 @@ fn refusal(
     run: &[PathBuf],
 ) -> Option<&'static str> {
     let opens = |inner: &Path| inner.starts_with(path);
-    let below = home.and_then(|home| path.strip_prefix(home).ok());
-    let first = below.and_then(|below| below.components().next());
+    let relative = home.and_then(|home| path.strip_prefix(home).ok());
+    let first = relative.and_then(|relative| relative.components().next());
     let first = first.map(|it| it.as_os_str().to_string_lossy());
     // A hidden folder in the home folder belongs to a program, with files that it runs or trusts.
     let in_home = first.is_some_and(|it| it.starts_with('.') || HOME.contains(&it.as_ref()));
@@ -161,23 +163,23 @@ fn refusal(
     }
 }
 
-fn real(path: &Path) -> PathBuf {
+fn resolved(path: &Path) -> PathBuf {
     real_path(path).unwrap_or_else(|_| path.to_owned())
 }
 
 fn folder(path: &Path, option: &str) -> Result<PathBuf, SandboxError> {
-    let fault = |why: String, mend: String| SandboxError::Folder {
+    let folder_error = |why: String, mend: String| SandboxError::Folder {
         path: path.to_owned(),
         why,
         mend,
     };
     match path.canonicalize() {
-        Ok(real) if real.is_dir() => Ok(real),
-        Ok(_) => Err(fault(
+        Ok(resolved) if resolved.is_dir() => Ok(resolved),
+        Ok(_) => Err(folder_error(
             "it is no folder".to_owned(),
             format!("{option} takes a folder"),
         )),
-        Err(error) => Err(fault(
+        Err(error) => Err(folder_error(
             error.to_string(),
             format!("mkdir -p {}", quote(path)),
         )),
@@ -265,25 +267,25 @@ pub(super) fn confine(
     let chosen = sandbox::choose_mechanism(sandbox)?;
     let sockets = sockets_of(&start.files)?;
     let home = ProcessVariables.path("HOME");
-    let (workspace, hidden) = (real(project.root()), real(project.dir()));
+    let (workspace, hidden) = (resolved(project.root()), resolved(project.dir()));
     project
         .make_scratch(key, &sandbox.scratch)
         .map_err(SandboxError::Folders)?;
-    let fault = |path: &Path, why: &str, mend: &str| {
+    let folder_error = |path: &Path, why: &str, mend: &str| {
         let (path, why, mend) = (path.to_owned(), why.to_owned(), mend.to_owned());
         SandboxError::Folder { path, why, mend }
     };
     if holds_home(&workspace) {
         let why = "as a workspace it would show the kernel your whole home folder";
         let mend = "move the notebook into a folder of its own";
-        return Err(fault(&workspace, why, mend).into());
+        return Err(folder_error(&workspace, why, mend).into());
     }
     for path in sandbox.allow_write.iter().chain(&sandbox.allow_read) {
         // A program that may write the parent folder may have put a symlink there, to anywhere.
-        if real(path) != *path {
+        if resolved(path) != *path {
             let why = "it is not the folder any more that it was: a symlink leads elsewhere now";
             let mend = "look who put it there; then name the folder that is meant";
-            return Err(fault(path, why, mend).into());
+            return Err(folder_error(path, why, mend).into());
         }
     }
     let shown = |path: &Path| {
@@ -299,7 +301,7 @@ pub(super) fn confine(
         if workspace != *path && workspace.starts_with(path) {
             let why = "it holds the project's folder, whose .nb could be exchanged with it";
             let mend = "name the project's folder itself, or one beside or below it";
-            return Err(fault(path, why, mend).into());
+            return Err(folder_error(path, why, mend).into());
         }
         let bubblewrap = chosen.mechanism == Mechanism::Bubblewrap;
         let others = others.iter().any(|it| it.starts_with(path));
@@ -308,21 +310,21 @@ pub(super) fn confine(
             let why = "nb's own folder .nb could be written, which says what runs in which sandbox";
             let mend =
                 "name a folder beside .nb; bubblewrap alone can leave .nb out of a larger one";
-            return Err(fault(path, why, mend).into());
+            return Err(folder_error(path, why, mend).into());
         }
-        if let Some(found) = trusted_in(path).first().filter(|_| !bubblewrap) {
+        if let Some(entry) = trusted_in(path).first().filter(|_| !bubblewrap) {
             let why = format!(
                 "{} is in it, which is run or believed when somebody works there",
-                found.display()
+                entry.display()
             );
             let mend = "name a folder below it; bubblewrap alone can leave that out";
-            return Err(fault(path, &why, mend).into());
+            return Err(folder_error(path, &why, mend).into());
         }
     }
     for path in &sandbox.allow_write {
         project.remember_written(key, path).map_err(|error| {
             let why = format!("that it could be written cannot be remembered: {error}");
-            fault(
+            folder_error(
                 path,
                 &why,
                 "make nb's state folder (~/.local/state/nb) writable",
@@ -330,13 +332,13 @@ pub(super) fn confine(
         })?;
     }
     let allowed = [&sandbox.allow_read[..], &sandbox.allow_write].concat();
-    let folder = real(&start.folder);
+    let folder = resolved(&start.folder);
     let programs = programs(start, (&workspace, &folder), &allowed, home.as_deref())
-        .map_err(|out| leads_out(out, &project.notebook(key), sandbox))?;
+        .map_err(|out| leads_outside(out, &project.notebook(key), sandbox))?;
     let view = FilesystemView {
         workspace: workspace.clone(),
         hidden,
-        connection_file: real(start.files.connection_file()),
+        connection_file: resolved(start.files.connection_file()),
         sockets,
         scratch: sandbox.scratch.clone(),
         programs,
@@ -371,7 +373,7 @@ fn sockets_of(files: &KernelFiles) -> Result<PathBuf, OpenError> {
 /// Says whether a folder is the user's home folder or contains it.
 fn holds_home(folder: &Path) -> bool {
     let home = ProcessVariables.path("HOME");
-    home.is_some_and(|home| real(&home).starts_with(folder))
+    home.is_some_and(|home| resolved(&home).starts_with(folder))
 }
 
 /// Returns the sockets in folders that a kernel may see: a read-only mount does not prevent
@@ -401,21 +403,21 @@ pub(super) fn contain(
     files: &KernelFiles,
 ) -> Result<KernelContainer, OpenError> {
     let sockets = sockets_of(files)?;
-    let (workspace, hidden) = (real(project.root()), real(project.dir()));
-    let refused = |why: String| SandboxError::Container {
+    let (workspace, hidden) = (resolved(project.root()), resolved(project.dir()));
+    let container_error = |why: String| SandboxError::Container {
         why,
         mend: "move the notebook into a folder of its own".to_owned(),
     };
     if holds_home(&workspace) {
         let workspace = workspace.display();
         let why = format!("with {workspace} it would be given your whole home folder");
-        return Err(refused(why).into());
+        return Err(container_error(why).into());
     }
     let has_colon = |path: &&&PathBuf| path.to_string_lossy().contains(':');
     if let Some(path) = [&workspace, &hidden, &sockets].iter().find(has_colon) {
         let path = path.display();
         let why = format!("{path} has a colon in its name, which no mount can have");
-        return Err(refused(why).into());
+        return Err(container_error(why).into());
     }
     Ok(KernelContainer::new(
         container.clone(),
@@ -459,19 +461,19 @@ fn programs(
     let resources = start.spec.resource_dir.as_deref();
     let spec_is_anybodys = resources.is_some_and(|folder| shown.is_of_folder(folder));
     shown.distrusts |= spec_is_anybodys;
-    let mut found = shown.programs(&program)?;
-    found.extend(resources.filter(|_| !spec_is_anybodys).map(Path::to_owned));
+    let mut folders = shown.programs(&program)?;
+    folders.extend(resources.filter(|_| !spec_is_anybodys).map(Path::to_owned));
     if spec::is_python(&start.spec.language) {
         // The packages of `pip install --user`; the rest of the home folder is not visible.
         let local = home.map(|home| home.join(".local/lib"));
-        found.extend(local.filter(|lib| lib.is_dir()));
+        folders.extend(local.filter(|lib| lib.is_dir()));
     }
-    Ok(found)
+    Ok(folders)
 }
 
 /// Returns the error that an environment links to a folder outside of what the sandbox shows, with
 /// the command that confirms its Python.
-fn leads_out(out: OutsideTarget, notebook: &Path, sandbox: &Sandbox) -> SandboxError {
+fn leads_outside(out: OutsideTarget, notebook: &Path, sandbox: &Sandbox) -> SandboxError {
     let mut mend = format!("nb open {} --sandbox", quote(notebook));
     for (option, folders) in [
         ("--allow-read", &sandbox.allow_read),
@@ -574,7 +576,7 @@ mod tests {
         let home = Path::new("/home/u");
         let own = ["/home/u/.local/state/nb".into(), "/tmp/nb-1".into()];
         let run = ["/opt/tools/bin".into(), "/data/cargo".into()];
-        let refused = |path: &str| refusal(Path::new(path), Some(home), &own, &run);
+        let container_error = |path: &str| refusal(Path::new(path), Some(home), &own, &run);
         for path in [
             ".pyenv",
             ".pyenv/versions/3.13",
@@ -612,7 +614,10 @@ mod tests {
             "miniconda3/envs/x",
             "Library/Python",
         ] {
-            assert!(refused(&format!("/home/u/{path}")).is_some(), "{path}");
+            assert!(
+                container_error(&format!("/home/u/{path}")).is_some(),
+                "{path}"
+            );
         }
         for path in [
             "/",
@@ -630,7 +635,7 @@ mod tests {
             "/home/u/p/.vscode",
             "/home/u/p/.claude/x",
         ] {
-            assert!(refused(path).is_some() || path == "{path}");
+            assert!(container_error(path).is_some() || path == "{path}");
         }
         for path in [
             "/home/u/p",
@@ -639,7 +644,7 @@ mod tests {
             "/home/u/data",
             "/home/u/p/.cache",
         ] {
-            assert_eq!(refused(path), None, "{path}");
+            assert_eq!(container_error(path), None, "{path}");
         }
     }
 }

@@ -148,7 +148,7 @@ pub fn serve(
             changed: false,
         });
     }
-    if !ours(&folder) && folder.join("kernel.json").exists() {
+    if !is_own_spec(&folder) && folder.join("kernel.json").exists() {
         return Err(ServeError::NotOurs { folder });
     }
     let proxy = proxy_path(variables)?;
@@ -158,11 +158,11 @@ pub fn serve(
     })?;
     let installed = installed(&kernels).into_iter();
     let others = installed.filter(|(other, _)| *other != folder);
-    let wanted = [(folder.clone(), language.to_owned())];
-    for (folder, language) in others.chain(wanted) {
+    let requested = [(folder.clone(), language.to_owned())];
+    for (folder, language) in others.chain(requested) {
         changed |= install_spec(&folder, &kernel_json(&proxy, &language))?;
     }
-    note_level(level, kernels, variables)?;
+    record_level(level, kernels, variables)?;
     Ok(Served {
         folder,
         display_name: spec::shared_display_name(language),
@@ -186,17 +186,17 @@ pub(super) fn install_spec(folder: &Path, kernel_json: &[u8]) -> Result<bool, Se
 
 /// Notes the folder of a level that is not the user's own: what is installed there uses the programs in the user's
 /// data folder.
-pub(super) fn note_level(
+pub(super) fn record_level(
     level: &Level,
     kernels: PathBuf,
     variables: &dyn Variables,
 ) -> Result<(), ServeError> {
-    let mut elsewhere = elsewhere(variables)?;
-    if *level == Level::User || elsewhere.contains(&kernels) {
+    let mut other_folders = other_folders(variables)?;
+    if *level == Level::User || other_folders.contains(&kernels) {
         return Ok(());
     }
-    elsewhere.push(kernels);
-    note_elsewhere(&elsewhere, variables)
+    other_folders.push(kernels);
+    record_other_folders(&other_folders, variables)
 }
 
 /// Removes the kernelspecs of a level, for all languages, and the program if no known kernelspec
@@ -212,19 +212,19 @@ pub fn unserve(level: &Level, variables: &dyn Variables) -> Result<Unserved, Ser
     if packaged(&folder).is_some() {
         return Err(ServeError::Packaged { folder });
     }
-    if folder.join("kernel.json").exists() && !ours(&folder) {
+    if folder.join("kernel.json").exists() && !is_own_spec(&folder) {
         return Err(ServeError::NotOurs { folder });
     }
     for (folder, _) in installed(&kernels) {
         std::fs::remove_dir_all(&folder).map_err(|source| cannot(&folder, source))?;
         removed.push(folder);
     }
-    let before = elsewhere(variables)?;
-    let mut used_by = before.clone();
-    let mut known = before.clone();
-    known.retain(|other| !installed(other).is_empty() || has_chat(other));
-    if known != before {
-        note_elsewhere(&known, variables)?;
+    let recorded = other_folders(variables)?;
+    let mut used_by = recorded.clone();
+    let mut existing = recorded.clone();
+    existing.retain(|other| !installed(other).is_empty() || has_chat(other));
+    if existing != recorded {
+        record_other_folders(&existing, variables)?;
     }
     used_by.retain(|other| *other != kernels && !installed(other).is_empty());
     let for_user = installed(&kernels_dir(&Level::User, variables)?);
@@ -240,18 +240,18 @@ pub fn unserve(level: &Level, variables: &dyn Variables) -> Result<Unserved, Ser
 pub fn health(level: &Level, variables: &dyn Variables) -> Result<Health, ServeError> {
     let kernels = kernels_dir(level, variables)?;
     let python = kernels.join(spec::SHARED);
-    let mut found = installed(&kernels);
+    let mut specs = installed(&kernels);
     // Another program's kernelspec with this name has to be reported.
-    if python.join("kernel.json").exists() && !found.iter().any(|(folder, _)| *folder == python) {
-        found.push((python, String::new()));
+    if python.join("kernel.json").exists() && !specs.iter().any(|(folder, _)| *folder == python) {
+        specs.push((python, String::new()));
     }
-    for (folder, language) in &found {
+    for (folder, language) in &specs {
         let health = health_of(folder, language, variables)?;
         if health != Health::Good {
             return Ok(health);
         }
     }
-    Ok(match found.is_empty() {
+    Ok(match specs.is_empty() {
         true => Health::Missing,
         false => Health::Good,
     })
@@ -272,7 +272,7 @@ fn health_of(
     variables: &dyn Variables,
 ) -> Result<Health, ServeError> {
     let path = folder.join("kernel.json");
-    let Ok(found) = std::fs::read(&path) else {
+    let Ok(content) = std::fs::read(&path) else {
         return Ok(Health::Missing);
     };
     if packaged(folder).is_some() {
@@ -280,13 +280,13 @@ fn health_of(
     }
     let proxy = proxy_path(variables)?;
     let stale = |why: String| Ok(Health::Stale { why });
-    if !ours(folder) {
+    if !is_own_spec(folder) {
         return stale(format!("{} is not nb's", path.display()));
     }
     if !proxy.is_file() {
         return stale(format!("{} is gone", proxy.display()));
     }
-    if found != kernel_json(&proxy, language) {
+    if content != kernel_json(&proxy, language) {
         return stale(format!("{} is of another version", path.display()));
     }
     match differs(&proxy) {
@@ -308,19 +308,19 @@ pub fn spelled(language: &str, variables: &dyn Variables) -> (String, bool) {
     let folders = JupyterPaths::new(variables).map(|it| it.spec_folders(prefix.as_ref()));
     let specs = spec::list(&folders.unwrap_or_default()).into_iter();
     let mut languages = specs.map(|spec| spec.language);
-    match languages.find(|known| known.eq_ignore_ascii_case(language)) {
-        Some(known) => (known, true),
+    match languages.find(|spelling| spelling.eq_ignore_ascii_case(language)) {
+        Some(spelling) => (spelling, true),
         None => (language.to_owned(), spec::is_python(language)),
     }
 }
 
 /// Returns the folder of the kernelspecs of a level.
 pub fn kernels_dir(level: &Level, variables: &dyn Variables) -> Result<PathBuf, NoHome> {
-    let whole = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let data = match level {
         Level::User => JupyterPaths::new(variables)?.data_dir,
-        Level::Prefix(prefix) => whole(prefix).join("share/jupyter"),
-        Level::Project(dir) => whole(dir).join("jupyter"),
+        Level::Prefix(prefix) => absolute(prefix).join("share/jupyter"),
+        Level::Project(dir) => absolute(dir).join("jupyter"),
     };
     Ok(data.join("kernels"))
 }
@@ -329,10 +329,10 @@ pub fn kernels_dir(level: &Level, variables: &dyn Variables) -> Result<PathBuf, 
 /// as nb's.
 fn installed(kernels: &Path) -> Vec<(PathBuf, String)> {
     let entries = std::fs::read_dir(kernels).into_iter().flatten().flatten();
-    let mut found: Vec<_> = entries
+    let mut specs: Vec<_> = entries
         .filter(|entry| spec::is_shared_name(&entry.file_name().to_string_lossy()))
         .map(|entry| entry.path())
-        .filter(|folder| folder.join("kernel.json").exists() && ours(folder))
+        .filter(|folder| folder.join("kernel.json").exists() && is_own_spec(folder))
         .map(|folder| {
             let name = folder.file_name().unwrap_or_default().to_string_lossy();
             let suffix = name.get(spec::SHARED.len() + 1..).unwrap_or("python");
@@ -340,13 +340,13 @@ fn installed(kernels: &Path) -> Vec<(PathBuf, String)> {
             (folder, language)
         })
         .collect();
-    found.sort();
-    found
+    specs.sort();
+    specs
 }
 
 /// Says whether a kernelspec's folder may be overwritten: it is nb's and no package's, or its file is damaged
 /// and of no use.
-fn ours(folder: &Path) -> bool {
+fn is_own_spec(folder: &Path) -> bool {
     match spec::read(folder) {
         Ok(spec) => spec::starts_proxy(&spec) && packaged(folder).is_none(),
         Err(error) => matches!(error, SpecError::Damaged { .. }),
@@ -364,16 +364,16 @@ fn packaged(folder: &Path) -> Option<PathBuf> {
 ///
 /// All kernelspecs start the one program in `nb`'s own data folder, which must not be removed
 /// before them.
-pub(super) fn elsewhere(variables: &dyn Variables) -> Result<Vec<PathBuf>, NoHome> {
-    let text = std::fs::read(own_data_dir(variables)?.join(ELSEWHERE)).ok();
+pub(super) fn other_folders(variables: &dyn Variables) -> Result<Vec<PathBuf>, NoHome> {
+    let text = std::fs::read(own_data_dir(variables)?.join(OTHER_FOLDERS)).ok();
     Ok(text
         .and_then(|text| serde_json::from_slice(&text).ok())
         .unwrap_or_default())
 }
 
-fn note_elsewhere(folders: &[PathBuf], variables: &dyn Variables) -> Result<(), ServeError> {
-    let path = own_data_dir(variables)?.join(ELSEWHERE);
-    let done = if folders.is_empty() {
+fn record_other_folders(folders: &[PathBuf], variables: &dyn Variables) -> Result<(), ServeError> {
+    let path = own_data_dir(variables)?.join(OTHER_FOLDERS);
+    let result = if folders.is_empty() {
         match std::fs::remove_file(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => Ok(()),
@@ -382,11 +382,11 @@ fn note_elsewhere(folders: &[PathBuf], variables: &dyn Variables) -> Result<(), 
         let text = serde_json::to_vec(folders).map_err(io::Error::from);
         text.and_then(|text| install_file(&path, &text)).map(drop)
     };
-    done.map_err(|source| ServeError::Install { path, source })
+    result.map_err(|source| ServeError::Install { path, source })
 }
 
-/// The file with the list of [`elsewhere`], in `nb`'s own data folder.
-const ELSEWHERE: &str = "served.json";
+/// The file with the list of [`other_folders`], in `nb`'s own data folder.
+const OTHER_FOLDERS: &str = "served.json";
 
 /// Returns the content of `kernel.json`: the template with the program as its first argument.
 ///

@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 
 use super::program::{CHAT, CHAT_WORD, has_chat, install_program, starts_chat};
-use super::serve::{Level, ServeError, Served, elsewhere, install_spec, kernels_dir, note_level};
+use super::serve::{
+    Level, ServeError, Served, install_spec, kernels_dir, other_folders, record_level,
+};
 use crate::kernel::variables::{NoHome, Variables, own_data_dir};
 
 /// The name that people see.
@@ -32,7 +34,7 @@ pub fn serve(level: &Level, variables: &dyn Variables) -> Result<Served, ServeEr
         source,
     })?;
     changed |= install_spec(&folder, &kernel_json(&program))?;
-    note_level(level, kernels, variables)?;
+    record_level(level, kernels, variables)?;
     Ok(Served {
         folder,
         display_name: DISPLAY_NAME.to_owned(),
@@ -59,8 +61,8 @@ pub fn unserve(level: &Level, variables: &dyn Variables) -> Result<Vec<PathBuf>,
     }
     let program = program_path(variables)?;
     let user = kernels_dir(&Level::User, variables)?;
-    let mut all = elsewhere(variables)?.into_iter().chain([user]);
-    if !removed.is_empty() && !all.any(|kernels| has_chat(&kernels)) && program.exists() {
+    let mut folders = other_folders(variables)?.into_iter().chain([user]);
+    if !removed.is_empty() && !folders.any(|kernels| has_chat(&kernels)) && program.exists() {
         std::fs::remove_file(&program).map_err(|source| cannot(&program, source))?;
         removed.push(program);
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::liveness::{Liveness, liveness};
 use super::open_error::{OpenError, ShareError};
-use super::start::{Held, replace};
+use super::start::{LockedSession, replace};
 use crate::kernel::process::Process;
 use crate::kernel::process::connection::KernelFiles;
 use crate::project::{Backend, Project, Session, Status};
@@ -16,16 +16,17 @@ pub(super) fn owner(notebook: &Path, other: &Path) -> Result<(String, Option<Ses
     let unknown = || ShareError::Unknown {
         other: other.to_owned(),
     };
-    let there = Project::find(other).ok_or_else(unknown)?;
-    let state = there.state()?;
-    let other_key = there.key(other);
+    let other_project = Project::find(other).ok_or_else(unknown)?;
+    let state = other_project.state()?;
+    let other_key = other_project.key(other);
     if !state.sessions.contains_key(&other_key) && !other.exists() {
         return Err(unknown().into());
     }
     let owner = state.partner(&other_key);
     let session = state.sessions.get(&owner).cloned();
-    let here = Project::find(notebook).filter(|here| here.state_file() == there.state_file());
-    if here.is_none() {
+    let own_project =
+        Project::find(notebook).filter(|it| it.state_file() == other_project.state_file());
+    if own_project.is_none() {
         return Err(ShareError::OtherProject {
             notebook: notebook.to_owned(),
             other: other.to_owned(),
@@ -34,7 +35,7 @@ pub(super) fn owner(notebook: &Path, other: &Path) -> Result<(String, Option<Ses
         .into());
     }
     let (notebook, other) = (notebook.to_owned(), other.to_owned());
-    match there.key(&notebook) {
+    match other_project.key(&notebook) {
         key if key == other_key => Err(ShareError::Itself { notebook }.into()),
         key if key == owner => Err(ShareError::Circle { notebook, other }.into()),
         _ => Ok((owner, session)),
@@ -65,9 +66,9 @@ pub(super) async fn join(
     owner: &str,
     patience: Duration,
 ) -> Result<(), OpenError> {
-    let held = Held::wait(project, key, patience).await?;
+    let locked = LockedSession::wait(project, key, patience).await?;
     let notebook = project.notebook(key);
-    leave(&held, project.state()?.sessions.get(key)).await?;
+    ensure_no_own_kernel(&locked, project.state()?.sessions.get(key)).await?;
     let file = KernelFiles::fresh(project).map_err(|source| OpenError::Lock {
         dir: project.dir().to_owned(),
         source,
@@ -104,14 +105,17 @@ pub(super) async fn join(
 }
 
 /// Makes sure that a session has no kernel of its own; fails if one runs.
-pub(super) async fn leave(held: &Held<'_>, recorded: Option<&Session>) -> Result<(), OpenError> {
+pub(super) async fn ensure_no_own_kernel(
+    locked: &LockedSession<'_>,
+    recorded: Option<&Session>,
+) -> Result<(), OpenError> {
     let Some(session) = recorded.filter(|session| !session.is_attached()) else {
         return Ok(());
     };
     match liveness(session).await {
         Liveness::Own(process) if session.status == Status::Stopped => {
             // The process that shut it down was killed before the kernel had ended.
-            held.end(&process, Duration::ZERO).await;
+            locked.end(&process, Duration::ZERO).await;
         }
         Liveness::Own(_) | Liveness::Foreign | Liveness::Disconnected => {
             let notebook = session.notebook.clone();
@@ -120,12 +124,12 @@ pub(super) async fn leave(held: &Held<'_>, recorded: Option<&Session>) -> Result
         Liveness::OutOfReach => return Err(OpenError::out_of_reach(session)),
         Liveness::Dead => {}
     }
-    KernelFiles::of(&session.connection_file).remove(&held.variables);
+    KernelFiles::of(&session.connection_file).remove(&locked.variables);
     Ok(())
 }
 
 /// Stops sharing a kernel, which continues to run; the record names its owner.
-pub(super) fn let_go(session: &mut Session, owner: &str, by: &str) {
+pub(super) fn detach(session: &mut Session, owner: &str, by: &str) {
     session.ended = Some(session.ends_now(&format!("let go of the kernel of {owner}"), Some(by)));
     session.status = Status::Stopped;
 }

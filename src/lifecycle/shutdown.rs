@@ -10,7 +10,7 @@ use super::open_error::OpenError;
 use super::sandbox;
 use super::server_kernel;
 use super::share;
-use super::start::Held;
+use super::start::LockedSession;
 use crate::editing::named_kernelspec;
 use crate::kernel::process::connection::KernelFiles;
 use crate::project::event::EventKind;
@@ -39,17 +39,17 @@ pub struct Stopped {
 /// `key` is the notebook's own, see [`super::target::Target`]. Only `nb open` starts a kernel for
 /// the session again. A kernel of another program or of another notebook is not ended; the notebook
 /// only stops using it.
-/// With `leaves` a kernel on a server goes on running there.
+/// With `keeps_kernel` a kernel on a server goes on running there.
 pub async fn shutdown(
     project: &Project,
     key: &str,
     by: &str,
     patience: Duration,
-    leaves: bool,
+    keeps_kernel: bool,
 ) -> Result<Stopped, OpenError> {
-    let began = Instant::now();
-    let held = Held::wait(project, key, patience).await?;
-    end(&held, by, None, leaves, began).await
+    let start = Instant::now();
+    let locked = LockedSession::wait(project, key, patience).await?;
+    end(&locked, by, None, keeps_kernel, start).await
 }
 
 /// Ends the kernel like [`shutdown`], and records the reason, unless `keeps` returns a reason against
@@ -63,27 +63,27 @@ pub(super) async fn shutdown_unless(
     patience: Duration,
     keeps: impl AsyncFnOnce(Session) -> Result<Option<String>, StateError>,
 ) -> Result<Result<Stopped, String>, OpenError> {
-    let began = Instant::now();
-    let held = Held::wait(project, key, patience).await?;
-    if let Some(session) = held.session()?
-        && let Some(kept) = keeps(session).await?
+    let start = Instant::now();
+    let locked = LockedSession::wait(project, key, patience).await?;
+    if let Some(session) = locked.session()?
+        && let Some(reason) = keeps(session).await?
     {
-        return Ok(Err(kept));
+        return Ok(Err(reason));
     }
-    end(&held, by, why, false, began).await.map(Ok)
+    end(&locked, by, why, false, start).await.map(Ok)
 }
 
 /// Ends the kernel of a session whose lock is held.
 async fn end(
-    held: &Held<'_>,
+    locked: &LockedSession<'_>,
     by: &str,
     why: Option<&str>,
-    leaves: bool,
-    began: Instant,
+    keeps_kernel: bool,
+    start: Instant,
 ) -> Result<Stopped, OpenError> {
-    let (project, key) = (held.project, held.key);
+    let (project, key) = (locked.project, locked.key);
     let notebook = project.notebook(key);
-    let session = held.session()?.ok_or_else(|| OpenError::NoKernel {
+    let session = locked.session()?.ok_or_else(|| OpenError::NoKernel {
         notebook: notebook.clone(),
     })?;
     // Read before the change: it still names the shared kernel.
@@ -93,17 +93,17 @@ async fn end(
             Some(session) => liveness(&session).await.is_up(),
             None => false,
         };
-        held.record(|session| share::let_go(session, &owner, by))?;
+        locked.record(|session| share::detach(session, &owner, by))?;
         journal(project, key, &session, EventKind::Stopped, by);
         return Ok(Stopped {
-            session: held.session()?.unwrap_or(session),
+            session: locked.session()?.unwrap_or(session),
             was_running: goes_on,
             let_go_of: Some(owner),
             shared_with: Vec::new(),
             notes: named_kernelspec::restore(project, &state, key)
                 .into_iter()
                 .collect(),
-            took: began.elapsed(),
+            took: start.elapsed(),
         });
     }
     if !state.sessions.contains_key(key) {
@@ -118,10 +118,10 @@ async fn end(
     let was_running = matches!(found, Liveness::Own(_) | Liveness::Disconnected);
     let shared_with = state.sharers(key);
     let record = || {
-        held.record(|session| {
+        locked.record(|session| {
             session.status = Status::Stopped;
-            let reason = if leaves {
-                server_kernel::LEFT
+            let reason = if keeps_kernel {
+                server_kernel::LEFT_RUNNING
             } else {
                 "shut down"
             };
@@ -140,12 +140,12 @@ async fn end(
     }
     let mut notes = Vec::new();
     if let Some(remote) = session.as_remote() {
-        notes = server_kernel::end(held, &session, remote, leaves).await;
+        notes = server_kernel::end(locked, &session, remote, keeps_kernel).await;
     } else if let Liveness::Own(process) = &found {
-        end_kernel(held, &session, process, false).await;
+        end_kernel(locked, &session, process, false).await;
     }
     if session.is_owned() || session.as_remote().is_some() {
-        KernelFiles::of(&session.connection_file).remove(&held.variables);
+        KernelFiles::of(&session.connection_file).remove(&locked.variables);
     }
     if unrecorded.is_some() {
         // The end of the kernel may have freed space on the disk.
@@ -155,7 +155,7 @@ async fn end(
         let why = with_causes(&error);
         format!("its kernel has ended, but that is not written down, and commands will say that it died: {why}")
     });
-    let session = held.session()?.unwrap_or(session);
+    let session = locked.session()?.unwrap_or(session);
     let scratch = sandbox::end(&session);
     Ok(Stopped {
         session,
@@ -169,6 +169,6 @@ async fn end(
             .chain(notes)
             .collect(),
         shared_with,
-        took: began.elapsed(),
+        took: start.elapsed(),
     })
 }

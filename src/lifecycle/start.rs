@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use super::death;
 use super::liveness::{refusal, sandboxed};
 use super::open_error::OpenError;
-use super::ready::{NotReady, chosen, ready, ready_anywhere};
+use super::ready::{NotReady, ready, ready_anywhere, wait_for_ports};
 use super::sandbox::{self as sandbox_of, confine, contain};
 use super::target::recorded;
 use crate::client::Client;
@@ -46,7 +46,7 @@ pub(super) struct KernelPlan {
 }
 
 /// A session whose lock is held.
-pub(super) struct Held<'a> {
+pub(super) struct LockedSession<'a> {
     pub(super) project: &'a Project,
     pub(super) key: &'a str,
     pub(super) variables: ProcessVariables,
@@ -57,7 +57,7 @@ pub(super) struct Held<'a> {
     _lock: Lock,
 }
 
-impl<'a> Held<'a> {
+impl<'a> LockedSession<'a> {
     /// Waits for the session's lock. While it is held no other process starts, restarts or ends the
     /// kernel.
     pub(super) async fn wait(
@@ -93,7 +93,7 @@ impl<'a> Held<'a> {
     }
 
     /// Sets the preforked processes for the next start.
-    pub(super) fn start_by(&self, preforked: Option<PreforkedProcess>) {
+    pub(super) fn set_preforked(&self, preforked: Option<PreforkedProcess>) {
         *self
             .preforked
             .lock()
@@ -146,14 +146,14 @@ impl<'a> Held<'a> {
         &self,
         notebook: &Path,
         before: Option<Session>,
-        wanted: KernelPlan,
+        plan: KernelPlan,
         patience: Duration,
     ) -> Result<Session, OpenError> {
         let KernelPlan {
             spec,
             transport,
             settings,
-        } = wanted;
+        } = plan;
         // The files of a kernel on another host or in another container are not removed.
         if let Some(before) = &before
             && before.is_owned()
@@ -198,9 +198,9 @@ impl<'a> Held<'a> {
         transport: Transport,
         spec: &RealSpec,
     ) -> Result<(), OpenError> {
-        let made = files.create(transport, sandboxed, spec, &self.variables);
-        made.map(drop).or_else(|error| {
-            self.failed(files, &with_causes(&error))?;
+        let result = files.create(transport, sandboxed, spec, &self.variables);
+        result.map(drop).or_else(|error| {
+            self.record_failure(files, &with_causes(&error))?;
             Err(error.into())
         })
     }
@@ -218,18 +218,18 @@ impl<'a> Held<'a> {
             let (process, log_start) = match started {
                 Ok(started) => started,
                 Err(error) => {
-                    self.failed(files, &with_causes(&error))?;
+                    self.record_failure(files, &with_causes(&error))?;
                     return Err(error);
                 }
             };
-            match self.settle(files, &process, patience).await {
+            match self.wait_until_ready(files, &process, patience).await {
                 Err(OpenError::Died { log, .. }) => {
-                    self.supervisor_is_done(&process).await;
+                    self.wait_for_supervisor(&process).await;
                     let lines = launch::last_lines(&log, log_start, LINES);
-                    let taken = lines.iter().any(|line| says_taken(line));
+                    let address_in_use = lines.iter().any(|line| says_address_in_use(line));
                     let end = death::end_of(files, &process);
                     files.remove(&self.variables);
-                    if transport == Transport::Tcp && taken && attempt < PORT_TRIES {
+                    if transport == Transport::Tcp && address_in_use && attempt < PORT_TRIES {
                         self.create(files, false, transport, spec)?;
                         continue;
                     }
@@ -243,17 +243,17 @@ impl<'a> Held<'a> {
                         lines,
                     };
                     let how = how.unwrap_or_else(|| "its process ended".to_owned());
-                    self.failed(files, &how)?;
+                    self.record_failure(files, &how)?;
                     return Err(error);
                 }
                 Err(OpenError::SandboxedStart { reason, .. }) => {
                     let log = self.log();
                     let lines = launch::last_lines(&log, log_start, LINES);
                     let error = OpenError::SandboxedStart { reason, lines };
-                    self.failed(files, &error.to_string())?;
+                    self.record_failure(files, &error.to_string())?;
                     return Err(error);
                 }
-                settled => return settled,
+                outcome => return outcome,
             }
         }
         unreachable!("the loop ends by returning")
@@ -267,13 +267,13 @@ impl<'a> Held<'a> {
     ) -> Result<Session, OpenError> {
         // What the last bridge reported does not concern this one.
         let _ = beneath::remove_file(&files.report_file());
-        let mut ran = self
+        let mut session = self
             .run(files, &RealSpec::named(""), Transport::Ipc, patience)
             .await;
-        if let Err(OpenError::Slow { log, said, .. }) = &mut ran {
-            *said = launch::last_lines(log, 0, 1).pop();
+        if let Err(OpenError::Slow { log, last_line, .. }) = &mut session {
+            *last_line = launch::last_lines(log, 0, 1).pop();
         }
-        ran
+        session
     }
 
     /// Starts the bridge of a kernel that goes on meanwhile, and waits until clients can connect to the bridge. Whether the
@@ -285,9 +285,9 @@ impl<'a> Held<'a> {
     ) -> Result<Session, OpenError> {
         let (process, _) = self.launch(files, &RealSpec::named("")).await?;
         let info = connection::read(files.connection_file())?;
-        let listens = Client::connect_when_up(&info, "nb", patience);
+        let connecting = Client::connect_when_up(&info, "nb", patience);
         tokio::select! {
-            connected = listens => drop(connected.map_err(|source| OpenError::Unreachable {
+            connected = connecting => drop(connected.map_err(|source| OpenError::Unreachable {
                 pid: process.pid,
                 source,
             })?),
@@ -395,7 +395,7 @@ impl<'a> Held<'a> {
     /// Waits until a kernel that was started is ready, and records it as live.
     ///
     /// Also used for a kernel whose starter was killed before it did this.
-    pub(super) async fn settle(
+    pub(super) async fn wait_until_ready(
         &self,
         files: &KernelFiles,
         process: &Process,
@@ -408,22 +408,22 @@ impl<'a> Held<'a> {
                 let (started, files) = (process.clone(), files.clone());
                 let entering =
                     tokio::task::spawn_blocking(move || sandbox::entered(&started, &files));
-                let entered = entering
+                let sandbox_entry = entering
                     .await
                     .map_err(|error| OpenError::Internal(error.to_string()))?;
-                let (process, reached) = entered?;
+                let (process, reached) = sandbox_entry?;
                 (process, Some(reached))
             }
             false => (process.clone(), None),
         };
         let process = &process;
-        let ready = match chosen(files, process, patience).await {
+        let ready = match wait_for_ports(files, process, patience).await {
             Ok(()) => {
                 let info = connection::read(files.connection_file())?;
-                let left = deadline.saturating_duration_since(tokio::time::Instant::now());
+                let remaining = deadline.saturating_duration_since(tokio::time::Instant::now());
                 match self.session()?.is_some_and(|it| it.as_remote().is_some()) {
-                    true => ready_anywhere(&info, process, left).await,
-                    false => ready(&info, process, left).await,
+                    true => ready_anywhere(&info, process, remaining).await,
+                    false => ready(&info, process, remaining).await,
                 }
             }
             Err(not_ready) => Err(not_ready),
@@ -444,7 +444,7 @@ impl<'a> Held<'a> {
                     pid: process.pid,
                     after: patience,
                     log: self.log(),
-                    said: None,
+                    last_line: None,
                 });
             }
             Err(NotReady::Unreachable(source)) => {
@@ -454,7 +454,7 @@ impl<'a> Held<'a> {
                 });
             }
         };
-        let said = beneath::metadata(&self.log()).map(|log| log.len());
+        let log_bytes = beneath::metadata(&self.log()).map(|log| log.len());
         let live = self.update(|state| {
             let session = state.sessions.get_mut(self.key)?;
             // A bridge that is started anew leads to the same kernel.
@@ -464,7 +464,7 @@ impl<'a> Held<'a> {
                 session.generation += u64::from(session.process().is_some());
                 session.started_at = Some(Timestamp::now());
             }
-            session.set_process(process.pid, process.start_time, said.ok());
+            session.set_process(process.pid, process.start_time, log_bytes.ok());
             session.status = Status::Live;
             session.kernel_info = Some(reply);
             if let Some(sandbox) = session.sandbox_mut() {
@@ -482,12 +482,12 @@ impl<'a> Held<'a> {
         if !process.ended_within(grace).await {
             end_group(process).await;
         }
-        self.supervisor_is_done(process).await;
+        self.wait_for_supervisor(process).await;
     }
 
     /// Waits until the supervisor of an ended process has ended too, and with it the processes that
     /// were left in the process's group.
-    async fn supervisor_is_done(&self, process: &Process) {
+    async fn wait_for_supervisor(&self, process: &Process) {
         let session = self.session().ok().flatten();
         let files = session.map(|session| KernelFiles::of(&session.connection_file));
         if let Some(supervisor) = files.and_then(|files| files.supervisor_of(process)) {
@@ -496,7 +496,11 @@ impl<'a> Held<'a> {
     }
 
     /// Records that the kernel could not be started.
-    pub(super) fn failed(&self, files: &KernelFiles, reason: &str) -> Result<(), OpenError> {
+    pub(super) fn record_failure(
+        &self,
+        files: &KernelFiles,
+        reason: &str,
+    ) -> Result<(), OpenError> {
         files.remove(&self.variables);
         self.record(|session| {
             let mut ended = session.ends_now(reason, None);
@@ -542,7 +546,7 @@ const KILL_GRACE: Duration = Duration::from_secs(5);
 /// processes.
 const SUPERVISOR_GRACE: Duration = Duration::from_secs(3);
 
-fn says_taken(line: &str) -> bool {
+fn says_address_in_use(line: &str) -> bool {
     let line = line.to_ascii_lowercase();
     line.contains("address already in use") || line.contains("address in use")
 }

@@ -55,27 +55,27 @@ pub async fn status(
     key: &str,
     session: Session,
 ) -> Result<SessionStatus, StateError> {
-    look(project, key, session, true).await
+    read_status(project, key, session, true).await
 }
 
 /// Like [`status`], without a request to the kernel: whether it is busy is taken from the journal.
-pub async fn glance(
+pub async fn status_from_journal(
     project: &Project,
     key: &str,
     session: Session,
 ) -> Result<SessionStatus, StateError> {
-    look(project, key, session, false).await
+    read_status(project, key, session, false).await
 }
 
-async fn look(
+async fn read_status(
     project: &Project,
     key: &str,
     session: Session,
-    asks: bool,
+    asks_kernel: bool,
 ) -> Result<SessionStatus, StateError> {
-    let mut found = liveness(&session).await;
+    let mut current = liveness(&session).await;
     let running =
-        found.is_up() && found != Liveness::Disconnected && session.status == Status::Live;
+        current.is_up() && current != Liveness::Disconnected && session.status == Status::Live;
     // Read before the kernel is asked: requests sent after that do not matter.
     let mut present = if running {
         project.present(key, session.generation)
@@ -83,36 +83,36 @@ async fn look(
         Present::default()
     };
     let busy = match running {
-        true if asks => busy(&session).await,
+        true if asks_kernel => busy(&session).await,
         true => Some(present.running.is_some()),
         false => None,
     };
     if busy == Some(false)
-        && asks
+        && asks_kernel
         && let Some(cell) = present.running.take()
         && is_over(&session, &cell).await
     {
         note_end(project, key, &session, &cell);
         present.last = Some(Timestamp::now());
     }
-    if let Liveness::Own(process) = &found
+    if let Liveness::Own(process) = &current
         && running
         && busy.is_none()
         && process.ended_within(DYING).await
     {
-        found = Liveness::Dead;
+        current = Liveness::Dead;
     }
-    let session = match &found {
+    let session = match &current {
         Liveness::Dead if session.status == Status::Live => note_death(project, key, session)?,
         _ => session,
     };
-    let memory_bytes = match &found {
+    let memory_bytes = match &current {
         // The memory of a bridge is not the kernel's.
         Liveness::Own(process) if session.as_remote().is_none() => process.memory_bytes(),
         _ => None,
     };
-    let between = matches!(session.status, Status::Starting | Status::Restarting);
-    let abandoned = between && matches!(project.try_lock_session(key), Ok(Some(_)));
+    let is_changing = matches!(session.status, Status::Starting | Status::Restarting);
+    let abandoned = is_changing && matches!(project.try_lock_session(key), Ok(Some(_)));
     let joined = joined_to(project, key);
     let shared_by = project.state()?.sharers(key);
     Ok(SessionStatus {
@@ -121,7 +121,7 @@ async fn look(
             .then(|| present.last.or(session.started_at))
             .flatten(),
         session,
-        liveness: found,
+        liveness: current,
         kernel_of: None,
         busy,
         running: present.running,

@@ -62,13 +62,13 @@ pub enum TargetError {
 
 impl TargetError {
     /// Returns the commands that fix it; `words` is the command that was typed, without a notebook.
-    pub fn hints(&self, words: &str) -> Vec<String> {
+    pub fn hints(&self, command: &str) -> Vec<String> {
         match self {
             Self::NotOpen { notebook } => vec![format!("nb open {}", quote(notebook))],
             Self::NoneOpen { .. } => vec!["nb open NOTEBOOK.ipynb".to_owned()],
             Self::Several { notebooks, .. } => notebooks
                 .iter()
-                .map(|notebook| format!("{words} -n {}", quote(notebook)))
+                .map(|notebook| format!("{command} -n {}", quote(notebook)))
                 .collect(),
             Self::State(_) | Self::Project(_) => Vec::new(),
         }
@@ -76,8 +76,8 @@ impl TargetError {
 }
 
 /// Returns the notebook that was named by an argument, or else by `NB_NOTEBOOK`.
-pub fn named(given: Option<&Path>, variables: &dyn Variables) -> Option<PathBuf> {
-    given
+pub fn named(argument: Option<&Path>, variables: &dyn Variables) -> Option<PathBuf> {
+    argument
         .map(Path::to_owned)
         .or_else(|| variables.path("NB_NOTEBOOK"))
 }
@@ -87,11 +87,11 @@ pub fn named(given: Option<&Path>, variables: &dyn Variables) -> Option<PathBuf>
 ///
 /// A named notebook's session may have any status; the caller checks what it needs.
 pub async fn resolve(
-    given: Option<&Path>,
+    argument: Option<&Path>,
     folder: &Path,
     variables: &dyn Variables,
 ) -> Result<Target, TargetError> {
-    match named(given, variables) {
+    match named(argument, variables) {
         Some(notebook) => of_notebook(&notebook),
         None => only_live(folder).await,
     }
@@ -124,21 +124,21 @@ pub(crate) fn recorded(state: &State, project: &Project, key: &str) -> Option<Se
 }
 
 async fn only_live(folder: &Path) -> Result<Target, TargetError> {
-    let none = || TargetError::NoneOpen {
+    let none_open = || TargetError::NoneOpen {
         folder: folder.to_owned(),
     };
-    let project = Project::find(folder).ok_or_else(none)?;
+    let project = Project::find(folder).ok_or_else(none_open)?;
     let state = project.state()?;
-    let mut looked_at = Vec::new();
+    let mut sessions = Vec::new();
     for (key, session) in state.all() {
         let is_used = is_in_use(&session.status, &liveness(&session).await);
-        looked_at.push((key, session, is_used));
+        sessions.push((key, session, is_used));
     }
-    let Candidates { mut meant, live } = candidates(&state, looked_at);
-    match meant.len() {
-        0 => Err(none()),
+    let Candidates { mut sessions, live } = candidates(&state, sessions);
+    match sessions.len() {
+        0 => Err(none_open()),
         1 => {
-            let (notebook_key, session) = meant.remove(0);
+            let (notebook_key, session) = sessions.remove(0);
             Ok(Target {
                 project,
                 key: state.owner_key(&notebook_key),
@@ -148,7 +148,7 @@ async fn only_live(folder: &Path) -> Result<Target, TargetError> {
         }
         _ => Err(TargetError::Several {
             live,
-            notebooks: meant.into_iter().map(|(_, it)| it.notebook).collect(),
+            notebooks: sessions.into_iter().map(|(_, it)| it.notebook).collect(),
         }),
     }
 }
@@ -163,7 +163,7 @@ pub(crate) fn only_or_last_opened(state: &State) -> Option<String> {
         (key, session, is_used)
     });
     let found = candidates(state, all);
-    if let ([(key, _)], true) = (&found.meant[..], found.live) {
+    if let ([(key, _)], true) = (&found.sessions[..], found.live) {
         return Some(key.clone());
     }
     let mut all = state.all();
@@ -178,7 +178,7 @@ pub(crate) fn only_or_last_opened(state: &State) -> Option<String> {
 
 /// The sessions that are possible if no notebook is named.
 struct Candidates {
-    meant: Vec<(String, Session)>,
+    sessions: Vec<(String, Session)>,
     /// Whether their kernels are in use.
     live: bool,
 }
@@ -190,17 +190,20 @@ fn candidates(state: &State, all: impl IntoIterator<Item = (String, Session, boo
     let (live, others): (Vec<_>, Vec<_>) = all.partition(|(_, _, is_used)| *is_used);
     let any_live = !live.is_empty();
     // If no kernel is alive, a single notebook can still be reported or opened again.
-    let meant = if any_live { live } else { others };
-    let mut meant: Vec<_> = meant.into_iter().map(|(key, it, _)| (key, it)).collect();
+    let sessions = if any_live { live } else { others };
+    let mut sessions: Vec<_> = sessions.into_iter().map(|(key, it, _)| (key, it)).collect();
     if any_live {
-        let owners: Vec<_> = meant.iter().map(|(key, _)| state.owner_key(key)).collect();
-        let is_one = owners.windows(2).all(|two| two[0] == two[1]);
-        if is_one && meant.iter().any(|(key, _)| *key == owners[0]) {
-            meant.retain(|(key, _)| *key == owners[0]);
+        let owners: Vec<_> = sessions
+            .iter()
+            .map(|(key, _)| state.owner_key(key))
+            .collect();
+        let is_one_kernel = owners.windows(2).all(|two| two[0] == two[1]);
+        if is_one_kernel && sessions.iter().any(|(key, _)| *key == owners[0]) {
+            sessions.retain(|(key, _)| *key == owners[0]);
         }
     }
     Candidates {
-        meant,
+        sessions,
         live: any_live,
     }
 }
@@ -288,21 +291,21 @@ mod tests {
     #[test]
     fn a_kernel_that_is_being_started_is_meant_and_one_of_another_host_is_not() {
         for status in [Status::Starting, Status::Restarting] {
-            let begun = state(vec![("a", session(status, None)), ("b", dead())]);
-            assert_eq!(chosen(&begun).as_deref(), Some("a"));
+            let starting = state(vec![("a", session(status, None)), ("b", dead())]);
+            assert_eq!(chosen(&starting).as_deref(), Some("a"));
         }
-        let mut there = live();
-        if let Backend::Local(kernel) = &mut there.backend {
+        let mut other_host = live();
+        if let Backend::Local(kernel) = &mut other_host.backend {
             kernel.host = HostIdentity {
                 name: "there".to_owned(),
                 boot_id: "b".to_owned(),
                 ..HostIdentity::default()
             };
         }
-        assert_eq!(recorded_liveness(&there), Liveness::OutOfReach);
-        assert!(is_in_use(&there.status, &Liveness::OutOfReach));
-        assert!(!may_be_started(&there));
-        let both = state(vec![("a", live()), ("b", there)]);
+        assert_eq!(recorded_liveness(&other_host), Liveness::OutOfReach);
+        assert!(is_in_use(&other_host.status, &Liveness::OutOfReach));
+        assert!(!may_be_started(&other_host));
+        let both = state(vec![("a", live()), ("b", other_host)]);
         assert_eq!(chosen(&both).as_deref(), Some("a"));
     }
 

@@ -141,9 +141,9 @@ fn file(variables: &dyn Variables) -> Result<PathBuf, NoHome> {
 /// Returns the commands of the editors on this machine, each program once.
 fn editors(variables: &dyn Variables) -> Vec<PathBuf> {
     let on_path = PROGRAMS.iter().filter_map(|name| {
-        let found = variables.programs(Path::new(name)).into_iter();
+        let programs = variables.programs(Path::new(name)).into_iter();
         // A relative folder of PATH depends on the working directory, which may be a stranger's.
-        found.into_iter().find(|program| program.is_absolute())
+        programs.into_iter().find(|program| program.is_absolute())
     });
     let home = variables.path("HOME");
     let servers = home.iter().flat_map(|home| {
@@ -153,9 +153,9 @@ fn editors(variables: &dyn Variables) -> Vec<PathBuf> {
     let mut seen = Vec::new();
     let mut editors: Vec<_> = on_path.chain(servers).collect();
     editors.retain(|program| {
-        let real = program.canonicalize().unwrap_or_else(|_| program.clone());
-        let is_new = !seen.contains(&real);
-        seen.push(real);
+        let canonical = program.canonicalize().unwrap_or_else(|_| program.clone());
+        let is_new = !seen.contains(&canonical);
+        seen.push(canonical);
         is_new
     });
     editors
@@ -169,19 +169,19 @@ fn server(folder: &Path) -> Option<PathBuf> {
         "bin/code-server-insiders",
         "bin/remote-cli/code",
     ];
-    let below = |folder: PathBuf| {
+    let entries_of = |folder: PathBuf| {
         let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
         entries.map(|entry| entry.path()).collect::<Vec<_>>()
     };
-    let older = below(folder.join("bin"));
-    let newer = below(folder.join("cli/servers")).into_iter();
+    let older = entries_of(folder.join("bin"));
+    let newer = entries_of(folder.join("cli/servers")).into_iter();
     let servers = older
         .into_iter()
         .chain(newer.map(|folder| folder.join("server")));
     let commands = servers.filter_map(|server| {
         let mut commands = COMMANDS.iter().map(|command| server.join(command));
         let command = commands.find(|command| command.is_file())?;
-        let changed = command.metadata().and_then(|found| found.modified());
+        let changed = command.metadata().and_then(|metadata| metadata.modified());
         Some((changed.unwrap_or(SystemTime::UNIX_EPOCH), command))
     });
     commands.max().map(|(_, command)| command)
@@ -209,11 +209,11 @@ fn run(
         .stderr(err.reopen().map_err(cannot)?)
         .spawn()
         .map_err(cannot)?;
-    let begun = Instant::now();
+    let start = Instant::now();
     let status = loop {
         match child.try_wait().map_err(cannot)? {
             Some(status) => break status,
-            None if begun.elapsed() >= patience => {
+            None if start.elapsed() >= patience => {
                 let _ = child.kill();
                 let _ = child.wait();
                 return Err(format!("no end within {} s", patience.as_secs()));
@@ -275,8 +275,8 @@ mod tests {
         }
         let path = format!("relative:{}", bin.display());
         let variables = HashMap::from([("HOME", home.to_str().unwrap()), ("PATH", &*path)]);
-        let found = [bin.join("code"), bin.join("cursor"), new.clone()];
-        assert_eq!(editors(&variables), found);
+        let expected = [bin.join("code"), bin.join("cursor"), new.clone()];
+        assert_eq!(editors(&variables), expected);
         std::fs::remove_file(&new).unwrap();
         assert_eq!(editors(&variables)[2], old);
     }

@@ -125,7 +125,7 @@ pub fn is_to_ask(project: &Project, is_in_vscode: bool) -> bool {
 }
 
 /// Records that the person was asked.
-pub fn asked(project: &Project) {
+pub fn record_asked(project: &Project) {
     if let Err(error) = crate::project::beneath::create(&project.dir().join(ASKED)) {
         tracing::warn!("cannot record that the settings were offered: {error}");
     }
@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     /// Adds the settings to a text, and takes them out again.
-    fn both(text: &str) -> (String, Option<String>) {
+    fn add_and_remove(text: &str) -> (String, Option<String>) {
         let path = Path::new("settings.json");
         let with = added(text, path).unwrap();
         assert_eq!(added(&with, path).unwrap(), with, "once is enough");
@@ -147,7 +147,7 @@ mod tests {
     #[test]
     fn comments_and_other_settings_stay() {
         let text = "{\n    // ours\n    \"editor.tabSize\": 3, // three\n}\n";
-        let (with, without) = both(text);
+        let (with, without) = add_and_remove(text);
         assert!(
             with.contains("// ours") && with.contains("// three"),
             "{with}"
@@ -166,18 +166,18 @@ mod tests {
 
     #[test]
     fn an_empty_file_is_removed_again() {
-        let (with, without) = both("");
+        let (with, without) = add_and_remove("");
         let settings: serde_json::Value = serde_json::from_str(&with).unwrap();
-        let wanted = serde_json::json!({
+        let expected = serde_json::json!({
             "files.autoSave": "afterDelay", "files.exclude": { "**/.nb": true },
         });
-        assert_eq!((settings, without), (wanted, None));
+        assert_eq!((settings, without), (expected, None));
     }
 
     #[test]
     fn what_the_user_has_set_is_theirs() {
         let text = r#"{"files.autoSave": "off", "files.exclude": {"**/.git": true}}"#;
-        let (with, without) = both(text);
+        let (with, without) = add_and_remove(text);
         assert!(with.contains(r#""files.autoSave": "off""#), "{with}");
         assert!(with.contains(r#""**/.nb": true"#), "{with}");
         let without = without.unwrap();

@@ -516,7 +516,7 @@ mod tests {
     #[test]
     fn what_is_wanted_of_an_argument_is_said_in_words() {
         let error = |value| serde_json::from_value::<UpdateCell>(value).unwrap_err();
-        for (value, words) in [
+        for (value, expected) in [
             (json!({"cell": 1.5}), "an id or an index is expected"),
             (json!({"cell": null}), "an id or an index is expected"),
             (
@@ -524,7 +524,7 @@ mod tests {
                 "a text or a list of lines is expected",
             ),
         ] {
-            assert_eq!(error(value).to_string(), words);
+            assert_eq!(error(value).to_string(), expected);
         }
     }
 

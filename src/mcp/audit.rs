@@ -16,7 +16,7 @@ use crate::project::Session as KernelSession;
 use crate::project::event::{Event, EventKind, ToolCall};
 
 /// How many of the last events are searched for an edit.
-const NEAR: usize = 100;
+const RECENT: usize = 100;
 
 /// How many warnings a call has at most.
 const MOST_WARNINGS: usize = 20;
@@ -26,7 +26,7 @@ const LONGEST_WORD: usize = 64;
 
 /// A call that is under way.
 pub(super) struct CallRecord {
-    begun: Instant,
+    started: Instant,
     client: Option<(String, String)>,
     session: String,
     tool: &'static str,
@@ -44,8 +44,8 @@ impl CallRecord {
         let arguments = serde_json::to_vec(arguments).unwrap_or_default();
         let client = context.client_info();
         Self {
-            begun: Instant::now(),
-            client: client.map(|client| (word(&client.name), word(&client.version))),
+            started: Instant::now(),
+            client: client.map(|client| (printable(&client.name), printable(&client.version))),
             session: session.to_owned(),
             tool,
             arguments: hex::encode(Sha256::digest(&arguments)),
@@ -53,11 +53,11 @@ impl CallRecord {
     }
 
     /// Writes the record into the journal of the notebook's project, if it has one.
-    pub(super) async fn end(self, caller: &Caller, done: &Result<ToolAnswer, Problem>) {
-        let Some(concerned) = caller.concerned() else {
+    pub(super) async fn end(self, caller: &Caller, outcome: &Result<ToolAnswer, Problem>) {
+        let Some(target) = caller.concerned() else {
             return;
         };
-        let (op, code, result) = match done {
+        let (op, code, result) = match outcome {
             Ok(answer) => (answer.op.clone(), answer.code.clone(), answer.status()),
             Err(problem) => (None, Vec::new(), problem.kind.word()),
         };
@@ -71,15 +71,15 @@ impl CallRecord {
             before: None,
             after: None,
             result,
-            took_ms: u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX),
+            took_ms: u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX),
             warnings: Vec::new(),
         };
-        let (project, key) = (concerned.project.clone(), concerned.key.clone());
+        let (project, key) = (target.project.clone(), target.key.clone());
         let by = caller.by().to_owned();
         let written = tokio::task::spawn_blocking(move || {
             if let Some(op) = op {
-                let near = project.events(&key).take(NEAR);
-                let mut changes = near.filter_map(Event::into_change);
+                let recent = project.events(&key).take(RECENT);
+                let mut changes = recent.filter_map(Event::into_change);
                 let change = changes.find(|change| change.op.as_ref() == Some(&op));
                 call.before = change.as_ref().map(|change| change.before);
                 call.after = change.as_ref().map(|change| change.after);
@@ -99,17 +99,18 @@ impl CallRecord {
 }
 
 /// Returns a client's word as it may be printed.
-fn word(text: &str) -> String {
+fn printable(text: &str) -> String {
     let printed = text.chars().filter(|c| !c.is_control());
     printed.take(LONGEST_WORD).collect()
 }
 
-/// Returns what a reviewer wants to know about code that was run. The network is worth a word only where the
-/// kernel is not to use it.
+/// Returns warnings about code that was run, for a reviewer. Use of the network is reported only for a kernel that must
+/// not use it.
 fn warnings(code: &[String], kernel: Option<&KernelSession>) -> Vec<String> {
     let is_python = |kernel: &KernelSession| {
-        let real = kernel.kernelspec.as_ref();
-        real.is_none_or(|it| it.language.is_empty() || it.language.eq_ignore_ascii_case("python"))
+        let kernelspec = kernel.kernelspec.as_ref();
+        kernelspec
+            .is_none_or(|it| it.language.is_empty() || it.language.eq_ignore_ascii_case("python"))
     };
     if !kernel.is_none_or(is_python) {
         return Vec::new();
@@ -118,15 +119,18 @@ fn warnings(code: &[String], kernel: Option<&KernelSession>) -> Vec<String> {
         let sandbox = kernel.sandbox();
         sandbox.is_some_and(|sandbox| !sandbox.allow_net)
     });
-    let found = code.iter().flat_map(|code| risks(code));
-    let found = found.filter(|it| it.risk != Risk::Network || is_offline);
-    found.map(|it| it.to_string()).take(MOST_WARNINGS).collect()
+    let findings = code.iter().flat_map(|code| risks(code));
+    let findings = findings.filter(|it| it.risk != Risk::Network || is_offline);
+    findings
+        .map(|it| it.to_string())
+        .take(MOST_WARNINGS)
+        .collect()
 }
 
 /// A limit of calls within a minute.
 #[derive(Debug)]
 pub(super) struct RateLimit {
-    most: usize,
+    limit: usize,
     calls: VecDeque<Instant>,
 }
 
@@ -134,9 +138,9 @@ impl RateLimit {
     /// The time in which calls are counted.
     const SPAN: Duration = Duration::from_secs(60);
 
-    pub(super) fn new(most: usize) -> Self {
+    pub(super) fn new(limit: usize) -> Self {
         Self {
-            most,
+            limit,
             calls: VecDeque::new(),
         }
     }
@@ -151,10 +155,10 @@ impl RateLimit {
             self.calls.pop_front();
         }
         match self.calls.front() {
-            Some(first) if self.calls.len() >= self.most => {
+            Some(first) if self.calls.len() >= self.limit => {
                 let left = Self::SPAN.saturating_sub(now.duration_since(*first));
                 let seconds = left.as_secs_f64().ceil();
-                let text = format!("this server takes {} calls a minute", self.most);
+                let text = format!("this server takes {} calls a minute", self.limit);
                 Err(Problem::new(ProblemKind::Refused, text)
                     .hint(format!("retry in {seconds:.0} s")))
             }
@@ -173,9 +177,9 @@ mod tests {
     #[test]
     fn a_limit_says_when_the_next_call_may_come() {
         let mut limit = RateLimit::new(2);
-        let begun = Instant::now();
-        let after = |seconds| begun + Duration::from_secs(seconds);
-        limit.count(begun).unwrap();
+        let started = Instant::now();
+        let after = |seconds| started + Duration::from_secs(seconds);
+        limit.count(started).unwrap();
         limit.count(after(10)).unwrap();
         let refused = limit.count(after(15)).unwrap_err();
         assert_eq!(refused.hints, ["retry in 45 s"]);

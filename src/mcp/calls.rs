@@ -17,7 +17,7 @@ use super::arguments::{
 use super::audit::CallRecord;
 use super::commands::{as_tools, problem_text};
 use super::result::{ToolAnswer, result};
-use super::run::{RunWatcher, begun, follow_options};
+use super::run::{RunWatcher, follow_options, run_answer};
 use super::session::Session;
 use super::tools::ToolName;
 use crate::api::caller::Caller;
@@ -131,16 +131,16 @@ impl Call<'_> {
             Err(problem) => return result(None, Err(problem), is_cancelled).await,
         };
         caller.notice().await;
-        let done = tool(Request {
+        let outcome = tool(Request {
             session: self.session,
             caller: &caller,
             context: self.context,
             cancelled: self.cancelled,
             arguments,
         });
-        let done = done.await;
-        record.end(&caller, &done).await;
-        result(Some(&caller), done, is_cancelled).await
+        let outcome = outcome.await;
+        record.end(&caller, &outcome).await;
+        result(Some(&caller), outcome, is_cancelled).await
     }
 
     /// Lists notebooks.
@@ -150,8 +150,8 @@ impl Call<'_> {
             .and_then(|Notebooks {}| self.session.caller(None, self.context));
         match caller {
             Ok(caller) => {
-                let done = notebooks(&caller).await;
-                result(Some(&caller), done, is_cancelled).await
+                let outcome = notebooks(&caller).await;
+                result(Some(&caller), outcome, is_cancelled).await
             }
             Err(problem) => result(None, Err(problem), is_cancelled).await,
         }
@@ -254,8 +254,8 @@ async fn read_cell(request: Request<'_, ReadCell>) -> Result<ToolAnswer, Problem
     };
     let answer = api::cell(request.caller, cell).await?;
     let text = text::cell::text(&answer, str::to_owned);
-    let mut told = ToolAnswer::of(request.caller, &answer, text).await;
-    told.images = answer
+    let mut tool_answer = ToolAnswer::of(request.caller, &answer, text).await;
+    tool_answer.images = answer
         .cells
         .iter()
         .flat_map(|cell| match &cell.outputs {
@@ -264,8 +264,8 @@ async fn read_cell(request: Request<'_, ReadCell>) -> Result<ToolAnswer, Problem
         })
         .take(api::outputs::MOST_IMAGES)
         .collect();
-    told.scale_images(arguments.image_size).await;
-    Ok(told)
+    tool_answer.scale_images(arguments.image_size).await;
+    Ok(tool_answer)
 }
 
 async fn create_cell(request: Request<'_, CreateCell>) -> Result<ToolAnswer, Problem> {
@@ -281,8 +281,14 @@ async fn create_cell(request: Request<'_, CreateCell>) -> Result<ToolAnswer, Pro
         source: arguments.source.clone(),
         metadata: None,
     };
-    let then = arguments.run.then_some(arguments.timeout_s);
-    edit(&request, vec![operation], EditPolicy::default(), then).await
+    let run_timeout = arguments.run.then_some(arguments.timeout_s);
+    edit(
+        &request,
+        vec![operation],
+        EditPolicy::default(),
+        run_timeout,
+    )
+    .await
 }
 
 async fn update_cell(request: Request<'_, UpdateCell>) -> Result<ToolAnswer, Problem> {
@@ -323,8 +329,8 @@ async fn update_cell(request: Request<'_, UpdateCell>) -> Result<ToolAnswer, Pro
         force: arguments.force,
         ..EditPolicy::default()
     };
-    let then = arguments.run.then_some(arguments.timeout_s);
-    edit(&request, operations, policy, then).await
+    let run_timeout = arguments.run.then_some(arguments.timeout_s);
+    edit(&request, operations, policy, run_timeout).await
 }
 
 async fn delete_cell(request: Request<'_, DeleteCell>) -> Result<ToolAnswer, Problem> {
@@ -356,10 +362,10 @@ async fn edit<T>(
     request: &Request<'_, T>,
     operations: Vec<Operation>,
     policy: EditPolicy,
-    then: Option<Option<f64>>,
+    run_timeout: Option<Option<f64>>,
 ) -> Result<ToolAnswer, Problem> {
     let caller = request.caller;
-    if let Some(timeout_s) = then {
+    if let Some(timeout_s) = run_timeout {
         // A call with a bad argument writes nothing.
         caller.wait(timeout_s)?;
     }
@@ -372,22 +378,22 @@ async fn edit<T>(
     let answer = api::edit(caller, edit).await;
     let answer = answer.map_err(|problem| repeatable(problem, names_revision))?;
     let text = edited(&answer);
-    if let Some(timeout_s) = then {
+    if let Some(timeout_s) = run_timeout {
         let watcher = RunWatcher::new(request.context, request.cancelled);
         let follow = follow_options(timeout_s, None);
         let run = api::exec_edited(caller, &answer, follow, &watcher);
         if let Some(ran) = watcher.watch(run).await?
             && let ExecAnswer::Job { job, .. } = &ran
         {
-            let mut told = begun(caller, &ran, job, text).await;
-            told.op = answer.op;
-            return Ok(told);
+            let mut tool_answer = run_answer(caller, &ran, job, text).await;
+            tool_answer.op = answer.op;
+            return Ok(tool_answer);
         }
     }
-    let mut told = ToolAnswer::of(caller, &answer, text).await;
-    told.op.clone_from(&answer.op);
-    told.is_error = answer.error.is_some();
-    Ok(told)
+    let mut tool_answer = ToolAnswer::of(caller, &answer, text).await;
+    tool_answer.op.clone_from(&answer.op);
+    tool_answer.is_error = answer.error.is_some();
+    Ok(tool_answer)
 }
 
 /// Adds to a conflict how the edit is repeated: the answer has the whole texts, which count as seen.
@@ -446,9 +452,9 @@ async fn run_cell(request: Request<'_, RunCell>) -> Result<ToolAnswer, Problem> 
             follow,
         };
         let answer = watcher.watch(api::run(caller, run, &watcher)).await?;
-        let mut told = begun(caller, &answer, &answer, String::new()).await;
-        told.scale_images(image_size).await;
-        return Ok(told);
+        let mut tool_answer = run_answer(caller, &answer, &answer, String::new()).await;
+        tool_answer.scale_images(image_size).await;
+        return Ok(tool_answer);
     }
     let exec = ExecRequest {
         cells: CellsToRun {
@@ -467,9 +473,10 @@ async fn run_cell(request: Request<'_, RunCell>) -> Result<ToolAnswer, Problem> 
         ExecAnswer::Job { job, doubts, .. } => {
             let doubts = doubts.as_ref().and_then(text::graph::doubts);
             let doubts = doubts.map(|doubts| format!("{}\n", as_tools(&doubts)));
-            let mut told = begun(caller, &answer, job, doubts.unwrap_or_default()).await;
-            told.scale_images(image_size).await;
-            Ok(told)
+            let mut tool_answer =
+                run_answer(caller, &answer, job, doubts.unwrap_or_default()).await;
+            tool_answer.scale_images(image_size).await;
+            Ok(tool_answer)
         }
         ExecAnswer::Nothing { .. } => {
             let text = "there is nothing to run\n".to_owned();
@@ -494,7 +501,7 @@ async fn get_run_status(request: Request<'_, GetRunStatus>) -> Result<ToolAnswer
         () = request.cancelled.notified() => return Err(Problem::new(ProblemKind::StillRunning, "cancelled")),
     };
     let run = api::job::RunAnswer::Followed(Box::new(answer));
-    Ok(begun(request.caller, &run, &run, String::new()).await)
+    Ok(run_answer(request.caller, &run, &run, String::new()).await)
 }
 
 async fn answer_input(request: Request<'_, AnswerInput>) -> Result<ToolAnswer, Problem> {
@@ -521,7 +528,7 @@ async fn answer_input(request: Request<'_, AnswerInput>) -> Result<ToolAnswer, P
         .watch(api::wait(request.caller, wait, &watcher))
         .await?;
     let run = api::job::RunAnswer::Followed(Box::new(answer));
-    Ok(begun(request.caller, &run, &run, String::new()).await)
+    Ok(run_answer(request.caller, &run, &run, String::new()).await)
 }
 
 async fn kernel(request: Request<'_, Kernel>) -> Result<ToolAnswer, Problem> {
@@ -643,9 +650,9 @@ async fn history(request: Request<'_, History>) -> Result<ToolAnswer, Problem> {
             let op = arguments.op.clone();
             let answer = api::undo(caller, UndoRequest { op, policy }).await?;
             let text = format!("took back {}\n{}", answer.undone.op, edited(&answer.edit));
-            let mut told = ToolAnswer::of(caller, &answer, text).await;
-            told.op = answer.edit.op;
-            Ok(told)
+            let mut tool_answer = ToolAnswer::of(caller, &answer, text).await;
+            tool_answer.op = answer.edit.op;
+            Ok(tool_answer)
         }
         HistoryAction::Restore => {
             let restore = RestoreRequest {
@@ -655,9 +662,9 @@ async fn history(request: Request<'_, History>) -> Result<ToolAnswer, Problem> {
             };
             let answer = api::restore(caller, restore).await?;
             let text = edited(&answer.edit);
-            let mut told = ToolAnswer::of(caller, &answer, text).await;
-            told.op = answer.edit.op;
-            Ok(told)
+            let mut tool_answer = ToolAnswer::of(caller, &answer, text).await;
+            tool_answer.op = answer.edit.op;
+            Ok(tool_answer)
         }
     }
 }
@@ -684,7 +691,7 @@ mod tests {
             let arguments = arguments.as_object().cloned().unwrap_or_default();
             read::<ReadCell>(arguments).unwrap_err().message
         };
-        for (arguments, told) in [
+        for (arguments, expected) in [
             (
                 json!({"notebook": "a.ipynb", "cell": 1.5}),
                 "cell: an id or an index is expected, or a list of these",
@@ -695,7 +702,7 @@ mod tests {
             ),
             (json!({"cell": 1}), "missing field `notebook`"),
         ] {
-            assert_eq!(message(arguments), told);
+            assert_eq!(message(arguments), expected);
         }
     }
 }

@@ -75,27 +75,27 @@ pub(super) fn as_tools(text: &str) -> String {
     let Some(command) = &*COMMAND else {
         return text.to_owned();
     };
-    let mut told = String::with_capacity(text.len());
+    let mut rewritten = String::with_capacity(text.len());
     let mut end = 0;
     for found in command.captures_iter(text) {
         let (Some(whole), Some(rest)) = (found.get(0), found.name("rest")) else {
             continue;
         };
-        told.push_str(&in_words(&text[end..whole.start()]));
+        rewritten.push_str(&with_phrases(&text[end..whole.start()]));
         end = whole.end();
         let join = found.name("join").map_or("", |join| join.as_str());
         match (call(&found["word"], rest.as_str()), join) {
-            (Some(call), join) => told.extend([join, &call]),
-            (None, "") => told.push_str(whole.as_str()),
+            (Some(call), join) => rewritten.extend([join, &call]),
+            (None, "") => rewritten.push_str(whole.as_str()),
             (None, _) => {
-                told.truncate(told.trim_end().len());
+                rewritten.truncate(rewritten.trim_end().len());
                 let blanks = rest.as_str().trim_end().len();
-                told.push_str(&rest.as_str()[blanks..]);
+                rewritten.push_str(&rest.as_str()[blanks..]);
             }
         }
     }
-    told.push_str(&in_words(&text[end..]));
-    told
+    rewritten.push_str(&with_phrases(&text[end..]));
+    rewritten
 }
 
 /// Returns a problem as text, in which commands are tools.
@@ -137,10 +137,10 @@ fn call(word: &str, rest: &str) -> Option<String> {
     Some(call)
 }
 
-fn in_words(text: &str) -> String {
+fn with_phrases(text: &str) -> String {
     let mut text = text.to_owned();
-    for (phrase, told) in PHRASES {
-        text = text.replace(phrase, told);
+    for (phrase, replacement) in PHRASES {
+        text = text.replace(phrase, replacement);
     }
     text
 }
@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn a_hint_names_tools() {
-        for (hint, told) in [
+        for (hint, expected) in [
             ("nb open a.ipynb", "open_notebook a.ipynb"),
             (
                 "next: nb wait 7f3a | nb interrupt 7f3a",
@@ -199,7 +199,7 @@ mod tests {
             ),
             ("the nbformat", "the nbformat"),
         ] {
-            assert_eq!(as_tools(hint), told);
+            assert_eq!(as_tools(hint), expected);
         }
     }
 }

@@ -18,7 +18,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::audit::RateLimit;
 use super::resources::{MOST_SUBSCRIPTIONS, templates};
-use super::result::refused;
+use super::result::rejected;
 use super::session::Session;
 use crate::api::problem::{Problem, ProblemKind};
 use crate::text;
@@ -55,8 +55,8 @@ impl Handler {
         }
     }
 
-    /// Returns a handler for clients that are known by a session of HTTP, which the protocol has no more since
-    /// version 2026-07-28.
+    /// Returns a handler for clients over HTTP. It offers the versions of the protocol with HTTP sessions, those before
+    /// 2026-07-28.
     pub(super) fn over_http(session: Session, place: OwnedSemaphorePermit) -> Self {
         let versions = ProtocolVersion::KNOWN_VERSIONS.iter();
         let with_sessions = versions.filter(|it| **it < ProtocolVersion::V_2026_07_28);
@@ -132,7 +132,7 @@ impl ServerHandler for Handler {
             return Err(ErrorData::invalid_params(text, None));
         };
         if let Err(problem) = self.count() {
-            return Ok(refused(problem).await.into());
+            return Ok(rejected(problem).await.into());
         }
         let arguments = request.arguments.unwrap_or_default();
         let cancelled = Arc::new(Notify::new());
@@ -152,7 +152,7 @@ impl ServerHandler for Handler {
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
         let list = async move |session: Session| session.resources(&context).await;
-        let resources = self.session.on_worker(list).await.and_then(|done| done);
+        let resources = self.session.on_worker(list).await.flatten();
         Ok(ListResourcesResult::with_all_items(
             resources.map_err(|it| error(&it))?,
         ))
@@ -173,7 +173,7 @@ impl ServerHandler for Handler {
     ) -> Result<ReadResourceResponse, ErrorData> {
         let uri = request.uri;
         let read = async move |session: Session| session.read_resource(uri, &context).await;
-        let read = self.session.on_worker(read).await.and_then(|done| done);
+        let read = self.session.on_worker(read).await.flatten();
         Ok(ReadResourceResult::new(vec![read.map_err(|it| error(&it))?]).into())
     }
 
@@ -192,8 +192,8 @@ impl ServerHandler for Handler {
         }
         let followed = uri.clone();
         let task = self.session.spawn(async move |session: Session| {
-            let done = session.follow(&followed, &context).await;
-            let _ = done.inspect_err(|problem| {
+            let result = session.follow(&followed, &context).await;
+            let _ = result.inspect_err(|problem| {
                 tracing::warn!(problem = problem.message, "a subscription has ended");
             });
         });

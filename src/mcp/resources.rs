@@ -29,7 +29,7 @@ use crate::project::event::OverwrittenEdit;
 /// How many resources a client may be subscribed to.
 pub(super) const MOST_SUBSCRIPTIONS: usize = 64;
 
-/// How often a client is told of a notebook at most.
+/// The shortest time between two notifications of a client about a notebook.
 const PACE: Duration = Duration::from_secs(1);
 
 const NOTEBOOK: &str = "nb://notebook/";
@@ -176,7 +176,7 @@ impl Session {
         Ok(contents)
     }
 
-    /// Tells a client when others have changed a resource's notebook, until the client has gone.
+    /// Notifies a client when others have changed a resource's notebook, until the client disconnects.
     ///
     /// # Errors
     /// The URI names no resource, or the notebook's folder does not exist.
@@ -188,11 +188,11 @@ impl Session {
         let name = ResourceName::of(uri)?;
         let notebook = self.root().notebook(name.notebook())?;
         let caller = || self.caller(Some(notebook.clone()), context);
-        let mut told = news(&caller()?).await;
-        if told == Default::default() {
+        let mut last = pending_notifications(&caller()?).await;
+        if last == Default::default() {
             let caller = caller()?;
-            let begun = tokio::task::spawn_blocking(move || caller.hears_from_now_on()).await;
-            begun.map_err(|error| Problem::failed("begin to follow", &error))?;
+            let recorded = tokio::task::spawn_blocking(move || caller.begin_notifications()).await;
+            recorded.map_err(|error| Problem::failed("begin to follow", &error))?;
         }
         let (Some(folder), Some(file)) = (notebook.parent(), notebook.file_name()) else {
             return Ok(());
@@ -203,26 +203,29 @@ impl Session {
         while !context.peer.is_transport_closed() {
             let at = Instant::now();
             watch.changed(is_it).await;
-            let now = news(&caller()?).await;
-            if now != told && now != Default::default() {
+            let current = pending_notifications(&caller()?).await;
+            if current != last && current != Default::default() {
                 let updated = ResourceUpdatedNotificationParam::new(uri);
                 if context.peer.notify_resource_updated(updated).await.is_err() {
                     return Ok(());
                 }
             }
-            told = now;
+            last = current;
             tokio::time::sleep_until(at + PACE).await;
         }
         Ok(())
     }
 }
 
-/// Returns what the caller has not been told about its notebook.
-async fn news(caller: &Caller) -> (Vec<ActivityEntry>, Vec<OverwrittenEdit>) {
+/// Returns the notifications about its notebook that the caller has not received.
+async fn pending_notifications(caller: &Caller) -> (Vec<ActivityEntry>, Vec<OverwrittenEdit>) {
     // This records what another program has saved. Nothing counts as seen.
     let _ = api::cells(caller, CellsRequest::default()).await;
-    let news = meanwhile(caller).await.notebook.unwrap_or_default();
-    (news.notifications.since, news.notifications.overwritten)
+    let notebook = meanwhile(caller).await.notebook.unwrap_or_default();
+    (
+        notebook.notifications.since,
+        notebook.notifications.overwritten,
+    )
 }
 
 #[cfg(test)]

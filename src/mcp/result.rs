@@ -112,15 +112,17 @@ impl ToolAnswer {
 /// call.
 pub(super) async fn result(
     caller: Option<&Caller>,
-    done: Result<ToolAnswer, Problem>,
+    outcome: Result<ToolAnswer, Problem>,
     is_cancelled: impl Fn() -> bool,
 ) -> CallToolResult {
-    let mut answer = match done {
+    let mut answer = match outcome {
         Ok(answer) => answer,
         Err(problem) => ToolAnswer::of_problem(caller, problem).await,
     };
     let meanwhile = std::mem::take(&mut answer.meanwhile);
-    answer.text.push_str(&news(&meanwhile, &answer.text));
+    answer
+        .text
+        .push_str(&meanwhile_text(&meanwhile, &answer.text));
     if let Some(caller) = caller.filter(|_| !is_cancelled()) {
         let caller = caller.clone();
         let delivered = tokio::task::spawn_blocking(move || caller.delivered(&meanwhile)).await;
@@ -132,14 +134,14 @@ pub(super) async fn result(
 }
 
 /// Returns the result of a call that was not begun.
-pub(super) async fn refused(problem: Problem) -> CallToolResult {
+pub(super) async fn rejected(problem: Problem) -> CallToolResult {
     result(None, Err(problem), || false).await
 }
 
 /// Returns the lines about what happened meanwhile that the text does not have.
-fn news(meanwhile: &Meanwhile, text: &str) -> String {
+fn meanwhile_text(meanwhile: &Meanwhile, text: &str) -> String {
     let death = meanwhile.notebook.as_ref();
-    let death = death.and_then(|news| news.kernel_ended.as_ref());
+    let death = death.and_then(|notebook| notebook.kernel_ended.as_ref());
     let death = death.filter(|death| !text.contains(&death.text));
     let death = death.map(|death| as_tools(&format!("{} next: {}", death.text, death.next)));
     let lines = text::meanwhile::lines(meanwhile, as_tools);

@@ -24,11 +24,11 @@ use crate::api::outputs::{OutputText, plain};
 use crate::project::jobs::{Job, JobPrompt};
 use crate::text::report::{Piece, report};
 
-/// How often a client hears that a run goes on.
+/// The time between two progress notifications of a run.
 const PROGRESS: Duration = Duration::from_secs(5);
 
-/// How long a person may think about a question; after that the agent is told of it.
-const THINKS: Duration = Duration::from_secs(5 * 60);
+/// How long a person may take to answer a question; after that the agent gets the question.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5 * 60);
 
 /// The field of a form that has the answer to a question.
 const ANSWER: &str = "answer";
@@ -64,39 +64,40 @@ impl<'a> RunWatcher<'a> {
         }
     }
 
-    /// Waits for a run; a client that has asked for it hears every five seconds that it goes on.
+    /// Waits for a run; a client that has asked for progress gets a notification every five seconds.
     pub(super) async fn watch<T>(&self, run: impl Future<Output = T>) -> T {
         tokio::select! {
-            done = run => done,
-            () = self.tell_progress() => std::future::pending().await,
+            result = run => result,
+            () = self.send_progress() => std::future::pending().await,
         }
     }
 
     /// Asks the client's person, on the stream of the call: over HTTP a client may have no other one.
-    async fn elicit(&self, asked: ElicitRequestParams) -> Result<ClientResult, ServiceError> {
-        let mut request = ElicitRequest::new(asked);
+    async fn elicit(&self, parameters: ElicitRequestParams) -> Result<ClientResult, ServiceError> {
+        let mut request = ElicitRequest::new(parameters);
         let call = OriginatingRequestId(self.context.id.clone());
         request.extensions.insert(call);
         let request = ServerRequest::ElicitRequest(request);
-        let options = PeerRequestOptions::with_timeout(THINKS);
+        let options = PeerRequestOptions::with_timeout(ANSWER_TIMEOUT);
         let peer = &self.context.peer;
-        let asked = peer.send_request_with_option(request, options).await?;
-        asked.await_response().await
+        let sent = peer.send_request_with_option(request, options).await?;
+        sent.await_response().await
     }
 
-    async fn tell_progress(&self) {
+    async fn send_progress(&self) {
         let Some(token) = self.context.meta.get_progress_token() else {
             return std::future::pending().await;
         };
-        let mut passed = Duration::ZERO;
+        let mut elapsed = Duration::ZERO;
         loop {
             tokio::time::sleep(PROGRESS).await;
-            passed += PROGRESS;
+            elapsed += PROGRESS;
             let last_line = self.last_line.borrow().clone();
-            let mut told = ProgressNotificationParam::new(token.clone(), passed.as_secs_f64());
-            told.message = (!last_line.is_empty()).then(|| plain(&last_line));
+            let mut notification =
+                ProgressNotificationParam::new(token.clone(), elapsed.as_secs_f64());
+            notification.message = (!last_line.is_empty()).then(|| plain(&last_line));
             // A client that has gone has closed stdin as well, which ends the server.
-            let _ = self.context.peer.notify_progress(told).await;
+            let _ = self.context.peer.notify_progress(notification).await;
         }
     }
 }
@@ -114,18 +115,18 @@ impl JobObserver for RunWatcher<'_> {
         let Ok(requested_schema) = schema else {
             return PromptAnswer::None;
         };
-        let asked = ElicitRequestParams::FormElicitationParams {
+        let parameters = ElicitRequestParams::FormElicitationParams {
             meta: None,
             message: question(&prompt.prompt),
             requested_schema,
         };
-        let answered = match self.elicit(asked).await {
-            Ok(ClientResult::ElicitResult(answered)) => answered,
+        let response = match self.elicit(parameters).await {
+            Ok(ClientResult::ElicitResult(response)) => response,
             Ok(_) | Err(_) => return PromptAnswer::None,
         };
-        let content = answered
+        let content = response
             .content
-            .filter(|_| answered.action == ElicitationAction::Accept);
+            .filter(|_| response.action == ElicitationAction::Accept);
         let text = content
             .as_ref()
             .and_then(|content| content[ANSWER].as_str());
@@ -153,7 +154,7 @@ fn question(prompt: &str) -> String {
 }
 
 /// Returns the answer to a request that began a run.
-pub(super) async fn begun(
+pub(super) async fn run_answer(
     caller: &Caller,
     answer: &impl Answer,
     run: &RunAnswer,
@@ -170,25 +171,25 @@ pub(super) async fn begun(
             (status(job.verdict()), &job.job)
         }
     };
-    let mut told = ToolAnswer::of(caller, answer, text).await;
+    let mut tool_answer = ToolAnswer::of(caller, answer, text).await;
     if let RunAnswer::Followed(job) = run {
         let runs = job.runs().into_iter();
-        told.images = runs.flat_map(|run| run.images.clone()).collect();
+        tool_answer.images = runs.flat_map(|run| run.images.clone()).collect();
     }
     let record = match run {
         RunAnswer::Begun(job) => &job.record,
         RunAnswer::Followed(job) => &job.record,
     };
-    told.code = record.cells.iter().map(|cell| cell.code.clone()).collect();
-    told.field("status", status);
-    told.field("run_id", id.as_str());
-    told
+    tool_answer.code = record.cells.iter().map(|cell| cell.code.clone()).collect();
+    tool_answer.field("status", status);
+    tool_answer.field("run_id", id.as_str());
+    tool_answer
 }
 
 /// Returns the status of a run as one word.
 fn status(verdict: JobVerdict) -> &'static str {
     match verdict {
-        JobVerdict::Well => "ok",
+        JobVerdict::Succeeded => "ok",
         JobVerdict::Raised => "error",
         JobVerdict::Interrupted => "interrupted",
         JobVerdict::NoKernel => "no_kernel",

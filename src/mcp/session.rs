@@ -122,8 +122,8 @@ impl Session {
         T: Send + 'static,
         F: Future<Output = T> + 'static,
     {
-        let done = self.spawn(work).await;
-        done.map_err(|error| Problem::failed("do this", &error))
+        let result = self.spawn(work).await;
+        result.map_err(|error| Problem::failed("do this", &error))
     }
 
     /// Begins work on the server's worker.

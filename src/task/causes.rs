@@ -7,9 +7,9 @@ pub fn with_causes(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(source) = cause {
-        let said = source.to_string();
-        if !text.contains(&said) {
-            text = format!("{text}: {said}");
+        let message = source.to_string();
+        if !text.contains(&message) {
+            text = format!("{text}: {message}");
         }
         cause = source.source();
     }

@@ -193,8 +193,8 @@ impl PreparedTask {
 /// Removes old reports whose readers were killed.
 pub(crate) fn sweep(project: &Project) {
     for file in beneath::paths(&project.dir().join("background")) {
-        let written = beneath::metadata(&file).and_then(|found| found.modified());
-        let age = written.ok().and_then(|at| at.elapsed().ok());
+        let modified = beneath::metadata(&file).and_then(|metadata| metadata.modified());
+        let age = modified.ok().and_then(|at| at.elapsed().ok());
         if age.is_some_and(|age| age > UNFETCHED) {
             let _ = beneath::remove_file(&file);
         }

@@ -42,19 +42,19 @@ fn head(cell: &ShownCell) -> String {
     }
     let mut head = parts.join(" · ");
     head.push('\n');
-    let mut more: Vec<_> = metadata(cell)
+    let mut sections: Vec<_> = metadata(cell)
         .map(|metadata| format!("metadata {metadata}"))
         .into_iter()
         .collect();
     for attachment in &cell.attachments {
         let forms = attachment.forms.iter().map(|form| format!(" · {form}"));
         let forms: String = forms.collect();
-        more.push(format!("attachment {}{forms}", attachment.name));
+        sections.push(format!("attachment {}{forms}", attachment.name));
     }
-    if !more.is_empty() {
-        more.push("source".to_owned());
+    if !sections.is_empty() {
+        sections.push("source".to_owned());
     }
-    head.extend(more.iter().map(|more| format!("--- {more}\n")));
+    head.extend(sections.iter().map(|section| format!("--- {section}\n")));
     head
 }
 

@@ -52,7 +52,7 @@ fn write_column(row: &CellRow, column: usize, out: &mut String) {
         (2, _) => {
             for (at, change) in row.changes.iter().enumerate() {
                 out.push_str(if at > 0 { ", " } else { "" });
-                out.push_str(word(*change));
+                out.push_str(verb(*change));
             }
         }
         (3, Some(count)) => {
@@ -125,7 +125,7 @@ fn number(number: u64, out: &mut String) {
     let _ = write!(out, "{number}");
 }
 
-fn word(change: ChangeKind) -> &'static str {
+fn verb(change: ChangeKind) -> &'static str {
     match change {
         ChangeKind::Nothing => "",
         ChangeKind::Inserted => "new",
@@ -187,7 +187,7 @@ mod tests {
         }
     }
 
-    fn said(rows: &[CellRow], width: usize) -> Vec<String> {
+    fn texts(rows: &[CellRow], width: usize) -> Vec<String> {
         let mut lines = Vec::new();
         write_rows(rows, Some(width), |line| lines.push(line.to_owned()));
         lines
@@ -228,13 +228,13 @@ mod tests {
         ];
         rows[3].note = "3f2c ran after it: データ".to_owned();
         for width in [40, 60, 80, 200] {
-            let texts = said(&rows, width);
+            let texts = texts(&rows, width);
             assert!(
                 texts.iter().all(|text| text.width() <= width),
                 "{width}: {texts:#?}"
             );
         }
-        let texts = said(&rows, 80);
+        let texts = texts(&rows, 80);
         assert!(
             texts[0].contains("x = '日") && texts[0].contains("(3 lines) → out "),
             "{texts:#?}"

@@ -96,19 +96,19 @@ fn details(cell: &CellDiff) -> Vec<String> {
 
 /// Returns the line above a cell's differences.
 fn head(cell: &CellDiff) -> String {
-    let mut what = Vec::new();
+    let mut parts = Vec::new();
     match (&cell.before, &cell.after) {
-        (None, _) => what.push("new".to_owned()),
-        (_, None) => what.push("gone".to_owned()),
+        (None, _) => parts.push("new".to_owned()),
+        (_, None) => parts.push("gone".to_owned()),
         (Some(before), Some(after)) => {
             if before.revision != after.revision {
-                what.push(format!("{} → {}", before.revision, after.revision));
+                parts.push(format!("{} → {}", before.revision, after.revision));
             }
             if cell.moved {
-                what.push(format!("moved from {}", before.index));
+                parts.push(format!("moved from {}", before.index));
             }
             if before.revision == after.revision && cell.outputs.is_some() {
-                what.push("outputs".to_owned());
+                parts.push("outputs".to_owned());
             }
         }
     }
@@ -122,7 +122,7 @@ fn head(cell: &CellDiff) -> String {
         "" => String::new(),
         line => format!(" · {line}"),
     };
-    format!("{} ({index}) · {}{line}", cell.cell, what.join(", "))
+    format!("{} ({index}) · {}{line}", cell.cell, parts.join(", "))
 }
 
 fn place(hunk: &DiffHunk) -> String {

@@ -8,12 +8,12 @@ pub(crate) fn text(answer: &EditAnswer) -> String {
     let mut lines: Vec<String> = Vec::new();
     let mut last = "";
     for change in &runs(&answer.changes) {
-        let (what, cell) = described(change, answer);
-        match lines.last_mut().filter(|_| last == what) {
+        let (verb, cell) = described(change, answer);
+        match lines.last_mut().filter(|_| last == verb) {
             Some(line) => line.push_str(&format!(", {cell}")),
-            None => lines.push(format!("{what} {cell}")),
+            None => lines.push(format!("{verb} {cell}")),
         }
-        last = what;
+        last = verb;
     }
     if lines.is_empty() {
         lines.push("unchanged".to_owned());
@@ -50,9 +50,9 @@ fn described(change: &CellChange, answer: &EditAnswer) -> (&'static str, String)
     let mut conflicts = answer.conflicts.iter();
     let of_it = |it: &&Conflict| it.cell.as_ref() == Some(&change.cell);
     let conflict = conflicts.find(of_it);
-    let theirs = conflict.and_then(|it| it.theirs.as_deref());
-    let is_theirs = cell.is_some_and(|cell| theirs == Some(&*cell.source()));
-    let what = match change.what {
+    let their_text = conflict.and_then(|it| it.theirs.as_deref());
+    let is_theirs = cell.is_some_and(|cell| their_text == Some(&*cell.source()));
+    let verb = match change.what {
         // The cell holds what another program saved, and nothing of this edit.
         _ if is_theirs => "kept",
         ChangeKind::Nothing => "unchanged",
@@ -66,14 +66,14 @@ fn described(change: &CellChange, answer: &EditAnswer) -> (&'static str, String)
     };
     let CellChange { cell, index, .. } = change;
     let in_part = match conflict {
-        Some(_) if !is_theirs => " (not all that was meant)",
+        Some(_) if !is_theirs => " (only part of the edit)",
         _ => "",
     };
     let cell = match change.what {
         ChangeKind::Removed => format!("{cell} (was {index})"),
         _ => format!("{index} {cell}{in_part}"),
     };
-    (what, cell)
+    (verb, cell)
 }
 
 #[cfg(test)]
@@ -109,7 +109,7 @@ mod tests {
         let operations = operations.unwrap();
         let (mine, changes) = before.applied(&operations, &mut String::new).unwrap();
         let merged = merge(&before, &theirs, &mine, &|_| false);
-        let done = Done {
+        let outcome = Done {
             changes,
             conflicts: merged.conflicts,
             document: merged.document,
@@ -120,7 +120,7 @@ mod tests {
         let path = folder.path().join("a.ipynb");
         std::fs::write(&path, theirs.to_bytes()).unwrap();
         let page = NotebookFile::of(&path).unwrap();
-        insta::assert_snapshot!(text(&EditAnswer::of(&page, done)), @r"
+        insta::assert_snapshot!(text(&EditAnswer::of(&page, outcome)), @r"
         edited 2 bbbb
         kept 3 cccc, 1 aaaa
         inserted 0 dddd

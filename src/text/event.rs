@@ -13,10 +13,10 @@ pub(crate) fn line(event: &Event) -> String {
     let at = moment(event.at);
     let notebook = event.notebook();
     let by = by.unwrap_or_default();
-    format!("{at}  {notebook}: {by}{}", what(&event.kind))
+    format!("{at}  {notebook}: {by}{}", description(&event.kind))
 }
 
-fn what(kind: &EventKind) -> String {
+fn description(kind: &EventKind) -> String {
     match kind {
         EventKind::Asked(start) => format!("asked the kernel to run {}", labels::label(start)),
         EventKind::Seen(start) => format!("the kernel runs {}", labels::label(start)),
@@ -51,14 +51,17 @@ mod tests {
 
     #[test]
     fn an_event_says_where_who_and_what() {
-        let asked = json!({"event": "asked", "msg_id": "1", "by": "claude", "code": "x = 1"});
-        let asked = line(&event(asked));
+        let asked_line = json!({"event": "asked", "msg_id": "1", "by": "claude", "code": "x = 1"});
+        let asked_line = line(&event(asked_line));
         assert!(
-            asked.ends_with(r#"  a.ipynb: claude asked the kernel to run "x = 1""#),
-            "{asked}"
+            asked_line.ends_with(r#"  a.ipynb: claude asked the kernel to run "x = 1""#),
+            "{asked_line}"
         );
-        let done = json!({"event": "done", "msg_id": "1", "status": "ok", "took_ms": 1500});
-        let done = line(&event(done));
-        assert!(done.ends_with("  a.ipynb: ended: ok, 1.5 s"), "{done}");
+        let done_line = json!({"event": "done", "msg_id": "1", "status": "ok", "took_ms": 1500});
+        let done_line = line(&event(done_line));
+        assert!(
+            done_line.ends_with("  a.ipynb: ended: ok, 1.5 s"),
+            "{done_line}"
+        );
     }
 }

@@ -92,7 +92,7 @@ pub(crate) fn plan(answer: &PlanAnswer) -> String {
     text
 }
 
-/// What is said where any value may be another.
+/// The text for a plan in which any value may be another.
 const ANY: &str =
     "any value may be another than after Restart & Run All: code ran whose effect is not known";
 

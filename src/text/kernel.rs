@@ -50,18 +50,18 @@ pub(crate) fn interrupted(answer: &InterruptAnswer) -> String {
         None if !answer.interrupted => return format!("{notebook}: nothing runs"),
         None => {}
     }
-    let mut told = format!("{notebook}: interrupted (by {})", answer.mode);
+    let mut text = format!("{notebook}: interrupted (by {})", answer.mode);
     if let Some(stopped) = &answer.stopped {
-        told += &format!(" · {} ended", stopped.text);
+        text += &format!(" · {} ended", stopped.text);
     }
     match &answer.running {
         Some(it) if answer.goes_on => {
-            told += &format!(" · {} still runs · next: nb restart", it.text);
+            text += &format!(" · {} still runs · next: nb restart", it.text);
         }
-        Some(it) => told += &format!(" · {} runs now", it.text),
+        Some(it) => text += &format!(" · {} runs now", it.text),
         None => {}
     }
-    told
+    text
 }
 
 /// Returns the line about a job that was interrupted.
@@ -93,7 +93,7 @@ pub(crate) fn shut_down(answer: &ShutdownAnswer) -> String {
         true => ", which goes on",
         false => "",
     };
-    let what = match (&answer.let_go_of, answer.was_running, answer.is_owned) {
+    let outcome = match (&answer.let_go_of, answer.was_running, answer.is_owned) {
         (Some(owner), ..) => format!("let go of the kernel of {owner}{goes_on}"),
         (None, true, _) => {
             let shared = match answer.shared_with.as_slice() {
@@ -108,7 +108,7 @@ pub(crate) fn shut_down(answer: &ShutdownAnswer) -> String {
             "let go; its kernel was started by another program and goes on".to_owned()
         }
     };
-    format!("{}: {what}", answer.notebook)
+    format!("{}: {outcome}", answer.notebook)
 }
 
 /// Returns the lines about a kernel, without those about who has joined it.
@@ -119,7 +119,7 @@ pub(crate) fn kernel_text(kernel: &KernelStatus) -> String {
         let state = kernel.state;
         return format!("{}: shares the kernel of {owner} ({state})", status.key);
     }
-    let mut parts = vec![lasting(kernel)];
+    let mut parts = vec![state_text(kernel)];
     if let Some(spec) = &session.kernelspec {
         parts.push(spec.display_name.clone());
     }
@@ -127,7 +127,7 @@ pub(crate) fn kernel_text(kernel: &KernelStatus) -> String {
         let pid = kernel.kernel_pid.filter(|_| kernel.remote.is_none());
         parts.extend(pid.map(|pid| format!("pid {pid}")));
         parts.extend(status.memory_bytes.map(size));
-        parts.extend(bound(kernel));
+        parts.extend(memory_limit(kernel));
         let idle = session.settings.idle_timeout.map(Duration::from_secs);
         parts.extend(idle.map(|idle| format!("ends after {} without use", span(idle))));
         // Until a kernel is ready, the record describes the kernel before it.
@@ -148,9 +148,9 @@ pub(crate) fn kernel_text(kernel: &KernelStatus) -> String {
         let next = quote(&session.notebook);
         match kernel.state {
             "died" => {
-                let told = death::words(&status.key, ended);
-                let mend = death::mend(&session.notebook);
-                lines.push(format!("  {told} next: {mend}"));
+                let text = death::words(&status.key, ended);
+                let fix = death::mend(&session.notebook);
+                lines.push(format!("  {text} next: {fix}"));
                 lines.extend(ended.lines.iter().map(|line| format!("  | {line}")));
             }
             "stopped" => {
@@ -176,7 +176,7 @@ pub(crate) fn kernel_text(kernel: &KernelStatus) -> String {
     }
     if status.abandoned {
         lines.push(format!(
-            "  whoever started it was ended before it was ready; next: nb open {}",
+            "  the process that started it was ended before it was ready; next: nb open {}",
             quote(&session.notebook)
         ));
     }
@@ -211,33 +211,33 @@ fn on_server(remote: &ServerKernelStatus) -> String {
 }
 
 /// Describes the kernel's memory limit, if it has one.
-fn bound(kernel: &KernelStatus) -> Option<String> {
-    let wanted = kernel.limits.memory_bytes?;
-    let bound = kernel.kernel_pid.and_then(limits::bound_of);
-    Some(match bound {
+fn memory_limit(kernel: &KernelStatus) -> Option<String> {
+    let limit = kernel.limits.memory_bytes?;
+    let memory_limit = kernel.kernel_pid.and_then(limits::bound_of);
+    Some(match memory_limit {
         Some(MemoryBound::Group(bytes)) => format!("at most {}", size(bytes)),
         Some(MemoryBound::AddressSpace(bytes)) => {
             format!("at most {} of address space", size(bytes))
         }
-        None => format!("the limit of {} does not hold", size(wanted)),
+        None => format!("the limit of {} does not hold", size(limit)),
     })
 }
 
 /// Describes the kernel's state and how long it has lasted.
-fn lasting(kernel: &KernelStatus) -> String {
+fn state_text(kernel: &KernelStatus) -> String {
     match (kernel.state, &kernel.running, kernel.idle_since) {
         ("busy", Some(cell), _) => {
-            let asks = cell.prompt.as_deref();
-            let asks = asks.map(|prompt| format!(", asks {:?}", prompt.trim()));
-            let (asks, age) = (asks.unwrap_or_default(), age(cell.since));
-            format!("busy: {} for {age}{asks}", cell.text)
+            let question = cell.prompt.as_deref();
+            let question = question.map(|prompt| format!(", asks {:?}", prompt.trim()));
+            let (question, age) = (question.unwrap_or_default(), age(cell.since));
+            format!("busy: {} for {age}{question}", cell.text)
         }
-        ("idle", _, Some(since)) if !just_now(since) => format!("idle for {}", age(since)),
+        ("idle", _, Some(since)) if !is_recent(since) => format!("idle for {}", age(since)),
         _ => kernel.state.to_owned(),
     }
 }
 
 /// Says whether a moment is too recent for its age to be of interest.
-fn just_now(since: Timestamp) -> bool {
+fn is_recent(since: Timestamp) -> bool {
     Timestamp::now().as_second() - since.as_second() < 2
 }

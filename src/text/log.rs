@@ -13,16 +13,16 @@ pub(crate) fn line(entry: &LogEntry, notebook: &str) -> String {
         (_, None) => "",
         (_, Some(by)) => by,
     };
-    let who = match by {
+    let actor = match by {
         "" => String::new(),
         by => format!("{by} "),
     };
     let at = moment(entry.at);
-    format!("{at}  {who}{}", what(&entry.what, notebook))
+    format!("{at}  {actor}{}", description(&entry.what, notebook))
 }
 
-fn what(what: &LogEvent, notebook: &str) -> String {
-    match what {
+fn description(event: &LogEvent, notebook: &str) -> String {
+    match event {
         LogEvent::Ran(it) => ran(it, notebook),
         LogEvent::Edited(it) => {
             let command = match it.command.as_deref() {
@@ -68,7 +68,7 @@ fn what(what: &LogEvent, notebook: &str) -> String {
             )
         }
         LogEvent::Kernel { event, generation } => {
-            let words = match *event {
+            let action = match *event {
                 "opened" => "started the kernel",
                 "restarted" => "restarted the kernel: variables are gone",
                 "stopped" => "shut the kernel down",
@@ -78,7 +78,7 @@ fn what(what: &LogEvent, notebook: &str) -> String {
                 other => other,
             };
             let generation = generation.map(|it| format!(" · generation {it}"));
-            format!("{words}{}", generation.unwrap_or_default())
+            format!("{action}{}", generation.unwrap_or_default())
         }
     }
 }
@@ -120,21 +120,24 @@ fn ran(it: &LoggedExecution, notebook: &str) -> String {
         Some(Outcome::Aborted) => ": it was not run, since one before it failed",
         Some(Outcome::KernelDied) => ": the kernel ended",
         Some(Outcome::Unseen) => ": its end was not seen",
-        Some(_) => ": nothing was told of its end",
+        Some(_) => ": how it ended is not known",
     };
     let source = labels::source(it.code.as_deref());
     let source = source.filter(|source| *source != it.label);
-    let what: Vec<_> = [Some(it.label.clone()), source]
+    let code: Vec<_> = [Some(it.label.clone()), source]
         .into_iter()
         .flatten()
         .collect();
     let mut parts = vec![format!(
         "ran {}{end}{}",
-        what.join(" "),
+        code.join(" "),
         took.unwrap_or_default()
     )];
-    let other = it.notebook.as_deref().filter(|other| *other != notebook);
-    parts.extend(other.map(|other| format!("in {other}")));
+    let other_notebook = it
+        .notebook
+        .as_deref()
+        .filter(|other_notebook| *other_notebook != notebook);
+    parts.extend(other_notebook.map(|other_notebook| format!("in {other_notebook}")));
     parts.extend(it.job.as_ref().map(|job| format!("job {job}")));
     if it.past_nb {
         parts.push("straight on the kernel".to_owned());
@@ -147,7 +150,7 @@ pub(super) fn changes(it: &NotebookChange) -> String {
     const MOST: usize = 4;
     let mut parts: Vec<String> = Vec::new();
     for step in it.changes.iter().take(MOST) {
-        let word = match step.what {
+        let verb = match step.what {
             ChangeKind::Inserted => "inserted",
             ChangeKind::Edited => "edited",
             ChangeKind::Removed => "removed",
@@ -166,8 +169,8 @@ pub(super) fn changes(it: &NotebookChange) -> String {
         };
         let cell = &step.cell;
         parts.push(match step.what {
-            ChangeKind::Moved => format!("{word} {cell} to {}", step.index),
-            _ => format!("{word} {cell}{revisions}"),
+            ChangeKind::Moved => format!("{verb} {cell} to {}", step.index),
+            _ => format!("{verb} {cell}{revisions}"),
         });
     }
     match it.changes.len().saturating_sub(MOST) {

@@ -14,19 +14,19 @@ pub(crate) fn opened(answer: &OpenedNotebook) -> String {
         OpenOutcome::Finished => "started by another call",
         OpenOutcome::Joined => "attached, which another program started",
     };
-    let real = session.kernelspec.as_ref();
-    let name = real.map_or("?", |spec| spec.display_name.as_str());
+    let kernelspec = session.kernelspec.as_ref();
+    let name = kernelspec.map_or("?", |spec| spec.display_name.as_str());
     let created = if answer.created { "created; " } else { "" };
     let pid = match &answer.server {
         Some(server) => Some(format!(", on {server}")),
         None => answer.kernel_pid.map(|pid| format!(", pid {pid}")),
     };
-    let whose = answer.kernel_of.as_ref();
-    let whose = whose.map(|owner| format!("shares the kernel of {owner}; "));
+    let sharing = answer.kernel_of.as_ref();
+    let sharing = sharing.map(|owner| format!("shares the kernel of {owner}; "));
     format!(
         "{}: {created}{}kernel {how} ({name}{}) in {}",
         answer.notebook,
-        whose.unwrap_or_default(),
+        sharing.unwrap_or_default(),
         pid.unwrap_or_default(),
         took(Duration::from_millis(answer.took_ms))
     )

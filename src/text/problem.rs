@@ -31,7 +31,7 @@ fn conflicts(conflicts: &[RefusedEdit]) -> Vec<String> {
 fn block(refused: &RefusedEdit) -> Vec<String> {
     let conflict = &refused.conflict;
     let cell = conflict.cell.as_deref();
-    let what = cell.map_or_else(|| "the notebook".to_owned(), |cell| format!("cell {cell}"));
+    let subject = cell.map_or_else(|| "the notebook".to_owned(), |cell| format!("cell {cell}"));
     let revision = conflict.revision.map(|it| format!(" · revision {it}"));
     let unsaved = if refused.unsaved {
         " · not saved yet"
@@ -39,7 +39,7 @@ fn block(refused: &RefusedEdit) -> Vec<String> {
         ""
     };
     let (field, revision) = (&conflict.field, revision.unwrap_or_default());
-    let mut lines = vec![format!("{what} · {field}{revision}{unsaved}")];
+    let mut lines = vec![format!("{subject} · {field}{revision}{unsaved}")];
     if conflict.theirs.is_none() {
         lines.push("  removed".to_owned());
     }

@@ -49,7 +49,7 @@ impl Report<'_> {
         let several = job.cells.len() > 1;
         let results = job.cells.iter().zip(answer.runs()).enumerate();
         for (at, (cell, result)) in results {
-            if several && result.is_told_at(at, answer.seen) {
+            if several && result.is_listed(at, answer.seen) {
                 self.pieces.push(Piece::Head(head(cell)));
             }
             if let Some(text) = &result.text {
@@ -62,7 +62,7 @@ impl Report<'_> {
         }
         let cells = job.cells.iter().enumerate().skip(answer.seen.over);
         for (at, cell) in cells {
-            if let Some(text) = how_it_ended(job, cell) {
+            if let Some(text) = cell_end(job, cell) {
                 self.note(text);
             }
             if let (Some(id), Some(why)) = (&cell.cell, &cell.unwritten) {
@@ -79,18 +79,18 @@ impl Report<'_> {
                 "they are kept: nb jobs {id} --write writes them, once that is mended"
             ));
         }
-        self.how_it_was_left();
+        self.note_follow_end();
     }
 
     fn note(&mut self, text: impl Into<String>) {
         self.pieces.push(Piece::Note(text.into()));
     }
 
-    fn how_it_was_left(&mut self) {
+    fn note_follow_end(&mut self) {
         let answer = self.answer;
         let job = &answer.record;
         let id = &job.id;
-        let said_something = answer.runs().iter().any(|result| result.heard.is_some());
+        let has_output = answer.runs().iter().any(|result| result.summary.is_some());
         if let Some(until) = &answer.until {
             match (&until.matched, answer.left) {
                 (Some(line), _) => {
@@ -110,10 +110,10 @@ impl Report<'_> {
             }
         }
         match answer.left {
-            FollowEnd::Over if !said_something && answer.seen.at > 0 => self.note(format!(
-                "job {id} is over, and said nothing since you looked; nb wait {id} --all shows all"
+            FollowEnd::Over if !has_output && answer.seen.at > 0 => self.note(format!(
+                "job {id} is over, without output since you last looked; nb wait {id} --all shows all"
             )),
-            FollowEnd::Over if !said_something => {
+            FollowEnd::Over if !has_output => {
                 if let [cell] = job.cells.as_slice()
                     && cell.status.as_deref() == Some("ok")
                 {
@@ -128,11 +128,11 @@ impl Report<'_> {
             FollowEnd::Over | FollowEnd::Enough => {}
             FollowEnd::StillRunning => {
                 self.note(format!("{}. Nothing is lost.", self.still_running()));
-                let beside = match job.state {
+                let peek = match job.state {
                     JobState::Queued => " | nb run --peek CODE",
                     _ => "",
                 };
-                self.note(format!("next: nb wait {id} | nb interrupt {id}{beside}"));
+                self.note(format!("next: nb wait {id} | nb interrupt {id}{peek}"));
             }
             FollowEnd::BehindQuestion => {
                 self.note(format!("{}. Nothing is lost.", self.still_running()));
@@ -162,10 +162,10 @@ impl Report<'_> {
                 self.note(format!("next: {reply} | nb interrupt {id}"));
             }
             FollowEnd::Lost => {
-                let why = lost(answer.almost_full());
+                let why = recorder_end(answer.almost_full());
                 self.note(format!(
-                    "the recorder of job {id} was {why}: what the code said after that is not kept \
-                     (what it said before is in {})",
+                    "the recorder of job {id} was {why}: its output after that is not kept \
+                     (the output before is in {})",
                     answer.folder.path().display()
                 ));
             }
@@ -179,7 +179,7 @@ impl Report<'_> {
         if let (JobState::Queued, Some(behind)) = (job.state, describe_wait(job)) {
             let last = self.answer.behind_job.as_ref();
             let last = last.and_then(|other| other.last_line.as_deref());
-            let last = last.map(|line| format!(" (last: \"{}\")", last_words(line)));
+            let last = last.map(|line| format!(" (last: \"{}\")", shortened(line)));
             return format!(
                 "still waiting after {seconds} s behind {behind}{}: job {}, {}",
                 last.unwrap_or_default(),
@@ -192,14 +192,19 @@ impl Report<'_> {
             job.id,
             describe_code(job)
         );
-        let under_way = job.cells.iter().position(|cell| cell.status.is_none());
-        if let Some(at) = under_way {
+        let current = job.cells.iter().position(|cell| cell.status.is_none());
+        if let Some(at) = current {
             if let ([_, _, ..], Some(id)) = (&job.cells[..], &job.cells[at].cell) {
                 text = format!("{text}, at {id} ({} of {})", at + 1, job.cells.len());
             }
-            if let Some(heard) = self.answer.runs().get(at).and_then(|it| it.heard.as_ref()) {
-                let last = last_words(&heard.last_line);
-                let lines = count(heard.lines, "new line");
+            if let Some(summary) = self
+                .answer
+                .runs()
+                .get(at)
+                .and_then(|it| it.summary.as_ref())
+            {
+                let last = shortened(&summary.last_line);
+                let lines = count(summary.lines, "new line");
                 text = format!("{text}, {lines} (last: \"{last}\")");
             }
         }
@@ -207,8 +212,8 @@ impl Report<'_> {
     }
 }
 
-/// Returns how a recorder ended that said nothing of it; `free` are the bytes of an almost full disk.
-fn lost(free: Option<u64>) -> String {
+/// Describes how a recorder ended that recorded no end; `free` is the number of free bytes on an almost full disk.
+fn recorder_end(free: Option<u64>) -> String {
     match free {
         Some(free) => format!("killed, or the disk is full ({free} bytes free)"),
         None => "killed".to_owned(),
@@ -224,14 +229,14 @@ fn reply(job: &str, prompt: &JobPrompt) -> String {
 /// Says whether an error that is among the outputs has this text.
 fn is_raised(answer: &JobAnswer, note: &str) -> bool {
     let runs = answer.runs();
-    let mut heard = runs.iter().filter_map(|result| result.heard.as_ref());
-    heard.any(|heard| heard.raised.as_deref() == Some(note))
+    let mut summaries = runs.iter().filter_map(|result| result.summary.as_ref());
+    summaries.any(|summary| summary.raised.as_deref() == Some(note))
 }
 
 /// How many characters of the last line are printed.
 const LAST: usize = 80;
 
-fn last_words(line: &str) -> String {
+fn shortened(line: &str) -> String {
     outputs::plain(line).trim().chars().take(LAST).collect()
 }
 
@@ -259,21 +264,21 @@ pub(crate) fn head(cell: &JobCell) -> String {
 
 /// Returns how a job of several cells went: `3 of 5 cells ran in 1.2 s: 1 error; 2 were not run`.
 fn summary(job: &Job) -> String {
-    let count = |word: &str| {
+    let count = |status: &str| {
         let cells = job.cells.iter();
         cells
-            .filter(|it| it.status.as_deref() == Some(word))
+            .filter(|it| it.status.as_deref() == Some(status))
             .count()
     };
     let (all, not_run) = (job.cells.len(), count("not_run"));
-    let begun = job.cells.iter().find_map(|cell| cell.begun_at);
+    let start = job.cells.iter().find_map(|cell| cell.begun_at);
     let ended = job.ended_at.unwrap_or_else(Timestamp::now);
-    let took = ended.duration_since(begun.unwrap_or(ended)).unsigned_abs();
+    let took = ended.duration_since(start.unwrap_or(ended)).unsigned_abs();
     let took = time::took(took);
     if count("ok") == all {
         return format!("{all} cells ok in {took}");
     }
-    let words = [
+    let statuses = [
         "error",
         "interrupted",
         "withdrawn",
@@ -284,11 +289,11 @@ fn summary(job: &Job) -> String {
         "no_reply",
         "unheard",
     ];
-    let bad = words.iter().filter_map(|word| match count(word) {
+    let failures = statuses.iter().filter_map(|status| match count(status) {
         0 => None,
-        count => Some(format!("{count} {}", word.replace('_', " "))),
+        count => Some(format!("{count} {}", status.replace('_', " "))),
     });
-    let bad: Vec<_> = bad.collect();
+    let failures: Vec<_> = failures.collect();
     let rest = match not_run {
         0 => String::new(),
         1 => "; 1 more cell was not run".to_owned(),
@@ -297,12 +302,12 @@ fn summary(job: &Job) -> String {
     let ran = all - not_run;
     format!(
         "{ran} of {all} cells ran in {took}: {}{rest}",
-        bad.join(", ")
+        failures.join(", ")
     )
 }
 
 /// Describes how a cell ended, if its outputs do not show that.
-fn how_it_ended(job: &Job, cell: &JobCell) -> Option<String> {
+fn cell_end(job: &Job, cell: &JobCell) -> Option<String> {
     let notebook = quote(&job.path);
     Some(match cell.status.as_deref()? {
         "kernel_died" => {
@@ -320,7 +325,7 @@ fn how_it_ended(job: &Job, cell: &JobCell) -> Option<String> {
                 .to_owned()
         }
         "no_reply" => "the kernel went idle without a reply".to_owned(),
-        "unheard" => "the kernel is through with it, and nobody heard how it ended".to_owned(),
+        "unheard" => "the kernel is idle again, but how the cell ended is not known".to_owned(),
         "interrupted" => "interrupted".to_owned(),
         "withdrawn" => "withdrawn before the kernel began with it".to_owned(),
         _ => return None,
@@ -333,7 +338,10 @@ mod tests {
 
     #[test]
     fn a_full_disk_may_be_why_a_recorder_is_gone() {
-        assert_eq!(lost(None), "killed");
-        assert_eq!(lost(Some(8)), "killed, or the disk is full (8 bytes free)");
+        assert_eq!(recorder_end(None), "killed");
+        assert_eq!(
+            recorder_end(Some(8)),
+            "killed, or the disk is full (8 bytes free)"
+        );
     }
 }

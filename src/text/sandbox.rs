@@ -19,12 +19,12 @@ pub(crate) fn text(sandbox: &Sandbox, root: &Path) -> String {
         Some(reached) if reached.missing.is_empty() => parts.push(format!(
             "{}, tried from inside: {}",
             reached.mechanism.as_str(),
-            told(&reached.kept)
+            guarantees(&reached.kept)
         )),
         Some(reached) => parts.push(format!(
             "{}, best effort: {}; NOT kept: {}",
             reached.mechanism.as_str(),
-            told(&reached.kept),
+            guarantees(&reached.kept),
             reached
                 .missing
                 .iter()
@@ -46,9 +46,9 @@ pub(crate) fn text(sandbox: &Sandbox, root: &Path) -> String {
         ("may write", &sandbox.allow_write),
         ("may read", &sandbox.allow_read),
     ];
-    for (words, paths) in lists.into_iter().filter(|(_, paths)| !paths.is_empty()) {
+    for (permission, paths) in lists.into_iter().filter(|(_, paths)| !paths.is_empty()) {
         let all: Vec<_> = paths.iter().map(|path| shown(path)).collect();
-        parts.push(format!("{words} {}", all.join(", ")));
+        parts.push(format!("{permission} {}", all.join(", ")));
     }
     parts.extend(sandbox.cpus.map(|count| match count {
         1 => "1 processor".to_owned(),
@@ -62,7 +62,7 @@ pub(crate) fn text(sandbox: &Sandbox, root: &Path) -> String {
 
 /// Lists the guarantees that hold, without the one that the kernel's own folders can be used, which
 /// protects nobody.
-fn told(kept: &[String]) -> String {
+fn guarantees(kept: &[String]) -> String {
     let own = crate::kernel::confine::guarantee::Guarantee::OwnFolders.words();
     let all: Vec<_> = kept
         .iter()

@@ -6,18 +6,18 @@ use crate::execution::vars::Variable;
 use crate::notebook::size;
 
 /// Returns a line for each variable, or for one that was asked for by name all that is known of it.
-pub(crate) fn lines(found: &VarsAnswer, is_one: bool) -> Vec<String> {
+pub(crate) fn lines(answer: &VarsAnswer, is_one: bool) -> Vec<String> {
     if is_one {
-        return found.variables.iter().flat_map(detail).collect();
+        return answer.variables.iter().flat_map(detail).collect();
     }
-    let rows: Vec<_> = found.variables.iter().map(row).collect();
+    let rows: Vec<_> = answer.variables.iter().map(row).collect();
     columns::lines(&rows)
 }
 
 /// Returns what there is to know about variables that are not in the list.
-pub(crate) fn note(found: &VarsAnswer) -> Option<String> {
-    match found.more {
-        0 if found.variables.is_empty() => {
+pub(crate) fn note(answer: &VarsAnswer) -> Option<String> {
+    match answer.more {
+        0 if answer.variables.is_empty() => {
             Some("no variables; --all lists functions and modules too".to_owned())
         }
         0 => None,
@@ -40,9 +40,9 @@ fn detail(it: &Variable) -> Vec<String> {
     let size = it.size.map(size).unwrap_or_default();
     let dtype = it.dtype.clone().unwrap_or_default();
     let len = if it.shape.is_some() { "shape" } else { "len" };
-    for (what, text) in [(len, shape(it)), ("dtype", dtype), ("size", size)] {
+    for (label, text) in [(len, shape(it)), ("dtype", dtype), ("size", size)] {
         if !text.is_empty() {
-            lines.push(format!("{what:<6} {text}"));
+            lines.push(format!("{label:<6} {text}"));
         }
     }
     let columns = it.columns.iter().flatten();

@@ -27,23 +27,23 @@ const VERBS: [(ChangeKind, &str); 5] = [
     (ChangeKind::Outputs, "cleared"),
 ];
 
-/// What one other did.
+/// What one other actor did.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ActivityEntry {
-    /// Who; none for the kernel itself.
+    /// The actor; none for the kernel itself.
     pub by: Option<String>,
-    /// When the reader was last told.
+    /// The time of the reader's last notification.
     pub since: Timestamp,
-    /// Whether variables are gone by it.
+    /// Whether variables were lost.
     pub variables_gone: bool,
     /// All of it, as one line for a reader.
     pub text: String,
 }
 
-/// The events of one other actor, summed up.
+/// A summary of one other actor's events.
 #[derive(Default)]
-pub(super) struct Gathered {
+pub(super) struct ActorSummary {
     /// The actor; `None` for the kernel itself.
     by: Option<String>,
     last: Timestamp,
@@ -57,28 +57,28 @@ pub(super) struct Gathered {
     variables_gone: bool,
 }
 
-/// Returns the new events by others, for the actor `name`, who last knew the kernel of generation
-/// `before`.
-pub(super) fn gathered(
-    news: &[Event],
+/// Sums up the new events by others, for the actor `name`. Its last notification was about the kernel of generation
+/// `known_generation`.
+pub(super) fn summaries(
+    new_events: &[Event],
     earlier: &[Event],
-    before: u64,
+    known_generation: u64,
     generation: u64,
     name: &str,
-) -> Vec<Gathered> {
+) -> Vec<ActorSummary> {
     let own = Actor::from(name);
-    let mut others: Vec<Gathered> = Vec::new();
+    let mut others: Vec<ActorSummary> = Vec::new();
     // Several processes may report the same end; only the first report counts.
-    let ended_before = earlier.iter().filter_map(Event::end);
-    let mut executions: HashSet<&str> = ended_before.map(|end| end.msg_id.as_str()).collect();
+    let earlier_ends = earlier.iter().filter_map(Event::end);
+    let mut executions: HashSet<&str> = earlier_ends.map(|end| end.msg_id.as_str()).collect();
     let mut replaced = false;
-    let (beginnings, ends) = index(news, earlier);
-    for event in news {
-        let began = event.msg_id().and_then(|id| beginnings.get(id));
-        let gone = matches!(event.kind, EventKind::Opened | EventKind::Restarted)
-            && event.generation.is_some_and(|of| of > before);
-        replaced |= gone;
-        let actor = began.and_then(|began| began.actor.clone());
+    let (beginnings, ends) = index(new_events, earlier);
+    for event in new_events {
+        let beginning = event.msg_id().and_then(|id| beginnings.get(id));
+        let is_replacement = matches!(event.kind, EventKind::Opened | EventKind::Restarted)
+            && event.generation.is_some_and(|of| of > known_generation);
+        replaced |= is_replacement;
+        let actor = beginning.and_then(|beginning| beginning.actor.clone());
         let actor = Actor::parse(actor.or_else(|| event.actor()).as_deref());
         let by = match event.kind {
             EventKind::Died { .. } => None,
@@ -87,34 +87,35 @@ pub(super) fn gathered(
             EventKind::Saved(_) if event.by.is_none() => Some("somebody".to_owned()),
             _ => Some(actor.name()),
         };
-        let mut one = Gathered {
+        let mut summary = ActorSummary {
             by,
             last: event.at,
-            variables_gone: gone || matches!(event.kind, EventKind::Died { .. }),
-            ..Gathered::default()
+            variables_gone: is_replacement || matches!(event.kind, EventKind::Died { .. }),
+            ..ActorSummary::default()
         };
         let kernel = match &event.kind {
             EventKind::Asked(ExecutionStart { msg_id, .. })
             | EventKind::Seen(ExecutionStart { msg_id, .. })
             | EventKind::Done(ExecutionEnd { msg_id, .. }) => {
-                let is_own = began.is_some_and(|began| !began.start.store_history);
+                let is_own = beginning.is_some_and(|beginning| !beginning.start.store_history);
                 if !executions.insert(msg_id) || is_own {
                     continue;
                 }
-                let label = began.map_or_else(|| "a cell".to_owned(), |began| label(began.start));
+                let label = beginning
+                    .map_or_else(|| "a cell".to_owned(), |beginning| label(beginning.start));
                 match ends.get(msg_id.as_str()) {
                     // It did not run.
                     Some(Outcome::Aborted | Outcome::Withdrawn) => continue,
-                    Some(status) => one.ran.push((label, Some(status.shown()))),
-                    None => one.runs = Some((label, event.at)),
+                    Some(status) => summary.ran.push((label, Some(status.shown()))),
+                    None => summary.runs = Some((label, event.at)),
                 }
                 None
             }
             EventKind::Edited(change) | EventKind::Saved(change) => {
                 for change in &change.changes {
-                    add_cell(&mut one.cells, change.what, change.cell.clone());
+                    add_cell(&mut summary.cells, change.what, change.cell.clone());
                 }
-                if one.cells.is_empty() {
+                if summary.cells.is_empty() {
                     continue;
                 }
                 None
@@ -134,10 +135,12 @@ pub(super) fn gathered(
                 continue;
             }
         };
-        one.events.extend(kernel.map(|what| (what, 1, event.at)));
-        match others.iter_mut().find(|other| other.by == one.by) {
-            Some(other) => other.add(one),
-            None => others.push(one),
+        summary
+            .events
+            .extend(kernel.map(|what| (what, 1, event.at)));
+        match others.iter_mut().find(|other| other.by == summary.by) {
+            Some(other) => other.add(summary),
+            None => others.push(summary),
         }
     }
     let is_end = |event: &&Event| {
@@ -147,7 +150,7 @@ pub(super) fn gathered(
         )
     };
     // A running cell has ended with its kernel, even if its end is not in the journal.
-    if let Some(end) = news.iter().rfind(is_end) {
+    if let Some(end) = new_events.iter().rfind(is_end) {
         for other in &mut others {
             if let Some((label, _)) = other.runs.take_if(|(_, since)| *since <= end.at) {
                 other.ran.push((label, None));
@@ -155,13 +158,13 @@ pub(super) fn gathered(
         }
     }
     // An actor that was there before the notebook had a kernel misses no variables.
-    if before > 0 && generation > before && !replaced {
+    if known_generation > 0 && generation > known_generation && !replaced {
         // A program that writes no journal replaced it, or one that could not write it.
-        others.push(Gathered {
+        others.push(ActorSummary {
             last: Timestamp::now(),
             events: vec![("the kernel was replaced", 1, Timestamp::now())],
             variables_gone: true,
-            ..Gathered::default()
+            ..ActorSummary::default()
         });
     }
     others
@@ -172,31 +175,31 @@ struct Beginning<'a> {
     actor: Option<String>,
     start: &'a ExecutionStart,
     /// Whether the sender's event is the source, which has more details than an observer's.
-    is_asked: bool,
+    is_from_sender: bool,
 }
 
 type Beginnings<'a> = HashMap<&'a str, Beginning<'a>>;
 type Outcomes<'a> = HashMap<&'a str, Outcome>;
 
 /// Returns each request's beginning and end, from the event with the most details.
-fn index<'a>(news: &'a [Event], earlier: &'a [Event]) -> (Beginnings<'a>, Outcomes<'a>) {
+fn index<'a>(new_events: &'a [Event], earlier: &'a [Event]) -> (Beginnings<'a>, Outcomes<'a>) {
     let (mut beginnings, mut ends) = (Beginnings::new(), Outcomes::new());
-    for event in news.iter().chain(earlier) {
+    for event in new_events.iter().chain(earlier) {
         if let Some(start) = event.start() {
-            let is_asked = event.asked().is_some();
+            let is_from_sender = event.asked().is_some();
             let beginning = Beginning {
                 actor: event.actor(),
                 start,
-                is_asked,
+                is_from_sender,
             };
-            if is_asked || !beginnings.contains_key(start.msg_id.as_str()) {
+            if is_from_sender || !beginnings.contains_key(start.msg_id.as_str()) {
                 beginnings.insert(&start.msg_id, beginning);
             }
         }
         if let Some(end) = event.end() {
-            let known = ends.entry(&end.msg_id).or_insert(end.status);
-            if !known.is_certain() {
-                *known = end.status;
+            let previous = ends.entry(&end.msg_id).or_insert(end.status);
+            if !previous.is_certain() {
+                *previous = end.status;
             }
         }
     }
@@ -205,38 +208,42 @@ fn index<'a>(news: &'a [Event], earlier: &'a [Event]) -> (Beginnings<'a>, Outcom
 
 /// Adds a change of a cell to the earlier ones, so that each cell appears once.
 fn add_cell(cells: &mut Vec<(ChangeKind, String)>, what: ChangeKind, cell: String) {
-    let Some(at) = cells.iter().position(|(_, known)| *known == cell) else {
+    let Some(at) = cells.iter().position(|(_, previous)| *previous == cell) else {
         cells.push((what, cell));
         return;
     };
-    let Some((known, _)) = cells.get_mut(at) else {
+    let Some((previous, _)) = cells.get_mut(at) else {
         return;
     };
-    match (*known, what) {
+    match (*previous, what) {
         // The cell was inserted and then removed.
         (ChangeKind::Inserted, ChangeKind::Removed) => drop(cells.remove(at)),
-        (ChangeKind::Removed, ChangeKind::Inserted) => *known = ChangeKind::Edited,
+        (ChangeKind::Removed, ChangeKind::Inserted) => *previous = ChangeKind::Edited,
         (ChangeKind::Inserted, _)
         | (ChangeKind::Edited, ChangeKind::Moved | ChangeKind::Outputs) => {}
-        _ => *known = what,
+        _ => *previous = what,
     }
 }
 
-impl Gathered {
-    fn add(&mut self, more: Self) {
-        self.last = more.last;
-        self.ran.extend(more.ran);
-        for (what, cell) in more.cells {
+impl ActorSummary {
+    fn add(&mut self, later: Self) {
+        self.last = later.last;
+        self.ran.extend(later.ran);
+        for (what, cell) in later.cells {
             add_cell(&mut self.cells, what, cell);
         }
-        self.runs = more.runs.or(self.runs.take());
-        for (what, _, at) in more.events {
-            match self.events.iter_mut().find(|(known, ..)| *known == what) {
+        self.runs = later.runs.or(self.runs.take());
+        for (what, _, at) in later.events {
+            match self
+                .events
+                .iter_mut()
+                .find(|(previous, ..)| *previous == what)
+            {
                 Some((_, count, last)) => (*count, *last) = (*count + 1, at),
                 None => self.events.push((what, 1, at)),
             }
         }
-        self.variables_gone |= more.variables_gone;
+        self.variables_gone |= later.variables_gone;
     }
 
     fn text(&self, zone: &TimeZone) -> String {
@@ -259,7 +266,7 @@ impl Gathered {
             parts.push(format!("runs {label} since {}", clock(*at, zone)));
         }
         for (what, verb) in VERBS {
-            let cells = self.cells.iter().filter(|(known, _)| *known == what);
+            let cells = self.cells.iter().filter(|(previous, _)| *previous == what);
             let cells: Vec<_> = cells.map(|(_, cell)| labels::cell(cell)).collect();
             let rest = cells.len().saturating_sub(CELLS);
             let shown = cells
@@ -280,18 +287,22 @@ impl Gathered {
                 _ => format!("{what} {count} times, last {at}"),
             });
         }
-        let gone = if self.variables_gone {
+        let variables = if self.variables_gone {
             ": variables are gone"
         } else {
             ""
         };
-        let who = self.by.as_deref().map(|by| format!("{by} "));
-        format!("{}{}{gone}", who.unwrap_or_default(), parts.join(", "))
+        let actor = self.by.as_deref().map(|by| format!("{by} "));
+        format!(
+            "{}{}{variables}",
+            actor.unwrap_or_default(),
+            parts.join(", ")
+        )
     }
 }
 
 pub(super) fn lines(
-    mut others: Vec<Gathered>,
+    mut others: Vec<ActorSummary>,
     since: Timestamp,
     zone: &TimeZone,
 ) -> Vec<ActivityEntry> {
@@ -302,7 +313,7 @@ pub(super) fn lines(
     } else {
         Vec::new()
     };
-    let mut told: Vec<_> = others
+    let mut entries: Vec<_> = others
         .into_iter()
         .map(|other| ActivityEntry {
             text: format!("since {moment} · {}", other.text(zone)),
@@ -316,21 +327,25 @@ pub(super) fn lines(
             .iter()
             .filter_map(|other| other.by.as_deref())
             .collect();
-        told.push(ActivityEntry {
+        entries.push(ActivityEntry {
             by: None,
             since,
             variables_gone: rest.iter().any(|other| other.variables_gone),
             text: format!("since {moment} · {} were here too", names.join(", ")),
         });
     }
-    told
+    entries
 }
 
 /// Returns the requests that end in these events and began before them.
-pub(super) fn endings(news: &[Event]) -> Vec<String> {
-    let (beginnings, ends) = index(news, &[]);
+pub(super) fn endings(new_events: &[Event]) -> Vec<String> {
+    let (beginnings, ends) = index(new_events, &[]);
     ends.into_keys()
-        .filter(|id| beginnings.get(id).is_none_or(|began| !began.is_asked))
+        .filter(|id| {
+            beginnings
+                .get(id)
+                .is_none_or(|beginning| !beginning.is_from_sender)
+        })
         .map(str::to_owned)
         .collect()
 }
@@ -367,9 +382,9 @@ pub(super) mod tests {
         event
     }
 
-    fn tell(news: &[Event], earlier: &[Event], generation: u64) -> Vec<String> {
+    fn entry_texts(new_events: &[Event], earlier: &[Event], generation: u64) -> Vec<String> {
         let at = "2026-01-02T14:02:00Z".parse().unwrap();
-        let others = gathered(news, earlier, 1, generation, "claude");
+        let others = summaries(new_events, earlier, 1, generation, "claude");
         lines(others, at, &TimeZone::UTC)
             .into_iter()
             .map(|entry| entry.text.replace("2026-01-02 ", ""))
@@ -402,7 +417,7 @@ pub(super) mod tests {
     #[test]
     fn what_others_did_is_told_in_a_line_each() {
         let named = asked_with("3", "cell", "3f2c9a1e".into());
-        let news = [
+        let new_events = [
             entry("asked", "1", HUMAN),
             done("1", HUMAN, "ok"),
             entry("asked", "2", HUMAN),
@@ -415,7 +430,7 @@ pub(super) mod tests {
             later(entry("asked", "4", "codex")),
         ];
         assert_eq!(
-            tell(&news, &[], 2),
+            entry_texts(&new_events, &[], 2),
             [
                 "since 14:02 · codex runs \"code 4\" since 14:06",
                 "since 14:02 · human (VS Code) ran 3f2c ok, ran 2 more (1 failed), \
@@ -426,7 +441,7 @@ pub(super) mod tests {
 
     #[test]
     fn what_was_done_to_cells_is_told_a_cell_once() {
-        let news = [
+        let new_events = [
             entry("asked", "1", HUMAN),
             done("1", HUMAN, "ok"),
             changed(
@@ -449,7 +464,7 @@ pub(super) mod tests {
             changed("edited", Some("codex"), "edited:n"),
         ];
         assert_eq!(
-            tell(&news, &[], 1),
+            entry_texts(&new_events, &[], 1),
             [
                 "since 14:02 · human (VS Code) ran \"code 1\" ok, edited 77de, 1, 2, 3 and 1 more, \
                  removed c, moved m, cleared o",
@@ -457,7 +472,10 @@ pub(super) mod tests {
             ]
         );
         let somebody = [changed("saved", None, "edited:x")];
-        assert_eq!(tell(&somebody, &[], 1), ["since 14:02 · somebody edited x"]);
+        assert_eq!(
+            entry_texts(&somebody, &[], 1),
+            ["since 14:02 · somebody edited x"]
+        );
     }
 
     #[test]
@@ -465,7 +483,7 @@ pub(super) mod tests {
         let startup = asked_with("1", "store_history", false.into());
         let mut withdrawn = entry("interrupted", "", HUMAN);
         withdrawn.kind = EventKind::Withdrew { cells: 2 };
-        let news = [
+        let new_events = [
             startup,
             done("1", HUMAN, "ok"),
             entry("asked", "2", HUMAN),
@@ -478,8 +496,8 @@ pub(super) mod tests {
             withdrawn,
             restarted("claude"),
         ];
-        assert_eq!(tell(&news, &[], 2), [""; 0]);
-        assert_eq!(tell(&[], &[], 1), [""; 0]);
+        assert_eq!(entry_texts(&new_events, &[], 2), [""; 0]);
+        assert_eq!(entry_texts(&[], &[], 1), [""; 0]);
     }
 
     #[test]
@@ -489,31 +507,31 @@ pub(super) mod tests {
             asked.by_session = Some(session.to_owned());
             asked
         };
-        let news = [run("1", "00000001"), run("2", "00000002")];
-        let others = gathered(&news, &[], 1, 1, "claude#00000001");
-        let told = lines(others, news[0].at, &TimeZone::UTC);
-        assert_eq!(told.len(), 1);
+        let new_events = [run("1", "00000001"), run("2", "00000002")];
+        let others = summaries(&new_events, &[], 1, 1, "claude#00000001");
+        let texts = lines(others, new_events[0].at, &TimeZone::UTC);
+        assert_eq!(texts.len(), 1);
         assert!(
-            told[0].text.contains(" · claude runs \"code 2\""),
-            "{told:?}"
+            texts[0].text.contains(" · claude runs \"code 2\""),
+            "{texts:?}"
         );
     }
 
     #[test]
     fn an_end_is_told_with_what_is_known_of_its_beginning() {
-        let began = [entry("asked", "1", HUMAN)];
-        let told = tell(&[done("1", HUMAN, "ok")], &began, 1);
-        assert_eq!(told, ["since 14:02 · human (VS Code) ran \"code 1\" ok"]);
-        let told = tell(&[done("9", HUMAN, "interrupted")], &[], 1);
+        let beginning = [entry("asked", "1", HUMAN)];
+        let texts = entry_texts(&[done("1", HUMAN, "ok")], &beginning, 1);
+        assert_eq!(texts, ["since 14:02 · human (VS Code) ran \"code 1\" ok"]);
+        let texts = entry_texts(&[done("9", HUMAN, "interrupted")], &[], 1);
         assert_eq!(
-            told,
+            texts,
             ["since 14:02 · human (VS Code) ran a cell: it was interrupted"]
         );
         let mine = [entry("asked", "1", "claude")];
-        assert_eq!(tell(&[done("1", "", "seen")], &mine, 1), [""; 0]);
+        assert_eq!(entry_texts(&[done("1", "", "seen")], &mine, 1), [""; 0]);
         // The observer wrote the end before the sender did, and the actor was notified in between.
         let ended = [entry("asked", "1", HUMAN), done("1", HUMAN, "seen")];
-        assert_eq!(tell(&[done("1", HUMAN, "ok")], &ended, 1), [""; 0]);
+        assert_eq!(entry_texts(&[done("1", HUMAN, "ok")], &ended, 1), [""; 0]);
     }
 
     #[test]
@@ -521,43 +539,44 @@ pub(super) mod tests {
         let mut died = entry("died", "", "");
         died.by = None;
         assert_eq!(
-            tell(&[died.clone()], &[], 1),
+            entry_texts(&[died.clone()], &[], 1),
             ["since 14:02 · the kernel died 14:05: variables are gone"]
         );
         let mut opened = restarted("claude");
         opened.kind = EventKind::Opened;
-        assert_eq!(tell(&[died, opened], &[], 2).len(), 1);
-        let told = tell(&[], &[], 2);
+        assert_eq!(entry_texts(&[died, opened], &[], 2).len(), 1);
+        let texts = entry_texts(&[], &[], 2);
         assert!(
-            matches!(&told[..], [one] if one.contains("replaced") && one.ends_with(": variables are gone")),
-            "{told:?}"
+            matches!(&texts[..], [only] if only.contains("replaced") && only.ends_with(": variables are gone")),
+            "{texts:?}"
         );
     }
 
     #[test]
     fn a_cell_does_not_outlast_its_kernel() {
-        let news = [entry("asked", "1", "codex"), restarted(HUMAN)];
-        let told = tell(&news, &[], 2);
+        let new_events = [entry("asked", "1", "codex"), restarted(HUMAN)];
+        let texts = entry_texts(&new_events, &[], 2);
         assert!(
-            told.iter()
+            texts
+                .iter()
                 .any(|line| line.ends_with("codex ran \"code 1\"")),
-            "{told:?}"
+            "{texts:?}"
         );
     }
 
     #[test]
     fn who_was_there_before_any_kernel_misses_no_variables() {
-        assert_eq!(gathered(&[], &[], 0, 1, "claude").len(), 0);
-        assert_eq!(gathered(&[], &[], 1, 2, "claude").len(), 1);
+        assert_eq!(summaries(&[], &[], 0, 1, "claude").len(), 0);
+        assert_eq!(summaries(&[], &[], 1, 2, "claude").len(), 1);
     }
 
     #[test]
     fn there_are_three_lines_at_most() {
-        let news = ["a", "b", "c", "d"].map(|name| entry("interrupted", "", name));
-        let twice: Vec<_> = news.iter().chain(&news).cloned().collect();
-        let told = tell(&twice, &[], 1);
-        assert_eq!(told.len(), LINES);
-        assert!(told[0].ends_with("interrupted the kernel 2 times, last 14:05"));
-        assert!(told[2].ends_with("were here too"), "{told:?}");
+        let new_events = ["a", "b", "c", "d"].map(|name| entry("interrupted", "", name));
+        let twice: Vec<_> = new_events.iter().chain(&new_events).cloned().collect();
+        let texts = entry_texts(&twice, &[], 1);
+        assert_eq!(texts.len(), LINES);
+        assert!(texts[0].ends_with("interrupted the kernel 2 times, last 14:05"));
+        assert!(texts[2].ends_with("were here too"), "{texts:?}");
     }
 }

@@ -1,39 +1,39 @@
 //! Notifications: what others did on a kernel and with a notebook's cells since an actor was last
 //! notified, and which of the actor's own edits others' saves wiped out.
 //!
-//! They are read from the journal, from the actor's cursor on (`memory`). **A cursor moves after the
+//! They are read from the journal, from the actor's cursor on (`delivered`). **A cursor moves after the
 //! printing** ([`Notifications::delivered`]), so that a command that is killed earlier loses none.
 //! Notebooks that share a kernel share its events, but not those of their cells. An actor's own events
 //! are not notifications.
 
+mod delivered;
 mod entries;
-mod memory;
 mod overwritten;
 
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
-use self::entries::{endings, gathered, lines};
-use self::memory::{Cursor, Memory, cells_of};
+use self::delivered::{Cursor, DeliveredNotifications, cells_of};
+use self::entries::{endings, lines, summaries};
 use crate::activity::actor::Actor;
 use crate::activity::zone;
 use crate::project::event::{Event, EventKind, Events, OverwrittenEdit, Position, actor_id};
 use crate::project::{Project, State};
 
+pub use self::delivered::{PendingNotices, is_new, noticed};
 pub use self::entries::ActivityEntry;
-pub use self::memory::{PendingNotices, is_new, noticed};
 pub use self::overwritten::words as overwritten_words;
 
 /// How many bytes of the journal are read at most. After a long time an actor gets only the last
 /// events.
-const NEWS: u64 = 2 << 20;
+const JOURNAL_LIMIT: u64 = 2 << 20;
 
 /// How many events before the cursor are searched for the beginnings of executions that have ended
 /// since.
 const BEGINNINGS: usize = 1000;
 
 /// Commands within this time count as one: most commands of a series need not write a cursor.
-const SAME_MOMENT: SignedDuration = SignedDuration::from_secs(30);
+const SAME_SERIES: SignedDuration = SignedDuration::from_secs(30);
 
 /// What is new to a name on one notebook and its kernel.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -43,7 +43,7 @@ pub struct Notifications {
     pub since: Vec<ActivityEntry>,
     /// Edits of the name that others' saves wiped out.
     pub overwritten: Vec<OverwrittenEdit>,
-    /// The cursors of the kernel and of the notebook's cells, as they are once this is told.
+    /// The cursors of the kernel and of the notebook's cells, as they are after delivery.
     #[serde(skip)]
     cursors: Option<(Cursor, [String; 2])>,
 }
@@ -56,19 +56,22 @@ impl Notifications {
     pub fn of(project: &Project, state: &State, key: &str, name: &str) -> Self {
         let owner = state.owner_key(key);
         let session = state.session(&owner);
-        let events = project.events_of(&[&owner, key]).within(NEWS);
+        let events = project.events_of(&[&owner, key]).within(JOURNAL_LIMIT);
         let now = Cursor {
             at: Timestamp::now(),
             position: events.end(),
             generation: session.map_or(0, |session| session.generation),
         };
-        let memory = Memory::read(project, name);
+        let delivered = DeliveredNotifications::read(project, name);
         let keys = [owner.clone(), cells_of(key)];
-        let known = keys.each_ref().map(|key| memory.cursors.get(key));
-        if known.iter().all(|it| it.is_some_and(|it| it.is_just(&now))) {
+        let cursors = keys.each_ref().map(|key| delivered.cursors.get(key));
+        if cursors
+            .iter()
+            .all(|it| it.is_some_and(|it| it.is_just(&now)))
+        {
             return Self::default();
         }
-        let [kernel, cells] = known;
+        let [kernel, cells] = cursors;
         let start = |cursor: Option<&Cursor>| match cursor {
             // If the journal is shorter than it was, it is a new one.
             Some(cursor) if cursor.position > now.position => Position::default(),
@@ -84,11 +87,17 @@ impl Notifications {
             // Even on its first visit an actor is notified that its edits were wiped out.
             overwritten: cells.map_or_else(Position::default, |cells| start(Some(cells))),
         };
-        let found = unread.read(events);
-        let at = known.into_iter().flatten().map(|cursor| cursor.at).min();
+        let part = unread.read(events);
+        let at = cursors.into_iter().flatten().map(|cursor| cursor.at).min();
         let since = at.map_or_else(Vec::new, |at| {
-            let before = kernel.unwrap_or(&now).generation;
-            let others = gathered(&found.news, &found.earlier, before, now.generation, name);
+            let generation = kernel.unwrap_or(&now).generation;
+            let others = summaries(
+                &part.new_events,
+                &part.earlier,
+                generation,
+                now.generation,
+                name,
+            );
             match others.is_empty() {
                 true => Vec::new(),
                 false => lines(others, at, &zone::here()),
@@ -96,7 +105,7 @@ impl Notifications {
         });
         Self {
             since,
-            overwritten: found.overwritten,
+            overwritten: part.overwritten,
             cursors: Some((now, keys)),
         }
     }
@@ -107,20 +116,20 @@ impl Notifications {
             return;
         };
         let end = project.events_of(&[]).end();
-        let done = Memory::update(project, name, |memory| {
+        let result = DeliveredNotifications::update(project, name, |delivered| {
             for key in keys {
-                memory.advance(key, cursor, end);
+                delivered.advance(key, cursor, end);
             }
         });
-        let _ = done.inspect_err(|error| tracing::warn!(%error, "the cursors of notifications cannot be stored: they will be printed again"));
+        let _ = result.inspect_err(|error| tracing::warn!(%error, "the cursors of notifications cannot be stored: they will be printed again"));
     }
 }
 
 /// Returns when an actor was last notified of what others did on a notebook; `None` if it never was, or
 /// the cursor was removed.
-pub fn last_told(project: &Project, key: &str, name: &str) -> Option<Timestamp> {
+pub fn last_notified(project: &Project, key: &str, name: &str) -> Option<Timestamp> {
     let owner = project.state().ok()?.owner_key(key);
-    let cursors = Memory::read(project, name).cursors;
+    let cursors = DeliveredNotifications::read(project, name).cursors;
     let cursor = cursors.get(&owner).or_else(|| cursors.get(&cells_of(key)));
     Some(cursor?.at)
 }
@@ -131,7 +140,7 @@ impl Cursor {
         let age = now.at.duration_since(self.at);
         (self.position, self.generation) == (now.position, now.generation)
             && !age.is_negative()
-            && age < SAME_MOMENT
+            && age < SAME_SERIES
     }
 }
 
@@ -145,42 +154,42 @@ struct Unread<'a> {
     overwritten: Position,
 }
 
-/// The new events that were found in the journal.
+/// The part of the journal that a notification needs.
 #[derive(Default)]
-struct Found {
+struct JournalPart {
     /// The new events, oldest first.
-    news: Vec<Event>,
+    new_events: Vec<Event>,
     /// Earlier events with the beginnings of executions that end in the new ones.
     earlier: Vec<Event>,
     overwritten: Vec<OverwrittenEdit>,
 }
 
 impl Unread<'_> {
-    fn read(&self, mut events: Events) -> Found {
-        let mut found = Found::default();
+    fn read(&self, mut events: Events) -> JournalPart {
+        let mut part = JournalPart::default();
         let mut open: Option<Vec<String>> = None;
-        let mut before = 0;
+        let mut older_events = 0;
         while let Some(event) = events.next() {
             let at = events.position();
             let of_cells = event.change().is_some();
             if of_cells && at >= self.overwritten && event.session == self.key {
-                self.take_overwritten(&event, &mut found.overwritten);
+                self.take_overwritten(&event, &mut part.overwritten);
             }
             let (session, start) = match of_cells {
                 true => (self.key, self.cells),
                 false => (self.owner, self.kernel),
             };
             if at >= start && event.session == session {
-                found.news.push(event);
+                part.new_events.push(event);
                 continue;
             }
             if at >= self.kernel {
                 continue;
             }
             // `done` events whose `asked` event is older than the cursor.
-            let open = open.get_or_insert_with(|| endings(&found.news));
-            before += 1;
-            if open.is_empty() || before > BEGINNINGS {
+            let open = open.get_or_insert_with(|| endings(&part.new_events));
+            older_events += 1;
+            if open.is_empty() || older_events > BEGINNINGS {
                 if at < self.cells.min(self.overwritten) {
                     break;
                 }
@@ -193,15 +202,15 @@ impl Unread<'_> {
             if let Some(start) = event.asked() {
                 open.retain(|waiting| *waiting != start.msg_id);
             }
-            found.earlier.push(event);
+            part.earlier.push(event);
         }
-        found.news.reverse();
-        found.overwritten.reverse();
-        found
+        part.new_events.reverse();
+        part.overwritten.reverse();
+        part
     }
 
     /// Adds the actor's edits that a save wiped out, last one first. The actor's own saves are left out.
-    fn take_overwritten(&self, event: &Event, found: &mut Vec<OverwrittenEdit>) {
+    fn take_overwritten(&self, event: &Event, overwritten: &mut Vec<OverwrittenEdit>) {
         let EventKind::Saved(change) = &event.kind else {
             return;
         };
@@ -210,10 +219,10 @@ impl Unread<'_> {
         if event.actor().is_some_and(is_own) {
             return;
         }
-        let lost = change.overwritten.iter().rev();
-        for lost in lost.filter(|lost| is_own(actor_id(&lost.by, lost.by_session.as_deref()))) {
-            if !found.contains(lost) {
-                found.push(lost.clone());
+        let edits = change.overwritten.iter().rev();
+        for edit in edits.filter(|edit| is_own(actor_id(&edit.by, edit.by_session.as_deref()))) {
+            if !overwritten.contains(edit) {
+                overwritten.push(edit.clone());
             }
         }
     }
@@ -226,7 +235,7 @@ mod tests {
     use crate::project::{Backend, Session};
 
     /// Notifies an actor of what others did, and moves its cursors.
-    fn told(project: &Project, key: &str, name: &str) -> Vec<ActivityEntry> {
+    fn notifications(project: &Project, key: &str, name: &str) -> Vec<ActivityEntry> {
         let notifications = Notifications::of(project, &project.state().unwrap(), key, name);
         notifications.delivered(project, name);
         notifications.since
@@ -236,18 +245,18 @@ mod tests {
     fn what_was_not_printed_is_told_again() {
         let temp = tempfile::tempdir().unwrap();
         let project = Project::for_notebook(&temp.path().join("a.ipynb")).unwrap();
-        assert_eq!(told(&project, "a.ipynb", "claude"), []);
+        assert_eq!(notifications(&project, "a.ipynb", "claude"), []);
         project.record(&[entry("interrupted", "", "bob")]);
         // A command is killed before it prints anything.
         let killed = Notifications::of(&project, &project.state().unwrap(), "a.ipynb", "claude");
         assert_eq!(killed.since.len(), 1);
-        assert_eq!(told(&project, "a.ipynb", "claude").len(), 1);
-        assert_eq!(told(&project, "a.ipynb", "claude"), []);
+        assert_eq!(notifications(&project, "a.ipynb", "claude").len(), 1);
+        assert_eq!(notifications(&project, "a.ipynb", "claude"), []);
         // Its late delivery hides no events since then.
         project.record(&[entry("interrupted", "", "bob")]);
-        assert_eq!(told(&project, "a.ipynb", "claude").len(), 1);
+        assert_eq!(notifications(&project, "a.ipynb", "claude").len(), 1);
         killed.delivered(&project, "claude");
-        assert_eq!(told(&project, "a.ipynb", "claude"), []);
+        assert_eq!(notifications(&project, "a.ipynb", "claude"), []);
     }
 
     #[test]
@@ -268,16 +277,17 @@ mod tests {
             entry.at = Timestamp::now();
             journal.append(&entry).unwrap();
         };
-        let told = |key: &str| -> Vec<_> {
-            let told = told(&project, key, "claude").into_iter();
-            told.map(|told| told.text.split_once(" · ").unwrap().1.to_owned())
+        let notifications = |key: &str| -> Vec<_> {
+            let notifications = notifications(&project, key, "claude").into_iter();
+            notifications
+                .map(|notifications| notifications.text.split_once(" · ").unwrap().1.to_owned())
                 .collect()
         };
         assert_eq!(
             (
-                told("a.ipynb").len(),
-                told("b.ipynb").len(),
-                told("c.ipynb").len()
+                notifications("a.ipynb").len(),
+                notifications("b.ipynb").len(),
+                notifications("c.ipynb").len()
             ),
             (0, 0, 0)
         );
@@ -285,16 +295,16 @@ mod tests {
         write("b.ipynb", changed("edited", Some("ada"), "edited:b"));
         write("c.ipynb", changed("edited", Some("ada"), "edited:c"));
         write("a.ipynb", entry("interrupted", "", "ada"));
-        let b = told("b.ipynb");
+        let b = notifications("b.ipynb");
         assert!(
             b[0].starts_with("ada edited b, interrupted the kernel "),
             "{b:?}"
         );
         // The kernel's events were delivered; those of the other notebook's cells were not.
-        assert_eq!(told("a.ipynb"), ["ada edited a"]);
+        assert_eq!(notifications("a.ipynb"), ["ada edited a"]);
         // A notebook without a kernel.
-        assert_eq!(told("c.ipynb"), ["ada edited c"]);
-        assert_eq!(told("c.ipynb"), [""; 0]);
+        assert_eq!(notifications("c.ipynb"), ["ada edited c"]);
+        assert_eq!(notifications("c.ipynb"), [""; 0]);
     }
 
     #[test]
@@ -303,16 +313,16 @@ mod tests {
         let project = Project::for_notebook(&temp.path().join("a.ipynb")).unwrap();
         let mut journal = project.journal().unwrap();
         journal.append(&entry("asked", "1", "bob")).unwrap();
-        let count = |name| told(&project, "a.ipynb", name).len();
+        let count = |name| notifications(&project, "a.ipynb", name).len();
         assert_eq!((count("claude"), count("codex")), (0, 0));
         assert_eq!(count("claude"), 0);
         // An execution that began before and ends now.
         journal.append(&done("1", "bob", "ok")).unwrap();
-        let new = told(&project, "a.ipynb", "claude");
+        let new = notifications(&project, "a.ipynb", "claude");
         assert!(new[0].text.ends_with("bob ran \"code 1\" ok"), "{new:?}");
         assert_eq!(count("claude"), 0);
         assert_eq!(count("codex"), 1);
-        assert_eq!(told(&project, "b.ipynb", "codex").len(), 0);
+        assert_eq!(notifications(&project, "b.ipynb", "codex").len(), 0);
         // A damaged or truncated file is replaced.
         std::fs::write(project.name_file("codex"), "{").unwrap();
         assert_eq!(count("codex"), 0);

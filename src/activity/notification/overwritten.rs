@@ -14,26 +14,30 @@ const LINES: usize = 3;
 
 /// Returns the lines about edits that were wiped out, one for each cell and at most three. If a
 /// cell was edited several times, only its last edit is named.
-pub fn words(lost: &[OverwrittenEdit]) -> Vec<String> {
-    if lost.is_empty() {
+pub fn words(edits: &[OverwrittenEdit]) -> Vec<String> {
+    if edits.is_empty() {
         return Vec::new();
     }
-    words_in(lost, &zone::here())
+    lines_in(edits, &zone::here())
 }
 
-fn words_in(lost: &[OverwrittenEdit], zone: &TimeZone) -> Vec<String> {
+fn lines_in(edits: &[OverwrittenEdit], zone: &TimeZone) -> Vec<String> {
     let mut cells = HashSet::new();
-    let mut last: Vec<_> = lost
+    let mut last: Vec<_> = edits
         .iter()
         .rev()
-        .filter(|one| cells.insert(&one.cell))
+        .filter(|edit| cells.insert(&edit.cell))
         .collect();
     last.reverse();
     let (count, shown) = (
         last.len(),
         if last.len() > LINES { LINES - 1 } else { LINES },
     );
-    let mut lines: Vec<_> = last.iter().take(shown).map(|one| line(one, zone)).collect();
+    let mut lines: Vec<_> = last
+        .iter()
+        .take(shown)
+        .map(|edit| line(edit, zone))
+        .collect();
     if count > shown {
         lines.push(format!(
             "{} more of your edits were overwritten too: nb log tells",
@@ -43,13 +47,13 @@ fn words_in(lost: &[OverwrittenEdit], zone: &TimeZone) -> Vec<String> {
     lines
 }
 
-fn line(one: &OverwrittenEdit, zone: &TimeZone) -> String {
-    let OverwrittenEdit { cell, revision, .. } = one;
+fn line(edit: &OverwrittenEdit, zone: &TimeZone) -> String {
+    let OverwrittenEdit { cell, revision, .. } = edit;
     let short = labels::cell(cell);
-    let at = zone::clock(one.at, zone);
+    let at = zone::clock(edit.at, zone);
     let back = revision.map(|revision| format!("; nb restore {cell}@{revision} brings it back"));
     let back = back.unwrap_or_default();
-    let what = match one.what {
+    let label = match edit.what {
         ChangeKind::Removed => {
             return format!(
                 "{short}, which you removed {at}, is in the file again: a save overwrote that; nb rm {cell} removes it"
@@ -58,14 +62,14 @@ fn line(one: &OverwrittenEdit, zone: &TimeZone) -> String {
         ChangeKind::Inserted => format!("your new cell {short}"),
         _ => format!("your edit of {short}"),
     };
-    format!("{what} ({at}) is no longer in the file: a save overwrote it{back}")
+    format!("{label} ({at}) is no longer in the file: a save overwrote it{back}")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn lost(cell: &str, what: ChangeKind) -> OverwrittenEdit {
+    fn edit(cell: &str, what: ChangeKind) -> OverwrittenEdit {
         OverwrittenEdit {
             cell: cell.to_owned(),
             op: "12345678".to_owned(),
@@ -80,18 +84,18 @@ mod tests {
     #[test]
     fn a_line_tells_what_is_gone_and_how_it_comes_back() {
         let all = [
-            lost("77de0a1b", ChangeKind::Edited),
-            lost("load", ChangeKind::Inserted),
-            lost("0123abcd", ChangeKind::Removed),
-            lost("77de0a1b", ChangeKind::Edited),
+            edit("77de0a1b", ChangeKind::Edited),
+            edit("load", ChangeKind::Inserted),
+            edit("0123abcd", ChangeKind::Removed),
+            edit("77de0a1b", ChangeKind::Edited),
         ];
-        let words = words_in(&all, &TimeZone::UTC);
-        let words: Vec<_> = words
+        let lines = lines_in(&all, &TimeZone::UTC);
+        let lines: Vec<_> = lines
             .iter()
             .map(|line| line.replace("2026-01-02 ", ""))
             .collect();
         assert_eq!(
-            words,
+            lines,
             [
                 "your new cell load (14:02) is no longer in the file: a save overwrote it; \
                  nb restore load@1a2b3c4d5e brings it back",
@@ -102,12 +106,12 @@ mod tests {
             ]
         );
         let many: Vec<_> = ["a", "b", "c", "d"]
-            .map(|id| lost(id, ChangeKind::Edited))
+            .map(|id| edit(id, ChangeKind::Edited))
             .into();
-        let words = words_in(&many, &TimeZone::UTC);
-        assert_eq!(words.len(), 3);
+        let lines = lines_in(&many, &TimeZone::UTC);
+        assert_eq!(lines.len(), 3);
         assert_eq!(
-            words[2],
+            lines[2],
             "2 more of your edits were overwritten too: nb log tells"
         );
     }

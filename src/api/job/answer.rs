@@ -12,7 +12,7 @@ use super::until::Until;
 use crate::api::envelope::Answer;
 use crate::api::output_fields::{OutputFields, Timing};
 use crate::api::output_files::OutputFiles;
-use crate::api::outputs::{self, Image, MOST_IMAGES, OutputText, Reading, UncutText};
+use crate::api::outputs::{self, Image, MOST_IMAGES, OutputText, TextOptions, UncutText};
 use crate::editing::notebook_file::NotebookFile;
 use crate::execution::fold::{last_line, output, read_all};
 use crate::execution::follow::{FollowEnd, Followed};
@@ -94,15 +94,15 @@ impl BlockingJob {
             .filter(|_| job.state == JobState::Queued)?;
         let folder = folder.other(id)?;
         let job = folder.read().ok()?;
-        let said = folder.last_messages(LAST_BYTES).unwrap_or_default();
-        let last = |said| match output(said)? {
+        let messages = folder.last_messages(LAST_BYTES).unwrap_or_default();
+        let last = |message| match output(message)? {
             OutputMessage::Stream(stream) => last_line(&stream.text).map(str::to_owned),
             _ => None,
         };
         Some(Self {
             job: job.id,
             by: job.by,
-            last_line: said.iter().rev().find_map(last),
+            last_line: messages.iter().rev().find_map(last),
             prompt: job.prompt,
         })
     }
@@ -236,12 +236,12 @@ pub struct RunResult {
     pub left_out: Option<OmittedOutput>,
     /// What a line about it needs; none where it has no outputs.
     #[serde(skip)]
-    pub heard: Option<HeardSummary>,
+    pub summary: Option<OutputSummary>,
 }
 
 /// The outputs of a cell, in short.
 #[derive(Clone, Debug)]
-pub struct HeardSummary {
+pub struct OutputSummary {
     /// How many lines it printed.
     pub lines: usize,
     /// The last of them that is not empty.
@@ -264,7 +264,7 @@ pub struct UntilAnswer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JobVerdict {
     /// All ran without an error, or the awaited line was printed.
-    Well,
+    Succeeded,
     /// Code raised an exception.
     Raised,
     /// The job was interrupted, or withdrawn before it ran.
@@ -345,7 +345,7 @@ impl JobAnswer {
     pub fn verdict(&self) -> JobVerdict {
         let is_matched = self.until.as_ref().map(|until| until.matched.is_some());
         match (self.left, is_matched) {
-            (_, Some(true)) => return JobVerdict::Well,
+            (_, Some(true)) => return JobVerdict::Succeeded,
             (FollowEnd::StillRunning | FollowEnd::BehindQuestion, _) => {
                 return JobVerdict::StillRunning;
             }
@@ -359,7 +359,7 @@ impl JobAnswer {
             status => status,
         });
         let mut verdicts = statuses.map(|status| match status {
-            "ok" => JobVerdict::Well,
+            "ok" => JobVerdict::Succeeded,
             "error" => JobVerdict::Raised,
             "interrupted" | "withdrawn" => JobVerdict::Interrupted,
             "kernel_died" | "no_kernel" => JobVerdict::NoKernel,
@@ -367,10 +367,10 @@ impl JobAnswer {
             "edited" => JobVerdict::Edited,
             _ => JobVerdict::Failed,
         });
-        match verdicts.find(|verdict| *verdict != JobVerdict::Well) {
+        match verdicts.find(|verdict| *verdict != JobVerdict::Succeeded) {
             Some(verdict) => verdict,
             None if is_matched == Some(false) => JobVerdict::Failed,
-            None => JobVerdict::Well,
+            None => JobVerdict::Succeeded,
         }
     }
 }
@@ -388,19 +388,19 @@ impl RunResult {
     fn of(
         job: &Job,
         cell: &JobCell,
-        heard: Option<&Collected>,
+        collected: Option<&Collected>,
         options: &FollowOptions,
         media: &mut Media<'_>,
     ) -> Self {
-        let heard = heard.filter(|heard| heard.is_news);
+        let collected = collected.filter(|collected| collected.has_output);
         let outputs = (options.outputs == OutputsAs::Objects).then(|| {
-            let outputs = heard.map(|heard| read_all(&heard.outputs));
+            let outputs = collected.map(|collected| read_all(&collected.outputs));
             let outputs = outputs.unwrap_or_default();
             let failed = cell.category.is_some();
             let note = |mime: &str, value: &Value| media.note(cell, mime, value);
-            OutputFields::of(outputs, failed, options.limit, &more(job), note)
+            OutputFields::of(outputs, failed, options.limit, &show_all_hint(job), note)
         });
-        let left_out = heard.map(|heard| heard.outputs.left_out());
+        let left_out = collected.map(|collected| collected.outputs.left_out());
         let left_out = left_out.filter(|it| *it != OmittedOutput::default());
         Self {
             status: cell.status.clone(),
@@ -411,20 +411,20 @@ impl RunResult {
             text: None,
             images: Vec::new(),
             left_out,
-            heard: heard.map(|heard| HeardSummary {
-                lines: heard.lines,
-                last_line: heard.last_line.clone(),
-                raised: heard.raised.clone(),
+            summary: collected.map(|collected| OutputSummary {
+                lines: collected.lines,
+                last_line: collected.last_line.clone(),
+                raised: collected.raised.clone(),
             }),
         }
     }
 
     /// Says whether a list of several results shows this one: it has outputs, or it went wrong after the
     /// caller's last cursor.
-    pub fn is_told_at(&self, at: usize, seen: Cursor) -> bool {
+    pub fn is_listed(&self, at: usize, seen: Cursor) -> bool {
         let status = self.status.as_deref();
         let went_wrong = status.is_some_and(|it| it != "ok" && it != "not_run");
-        self.heard.is_some() || (went_wrong && at >= seen.over)
+        self.summary.is_some() || (went_wrong && at >= seen.over)
     }
 }
 
@@ -489,25 +489,26 @@ fn add_texts(
     media: &mut Media<'_>,
 ) {
     let results = results.iter_mut().map(|it| &mut it.result);
-    let told = results.zip(collected).zip(&job.cells).enumerate();
-    let told =
-        told.filter(|(at, ((result, heard), _))| heard.is_news && result.is_told_at(*at, seen));
-    let told: Vec<_> = told.map(|(_, told)| told).collect();
-    let more = more(job);
-    let how = Reading {
+    let listed = results.zip(collected).zip(&job.cells).enumerate();
+    let listed = listed.filter(|(at, ((result, collected), _))| {
+        collected.has_output && result.is_listed(*at, seen)
+    });
+    let listed: Vec<_> = listed.map(|(_, listed)| listed).collect();
+    let more = show_all_hint(job);
+    let text_options = TextOptions {
         in_short: options.in_short,
         more: &more,
     };
-    let texts = told.iter().map(|((_, heard), cell)| {
-        let outputs = read_all(&heard.outputs);
+    let texts = listed.iter().map(|((_, collected), cell)| {
+        let outputs = read_all(&collected.outputs);
         let note = |mime: &str, value: &Value| media.note(cell, mime, value);
-        UncutText::of(&outputs, heard.outputs.left_out(), &how, note)
+        UncutText::of(&outputs, collected.outputs.left_out(), &text_options, note)
     });
     let texts = UncutText::cut(&texts.collect::<Vec<_>>(), options.limit, &more);
     let mut images = if options.images { MOST_IMAGES } else { 0 };
-    for (((result, heard), _), text) in told.into_iter().zip(texts) {
+    for (((result, collected), _), text) in listed.into_iter().zip(texts) {
         if images > 0 {
-            result.images = outputs::images(&read_all(&heard.outputs));
+            result.images = outputs::images(&read_all(&collected.outputs));
             result.images.truncate(images);
             images -= result.images.len();
         }
@@ -515,20 +516,25 @@ fn add_texts(
     }
 }
 
-/// Returns what a job's cell has said so far as text of at most `limit` characters.
+/// Returns the outputs of a job's cell so far, as text of at most `limit` characters.
 pub(super) fn text_so_far(job: &Job, collected: &Collected, limit: Option<usize>) -> OutputText {
-    let more = more(job);
-    let how = Reading {
+    let more = show_all_hint(job);
+    let text_options = TextOptions {
         in_short: false,
         more: &more,
     };
     let outputs = read_all(&collected.outputs);
-    let text = UncutText::of(&outputs, collected.outputs.left_out(), &how, outputs::note);
+    let text = UncutText::of(
+        &outputs,
+        collected.outputs.left_out(),
+        &text_options,
+        outputs::note,
+    );
     let mut texts = UncutText::cut(&[text], limit, &more);
     texts.pop().unwrap_or_default()
 }
 
 /// Returns the command that shows all outputs of a job.
-fn more(job: &Job) -> String {
+fn show_all_hint(job: &Job) -> String {
     format!("nb wait {} --all --stream shows all", job.id)
 }

@@ -23,12 +23,12 @@ pub(super) struct Collected {
     /// The text of the last error that the cell raised.
     pub(super) raised: Option<String>,
     /// Whether there was any output.
-    pub(super) is_news: bool,
+    pub(super) has_output: bool,
 }
 
 impl Collected {
-    fn bounded(most: Option<usize>) -> Self {
-        let outputs = most.map(|most| OutputAccumulator::bounded(most, ""));
+    fn bounded(max_bytes: Option<usize>) -> Self {
+        let outputs = max_bytes.map(|max_bytes| OutputAccumulator::bounded(max_bytes, ""));
         Self {
             outputs: outputs.unwrap_or_default(),
             ..Self::default()
@@ -41,7 +41,7 @@ impl Collected {
 pub(super) struct Listener<'a, O> {
     observer: &'a O,
     /// How many bytes of a cell's text are collected; `None` is no limit.
-    most: Option<usize>,
+    max_bytes: Option<usize>,
     collects: bool,
     pub(super) until: Option<Until>,
     /// The outputs of each of the job's cells.
@@ -49,19 +49,19 @@ pub(super) struct Listener<'a, O> {
     /// The last event about the job's state that was sent to the observer.
     state: Option<StateEvent>,
     /// The last event about each cell that was sent to the observer.
-    ended: Vec<Option<CellEvent>>,
+    cell_events: Vec<Option<CellEvent>>,
 }
 
 impl<'a, O: JobObserver> Listener<'a, O> {
     pub(super) fn new(options: &FollowOptions, observer: &'a O) -> Self {
         Self {
             observer,
-            most: options.limit.map(collected_bytes),
+            max_bytes: options.limit.map(collected_bytes),
             collects: options.outputs != OutputsAs::Events,
             until: options.until.clone().map(Until::new),
             cells: Vec::new(),
             state: None,
-            ended: Vec::new(),
+            cell_events: Vec::new(),
         }
     }
 
@@ -70,16 +70,19 @@ impl<'a, O: JobObserver> Listener<'a, O> {
         if !std::mem::take(&mut self.collects) {
             return Vec::new();
         }
-        let empty = self.cells.iter().map(|_| Collected::bounded(self.most));
+        let empty = self
+            .cells
+            .iter()
+            .map(|_| Collected::bounded(self.max_bytes));
         let empty = empty.collect();
         std::mem::replace(&mut self.cells, empty)
     }
 
     /// Adds an output to its cell, and updates the cells that show the same display.
-    fn collect(&mut self, said: &JobMessage) {
-        let content = said.content.get().as_bytes();
-        let cell = self.cells.get_mut(said.cell);
-        let change = cell.map(|cell| cell.outputs.take(&said.msg_type, content));
+    fn collect(&mut self, message: &JobMessage) {
+        let content = message.content.get().as_bytes();
+        let cell = self.cells.get_mut(message.cell);
+        let change = cell.map(|cell| cell.outputs.take(&message.msg_type, content));
         let Some(OutputChange::Displayed { display_id, shown }) = change else {
             return;
         };
@@ -88,14 +91,14 @@ impl<'a, O: JobObserver> Listener<'a, O> {
             is_shown |= cell.outputs.update(&display_id, &shown);
         }
         // The display was created before following began: its update is shown as a new display.
-        if let Some(cell) = self.cells.get_mut(said.cell).filter(|_| !is_shown) {
+        if let Some(cell) = self.cells.get_mut(message.cell).filter(|_| !is_shown) {
             cell.outputs.take("display_data", content);
         }
     }
 
     /// Sends the job's state to the observer, if it has changed.
-    fn tell_state(&mut self, job: &Job) {
-        if !self.state.as_ref().is_some_and(|told| told.is_of(job)) {
+    fn send_state(&mut self, job: &Job) {
+        if !self.state.as_ref().is_some_and(|sent| sent.is_of(job)) {
             let now = StateEvent::of(job);
             self.observer.happens(&JobEvent::State(now.clone()));
             self.state = Some(now);
@@ -104,17 +107,17 @@ impl<'a, O: JobObserver> Listener<'a, O> {
 
     /// Sends an event for each cell that is over, from the first one without an event on. At the job's end,
     /// earlier events may be corrected.
-    fn tell_cells(&mut self, job: &Job) {
-        self.ended.resize(job.cells.len(), None);
-        let first = self.ended.iter().position(Option::is_none);
+    fn send_cells(&mut self, job: &Job) {
+        self.cell_events.resize(job.cells.len(), None);
+        let first = self.cell_events.iter().position(Option::is_none);
         let first = first.filter(|_| job.state != JobState::Done);
-        let cells = job.cells.iter().zip(&mut self.ended).enumerate();
+        let cells = job.cells.iter().zip(&mut self.cell_events).enumerate();
         let cells = cells.skip(first.unwrap_or_default());
         // A cell has a status once it is over.
-        for (at, (cell, told)) in cells.filter(|(_, (cell, _))| cell.status.is_some()) {
+        for (at, (cell, sent)) in cells.filter(|(_, (cell, _))| cell.status.is_some()) {
             let now = CellEvent::of(at, cell);
-            if told.as_ref() != Some(&now) {
-                *told = Some(now.clone());
+            if sent.as_ref() != Some(&now) {
+                *sent = Some(now.clone());
                 self.observer.happens(&JobEvent::Cell(now));
             }
         }
@@ -122,16 +125,16 @@ impl<'a, O: JobObserver> Listener<'a, O> {
 }
 
 impl<O: JobObserver> Follower for Listener<'_, O> {
-    fn take_message(&mut self, job: &Job, said: &JobMessage) -> ControlFlow<()> {
-        let most = self.most;
+    fn take_message(&mut self, job: &Job, message: &JobMessage) -> ControlFlow<()> {
+        let max_bytes = self.max_bytes;
         self.cells
-            .resize_with(job.cells.len(), || Collected::bounded(most));
-        let Some(cell) = self.cells.get_mut(said.cell) else {
+            .resize_with(job.cells.len(), || Collected::bounded(max_bytes));
+        let Some(cell) = self.cells.get_mut(message.cell) else {
             return ControlFlow::Continue(());
         };
-        cell.is_news = true;
-        let event = OutputEvent::of(job, said);
-        if matches!(&*said.msg_type, "stream" | "error") {
+        cell.has_output = true;
+        let event = OutputEvent::of(job, message);
+        if matches!(&*message.msg_type, "stream" | "error") {
             match event.output() {
                 Some(OutputMessage::Stream(stream)) => {
                     cell.lines += stream.text.matches('\n').count();
@@ -144,29 +147,29 @@ impl<O: JobObserver> Follower for Listener<'_, O> {
             }
         }
         if self.collects {
-            self.collect(said);
+            self.collect(message);
         }
         if job.state == JobState::Running {
-            self.tell_state(job);
+            self.send_state(job);
         }
-        let is_there = match &mut self.until {
-            Some(until) => event.output().is_some_and(|output| until.hears(output)),
+        let is_matched = match &mut self.until {
+            Some(until) => event.output().is_some_and(|output| until.search(output)),
             None => false,
         };
         self.observer.happens(&JobEvent::Output(event));
-        match is_there {
+        match is_matched {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),
         }
     }
 
     fn take_state(&mut self, job: &Job) {
-        let last = self.cells.iter().rev().find(|cell| cell.is_news);
+        let last = self.cells.iter().rev().find(|cell| cell.has_output);
         self.observer
             .sees(job, last.map_or("", |cell| &cell.last_line));
-        self.tell_cells(job);
+        self.send_cells(job);
         if job.state != JobState::Done {
-            self.tell_state(job);
+            self.send_state(job);
         }
     }
 }

@@ -36,7 +36,7 @@ pub(in crate::api) async fn follow_job(
     observer: &impl JobObserver,
 ) -> Result<JobAnswer, Problem> {
     let wait = patience(caller, options.timeout)?;
-    let begun = Instant::now();
+    let start = Instant::now();
     let mut following = Following {
         by: caller.by(),
         folder: &folder,
@@ -47,7 +47,7 @@ pub(in crate::api) async fn follow_job(
     };
     let followed = following.follow_to_end(wait).await?;
     let Following { listener, at, .. } = following;
-    let waited = begun.elapsed();
+    let waited = start.elapsed();
     let (collected, until) = (listener.cells, listener.until);
     let cells = followed.job.cells.iter();
     let over = cells.take_while(|cell| cell.status.is_some()).count();
@@ -132,7 +132,7 @@ impl<O: JobObserver> Following<'_, O> {
 
     fn interrupt(&self) -> Result<(), Problem> {
         let by = self.by.to_owned();
-        let asked = self.folder.ask(&Ask::Interrupt { by });
-        asked.map_err(|error| Problem::failed("ask the recorder to interrupt", &error))
+        let sent = self.folder.ask(&Ask::Interrupt { by });
+        sent.map_err(|error| Problem::failed("ask the recorder to interrupt", &error))
     }
 }

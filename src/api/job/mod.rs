@@ -2,19 +2,19 @@
 
 mod answer;
 mod collected;
+mod description;
 mod follow;
 mod observer;
 mod options;
 mod until;
-mod words;
 
 pub use self::answer::{
-    BegunJob, BlockingJob, CellResult, FollowedState, HeardSummary, JobAnswer, JobResults,
-    JobVerdict, RunAnswer, RunResult, UntilAnswer,
+    BegunJob, BlockingJob, CellResult, FollowedState, JobAnswer, JobResults, JobVerdict, RunAnswer,
+    RunResult, UntilAnswer,
 };
+pub use self::description::{describe, describe_code, describe_wait};
 pub(super) use self::follow::{follow_job, patience};
 pub use self::observer::{
     CellEvent, JobEnd, JobEvent, JobObserver, OutputEvent, PromptAnswer, StateEvent, Unobserved,
 };
 pub use self::options::{FollowOptions, OutputsAs};
-pub use self::words::{describe, describe_code, describe_wait};

@@ -104,27 +104,27 @@ pub struct OutputEvent<'a> {
     /// The message's content, as the kernel wrote it.
     pub content: &'a RawValue,
     #[serde(skip)]
-    pub(super) said: &'a JobMessage,
+    pub(super) message: &'a JobMessage,
     #[serde(skip)]
     pub(super) read: OnceCell<Option<OutputMessage>>,
 }
 
 impl<'a> OutputEvent<'a> {
-    pub(super) fn of(job: &'a Job, said: &'a JobMessage) -> Self {
-        let cell = job.cells.get(said.cell);
+    pub(super) fn of(job: &'a Job, message: &'a JobMessage) -> Self {
+        let cell = job.cells.get(message.cell);
         Self {
-            at: said.cell,
+            at: message.cell,
             cell: cell.and_then(|cell| cell.cell.as_deref()),
-            msg_type: &said.msg_type,
-            content: &said.content,
-            said,
+            msg_type: &message.msg_type,
+            content: &message.content,
+            message,
             read: OnceCell::new(),
         }
     }
 
     /// Reads the output; `None` if the message is something else.
     pub fn output(&self) -> Option<&OutputMessage> {
-        let read = self.read.get_or_init(|| fold::output(self.said));
+        let read = self.read.get_or_init(|| fold::output(self.message));
         read.as_ref()
     }
 }

@@ -36,7 +36,7 @@ impl Until {
     }
 
     /// Searches an output; says whether a line has matched by now.
-    pub(super) fn hears(&mut self, output: &OutputMessage) -> bool {
+    pub(super) fn search(&mut self, output: &OutputMessage) -> bool {
         if self.matched.is_none() {
             self.matched = match output {
                 OutputMessage::Stream(it) => {
@@ -106,8 +106,8 @@ mod tests {
             (&["epoch 3/40\n", " done\n"], false),
         ] {
             let mut until = until();
-            let heard = pieces.iter().any(|piece| until.hears(&prints(piece)));
-            assert_eq!(heard, matches, "{pieces:?}");
+            let is_matched = pieces.iter().any(|piece| until.search(&prints(piece)));
+            assert_eq!(is_matched, matches, "{pieces:?}");
             assert_eq!(until.matched(), matches.then_some("epoch 3/40 done"));
         }
         let raised = OutputMessage::Error(KernelException {
@@ -116,6 +116,6 @@ mod tests {
             ..KernelException::default()
         });
         let mut until = Until::new(Regex::new("^E: no").expect("a pattern"));
-        assert!(!until.hears(&prints("E")) && until.hears(&raised));
+        assert!(!until.search(&prints("E")) && until.search(&raised));
     }
 }

@@ -15,9 +15,9 @@ use crate::project::Project;
 pub(crate) const LIST: &str = "nb cells lists the cells";
 
 /// Makes a problem of a request that names no cell.
-pub(crate) fn no_cell(what: &str) -> Problem {
+pub(crate) fn no_cell(message: &str) -> Problem {
     let forms = "an index like 3 or -1, an id, In[12], or a range like 2..5";
-    Problem::new(ProblemKind::Usage, format!("{what}: {forms}")).hint(LIST)
+    Problem::new(ProblemKind::Usage, format!("{message}: {forms}")).hint(LIST)
 }
 
 impl From<EditError> for Problem {
@@ -126,7 +126,7 @@ pub(crate) fn of_selection(error: &SelectError, message: &str) -> Problem {
         }
         _ => ProblemKind::Failed,
     };
-    let near: &[CellCandidate] = match error {
+    let candidates: &[CellCandidate] = match error {
         SelectError::NoSuchId { near, .. }
         | SelectError::TooShort { near, .. }
         | SelectError::NoSuchCount { near, .. } => near,
@@ -135,8 +135,8 @@ pub(crate) fn of_selection(error: &SelectError, message: &str) -> Problem {
     };
     // Candidates are easier to read on lines of their own than in one sentence.
     let message = message.split("; there is ").next().unwrap_or(message);
-    let near: Vec<_> = near.iter().map(CellCandidate::to_string).collect();
-    let problem = Problem::new(kind, message).lines(&near);
+    let candidates: Vec<_> = candidates.iter().map(CellCandidate::to_string).collect();
+    let problem = Problem::new(kind, message).lines(&candidates);
     match error {
         SelectError::Malformed(_) | SelectError::Many(_) => problem,
         SelectError::Ambiguous { .. } | SelectError::TooShort { .. } => {

@@ -101,13 +101,13 @@ impl From<VarsError> for Problem {
         match error {
             VarsError::Look(error) => error.into(),
             VarsError::Language { ref language } => {
-                let words = match language.to_ascii_lowercase().as_str() {
+                let code = match language.to_ascii_lowercase().as_str() {
                     "r" => "'ls.str()'",
                     "julia" => "'varinfo()'",
                     _ => "CODE",
                 };
                 Self::new(ProblemKind::Failed, causes(&error)).hint(format!(
-                    "names, types and sizes as it tells them: nb run {words}"
+                    "names, types and sizes as the kernel shows them: nb run {code}"
                 ))
             }
             VarsError::Refused(_) => Self::new(ProblemKind::Failed, causes(&error)),

@@ -79,13 +79,13 @@ impl From<OpenError> for Problem {
             OpenError::OtherHost {
                 notebook, outside, ..
             } => {
-                let there = if *outside {
+                let place = if *outside {
                     "allow nb outside the sandbox, or in a container"
                 } else {
                     "use it there, or"
                 };
                 problem(ProblemKind::Refused).hint(format!(
-                    "{there} start one here in its place: nb open --force {}",
+                    "{place} start one here in its place: nb open --force {}",
                     quote(notebook)
                 ))
             }
@@ -178,7 +178,7 @@ impl From<InterruptError> for Problem {
             InterruptError::Open(open) => open.into(),
             InterruptError::Signal(_) | InterruptError::Client(_) => {
                 Self::new(ProblemKind::NoKernel, causes(&error))
-                    .hint("nb status tells whether it lives; nb restart replaces it")
+                    .hint("nb status shows whether it is alive; nb restart replaces it")
             }
         }
     }
@@ -208,7 +208,7 @@ impl From<ServeError> for Problem {
             ServeError::NotOurs { folder } => {
                 problem.hint(format!("move it away: mv {0} {0}.other", quote(folder)))
             }
-            ServeError::Install { .. } => problem.hint("nb doctor tells what mends it"),
+            ServeError::Install { .. } => problem.hint("nb doctor shows the fix"),
             _ => problem,
         }
     }

@@ -13,7 +13,7 @@ use crate::editing::conflict_summary::{ConflictSide, ConflictSummary, summaries}
 use crate::notebook::Conflict;
 pub(crate) use crate::task::causes::with_causes as causes;
 
-/// A request that was not done as it was meant.
+/// Why a request failed or was refused.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Problem {
@@ -106,8 +106,8 @@ impl Problem {
     }
 
     /// Makes a problem from what could not be done and its cause.
-    pub(crate) fn failed(what: &str, error: &dyn Error) -> Self {
-        let message = format!("cannot {what}: {}", causes(error));
+    pub(crate) fn failed(action: &str, error: &dyn Error) -> Self {
+        let message = format!("cannot {action}: {}", causes(error));
         Self::new(ProblemKind::Failed, message)
     }
 

@@ -8,7 +8,7 @@ use crate::notebook::{CellSelector, SelectError};
 
 /// Names of cells that say themselves what they are.
 #[derive(Args, Clone, Debug, Default)]
-pub(crate) struct CellNames {
+pub(crate) struct CellOptions {
     /// Name a cell by its id, also one that looks like an index
     #[arg(short = 'c', long = "cell", visible_alias = "id", value_name = "ID")]
     ids: Vec<String>,
@@ -23,7 +23,7 @@ pub(crate) struct CellNames {
     indexes: Vec<i64>,
 }
 
-impl CellNames {
+impl CellOptions {
     /// Returns the selectors given as words, as ids and as indices, in this order.
     pub(crate) fn selectors(&self, words: &[String]) -> Result<Vec<CellSelector>, Problem> {
         let words = words.iter().flat_map(|word| word.split(','));
@@ -52,7 +52,7 @@ impl CellNames {
 /// A place beside another cell. A command that knows other places puts them into the same group,
 /// `place`: one place is wanted.
 #[derive(Args, Clone, Debug, Default)]
-pub(crate) struct Beside {
+pub(crate) struct CellPosition {
     /// Put it after this cell
     #[arg(
         short,
@@ -73,7 +73,7 @@ pub(crate) struct Beside {
     before: Option<String>,
 }
 
-impl Beside {
+impl CellPosition {
     /// Says whether a position is given.
     pub(crate) fn is_given(&self) -> bool {
         self.after.is_some() || self.before.is_some()

@@ -40,20 +40,20 @@ pub(super) fn mark(mut arguments: Vec<OsString>) -> Vec<OsString> {
 /// Returns where the texts that begin with `-` are.
 fn texts(arguments: &[OsString]) -> Vec<usize> {
     let mut found = Vec::new();
-    let begins_so = |word: &OsString| dashed(word).is_some();
-    if !arguments.iter().skip(1).any(begins_so) {
+    let is_dashed = |word: &OsString| dashed(word).is_some();
+    if !arguments.iter().skip(1).any(is_dashed) {
         return found;
     }
     let mut command: Option<&Entry> = None;
     let mut options = Options::of(&Cli::command());
-    let mut before = Before::default();
+    let mut preceding = Preceding::default();
     let mut at = 1;
     while let Some(word) = arguments.get(at) {
         at += 1;
         let Some(entry) = command else {
             match word.to_str().map(|word| options.read(word)) {
                 Some(Word::Option { name, values }) => {
-                    before.options.insert(name);
+                    preceding.options.insert(name);
                     at += values;
                 }
                 Some(Word::Text) => {
@@ -70,14 +70,14 @@ fn texts(arguments: &[OsString]) -> Vec<usize> {
         };
         match word.to_str().map_or(Word::Text, |word| options.read(word)) {
             Word::Option { name, values } => {
-                before.options.insert(name);
+                preceding.options.insert(name);
                 at += values;
             }
             Word::Text => {
-                if dashed(word).is_some() && before.wants_text(entry.name) {
+                if dashed(word).is_some() && preceding.wants_text(entry.name) {
                     found.push(at - 1);
                 }
-                before.words.push(word.to_string_lossy().into_owned());
+                preceding.words.push(word.to_string_lossy().into_owned());
             }
             Word::Unknown => break,
         }
@@ -170,25 +170,25 @@ impl Options {
 
 /// Returns an option whose value may be in the same word.
 fn option(arg: &Arg, has_value: bool) -> Word {
-    let wants = match arg.get_action().takes_values() {
+    let values = match arg.get_action().takes_values() {
         true => arg.get_num_args().map_or(1, |range| range.min_values()),
         false => 0,
     };
     Word::Option {
         name: arg.get_id().to_string(),
-        values: if has_value { 0 } else { wants },
+        values: if has_value { 0 } else { values },
     }
 }
 
 /// What stands before a word.
 #[derive(Default)]
-struct Before {
+struct Preceding {
     words: Vec<String>,
     /// The ids of the options.
     options: HashSet<String>,
 }
 
-impl Before {
+impl Preceding {
     /// Says whether the next word of a command is a text.
     fn wants_text(&self, command: &str) -> bool {
         let has = |names: &[&str]| names.iter().any(|name| self.options.contains(*name));

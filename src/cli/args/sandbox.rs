@@ -78,7 +78,7 @@ fn seconds(text: &str) -> Result<f64, String> {
 
 impl Sandboxing {
     /// Returns the requested confinement of the kernel.
-    pub(crate) fn meant(self) -> RequestedConfinement {
+    pub(crate) fn requested_confinement(self) -> RequestedConfinement {
         let Some(how) = self.sandbox else {
             return match self.no_sandbox {
                 true => RequestedConfinement::Free,

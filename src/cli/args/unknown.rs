@@ -92,14 +92,14 @@ const WRONG: usize = 2;
 /// Makes the problem of a word that is no command.
 pub(super) fn unknown(word: &str) -> Problem {
     let problem = Problem::new(ProblemKind::Usage, format!("there is no command {word:?}"));
-    match meant(word) {
+    match suggestion(word) {
         Some(hint) => problem.hint(hint),
         None => problem.hint("nb help all lists the commands"),
     }
 }
 
 /// Returns what a word is likely to mean.
-fn meant(word: &str) -> Option<String> {
+fn suggestion(word: &str) -> Option<String> {
     let plain = word.to_lowercase().replace('_', "-");
     let has = |words: &str| words.split_whitespace().any(|it| it == plain);
     if let Some((_, hint)) = ELSEWHERE.iter().find(|(words, _)| has(words)) {
@@ -109,10 +109,10 @@ fn meant(word: &str) -> Option<String> {
         let names = entry.aliases.split_whitespace().chain([entry.name]);
         names.map(|name| (name, entry.name))
     });
-    let near =
+    let distances =
         names.map(|(name, command)| (strsim::damerau_levenshtein(name, &plain), name, command));
-    let (wrong, name, command) = near.min()?;
-    (wrong <= WRONG && wrong * 2 < name.len()).then(|| format!("nb {command}"))
+    let (distance, name, command) = distances.min()?;
+    (distance <= WRONG && distance * 2 < name.len()).then(|| format!("nb {command}"))
 }
 
 #[cfg(test)]
@@ -133,7 +133,8 @@ mod tests {
                 match found {
                     Some(found) => assert_eq!(found, command, "nb {word}"),
                     None => {
-                        let hint = meant(word).unwrap_or_else(|| panic!("nb {word} means nothing"));
+                        let hint =
+                            suggestion(word).unwrap_or_else(|| panic!("nb {word} means nothing"));
                         assert!(hint.contains(&format!("nb {command}")), "nb {word}: {hint}");
                     }
                 }
@@ -141,7 +142,7 @@ mod tests {
         }
         assert!(count >= 150, "{count}");
         for word in ["xyzzy", "a", "frobnicate", ""] {
-            assert_eq!(meant(word), None, "{word}");
+            assert_eq!(suggestion(word), None, "{word}");
         }
     }
 }

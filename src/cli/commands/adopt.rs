@@ -43,12 +43,12 @@ impl Command for Adopt {
 fn text(answer: &AdoptAnswer) -> String {
     match answer {
         AdoptAnswer::Holds { dir, holds } => list(dir, holds),
-        AdoptAnswer::Adopted(done) => format!(
+        AdoptAnswer::Adopted(adopted) => format!(
             "made {}; {} entries of the journal and {} earlier versions were taken over; the rest is in {}",
-            done.dir.display(),
-            done.entries,
-            done.versions,
-            done.set_aside.display()
+            adopted.dir.display(),
+            adopted.entries,
+            adopted.versions,
+            adopted.set_aside.display()
         ),
     }
 }
@@ -63,12 +63,12 @@ fn list(dir: &Path, holds: &[Held]) -> String {
             "file" => format!(" · {}", size(it.bytes)),
             _ => String::new(),
         };
-        let taken = if it.taken_over {
+        let note = if it.taken_over {
             " · would be taken over"
         } else {
             ""
         };
-        lines.push(format!("  {} · {}{bytes}{taken}", it.name, it.kind));
+        lines.push(format!("  {} · {}{bytes}{note}", it.name, it.kind));
     }
     let folder = dir.parent().unwrap_or(dir);
     lines.push(format!(

@@ -1,4 +1,4 @@
-//! `nb agent`: tells the programs of agents of `nb`.
+//! `nb agent`: configures the programs of agents to use `nb`.
 
 use std::io;
 use std::process::ExitCode;
@@ -80,27 +80,22 @@ impl Command for Agent {
             removes: install.remove,
             writes: install.yes,
         };
-        let asks = !install.yes && !context.json && context.can_ask();
-        if asks {
+        let asks_first = !install.yes && !context.json && context.can_ask();
+        if asks_first {
             let preview = api::set_up_agents(&context.caller, request.clone()).await?;
             context.printed(&show(context, &preview))?;
-            request.writes = !preview.files.is_empty() && agrees().await;
+            request.writes =
+                !preview.files.is_empty() && Lines::confirm("Write this? [y/N] ").await;
             if !request.writes {
                 return Err(Problem::new(ProblemKind::Refused, "nothing was written"));
             }
         }
         let answer = api::set_up_agents(&context.caller, request).await?;
-        context.print(&answer, |answer| match asks {
+        context.print(&answer, |answer| match asks_first {
             true => print::line(&summary(context, answer)),
             false => show(context, answer),
         })
     }
-}
-
-async fn agrees() -> bool {
-    let answer = Lines::new().ask("Write this? [y/N] ", false).await;
-    let answer = answer.unwrap_or_default().trim().to_ascii_lowercase();
-    matches!(answer.as_str(), "y" | "yes")
 }
 
 fn show(context: &Context, answer: &AgentSetupAnswer) -> io::Result<()> {

@@ -9,7 +9,7 @@ use clap::Args;
 use crate::api::problem::Problem;
 use crate::api::{self, CellRequest, OutputAnswer, OutputForm, OutputRequest};
 use crate::cli::Context;
-use crate::cli::args::cells::CellNames;
+use crate::cli::args::cells::CellOptions;
 use crate::cli::args::take_notebook;
 use crate::cli::commands::Command;
 use crate::cli::commands::follow::LIMIT;
@@ -28,7 +28,7 @@ pub(crate) struct Cell {
     #[arg(value_name = "CELL", allow_negative_numbers = true)]
     pub(crate) words: Vec<String>,
     #[command(flatten)]
-    which: CellNames,
+    cell_options: CellOptions,
     /// Print at most this many characters of a cell's outputs; 0 is no limit
     #[arg(long, value_name = "CHARACTERS", default_value_t = LIMIT)]
     limit: usize,
@@ -64,7 +64,7 @@ impl Command for Cell {
     }
 
     async fn run(self, context: &Context) -> Result<ExitCode, Problem> {
-        let cells = self.which.selectors(&self.words)?;
+        let cells = self.cell_options.selectors(&self.words)?;
         if let Some(number) = self.output {
             let request = OutputRequest {
                 cells,

@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use crate::api::problem::Problem;
 use crate::api::{self, CellCondition, CellsAnswer, CellsRequest, ExportRequest};
 use crate::cli::Context;
-use crate::cli::args::cells::CellNames;
+use crate::cli::args::cells::CellOptions;
 use crate::cli::args::take_notebook;
 use crate::cli::commands::Command;
 use crate::cli::render::{columns, print};
@@ -33,7 +33,7 @@ pub(crate) struct Cells {
     #[arg(value_name = "CELL", allow_negative_numbers = true)]
     pub(crate) words: Vec<String>,
     #[command(flatten)]
-    which: CellNames,
+    cell_options: CellOptions,
     /// Only the cells that are new, edited, moved or removed since this revision of the notebook;
     /// running a cell is no change
     #[arg(long, value_name = "REV", conflicts_with_all = ["ids", "indexes"])]
@@ -74,7 +74,7 @@ impl Command for Cells {
     }
 
     async fn run(self, context: &Context) -> Result<ExitCode, Problem> {
-        let cells = self.which.selectors(&self.words)?;
+        let cells = self.cell_options.selectors(&self.words)?;
         if let Some(CellsFormat::Py) = self.format {
             let answer = api::export(&context.caller, ExportRequest { cells }).await?;
             return context.print(&answer, |answer| {
@@ -83,8 +83,8 @@ impl Command for Cells {
         }
         // A wide terminal gets more text; for a narrow one each whole line is cut.
         let width = columns::of_terminal().filter(|_| !context.json);
-        let more = |least: usize| width.map_or(least, |width| width.max(least));
-        let least = CellsRequest::default();
+        let at_least = |default: usize| width.map_or(default, |width| width.max(default));
+        let default = CellsRequest::default();
         let only = [
             (self.stale, CellCondition::Stale),
             (self.unused, CellCondition::Unused),
@@ -96,8 +96,8 @@ impl Command for Cells {
             since: self.since,
             only: only.map(|(_, condition)| *condition).collect(),
             names: context.json,
-            first_line: more(least.first_line),
-            outputs: more(least.outputs),
+            first_line: at_least(default.first_line),
+            outputs: at_least(default.outputs),
         };
         let answer = api::cells(&context.caller, request).await?;
         context.print(&answer, |answer| print_rows(answer, self.since, width))
@@ -111,12 +111,12 @@ fn print_rows(
 ) -> std::io::Result<()> {
     let mut text = head(answer, since);
     text.push('\n');
-    let mut done = Ok(());
+    let mut result = Ok(());
     write_rows(&answer.cells, width, |line| {
         text.push_str(line);
         text.push('\n');
-        if text.len() >= PART && done.is_ok() {
-            done = print::raw(print::source(&text).as_bytes());
+        if text.len() >= PART && result.is_ok() {
+            result = print::raw(print::source(&text).as_bytes());
             text.clear();
         }
     });
@@ -124,5 +124,5 @@ fn print_rows(
         text.push_str(&removed_text(removed));
         text.push('\n');
     }
-    done.and_then(|()| print::raw(print::source(&text).as_bytes()))
+    result.and_then(|()| print::raw(print::source(&text).as_bytes()))
 }

@@ -52,7 +52,7 @@ impl Context {
     ) -> Result<ExitCode, Problem> {
         let mut answer = self.edited(request, command).await?;
         let code = self.take_error(&mut answer, command);
-        self.print(&answer, |answer| self.tell(answer))?;
+        self.print(&answer, |answer| self.print_edit(answer))?;
         Ok(code)
     }
 
@@ -62,8 +62,8 @@ impl Context {
         request: EditRequest,
         command: &str,
     ) -> Result<EditAnswer, Problem> {
-        let done = api::edit(&self.caller, request).await;
-        done.map_err(|problem| with_repeat(problem, command))
+        let result = api::edit(&self.caller, request).await;
+        result.map_err(|problem| with_repeat(problem, command))
     }
 
     /// Completes the commands in the hints of an answer's problem, and returns the exit code.
@@ -75,7 +75,7 @@ impl Context {
     }
 
     /// Prints the result of an edit, including conflicts.
-    pub(crate) fn tell(&self, answer: &EditAnswer) -> io::Result<()> {
+    pub(crate) fn print_edit(&self, answer: &EditAnswer) -> io::Result<()> {
         let printed = print::raw(text(answer).as_bytes());
         let commands = self.commands();
         let notes = answer.notes.iter();

@@ -76,18 +76,18 @@ impl Command for Chat {
                 known.faults.iter().for_each(|fault| print::note(fault));
                 match known.meant(text) {
                     Ok(launch) => launch,
-                    Err(error) => agreed(&error).await?,
+                    Err(error) => confirm_download(&error).await?,
                 }
             }
             (None, Some(last)) => last.launch.clone(),
             (None, None) => return Err(no_agent("no agent is named, and none was used here yet")),
         };
-        let on = context.typed.as_deref().map(|path| {
-            let real = workspace.resolve(&context.caller.here.join(path));
-            real.map_err(|why| Problem::new(ProblemKind::Usage, why))
+        let notebook = context.typed.as_deref().map(|path| {
+            let resolved = workspace.resolve(&context.caller.here.join(path));
+            resolved.map_err(|why| Problem::new(ProblemKind::Usage, why))
         });
-        let on = on.transpose()?;
-        let own = own_server(&launch.name, workspace.root(), on.as_deref());
+        let notebook = notebook.transpose()?;
+        let own = own_server(&launch.name, workspace.root(), notebook.as_deref());
         let mut agent = Agent::new(launch, workspace.clone(), own.into_iter().collect());
         if self.goes_on {
             let last = last.filter(|it| it.launch == *agent.launch());
@@ -98,28 +98,28 @@ impl Command for Chat {
             file,
             stored,
             agent,
-            on,
+            notebook,
         };
-        let done = chat.talk(self.text.as_deref()).await;
+        let result = chat.run_chat(self.text.as_deref()).await;
         chat.agent.stop().await;
-        done
+        result
     }
 }
 
 /// Asks whether an agent's package is to be downloaded.
-async fn agreed(error: &UnknownAgent) -> Result<Launch, Problem> {
-    let failed = no_agent(&error.to_string());
+async fn confirm_download(error: &UnknownAgent) -> Result<Launch, Problem> {
+    let problem = no_agent(&error.to_string());
     let Some(agent) = error.on_agreement() else {
-        return Err(failed);
+        return Err(problem);
     };
     let is_terminal = io::stdin().is_terminal() && io::stderr().is_terminal();
     let answer = match is_terminal {
-        true => asked(&agent.question()).await,
+        true => read_answer(&agent.question()).await,
         false => None,
     };
     match answer.as_deref().map(str::trim) {
         Some("y" | "Y" | "yes") => Ok(agent.launch.clone()),
-        _ => Err(failed
+        _ => Err(problem
             .hint("nothing was downloaded; the command itself as --agent does without a question")),
     }
 }
@@ -135,12 +135,12 @@ struct ShellChat {
     file: ChatFile,
     stored: StoredChat,
     agent: Agent,
-    /// The notebook to work on.
-    on: Option<PathBuf>,
+    /// The notebook that the user named, for the agent to work on.
+    notebook: Option<PathBuf>,
 }
 
 impl ShellChat {
-    async fn talk(&mut self, text: Option<&str>) -> Result<ExitCode, Problem> {
+    async fn run_chat(&mut self, text: Option<&str>) -> Result<ExitCode, Problem> {
         match text {
             Some("-") => {
                 let mut text = String::new();
@@ -150,7 +150,7 @@ impl ShellChat {
             }
             Some(text) => self.send(text).await,
             None if io::stdin().is_terminal() => {
-                while let Some(line) = asked("> ").await {
+                while let Some(line) = read_answer("> ").await {
                     if !line.trim().is_empty() {
                         self.send(&line).await?;
                     }
@@ -165,8 +165,8 @@ impl ShellChat {
     async fn send(&mut self, text: &str) -> Result<ExitCode, Problem> {
         let interrupt = Notify::new();
         let turn = async {
-            let done = self.turn(text, &interrupt).await;
-            done.map_err(|error| error.problem())
+            let result = self.turn(text, &interrupt).await;
+            result.map_err(|error| error.problem())
         };
         let interrupted = async {
             loop {
@@ -177,7 +177,7 @@ impl ShellChat {
             }
         };
         tokio::select! {
-            done = turn => done,
+            result = turn => result,
             () = interrupted => unreachable!("it waits for ever"),
         }
     }
@@ -200,10 +200,16 @@ impl ShellChat {
         if let Err(error) = self.file.write(&self.stored) {
             print::note(&format!("this chat cannot be stored: {error}"));
         }
-        let able = self.agent.capabilities().cloned().unwrap_or_default();
+        let capabilities = self.agent.capabilities().cloned().unwrap_or_default();
         let here = std::env::current_dir().unwrap_or_else(|_| self.workspace.root().to_owned());
-        let message =
-            ChatMessage::of(text, &self.workspace, &here, &able, self.on.as_deref()).await;
+        let message = ChatMessage::of(
+            text,
+            &self.workspace,
+            &here,
+            &capabilities,
+            self.notebook.as_deref(),
+        )
+        .await;
         message.notes.iter().for_each(|note| print::note(note));
         let front = ShellFront::default();
         let project = self.workspace.project();
@@ -305,7 +311,7 @@ impl Front for ShellFront {
         if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
             return None;
         }
-        asked(&prompt).await
+        read_answer(&prompt).await
     }
 }
 
@@ -316,7 +322,7 @@ fn printable(text: &str) -> String {
 }
 
 /// Reads a line from the terminal; `None` at the end of input.
-async fn asked(prompt: &str) -> Option<String> {
+async fn read_answer(prompt: &str) -> Option<String> {
     eprint!("{prompt}");
     let read = tokio::task::spawn_blocking(|| {
         let mut line = String::new();

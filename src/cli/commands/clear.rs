@@ -7,7 +7,7 @@ use clap::Args;
 
 use crate::api::problem::{Problem, ProblemKind};
 use crate::cli::Context;
-use crate::cli::args::cells::CellNames;
+use crate::cli::args::cells::CellOptions;
 use crate::cli::args::take_notebook;
 use crate::cli::commands::Command;
 use crate::cli::commands::change::WriteOptions;
@@ -26,7 +26,7 @@ pub(crate) struct Clear {
     #[arg(value_name = "CELL", allow_negative_numbers = true)]
     pub(crate) words: Vec<String>,
     #[command(flatten)]
-    which: CellNames,
+    cell_options: CellOptions,
     /// Clear all cells, as without any
     #[arg(long)]
     all: bool,
@@ -45,7 +45,7 @@ impl Command for Clear {
     }
 
     async fn run(self, context: &Context) -> Result<ExitCode, Problem> {
-        let cells = self.which.selectors(&self.words)?;
+        let cells = self.cell_options.selectors(&self.words)?;
         if self.all && !cells.is_empty() {
             return Err(Problem::new(
                 ProblemKind::Usage,

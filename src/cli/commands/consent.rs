@@ -7,24 +7,22 @@ use crate::cli::terminal::Lines;
 impl Context {
     /// Makes a request that may end others' work, with or without `force`. If the request is refused for
     /// that reason, asks the person at the terminal, and repeats it with `force` after a yes.
-    pub(crate) async fn insist<T>(
+    pub(crate) async fn with_confirmation<T>(
         &self,
         force: bool,
         request: impl AsyncFn(bool) -> Result<T, Problem>,
     ) -> Result<T, Problem> {
         let problem = match request(force).await {
             Err(problem) if !self.json && self.can_ask() => problem,
-            done => return done,
+            result => return result,
         };
         let Some(ConfirmationQuestion::Force { text, declined }) = problem.question.as_deref()
         else {
             return Err(problem);
         };
-        let answer = Lines::new().ask(text, false).await;
-        let answer = answer.unwrap_or_default().trim().to_ascii_lowercase();
-        if matches!(answer.as_str(), "y" | "yes") {
-            return request(true).await;
+        match Lines::confirm(text).await {
+            true => request(true).await,
+            false => Err(Problem::new(ProblemKind::Refused, declined)),
         }
-        Err(Problem::new(ProblemKind::Refused, declined))
     }
 }

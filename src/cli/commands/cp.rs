@@ -52,9 +52,9 @@ impl Command for Cp {
             bar.set_length(size);
             bar.set_position(at);
         };
-        let done = api::copy(&context.caller, request, &mut progress).await;
+        let result = api::copy(&context.caller, request, &mut progress).await;
         bar.finish_and_clear();
-        context.print(&done?, |answer| {
+        context.print(&result?, |answer| {
             let rows = answer.files.iter().map(row);
             print::line(&columns::lines(&rows.collect::<Vec<_>>()).join("\n"))?;
             print::notes(&answer.notes);

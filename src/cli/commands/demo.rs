@@ -13,7 +13,7 @@ use crate::api::outputs::plain;
 use crate::api::problem::{Problem, ProblemKind, causes};
 use crate::cli::commands::Command;
 use crate::cli::render::problem;
-use crate::demo::{self, DemoError, DemoOptions, NOTEBOOK, Step, Who};
+use crate::demo::{self, DemoError, DemoOptions, NOTEBOOK, Step, StepActor};
 
 /// Show an agent and a front end at work on one kernel
 ///
@@ -73,10 +73,10 @@ impl Demo {
                         _ = terminate.recv() => {}
                     }
                 };
-                let mut tell = |step: &Step| {
+                let mut print_step = |step: &Step| {
                     let _ = write_step(&mut anstream::stdout().lock(), step);
                 };
-                demo::demo(&options, &python, stop, &mut tell).await
+                demo::demo(&options, &python, stop, &mut print_step).await
             })
     }
 }
@@ -90,24 +90,29 @@ const INDENT: usize = 18;
 /// Writes a step, with its result below it:
 /// `  1.20 s  agent   $ nb open demo.ipynb  (812 ms)`.
 fn write_step(to: &mut impl Write, step: &Step) -> io::Result<()> {
-    let (who, colour) = match step.who {
-        Who::Demo => ("demo", AnsiColors::BrightBlack),
-        Who::Agent => ("agent", AnsiColors::Cyan),
-        Who::Human => ("human", AnsiColors::Green),
+    let (actor, colour) = match step.actor {
+        StepActor::Demo => ("demo", AnsiColors::BrightBlack),
+        StepActor::Agent => ("agent", AnsiColors::Cyan),
+        StepActor::Human => ("human", AnsiColors::Green),
     };
     let at = format!("{:>6.2} s", step.at.as_secs_f64());
-    let who = format!("{who:<6}");
-    write!(to, "{at}  {}  {}", who.color(colour), step.did)?;
+    let actor = format!("{actor:<6}");
+    write!(to, "{at}  {}  {}", actor.color(colour), step.action)?;
     if step.took > Duration::ZERO {
         let took = format!("({} ms)", step.took.as_millis());
         write!(to, "  {}", took.bright_black())?;
     }
     writeln!(to)?;
-    for line in step.saw.iter().take(LINES) {
+    for line in step.output.iter().take(LINES) {
         writeln!(to, "{:INDENT$}{}", "", plain(line))?;
     }
-    if step.saw.len() > LINES {
-        writeln!(to, "{:INDENT$}… {} more lines", "", step.saw.len() - LINES)?;
+    if step.output.len() > LINES {
+        writeln!(
+            to,
+            "{:INDENT$}… {} more lines",
+            "",
+            step.output.len() - LINES
+        )?;
     }
     to.flush()
 }

@@ -49,8 +49,8 @@ fn lines(checks: &[Check]) -> Vec<String> {
     let mut lines = Vec::new();
     for (row, check) in rows.into_iter().zip(checks) {
         lines.push(row);
-        let mend = check.mend.as_ref();
-        lines.extend(mend.map(|mend| format!("      next: {mend}")));
+        let fix = check.mend.as_ref();
+        lines.extend(fix.map(|fix| format!("      next: {fix}")));
     }
     let bad = checks.iter().filter(|it| it.verdict == Verdict::Bad);
     lines.push(match bad.count() {

@@ -8,13 +8,13 @@ use clap::Args;
 use crate::api;
 use crate::api::problem::{Problem, ProblemKind};
 use crate::cli::Context;
-use crate::cli::args::cells::CellNames;
+use crate::cli::args::cells::CellOptions;
 use crate::cli::args::dashes::text;
 use crate::cli::args::metadata::Metadata;
 use crate::cli::args::source::Source;
 use crate::cli::args::take_notebook;
 use crate::cli::commands::change::WriteOptions;
-use crate::cli::commands::exec::Then;
+use crate::cli::commands::exec::ExecAfterEdit;
 use crate::cli::commands::insert::cell_type;
 use crate::cli::commands::{Command, diff};
 use crate::notebook::{CellSelector, CellType, Operation, Revision};
@@ -32,7 +32,7 @@ pub(crate) struct Edit {
     #[arg(value_name = "CELL", allow_negative_numbers = true, value_parser = text)]
     pub(crate) words: Vec<String>,
     #[command(flatten)]
-    which: CellNames,
+    cell_options: CellOptions,
     #[command(flatten)]
     source: Source,
     /// Add the text at the end of the cell, as lines of its own
@@ -62,7 +62,7 @@ pub(crate) struct Edit {
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
-    then: Then,
+    after_edit: ExecAfterEdit,
     #[command(flatten)]
     writing: WriteOptions,
 }
@@ -86,20 +86,20 @@ impl Command for Edit {
     }
 
     async fn run(mut self, context: &Context) -> Result<ExitCode, Problem> {
-        let cell = self.which.one(&mut self.words)?;
-        let operations = self.meant(&cell)?;
+        let cell = self.cell_options.one(&mut self.words)?;
+        let operations = self.operations(&cell)?;
         let request = self.writing.request(operations);
         if self.dry_run {
             let answer = api::preview_edit(&context.caller, request).await?;
             return context.print(&answer, diff::show);
         }
-        self.then.edit(context, request, "edit").await
+        self.after_edit.edit(context, request, "edit").await
     }
 }
 
 impl Edit {
     /// Parses the words into operations, without reading the notebook.
-    fn meant(&self, cell: &CellSelector) -> Result<Vec<Operation>, Problem> {
+    fn operations(&self, cell: &CellSelector) -> Result<Vec<Operation>, Problem> {
         let replaces = !self.replace.is_empty();
         let word = match self.words.as_slice() {
             [] => None,

@@ -8,10 +8,10 @@ use clap::Args;
 use crate::api::problem::Problem;
 use crate::api::{self, CellsToRun, Doubts, EditRequest, ExecAnswer, ExecRequest};
 use crate::cli::Context;
-use crate::cli::args::cells::CellNames;
+use crate::cli::args::cells::CellOptions;
 use crate::cli::args::take_notebook;
 use crate::cli::commands::Command;
-use crate::cli::commands::follow::{Form, Patience};
+use crate::cli::commands::follow::{FollowLimits, Form};
 use crate::cli::render::print;
 use crate::kernel::process::limits::amount;
 use crate::notebook::CellSelector;
@@ -31,7 +31,7 @@ pub(crate) struct Exec {
     #[arg(value_name = "CELL", allow_negative_numbers = true)]
     pub(crate) words: Vec<String>,
     #[command(flatten)]
-    which: CellNames,
+    cell_options: CellOptions,
     /// All cells
     #[arg(long)]
     all: bool,
@@ -97,7 +97,7 @@ pub(crate) struct Exec {
     #[arg(short, long)]
     detach: bool,
     #[command(flatten)]
-    patience: Patience,
+    limits: FollowLimits,
     #[command(flatten)]
     form: Form,
 }
@@ -128,7 +128,7 @@ impl Command for Exec {
                 print::raw(text::graph::plan(answer).as_bytes())
             });
         }
-        let follow = context.follow_options(&self.patience, &self.form, None);
+        let follow = context.follow_options(&self.limits, &self.form, None);
         let request = ExecRequest {
             cells,
             restart: self.restart,
@@ -148,7 +148,7 @@ impl Command for Exec {
             };
             api::exec(&context.caller, request, &watcher).await
         };
-        let answer = context.insist(self.force, run).await;
+        let answer = context.with_confirmation(self.force, run).await;
         watcher.end();
         let answer = answer?;
         context.end_of_exec(&answer, &self.form)
@@ -161,7 +161,7 @@ impl Exec {
             Ok(word.as_deref().map(str::parse).transpose()?)
         };
         Ok(CellsToRun {
-            named: self.which.selectors(&self.words)?,
+            named: self.cell_options.selectors(&self.words)?,
             all: self.all,
             from: cell(&self.from)?,
             to: cell(&self.to)?,
@@ -210,7 +210,7 @@ impl Context {
                 "{notebook}: nothing ran in a kernel before this one"
             )),
             Some(_) => print::line("nothing of it can be run again"),
-            None => print::line("there is nothing to run: no cell is meant by this"),
+            None => print::line("there is nothing to run: no cell is selected"),
         })
     }
 
@@ -224,15 +224,15 @@ impl Context {
 
 /// Running what was written, in the same call.
 #[derive(Args, Debug)]
-pub(crate) struct Then {
+pub(crate) struct ExecAfterEdit {
     /// Run the cell once it is written, and print its outputs
     #[arg(short = 'x', long)]
     exec: bool,
     #[command(flatten)]
-    patience: Patience,
+    limits: FollowLimits,
 }
 
-impl Then {
+impl ExecAfterEdit {
     /// Applies operations to a notebook and, with `--exec`, runs the cells that they wrote. Nothing runs if
     /// conflicts kept part of the edit out of the notebook.
     pub(crate) async fn edit(
@@ -247,10 +247,10 @@ impl Then {
         let mut edit = context.edited(request, command).await?;
         let code = context.take_error(&mut edit, command);
         if !context.json {
-            context.printed(&context.tell(&edit))?;
+            context.printed(&context.print_edit(&edit))?;
         }
         let form = Form::default();
-        let follow = context.follow_options(&self.patience, &form, None);
+        let follow = context.follow_options(&self.limits, &form, None);
         let watcher = context.watcher(&form);
         let answer = api::exec_edited(&context.caller, &edit, follow, &watcher).await;
         watcher.end();

@@ -8,7 +8,7 @@ use clap::Args;
 use crate::api::problem::Problem;
 use crate::api::{self, ExportRequest};
 use crate::cli::Context;
-use crate::cli::args::cells::CellNames;
+use crate::cli::args::cells::CellOptions;
 use crate::cli::args::take_notebook;
 use crate::cli::commands::Command;
 use crate::cli::render::print;
@@ -27,7 +27,7 @@ pub(crate) struct Export {
     #[arg(value_name = "CELL", allow_negative_numbers = true)]
     pub(crate) words: Vec<String>,
     #[command(flatten)]
-    which: CellNames,
+    cell_options: CellOptions,
 }
 
 const EXAMPLES: &str = "\
@@ -41,7 +41,7 @@ impl Command for Export {
     }
 
     async fn run(self, context: &Context) -> Result<ExitCode, Problem> {
-        let cells = self.which.selectors(&self.words)?;
+        let cells = self.cell_options.selectors(&self.words)?;
         let answer = api::export(&context.caller, ExportRequest { cells }).await?;
         context.print(&answer, |answer| {
             print::exact(print::source(&answer.text).as_bytes())

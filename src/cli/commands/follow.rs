@@ -21,7 +21,7 @@ pub(crate) const LIMIT: usize = 6000;
 
 /// How long a job is followed, and how much of it is printed.
 #[derive(Args, Clone, Debug)]
-pub(crate) struct Patience {
+pub(crate) struct FollowLimits {
     /// Wait at most this long for what runs, 0 is for ever; it goes on after that
     #[arg(long, value_name = "SECONDS", env = "NB_TIMEOUT", value_parser = seconds)]
     pub(crate) timeout: Option<f64>,
@@ -30,14 +30,14 @@ pub(crate) struct Patience {
     limit: usize,
 }
 
-impl Patience {
+impl FollowLimits {
     /// Returns how many characters of output are printed; `None` is no limit.
     pub(crate) fn limit(&self) -> Option<usize> {
         (self.limit > 0).then_some(self.limit)
     }
 }
 
-/// How what a job says is printed: once at its end, unless it is said otherwise.
+/// When the outputs of a job are printed: once at its end by default.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Form {
     /// Print outputs as they come, whole
@@ -61,16 +61,16 @@ impl Context {
     /// Returns the options for following a job.
     pub(crate) fn follow_options(
         &self,
-        patience: &Patience,
+        limits: &FollowLimits,
         form: &Form,
         until: Option<Regex>,
     ) -> FollowOptions {
         FollowOptions {
-            timeout: patience.timeout,
-            limit: patience.limit(),
+            timeout: limits.timeout,
+            limit: limits.limit(),
             outputs: self.outputs(form),
             images: false,
-            in_short: !self.caller.is_person && patience.limit > 0,
+            in_short: !self.caller.is_person && limits.limit > 0,
             until,
         }
     }
@@ -97,14 +97,14 @@ impl Context {
         answer: &impl Answer,
         form: &Form,
     ) -> Result<ExitCode, Problem> {
-        let begun = match run {
+        let started = match run {
             RunAnswer::Followed(job) => return self.end_of_job(job, answer, form),
-            RunAnswer::Begun(begun) => begun,
+            RunAnswer::Begun(started) => started,
         };
         if form.events {
             return self.printed(&self.print_json(answer));
         }
-        let text = format!("job {} · {}", begun.job, describe(&begun.record));
+        let text = format!("job {} · {}", started.job, describe(&started.record));
         self.print(answer, |_| print::line(&text))
     }
 
@@ -120,7 +120,7 @@ impl Context {
         } else {
             self.print(answer, |_| {
                 let printed = self.print_report(job);
-                self.has_told(&job.notes);
+                self.note_printed(&job.notes);
                 printed
             })?;
         }
@@ -149,7 +149,7 @@ impl Context {
 /// Returns the exit code of a job.
 fn code(verdict: JobVerdict) -> u8 {
     match verdict {
-        JobVerdict::Well => 0,
+        JobVerdict::Succeeded => 0,
         JobVerdict::Failed => 1,
         JobVerdict::Raised => 3,
         JobVerdict::StillRunning => 4,

@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use crate::api::problem::{Problem, ProblemKind};
 use crate::api::{self, GraphRequest};
 use crate::cli::Context;
-use crate::cli::args::cells::CellNames;
+use crate::cli::args::cells::CellOptions;
 use crate::cli::args::take_notebook;
 use crate::cli::commands::Command;
 use crate::cli::render::print;
@@ -27,7 +27,7 @@ pub(crate) struct Graph {
     #[arg(value_name = "CELL", allow_negative_numbers = true)]
     pub(crate) words: Vec<String>,
     #[command(flatten)]
-    which: CellNames,
+    cell_options: CellOptions,
     /// The form
     #[arg(long, value_enum, default_value_t = GraphFormat::Text)]
     format: GraphFormat,
@@ -67,7 +67,7 @@ impl Command for Graph {
 
     async fn run(self, context: &Context) -> Result<ExitCode, Problem> {
         let request = GraphRequest {
-            cells: self.which.selectors(&self.words)?,
+            cells: self.cell_options.selectors(&self.words)?,
             assume_order: self.assume_order,
         };
         let answer = api::graph(&context.caller, request).await?;

@@ -95,9 +95,9 @@ mod tests {
             let command = command.unwrap_or_else(|| panic!("nb {name}"));
             let options = words.filter_map(|word| word.trim_end_matches(',').strip_prefix("--"));
             for option in options {
-                let mut known = command.get_arguments();
+                let mut arguments = command.get_arguments();
                 assert!(
-                    known.any(|it| it.get_long() == Some(option)),
+                    arguments.any(|it| it.get_long() == Some(option)),
                     "nb {name} --{option}"
                 );
             }

@@ -7,14 +7,14 @@ use clap::Args;
 
 use crate::api::problem::{Problem, ProblemKind};
 use crate::cli::Context;
-use crate::cli::args::cells::Beside;
+use crate::cli::args::cells::CellPosition;
 use crate::cli::args::dashes::text;
 use crate::cli::args::metadata::Metadata;
 use crate::cli::args::source::Source;
 use crate::cli::args::take_notebook;
 use crate::cli::commands::Command;
 use crate::cli::commands::change::WriteOptions;
-use crate::cli::commands::exec::Then;
+use crate::cli::commands::exec::ExecAfterEdit;
 use crate::notebook::{CellType, Operation, read_percent};
 
 /// Insert a cell: at the end, or where you say
@@ -30,7 +30,7 @@ pub(crate) struct Insert {
     #[command(flatten)]
     source: Source,
     #[command(flatten)]
-    beside: Beside,
+    position: CellPosition,
     /// Put it at this index, from 0; -1 is before the last cell
     #[arg(
         short = 'i',
@@ -53,7 +53,7 @@ pub(crate) struct Insert {
     #[command(flatten)]
     metadata: Metadata,
     #[command(flatten)]
-    then: Then,
+    after_edit: ExecAfterEdit,
     #[command(flatten)]
     writing: WriteOptions,
 }
@@ -82,18 +82,18 @@ impl Command for Insert {
     }
 
     async fn run(self, context: &Context) -> Result<ExitCode, Problem> {
-        let operations = match (self.meant()?, self.cells) {
+        let operations = match (self.operation()?, self.cells) {
             (operation, false) => vec![operation],
             (operation, true) => several(operation)?,
         };
         let request = self.writing.request(operations);
-        self.then.edit(context, request, "insert").await
+        self.after_edit.edit(context, request, "insert").await
     }
 }
 
 impl Insert {
     /// Parses the words into an operation, without reading the notebook.
-    fn meant(&self) -> Result<Operation, Problem> {
+    fn operation(&self) -> Result<Operation, Problem> {
         let usage = |text: &str| Err(Problem::new(ProblemKind::Usage, text));
         let (place, word) = match (self.words.as_slice(), self.source.is_given()) {
             ([], _) => (None, None),
@@ -102,7 +102,7 @@ impl Insert {
             ([place, source], false) => (Some(place), Some(source)),
             _ => return usage("one text is wanted; put it in quotes"),
         };
-        let placed = self.beside.is_given() || self.at.is_some();
+        let placed = self.position.is_given() || self.at.is_some();
         let at = match place {
             Some(_) if placed => return usage("one place is wanted"),
             Some(place) => Some(place.parse().map_err(|_| {
@@ -120,7 +120,7 @@ impl Insert {
                     .hint("an empty cell: nb insert -s ''"),
             );
         };
-        let (after, before) = self.beside.selectors()?;
+        let (after, before) = self.position.selectors()?;
         Ok(Operation::Insert {
             after,
             before,

@@ -21,7 +21,7 @@ use crate::text::kernel::{interrupted, interrupted_job};
 pub(crate) struct Interrupt {
     /// A job, by the beginning of its id; or the notebook whose kernel is meant, if not the only one
     #[arg(value_name = "JOB|NOTEBOOK")]
-    pub(crate) what: Option<String>,
+    pub(crate) job_or_notebook: Option<String>,
     /// Interrupt it even when somebody else asked for it
     #[arg(long)]
     force: bool,
@@ -30,22 +30,22 @@ pub(crate) struct Interrupt {
 impl Command for Interrupt {
     fn take_notebook(&mut self) -> Option<PathBuf> {
         let is_notebook = |word: &mut String| word.ends_with(".ipynb");
-        self.what.take_if(is_notebook).map(PathBuf::from)
+        self.job_or_notebook.take_if(is_notebook).map(PathBuf::from)
     }
 
     async fn run(self, context: &Context) -> Result<ExitCode, Problem> {
-        if let Some(job) = self.what {
+        if let Some(job) = self.job_or_notebook {
             let request = InterruptJobRequest {
                 job,
                 force: self.force,
             };
             let answer = api::interrupt_job(&context.caller, request).await?;
-            let told = context.commands().complete(&interrupted_job(&answer));
-            return context.print(&answer, |_| print::line(&told));
+            let text = context.commands().complete(&interrupted_job(&answer));
+            return context.print(&answer, |_| print::line(&text));
         }
         let request =
             async |force| api::interrupt(&context.caller, InterruptRequest { force }).await;
-        let answer = context.insist(self.force, request).await?;
+        let answer = context.with_confirmation(self.force, request).await?;
         context.print(&answer, |answer| print::line(&interrupted(answer)))
     }
 }

@@ -16,7 +16,7 @@ use crate::api::{
 use crate::cli::Context;
 use crate::cli::args::first_notebook;
 use crate::cli::commands::Command;
-use crate::cli::commands::follow::{Form, Patience};
+use crate::cli::commands::follow::{FollowLimits, Form};
 use crate::cli::render::print;
 use crate::project::jobs::JobState;
 use crate::text::report::head;
@@ -204,7 +204,7 @@ pub(crate) struct Wait {
     #[arg(long)]
     all: bool,
     #[command(flatten)]
-    patience: Patience,
+    limits: FollowLimits,
     #[command(flatten)]
     form: Form,
 }
@@ -213,13 +213,13 @@ impl Command for Wait {
     async fn run(self, context: &Context) -> Result<ExitCode, Problem> {
         let watcher = context.watcher(&self.form);
         if self.job.is_none() {
-            // It is printed which job is meant.
+            // The request prints which job it follows.
             watcher.announces_no_job();
         }
         let request = WaitRequest {
             job: self.job,
             all: self.all,
-            follow: context.follow_options(&self.patience, &self.form, self.until),
+            follow: context.follow_options(&self.limits, &self.form, self.until),
         };
         let answer = api::wait(&context.caller, request, &watcher).await;
         watcher.end();
@@ -245,7 +245,7 @@ pub(crate) struct Reply {
     #[arg(short, long)]
     detach: bool,
     #[command(flatten)]
-    patience: Patience,
+    limits: FollowLimits,
     #[command(flatten)]
     form: Form,
 }
@@ -279,16 +279,16 @@ impl Command for Reply {
         let request = ReplyRequest { question, text };
         let answer = api::reply(&context.caller, request).await?;
         if self.detach {
-            let told = format!("job {id}: answered · nb wait {id}");
-            let told = context.commands().complete(&told);
-            return context.print(&answer, |_| print::line(&told));
+            let line = format!("job {id}: answered · nb wait {id}");
+            let line = context.commands().complete(&line);
+            return context.print(&answer, |_| print::line(&line));
         }
         let watcher = context.watcher(&self.form);
         watcher.announces_no_job();
         let request = WaitRequest {
             job: Some(id),
             all: false,
-            follow: context.follow_options(&self.patience, &self.form, None),
+            follow: context.follow_options(&self.limits, &self.form, None),
         };
         let answer = api::wait(&context.caller, request, &watcher).await;
         watcher.end();

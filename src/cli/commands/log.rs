@@ -13,7 +13,7 @@ use crate::api::{
     LogSince, VersionsAnswer, VersionsRequest, deleted_line, version_lines,
 };
 use crate::cli::Context;
-use crate::cli::args::cells::CellNames;
+use crate::cli::args::cells::CellOptions;
 use crate::cli::args::{take_notebook, time as moment};
 use crate::cli::commands::Command;
 use crate::cli::render::{columns, print};
@@ -37,7 +37,7 @@ pub(crate) struct Log {
     #[arg(num_args = 0..=2, value_name = "WORDS", allow_negative_numbers = true, hide = true)]
     pub(crate) words: Vec<String>,
     #[command(flatten)]
-    which: CellNames,
+    cell_options: CellOptions,
     /// Only from then on: `last` (when you looked last), 14:02, 2026-01-31, 90min, 3d
     #[arg(long, value_name = "TIME", conflicts_with_all = ["proxy", "kernel"])]
     since: Option<String>,
@@ -91,7 +91,7 @@ impl Command for Log {
             let message = "--follow goes with --proxy or --kernel";
             return Err(Problem::new(ProblemKind::Usage, message));
         }
-        let mut cells = self.which.selectors(&self.words)?;
+        let mut cells = self.cell_options.selectors(&self.words)?;
         let (cell, count) = (cells.pop(), self.lines);
         if !cells.is_empty() {
             return Err(Problem::new(ProblemKind::Usage, "one cell is meant here"));
@@ -110,7 +110,7 @@ impl Command for Log {
         let request = LogRequest {
             since: match self.since.as_deref() {
                 None => LogSince::Beginning,
-                Some("last") => LogSince::LastTold,
+                Some("last") => LogSince::LastNotification,
                 Some(text) => LogSince::At(moment::read(text)?),
             },
             by: self.by,

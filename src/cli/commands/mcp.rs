@@ -62,7 +62,7 @@ impl Command for Mcp {
             tell: print::note,
         };
         match self.http {
-            Some(port) => serve_http(options, port, tell).await?,
+            Some(port) => serve_http(options, port, print_address).await?,
             None => serve(options).await?,
         }
         Ok(ExitCode::SUCCESS)
@@ -70,7 +70,7 @@ impl Command for Mcp {
 }
 
 /// Prints where a server listens.
-fn tell(listening: &Listening) -> io::Result<()> {
+fn print_address(listening: &Listening) -> io::Result<()> {
     print::line(&listening.url)?;
     let token = listening.token_file.display();
     print::note(&format!(

@@ -7,7 +7,7 @@ use clap::Args;
 
 use crate::api::problem::{Problem, ProblemKind};
 use crate::cli::Context;
-use crate::cli::args::cells::{Beside, CellNames};
+use crate::cli::args::cells::{CellOptions, CellPosition};
 use crate::cli::args::take_notebook;
 use crate::cli::commands::Command;
 use crate::cli::commands::change::WriteOptions;
@@ -27,9 +27,9 @@ pub(crate) struct MoveCell {
     #[arg(value_name = "CELL", allow_negative_numbers = true)]
     pub(crate) words: Vec<String>,
     #[command(flatten)]
-    which: CellNames,
+    cell_options: CellOptions,
     #[command(flatten)]
-    beside: Beside,
+    position: CellPosition,
     /// Let it have this index in the end, from 0; -1 is the last
     #[arg(
         long,
@@ -54,8 +54,8 @@ impl Command for MoveCell {
     }
 
     async fn run(mut self, context: &Context) -> Result<ExitCode, Problem> {
-        let cell = self.which.one(&mut self.words)?;
-        let operation = self.meant(cell)?;
+        let cell = self.cell_options.one(&mut self.words)?;
+        let operation = self.operation(cell)?;
         let request = self.writing.request(vec![operation]);
         context.edit(request, "move").await
     }
@@ -63,12 +63,12 @@ impl Command for MoveCell {
 
 impl MoveCell {
     /// Parses the words into an operation, without reading the notebook.
-    fn meant(&self, cell: CellSelector) -> Result<Operation, Problem> {
+    fn operation(&self, cell: CellSelector) -> Result<Operation, Problem> {
         let usage = |message: String| {
             Problem::new(ProblemKind::Usage, message)
                 .hint("nb move CELL --after CELL | --before CELL | --to INDEX")
         };
-        let placed = self.beside.is_given() || self.to.is_some();
+        let placed = self.position.is_given() || self.to.is_some();
         let to = match (self.words.as_slice(), placed) {
             ([], true) => self.to,
             ([place], false) => {
@@ -81,7 +81,7 @@ impl MoveCell {
             }
             _ => return Err(usage("one place is wanted".to_owned())),
         };
-        let (after, before) = self.beside.selectors()?;
+        let (after, before) = self.position.selectors()?;
         Ok(Operation::Move {
             cell,
             if_rev: None,

@@ -173,7 +173,7 @@ impl Command for Open {
 
     async fn run(self, context: &Context) -> Result<ExitCode, Problem> {
         // `open` itself reports how an earlier kernel ended.
-        context.told_death.set(!self.no_kernel);
+        context.death_printed.set(!self.no_kernel);
         let settings = self.vscode_settings;
         let mut request = self.request();
         let answer = loop {
@@ -237,7 +237,7 @@ impl Open {
                     image,
                     options: self.container_option,
                 },
-                None => self.sandbox.meant(),
+                None => self.sandbox.requested_confinement(),
             },
             trust: self.trust,
             select: self.select,
@@ -253,10 +253,10 @@ impl Open {
 async fn change_settings(
     context: &Context,
     project: &Path,
-    wanted: Option<Settings>,
+    requested: Option<Settings>,
 ) -> Result<(), Problem> {
     let change = |change| api::vscode_settings(&context.caller, project.to_owned(), change);
-    let changed = match wanted {
+    let changed = match requested {
         Some(Settings::Add) => change(SettingsChange::Add).await?,
         Some(Settings::Remove) => change(SettingsChange::Remove).await?,
         None if context.json || !context.can_ask() => return Ok(()),
@@ -269,9 +269,7 @@ async fn change_settings(
                 "In VS Code, a tab with unsaved text hides what others write. This saves automatically, and hides .nb:\n{}",
                 show(&offered)
             ));
-            let answer = Lines::new().ask("Write this? [y/N] ", false).await;
-            let answer = answer.unwrap_or_default().trim().to_ascii_lowercase();
-            if !matches!(answer.as_str(), "y" | "yes") {
+            if !Lines::confirm("Write this? [y/N] ").await {
                 change(SettingsChange::Decline).await?;
                 print::note("nothing was written; nb open --vscode-settings add does it later");
                 return Ok(());
@@ -332,12 +330,12 @@ async fn ask<'a>(
 }
 
 fn show_created(answer: &CreatedNotebook) -> io::Result<()> {
-    let what = match answer.created {
+    let state = match answer.created {
         true => "created",
         false => "is there",
     };
     print::line(&format!(
-        "{}: {what}, in the project {}; no kernel was started",
+        "{}: {state}, in the project {}; no kernel was started",
         answer.notebook,
         answer.project.display()
     ))
@@ -348,9 +346,9 @@ fn show_opened(answer: &OpenedNotebook) -> io::Result<()> {
     if let Some(sandbox) = answer.session.sandbox() {
         print::note(&sandbox_text(sandbox, &answer.project));
     }
-    let before = answer.before.as_ref();
-    let before = before.map(|before| death::words(&answer.notebook, before));
-    print::notes(before.map(|words| format!("{words} Its variables are gone.")));
+    let previous = answer.before.as_ref();
+    let previous = previous.map(|previous| death::words(&answer.notebook, previous));
+    print::notes(previous.map(|text| format!("{text} Its variables are gone.")));
     print::notes(&answer.notes);
     let name = answer.spec_name();
     match answer.spec {

@@ -8,7 +8,7 @@ use clap::Args;
 use crate::api::problem::{Problem, ProblemKind};
 use crate::api::{self, ReplaceRequest};
 use crate::cli::Context;
-use crate::cli::args::cells::CellNames;
+use crate::cli::args::cells::CellOptions;
 use crate::cli::args::dashes::text;
 use crate::cli::args::take_notebook;
 use crate::cli::commands::Command;
@@ -30,7 +30,7 @@ pub(crate) struct Replace {
     #[arg(value_name = "OLD NEW", allow_negative_numbers = true, value_parser = text)]
     pub(crate) words: Vec<String>,
     #[command(flatten)]
-    which: CellNames,
+    cell_options: CellOptions,
     /// Replace whole words only: `lr` and not `plr`
     #[arg(short, long)]
     word: bool,
@@ -62,7 +62,7 @@ impl Command for Replace {
         let request = ReplaceRequest {
             old: old.clone(),
             new: new.clone(),
-            cells: self.which.selectors(cells)?,
+            cells: self.cell_options.selectors(cells)?,
             is_regex: self.regex,
             is_word: self.word,
             policy: self.writing.policy(),
@@ -73,7 +73,7 @@ impl Command for Replace {
         context.print(&answer, |answer| {
             let occurrences = print::count(answer.replaced, "occurrence");
             print::line(&format!("replaced {occurrences}"))?;
-            context.tell(&answer.edit)
+            context.print_edit(&answer.edit)
         })?;
         Ok(code)
     }

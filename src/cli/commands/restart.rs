@@ -43,7 +43,7 @@ impl Command for Restart {
             };
             api::restart(&context.caller, request).await
         };
-        let answer = context.insist(self.force, request).await?;
+        let answer = context.with_confirmation(self.force, request).await?;
         context.print(&answer, |answer| print::line(&restarted(answer)))
     }
 }

@@ -8,7 +8,7 @@ use clap::Args;
 use crate::api::problem::{Problem, ProblemKind};
 use crate::api::{self, RestoreAnswer, RestoreRequest};
 use crate::cli::Context;
-use crate::cli::args::cells::CellNames;
+use crate::cli::args::cells::CellOptions;
 use crate::cli::args::take_notebook;
 use crate::cli::commands::Command;
 use crate::cli::commands::change::WriteOptions;
@@ -29,7 +29,7 @@ pub(crate) struct Restore {
     #[arg(num_args = 0..=2, value_name = "WORDS", allow_negative_numbers = true, hide = true)]
     pub(crate) words: Vec<String>,
     #[command(flatten)]
-    which: CellNames,
+    cell_options: CellOptions,
     /// The revision to bring back; a beginning is enough
     #[arg(long, value_name = "REVISION")]
     rev: Option<String>,
@@ -57,7 +57,7 @@ impl Command for Restore {
             revision = revision.or_else(|| Some(after.to_owned()));
             *word = cell.to_owned();
         }
-        let cell = self.which.one(&mut self.words)?;
+        let cell = self.cell_options.one(&mut self.words)?;
         if let Some(word) = self.words.first() {
             let message = format!("one cell is restored at a time; {word:?} is one word too many");
             return Err(Problem::new(ProblemKind::Usage, message)
@@ -72,14 +72,14 @@ impl Command for Restore {
         let mut answer = answer.map_err(|problem| with_repeat(problem, "restore"))?;
         let code = context.take_error(&mut answer.edit, "restore");
         context.print(&answer, |answer| {
-            print::line(&words(answer))?;
-            context.tell(&answer.edit)
+            print::line(&text(answer))?;
+            context.print_edit(&answer.edit)
         })?;
         Ok(code)
     }
 }
 
-fn words(answer: &RestoreAnswer) -> String {
+fn text(answer: &RestoreAnswer) -> String {
     let (cell, revision) = (&answer.cell, answer.cell_revision);
     let version = &answer.restored;
     let when = version.at.map(|at| {

@@ -8,7 +8,7 @@ use clap::Args;
 use crate::api::problem::editing::no_cell;
 use crate::api::problem::{Problem, ProblemKind};
 use crate::cli::Context;
-use crate::cli::args::cells::CellNames;
+use crate::cli::args::cells::CellOptions;
 use crate::cli::args::take_notebook;
 use crate::cli::commands::Command;
 use crate::cli::commands::change::WriteOptions;
@@ -26,7 +26,7 @@ pub(crate) struct Rm {
     #[arg(value_name = "CELL", allow_negative_numbers = true)]
     pub(crate) words: Vec<String>,
     #[command(flatten)]
-    which: CellNames,
+    cell_options: CellOptions,
     /// A range as START:END
     #[arg(short = 'r', long = "range", hide = true, value_parser = range)]
     ranges: Vec<CellSelector>,
@@ -50,7 +50,7 @@ impl Command for Rm {
     }
 
     async fn run(mut self, context: &Context) -> Result<ExitCode, Problem> {
-        let mut cells = self.which.selectors(&self.words)?;
+        let mut cells = self.cell_options.selectors(&self.words)?;
         cells.append(&mut self.ranges);
         match (cells.len(), self.if_rev) {
             (0, _) => return Err(no_cell("a cell is wanted")),

@@ -11,7 +11,7 @@ use crate::cli::Context;
 use crate::cli::args::dashes::text;
 use crate::cli::args::take_notebook;
 use crate::cli::commands::Command;
-use crate::cli::commands::follow::{Form, Patience};
+use crate::cli::commands::follow::{FollowLimits, Form};
 use crate::cli::render::print;
 use crate::cli::terminal::CtrlC;
 use crate::kernel::shell::quote;
@@ -40,7 +40,7 @@ pub(crate) struct Run {
     #[arg(short, long)]
     detach: bool,
     #[command(flatten)]
-    patience: Patience,
+    limits: FollowLimits,
     #[command(flatten)]
     form: Form,
 }
@@ -64,7 +64,7 @@ impl Command for Run {
         if self.peek {
             return self.peek(context, code).await;
         }
-        let follow = context.follow_options(&self.patience, &self.form, None);
+        let follow = context.follow_options(&self.limits, &self.form, None);
         let request = RunRequest {
             code,
             max_time: self.max_time,
@@ -83,8 +83,8 @@ impl Run {
         let ctrl_c = CtrlC::listen().map_err(|error| Problem::failed("handle Ctrl-C", &error))?;
         let request = PeekRequest {
             code,
-            timeout: self.patience.timeout,
-            limit: self.patience.limit(),
+            timeout: self.limits.timeout,
+            limit: self.limits.limit(),
             outputs: context.outputs(&self.form),
         };
         let answer = api::peek(&context.caller, request, ctrl_c.pressed()).await?;

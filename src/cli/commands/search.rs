@@ -58,13 +58,13 @@ impl Command for Search {
     }
 
     async fn run(self, context: &Context) -> Result<ExitCode, Problem> {
-        let answer = api::search(&context.caller, self.meant()).await?;
+        let answer = api::search(&context.caller, self.request()).await?;
         context.print(&answer, show)
     }
 }
 
 impl Search {
-    fn meant(&self) -> SearchRequest {
+    fn request(&self) -> SearchRequest {
         // As in other commands, notebooks may come first; a single word is the pattern.
         let is_notebook = |word: &&String| word.ends_with(".ipynb");
         let first = self.words.iter().take_while(is_notebook).count();

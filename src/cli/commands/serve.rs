@@ -59,7 +59,7 @@ struct Place {
 }
 
 impl Place {
-    fn meant(self) -> ServePlace {
+    fn serve_place(self) -> ServePlace {
         match self.prefix {
             _ if self.project => ServePlace::Project,
             Some(prefix) => ServePlace::Prefix(prefix),
@@ -70,7 +70,7 @@ impl Place {
 
 impl Command for Serve {
     async fn run(self, context: &Context) -> Result<ExitCode, Problem> {
-        let place = self.place.meant();
+        let place = self.place.serve_place();
         let answer = match self.chat {
             true => api::serve_chat(&context.caller, place).await?,
             false => {
@@ -92,12 +92,12 @@ impl Command for Serve {
 }
 
 fn show_served(answer: &ServeAnswer) -> io::Result<()> {
-    let what = match answer.changed {
+    let state = match answer.changed {
         true => "installed",
         false => "already installed",
     };
     let name = &answer.display_name;
-    print::line(&format!("{name}: {what} in {}", answer.spec.display()))?;
+    print::line(&format!("{name}: {state} in {}", answer.spec.display()))?;
     if !answer.is_known {
         let language = &answer.language;
         print::note(&format!(
@@ -148,7 +148,7 @@ fn failure(editor: &EditorAnswer) -> Option<&str> {
 
 impl Command for Unserve {
     async fn run(self, context: &Context) -> Result<ExitCode, Problem> {
-        let answer = api::unserve(&context.caller, self.place.meant()).await?;
+        let answer = api::unserve(&context.caller, self.place.serve_place()).await?;
         context.print(&answer, |answer| {
             if answer.removed.is_empty() {
                 print::line("nb shared kernel: not installed")?;

@@ -127,11 +127,11 @@ impl Command for Server {
             Action::Stop(Named { name }) => {
                 let answer = api::stop_server(caller, &name).await?;
                 context.print(&answer, |answer| {
-                    let did = match answer.ran {
+                    let outcome = match answer.ran {
                         true => "was stopped",
                         false => "did not run",
                     };
-                    print::line(&format!("the server of {} {did}", answer.name))
+                    print::line(&format!("the server of {} {outcome}", answer.name))
                 })
             }
         }

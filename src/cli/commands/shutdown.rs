@@ -58,7 +58,7 @@ impl Command for Shutdown {
         let detach = self.detach;
         let request =
             async |force| api::shutdown(&context.caller, ShutdownRequest { force, detach }).await;
-        let answer = context.insist(self.force, request).await?;
+        let answer = context.with_confirmation(self.force, request).await?;
         context.print(&answer, |answer| {
             print::line(&shut_down(answer))?;
             print::notes(&answer.notes);
@@ -118,12 +118,12 @@ impl Shutdown {
 
 /// Parses a duration: `3d`, `12h`, `1h 30m`, `0s`.
 pub(crate) fn age(text: &str) -> Result<Duration, String> {
-    let wrong = || "wanted is an age such as 3d, 12h, 30m or 0s".to_owned();
-    let span: jiff::Span = text.parse().map_err(|_| wrong())?;
+    let invalid = || "wanted is an age such as 3d, 12h, 30m or 0s".to_owned();
+    let span: jiff::Span = text.parse().map_err(|_| invalid())?;
     let time = span
         .to_duration(jiff::SpanRelativeTo::days_are_24_hours())
-        .map_err(|_| wrong())?;
-    Duration::try_from(time).map_err(|_| wrong())
+        .map_err(|_| invalid())?;
+    Duration::try_from(time).map_err(|_| invalid())
 }
 
 #[cfg(test)]
@@ -139,8 +139,8 @@ mod tests {
         assert_eq!(age("1w"), hours(168));
         assert_eq!(age("1h 30m"), Ok(Duration::from_secs(5400)));
         assert_eq!(age("0s"), Ok(Duration::ZERO));
-        for wrong in ["", "3", "soon", "-3d", "1mo"] {
-            assert!(age(wrong).is_err(), "{wrong}");
+        for invalid in ["", "3", "soon", "-3d", "1mo"] {
+            assert!(age(invalid).is_err(), "{invalid}");
         }
     }
 }

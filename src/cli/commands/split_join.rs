@@ -7,7 +7,7 @@ use clap::Args;
 
 use crate::api::problem::{Problem, ProblemKind};
 use crate::cli::Context;
-use crate::cli::args::cells::CellNames;
+use crate::cli::args::cells::CellOptions;
 use crate::cli::args::take_notebook;
 use crate::cli::commands::Command;
 use crate::cli::commands::change::WriteOptions;
@@ -26,7 +26,7 @@ pub(crate) struct Split {
     #[arg(value_name = "CELL LINE", allow_negative_numbers = true)]
     pub(crate) words: Vec<String>,
     #[command(flatten)]
-    which: CellNames,
+    cell_options: CellOptions,
     /// Only if the cell still has this revision
     #[arg(long, value_name = "REVISION")]
     if_rev: Option<Revision>,
@@ -44,7 +44,7 @@ impl Command for Split {
     }
 
     async fn run(mut self, context: &Context) -> Result<ExitCode, Problem> {
-        let cell = self.which.one(&mut self.words)?;
+        let cell = self.cell_options.one(&mut self.words)?;
         let usage =
             |message: String| Problem::new(ProblemKind::Usage, message).hint("nb split CELL LINE");
         let line = match self.words.as_slice() {
@@ -80,7 +80,7 @@ pub(crate) struct Join {
     #[arg(value_name = "CELL", allow_negative_numbers = true)]
     pub(crate) words: Vec<String>,
     #[command(flatten)]
-    which: CellNames,
+    cell_options: CellOptions,
     #[command(flatten)]
     writing: WriteOptions,
 }
@@ -96,7 +96,7 @@ impl Command for Join {
     }
 
     async fn run(self, context: &Context) -> Result<ExitCode, Problem> {
-        let cells = self.which.selectors(&self.words)?;
+        let cells = self.cell_options.selectors(&self.words)?;
         let request = self.writing.request(vec![Operation::Join { cells }]);
         context.edit(request, "join").await
     }

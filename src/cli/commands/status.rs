@@ -56,7 +56,7 @@ impl Command for Status {
             return watch(context, seconds).await;
         }
         let answer = api::status(&context.caller).await?;
-        context.told_death.set(true);
+        context.death_printed.set(true);
         context.print(&answer, show)?;
         // For a single notebook, the exit code also says whether its kernel runs.
         let is_up = answer.sessions.iter().any(KernelStatus::is_up);
@@ -72,10 +72,10 @@ fn show(answer: &StatusAnswer) -> std::io::Result<()> {
 }
 
 fn show_all(answer: &AllKernelsAnswer) -> std::io::Result<()> {
-    let mut told: Option<&Path> = None;
+    let mut last_project: Option<&Path> = None;
     let mut lines = Vec::new();
     for it in &answer.kernels {
-        if told.replace(&it.project) != Some(&it.project) {
+        if last_project.replace(&it.project) != Some(&it.project) {
             lines.push(it.project.display().to_string());
         }
         let text = text(&it.kernel);

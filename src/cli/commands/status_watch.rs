@@ -28,13 +28,13 @@ pub(crate) async fn watch(context: &Context, seconds: f64) -> Result<ExitCode, P
     let ctrl_c = CtrlC::listen().map_err(|error| Problem::failed("wait for Ctrl-C", &error))?;
     let mut screen = Screen::default();
     loop {
-        let looked = tokio::select! {
-            looked = watch.look() => looked?,
+        let snapshot = tokio::select! {
+            snapshot = watch.look() => snapshot?,
             () = ctrl_c.pressed() => return Ok(ExitCode::SUCCESS),
         };
         let shown = match context.json {
-            true => print::json(&looked),
-            false => screen.show(&lines(&looked)),
+            true => print::json(&snapshot),
+            false => screen.show(&lines(&snapshot)),
         };
         if shown.is_err() {
             return Ok(ExitCode::FAILURE);
@@ -46,13 +46,13 @@ pub(crate) async fn watch(context: &Context, seconds: f64) -> Result<ExitCode, P
     }
 }
 
-fn lines(looked: &StatusSnapshot) -> Vec<String> {
-    let now = print::moment(looked.at);
-    let mut lines = vec![format!("{now} · {}", looked.project.display())];
-    if looked.sessions.is_empty() {
+fn lines(snapshot: &StatusSnapshot) -> Vec<String> {
+    let now = print::moment(snapshot.at);
+    let mut lines = vec![format!("{now} · {}", snapshot.project.display())];
+    if snapshot.sessions.is_empty() {
         lines.push("no notebook is open here".to_owned());
     }
-    for it in &looked.sessions {
+    for it in &snapshot.sessions {
         lines.extend(kernel_text(it).lines().map(str::to_owned));
         if it.kernel_of.is_some() {
             // The front ends are listed under the notebook that owns the kernel.
@@ -78,7 +78,7 @@ fn proxy_line(joined: &Joined) -> String {
     parts.push(format!("{passed} messages passed"));
     let amount = |bytes: u64| (bytes > 0).then(|| size(bytes));
     let number = |count: u64| (count > 0).then(|| count.to_string());
-    for (amount, what) in [
+    for (amount, label) in [
         (number(it.outstanding), "unanswered"),
         (amount(waiting), "waiting"),
         (amount(it.spilled_bytes), "on disk"),
@@ -89,7 +89,7 @@ fn proxy_line(joined: &Joined) -> String {
             "refused",
         ),
     ] {
-        parts.extend(amount.map(|amount| format!("{amount} {what}")));
+        parts.extend(amount.map(|amount| format!("{amount} {label}")));
     }
     parts.join(" · ")
 }
@@ -99,13 +99,13 @@ fn proxy_line(joined: &Joined) -> String {
 #[derive(Default)]
 struct Screen {
     drawn: usize,
-    begun: bool,
+    has_drawn: bool,
 }
 
 impl Screen {
     fn show(&mut self, lines: &[String]) -> io::Result<()> {
         if !io::stdout().is_terminal() {
-            let gap = if std::mem::replace(&mut self.begun, true) {
+            let gap = if std::mem::replace(&mut self.has_drawn, true) {
                 "\n"
             } else {
                 ""

@@ -71,7 +71,7 @@ fn show(context: &Context, answer: &UndoAnswer) -> std::io::Result<()> {
         true => format!("nothing is left to take back of {undone}"),
         false => format!("took back {undone}"),
     })?;
-    context.tell(&answer.edit)?;
+    context.print_edit(&answer.edit)?;
     for it in &answer.merged {
         let cell = &it.cell;
         let head = format!("cell {cell} keeps what others changed since; it is now:");

@@ -58,7 +58,7 @@ fn price(text: &str) -> Result<(f64, f64), String> {
     let read = |text: &str| text.trim().parse().ok().filter(|it| *it >= 0.0);
     let both = text.split_once('/');
     let both = both.and_then(|(input, output)| read(input).zip(read(output)));
-    both.ok_or_else(|| "two numbers are meant, such as 3/15".to_owned())
+    both.ok_or_else(|| "give two numbers, such as 3/15".to_owned())
 }
 
 const EXAMPLES: &str = "\
@@ -92,13 +92,13 @@ impl Command for Web {
             },
             tell: print::note,
         };
-        serve(options, |address| tell(address, host, self.open)).await?;
+        serve(options, |address| print_address(address, host, self.open)).await?;
         Ok(ExitCode::SUCCESS)
     }
 }
 
 /// Prints the address of the page, and opens it.
-fn tell(address: &PageAddress, host: IpAddr, opens: bool) -> io::Result<()> {
+fn print_address(address: &PageAddress, host: IpAddr, opens: bool) -> io::Result<()> {
     print::line(&address.url)?;
     if !host.is_loopback() {
         print::note(

@@ -53,12 +53,12 @@ fn not_whole(problem: &Problem) -> Option<String> {
 /// Returns the command as it was typed, with `option` added and an earlier `--if-rev` removed.
 fn typed(command: &str, option: &str) -> String {
     let mut words: Vec<String> = Vec::new();
-    let given = std::env::args_os().skip(1);
-    let mut given = given.map(|word| word.to_string_lossy().into_owned());
+    let arguments = std::env::args_os().skip(1);
+    let mut arguments = arguments.map(|word| word.to_string_lossy().into_owned());
     let mut named = false;
-    while let Some(word) = given.next() {
+    while let Some(word) = arguments.next() {
         match word.as_str() {
-            "--if-rev" => drop(given.next()),
+            "--if-rev" => drop(arguments.next()),
             word if word.starts_with("--if-rev=") => {}
             word if word == command && !named => {
                 named = true;

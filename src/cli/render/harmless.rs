@@ -30,10 +30,10 @@ pub(crate) fn harmless(text: &str, kind: Kind) -> Cow<'_, str> {
         match c {
             '\x1b' => {
                 let length = escape(after);
-                let (its, next) = after.split_at(length);
-                if passes(its, kind) {
+                let (sequence, next) = after.split_at(length);
+                if is_allowed(sequence, kind) {
                     kept.push(c);
-                    kept.push_str(its);
+                    kept.push_str(sequence);
                 }
                 rest = next;
                 continue;
@@ -101,7 +101,7 @@ fn body(introducer: &str, rest: &str) -> usize {
     rest.len()
 }
 
-fn passes(escape: &str, kind: Kind) -> bool {
+fn is_allowed(escape: &str, kind: Kind) -> bool {
     let Some(rest) = escape.strip_prefix('[') else {
         return false;
     };
@@ -206,24 +206,24 @@ mod tests {
         // All texts that consist of four of the parts.
         for number in 0..parts.len().pow(4) {
             let mut left = number;
-            let mut whole = String::new();
+            let mut sample = String::new();
             for _ in 0..4 {
-                whole.push_str(parts[left % parts.len()]);
+                sample.push_str(parts[left % parts.len()]);
                 left /= parts.len();
             }
-            let shown = text(&whole);
+            let shown = text(&sample);
             for (at, _) in shown.match_indices('\x1b') {
                 let rest = &shown[at + 1..];
                 let end = rest
                     .find('m')
-                    .unwrap_or_else(|| panic!("{whole:?}: {shown:?}"));
+                    .unwrap_or_else(|| panic!("{sample:?}: {shown:?}"));
                 let colour = &rest[..end];
                 let digits = colour.strip_prefix('[').unwrap_or("?");
                 assert!(
                     digits
                         .bytes()
                         .all(|byte| byte.is_ascii_digit() || byte == b';'),
-                    "{whole:?}: {shown:?}"
+                    "{sample:?}: {shown:?}"
                 );
             }
         }

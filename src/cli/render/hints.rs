@@ -53,9 +53,9 @@ pub(crate) struct Commands {
     /// The path as the user typed it.
     typed: Option<PathBuf>,
     /// The notebook's path, once it is known.
-    known: Option<PathBuf>,
+    path: Option<PathBuf>,
     /// The notebook's path relative to the working directory.
-    near: Option<PathBuf>,
+    relative: Option<PathBuf>,
     /// Whether the notebook's project is not the one at or above the working directory.
     is_far: bool,
 }
@@ -63,24 +63,23 @@ pub(crate) struct Commands {
 impl Context {
     /// Returns how the commands in this command's messages spell its notebook.
     pub(crate) fn commands(&self) -> Commands {
-        let concerns = self.caller.concerned();
-        let known = concerns.map(|it| it.project.notebook(&it.key));
-        let near = known.as_ref().map(|known| {
-            let near = known.strip_prefix(&self.caller.here).unwrap_or(known);
-            near.to_owned()
-        });
-        let project = concerns
+        let target = self.caller.concerned();
+        let path = target.map(|it| it.project.notebook(&it.key));
+        let relative = path
+            .as_ref()
+            .map(|path| path.strip_prefix(&self.caller.here).unwrap_or(path).into());
+        let project = target
             .map(|it| &it.project)
             .or(self.caller.project.as_ref());
         let is_far = self.typed.is_some()
             && project.is_some_and(|project| {
-                let here = crate::project::Project::find(&self.caller.here);
-                here.is_none_or(|here| here.dir() != project.dir())
+                let own_project = crate::project::Project::find(&self.caller.here);
+                own_project.is_none_or(|own| own.dir() != project.dir())
             });
         Commands {
             typed: self.typed.clone(),
-            known,
-            near,
+            path,
+            relative,
             is_far,
         }
     }
@@ -90,7 +89,7 @@ impl Commands {
     /// Returns a message in which each command names the notebook that was typed.
     pub(crate) fn complete(&self, text: &str) -> String {
         let mut text = Cow::Borrowed(text);
-        if let Some(shown) = self.typed.as_ref().or(self.near.as_ref()) {
+        if let Some(shown) = self.typed.as_ref().or(self.relative.as_ref()) {
             let shown = quote(shown);
             text = word_replaced(&text, "NOTEBOOK.ipynb", &shown).into();
             text = word_replaced(&text, "NOTEBOOK", &shown).into();
@@ -99,25 +98,25 @@ impl Commands {
             return text.into_owned();
         };
         let typed = quote(typed);
-        if let Some(known) = &self.known {
-            text = word_replaced(&text, &quote(known), &typed).into();
+        if let Some(path) = &self.path {
+            text = word_replaced(&text, &quote(path), &typed).into();
         }
-        let mut whole = String::with_capacity(text.len() + typed.len());
+        let mut completed = String::with_capacity(text.len() + typed.len());
         let mut rest = &*text;
         while let Some(at) = next_command(rest) {
             let (before, command) = rest.split_at(at);
-            whole.push_str(before);
+            completed.push_str(before);
             let word = command["nb ".len()..]
                 .split(|c: char| !c.is_ascii_lowercase())
                 .next();
             let word = word.unwrap_or_default();
             let end = "nb ".len() + word.len();
-            whole.push_str(&command[..end]);
+            completed.push_str(&command[..end]);
             rest = &command[end..];
-            whole.push_str(&self.missing(word, rest, &typed));
+            completed.push_str(&self.missing(word, rest, &typed));
         }
-        whole.push_str(rest);
-        whole
+        completed.push_str(rest);
+        completed
     }
 
     /// Returns the words to add to a command so that it names the notebook; `rest` follows the command's
@@ -152,11 +151,11 @@ fn next_command(text: &str) -> Option<usize> {
     let mut from = 0;
     while let Some(at) = text.get(from..)?.find("nb ") {
         let at = from + at;
-        let begins = is_apart(text[..at].chars().next_back());
+        let starts_word = is_boundary(text[..at].chars().next_back());
         let rest = &text[at + "nb ".len()..];
         let end = rest.find(|c: char| !c.is_ascii_lowercase());
         let word = &rest[..end.unwrap_or(rest.len())];
-        if begins && OF_NOTEBOOK.contains(&word) {
+        if starts_word && OF_NOTEBOOK.contains(&word) {
             return Some(at);
         }
         from = at + "nb ".len();
@@ -168,27 +167,27 @@ fn next_command(text: &str) -> Option<usize> {
 fn has_word(text: &str, word: &str) -> bool {
     text.match_indices(word).any(|(at, _)| {
         let (before, after) = (&text[..at], &text[at + word.len()..]);
-        is_apart(before.chars().next_back()) && is_apart(after.chars().next())
+        is_boundary(before.chars().next_back()) && is_boundary(after.chars().next())
     })
 }
 
 /// Replaces all occurrences of a word that are not part of a longer word.
-fn word_replaced(text: &str, word: &str, by: &str) -> String {
-    let mut whole = String::with_capacity(text.len());
+fn word_replaced(text: &str, word: &str, replacement: &str) -> String {
+    let mut replaced = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find(word) {
         let (before, after) = (&rest[..at], &rest[at + word.len()..]);
-        let is_word = is_apart(before.chars().next_back()) && is_apart(after.chars().next());
-        whole.push_str(before);
-        whole.push_str(if is_word { by } else { word });
+        let is_word = is_boundary(before.chars().next_back()) && is_boundary(after.chars().next());
+        replaced.push_str(before);
+        replaced.push_str(if is_word { replacement } else { word });
         rest = after;
     }
-    whole.push_str(rest);
-    whole
+    replaced.push_str(rest);
+    replaced
 }
 
 /// Says whether a neighbouring character separates words and paths.
-fn is_apart(neighbour: Option<char>) -> bool {
+fn is_boundary(neighbour: Option<char>) -> bool {
     !neighbour.is_some_and(|c| c.is_alphanumeric() || "_./-".contains(c))
 }
 
@@ -211,8 +210,8 @@ mod tests {
     fn commands(typed: Option<&str>, is_far: bool) -> Commands {
         Commands {
             typed: typed.map(PathBuf::from),
-            known: Some("/p/k/f.ipynb".into()),
-            near: Some("k/f.ipynb".into()),
+            path: Some("/p/k/f.ipynb".into()),
+            relative: Some("k/f.ipynb".into()),
             is_far,
         }
     }
@@ -220,7 +219,7 @@ mod tests {
     #[test]
     fn each_command_names_the_notebook_as_it_was_typed() {
         let typed = commands(Some("k/f.ipynb"), false);
-        for (hint, wanted) in [
+        for (hint, expected) in [
             (
                 "nb open NOTEBOOK starts one",
                 "nb open k/f.ipynb starts one",
@@ -248,16 +247,16 @@ mod tests {
             ("set NB_NOTEBOOK, or nb serve", ""),
             ("a lamb runs, and nb opens it", ""),
         ] {
-            let wanted = if wanted.is_empty() { hint } else { wanted };
-            assert_eq!(typed.complete(hint), wanted);
+            let expected = if expected.is_empty() { hint } else { expected };
+            assert_eq!(typed.complete(hint), expected);
         }
     }
 
     #[test]
     fn a_name_without_an_ending_is_not_doubled() {
         let other = |typed| Commands {
-            known: None,
-            near: None,
+            path: None,
+            relative: None,
             ..commands(Some(typed), false)
         };
         for (typed, hint) in [("g.txt", "nb open g.txt makes it"), ("0", "nb open 0")] {
@@ -272,8 +271,8 @@ mod tests {
         let hint = typed.complete("nb open NOTEBOOK starts one");
         assert_eq!(hint, r"nb open 'my folder/it'\''s.ipynb' starts one");
         let words = ["run", "x = 1", "-n", "a b.ipynb"].map(OsString::from);
-        let again = typed_words(words.into_iter(), "nb run CODE");
-        assert_eq!(again, "nb run 'x = 1' -n 'a b.ipynb'");
+        let repeated = typed_words(words.into_iter(), "nb run CODE");
+        assert_eq!(repeated, "nb run 'x = 1' -n 'a b.ipynb'");
         let long = [OsString::from("run"), OsString::from("x".repeat(LONG))];
         assert_eq!(typed_words(long.into_iter(), "nb run CODE"), "nb run CODE");
     }

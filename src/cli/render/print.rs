@@ -128,8 +128,8 @@ pub(crate) fn drawn(text: &str) -> io::Result<()> {
 }
 
 fn written(mut stdout: impl Write, bytes: &[u8]) -> io::Result<()> {
-    let done = stdout.write_all(bytes).and_then(|()| stdout.flush());
-    match &done {
+    let result = stdout.write_all(bytes).and_then(|()| stdout.flush());
+    match &result {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
             // The reader has closed the pipe.
             std::process::exit(0);
@@ -138,8 +138,8 @@ fn written(mut stdout: impl Write, bytes: &[u8]) -> io::Result<()> {
             // An answer that is lost, for example on a full disk, must not look like an empty one. The exit
             // code stays, since the command has done its work.
             note(&format!("nb: cannot write the answer: {error}"));
-            done
+            result
         }
-        Ok(()) => done,
+        Ok(()) => result,
     }
 }

@@ -38,7 +38,7 @@ impl Progress {
     }
 
     /// Shows a job's state; `last` is the last line that it printed.
-    pub(crate) fn sees(&self, job: &Job, last: &str) {
+    pub(crate) fn show(&self, job: &Job, last: &str) {
         if self.is_seen() && job.state != JobState::Done {
             self.0.enable_steady_tick(TICK);
             self.0.set_message(text(job, last));
@@ -61,8 +61,8 @@ impl Progress {
 
 fn text(job: &Job, last: &str) -> String {
     let count = job.cells.len();
-    let under_way = job.cells.iter().position(|cell| cell.status.is_none());
-    let at = under_way.unwrap_or(count.saturating_sub(1));
+    let current = job.cells.iter().position(|cell| cell.status.is_none());
+    let at = current.unwrap_or(count.saturating_sub(1));
     let Some(cell) = job.cells.get(at) else {
         return String::new();
     };
@@ -73,8 +73,8 @@ fn text(job: &Job, last: &str) -> String {
     match (job.state, describe_wait(job), cell.begun_at) {
         (JobState::Queued, Some(behind), _) => text = format!("{text} · waits behind {behind}"),
         (JobState::WaitingInput, ..) => text.push_str(" · asks"),
-        (_, _, Some(begun)) => {
-            let age = Timestamp::now().duration_since(begun).unsigned_abs();
+        (_, _, Some(begun_at)) => {
+            let age = Timestamp::now().duration_since(begun_at).unsigned_abs();
             text = format!("{text} · {}", print::took(age));
         }
         _ => text.push_str(" · waits"),

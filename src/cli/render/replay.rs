@@ -1,4 +1,4 @@
-//! The lines by which `nb exec --replay` says what it runs again, and what it leaves out.
+//! The lines of `nb exec --replay` about the cells that it runs again, and those that it leaves out.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -18,38 +18,37 @@ pub(crate) fn lines(replay: &Replay, document: &Document, notebook: &Path) -> Ve
             .map_or_else(|| id.clone(), ToString::to_string)
     };
     let list = |ids: &[String]| ids.iter().map(short).collect::<Vec<_>>().join(", ");
-    let runs = count(replay.cells.len(), "run");
+    let runs = print::count(replay.cells.len(), "run");
     let mut distinct: Vec<_> = replay.cells.clone();
     distinct.sort();
     distinct.dedup();
-    let what = match distinct.len() == replay.cells.len() {
-        true => count(replay.cells.len(), "cell"),
-        false => format!("{runs} of {}", count(distinct.len(), "cell")),
+    let cells = match distinct.len() == replay.cells.len() {
+        true => print::count(replay.cells.len(), "cell"),
+        false => format!("{runs} of {}", print::count(distinct.len(), "cell")),
     };
     let kernel = format!("kernel {}", replay.generation);
     let ended = replay.ended.as_ref().map(ended).unwrap_or_default();
     let mut lines = vec![format!(
-        "replay of {kernel}{ended}: {what} ran without error"
+        "replay of {kernel}{ended}: {cells} ran without error"
     )];
     if !replay.changed.is_empty() {
-        let run = verb(
-            replay.changed.len(),
-            "runs as it is now",
-            "run as they are now",
-        );
+        let run = match replay.changed.len() {
+            1 => "runs as it is now",
+            _ => "run as they are now",
+        };
         let ids = list(&replay.changed);
         lines.push(format!("replay: changed since then, and {run}: {ids}"));
     }
     if let Some(running) = &replay.running {
-        let what = format!("replay: {} was running when it ended", short(running));
+        let text = format!("replay: {} was running when it ended", short(running));
         let is_cell = document.cells().iter().any(|cell| cell.id() == running);
         lines.push(match is_cell {
             true => format!(
-                "{what}, and is left out · next: nb exec {} {}",
+                "{text}, and is left out · next: nb exec {} {}",
                 quote(notebook),
                 short(running)
             ),
-            false => format!("{what}; it is no cell of the notebook (nb log shows it)"),
+            false => format!("{text}; it is no cell of the notebook (nb log shows it)"),
         });
     }
     let mut out = Vec::new();
@@ -59,19 +58,19 @@ pub(crate) fn lines(replay: &Replay, document: &Document, notebook: &Path) -> Ve
     if replay.gone > 0 {
         out.push(format!(
             "{} of cells that are not there any more",
-            count(replay.gone, "run")
+            print::count(replay.gone, "run")
         ));
     }
     if replay.scratch > 0 {
         out.push(format!(
             "{} of code outside the notebook (nb log shows it)",
-            count(replay.scratch, "run")
+            print::count(replay.scratch, "run")
         ));
     }
     if replay.elsewhere > 0 {
         out.push(format!(
             "{} of other notebooks' cells",
-            count(replay.elsewhere, "run")
+            print::count(replay.elsewhere, "run")
         ));
     }
     if !out.is_empty() {
@@ -92,14 +91,6 @@ fn ended(ended: &EndedKernel) -> String {
         _ => "died",
     };
     format!(", which {how}{by} {}", print::moment(ended.at))
-}
-
-fn count(count: usize, of: &str) -> String {
-    format!("{count} {of}{}", verb(count, "", "s"))
-}
-
-fn verb(count: usize, one: &'static str, many: &'static str) -> &'static str {
-    if count == 1 { one } else { many }
 }
 
 #[cfg(test)]

@@ -37,11 +37,11 @@ pub(crate) enum Reader {
     Person,
 }
 
-/// How long a job is followed before a person is told which it is: most jobs end sooner.
-const SOON: Duration = Duration::from_millis(700);
+/// How long a job is followed before its id is printed for a person: most jobs end sooner.
+const ANNOUNCE_AFTER: Duration = Duration::from_millis(700);
 
 /// The same for an agent, which reads every line, and finds its job without its id.
-const SOON_FOR_AGENT: Duration = Duration::from_secs(5);
+const ANNOUNCE_AFTER_FOR_AGENT: Duration = Duration::from_secs(5);
 
 /// Shows a job while it runs, interrupts it on Ctrl-C, and asks its questions at the terminal.
 pub(crate) struct Watcher {
@@ -51,10 +51,10 @@ pub(crate) struct Watcher {
     ctrl_c: OnceCell<CtrlC>,
     /// The terminal's input, if questions can be asked.
     lines: Option<Lines>,
-    tells_replay: bool,
+    prints_replay: bool,
     /// How long a job is followed before it is announced.
-    soon: Duration,
-    /// Whether stderr still has to say which job is followed, and whom it waits for.
+    announce_after: Duration,
+    /// Whether the job, and the cell that it waits for, still have to be printed on stderr.
     announces_job: Cell<bool>,
     announces_wait: Cell<bool>,
 }
@@ -70,10 +70,10 @@ impl Watcher {
             progress,
             ctrl_c: OnceCell::new(),
             lines: (can_ask && reader != Reader::Program).then(Lines::new),
-            tells_replay: reader != Reader::Program || printed == Printed::Events,
-            soon: match reader {
-                Reader::Agent => SOON_FOR_AGENT,
-                Reader::Program | Reader::Person => SOON,
+            prints_replay: reader != Reader::Program || printed == Printed::Events,
+            announce_after: match reader {
+                Reader::Agent => ANNOUNCE_AFTER_FOR_AGENT,
+                Reader::Program | Reader::Person => ANNOUNCE_AFTER,
             },
             announces_job: Cell::new(announces),
             announces_wait: Cell::new(announces),
@@ -93,7 +93,7 @@ impl Watcher {
 
 impl JobObserver for Watcher {
     fn replays(&self, replay: &Replay, document: &Document, notebook: &Path) {
-        if self.tells_replay {
+        if self.prints_replay {
             let lines = replay::lines(replay, document, notebook);
             lines.iter().for_each(|line| print::note(line));
         }
@@ -114,9 +114,9 @@ impl JobObserver for Watcher {
     }
 
     fn sees(&self, job: &Job, last_line: &str) {
-        self.progress.sees(job, last_line);
+        self.progress.show(job, last_line);
         let age = Timestamp::now().duration_since(job.asked_at);
-        let is_long = job.state != JobState::Done && age.unsigned_abs() > self.soon;
+        let is_long = job.state != JobState::Done && age.unsigned_abs() > self.announce_after;
         if is_long && self.announces_job.replace(false) {
             print::note(&format!("job {} · {}", job.id, describe(job)));
         }

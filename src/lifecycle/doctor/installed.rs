@@ -25,21 +25,21 @@ pub(super) fn own_program(variables: &dyn Variables) -> Check {
         return Check::note(ABOUT, text, "type nb again: the new one answers then");
     };
     let path = variables.get("PATH").unwrap_or_default();
-    let all: Vec<PathBuf> = std::env::split_paths(&path)
+    let programs: Vec<PathBuf> = std::env::split_paths(&path)
         .map(|folder| folder.join("nb"))
         .filter(|file| file.is_file())
         .collect();
-    let is_own = |file: &&PathBuf| file.canonicalize().is_ok_and(|real| real == own);
+    let is_own = |file: &&PathBuf| file.canonicalize().is_ok_and(|canonical| canonical == own);
     let folder = own.parent().unwrap_or(Path::new("/"));
     let first = format!("export PATH={}:\"$PATH\"", quote(folder));
-    match all.first() {
+    match programs.first() {
         Some(first) if is_own(&first) => {
             let text = format!("version {version}, {}", own.display());
-            match all.iter().find(|it| !is_own(it)) {
+            match programs.iter().find(|it| !is_own(it)) {
                 None => Check::good(ABOUT, text),
                 Some(other) => Check::note(
                     ABOUT,
-                    format!("{text}; {} comes after it on PATH", whose(other)),
+                    format!("{text}; {} comes after it on PATH", describe_program(other)),
                     format!("remove it where it is not wanted: {}", other.display()),
                 ),
             }
@@ -49,7 +49,7 @@ pub(super) fn own_program(variables: &dyn Variables) -> Check {
             format!(
                 "{} comes first on PATH and is {}, not this one: version {version}, {}",
                 other.display(),
-                whose(other),
+                describe_program(other),
                 own.display()
             ),
             first,
@@ -63,7 +63,7 @@ pub(super) fn own_program(variables: &dyn Variables) -> Check {
 }
 
 /// Says what another `nb` is.
-fn whose(program: &Path) -> String {
+fn describe_program(program: &Path) -> String {
     match version_of(program, "nb") {
         Some(version) => format!("another nb, version {version},"),
         None => "another program".to_owned(),
@@ -76,8 +76,8 @@ pub(super) fn spec(variables: &dyn Variables) -> Vec<Check> {
     let health = match serve::health(&Level::User, variables) {
         Ok(health) => health,
         Err(error) => {
-            let mend = "set HOME to a folder of yours";
-            return vec![Check::bad(ABOUT, with_causes(&error), mend)];
+            let fix = "set HOME to a folder of yours";
+            return vec![Check::bad(ABOUT, with_causes(&error), fix)];
         }
     };
     let folders = JupyterPaths::new(variables).map(|paths| {
@@ -86,9 +86,9 @@ pub(super) fn spec(variables: &dyn Variables) -> Vec<Check> {
         (paths.spec_folders(prefix.as_ref()), own)
     });
     let (folders, own) = folders.unwrap_or_default();
-    let found = spec::installed(&folders);
-    let used = found.iter().find(|found| found.name == spec::SHARED);
-    let used = used.map(|found| (&found.folder, found.spec.as_ref().ok()));
+    let specs = spec::installed(&folders);
+    let used = specs.iter().find(|it| it.name == spec::SHARED);
+    let used = used.map(|it| (&it.folder, it.spec.as_ref().ok()));
     let is_ours = |(folder, spec): &(&PathBuf, Option<&RealSpec>)| {
         **folder == own || spec.is_some_and(spec::starts_proxy)
     };
@@ -100,11 +100,11 @@ pub(super) fn spec(variables: &dyn Variables) -> Vec<Check> {
         (Health::Stale { why }, _) => return vec![Check::bad(ABOUT, why, "nb serve")],
         (Health::Missing | Health::Good, _) => {}
     }
-    let Some((folder, found)) = used else {
+    let Some((folder, spec)) = used else {
         let text = "it is not where Jupyter looks".to_owned();
         return vec![Check::note(ABOUT, text, "nb serve")];
     };
-    if !is_ours(&(folder, found)) {
+    if !is_ours(&(folder, spec)) {
         return vec![Check::bad(
             ABOUT,
             format!("{} is another program's and hides nb's", folder.display()),
@@ -119,9 +119,9 @@ pub(super) fn spec(variables: &dyn Variables) -> Vec<Check> {
         text.push_str(&format!(", before the one in {}", hides.join(" and ")));
     }
     let mut checks = vec![Check::good(ABOUT, text)];
-    let program = found.and_then(spec::proxy_program);
+    let program = spec.and_then(spec::proxy_program);
     checks.extend(program.map(|program| {
-        let packaged = found.and_then(spec::packaged_proxy);
+        let packaged = spec.and_then(spec::packaged_proxy);
         starts(&program, packaged.is_some())
     }));
     checks
@@ -133,17 +133,17 @@ fn starts(program: &Path, is_packaged: bool) -> Check {
     const ABOUT: &str = "nb-proxy";
     let own = env!("CARGO_PKG_VERSION");
     let python = program.with_file_name("python");
-    let again = match is_packaged {
+    let reinstall = match is_packaged {
         true => format!("{} -m pip install nb-proxy=={own}", quote(&python)),
         false => "nb serve".to_owned(),
     };
     let bad = |why: String| {
-        let mend = match is_packaged {
-            true => again.clone(),
+        let fix = match is_packaged {
+            true => reinstall.clone(),
             false => "nb unserve && nb serve; if its folder is mounted noexec, set XDG_DATA_HOME to one that is not".to_owned(),
         };
         let text = format!("{} cannot be run: {why}", program.display());
-        Check::bad(ABOUT, text, mend)
+        Check::bad(ABOUT, text, fix)
     };
     if let Err(untrusted) = trust::check_program(program) {
         return bad(with_causes(&untrusted));
@@ -158,18 +158,18 @@ fn starts(program: &Path, is_packaged: bool) -> Check {
         Ok(out) => return bad(out.status.to_string()),
         Err(error) => return bad(error.to_string()),
     };
-    let said = String::from_utf8_lossy(&out.stdout);
-    let version = said.split_whitespace().nth(1).unwrap_or_default();
+    let output = String::from_utf8_lossy(&out.stdout);
+    let version = output.split_whitespace().nth(1).unwrap_or_default();
     let text = format!("nb-proxy {version}, {}", program.display());
     let other = format!("{text}; this nb is version {own}");
     match version == own {
         true => Check::good(ABOUT, text),
         // The later program serves both.
         false if is_later_version(version) && !is_packaged => {
-            let mend = format!("install nb {version}, or to go back: nb unserve && nb serve");
-            Check::note(ABOUT, other, mend)
+            let fix = format!("install nb {version}, or to go back: nb unserve && nb serve");
+            Check::note(ABOUT, other, fix)
         }
-        false => Check::note(ABOUT, other, again),
+        false => Check::note(ABOUT, other, reinstall),
     }
 }
 
@@ -253,13 +253,13 @@ mod tests {
             &bin.join("nb-proxy"),
             "echo nb-proxy 0.0.9 \\(an older one\\)",
         );
-        let told = spec(&variables);
-        assert_eq!(told[0].verdict, Verdict::Good, "{told:?}");
-        assert_eq!(told[1].verdict, Verdict::Note, "{told:?}");
-        assert!(told[1].text.starts_with("nb-proxy 0.0.9, "), "{told:?}");
-        let mend = told[1].mend.as_deref().unwrap();
+        let checks = spec(&variables);
+        assert_eq!(checks[0].verdict, Verdict::Good, "{checks:?}");
+        assert_eq!(checks[1].verdict, Verdict::Note, "{checks:?}");
+        assert!(checks[1].text.starts_with("nb-proxy 0.0.9, "), "{checks:?}");
+        let fix = checks[1].mend.as_deref().unwrap();
         let version = env!("CARGO_PKG_VERSION");
-        assert!(mend.ends_with(&format!(
+        assert!(fix.ends_with(&format!(
             "env/bin/python -m pip install nb-proxy=={version}"
         )));
         // The user's own kernelspec beside it: in an environment the environment's comes first.
@@ -282,8 +282,8 @@ mod tests {
         let variables = HashMap::from([("HOME", home), ("JUPYTER_PATH", extra)]);
         assert_eq!(spec(&variables)[0].verdict, Verdict::Note);
         serve::serve(&Level::User, "python", &variables).unwrap();
-        let told = spec(&variables);
-        assert_eq!(told[0].verdict, Verdict::Good, "{told:?}");
+        let checks = spec(&variables);
+        assert_eq!(checks[0].verdict, Verdict::Good, "{checks:?}");
         let folder = first.join("kernels/nb-shared");
         std::fs::create_dir_all(&folder).unwrap();
         std::fs::write(folder.join("kernel.json"), r#"{"argv":["other"]}"#).unwrap();

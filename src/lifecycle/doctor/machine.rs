@@ -37,7 +37,7 @@ pub(super) fn processes() -> Option<Check> {
     own.is_none().then(|| {
         Check::bad(
             "processes",
-            "/proc does not tell when a process started: a kernel cannot be told from another process with its number",
+            "/proc does not show when a process started: a kernel cannot be distinguished from another process with its pid",
             "mount -t proc proc /proc",
         )
     })
@@ -53,11 +53,11 @@ pub(super) fn sockets(variables: &dyn Variables) -> Check {
             let why: Vec<_> = why
                 .map(|(folder, error)| format!("{}: {error}", folder.display()))
                 .collect();
-            let mend = "nb open --transport tcp NOTEBOOK, or make one of them a folder of yours with mode 0700";
+            let fix = "nb open --transport tcp NOTEBOOK, or make one of them a folder of yours with mode 0700";
             return Check::bad(
                 ABOUT,
                 format!("no folder for them ({})", why.join("; ")),
-                mend,
+                fix,
             );
         }
     };
@@ -78,42 +78,42 @@ pub(super) fn sockets(variables: &dyn Variables) -> Check {
 /// Checks that the folders which nb writes to are writable.
 pub(super) fn folders(notebook: &Path, variables: &dyn Variables) -> Vec<Check> {
     const ABOUT: &str = "folders";
-    let mut wanted: Vec<(&str, PathBuf, &str)> = Vec::new();
+    let mut checked: Vec<(&str, PathBuf, &str)> = Vec::new();
     let notebooks = notebook.parent().map(Path::to_owned);
     let elsewhere = "put the notebook where you can write";
-    wanted.extend(notebooks.map(|it| ("the notebook's", it, elsewhere)));
+    checked.extend(notebooks.map(|it| ("the notebook's", it, elsewhere)));
     let project = Project::find(notebook);
-    wanted.extend(project.map(|it| ("the project's", it.dir().to_owned(), elsewhere)));
+    checked.extend(project.map(|it| ("the project's", it.dir().to_owned(), elsewhere)));
     if let Ok(folder) = own_data_dir(variables) {
-        wanted.push(("nb's own", folder, "set XDG_DATA_HOME to a folder of yours"));
+        checked.push(("nb's own", folder, "set XDG_DATA_HOME to a folder of yours"));
     }
     if let Ok(paths) = JupyterPaths::new(variables) {
         let specs = paths.data_dir.join("kernels");
-        wanted.push((
+        checked.push((
             "Jupyter's",
             specs,
             "set JUPYTER_DATA_DIR to a folder of yours",
         ));
         let runtime = "set JUPYTER_RUNTIME_DIR to a folder of yours";
-        wanted.push(("Jupyter's runtime", paths.runtime_dir, runtime));
+        checked.push(("Jupyter's runtime", paths.runtime_dir, runtime));
     }
-    let mut checks: Vec<_> = wanted
+    let mut checks: Vec<_> = checked
         .iter()
-        .filter_map(|(whose, folder, otherwise)| {
+        .filter_map(|(owner, folder, otherwise)| {
             let (at, error) = not_writable(folder)?;
             let user = rustix::process::geteuid().as_raw();
             let text = format!(
-                "{whose} folder {} cannot be written: {error}",
+                "{owner} folder {} cannot be written: {error}",
                 folder.display()
             );
-            let is_own = std::fs::metadata(&at).is_ok_and(|found| found.uid() == user);
-            let mend = match error.kind() {
+            let is_own = std::fs::metadata(&at).is_ok_and(|metadata| metadata.uid() == user);
+            let fix = match error.kind() {
                 io::ErrorKind::PermissionDenied if is_own => {
                     format!("chmod u+rwx {}", quote(&at))
                 }
                 _ => (*otherwise).to_owned(),
             };
-            Some(Check::bad(ABOUT, text, mend))
+            Some(Check::bad(ABOUT, text, fix))
         })
         .collect();
     if checks.is_empty() {
@@ -125,17 +125,17 @@ pub(super) fn folders(notebook: &Path, variables: &dyn Variables) -> Vec<Check> 
 /// Returns the folder at or above `folder` that cannot be written, and why. A missing folder can be
 /// made if the folder above it can be written.
 fn not_writable(folder: &Path) -> Option<(PathBuf, io::Error)> {
-    let there = folder
+    let existing = folder
         .ancestors()
         .find(|it| it.symlink_metadata().is_ok())?;
-    let refused = |error: io::Error| Some((there.to_owned(), error));
-    if !there.is_dir() {
-        return refused(io::ErrorKind::NotADirectory.into());
+    let failed = |error: io::Error| Some((existing.to_owned(), error));
+    if !existing.is_dir() {
+        return failed(io::ErrorKind::NotADirectory.into());
     }
     // The test writes a file, since a read-only mount and a full disk fail only then.
-    match tempfile::tempfile_in(there) {
+    match tempfile::tempfile_in(existing) {
         Ok(_) => None,
-        Err(error) => refused(error),
+        Err(error) => failed(error),
     }
 }
 
@@ -162,8 +162,8 @@ pub(super) fn sandbox() -> Check {
 /// this shell's PATH.
 pub(super) fn written(variables: &dyn Variables) -> Vec<Check> {
     const ABOUT: &str = "written";
-    let known = AllWritten::known();
-    let mut folders: Vec<_> = known.entries().iter().map(|it| &it.folder).collect();
+    let all_written = AllWritten::known();
+    let mut folders: Vec<_> = all_written.entries().iter().map(|it| &it.folder).collect();
     folders.dedup();
     let trusts = |folder: &Path| {
         format!(
@@ -181,7 +181,7 @@ pub(super) fn written(variables: &dyn Variables) -> Vec<Check> {
     let mut checks: Vec<_> = notes.collect();
     let path = variables.get("PATH").unwrap_or_default();
     let decided = std::env::split_paths(&path).find_map(|folder| {
-        let written = known.decides(&folder)?;
+        let written = all_written.decides(&folder)?;
         Some((folder, written))
     });
     checks.extend(decided.map(|(folder, _)| {
@@ -201,7 +201,10 @@ pub(super) fn logout() -> Option<Check> {
         .iter()
         .filter_map(|root| std::fs::read_dir(format!("{root}/systemd/logind.conf.d")).ok())
         .flat_map(|entries| entries.flatten().map(|entry| entry.path()))
-        .filter(|path| path.extension().is_some_and(|ending| ending == "conf"))
+        .filter(|path| {
+            path.extension()
+                .is_some_and(|extension| extension == "conf")
+        })
         .collect();
     // The last setting applies, in the order of the file names in all folders.
     parts.sort_by_key(|path| path.file_name().map(ToOwned::to_owned));
@@ -226,8 +229,8 @@ pub(super) fn editors(variables: &dyn Variables) -> Vec<Check> {
     let files = unsaved::without_auto_save(variables).into_iter();
     let checks = files.map(|file| {
         let text = "VS Code saves nothing by itself: an unsaved tab hides what others write";
-        let mend = format!("put {AUTO_SAVE} into {}", file.display());
-        Check::note(ABOUT, text, mend)
+        let fix = format!("put {AUTO_SAVE} into {}", file.display());
+        Check::note(ABOUT, text, fix)
     });
     checks.collect()
 }
@@ -247,18 +250,18 @@ mod tests {
 
     #[test]
     fn the_last_setting_counts() {
-        let said = |texts: &[&str]| {
+        let ends = |texts: &[&str]| {
             let texts: Vec<_> = texts.iter().map(|text| (*text).to_owned()).collect();
             ends_at_logout(&texts)
         };
-        assert!(!said(&[]));
-        assert!(!said(&["[Login]\n#KillUserProcesses=yes\n"]));
-        assert!(said(&["[Login]\nKillUserProcesses=yes\n"]));
-        assert!(!said(&[
+        assert!(!ends(&[]));
+        assert!(!ends(&["[Login]\n#KillUserProcesses=yes\n"]));
+        assert!(ends(&["[Login]\nKillUserProcesses=yes\n"]));
+        assert!(!ends(&[
             "KillUserProcesses=yes\n",
             "KillUserProcesses=no\n"
         ]));
-        assert!(said(&[
+        assert!(ends(&[
             "KillUserProcesses=no\n",
             "KillUserProcesses=true\n"
         ]));

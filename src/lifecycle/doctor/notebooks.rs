@@ -24,7 +24,7 @@ use crate::task::causes::with_causes;
 const OLDEST_IPYKERNEL: u32 = 6;
 
 /// Checks the project's state.
-pub(super) fn memory(notebook: &Path) -> Check {
+pub(super) fn project(notebook: &Path) -> Check {
     const ABOUT: &str = "project";
     let Some(project) = Project::find(notebook) else {
         return Check::good(ABOUT, "none here yet; nb open makes one");
@@ -39,8 +39,8 @@ pub(super) fn memory(notebook: &Path) -> Check {
         }
         Err(error) => {
             let file = quote(&project.state_file());
-            let mend = format!("mv {file} {file}.damaged, then nb open each notebook again");
-            Check::bad(ABOUT, with_causes(&error), mend)
+            let fix = format!("mv {file} {file}.damaged, then nb open each notebook again");
+            Check::bad(ABOUT, with_causes(&error), fix)
         }
     }
 }
@@ -48,15 +48,15 @@ pub(super) fn memory(notebook: &Path) -> Check {
 /// Checks that the notebook would get a kernel, which one, and which others are damaged.
 pub(super) fn kernel(notebook: &Path, variables: &dyn Variables) -> Vec<Check> {
     const ABOUT: &str = "kernel";
-    let found = match available(notebook, variables) {
-        Ok(found) => found,
+    let kernels = match available(notebook, variables) {
+        Ok(kernels) => kernels,
         Err(error) => {
-            let mend = "repair the file, or name another notebook";
-            return vec![Check::bad(ABOUT, with_causes(&error), mend)];
+            let fix = "repair the file, or name another notebook";
+            return vec![Check::bad(ABOUT, with_causes(&error), fix)];
         }
     };
     let mut checks = Vec::new();
-    match &found.chosen {
+    match &kernels.chosen {
         Ok(choice) => {
             let program = choice.spec.argv.first().map_or("?", String::as_str);
             let version = ipykernel_version(&choice.spec, variables);
@@ -70,7 +70,7 @@ pub(super) fn kernel(notebook: &Path, variables: &dyn Variables) -> Vec<Check> {
             checks.push(match major {
                 Some(major) if major < OLDEST_IPYKERNEL => Check::bad(
                     ABOUT,
-                    format!("{text}; it is too old: it answers nobody while a cell runs"),
+                    format!("{text}; it is too old: it answers no request while a cell runs"),
                     format!(
                         "{} -m pip install --upgrade ipykernel",
                         quote(Path::new(program))
@@ -88,7 +88,7 @@ pub(super) fn kernel(notebook: &Path, variables: &dyn Variables) -> Vec<Check> {
             checks.push(Check::bad(ABOUT, with_causes(error), hints));
         }
     }
-    for (folder, error) in &found.unreadable {
+    for (folder, error) in &kernels.unreadable {
         let text = format!(
             "the kernelspecs in {} cannot be read: {error}",
             folder.display()
@@ -99,15 +99,15 @@ pub(super) fn kernel(notebook: &Path, variables: &dyn Variables) -> Vec<Check> {
             format!("as its owner: chmod a+rx {}", quote(folder)),
         ));
     }
-    let damaged = found
+    let damaged = kernels
         .candidates
         .iter()
         .filter(|candidate| candidate.from == CandidateSource::Spec);
     for candidate in damaged {
         if let Err(unready) = &candidate.spec {
             let text = format!("the kernelspec {}: {}", candidate.name, unready.why);
-            let mend = format!("mend or remove {}", candidate.path.display());
-            checks.push(Check::note(ABOUT, text, mend));
+            let fix = format!("mend or remove {}", candidate.path.display());
+            checks.push(Check::note(ABOUT, text, fix));
         }
     }
     checks
@@ -129,8 +129,8 @@ pub(super) fn sql(notebook: &Path, variables: &dyn Variables) -> Option<Check> {
     let code: Vec<_> = code.map(Cell::source).collect();
     let mut lines = code.iter().flat_map(|source| source.lines());
     lines.find(|line| line.starts_with("%%sql") || line.starts_with("%sql "))?;
-    let found = available(notebook, variables).ok()?;
-    let program = PathBuf::from(found.chosen.ok()?.spec.argv.first()?);
+    let kernels = available(notebook, variables).ok()?;
+    let program = PathBuf::from(kernels.chosen.ok()?.spec.argv.first()?);
     let installed = SQL_MAGICS.iter().find_map(|(package, load)| {
         Some((python::package_version(&program, package)?, package, load))
     });
@@ -139,11 +139,11 @@ pub(super) fn sql(notebook: &Path, variables: &dyn Variables) -> Option<Check> {
         python::package_version(&program, "ipykernel")?;
         let program = quote(&program);
         let text = format!("the notebook has cells of SQL, and {program} has no magic for them");
-        let mend = format!(
+        let fix = format!(
             "{program} -m pip install jupysql, then {} in a cell",
             SQL_MAGICS[0].1
         );
-        return Some(Check::bad(ABOUT, text, mend));
+        return Some(Check::bad(ABOUT, text, fix));
     };
     let text = format!("{package} {version}");
     let is_loaded = code.iter().any(|source| source.contains("load_ext"));
@@ -161,7 +161,7 @@ pub(super) fn sql(notebook: &Path, variables: &dyn Variables) -> Option<Check> {
 /// run, but only if it belongs to the system or to one of the user's tools.
 fn ipykernel_version(spec: &RealSpec, variables: &dyn Variables) -> Option<String> {
     let argv = spec::command(spec, Path::new(""));
-    let runs_it = |word: &std::ffi::OsString| word.to_string_lossy().contains("ipykernel");
+    let runs_it = |argument: &std::ffi::OsString| argument.to_string_lossy().contains("ipykernel");
     if !argv.iter().any(runs_it) {
         return None;
     }

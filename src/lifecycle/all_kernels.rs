@@ -14,15 +14,15 @@ use crate::project::{Project, StateError};
 
 /// How many kernels are asked at once: a busy one replies late, and an idle one has to do some
 /// work.
-const AT_ONCE: usize = 8;
+const CONCURRENCY: usize = 8;
 
 /// The kernels of all the user's projects.
 #[derive(Debug, Default)]
 pub struct Kernels {
     /// Each notebook that has a session, with its project.
-    pub found: Vec<(Project, SessionStatus)>,
+    pub sessions: Vec<(Project, SessionStatus)>,
     /// Kernels of projects that were deleted, even if the project was made again.
-    pub left: Vec<UnreachableKernel>,
+    pub unreachable: Vec<UnreachableKernel>,
     /// Projects whose state is not usable, and why.
     pub unreadable: Vec<(PathBuf, StateError)>,
 }
@@ -43,7 +43,7 @@ pub struct UnreachableKernel {
 /// # Errors
 /// `state.json` cannot be used.
 pub async fn of_project(project: &Project) -> Result<Vec<SessionStatus>, StateError> {
-    let statuses = side_by_side(questions(project)?).await;
+    let statuses = run_concurrently(status_requests(project)?).await;
     let statuses = statuses.into_iter().collect::<Result<Vec<_>, _>>()?;
     Ok(with_sharers(project, statuses))
 }
@@ -52,12 +52,12 @@ pub async fn of_project(project: &Project) -> Result<Vec<SessionStatus>, StateEr
 ///
 /// # Errors
 /// `state.json` cannot be used.
-pub async fn glance(project: &Project) -> Result<Vec<SessionStatus>, StateError> {
+pub async fn of_project_from_journal(project: &Project) -> Result<Vec<SessionStatus>, StateError> {
     let mut statuses = Vec::new();
     let state = project.state()?;
     for (key, session) in state.all() {
         if state.shared_with(&key).is_none() {
-            statuses.push(status::glance(project, &key, session).await?);
+            statuses.push(status::status_from_journal(project, &key, session).await?);
         }
     }
     Ok(with_sharers(project, statuses))
@@ -65,42 +65,42 @@ pub async fn glance(project: &Project) -> Result<Vec<SessionStatus>, StateError>
 
 /// Returns the kernels of all the user's projects. Projects that were removed and have no running
 /// kernel are removed from the registry.
-pub async fn everywhere() -> Kernels {
+pub async fn all_kernels() -> Kernels {
     let mut kernels = Kernels::default();
     let mut all = Vec::new();
     let mut projects = Vec::new();
     for known in registry::known() {
         let Some(project) = known.project() else {
-            let left = left_of(&known);
-            if left.is_empty() {
+            let unreachable = unreachable_kernels(&known);
+            if unreachable.is_empty() {
                 registry::forget(&known);
             }
-            kernels.left.extend(left);
+            kernels.unreachable.extend(unreachable);
             continue;
         };
-        match questions(&project) {
-            Ok(questions) => {
+        match status_requests(&project) {
+            Ok(status_requests) => {
                 // Its folder may have been deleted and made again.
-                kernels.left.extend(left_of(&known));
-                projects.extend(std::iter::repeat_n(project, questions.len()));
-                all.extend(questions);
+                kernels.unreachable.extend(unreachable_kernels(&known));
+                projects.extend(std::iter::repeat_n(project, status_requests.len()));
+                all.extend(status_requests);
             }
             Err(error) => kernels.unreadable.push((known.root, error)),
         }
     }
-    for (project, status) in projects.into_iter().zip(side_by_side(all).await) {
+    for (project, status) in projects.into_iter().zip(run_concurrently(all).await) {
         match status {
-            Ok(status) => kernels.found.push((project, status)),
+            Ok(status) => kernels.sessions.push((project, status)),
             Err(error) => kernels.unreadable.push((project.root().to_owned(), error)),
         }
     }
     // A kernel of a project that was moved is not left over, and neither is one that its project knows.
-    let found = &kernels.found;
-    kernels.left.retain(|left| {
+    let sessions = &kernels.sessions;
+    kernels.unreachable.retain(|unreachable| {
         let same = |(_, status): &(_, SessionStatus)| {
-            Process::recorded(&status.session).as_ref() == Some(&left.process)
+            Process::recorded(&status.session).as_ref() == Some(&unreachable.process)
         };
-        !found.iter().any(same)
+        !sessions.iter().any(same)
     });
     kernels
 }
@@ -110,21 +110,21 @@ pub async fn everywhere() -> Kernels {
 pub fn on_server(server: &str) -> Vec<ServerNotebook> {
     let projects = registry::known().into_iter();
     let projects = projects.filter_map(|known| known.project());
-    let mut found = Vec::new();
+    let mut notebooks = Vec::new();
     for project in projects {
         for (key, session) in project.state().unwrap_or_default().all() {
             let is_there = session.as_remote().is_some_and(|it| it.server == server);
             let liveness = recorded_liveness(&session);
             if is_there && is_in_use(&session.status, &liveness) {
                 let running = project.present(&key, session.generation).running;
-                found.push(ServerNotebook {
+                notebooks.push(ServerNotebook {
                     notebook: session.notebook,
                     is_idle: running.is_none(),
                 });
             }
         }
     }
-    found
+    notebooks
 }
 
 /// A notebook whose kernel runs on a server.
@@ -136,18 +136,18 @@ pub struct ServerNotebook {
     pub is_idle: bool,
 }
 
-type Question = std::pin::Pin<Box<dyn Future<Output = Result<SessionStatus, StateError>>>>;
+type StatusRequest = std::pin::Pin<Box<dyn Future<Output = Result<SessionStatus, StateError>>>>;
 
 /// Returns one future for each kernel of a project, which requests its status.
-fn questions(project: &Project) -> Result<Vec<Question>, StateError> {
+fn status_requests(project: &Project) -> Result<Vec<StatusRequest>, StateError> {
     let state = project.state()?;
     let sessions = state.all().into_iter();
     let owners = sessions.filter(|(key, _)| state.shared_with(key).is_none());
     Ok(owners
         .map(|(key, session)| {
             let project = project.clone();
-            let question = async move { status::status(&project, &key, session).await };
-            Box::pin(question) as Question
+            let request = async move { status::status(&project, &key, session).await };
+            Box::pin(request) as StatusRequest
         })
         .collect())
 }
@@ -171,13 +171,15 @@ fn with_sharers(project: &Project, owners: Vec<SessionStatus>) -> Vec<SessionSta
     all
 }
 
-fn left_of(known: &Known) -> Vec<UnreachableKernel> {
-    let left = known.kernels.values().map(|kernel| UnreachableKernel {
+fn unreachable_kernels(known: &Known) -> Vec<UnreachableKernel> {
+    let unreachable = known.kernels.values().map(|kernel| UnreachableKernel {
         root: known.root.clone(),
         kernel: kernel.clone(),
         process: process(kernel),
     });
-    left.filter(|left| left.process.is_alive()).collect()
+    unreachable
+        .filter(|unreachable| unreachable.process.is_alive())
+        .collect()
 }
 
 fn process(kernel: &KnownKernel) -> Process {
@@ -194,10 +196,10 @@ pub(super) fn still_runs(kernel: &KnownKernel) -> bool {
 }
 
 /// Runs futures concurrently, a limited number at a time; returns their results in order.
-pub(super) async fn side_by_side<T: 'static>(
+pub(super) async fn run_concurrently<T: 'static>(
     jobs: impl IntoIterator<Item = impl Future<Output = T> + 'static>,
 ) -> Vec<T> {
-    let permits = Rc::new(Semaphore::new(AT_ONCE));
+    let permits = Rc::new(Semaphore::new(CONCURRENCY));
     let local = LocalSet::new();
     let tasks: Vec<_> = jobs
         .into_iter()
@@ -209,15 +211,15 @@ pub(super) async fn side_by_side<T: 'static>(
             })
         })
         .collect();
-    let done = async {
-        let mut done = Vec::new();
+    let results = async {
+        let mut results = Vec::new();
         for task in tasks {
             match task.await {
-                Ok(it) => done.push(it),
+                Ok(it) => results.push(it),
                 Err(error) => std::panic::resume_unwind(error.into_panic()),
             }
         }
-        done
+        results
     };
-    local.run_until(done).await
+    local.run_until(results).await
 }

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::time::{Duration, Instant};
 
 use super::front_end::FrontEnd;
-use super::{DemoError, ENDS, NOTEBOOK, Said, Stage, Step, Who};
+use super::{CommandOutput, DemoError, DemoProject, ENDS, NOTEBOOK, Step, StepActor};
 use crate::client::{Execute, ExecutionEvent, OutputMessage, RequestEnd};
 use crate::wire::Channel;
 
@@ -16,85 +16,88 @@ const PAUSE: Duration = Duration::from_millis(150);
 const CELL: Duration = Duration::from_secs(60);
 
 /// Plays all steps.
-pub(super) async fn play(stage: &Stage, tell: &mut dyn FnMut(&Step)) -> Result<(), DemoError> {
-    let mut teller = Teller { stage, tell };
-    teller.demo(
+pub(super) async fn run_steps(
+    project: &DemoProject,
+    report: &mut dyn FnMut(&Step),
+) -> Result<(), DemoError> {
+    let mut narrator = Narrator { project, report };
+    narrator.demo(
         "makes a project for one kernel and two hands: an agent's `nb`, a person's front end",
         vec![
-            format!("folder {}", stage.root.display()),
-            format!("Python {}", stage.python.display()),
+            format!("folder {}", project.root.display()),
+            format!("Python {}", project.python.display()),
         ],
     );
-    let pid = teller.agent_opens().await?;
-    let mut human = teller.human_joins(&pid).await?;
-    teller.they_share(&mut human, &pid).await?;
-    teller.human_sees_output_as_it_comes(&mut human).await?;
-    teller.human_is_asked(&mut human).await?;
-    teller.human_interrupts(&mut human).await?;
-    teller.human_leaves(human).await?;
-    if !stage.kept {
-        teller.agent_ends().await?;
+    let pid = narrator.agent_opens().await?;
+    let mut human = narrator.human_joins(&pid).await?;
+    narrator.share_variables(&mut human, &pid).await?;
+    narrator.human_sees_output_as_it_comes(&mut human).await?;
+    narrator.human_answers(&mut human).await?;
+    narrator.human_interrupts(&mut human).await?;
+    narrator.human_leaves(human).await?;
+    if !project.kept {
+        narrator.agent_ends().await?;
     }
-    teller.demo("is done: every step saw what it should", Vec::new());
+    narrator.demo("is done: every step saw what it should", Vec::new());
     Ok(())
 }
 
-struct Teller<'a> {
-    stage: &'a Stage,
-    tell: &'a mut dyn FnMut(&Step),
+struct Narrator<'a> {
+    project: &'a DemoProject,
+    report: &'a mut dyn FnMut(&Step),
 }
 
-impl Teller<'_> {
+impl Narrator<'_> {
     async fn agent_opens(&mut self) -> Result<String, DemoError> {
-        let python = self.stage.python.to_string_lossy().into_owned();
+        let python = self.project.python.to_string_lossy().into_owned();
         self.nb(&["open", NOTEBOOK, "--python", &python, "--no-serve"])
             .await?;
         let code = "import os, time; numbers = [1, 2, 3]; print('kernel process', os.getpid())";
         let ran = self.nb(&["run", code]).await?;
         let pid = ran.stdout.trim().rsplit(' ').next().unwrap_or_default();
-        let known = self.stage.kernels();
+        let kernels = self.project.kernels();
         expect(
             &ran.command,
             "the process that nb started",
             &ran.stdout,
-            known.iter().any(|kernel| kernel.pid.to_string() == pid),
+            kernels.iter().any(|kernel| kernel.pid.to_string() == pid),
         )?;
         self.nb(&["serve"]).await?;
         Ok(pid.to_owned())
     }
 
     async fn human_joins(&mut self, pid: &str) -> Result<FrontEnd, DemoError> {
-        let spec = self.stage.root.join("jupyter/kernels/nb-shared");
+        let spec = self.project.root.join("jupyter/kernels/nb-shared");
         let mut human = FrontEnd::launch(
             &spec,
-            &self.stage.root,
-            &self.stage.root.join("front-end"),
-            &self.stage.environment,
+            &self.project.root,
+            &self.project.root.join("front-end"),
+            &self.project.environment,
         )
         .await?;
         let argv = human.argv.join(OsStr::new(" "));
-        let did = format!(
+        let action = format!(
             "launches the kernelspec as a front end does: {}",
             argv.display()
         );
         let info = human.client.kernel_info(Channel::Control, CELL).await?;
         let info: serde_json::Value = serde_json::from_slice(info.content()).unwrap_or_default();
         let banner = info["banner"].as_str().unwrap_or_default();
-        let saw = vec![
+        let output = vec![
             format!("answered {} after the launch", millis(human.took)),
             banner.lines().next().unwrap_or_default().to_owned(),
         ];
         let took = human.took;
-        self.human(&did, saw, took);
+        self.human(&action, output, took);
         let code = "print(os.getpid(), numbers)";
-        let seen = self.cell(&mut human, code).await?;
-        let wanted = "the agent's variable in the agent's process";
-        let is_so = seen.trim() == format!("{pid} [1, 2, 3]");
-        expect(code, wanted, &seen, is_so)?;
+        let printed = self.cell(&mut human, code).await?;
+        let expected = "the agent's variable in the agent's process";
+        let holds = printed.trim() == format!("{pid} [1, 2, 3]");
+        expect(code, expected, &printed, holds)?;
         Ok(human)
     }
 
-    async fn they_share(&mut self, human: &mut FrontEnd, pid: &str) -> Result<(), DemoError> {
+    async fn share_variables(&mut self, human: &mut FrontEnd, pid: &str) -> Result<(), DemoError> {
         self.cell(human, "numbers.append(36)").await?;
         let (code, printed) = ("print(os.getpid()); sum(numbers)", format!("{pid}\n42"));
         self.nb_prints(code, "the person's change", &printed)
@@ -111,19 +114,23 @@ impl Teller<'_> {
             "for i in range({LINES}):\n    print('line', i, flush=True)\n    time.sleep({})",
             PAUSE.as_secs_f64()
         );
-        let began = Instant::now();
+        let start = Instant::now();
         let mut arrived = Vec::new();
         let request = Execute::new(code.as_str());
         let watched = human.client.execute(&request, |event| {
             if let Some(OutputMessage::Stream(_)) = event.output() {
-                arrived.push(began.elapsed());
+                arrived.push(start.elapsed());
             }
             None
         });
-        let outcome = within(&code, watched).await?;
+        let outcome = with_time_limit(&code, watched).await?;
         let times: Vec<_> = arrived.iter().map(|at| millis(*at)).collect();
-        let saw = vec![format!("lines after {}", times.join(", "))];
-        self.human(&format!("runs {}", one_line(&code)), saw, began.elapsed());
+        let output = vec![format!("lines after {}", times.join(", "))];
+        self.human(
+            &format!("runs {}", one_line(&code)),
+            output,
+            start.elapsed(),
+        );
         let ends = arrived.first().zip(arrived.last());
         let is_spread = ends.is_some_and(|(first, last)| *last >= *first + PAUSE);
         expect(
@@ -134,27 +141,27 @@ impl Teller<'_> {
         )
     }
 
-    async fn human_is_asked(&mut self, human: &mut FrontEnd) -> Result<(), DemoError> {
+    async fn human_answers(&mut self, human: &mut FrontEnd) -> Result<(), DemoError> {
         let code = "name = input('What is your name? ')";
-        let began = Instant::now();
-        let mut asked = String::new();
+        let start = Instant::now();
+        let mut prompt_text = String::new();
         let mut request = Execute::new(code);
         request.allow_stdin = true;
         let answered = human.client.execute(&request, |event| match event {
             ExecutionEvent::Prompt(prompt) => {
-                asked.clone_from(&prompt.prompt);
+                prompt_text.clone_from(&prompt.prompt);
                 Some("Ada".to_owned())
             }
             _ => None,
         });
-        let outcome = within(code, answered).await?;
-        let saw = vec![format!("asked {asked:?}, answered \"Ada\"")];
-        self.human(&format!("runs {code}"), saw, began.elapsed());
+        let outcome = with_time_limit(code, answered).await?;
+        let output = vec![format!("asked {prompt_text:?}, answered \"Ada\"")];
+        self.human(&format!("runs {code}"), output, start.elapsed());
         expect(
             code,
             "the question, once",
-            &asked,
-            outcome.end == RequestEnd::Ok && asked == "What is your name? ",
+            &prompt_text,
+            outcome.end == RequestEnd::Ok && prompt_text == "What is your name? ",
         )?;
         self.nb_prints("print('hello', name)", "the answer", "hello Ada")
             .await
@@ -162,9 +169,9 @@ impl Teller<'_> {
 
     async fn human_interrupts(&mut self, human: &mut FrontEnd) -> Result<(), DemoError> {
         let code = "print('asleep', flush=True); time.sleep(600)";
-        let began = Instant::now();
+        let start = Instant::now();
         let mut pressed = None;
-        let followed = async {
+        let execution = async {
             let mut execution = human.client.start(&Execute::new(code)).await?;
             while let Some(event) = execution.next().await {
                 if matches!(event.output(), Some(OutputMessage::Stream(_))) {
@@ -174,30 +181,30 @@ impl Teller<'_> {
             }
             Ok::<_, DemoError>(execution.outcome().cloned())
         };
-        let outcome = within(code, followed).await?;
+        let outcome = with_time_limit(code, execution).await?;
         let raised = match outcome.as_ref().map(|outcome| &outcome.end) {
             Some(RequestEnd::Raised(raised)) => raised.ename.clone(),
             other => format!("{other:?}"),
         };
         let after = pressed.map(|at| millis(at.elapsed())).unwrap_or_default();
-        let saw = vec![format!("{raised}, {after} after the interrupt")];
-        let did = format!("runs {code} and interrupts it");
-        self.human(&did, saw, began.elapsed());
-        let wanted = "KeyboardInterrupt";
-        expect(code, wanted, &raised, raised == wanted)
+        let output = vec![format!("{raised}, {after} after the interrupt")];
+        let action = format!("runs {code} and interrupts it");
+        self.human(&action, output, start.elapsed());
+        let expected = "KeyboardInterrupt";
+        expect(code, expected, &raised, raised == expected)
     }
 
     async fn human_leaves(&mut self, human: FrontEnd) -> Result<(), DemoError> {
         let (status, took) = human.leave().await?;
-        let saw = format!("nb-proxy ended with {status} after {}", millis(took));
-        self.human("closes the window: SIGTERM to nb-proxy", vec![saw], took);
-        let wanted = "the kernel alive, with everything in it";
-        self.nb_prints("print(name, sum(numbers))", wanted, "Ada 42")
+        let output = format!("nb-proxy ended with {status} after {}", millis(took));
+        self.human("closes the window: SIGTERM to nb-proxy", vec![output], took);
+        let expected = "the kernel alive, with everything in it";
+        self.nb_prints("print(name, sum(numbers))", expected, "Ada 42")
             .await
     }
 
     async fn agent_ends(&mut self) -> Result<(), DemoError> {
-        let kernels = self.stage.kernels();
+        let kernels = self.project.kernels();
         self.nb(&["shutdown"]).await?;
         for kernel in kernels {
             if !kernel.ended_within(ENDS).await {
@@ -212,7 +219,7 @@ impl Teller<'_> {
     async fn cell(&mut self, human: &mut FrontEnd, code: &str) -> Result<String, DemoError> {
         let mut text = String::new();
         let request = Execute::new(code);
-        let followed = human.client.execute(&request, |event| {
+        let execution = human.client.execute(&request, |event| {
             match event.output() {
                 Some(OutputMessage::Stream(it)) => text.push_str(&it.text),
                 Some(OutputMessage::Result(it)) => {
@@ -224,71 +231,80 @@ impl Teller<'_> {
             }
             None
         });
-        let outcome = within(code, followed).await?;
-        let saw = text.lines().map(str::to_owned).collect();
-        self.human(&format!("runs {}", one_line(code)), saw, outcome.duration);
+        let outcome = with_time_limit(code, execution).await?;
+        let output = text.lines().map(str::to_owned).collect();
+        self.human(
+            &format!("runs {}", one_line(code)),
+            output,
+            outcome.duration,
+        );
         expect(code, "no error", &text, outcome.end == RequestEnd::Ok)?;
         Ok(text)
     }
 
     /// Runs a command of the agent, and reports the step.
-    async fn nb(&mut self, arguments: &[&str]) -> Result<Said, DemoError> {
-        let said = self.stage.nb(arguments).await?;
-        let saw = said.stdout.lines().chain(said.stderr.lines());
-        let saw = saw.map(str::to_owned).collect();
-        self.tell(Who::Agent, format!("$ {}", said.command), saw, said.took);
-        Ok(said)
+    async fn nb(&mut self, arguments: &[&str]) -> Result<CommandOutput, DemoError> {
+        let ran = self.project.nb(arguments).await?;
+        let output = ran.stdout.lines().chain(ran.stderr.lines());
+        let output = output.map(str::to_owned).collect();
+        self.report(
+            StepActor::Agent,
+            format!("$ {}", ran.command),
+            output,
+            ran.took,
+        );
+        Ok(ran)
     }
 
     /// Runs code of the agent, which must print `text`.
-    async fn nb_prints(&mut self, code: &str, wanted: &str, text: &str) -> Result<(), DemoError> {
+    async fn nb_prints(&mut self, code: &str, expected: &str, text: &str) -> Result<(), DemoError> {
         let ran = self.nb(&["run", code]).await?;
-        let is_so = ran.stdout.trim() == text;
-        expect(&ran.command, wanted, &ran.stdout, is_so)
+        let holds = ran.stdout.trim() == text;
+        expect(&ran.command, expected, &ran.stdout, holds)
     }
 
-    fn human(&mut self, did: &str, saw: Vec<String>, took: Duration) {
-        self.tell(Who::Human, did.to_owned(), saw, took);
+    fn human(&mut self, action: &str, output: Vec<String>, took: Duration) {
+        self.report(StepActor::Human, action.to_owned(), output, took);
     }
 
-    fn demo(&mut self, did: &str, saw: Vec<String>) {
-        self.tell(Who::Demo, did.to_owned(), saw, Duration::ZERO);
+    fn demo(&mut self, action: &str, output: Vec<String>) {
+        self.report(StepActor::Demo, action.to_owned(), output, Duration::ZERO);
     }
 
-    fn tell(&mut self, who: Who, did: String, saw: Vec<String>, took: Duration) {
-        let at = self.stage.began.elapsed();
-        (self.tell)(&Step {
+    fn report(&mut self, actor: StepActor, action: String, output: Vec<String>, took: Duration) {
+        let at = self.project.start.elapsed();
+        (self.report)(&Step {
             at,
-            who,
-            did,
-            saw,
+            actor,
+            action,
+            output,
             took,
         });
     }
 }
 
-async fn within<T, E: Into<DemoError>>(
+async fn with_time_limit<T, E: Into<DemoError>>(
     step: &str,
-    followed: impl Future<Output = Result<T, E>>,
+    execution: impl Future<Output = Result<T, E>>,
 ) -> Result<T, DemoError> {
-    match tokio::time::timeout(CELL, followed).await {
+    match tokio::time::timeout(CELL, execution).await {
         Ok(result) => result.map_err(Into::into),
         Err(_) => Err(DemoError::Unexpected {
             step: one_line(step),
-            wanted: "an end".to_owned(),
-            saw: format!("none within {CELL:?}"),
+            expected: "an end".to_owned(),
+            actual: format!("none within {CELL:?}"),
         }),
     }
 }
 
-fn expect(step: &str, wanted: &str, saw: &str, is_so: bool) -> Result<(), DemoError> {
-    if is_so {
+fn expect(step: &str, expected: &str, actual: &str, holds: bool) -> Result<(), DemoError> {
+    if holds {
         return Ok(());
     }
     Err(DemoError::Unexpected {
         step: one_line(step),
-        wanted: wanted.to_owned(),
-        saw: format!("{:?}", saw.trim()),
+        expected: expected.to_owned(),
+        actual: format!("{:?}", actual.trim()),
     })
 }
 

@@ -20,7 +20,7 @@ const NOTICES: usize = 200;
 /// The notifications that one actor got.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub(super) struct Memory {
+pub(super) struct DeliveredNotifications {
     /// The actor's name, for a human reader.
     pub(super) name: String,
     /// The cursors in the journal: of a kernel under its session's key, of a notebook's cells under
@@ -41,13 +41,13 @@ pub(super) struct Cursor {
     pub(super) generation: u64,
 }
 
-/// Returns the key of a notebook's cells in [`Memory::cursors`], which is never the key of a
+/// Returns the key of a notebook's cells in [`DeliveredNotifications::cursors`], which is never the key of a
 /// session.
 pub(super) fn cells_of(key: &str) -> String {
     format!("cells of {key}")
 }
 
-impl Memory {
+impl DeliveredNotifications {
     /// Reads an actor's file; returns an empty one if it cannot be read.
     pub(super) fn read(project: &Project, name: &str) -> Self {
         names::read(&project.name_file(name))
@@ -62,10 +62,10 @@ impl Memory {
         name: &str,
         change: impl FnOnce(&mut Self),
     ) -> io::Result<()> {
-        let changed = names::update(&project.name_file(name), |memory: &mut Self| {
-            name.clone_into(&mut memory.name);
-            change(memory);
-            memory.bound();
+        let changed = names::update(&project.name_file(name), |delivered: &mut Self| {
+            name.clone_into(&mut delivered.name);
+            change(delivered);
+            delivered.bound();
         });
         changed.map(drop)
     }
@@ -95,8 +95,8 @@ impl Memory {
 
 /// Returns whether an actor has not got a notice yet, which is printed only once.
 pub fn is_new(project: &Project, name: &str, notice: &str) -> bool {
-    let memory = Memory::read(project, name);
-    memory.notices.iter().all(|told| told != notice)
+    let delivered = DeliveredNotifications::read(project, name);
+    delivered.notices.iter().all(|stored| stored != notice)
 }
 
 /// Stores that an actor got notices. If that fails, they are printed again.
@@ -104,11 +104,11 @@ pub fn noticed(project: &Project, name: &str, notices: &[String]) {
     if notices.is_empty() {
         return;
     }
-    let done = Memory::update(project, name, |memory| {
-        memory.notices.retain(|told| !notices.contains(told));
-        memory.notices.extend_from_slice(notices);
+    let result = DeliveredNotifications::update(project, name, |delivered| {
+        delivered.notices.retain(|stored| !notices.contains(stored));
+        delivered.notices.extend_from_slice(notices);
     });
-    let _ = done.inspect_err(
+    let _ = result.inspect_err(
         |error| tracing::warn!(%error, "a notice cannot be stored: it will be printed again"),
     );
 }
@@ -161,14 +161,14 @@ mod tests {
             generation: 1,
         };
         let end = cursor(30).position;
-        let mut memory = Memory::default();
-        memory.advance("a", &cursor(20), end);
-        memory.advance("a", &cursor(10), end);
-        assert_eq!(memory.cursors["a"].position.offset, 20);
-        memory.advance("a", &cursor(30), end);
-        assert_eq!(memory.cursors["a"].position.offset, 30);
+        let mut delivered = DeliveredNotifications::default();
+        delivered.advance("a", &cursor(20), end);
+        delivered.advance("a", &cursor(10), end);
+        assert_eq!(delivered.cursors["a"].position.offset, 20);
+        delivered.advance("a", &cursor(30), end);
+        assert_eq!(delivered.cursors["a"].position.offset, 30);
         // The journal is a new one.
-        memory.advance("a", &cursor(5), cursor(5).position);
-        assert_eq!(memory.cursors["a"].position.offset, 5);
+        delivered.advance("a", &cursor(5), cursor(5).position);
+        assert_eq!(delivered.cursors["a"].position.offset, 5);
     }
 }
