@@ -10,6 +10,7 @@
 
 mod adopt;
 mod agent_setup;
+mod attachments;
 pub mod caller;
 mod cell;
 mod cells;
@@ -72,6 +73,7 @@ pub use self::adopt::{AdoptAnswer, AdoptRequest, Adopted, Held, adopt};
 pub use self::agent_setup::{
     AgentFile, AgentProgram, AgentSetupAnswer, AgentSetupRequest, set_up_agents,
 };
+pub use self::attachments::{AttachmentsAnswer, attachments};
 pub use self::cell::{
     Attachment, CellAnswer, CellRequest, OutputAnswer, OutputForm, OutputRequest, ShownCell,
     ShownOutputs, cell, output,

@@ -34,6 +34,7 @@ pub(super) fn routes() -> Router<Arc<WebServer>> {
         .route(&path("/cells"), post(route(Needs::Notebook, insert)))
         .route(&path("/cells/{cell}"), cell_routes)
         .route(&path("/cells/{cell}/move"), move_route)
+        .route(&path("/cells/{cell}/attachments"), get(route(Needs::Cell, attachments)))
         // A deleted cell comes back.
         .route(&path("/cells/{cell}/restore"), post(route(Needs::Notebook, restore)))
         .route(&path("/widgets"), get(route(Needs::Notebook, widgets)))
@@ -119,6 +120,11 @@ async fn cell(call: NotebookCall) -> Result<Reply, Problem> {
     let cell = answer.cells.first();
     let revision = cell.map(|cell| cell.cell.revision);
     Ok(Reply::of(&cell)?.with_revision(revision))
+}
+
+/// `GET /api/notebooks/{id}/cells/{cell}/attachments`
+async fn attachments(call: NotebookCall) -> Result<Reply, Problem> {
+    Reply::of(&api::attachments(&call.caller, call.cell()).await?)
 }
 
 /// `GET /api/notebooks/{id}/widgets`

@@ -21,9 +21,10 @@ use super::kernel::{EndBody, InterruptBody, OpenBody, ReplyBody, RunBody};
 use crate::api::envelope::ProblemAnswer;
 use crate::api::job::RunAnswer;
 use crate::api::{
-    DeletedCellsAnswer, EditAnswer, ExecAnswer, GraphAnswer, InterruptAnswer, InterruptJobAnswer,
-    JobsAnswer, LogAnswer, NotebooksAnswer, OpenAnswer, PlanAnswer, ReplyAnswer, RestartAnswer,
-    RestoreAnswer, ShutdownAnswer, StatusAnswer, UndoAnswer, VarsAnswer, WidgetsAnswer,
+    AttachmentsAnswer, DeletedCellsAnswer, EditAnswer, ExecAnswer, GraphAnswer, InterruptAnswer,
+    InterruptJobAnswer, JobsAnswer, LogAnswer, NotebooksAnswer, OpenAnswer, PlanAnswer,
+    ReplyAnswer, RestartAnswer, RestoreAnswer, ShutdownAnswer, StatusAnswer, UndoAnswer,
+    VarsAnswer, WidgetsAnswer,
 };
 
 /// The answers to a run: of cells, of code.
@@ -135,6 +136,10 @@ fn methods() -> Vec<RestMethod> {
         RestMethod::post::<NewCellBody, EditAnswer>("/api/notebooks/{id}/cells", "Insert a cell")
             .status(201),
         RestMethod::get::<WebCell>(CELL, "Read a cell; its ETag is its revision"),
+        RestMethod::get::<AttachmentsAnswer>(
+            "/api/notebooks/{id}/cells/{cell}/attachments",
+            "Read the files in a cell of Markdown",
+        ),
         RestMethod::post::<CellBody, EditAnswer>(CELL, "Change the source or the type of a cell")
             .method("put")
             .if_match(),

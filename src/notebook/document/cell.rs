@@ -211,6 +211,11 @@ impl Cell {
         hash.first_chunk().copied().unwrap_or_default()
     }
 
+    /// Returns the JSON of the cell's attachments.
+    pub fn raw_attachments(&self) -> Option<&[u8]> {
+        self.raw("attachments")
+    }
+
     pub(in crate::notebook) fn raw_outputs(&self) -> Vec<&[u8]> {
         let raw = self.raw("outputs").unwrap_or_default();
         items(raw).into_iter().map(|span| span.of(raw)).collect()
