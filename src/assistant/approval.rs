@@ -10,6 +10,28 @@ use crate::agent::update::ToolContent;
 use crate::code::risks::{Risk, risks};
 use crate::notebook::Operation;
 
+/// The tools that need no approval, whatever their arguments.
+const READING_TOOLS: [&str; 7] = [
+    "get_notebook_state",
+    "get_run_status",
+    "history",
+    "notebooks",
+    "open_notebook",
+    "read_cell",
+    "variables",
+];
+
+/// The tools that need an approval only for some arguments.
+const WRITING_TOOLS: [&str; 7] = [
+    "answer_input",
+    "apply_edits",
+    "create_cell",
+    "delete_cell",
+    "kernel",
+    "run_cell",
+    "update_cell",
+];
+
 /// How many warnings a call has at most.
 const MOST_WARNINGS: usize = 5;
 
@@ -49,7 +71,9 @@ pub(super) fn shown(call: &ModelCall) -> ShownCall {
             arguments.get("action").and_then(Value::as_str),
             Some("restart" | "shutdown")
         );
+    let is_known = |name: &str| READING_TOOLS.contains(&name) || WRITING_TOOLS.contains(&name);
     let approval_reason = match warnings.first() {
+        _ if !is_known(&call.name) => Some("it is not known what it changes".to_owned()),
         _ if deletes => Some("it deletes cells".to_owned()),
         _ if ends => Some("the kernel loses its variables".to_owned()),
         first => first.cloned(),
@@ -70,7 +94,8 @@ fn kind(call: &ModelCall, deletes: bool) -> &'static str {
         "run_cell" | "answer_input" | "kernel" => "execute",
         "create_cell" | "update_cell" if runs => "execute",
         "create_cell" | "update_cell" | "apply_edits" => "edit",
-        _ => "read",
+        name if READING_TOOLS.contains(&name) => "read",
+        _ => "execute",
     }
 }
 
@@ -169,6 +194,8 @@ mod tests {
         );
         for (name, arguments) in [
             ("delete_cell", json!({"cell": "a"})),
+            // A tool that was added since.
+            ("rename_notebook", json!({"to": "b.ipynb"})),
             ("kernel", json!({"action": "restart"})),
             ("run_cell", json!({"code": "!rm -r x"})),
             (
