@@ -12,19 +12,17 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use sha2::{Digest as _, Sha256};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 
 use super::gaps::{Gaps, Wrote};
+use super::late_listener::LateListener;
 use super::outputs::JobOutputs;
 use super::state::Recorder;
 use crate::activity::participants::joined_to;
-use crate::client::{Client, IopubMessage};
-use crate::execution::run::{RunError, reach};
-use crate::kernel::spec::quirks;
+use crate::client::IopubMessage;
+use crate::project::Project;
 use crate::project::jobs::{JobFolder, JobState};
-use crate::project::{Lock, Project, Session, beneath};
 use crate::wire::Verified;
 
 /// How long a kernel may run no job, and send no late output, until nobody listens to it any more.
@@ -52,10 +50,7 @@ const LOOK: Duration = Duration::from_millis(100);
 /// Listens on a kernel for the outputs of cells that have ended.
 pub(super) struct LateOutputs {
     project: Project,
-    key: String,
-    client: Client,
-    lock: Lock,
-    lock_file: PathBuf,
+    listener: LateListener,
     requests: EndedRequests,
     waiting: Waiting,
     /// The cells that had late outputs, by their requests.
@@ -77,59 +72,20 @@ struct JobCellAt {
     recorded: usize,
 }
 
-impl Recorder<'_> {
-    /// Begins to listen for late outputs, before the first cell is sent, unless another process does.
-    pub(super) async fn begin_to_listen(&self, session: &Session) {
-        let Some(listener) = self.listener.take() else {
-            return;
-        };
-        let key = self.job.borrow().session.clone();
-        match LateOutputs::begin(self.project, &key, session).await {
-            Ok(Some(late)) => drop(listener.send(late)),
-            Ok(None) => {}
-            Err(error) => tracing::warn!(%error, "late outputs will not be recorded"),
-        }
-    }
-}
-
 impl LateOutputs {
-    /// Connects to a session's kernel; no output is missed from then on. `None` if another process listens.
-    pub(super) async fn begin(
-        project: &Project,
-        key: &str,
-        session: &Session,
-    ) -> Result<Option<Self>, RunError> {
-        // The recorder itself takes what such a kernel sends after a cell's end.
-        let spec = session.kernelspec.as_ref();
-        if spec.and_then(quirks::silence_after_idle).is_some() {
-            return Ok(None);
-        }
-        let Ok((lock_file, Some(lock))) = lock(project, session) else {
-            return Ok(None);
-        };
-        let (info, process) = reach(project, key, session).await?;
-        let mut client = Client::connect(&info, "nb").await?;
-        if let Some(process) = process {
-            client.watch(async move {
-                process.death().await;
-                format!("process {} has ended", process.pid)
-            });
-        }
-        client.prove_iopub().await?;
+    /// Prepares to record what is heard.
+    pub(super) fn new(project: &Project, listener: LateListener) -> Self {
         let now = Instant::now();
-        Ok(Some(Self {
+        Self {
             project: project.clone(),
-            key: key.to_owned(),
-            client,
-            lock,
-            lock_file,
+            listener,
             requests: EndedRequests::default(),
             waiting: Waiting::default(),
             known: HashMap::new(),
             latest: None,
             gaps: Gaps::new(0),
             series: (now, now),
-        }))
+        }
     }
 
     /// Records late outputs until the kernel ends or is unused. `is_job_over` says whether the own job is over:
@@ -156,7 +112,7 @@ impl LateOutputs {
                     let all = self.write().await;
                     due = (!all).then(|| Instant::now() + self.gaps.next());
                 }
-                received = self.client.next_on_iopub() => match received {
+                received = self.listener.next_message() => match received {
                     Ok(message) => if self.take(&message) {
                         due.get_or_insert_with(|| Instant::now() + self.gaps.next());
                     },
@@ -171,11 +127,7 @@ impl LateOutputs {
         while !self.write().await && Instant::now() < end {
             tokio::time::sleep(LOOK).await;
         }
-        if has_kernel_ended {
-            // No other recorder takes the lock of a kernel that has ended.
-            let _ = beneath::remove_file(&self.lock_file);
-        }
-        drop(self.lock);
+        self.listener.end(has_kernel_ended);
     }
 
     /// Returns whether a job of the kernel runs, or was over or had a late output not long ago.
@@ -183,7 +135,7 @@ impl LateOutputs {
         if self.series.1.elapsed() < UNUSED {
             return true;
         }
-        let key = self.project.current_key(&self.key);
+        let key = self.project.current_key(&self.listener.key);
         let is_own = |folder: &JobFolder| folder.read().is_ok_and(|job| job.session == key);
         let mut open = self.project.open_jobs().into_iter();
         if open.any(|folder| folder.has_recorder() && is_own(&folder)) {
@@ -247,7 +199,7 @@ impl LateOutputs {
         let mut is_all = true;
         for (folder, ids) in by_job.into_values() {
             let begun = Instant::now();
-            let is_watched = !joined_to(&self.project, &self.key).is_empty();
+            let is_watched = !joined_to(&self.project, &self.listener.key).is_empty();
             match self.write_job(&folder, &ids).await {
                 Ok(true) => {}
                 Ok(false) => is_all = false,
@@ -333,17 +285,6 @@ impl LateOutputs {
         self.requests.forget(msg_id);
         self.known.remove(msg_id);
     }
-}
-
-/// Takes the lock of the process that listens on a session's kernel; returns its file, too.
-fn lock(project: &Project, session: &Session) -> io::Result<(PathBuf, Option<Lock>)> {
-    let kernel = (&session.connection_file, session.generation);
-    let hash = hex::encode(Sha256::digest(format!("{kernel:?}")));
-    let file = project
-        .make_folder("locks")?
-        .join(format!("late-{}", &hash[..16]));
-    let lock = Lock::attempt(&file)?;
-    Ok((file, lock))
 }
 
 /// The execute requests whose ends were seen, the latest ones.

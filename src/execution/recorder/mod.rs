@@ -11,6 +11,7 @@ mod elsewhere;
 mod gaps;
 mod hearing;
 mod late;
+mod late_listener;
 mod outputs;
 mod plan;
 mod questions;
@@ -25,6 +26,7 @@ use std::io;
 use tokio::sync::oneshot;
 
 use self::late::LateOutputs;
+use self::late_listener::LateListener;
 use self::state::Recorder;
 use crate::project::Project;
 use crate::project::jobs::{JobFolder, JobState};
@@ -73,8 +75,9 @@ async fn perform_with(
         done
     };
     let late = async {
-        if let Ok(late) = begun.await {
-            LateOutputs::record(late, &is_over).await;
+        if let Ok(listener) = begun.await {
+            let late = LateOutputs::new(project, listener);
+            late.record(&is_over).await;
         }
     };
     tokio::join!(job, late).0
@@ -83,7 +86,7 @@ async fn perform_with(
 async fn perform_job(
     project: &Project,
     folder: &JobFolder,
-    listener: oneshot::Sender<LateOutputs>,
+    listener: oneshot::Sender<LateListener>,
     does: impl AsyncFnOnce(&Recorder<'_>),
 ) -> io::Result<()> {
     let Some(_lock) = folder.lock()? else {

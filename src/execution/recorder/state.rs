@@ -10,10 +10,10 @@ use std::time::Duration;
 use tokio::sync::{Notify, oneshot};
 
 use super::elsewhere::Elsewhere;
-use super::late::LateOutputs;
+use super::late_listener::LateListener;
 use super::outputs::JobOutputs;
-use crate::project::Project;
 use crate::project::jobs::{Job, JobEvents, JobFolder, JobState};
+use crate::project::{Project, Session};
 
 /// How long a change of the job may be only in memory: with many small cells the record is longer
 /// than their outputs, and is not written for each of them.
@@ -49,7 +49,7 @@ pub(super) struct Recorder<'a> {
     pub(super) replies: RefCell<VecDeque<String>>,
     pub(super) replied: Notify,
     /// Takes the listener for late outputs, until it has begun.
-    pub(super) listener: RefCell<Option<oneshot::Sender<LateOutputs>>>,
+    pub(super) listener: RefCell<Option<oneshot::Sender<LateListener>>>,
 }
 
 impl<'a> Recorder<'a> {
@@ -114,6 +114,19 @@ impl<'a> Recorder<'a> {
     pub(super) fn has_changed(&self, at: usize) {
         self.unwritten.borrow_mut().insert(at);
         self.changed.notify_one();
+    }
+
+    /// Begins to listen for late outputs, before the first cell is sent, unless another process does.
+    pub(super) async fn begin_to_listen(&self, session: &Session) {
+        let Some(listener) = self.listener.take() else {
+            return;
+        };
+        let key = self.job.borrow().session.clone();
+        match LateListener::begin(self.project, &key, session).await {
+            Ok(Some(late)) => drop(listener.send(late)),
+            Ok(None) => {}
+            Err(error) => tracing::warn!(%error, "late outputs will not be recorded"),
+        }
     }
 
     /// Removes the input request, if there is one, which has been answered.

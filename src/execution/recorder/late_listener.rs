@@ -1,0 +1,78 @@
+//! The connection of the one process that listens on a kernel for late outputs.
+
+use std::io;
+use std::path::PathBuf;
+
+use sha2::{Digest as _, Sha256};
+
+use crate::client::{Client, ClientError};
+use crate::execution::run::{RunError, reach};
+use crate::kernel::spec::quirks;
+use crate::project::{Lock, Project, Session, beneath};
+use crate::wire::Verified;
+
+/// A connection to a kernel, and the lock that no other process listens.
+pub(super) struct LateListener {
+    /// The key of the session.
+    pub(super) key: String,
+    client: Client,
+    lock: Lock,
+    lock_file: PathBuf,
+}
+
+impl LateListener {
+    /// Connects to a session's kernel; no output is missed from then on. `None` if another process listens.
+    pub(super) async fn begin(
+        project: &Project,
+        key: &str,
+        session: &Session,
+    ) -> Result<Option<Self>, RunError> {
+        // The recorder itself takes what such a kernel sends after a cell's end.
+        let spec = session.kernelspec.as_ref();
+        if spec.and_then(quirks::silence_after_idle).is_some() {
+            return Ok(None);
+        }
+        let Ok((lock_file, Some(lock))) = lock(project, session) else {
+            return Ok(None);
+        };
+        let (info, process) = reach(project, key, session).await?;
+        let mut client = Client::connect(&info, "nb").await?;
+        if let Some(process) = process {
+            client.watch(async move {
+                process.death().await;
+                format!("process {} has ended", process.pid)
+            });
+        }
+        client.prove_iopub().await?;
+        Ok(Some(Self {
+            key: key.to_owned(),
+            client,
+            lock,
+            lock_file,
+        }))
+    }
+
+    /// Waits for the next message on iopub; the future may be dropped.
+    pub(super) async fn next_message(&mut self) -> Result<Verified, ClientError> {
+        self.client.next_on_iopub().await
+    }
+
+    /// Lets another process listen, unless the kernel has ended.
+    pub(super) fn end(self, has_kernel_ended: bool) {
+        if has_kernel_ended {
+            let _ = beneath::remove_file(&self.lock_file);
+        }
+        drop(self.lock);
+    }
+}
+
+/// Takes the lock of the process that listens on a session's kernel; returns its file, too.
+fn lock(project: &Project, session: &Session) -> io::Result<(PathBuf, Option<Lock>)> {
+    let kernel = (&session.connection_file, session.generation);
+    let hash = hex::encode(Sha256::digest(format!("{kernel:?}")));
+    let file = project
+        .make_folder("locks")?
+        .join(format!("late-{}", &hash[..16]));
+    let lock = Lock::attempt(&file)?;
+    Ok((file, lock))
+}
