@@ -117,7 +117,7 @@ fn may_save(joined: &[Joined], ended: &Event) -> bool {
 
 /// Returns whether this front end is VS Code or an editor based on it.
 pub(super) fn is_vs_code(joined: &Joined) -> bool {
-    joined.front_end == "VS Code"
+    joined.front_end == Joined::VS_CODE
 }
 
 /// Returns whether the file was saved after a moment.

@@ -48,6 +48,9 @@ pub struct Joined {
 }
 
 impl Joined {
+    /// The name of VS Code and the editors made of it, as a front end.
+    pub const VS_CODE: &str = "VS Code";
+
     /// Returns the name under which the person at this front end acts.
     pub fn by(&self) -> String {
         format!("human ({})", self.front_end)
