@@ -14,6 +14,7 @@ use super::all_kernels::still_runs;
 use super::attach::{self, RunningKernel};
 use super::death::note_death;
 use super::liveness::{Liveness, liveness};
+use super::move_notebook::move_notebook;
 use super::open_error::OpenError;
 use super::reconnect;
 use super::sandbox::{check_running, confinement_of_new, policy};
@@ -181,6 +182,9 @@ pub async fn ensure_kernel(
         all: project.notice().into_iter().collect(),
         choice: Vec::new(),
     };
+    notes
+        .all
+        .extend(take_up_renamed(project, notebook, options).await);
     let owner = match &options.kernel_of {
         Some(other) => share::owner(notebook, other)?.0,
         None if options.own || options.attach.is_some() || options.server.is_some() => key.clone(),
@@ -249,23 +253,54 @@ pub async fn ensure_kernel(
 /// Returns a note for each kernel whose notebook's file is gone: another program may have renamed it.
 fn orphans(project: &Project, notebook: &Path) -> Vec<String> {
     let orphans = share::orphans(project);
-    if orphans.is_empty() {
-        return Vec::new();
-    }
-    let document = NotebookFile::of(notebook).and_then(|page| page.read()).ok();
     let notes = orphans.into_iter().map(|orphan| {
         let (new, old) = (quote(notebook), quote(&project.notebook(&orphan)));
-        let has_its_cells = |document| history::resembles(project, &orphan, document) == Some(true);
-        let (seems, or_else) = match document.as_ref().is_some_and(has_its_cells) {
-            true => ("by its cells, it is this notebook now", ""),
-            false => ("if it is this notebook now", "; else: nb shutdown "),
-        };
-        let old_one = if or_else.is_empty() { "" } else { &old };
         format!(
-            "{orphan} is gone, and its kernel runs on; {seems}: nb shutdown {new} && nb mv {old} {new}{or_else}{old_one}"
+            "{orphan} is gone, and its kernel runs on; if it is this notebook now: nb shutdown {new} && nb mv {old} {new}; else: nb shutdown {old}"
         )
     });
     notes.collect()
+}
+
+/// Takes over the kernel and the history of a notebook whose file is gone, if this notebook has most of its cells:
+/// another program has renamed it. Returns a note for the user.
+async fn take_up_renamed(
+    project: &Project,
+    notebook: &Path,
+    options: &OpenOptions,
+) -> Option<String> {
+    let names_a_kernel = options.kernel_of.is_some()
+        || options.attach.is_some()
+        || options.server.is_some()
+        || options.own;
+    let key = project.key(notebook);
+    if names_a_kernel || project.state().ok()?.session(&key).is_some() {
+        return None;
+    }
+    let orphans = share::orphans(project);
+    if orphans.is_empty() {
+        return None;
+    }
+    let document = NotebookFile::of(notebook)
+        .and_then(|page| page.read())
+        .ok()?;
+    let has_cells_of = |orphan: &String| {
+        !document.cells().is_empty() && history::resembles(project, orphan, &document) == Some(true)
+    };
+    let mut renamed = orphans.into_iter().filter(has_cells_of);
+    let (Some(old), None) = (renamed.next(), renamed.next()) else {
+        return None;
+    };
+    let from = project.notebook(&old);
+    match move_notebook(&from, notebook, &options.by, options.patience).await {
+        Ok(_) => Some(format!(
+            "{old} was renamed to it: it has its kernel and history"
+        )),
+        Err(error) => {
+            tracing::warn!(%error, "the kernel of {old} could not be taken over");
+            None
+        }
+    }
 }
 
 /// Makes sure that a session's own kernel runs.

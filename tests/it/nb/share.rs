@@ -134,3 +134,22 @@ fn a_notebook_that_was_moved_is_told_of_with_its_kernel_and_finds_it_again() {
     nb(&world, ["run", new, "x"]).ended(0).with("kept");
     nb(&world, ["shutdown", old]).ended(0);
 }
+
+#[test]
+fn a_notebook_that_was_renamed_keeps_its_kernel_when_it_is_opened() {
+    let world = World::new();
+    open(&world, "t.ipynb");
+    nb(&world, ["insert", "t.ipynb", "-x", "x = 'kept'"]).ended(0);
+    let at = |name: &str| world.project().join(name);
+    std::fs::rename(at("t.ipynb"), at("new.ipynb")).expect("rename it");
+    let opened = nb(&world, ["open", "new.ipynb", "--json"]).ended(0).json();
+    assert_eq!(opened["how"], "attached", "{opened:#}");
+    let notes = opened["notes"].to_string();
+    assert!(notes.contains("t.ipynb was renamed to it"), "{notes}");
+    nb(&world, ["run", "x"]).ended(0).with("kept");
+    nb(&world, ["undo"]).ended(0).with("insert");
+    // A copy is another notebook.
+    std::fs::copy(at("new.ipynb"), at("copy.ipynb")).expect("copy it");
+    let opened = nb(&world, ["open", "copy.ipynb", "--json"]).ended(0).json();
+    assert_eq!(opened["how"], "started", "{opened:#}");
+}
