@@ -34,9 +34,12 @@ const LOOK_AT_USE: Duration = Duration::from_secs(60);
 /// After so long without a late output the next one is written soon.
 const QUIET: Duration = Duration::from_secs(10);
 
-/// The most bytes of contents that wait for the end of their jobs; what is above is dropped, and an output
-/// says so.
+/// The most bytes of outputs that wait for the end of their jobs, or for their writing; what is above is dropped,
+/// and an output says so.
 const MOST_WAITING: usize = 16 << 20;
+
+/// The pause between two writes if many bytes wait.
+const SHORT_GAP: Duration = Duration::from_secs(1);
 
 /// The most bytes of late outputs that are recorded of one cell: a thread may print for ever.
 const MOST_RECORDED: usize = 64 << 20;
@@ -60,6 +63,8 @@ pub(super) struct LateOutputs {
     gaps: Gaps,
     /// When the present series of late outputs began, and its last one.
     series: (Instant, Instant),
+    /// When outputs were last written.
+    written_at: Instant,
 }
 
 /// A cell of a job.
@@ -85,6 +90,7 @@ impl LateOutputs {
             latest: None,
             gaps: Gaps::new(0),
             series: (now, now),
+            written_at: now,
         }
     }
 
@@ -94,7 +100,7 @@ impl LateOutputs {
         let Ok(mut terminate) = signal(SignalKind::terminate()) else {
             return;
         };
-        let mut due = None;
+        let mut due: Option<Instant> = None;
         let mut looks = tokio::time::interval(LOOK_AT_USE);
         let has_kernel_ended = loop {
             let next_write = async {
@@ -114,7 +120,10 @@ impl LateOutputs {
                 }
                 received = self.listener.next_message() => match received {
                     Ok(message) => if self.take(&message) {
-                        due.get_or_insert_with(|| Instant::now() + self.gaps.next());
+                        let soon = due.unwrap_or_else(|| Instant::now() + self.gaps.next());
+                        let has_many = self.waiting.bytes > MOST_WAITING / 4;
+                        let at = self.written_at + SHORT_GAP;
+                        due = Some(if has_many { soon.min(at) } else { soon });
                     },
                     Err(_) => break true,
                 },
@@ -181,6 +190,7 @@ impl LateOutputs {
 
     /// Writes the outputs of jobs that are over; returns whether none waits any more.
     async fn write(&mut self) -> bool {
+        self.written_at = Instant::now();
         let mut by_job: BTreeMap<PathBuf, (JobFolder, Vec<String>)> = BTreeMap::new();
         let ids: Vec<String> = self.waiting.requests.keys().cloned().collect();
         for id in ids {
@@ -363,7 +373,7 @@ impl Waiting {
         self.bytes -= messages.iter().map(size).sum::<usize>();
         if dropped > 0 {
             let text = format!(
-                "[nb] {dropped} messages that came after the cell's end, and before that of its job, are missing here\n"
+                "[nb] {dropped} messages that came after the cell's end are missing here: too many came at once\n"
             );
             messages.push(IopubMessage::on_stderr(&text));
         }
