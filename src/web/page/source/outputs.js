@@ -237,16 +237,19 @@ async function renderWidget(node, data, metadata, models) {
 
 /** Shows Markdown. `attachments` loads the files in the cell, by their names. */
 export async function showMarkdown(node, text, attachments) {
+  const files = text.includes("attachment:") ? await attachments().catch(() => ({})) : {};
+  const shown = text.replace(/attachment:([^\s)"'>]+)/g, (address, name) => attachedImage(files, name) ?? address);
   const fresh = document.createElement("div");
-  await render(fresh, { "text/markdown": text });
-  const images = [...fresh.querySelectorAll('img[src^="attachment:"]')];
-  const files = images.length > 0 ? await attachments().catch(() => ({})) : {};
-  for (const image of images) {
-    const forms = files[decodeURIComponent(image.getAttribute("src").replace("attachment:", ""))] ?? {};
-    const mime = Object.keys(forms).find((name) => name.startsWith("image/") && name !== SVG);
-    if (mime) image.src = `data:${mime};base64,${joined(forms[mime])}`;
-  }
+  await render(fresh, { "text/markdown": shown });
   node.replaceChildren(...fresh.childNodes);
+}
+
+/** Returns the address of an attached image, which has its data; none if there is no such image. */
+function attachedImage(files, name) {
+  const known = Object.keys(files).find((file) => file === name || encodeURI(file) === name);
+  const forms = files[known] ?? {};
+  const mime = Object.keys(forms).find((type) => type.startsWith("image/") && type !== SVG);
+  return mime && `data:${mime};base64,${joined(forms[mime]).replace(/\s/g, "")}`;
 }
 
 /** The outputs of one cell. */
