@@ -10,7 +10,8 @@
 //! arrives (a kernel's PUB socket drops messages when its queue is full; some kernels end badly) a deadline
 //! replaces it, counted from the last message about this request.
 //!
-//! Some kernels send outputs after idle: see [`ExecutionState::lingering`].
+//! Some kernels send outputs after idle: see [`ExecutionState::lingering`]. From other kernels these are outputs of a
+//! thread or a task that goes on, and no part of the request.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -258,6 +259,7 @@ impl ExecutionState {
             // Outputs still arrive, so idle comes after them.
             Phase::Replied { idle_due, .. } => *idle_due = now + IDLE_OVERDUE,
             Phase::Lingering { due, .. } => *due = now + self.linger,
+            Phase::Idle { .. } if self.linger.is_zero() => return,
             Phase::Waiting | Phase::Idle { .. } | Phase::Ended(_) => {}
         }
         // An aborted request gets only busy and idle.

@@ -37,7 +37,7 @@ pub(super) struct ExecutionResult {
     /// notebook comes from that run. VS Code writes no times.
     pub(super) asked_since: bool,
     /// Whether the result was written before, and more outputs have come since: they are written only if the
-    /// cell still has the execution count of this run, so that it was neither cleared nor run again.
+    /// cell still has the code and the execution count of this run, so that it was not edited, cleared or run again.
     pub(super) is_late: bool,
 }
 
@@ -231,7 +231,9 @@ impl ExecutionResult {
         if !force && (has_later_start || has_later_count || self.ran_since) {
             return Ok(Placement::Missed("the cell was run again since".to_owned()));
         }
-        if self.is_late && cell.execution_count() != self.execution.execution_count {
+        let is_same =
+            cell.execution_count() == self.execution.execution_count && cell.source() == self.code;
+        if self.is_late && !is_same {
             return Ok(Placement::Missed(
                 "the cell does not have the outputs of this run any more".to_owned(),
             ));
@@ -417,6 +419,12 @@ mod tests {
         assert_eq!(placement(&mut document, &late("a", "x", false)), "in");
         assert_eq!(placement(&mut document, &late("a", "x", true)), "in");
         assert_eq!(document.cells()[1].outputs().count(), 0);
+        // Neither does code that is not stored, nor code that was edited since, get a note about its text.
+        for code in ["", "edited"] {
+            assert_ne!(placement(&mut document, &late("a", code, true)), "stale");
+            assert!(!document.cells()[0].has_stale_note());
+            assert_eq!(document.cells()[0].execution_count(), Some(3));
+        }
     }
 
     #[test]

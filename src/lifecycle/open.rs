@@ -272,6 +272,7 @@ async fn take_up_renamed(
     let names_a_kernel = options.kernel_of.is_some()
         || options.attach.is_some()
         || options.server.is_some()
+        || options.confinement.is_some()
         || options.own;
     let key = project.key(notebook);
     if names_a_kernel || project.state().ok()?.session(&key).is_some() {
@@ -294,7 +295,7 @@ async fn take_up_renamed(
     let from = project.notebook(&old);
     match move_notebook(&from, notebook, &options.by, options.patience).await {
         Ok(_) => Some(format!(
-            "{old} was renamed to it: it has its kernel and history"
+            "{old} is gone, and this notebook has its cells: it has the kernel and history of {old} now"
         )),
         Err(error) => {
             tracing::warn!(%error, "the kernel of {old} could not be taken over");

@@ -26,7 +26,7 @@ pub(super) const LOOK_ANYWAY: Duration = Duration::from_millis(500);
 
 impl Recorder<'_> {
     /// Handles requests to the recorder.
-    pub(super) async fn listen(&self) -> Infallible {
+    pub(super) async fn handle_asks(&self) -> Infallible {
         let mut watch = FolderWatch::begin(&[&self.folder.asks_folder()], LOOK);
         loop {
             for (file, ask) in self.folder.asks() {

@@ -25,10 +25,10 @@ use crate::project::Project;
 use crate::project::jobs::{JobFolder, JobState};
 use crate::wire::Verified;
 
-/// How long a kernel may run no job, and send no late output, until nobody listens to it any more.
+/// After this time without a job and without a late output the process ends.
 const UNUSED: Duration = Duration::from_secs(600);
 
-/// How often to look whether that is so.
+/// How often to check for that.
 const LOOK_AT_USE: Duration = Duration::from_secs(60);
 
 /// After so long without a late output the next one is written soon.
@@ -61,8 +61,12 @@ pub(super) struct LateOutputs {
     /// The outputs of the job that was written last.
     latest: Option<(String, JobOutputs)>,
     gaps: Gaps,
-    /// When the present series of late outputs began, and its last one.
-    series: (Instant, Instant),
+    /// The requests that no job named at the last look.
+    unknown: HashSet<String>,
+    /// When the present series of late outputs began.
+    series_began: Instant,
+    /// When the last late output came, or this process began to listen.
+    last_output: Instant,
     /// When outputs were last written.
     written_at: Instant,
 }
@@ -89,7 +93,9 @@ impl LateOutputs {
             known: HashMap::new(),
             latest: None,
             gaps: Gaps::new(0),
-            series: (now, now),
+            unknown: HashSet::new(),
+            series_began: now,
+            last_output: now,
             written_at: now,
         }
     }
@@ -132,16 +138,16 @@ impl LateOutputs {
                 },
             }
         };
+        self.listener.release(has_kernel_ended);
         let end = Instant::now() + JOBS_END;
         while !self.write().await && Instant::now() < end {
             tokio::time::sleep(LOOK).await;
         }
-        self.listener.end(has_kernel_ended);
     }
 
     /// Returns whether a job of the kernel runs, or was over or had a late output not long ago.
     fn is_used(&self) -> bool {
-        if self.series.1.elapsed() < UNUSED {
+        if self.last_output.elapsed() < UNUSED {
             return true;
         }
         let key = self.project.current_key(&self.listener.key);
@@ -154,8 +160,7 @@ impl LateOutputs {
         let is_recent = |at: Timestamp| now.duration_since(at).unsigned_abs() < UNUSED;
         let jobs = self.project.jobs_lately().into_iter();
         jobs.filter_map(|folder| folder.read().ok())
-            .take_while(|job| job.ended_at.is_none_or(is_recent))
-            .any(|job| job.session == key && job.ended_at.is_some())
+            .any(|job| job.session == key && job.ended_at.is_some_and(is_recent))
     }
 
     /// Takes a message of iopub; returns whether it is a late output.
@@ -174,11 +179,11 @@ impl LateOutputs {
             return false;
         }
         let now = Instant::now();
-        if now - self.series.1 > QUIET {
-            self.series.0 = now;
+        if now - self.last_output > QUIET {
+            self.series_began = now;
             self.gaps = Gaps::new(0);
         }
-        self.series.1 = now;
+        self.last_output = now;
         let message = IopubMessage {
             msg_type: header.msg_type.clone().into_owned(),
             content: message.content().clone(),
@@ -190,13 +195,18 @@ impl LateOutputs {
 
     /// Writes the outputs of jobs that are over; returns whether none waits any more.
     async fn write(&mut self) -> bool {
-        self.written_at = Instant::now();
         let mut by_job: BTreeMap<PathBuf, (JobFolder, Vec<String>)> = BTreeMap::new();
+        let mut is_all = true;
         let ids: Vec<String> = self.waiting.requests.keys().cloned().collect();
         for id in ids {
             let Some(folder) = self.cell_of(&id).map(|cell| cell.folder.clone()) else {
-                // A front end's cell: the front end shows its outputs.
-                self.drop_request(&id);
+                // A front end's cell, whose outputs the front end shows; or its job does not name the request yet.
+                if self.unknown.remove(&id) {
+                    self.drop_request(&id);
+                } else {
+                    self.unknown.insert(id);
+                    is_all = false;
+                }
                 continue;
             };
             let path = folder.path().to_owned();
@@ -206,25 +216,28 @@ impl LateOutputs {
                 .1
                 .push(id);
         }
-        let mut is_all = true;
+        let begun = Instant::now();
+        let mut has_written = false;
         for (folder, ids) in by_job.into_values() {
-            let begun = Instant::now();
-            let is_watched = !joined_to(&self.project, &self.listener.key).is_empty();
             match self.write_job(&folder, &ids).await {
-                Ok(true) => {}
+                Ok(true) => has_written = true,
                 Ok(false) => is_all = false,
                 Err(error) => {
                     tracing::warn!(%error, job = folder.id(), "late outputs cannot be recorded");
                     ids.iter().for_each(|id| self.drop_request(id));
                 }
             }
+        }
+        if has_written {
+            let key = self.project.current_key(&self.listener.key);
             let wrote = Wrote {
                 took: begun.elapsed(),
-                is_watched,
+                is_watched: !joined_to(&self.project, &key).is_empty(),
                 ..Wrote::default()
             };
-            self.gaps.wrote(wrote, self.series.0.elapsed());
+            self.gaps.wrote(wrote, self.series_began.elapsed());
         }
+        self.written_at = Instant::now();
         is_all
     }
 

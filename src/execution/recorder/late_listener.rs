@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use sha2::{Digest as _, Sha256};
 
@@ -16,9 +17,13 @@ pub(super) struct LateListener {
     /// The key of the session.
     pub(super) key: String,
     client: Client,
-    lock: Lock,
+    lock: Option<Lock>,
     lock_file: PathBuf,
 }
+
+/// How long to wait for a proof that messages of iopub arrive. A kernel that runs a cell may not give one before that
+/// cell ends; its next cell begins later than the connection.
+const PROOF: Duration = Duration::from_secs(1);
 
 impl LateListener {
     /// Connects to a session's kernel; no output is missed from then on. `None` if another process listens.
@@ -43,11 +48,13 @@ impl LateListener {
                 format!("process {} has ended", process.pid)
             });
         }
-        client.prove_iopub().await?;
+        if let Ok(proof) = tokio::time::timeout(PROOF, client.prove_iopub()).await {
+            proof?;
+        }
         Ok(Some(Self {
             key: key.to_owned(),
             client,
-            lock,
+            lock: Some(lock),
             lock_file,
         }))
     }
@@ -57,12 +64,12 @@ impl LateListener {
         self.client.next_on_iopub().await
     }
 
-    /// Lets another process listen, unless the kernel has ended.
-    pub(super) fn end(self, has_kernel_ended: bool) {
+    /// Releases the lock, and removes its file if the kernel has ended.
+    pub(super) fn release(&mut self, has_kernel_ended: bool) {
+        self.lock = None;
         if has_kernel_ended {
             let _ = beneath::remove_file(&self.lock_file);
         }
-        drop(self.lock);
     }
 }
 

@@ -4,7 +4,7 @@
 //! kernel's messages are written into the job's folder at once. They are written into the notebook
 //! seldom, since an editor that shows the notebook then reads it again: once at the start of the run and
 //! every second during its first seconds, then at gaps that grow if a front end is joined or writing
-//! takes long, and at the end.
+//! takes long, and at the end. The first recorder on a kernel stays after its job, and records late outputs (`late`).
 
 mod cells;
 mod elsewhere;
@@ -67,15 +67,15 @@ async fn perform_with(
     folder: &JobFolder,
     does: impl AsyncFnOnce(&Recorder<'_>),
 ) -> io::Result<()> {
-    let (begins, begun) = oneshot::channel();
+    let (sender, receiver) = oneshot::channel();
     let is_over = Cell::new(false);
     let job = async {
-        let done = perform_job(project, folder, begins, does).await;
+        let done = perform_job(project, folder, sender, does).await;
         is_over.set(true);
         done
     };
     let late = async {
-        if let Ok(listener) = begun.await {
+        if let Ok(listener) = receiver.await {
             let late = LateOutputs::new(project, listener);
             late.record(&is_over).await;
         }
@@ -86,7 +86,7 @@ async fn perform_with(
 async fn perform_job(
     project: &Project,
     folder: &JobFolder,
-    listener: oneshot::Sender<LateListener>,
+    late_sender: oneshot::Sender<LateListener>,
     does: impl AsyncFnOnce(&Recorder<'_>),
 ) -> io::Result<()> {
     let Some(_lock) = folder.lock()? else {
@@ -97,10 +97,10 @@ async fn perform_job(
         return Ok(());
     }
     let recorder = Recorder::new(project, folder, job)?;
-    recorder.listener.replace(Some(listener));
+    recorder.late_sender.replace(Some(late_sender));
     tokio::select! {
         () = does(&recorder) => {}
-        never = recorder.listen() => match never {},
+        never = recorder.handle_asks() => match never {},
         never = recorder.write_job_soon() => match never {},
         never = recorder.write_now_and_then() => match never {},
         never = recorder.write_on_sigterm() => match never {},

@@ -48,8 +48,8 @@ pub(super) struct Recorder<'a> {
     pub(super) ends_after: Cell<Option<f64>>,
     pub(super) replies: RefCell<VecDeque<String>>,
     pub(super) replied: Notify,
-    /// Takes the listener for late outputs, until it has begun.
-    pub(super) listener: RefCell<Option<oneshot::Sender<LateListener>>>,
+    /// Hands the listener over to [`super::late`], once it is connected.
+    pub(super) late_sender: RefCell<Option<oneshot::Sender<LateListener>>>,
 }
 
 impl<'a> Recorder<'a> {
@@ -72,7 +72,7 @@ impl<'a> Recorder<'a> {
             ends_after: Cell::default(),
             replies: RefCell::default(),
             replied: Notify::new(),
-            listener: RefCell::default(),
+            late_sender: RefCell::default(),
         })
     }
 
@@ -118,12 +118,12 @@ impl<'a> Recorder<'a> {
 
     /// Begins to listen for late outputs, before the first cell is sent, unless another process does.
     pub(super) async fn begin_to_listen(&self, session: &Session) {
-        let Some(listener) = self.listener.take() else {
+        let Some(sender) = self.late_sender.take() else {
             return;
         };
         let key = self.job.borrow().session.clone();
         match LateListener::begin(self.project, &key, session).await {
-            Ok(Some(late)) => drop(listener.send(late)),
+            Ok(Some(listener)) => drop(sender.send(listener)),
             Ok(None) => {}
             Err(error) => tracing::warn!(%error, "late outputs will not be recorded"),
         }

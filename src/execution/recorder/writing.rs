@@ -151,14 +151,15 @@ impl Recorder<'_> {
                 id.unwrap_or_default()
             ));
         }
-        // A cell that was run again or cleared since the job's end does not take late outputs.
-        if !is_late {
-            self.job(|job| {
-                for at in cells {
-                    job.cells[at].unwritten = put.missed(at);
+        self.job(|job| {
+            for at in cells {
+                let missed = put.missed(at);
+                // A cell that was edited, cleared or run again since the job's end does not take late outputs.
+                if !is_late || missed.is_none() {
+                    job.cells[at].unwritten = missed;
                 }
-            });
-        }
+            }
+        });
         wrote
     }
 

@@ -145,7 +145,10 @@ fn a_notebook_that_was_renamed_keeps_its_kernel_when_it_is_opened() {
     let opened = nb(&world, ["open", "new.ipynb", "--json"]).ended(0).json();
     assert_eq!(opened["how"], "attached", "{opened:#}");
     let notes = opened["notes"].to_string();
-    assert!(notes.contains("t.ipynb was renamed to it"), "{notes}");
+    assert!(
+        notes.contains("t.ipynb is gone, and this notebook has its cells"),
+        "{notes}"
+    );
     nb(&world, ["run", "x"]).ended(0).with("kept");
     nb(&world, ["undo"]).ended(0).with("insert");
     // A copy is another notebook.
