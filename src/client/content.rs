@@ -9,6 +9,8 @@ use serde_json::{Map, Value, json};
 /// Its content stays the kernel's bytes, so that it can be stored unchanged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IopubMessage {
+    /// The message's id, if the message came after the idle status of its request.
+    pub id: Option<String>,
     /// `stream`, `display_data`, `update_display_data`, `execute_result`, `error`, `clear_output`, a
     /// comm's message, or what a later protocol adds.
     pub msg_type: String,
@@ -22,6 +24,7 @@ impl IopubMessage {
     /// Returns a message of `nb` itself, as an output on stderr.
     pub fn on_stderr(text: &str) -> Self {
         Self {
+            id: None,
             msg_type: "stream".to_owned(),
             content: json!({ "name": "stderr", "text": text }).to_string().into(),
             buffers: Vec::new(),

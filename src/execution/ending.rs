@@ -89,6 +89,7 @@ impl Ending {
         let line = format!("\u{1b}[0;31m{}\u{1b}[0m: {}", self.name, self.text);
         let content = json!({ "ename": self.name, "evalue": self.text, "traceback": [line] });
         IopubMessage {
+            id: None,
             msg_type: "error".to_owned(),
             content: content.to_string().into_bytes().into(),
             buffers: Vec::new(),

@@ -46,6 +46,7 @@ impl ReceivedOutputs {
         raised: Option<&KernelException>,
     ) -> Vec<IopubMessage> {
         let message = |msg_type: &str, content: Vec<u8>| IopubMessage {
+            id: None,
             msg_type: msg_type.to_owned(),
             content: content.into(),
             buffers: Vec::new(),
@@ -70,6 +71,7 @@ mod tests {
     fn an_output_that_only_the_reply_has_is_added_once() {
         let event = |msg_type: &str, content: &'static str| {
             ExecutionEvent::Iopub(IopubMessage {
+                id: None,
                 msg_type: msg_type.to_owned(),
                 content: content.into(),
                 buffers: Vec::new(),

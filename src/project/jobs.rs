@@ -719,15 +719,9 @@ pub struct JobEvents {
 const BUFFERED_BYTES: usize = 64 << 10;
 
 impl JobEvents {
-    /// Appends a message of the kernel about a cell; the content is JSON. A failed append leaves at
-    /// most a line that readers skip.
-    pub fn append(&mut self, cell: usize, msg_type: &str, content: &[u8]) -> io::Result<()> {
-        self.append_with_id(cell, msg_type, None, content)
-    }
-
-    /// Like [`JobEvents::append`], with the message's id: another process may have recorded the
-    /// same message.
-    pub fn append_with_id(
+    /// Appends a message of the kernel about a cell; the content is JSON. It has the message's id if another process
+    /// may record the same message. A failed append leaves at most a line that readers skip.
+    pub fn append(
         &mut self,
         cell: usize,
         msg_type: &str,
@@ -854,7 +848,7 @@ pub(super) mod tests {
         assert_eq!(folder.messages(0).unwrap().1, 0);
         let mut events = folder.events().unwrap();
         events
-            .append(0, "stream", b"{\"text\":\n\"a\\n\"}")
+            .append(0, "stream", None, b"{\"text\":\n\"a\\n\"}")
             .unwrap();
         let (messages, at) = folder.messages(0).unwrap();
         assert_eq!(messages[0].content.get(), "{\"text\": \"a\\n\"}");
@@ -870,7 +864,7 @@ pub(super) mod tests {
         let place = folder.messages(0).unwrap().1;
         events.file.write_all(b"}\n\n{\"cell\":1}\n").unwrap();
         events
-            .append_with_id(2, "a\",\"content\":", Some("i\""), b"{\"text\":\"\xff}\"}")
+            .append(2, "a\",\"content\":", Some("i\""), b"{\"text\":\"\xff}\"}")
             .unwrap();
         let (messages, end) = folder.messages(place).unwrap();
         let [message] = &messages[..] else {
@@ -888,10 +882,14 @@ pub(super) mod tests {
         let project = Project::for_notebook(&temp.path().join("a.ipynb")).unwrap();
         let (_, folder) = job(&project);
         let mut killed = folder.events().unwrap();
-        killed.append(0, "stream", b"1").unwrap();
+        killed.append(0, "stream", None, b"1").unwrap();
         killed.file.write_all(b"{\"cell\":0,\"msg_t").unwrap();
         drop(killed);
-        folder.events().unwrap().append(0, "stream", b"2").unwrap();
+        folder
+            .events()
+            .unwrap()
+            .append(0, "stream", None, b"2")
+            .unwrap();
         let messages = folder.messages(0).unwrap().0;
         let contents = messages.iter().map(|it| it.content.get());
         assert_eq!(contents.collect::<Vec<_>>(), ["1", "2"]);

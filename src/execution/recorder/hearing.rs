@@ -114,6 +114,7 @@ impl Recorder<'_> {
     /// later.
     pub(super) fn takes(&self, at: usize, message: &IopubMessage) {
         let IopubMessage {
+            id,
             msg_type,
             content,
             buffers,
@@ -124,7 +125,11 @@ impl Recorder<'_> {
         if change.cells.is_empty() {
             return;
         }
-        if let Err(error) = self.events.borrow_mut().append(at, msg_type, content) {
+        if let Err(error) = self
+            .events
+            .borrow_mut()
+            .append(at, msg_type, id.as_deref(), content)
+        {
             self.note(format!(
                 "not all that the kernel said is in the job: {error}"
             ));

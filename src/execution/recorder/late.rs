@@ -185,6 +185,7 @@ impl LateOutputs {
         }
         self.last_output = now;
         let message = IopubMessage {
+            id: Some(header.msg_id.clone().into_owned()),
             msg_type: header.msg_type.clone().into_owned(),
             content: message.content().clone(),
             buffers: message.buffers().to_vec(),
@@ -251,15 +252,17 @@ impl LateOutputs {
             return Ok(false);
         }
         let latest = self.latest.take().filter(|(id, _)| id == folder.id());
-        let outputs = match latest {
-            Some((_, outputs)) => outputs,
-            None => JobOutputs::read(&job, folder)?.0,
+        // Between idle and the reply the job's own recorder takes outputs, too.
+        let (outputs, recorded) = match latest {
+            Some((_, outputs)) => (outputs, HashSet::new()),
+            None => JobOutputs::read(&job, folder)?,
         };
         let recorder = Recorder::new(&self.project, folder, job)?;
         recorder.outputs.replace(outputs);
         let mut full = Vec::new();
         for id in ids {
-            let messages = self.waiting.take(id);
+            let mut messages = self.waiting.take(id);
+            messages.retain(|message| message.id.as_ref().is_none_or(|id| !recorded.contains(id)));
             let Some(cell) = self.known.get_mut(id) else {
                 continue;
             };
@@ -429,6 +432,7 @@ mod tests {
     #[test]
     fn what_waits_for_the_end_of_its_job_is_bounded() {
         let message = |bytes| IopubMessage {
+            id: None,
             msg_type: "stream".to_owned(),
             content: vec![b'x'; bytes].into(),
             buffers: Vec::new(),

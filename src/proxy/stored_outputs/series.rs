@@ -464,7 +464,7 @@ impl Stored {
             let mut events = self.folder.events()?;
             for line in lines {
                 let id = line.id.as_deref();
-                events.append_with_id(line.cell, &line.msg_type, id, &line.content)?;
+                events.append(line.cell, &line.msg_type, id, &line.content)?;
             }
         }
         self.job.state = state;
