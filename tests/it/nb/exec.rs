@@ -159,7 +159,7 @@ fn a_command_that_is_killed_loses_nothing() {
     assert_eq!(said.out, "after\n");
     nb(&world, ["wait", &id])
         .ended(0)
-        .with("nothing since you looked");
+        .with("without output since you last looked");
     let said = nb(&world, ["wait", &id, "--all"]).ended(0);
     assert_eq!(said.out, "before\nafter\n");
     let said = nb(&world, ["wait", &id, "--as", "bob"]).ended(0);

@@ -123,10 +123,10 @@ fn a_notebook_that_another_program_has_renamed_is_taken_up_again() {
     nb(&world, ["status"])
         .ended(0)
         .with("NEW.ipynb; else: nb shutdown ");
-    // Whoever opens it is told which one it is.
-    say(opening(&world, "b.ipynb").env("NB_AS", "ada"))
+    // Whoever wants another kernel for it is told how to get that of the old one.
+    say(opening(&world, "b.ipynb").arg("--own").env("NB_AS", "ada"))
         .ended(0)
-        .with("by its cells, it is this notebook now: nb shutdown b.ipynb && nb mv ");
+        .with("a.ipynb is gone, and its kernel runs on; if it is this notebook now: nb shutdown b.ipynb && nb mv ");
     rename(&world, "other.ipynb", "another.ipynb");
     nb(&world, ["mv", "a.ipynb", "another.ipynb"])
         .ended(5)
