@@ -765,7 +765,7 @@ fn pages_hear_what_happens() {
         .until(|it| is_event(it, "done"))
         .pop()
         .expect("it ends");
-    assert_eq!(done["event"]["status"], "error", "{done}");
+    assert_eq!(done["event"]["status"], "interrupted", "{done}");
     agent(&world, &["insert", "t.ipynb", "z = 1"]);
     let edited = page
         .until(|it| is_event(it, "edited"))
