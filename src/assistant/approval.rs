@@ -10,7 +10,7 @@ use crate::agent::update::ToolContent;
 use crate::code::risks::{Risk, risks};
 use crate::notebook::Operation;
 
-/// The tools that need no approval, whatever their arguments.
+/// The tools that are shown as reading.
 const READING_TOOLS: [&str; 7] = [
     "get_notebook_state",
     "get_run_status",
@@ -21,7 +21,7 @@ const READING_TOOLS: [&str; 7] = [
     "variables",
 ];
 
-/// The tools that need an approval only for some arguments.
+/// The other tools that are known: some of their arguments need an approval.
 const WRITING_TOOLS: [&str; 7] = [
     "answer_input",
     "apply_edits",

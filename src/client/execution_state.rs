@@ -274,7 +274,7 @@ impl ExecutionState {
                 }
             }
             _ => {
-                // Whoever records outputs after idle has this one, too.
+                // Another process may record outputs after idle: by the id it finds that this one is recorded.
                 let is_late = matches!(self.phase, Phase::Idle { .. });
                 let id = message.header().ok().filter(|_| is_late);
                 self.events.push_back(ExecutionEvent::Iopub(IopubMessage {

@@ -412,7 +412,7 @@ impl Client {
         }
     }
 
-    /// Waits for the next message on iopub, about whatever request; the future may be dropped.
+    /// Waits for the next message on iopub, about any request; the future may be dropped.
     ///
     /// # Errors
     /// If the kernel has ended.

@@ -40,7 +40,7 @@ impl Recorder<'_> {
             goes_on = {
                 let job = self.job.borrow();
                 let may_raise = job.allow_errors || job.cells[at].may_raise;
-                // What nobody has asked this job to interrupt raises like any other error.
+                // An interrupt that this job was not asked for counts as an error.
                 let has_raised =
                     status == "error" || (status == "interrupted" && !self.interrupted.get());
                 status == "ok" || (has_raised && may_raise)

@@ -72,7 +72,6 @@ pub(super) struct LateOutputs {
 }
 
 /// A cell of a job.
-#[derive(Clone)]
 struct JobCellAt {
     folder: JobFolder,
     /// The index of the cell.
