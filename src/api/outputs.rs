@@ -144,8 +144,8 @@ pub struct Image {
 /// How many images an answer has at most.
 pub const MOST_IMAGES: usize = 4;
 
-/// The largest image in an answer, in bytes of its base64 form. Clients refuse larger ones.
-const LARGEST_IMAGE: usize = 4 << 20;
+/// The largest image in an answer, in bytes of its base64 form.
+const LARGEST_IMAGE: usize = 32 << 20;
 
 /// The types of images that models read.
 const IMAGES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];

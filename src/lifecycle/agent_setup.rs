@@ -6,8 +6,10 @@
 
 use std::path::Path;
 
+use jsonc_parser::ParseOptions;
+use jsonc_parser::cst::{CstInputValue, CstObject, CstRootNode};
 use serde::Serialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::planned_file::{PlannedFile, PlannedFileError, read};
 
@@ -169,26 +171,24 @@ impl Form {
             Self::Section => Ok(with_section(before.unwrap_or_default(), MARKDOWN, SECTION)),
             Self::Toml => {
                 let before = before.unwrap_or_default();
-                // A table outside of the marks was written by hand.
-                match without_section(before, TOML).contains("[mcp_servers.nb]") {
-                    true => Ok(before.to_owned()),
-                    false => Ok(with_section(before, TOML, TABLE)),
+                let table: toml::Table = before
+                    .parse()
+                    .map_err(|error| unreadable_table(path, &error))?;
+                if table
+                    .get("mcp_servers")
+                    .and_then(|it| it.get("nb"))
+                    .is_some()
+                {
+                    return Ok(before.to_owned());
+                }
+                let after = with_section(before, TOML, TABLE);
+                // A table cannot be added to one in braces.
+                match after.parse::<toml::Table>() {
+                    Ok(_) => Ok(after),
+                    Err(error) => Err(unreadable_table(path, &error)),
                 }
             }
-            Self::Json(key) => {
-                let mut file = object(path, before.unwrap_or("{}"), key)?;
-                let servers = file.entry(key).or_insert_with(|| json!({}));
-                let Some(servers) = servers.as_object_mut() else {
-                    return Err(unreadable(path, format!("{key:?} is no object"), key));
-                };
-                match (servers.get("nb"), before) {
-                    (Some(_), Some(before)) => Ok(before.to_owned()),
-                    _ => {
-                        servers.insert("nb".to_owned(), server(key));
-                        Ok(json_text(&file))
-                    }
-                }
-            }
+            Self::Json(key) => JsonSettings::parse(path, before.unwrap_or_default(), key)?.added(),
         }
     }
 
@@ -201,29 +201,106 @@ impl Form {
             },
             Self::Section => without_section(before, MARKDOWN),
             Self::Toml => without_section(before, TOML),
-            Self::Json(key) => {
-                let mut file = object(path, before, key)?;
-                let servers = file.get_mut(key).and_then(Value::as_object_mut);
-                let Some(servers) = servers.filter(|it| it.get("nb") == Some(&server(key))) else {
-                    return Ok(Some(before.to_owned()));
-                };
-                servers.shift_remove("nb");
-                if servers.is_empty() {
-                    file.shift_remove(key);
-                }
-                match file.is_empty() {
-                    true => String::new(),
-                    false => json_text(&file),
-                }
-            }
+            Self::Json(key) => JsonSettings::parse(path, before, key)?.removed(),
         };
         Ok((!text.trim().is_empty()).then_some(text))
     }
 }
 
-fn object(path: &Path, text: &str, key: &str) -> Result<Map<String, Value>, PlannedFileError> {
-    // Some programs allow comments, which would be lost.
-    serde_json::from_str(text).map_err(|error| unreadable(path, error.to_string(), key))
+/// The settings of a program in a JSON file. The comments, the order and the layout of the file stay.
+struct JsonSettings<'a> {
+    path: &'a Path,
+    /// The name of the object that holds the servers.
+    key: &'static str,
+    text: &'a str,
+    root: CstRootNode,
+    settings: CstObject,
+}
+
+/// Some editors put it before the text.
+const BYTE_ORDER_MARK: char = '\u{feff}';
+
+impl<'a> JsonSettings<'a> {
+    fn parse(path: &'a Path, text: &'a str, key: &'static str) -> Result<Self, PlannedFileError> {
+        let json = text.trim_start_matches(BYTE_ORDER_MARK);
+        let json = if json.trim().is_empty() { "{}" } else { json };
+        let root = CstRootNode::parse(json, &ParseOptions::default())
+            .map_err(|error| unreadable(path, error.to_string(), key))?;
+        let settings = root.object_value();
+        let settings =
+            settings.ok_or_else(|| unreadable(path, "it is no object".to_owned(), key))?;
+        Ok(Self {
+            path,
+            key,
+            text,
+            root,
+            settings,
+        })
+    }
+
+    fn added(&self) -> Result<String, PlannedFileError> {
+        let is_no_object =
+            || unreadable(self.path, format!("{:?} is no object", self.key), self.key);
+        let servers = self.settings.object_value_or_create(self.key);
+        let servers = servers.ok_or_else(is_no_object)?;
+        if servers.get("nb").is_some() {
+            return Ok(self.text.to_owned());
+        }
+        servers.append("nb", entry(&server(self.key)));
+        Ok(self.changed())
+    }
+
+    fn removed(&self) -> String {
+        let Some(servers) = self.settings.get(self.key) else {
+            return self.text.to_owned();
+        };
+        let Some(nb) = servers.object_value().and_then(|it| it.get("nb")) else {
+            return self.text.to_owned();
+        };
+        let command = nb.object_value().and_then(|it| it.get("command"));
+        let command = command.and_then(|it| it.value()?.as_string_lit()?.decoded_value().ok());
+        if command.as_deref() != Some("nb") {
+            return self.text.to_owned();
+        }
+        nb.remove();
+        if servers
+            .object_value()
+            .is_some_and(|it| it.properties().is_empty())
+        {
+            servers.remove();
+        }
+        let text = self.changed();
+        let is_empty = self.settings.properties().is_empty()
+            && text.trim().trim_matches(['{', '}']).trim().is_empty();
+        if is_empty { String::new() } else { text }
+    }
+
+    fn changed(&self) -> String {
+        let mark = self.text.starts_with(BYTE_ORDER_MARK);
+        let mark = mark.then_some(BYTE_ORDER_MARK).map(String::from);
+        let text = mark.unwrap_or_default() + &self.root.to_string();
+        if text.ends_with('\n') {
+            text
+        } else {
+            text + "\n"
+        }
+    }
+}
+
+fn entry(value: &Value) -> CstInputValue {
+    match value {
+        Value::Object(fields) => {
+            let fields = fields
+                .iter()
+                .map(|(key, value)| (key.clone(), entry(value)));
+            CstInputValue::Object(fields.collect())
+        }
+        Value::Array(values) => CstInputValue::Array(values.iter().map(entry).collect()),
+        Value::String(text) => CstInputValue::String(text.clone()),
+        Value::Number(number) => CstInputValue::Number(number.to_string()),
+        Value::Bool(value) => CstInputValue::Bool(*value),
+        Value::Null => CstInputValue::Null,
+    }
 }
 
 fn unreadable(path: &Path, why: String, key: &str) -> PlannedFileError {
@@ -234,9 +311,12 @@ fn unreadable(path: &Path, why: String, key: &str) -> PlannedFileError {
     }
 }
 
-fn json_text(file: &Map<String, Value>) -> String {
-    let text = serde_json::to_string_pretty(file).unwrap_or_default();
-    format!("{text}\n")
+fn unreadable_table(path: &Path, error: &toml::de::Error) -> PlannedFileError {
+    PlannedFileError::Unreadable {
+        path: path.to_owned(),
+        why: error.message().to_owned(),
+        entry: TABLE.trim_end().replace('\n', "; "),
+    }
 }
 
 /// Returns the parts of a text before and after the section between these marks.
@@ -335,7 +415,7 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let folder = temp.path();
         let plan = |program: AgentProgram| program.planned(folder, false);
-        std::fs::write(folder.join(".mcp.json"), "{ // a comment\n}").unwrap();
+        std::fs::write(folder.join(".mcp.json"), "{ no json").unwrap();
         let error = plan(AgentProgram::Claude).unwrap_err().to_string();
         assert!(
             error.contains("add this yourself: {\"mcpServers\""),
@@ -356,6 +436,66 @@ mod tests {
             let files = AgentProgram::Gemini.planned(folder, removes).unwrap();
             assert_eq!(files[1].after.as_deref(), Some(own));
         }
+    }
+
+    /// Returns the text of a program's second file after an installation, and after the removal.
+    fn add_and_remove(program: AgentProgram, name: &str, text: &str) -> [Option<String>; 2] {
+        let temp = tempfile::tempdir().unwrap();
+        let path = temp.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, text).unwrap();
+        [false, true].map(|removes| {
+            write_all(temp.path(), program, removes);
+            std::fs::read_to_string(&path).ok()
+        })
+    }
+
+    #[test]
+    fn comments_layout_and_numbers_of_json_settings_stay() {
+        for text in [
+            "{\n\t// ours\n\t\"inputs\": [1e400, 12345678901234567890123,],\n\t\"servers\": {\n\t\t\"o\": {\"command\": \"\\u00e9\"}, // other\n\t},\n}\n",
+            "\u{feff}{\r\n  \"servers\": {\r\n    \"o\": {}\r\n  }\r\n}\r\n",
+        ] {
+            let file = ".vscode/mcp.json";
+            let [with, without] = add_and_remove(AgentProgram::Copilot, file, text);
+            assert!(with.unwrap().contains("\"args\": ["));
+            assert_eq!(without.as_deref(), Some(text));
+        }
+        // A changed entry of `nb` is removed, too.
+        let text = "{\"servers\": {\"nb\": {\"command\": \"nb\", \"args\": [\"mcp\", \"-v\"]}}}";
+        let [with, without] = add_and_remove(AgentProgram::Copilot, ".vscode/mcp.json", text);
+        assert_eq!((with.as_deref(), without), (Some(text), None));
+    }
+
+    #[test]
+    fn a_table_of_codex_is_not_declared_twice() {
+        for text in [
+            "mcp_servers.nb.command = \"/opt/nb\"\n",
+            "[mcp_servers.\"nb\"]\ncommand = \"/opt/nb\"\n",
+            "[mcp_servers]\nnb = { command = \"/opt/nb\" }\n",
+        ] {
+            let [with, without] = add_and_remove(AgentProgram::Codex, ".codex/config.toml", text);
+            assert_eq!(with.as_deref(), Some(text));
+            assert_eq!(without.as_deref(), Some(text));
+        }
+        let temp = tempfile::tempdir().unwrap();
+        std::fs::create_dir(temp.path().join(".codex")).unwrap();
+        let inline = "mcp_servers = { other = { command = \"x\" } }\n";
+        std::fs::write(temp.path().join(".codex/config.toml"), inline).unwrap();
+        let error = AgentProgram::Codex.planned(temp.path(), false).unwrap_err();
+        assert!(
+            error
+                .to_string()
+                .contains("add this yourself: [mcp_servers.nb]"),
+            "{error}"
+        );
+        // What a user has added to the table stays.
+        let [with, _] = add_and_remove(AgentProgram::Codex, ".codex/config.toml", "");
+        let more = with
+            .unwrap()
+            .replace("args =", "startup_timeout_sec = 9\nargs =");
+        let [with, without] = add_and_remove(AgentProgram::Codex, ".codex/config.toml", &more);
+        assert_eq!((with.as_deref(), without), (Some(more.as_str()), None));
     }
 
     #[test]

@@ -9,6 +9,7 @@
 //! 5. the ledger, the log and the other files that are named after the notebook. Without them `nb` reads the
 //!    notebook as if for the first time.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -103,7 +104,7 @@ pub enum MoveError {
         /// The path.
         path: PathBuf,
         /// What the system said.
-        source: std::io::Error,
+        source: io::Error,
     },
 }
 
@@ -137,12 +138,17 @@ pub async fn move_notebook(
     if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
         return Err(MoveError::NoFolder(folder.to_owned()));
     }
-    let old = notebook_path(from).map_err(path_error(from))?;
     let new = notebook_path(&target).map_err(path_error(&target))?;
+    let old = match notebook_path(from) {
+        // Another program may have renamed its folder.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => std::path::absolute(from),
+        path => path,
+    }
+    .map_err(path_error(from))?;
     let project = match Project::find(&old) {
         Some(project) => project,
         None if old.exists() => Project::for_notebook(&old)?,
-        None => return Err(MoveError::Missing(from.to_owned())),
+        None => Project::find(&new).ok_or_else(|| MoveError::Missing(from.to_owned()))?,
     };
     let new_project = Project::find(&new);
     if new_project.is_none_or(|it| it.state_file() != project.state_file()) {

@@ -264,7 +264,7 @@ async fn read_cell(request: Request<'_, ReadCell>) -> Result<ToolAnswer, Problem
         })
         .take(api::outputs::MOST_IMAGES)
         .collect();
-    tool_answer.scale_images(arguments.image_size).await;
+    tool_answer.image_size = arguments.image_size;
     Ok(tool_answer)
 }
 
@@ -453,7 +453,7 @@ async fn run_cell(request: Request<'_, RunCell>) -> Result<ToolAnswer, Problem> 
         };
         let answer = watcher.watch(api::run(caller, run, &watcher)).await?;
         let mut tool_answer = run_answer(caller, &answer, &answer, String::new()).await;
-        tool_answer.scale_images(image_size).await;
+        tool_answer.image_size = image_size;
         return Ok(tool_answer);
     }
     let exec = ExecRequest {
@@ -475,7 +475,7 @@ async fn run_cell(request: Request<'_, RunCell>) -> Result<ToolAnswer, Problem> 
             let doubts = doubts.map(|doubts| format!("{}\n", as_tools(&doubts)));
             let mut tool_answer =
                 run_answer(caller, &answer, job, doubts.unwrap_or_default()).await;
-            tool_answer.scale_images(image_size).await;
+            tool_answer.image_size = image_size;
             Ok(tool_answer)
         }
         ExecAnswer::Nothing { .. } => {

@@ -10,8 +10,11 @@ use crate::api::caller::Caller;
 use crate::api::envelope::{Answer, Envelope, Meanwhile, ProblemAnswer};
 use crate::api::outputs::{Image, plain};
 use crate::api::problem::{Problem, ProblemKind};
-use crate::notebook::scaled;
+use crate::notebook::image_within;
 use crate::text;
+
+/// The largest image in an answer, in bytes. Clients refuse larger ones.
+const LARGEST_IMAGE: usize = 3 << 20;
 
 /// What a tool answers.
 #[derive(Debug, Default)]
@@ -19,6 +22,8 @@ pub(super) struct ToolAnswer {
     /// The answer as text.
     pub(super) text: String,
     pub(super) images: Vec<Image>,
+    /// The longest side that an image may have, in pixels; `None` for what models read.
+    pub(super) image_size: Option<u32>,
     /// The answer's own fields.
     pub(super) fields: Map<String, Value>,
     /// The edit that was made.
@@ -72,22 +77,30 @@ impl ToolAnswer {
         status.unwrap_or(other).to_owned()
     }
 
-    /// Scales the images down until no side has more than `size` pixels. What is no PNG or JPEG stays.
-    pub(super) async fn scale_images(&mut self, size: Option<u32>) {
-        let Some(size) = size.filter(|_| !self.images.is_empty()) else {
+    /// Scales the images down to [`ToolAnswer::image_size`], and to what models read. The text says how many were
+    /// left out.
+    async fn prepare_images(&mut self) {
+        let images = std::mem::take(&mut self.images);
+        let (count, size) = (images.len(), self.image_size);
+        if count == 0 {
             return;
-        };
-        let mut images = std::mem::take(&mut self.images);
+        }
         let work = tokio::task::spawn_blocking(move || {
-            for image in &mut images {
-                let bytes = STANDARD.decode(&image.base64).unwrap_or_default();
-                if let Ok(bytes) = scaled(&bytes, size) {
-                    image.base64 = STANDARD.encode(bytes);
-                }
-            }
-            images
+            let images = images.into_iter().filter_map(|image| {
+                let bytes = STANDARD.decode(&image.base64).ok()?;
+                let bytes = image_within(bytes, &image.mime, size, LARGEST_IMAGE)?;
+                let base64 = STANDARD.encode(bytes);
+                Some(Image { base64, ..image })
+            });
+            images.collect()
         });
         self.images = work.await.unwrap_or_default();
+        let left_out = count - self.images.len();
+        if left_out > 0 {
+            let text =
+                format!("[{left_out} of {count} images cannot be shown: damaged, or too large]\n");
+            self.text.push_str(&text);
+        }
     }
 
     /// Adds a field to the answer.
@@ -119,6 +132,7 @@ pub(super) async fn result(
         Ok(answer) => answer,
         Err(problem) => ToolAnswer::of_problem(caller, problem).await,
     };
+    answer.prepare_images().await;
     let meanwhile = std::mem::take(&mut answer.meanwhile);
     answer
         .text

@@ -37,8 +37,9 @@ pub use merge::{
 };
 pub use outputs::{
     MimeBundle, MimeBytes, MimeData, OmittedOutput, Output, OutputAccumulator, OutputChange,
-    OutputKind, OutputsSummary, SearchMatch, SearchScope, ShortTraceback, Widgets, is_media,
-    joined, pager_pages, plain_form, readable, scaled, size, stale_note, without_similar_lines,
+    OutputKind, OutputsSummary, SearchMatch, SearchScope, ShortTraceback, Widgets, image_within,
+    is_media, joined, pager_pages, plain_form, readable, scaled, size, stale_note,
+    without_similar_lines,
 };
 pub use undo::{
     ExactBytes, OperationUndo, OperationUndoError, RememberedCell, TouchedCell, position_beside,

@@ -17,7 +17,7 @@ pub use limit::OmittedOutput;
 pub use mime::{MimeBytes, MimeData, is_media};
 pub use output::{Output, OutputKind, OutputsSummary};
 pub use readable::{ShortTraceback, joined, plain_form, readable, without_similar_lines};
-pub use scale::scaled;
+pub use scale::{image_within, scaled};
 pub use search::{SearchMatch, SearchScope};
 pub use size::size;
 pub use stale::stale_note;

@@ -3,7 +3,7 @@
 use std::io::Cursor;
 
 use image::imageops::FilterType;
-use image::{ImageError, ImageReader, Limits};
+use image::{ImageError, ImageFormat, ImageReader, Limits};
 
 /// The longest side of an image that is read, in pixels.
 const LONGEST_SIDE: u32 = 1 << 15;
@@ -34,9 +34,43 @@ pub fn scaled(bytes: &[u8], longest: u32) -> Result<Vec<u8>, ImageError> {
     Ok(scaled)
 }
 
+/// The longest side of an image that models read, in pixels.
+const LONGEST_SIDE_READ: u32 = 8_000;
+
+/// The sides to which an image of too many bytes is scaled down, one after the other, in pixels.
+const SMALLER_SIDES: [u32; 3] = [2_000, 1_000, 500];
+
+/// Returns an image with at most `most` bytes and no side longer than `longest` pixels: as it is, or scaled down.
+///
+/// Returns `None` if these bytes are no whole image of this MIME type, or if they are too many and the type cannot be
+/// scaled.
+pub fn image_within(
+    bytes: Vec<u8>,
+    mime: &str,
+    longest: Option<u32>,
+    most: usize,
+) -> Option<Vec<u8>> {
+    let format = ImageFormat::from_mime_type(mime)?;
+    if image::guess_format(&bytes).ok()? != format {
+        return None;
+    }
+    if !format.reading_enabled() {
+        return Some(bytes).filter(|bytes| bytes.len() <= most);
+    }
+    let longest = longest.unwrap_or(LONGEST_SIDE_READ).min(LONGEST_SIDE_READ);
+    let sides = SMALLER_SIDES.into_iter().filter(|side| *side < longest);
+    for side in std::iter::once(longest).chain(sides) {
+        let image = scaled(&bytes, side).ok()?;
+        if image.len() <= most {
+            return Some(image);
+        }
+    }
+    None
+}
+
 #[cfg(test)]
 mod tests {
-    use image::{DynamicImage, ImageFormat};
+    use image::DynamicImage;
 
     use super::*;
 
@@ -71,5 +105,38 @@ mod tests {
         let mut huge = png;
         huge[16..24].copy_from_slice(&[0, 0, 0xff, 0xff, 0, 0, 0xff, 0xff]);
         assert!(scaled(&huge, 10).is_err());
+    }
+    #[test]
+    fn only_whole_images_that_models_read_are_sent() {
+        let png = made(400, 300, ImageFormat::Png);
+        let within =
+            |bytes: &[u8], mime, longest, most| image_within(bytes.to_owned(), mime, longest, most);
+        assert_eq!(within(&png, "image/png", None, 1 << 20), Some(png.clone()));
+        let small = within(&png, "image/png", Some(100), 1 << 20).unwrap();
+        assert_eq!(image::load_from_memory(&small).unwrap().width(), 100);
+        for (bytes, mime) in [
+            (&b"hello"[..], "image/png"),
+            (b"", "image/png"),
+            (&png[..40], "image/png"),
+            (&png, "image/jpeg"),
+            (&png, "text/plain"),
+            (b"GIF89a and more than is allowed", "image/gif"),
+        ] {
+            assert_eq!(within(bytes, mime, None, 20), None, "{mime}");
+        }
+        assert!(within(b"GIF89a", "image/gif", None, 20).is_some());
+        let wide = made(9_000, 50, ImageFormat::Png);
+        let scaled = within(&wide, "image/png", None, 1 << 20).unwrap();
+        assert_eq!(image::load_from_memory(&scaled).unwrap().width(), 8_000);
+        // Noise can hardly be compressed.
+        let noise =
+            (0..2_200 * 1_000 * 3_u64).map(|at| (at.wrapping_mul(at ^ 0x9e37_79b9) >> 13) as u8);
+        let noise = image::RgbImage::from_raw(2_200, 1_000, noise.collect()).unwrap();
+        let mut large = Vec::new();
+        let mut cursor = Cursor::new(&mut large);
+        noise.write_to(&mut cursor, ImageFormat::Png).unwrap();
+        let most = large.len() / 3;
+        let fits = within(&large, "image/png", None, most).unwrap();
+        assert!(fits.len() <= most);
     }
 }

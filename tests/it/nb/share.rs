@@ -156,3 +156,35 @@ fn a_notebook_that_was_renamed_keeps_its_kernel_when_it_is_opened() {
     let opened = nb(&world, ["open", "copy.ipynb", "--json"]).ended(0).json();
     assert_eq!(opened["how"], "started", "{opened:#}");
 }
+
+#[test]
+fn notebooks_of_a_folder_that_was_renamed_keep_their_kernels() {
+    let world = World::new();
+    let at = |name: &str| world.project().join(name);
+    std::fs::create_dir(at("exp")).expect("a folder");
+    for name in ["a", "b"] {
+        nb(&world, ["open", &format!("exp/{name}.ipynb")]).ended(0);
+        let code = format!("x = 'kept {name}'");
+        nb(
+            &world,
+            ["insert", &format!("exp/{name}.ipynb"), "-x", &code],
+        )
+        .ended(0);
+    }
+    std::fs::rename(at("exp"), at("exp2")).expect("rename it");
+    let opened = nb(&world, ["open", "exp2/a.ipynb", "--json"])
+        .ended(0)
+        .json();
+    assert_eq!(opened["how"], "attached", "{opened:#}");
+    nb(&world, ["run", "-n", "exp2/a.ipynb", "x"])
+        .ended(0)
+        .with("kept a");
+    let moved = nb(&world, ["mv", "exp/b.ipynb", "exp2/b.ipynb", "--json"])
+        .ended(0)
+        .json();
+    assert_eq!(moved["kernel_runs"], true, "{moved:#}");
+    nb(&world, ["run", "-n", "exp2/b.ipynb", "x"])
+        .ended(0)
+        .with("kept b");
+    nb(&world, ["undo", "exp2/b.ipynb"]).ended(0).with("insert");
+}
