@@ -300,9 +300,9 @@ fn a_conversation_is_kept_and_a_stream_that_broke_off_goes_on() {
     assert_eq!(text(&events), "I remember.");
     let asked = model.asked().body;
     assert_eq!(asked["model"], "a-third");
-    let said = asked["messages"].to_string();
+    let messages = asked["messages"].to_string();
     for text in ["first", "One two three.", "second", "Again.", "third"] {
-        assert!(said.contains(text), "{said}");
+        assert!(messages.contains(text), "{messages}");
     }
     server.rest("DELETE", CHAT, None, None).is(200);
     assert_eq!(server.get(CHAT).json()["turns"], json!([]));
@@ -717,14 +717,14 @@ fn a_third_partys_stand_in_is_understood_in_both_interfaces() {
         .stderr(Stdio::piped())
         .stdout(Stdio::null());
     let mut process = Process(command.spawn().expect("start fakellm"));
-    let said = BufReader::new(process.0.stderr.take().expect("it has a stderr"));
-    let mut said = said.lines().map_while(Result::ok);
+    let stderr = BufReader::new(process.0.stderr.take().expect("it has a stderr"));
+    let mut lines = stderr.lines().map_while(Result::ok);
     assert!(
-        said.any(|line| line.contains("running on")),
+        lines.any(|line| line.contains("running on")),
         "fakellm starts"
     );
     // It writes more.
-    std::thread::spawn(move || said.count());
+    std::thread::spawn(move || lines.count());
     let base = format!("http://127.0.0.1:{port}");
     for (word, key, base_name, base) in [
         (

@@ -62,10 +62,10 @@ fn only_a_release_of_a_work_tree_tells_its_commit() {
     let alone = "cargo:rustc-env=NB_BUILD=1.2.3 (a-target)";
     let tells = |profile: &str, path: &str| {
         let lines = script.run(profile, path);
-        let told = lines
+        let variable = lines
             .iter()
             .find(|line| line.starts_with("cargo:rustc-env="));
-        told.expect("a line for --version").to_owned()
+        variable.expect("a line for --version").to_owned()
     };
 
     // A package that lies in somebody's work tree does not have that work tree's commit.
@@ -96,9 +96,9 @@ fn on_windows_it_says_in_one_line_that_there_is_no_nb() {
         .output()
         .expect("run the script");
     assert!(!out.status.success());
-    let said = String::from_utf8_lossy(&out.stderr);
+    let stderr = String::from_utf8_lossy(&out.stderr);
     assert_eq!(
-        said,
+        stderr,
         "nb runs on Linux and macOS. On Windows, install it in WSL.\n"
     );
 }

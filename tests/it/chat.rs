@@ -689,8 +689,8 @@ fn a_message_from_the_shell() {
     let sessions = world.project().join("sessions.txt");
     let agent = start(&format!("good {}", sessions.display()));
     let agent = agent.strip_prefix("!start-agent ").unwrap();
-    let said = succeed(world.nb().args(["chat", "--agent", agent, "say hello\nas"]));
-    assert_eq!(said, "helloas chat-agent\n");
+    let stdout = succeed(world.nb().args(["chat", "--agent", agent, "say hello\nas"]));
+    assert_eq!(stdout, "helloas chat-agent\n");
     let (status, out, err) =
         finish(
             world
@@ -954,7 +954,7 @@ fn whatever_is_killed_at_any_moment_the_conversation_goes_on() {
     };
     let start = start(&format!("good {}", sessions.display()));
     succeed(&mut front_end(&[cell(&start), cell("say hello")]));
-    let mut told = 0;
+    let mut lost = 0;
     for kill in 0..kills {
         let victim = ["chat_agent.py", "chat-kernel", "chat.py"][kill as usize % 3];
         let long = "say begun\nflood 2000\nterminal sleep 0.3\nwrite a.txt text\nflood 2000";
@@ -984,9 +984,9 @@ fn whatever_is_killed_at_any_moment_the_conversation_goes_on() {
             shown.contains(&format!("still {kill}")),
             "{victim}: {shown}"
         );
-        told += u32::from(shown.contains("the kernel ended while chat-agent answered"));
+        lost += u32::from(shown.contains("the kernel ended while chat-agent answered"));
     }
-    eprintln!("{kills} kills, {told} turns that were told as lost");
+    eprintln!("{kills} kills, {lost} turns that were told as lost");
     let begun = std::fs::read_to_string(&sessions).expect("read the sessions");
     assert_eq!(begun.lines().count(), 1, "it is one conversation");
 }

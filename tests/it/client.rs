@@ -201,7 +201,7 @@ fn a_question_is_answered() {
         let mut request = Execute::new("print(input('name? ') + '!')");
         request.allow_stdin = true;
         let mut asked = Vec::new();
-        let mut said = String::new();
+        let mut printed = String::new();
         let outcome = client
             .execute(&request, |event| match event {
                 ExecutionEvent::Prompt(prompt) => {
@@ -210,7 +210,7 @@ fn a_question_is_answered() {
                 }
                 event => {
                     if let Some(OutputMessage::Stream(it)) = event.output() {
-                        said.push_str(&it.text);
+                        printed.push_str(&it.text);
                     }
                     None
                 }
@@ -218,7 +218,7 @@ fn a_question_is_answered() {
             .await
             .expect("the kernel is there");
         assert_eq!(asked, [("name? ".to_owned(), false)]);
-        assert_eq!((outcome.end, said.as_str()), (RequestEnd::Ok, "Ada!\n"));
+        assert_eq!((outcome.end, printed.as_str()), (RequestEnd::Ok, "Ada!\n"));
 
         // `None` as an answer is the end of the input.
         let outcome = client
@@ -303,16 +303,16 @@ fn a_kernel_killed_in_mid_cell_ends_the_request() {
             let mut client = kernel.client().await;
             let request = Execute::new("print('last words', flush=True)\nwhile True: pass");
             let mut execution = client.start(&request).await.expect("it is there");
-            let mut said = Vec::new();
+            let mut outputs = Vec::new();
             let mut killed = None;
             while let Some(event) = execution.next().await {
                 if let Some(output) = event.output() {
-                    said.push(output);
+                    outputs.push(output);
                     kernel.process.kill().expect("kill the kernel");
                     killed = Some(Instant::now());
                 }
             }
-            assert_eq!(text(&said, "stdout"), "last words\n");
+            assert_eq!(text(&outputs, "stdout"), "last words\n");
             assert!(killed.is_some_and(|at| at.elapsed() < Duration::from_secs(60)));
             let outcome = execution.outcome().expect("it has ended");
             assert!(

@@ -311,16 +311,16 @@ impl Run {
         assert!(!printed.contains("panicked at"), "{command}\n{printed}");
         assert_eq!(code, "0", "{command}\n{printed}");
         let mut printed = self.as_shown(&printed);
-        let said = step.printed.join("\n");
-        self.learn(&said, &printed);
+        let shown = step.printed.join("\n");
+        self.learn(&shown, &printed);
         let id = Regex::new(ID).expect("a pattern");
         let as_on_page = |found: &regex::Captures| {
             let known = self.ids.iter().find(|(_, here)| *here == found[0]);
             known.map_or_else(|| found[0].to_owned(), |(page, _)| page.clone())
         };
         printed = id.replace_all(&printed, as_on_page).into_owned();
-        if is_alike(&said, printed.trim_end()) {
-            printed = said;
+        if is_alike(&shown, printed.trim_end()) {
+            printed = shown;
         }
         let printed = printed.trim_end();
         let end = if printed.is_empty() { "" } else { "\n" };

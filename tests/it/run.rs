@@ -273,8 +273,8 @@ impl CommandLine {
         std::fs::create_dir(folder.path().join(".nb")).expect("make a project");
         let line = Self { folder };
         let python = crate::python::interpreter().to_string_lossy().into_owned();
-        let (code, said) = line.nb(&["open", "a.ipynb", "--no-serve", "--python", &python], "");
-        assert_eq!(code, Some(0), "{said:?}");
+        let (code, output) = line.nb(&["open", "a.ipynb", "--no-serve", "--python", &python], "");
+        assert_eq!(code, Some(0), "{output:?}");
         line
     }
 
@@ -304,9 +304,9 @@ impl CommandLine {
             .write_all(stdin.as_bytes())
             .expect("write the code");
         let output = running.wait_with_output().expect("it ends");
-        let said = [output.stdout, output.stderr]
-            .map(|said| String::from_utf8(said).expect("nb writes UTF-8"));
-        (output.status.code(), said)
+        let streams = [output.stdout, output.stderr]
+            .map(|bytes| String::from_utf8(bytes).expect("nb writes UTF-8"));
+        (output.status.code(), streams)
     }
 }
 

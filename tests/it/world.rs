@@ -218,14 +218,14 @@ pub fn is_thorough() -> bool {
 /// Runs a command that must succeed; prints all its output if it does not. Returns its stdout.
 pub fn succeed(command: &mut Command) -> String {
     let (status, stdout, stderr) = finish(command);
-    let said = format!("--- stdout\n{stdout}\n--- stderr\n{stderr}");
+    let output = format!("--- stdout\n{stdout}\n--- stderr\n{stderr}");
     assert!(
         status.success(),
-        "{:?} {:?} ended with {status}\n{said}",
+        "{:?} {:?} ended with {status}\n{output}",
         command.get_program(),
         command.get_args().collect::<Vec<_>>(),
     );
-    eprintln!("{said}");
+    eprintln!("{output}");
     stdout
 }
 

@@ -187,9 +187,9 @@ fn there_are_at_most_as_many_peers_as_allowed() {
             .await;
         loop {
             match events.next().await {
-                Told::Message(_, came) => break assert_eq!(came, message(&[b"here"])),
+                Event::Message(_, came) => break assert_eq!(came, message(&[b"here"])),
                 // libzmq retries.
-                Told::Refused(_) => {}
+                Event::Refused(_) => {}
                 other => panic!("{other:?}"),
             }
         }
@@ -197,9 +197,9 @@ fn there_are_at_most_as_many_peers_as_allowed() {
         let mut left = false;
         loop {
             match events.next().await {
-                Told::DisconnectReason(..) => left = true,
-                Told::Joined(..) => break,
-                Told::Refused(_) => {}
+                Event::DisconnectReason(..) => left = true,
+                Event::Joined(..) => break,
+                Event::Refused(_) => {}
                 other => panic!("{other:?}"),
             }
         }
@@ -247,8 +247,8 @@ fn out_of_files() {
         // Accepting pauses instead of spinning: ten failures take some time.
         while failed < 10 {
             match events.next().await {
-                Told::Joined(..) => joined += 1,
-                Told::Refused(why) => {
+                Event::Joined(..) => joined += 1,
+                Event::Refused(why) => {
                     assert!(why.contains("cannot accept a connection"), "{why}");
                     failed += 1;
                 }
@@ -262,8 +262,8 @@ fn out_of_files() {
         let mut rest = 0;
         while rest < waiting.len() {
             match events.next().await {
-                Told::Joined(..) => rest += 1,
-                Told::Refused(_) | Told::DisconnectReason(..) => {}
+                Event::Joined(..) => rest += 1,
+                Event::Refused(_) | Event::DisconnectReason(..) => {}
                 other => panic!("{other:?}"),
             }
         }

@@ -85,7 +85,7 @@ fn what_a_recorder_still_holds_is_updated_too() {
     // The job's outputs are written when it ends or after seconds; meanwhile the second job waits.
     let world = notebook(&[SHOW, GATE, &update("last")]);
     let first = begin(&world, &["0..2"]);
-    super::exec::said(&world, &first, "before");
+    super::exec::wait_for_output(&world, &first, "before");
     let second = begin(&world, &["2"]);
     is(&world, &second, "queued");
     std::fs::write(world.project().join("go"), "").expect("open the gate");

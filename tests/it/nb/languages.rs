@@ -56,7 +56,7 @@ impl Kernel {
         let open = [["open", notebook], ["--kernel", self.name], patient];
         nb(&world, open.as_flattened()).ended(0);
         let run = |code: &str| nb(&world, ["run", "-n", notebook, code]);
-        assert_eq!(run(self.hello).ended(0).out.trim(), "42");
+        assert_eq!(run(self.hello).ended(0).stdout.trim(), "42");
         run(self.error).ended(if self.tells_errors { 3 } else { 0 });
         if let Some(input) = self.input {
             self.asks(&world, notebook, input);
@@ -66,7 +66,7 @@ impl Kernel {
             nb(&world, ["interrupt", notebook])
                 .ended(0)
                 .with(&format!("interrupted (by {})", self.by));
-            assert_eq!(run(self.hello).ended(0).out.trim(), "42");
+            assert_eq!(run(self.hello).ended(0).stdout.trim(), "42");
         }
         let generation = nb(&world, ["status", notebook, "--json"]).ended(0).json();
         assert_eq!(generation["sessions"][0]["kernel_generation"], 1);
@@ -78,11 +78,11 @@ impl Kernel {
             notebook,
             &json!({ "endless": endless, "sign": signs.then_some(&sign) }),
         );
-        let is_hello = |said: &Value| {
-            assert_eq!(said[0], "ok");
+        let is_hello = |reply: &Value| {
+            assert_eq!(reply[0], "ok");
             // deno colours its output.
-            let text = said[1].as_str();
-            assert!(text.is_some_and(|text| text.contains("42")), "{said}");
+            let text = reply[1].as_str();
+            assert!(text.is_some_and(|text| text.contains("42")), "{reply}");
         };
         is_hello(&seen["hello"]);
         assert_eq!(
@@ -248,8 +248,8 @@ fn by_hand(module: &str) -> Option<PathBuf> {
         eprintln!("not tried: there is no Python with {module} (NB_TEST_LANGUAGES names one)");
         return None;
     }
-    let said = String::from_utf8(out.stdout).expect("a path");
-    Some(PathBuf::from(said.trim()))
+    let stdout = String::from_utf8(out.stdout).expect("a path");
+    Some(PathBuf::from(stdout.trim()))
 }
 
 #[test]

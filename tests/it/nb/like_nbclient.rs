@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Stdio;
 
-use super::say;
+use super::output_of;
 use crate::world::{World, succeed};
 use crate::{notebooks, python};
 
@@ -39,14 +39,14 @@ fn assert_alike(world: &World, interpreter: &Path) -> String {
         let path = Path::new("ours").join(name);
         let mut open = world.nb();
         open.arg("open").arg(&path).arg("--python").arg(interpreter);
-        say(&mut open).ended(0);
+        output_of(&mut open).ended(0);
         let mut exec = world.nb();
         exec.arg("exec").arg(&path);
         exec.args(["--all", "--allow-errors", "--timeout", "120"]);
-        let said = say(&mut exec);
+        let output = output_of(&mut exec);
         // 3: a cell raised.
-        assert!(matches!(said.code, Some(0 | 3)), "{name}: {said:#?}");
-        say(world.nb().arg("shutdown").arg(&path)).ended(0);
+        assert!(matches!(output.code, Some(0 | 3)), "{name}: {output:#?}");
+        output_of(world.nb().arg("shutdown").arg(&path)).ended(0);
     }
     assert!(nbclient.wait().expect("nbclient ends").success());
     script(world, interpreter, &["compare"], &[&ours, &theirs])

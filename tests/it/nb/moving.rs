@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use super::exec::{GATE, begin, notebook, said};
-use super::{kill, nb, open, opening, pid, say, until};
+use super::exec::{GATE, begin, notebook, wait_for_output};
+use super::{kill, nb, open, opening, output_of, pid, until};
 use crate::world::{World, succeed};
 
 fn rename(world: &World, from: &str, to: &str) {
@@ -16,7 +16,7 @@ fn a_running_cell_goes_on_and_its_outputs_arrive_in_the_moved_file() {
     let world = notebook(&[GATE]);
     nb(&world, ["run", "mine = 41"]).ended(0);
     let id = begin(&world, &["0"]);
-    said(&world, &id, "before");
+    wait_for_output(&world, &id, "before");
     std::fs::create_dir(world.project().join("sub")).expect("make a folder");
     nb(&world, ["mv", "a.ipynb", "sub"])
         .ended(0)
@@ -26,10 +26,10 @@ fn a_running_cell_goes_on_and_its_outputs_arrive_in_the_moved_file() {
     nb(&world, ["wait", &id]).ended(0).with("after");
     assert!(!world.project().join("a.ipynb").exists());
     let cell = nb(&world, ["cell", "sub/a.ipynb", "0"]).ended(0);
-    assert!(cell.out.contains("before\nafter"), "{cell:?}");
+    assert!(cell.stdout.contains("before\nafter"), "{cell:?}");
 
     // The history has the new name, from before and after the move.
-    let log = nb(&world, ["log"]).ended(0).out;
+    let log = nb(&world, ["log"]).ended(0).stdout;
     assert!(log.contains("ran \"mine = 41\" ok"), "{log}");
     assert!(
         log.contains("ok, ") && log.contains(&format!("job {id}")),
@@ -54,7 +54,7 @@ fn a_running_cell_goes_on_and_its_outputs_arrive_in_the_moved_file() {
     kill(pid(&restarted));
     until("its end is told", || {
         let status = nb(&world, ["status", "b.ipynb"]);
-        status.out.contains("was killed").then_some(())
+        status.stdout.contains("was killed").then_some(())
     });
     let gone = nb(&world, ["cells", "a.ipynb"]).ended(1);
     gone.with("it was moved to ").with("/b.ipynb");
@@ -64,7 +64,7 @@ fn a_running_cell_goes_on_and_its_outputs_arrive_in_the_moved_file() {
     nb(&world, ["run", "-n", "a.ipynb", "mine"])
         .ended(3)
         .with("NameError");
-    let log = nb(&world, ["log", "a.ipynb"]).ended(0).out;
+    let log = nb(&world, ["log", "a.ipynb"]).ended(0).stdout;
     assert!(!log.contains("mine = 41"), "{log}");
 }
 
@@ -124,7 +124,7 @@ fn a_notebook_that_another_program_has_renamed_is_taken_up_again() {
         .ended(0)
         .with("NEW.ipynb; else: nb shutdown ");
     // Whoever wants another kernel for it is told how to get that of the old one.
-    say(opening(&world, "b.ipynb").arg("--own").env("NB_AS", "ada"))
+    output_of(opening(&world, "b.ipynb").arg("--own").env("NB_AS", "ada"))
         .ended(0)
         .with("a.ipynb is gone, and its kernel runs on; if it is this notebook now: nb shutdown b.ipynb && nb mv ");
     rename(&world, "other.ipynb", "another.ipynb");

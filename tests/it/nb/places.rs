@@ -6,14 +6,14 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-use super::{home, nb, open, opening, path, pid, say, sockets};
+use super::{home, nb, open, opening, output_of, path, pid, sockets};
 use crate::python;
 use crate::world::{World, succeed};
 
 fn works(world: &World, notebook: &Path) {
-    let said = say(world.nb().arg("run").arg(notebook).arg("print(6 * 7)"));
-    said.ended(0).with("42");
-    say(world.nb().arg("shutdown").arg(notebook)).ended(0);
+    let output = output_of(world.nb().arg("run").arg(notebook).arg("print(6 * 7)"));
+    output.ended(0).with("42");
+    output_of(world.nb().arg("shutdown").arg(notebook)).ended(0);
 }
 
 #[test]
@@ -26,7 +26,7 @@ fn names_with_spaces_and_signs_and_long_paths() {
         Path::new(odd.file_name().expect("it has one"))
     );
     works(&world, &odd);
-    let hint = nb(&world, ["restart"]).ended(6).err;
+    let hint = nb(&world, ["restart"]).ended(6).stderr;
     assert!(hint.contains("nb open '"), "{hint}");
 
     let no_text = OsStr::from_bytes(b"caf\xe9.ipynb");
@@ -71,19 +71,21 @@ fn a_folder_that_cannot_be_written_has_its_project_elsewhere() {
     std::fs::write(folder.join(".nb"), "").expect("make a file");
     let mode = std::fs::Permissions::from_mode;
     std::fs::set_permissions(&folder, mode(0o555)).expect("make it read-only");
-    let said = say(world
-        .nb()
-        .arg("open")
-        .arg(&notebook)
-        .arg("--python")
-        .arg(python::interpreter()));
-    let said = said.ended(0).with("cannot hold a project folder");
-    said.with(
+    let output = output_of(
+        world
+            .nb()
+            .arg("open")
+            .arg(&notebook)
+            .arg("--python")
+            .arg(python::interpreter()),
+    );
+    let output = output.ended(0).with("cannot hold a project folder");
+    output.with(
         &home(&world)
             .join(".local/state/nb/projects")
             .to_string_lossy(),
     );
-    let again = say(&mut opening(&world, &notebook)).ended(0);
+    let again = output_of(&mut opening(&world, &notebook)).ended(0);
     assert_eq!(
         again.json()["notes"],
         serde_json::json!([]),
@@ -103,7 +105,7 @@ fn a_notebook_without_a_kernel_is_made_where_there_is_no_python() {
         .args(["open", "t.ipynb", "--no-kernel", "--json"])
         .env("PATH", "/nonexistent");
     command.env_remove("VIRTUAL_ENV");
-    let made = say(&mut command).ended(0).json();
+    let made = output_of(&mut command).ended(0).json();
     assert_eq!(made["created"], true);
     assert_eq!(made["kernel_generation"], serde_json::Value::Null);
     assert!(world.project().join("t.ipynb").exists());
@@ -123,7 +125,7 @@ fn a_notebook_without_a_kernel_is_made_where_there_is_no_python() {
 #[test]
 fn over_tcp_it_works_the_same() {
     let world = World::new();
-    let first = say(opening(&world, "t.ipynb").args(["--transport", "tcp"]))
+    let first = output_of(opening(&world, "t.ipynb").args(["--transport", "tcp"]))
         .ended(0)
         .json();
     let file = path(&first["connection_file"]);
@@ -141,7 +143,7 @@ fn over_tcp_it_works_the_same() {
 }
 
 /// Runs `nb` in a shell in which a filter forbids sockets, as agents' sandboxes do.
-fn in_a_sandbox(world: &World, kind: &str, words: &[&str]) -> super::Said {
+fn in_a_sandbox(world: &World, kind: &str, words: &[&str]) -> super::Output {
     let nb = world.nb();
     let mut command = Command::new(python::interpreter());
     command
@@ -156,7 +158,7 @@ fn in_a_sandbox(world: &World, kind: &str, words: &[&str]) -> super::Said {
             None => command.env_remove(name),
         };
     }
-    say(&mut command)
+    output_of(&mut command)
 }
 
 #[test]
@@ -259,7 +261,7 @@ fn a_sandbox_with_pids_of_its_own_starts_nothing_and_judges_nothing() {
     let there = |words: &str| {
         let script =
             format!("unshare -pf --mount-proc ./bwrap -c '\"$NB_TEST_BINARY\" {words}; exit $?'");
-        say(&mut super::shell(&world, &script))
+        output_of(&mut super::shell(&world, &script))
     };
     if there("--version").code != Some(0) {
         eprintln!("this machine makes no pid namespaces");

@@ -26,19 +26,19 @@ fn add(world: &World, url: &str, more: &[&str], variables: &[(&str, &str)]) -> (
     }
     command.envs(variables.iter().copied());
     let (status, out, err) = finish(&mut command);
-    let said = format!("{out}{err}");
-    assert!(!said.contains("sesame"), "the token is shown: {said}");
-    assert!(!said.contains("panicked"), "{said}");
-    (status.code().expect("it was not killed"), said)
+    let output = format!("{out}{err}");
+    assert!(!output.contains("sesame"), "the token is shown: {output}");
+    assert!(!output.contains("panicked"), "{output}");
+    (status.code().expect("it was not killed"), output)
 }
 
 /// Adds a server that cannot be added: `nb` says `what` on one line.
 #[track_caller]
 fn refused(world: &World, url: &str, variables: &[(&str, &str)], what: &str) {
-    let (code, said) = add(world, url, &[], variables);
-    assert!(said.contains(what), "no {what:?} in {said}");
-    assert_ne!(code, 0, "{said}");
-    assert_eq!(said.lines().count(), 1, "{said}");
+    let (code, output) = add(world, url, &[], variables);
+    assert!(output.contains(what), "no {what:?} in {output}");
+    assert_ne!(code, 0, "{output}");
+    assert_eq!(output.lines().count(), 1, "{output}");
 }
 
 #[test]
@@ -245,13 +245,13 @@ fn certificates_are_checked() {
         &[],
         "connection to 127.0.0.1",
     );
-    let (code, said) = add(&world, &server.url, &["--ca", "nothing.pem"], &[]);
-    assert!(said.contains("nothing.pem cannot be read"), "{said}");
-    assert_eq!(code, 1, "{said}");
-    let (code, said) = add(&world, &server.url, &["--ca", ca], &[]);
-    assert_eq!((code, said.contains("up")), (0, true), "{said}");
-    let (code, said) = add(&world, &server.url, &["--replace"], &trusted);
-    assert_eq!((code, said.contains("up")), (0, true), "{said}");
+    let (code, output) = add(&world, &server.url, &["--ca", "nothing.pem"], &[]);
+    assert!(output.contains("nothing.pem cannot be read"), "{output}");
+    assert_eq!(code, 1, "{output}");
+    let (code, output) = add(&world, &server.url, &["--ca", ca], &[]);
+    assert_eq!((code, output.contains("up")), (0, true), "{output}");
+    let (code, output) = add(&world, &server.url, &["--replace"], &trusted);
+    assert_eq!((code, output.contains("up")), (0, true), "{output}");
     succeed(world.nb().args(["server", "rm", "one"]));
     for (when, what) in [("expired", "(expired)"), ("early", "(not valid yet)")] {
         let server = TlsServer::start(&folder, when);

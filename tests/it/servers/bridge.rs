@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::Server;
 use super::cutter::{Cutter, Loss};
-use crate::nb::{Said, nb, until};
+use crate::nb::{Output, nb, until};
 use crate::python;
 use crate::world::{World, succeed};
 
@@ -18,11 +18,11 @@ fn opened(server: &Server) -> World {
     world
 }
 
-fn open(world: &World) -> Said {
+fn open(world: &World) -> Output {
     nb(world, ["open", "t.ipynb", "--server", "gpu", "--json"])
 }
 
-fn exec(world: &World, code: &str) -> Said {
+fn exec(world: &World, code: &str) -> Output {
     nb(world, ["run", "-n", "t.ipynb", "--timeout", "100", code])
 }
 
@@ -34,8 +34,8 @@ fn begin(world: &World, code: &str) -> String {
 }
 
 fn status(world: &World) -> Value {
-    let told = nb(world, ["status", "--json"]).ended(0).json();
-    told["sessions"][0].clone()
+    let answer = nb(world, ["status", "--json"]).ended(0).json();
+    answer["sessions"][0].clone()
 }
 
 /// Returns the text of the last cell in the notebook's file.
@@ -69,8 +69,8 @@ fn counter(world: &World, seconds: f64) -> String {
 fn enough(world: &World, job: &str) -> usize {
     std::fs::write(world.project().join("enough"), "").expect("write a file");
     nb(world, ["wait", job, "--timeout", "100"]).ended(0);
-    let said = exec(world, "n").ended(0);
-    said.out.trim().parse().expect("a number")
+    let output = exec(world, "n").ended(0);
+    output.stdout.trim().parse().expect("a number")
 }
 
 /// Waits until the cell has printed more.
@@ -156,14 +156,14 @@ fn is_used(server: &Server) {
         comm = create_comm(target_name='widget', data={'value': 1})\n\
         comm.on_msg(lambda message: heard.append(message['content']['data']))\n\
         print(comm.comm_id)";
-    let said = exec(&world, comm).ended(0);
+    let output = exec(&world, comm).ended(0);
     let file = status(&world)["connection_file"].clone();
     let mut front_end = world.command(python::with_servers());
     front_end.args([
         "-c",
         WIDGET,
         file.as_str().expect("a path"),
-        said.out.trim(),
+        output.stdout.trim(),
     ]);
     succeed(&mut front_end);
     exec(&world, "heard").ended(0).with("{'value': 7}");
@@ -426,11 +426,11 @@ fn a_kernel_that_its_server_ended_is_told() {
     let id = id.as_str().expect("an id");
     server.end_kernel(id);
     // The server interrupts the cell first, whose end may arrive before that of the kernel.
-    let told = nb(&world, ["wait", &job, "--timeout", "60"]);
-    let is_interrupted = told.code == Some(130) && told.err.contains("KeyboardInterrupt");
+    let output = nb(&world, ["wait", &job, "--timeout", "60"]);
+    let is_interrupted = output.code == Some(130) && output.stderr.contains("KeyboardInterrupt");
     assert!(
-        is_interrupted || matches!(told.code, Some(1 | 6)),
-        "{told:?}"
+        is_interrupted || matches!(output.code, Some(1 | 6)),
+        "{output:?}"
     );
     until("that it ended", || {
         (status(&world)["state"] == "died").then_some(())
@@ -547,9 +547,9 @@ fn files_that_cells_name_and_the_server_does_not_have_are_told() {
     let code = "print(open('data/x.csv').read(), 'not.csv')";
     nb(&world, ["insert", "t.ipynb", code]).ended(0);
     let notes = open(&world).ended(0).json()["notes"].to_string();
-    let told =
+    let note =
         "cells name a file that gpu does not have: data/x.csv; to copy: nb cp data/x.csv gpu:data/";
-    assert!(notes.contains(told), "{notes}");
+    assert!(notes.contains(note), "{notes}");
     nb(&world, ["exec", "t.ipynb", "-1"]).ended(3);
     nb(&world, ["cp", "data/x.csv", "gpu:data/"]).ended(0);
     nb(&world, ["exec", "t.ipynb", "-1"]).ended(0).with("1,2");
@@ -567,8 +567,8 @@ fn the_connection_of_a_deleted_notebook_is_ended_and_its_kernel_goes_on() {
     let id = id.as_str().expect("an id");
     let what = "the connection to gpu of";
     let gc = |words: &[&str]| {
-        let said = nb(&world, words).ended(0);
-        said.out.contains(what) || said.err.contains(what)
+        let output = nb(&world, words).ended(0);
+        output.stdout.contains(what) || output.stderr.contains(what)
     };
     assert!(!gc(&["gc"]));
     std::fs::remove_file(world.project().join("t.ipynb")).expect("delete the notebook");

@@ -16,9 +16,9 @@ const PART: usize = 4 << 20;
 fn cp(world: &World, code: i32, words: &[&str]) -> String {
     let mut command = world.nb();
     let (status, out, err) = finish(command.arg("cp").args(words));
-    let said = format!("{out}{err}");
-    assert_eq!(status.code(), Some(code), "{said}");
-    said
+    let output = format!("{out}{err}");
+    assert_eq!(status.code(), Some(code), "{output}");
+    output
 }
 
 #[track_caller]

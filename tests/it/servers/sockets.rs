@@ -90,10 +90,10 @@ fn is_refused(bytes: &[u8], closes: bool, what: &str) {
     let world = World::new();
     server.add_to(&world);
     let open = ["open", "t.ipynb", "--server", "bad", "--timeout", "4"];
-    let said = nb(&world, open);
-    assert_ne!(said.code, Some(0), "{said:?}");
-    let said = said.with(what);
-    assert!(said.err.lines().count() < 8, "{said:?}");
+    let output = nb(&world, open);
+    assert_ne!(output.code, Some(0), "{output:?}");
+    let output = output.with(what);
+    assert!(output.stderr.lines().count() < 8, "{output:?}");
     let text = std::fs::read_to_string(world.project().join("t.ipynb")).expect("read it");
     assert!(text.contains("python3"), "{text}");
 }

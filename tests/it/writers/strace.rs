@@ -20,7 +20,7 @@ pub struct Strace<'a> {
 pub struct Run {
     /// The exit code; `None` if the process was killed.
     pub code: Option<i32>,
-    pub err: String,
+    pub stderr: String,
     /// The system calls of its main thread, in order.
     pub calls: Vec<String>,
 }
@@ -38,13 +38,13 @@ impl<'a> Strace<'a> {
         let works = Command::new("strace")
             .args(["-o", "/dev/null", "true"])
             .output();
-        let said = match &works {
+        let message = match &works {
             Ok(out) => String::from_utf8_lossy(&out.stderr).into_owned(),
             Err(error) => error.to_string(),
         };
         assert!(
             works.is_ok_and(|out| out.status.success()),
-            "strace cannot trace here ({said}): install it, let this container trace, or set {WITHOUT}=1 to do without these tests"
+            "strace cannot trace here ({message}): install it, let this container trace, or set {WITHOUT}=1 to do without these tests"
         );
         let log = world.project().with_file_name("strace.log");
         let without_exchange = false;
@@ -94,7 +94,7 @@ impl<'a> Strace<'a> {
             command.args(["-e", "inject=renameat2:error=EINVAL"]);
         }
         command.arg(nb.get_program()).args(words);
-        let (status, _, err) = finish(&mut command);
+        let (status, _, stderr) = finish(&mut command);
         let log = std::fs::read_to_string(&self.log).unwrap_or_default();
         let main = log
             .split_ascii_whitespace()
@@ -105,7 +105,7 @@ impl<'a> Strace<'a> {
         let calls = calls.map(|line| line.trim().to_owned()).collect();
         Run {
             code: status.code(),
-            err,
+            stderr,
             calls,
         }
     }
