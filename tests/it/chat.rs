@@ -286,8 +286,8 @@ fn two_front_ends_on_one_chat_take_turns() {
         first["order"] == turns(0, 1) || first["order"] == turns(1, 0),
         "one after the other: {first}"
     );
-    for what in ["order", "seen"] {
-        assert_eq!(first[what], second[what], "both see the same");
+    for field in ["order", "seen"] {
+        assert_eq!(first[field], second[field], "both see the same");
     }
     assert!(
         first["seen"][0]
@@ -497,25 +497,25 @@ fn an_agent_that_goes_wrong_ends_its_cell_and_no_more() {
             cell(&"x".repeat(1 << 20)),
         ],
     );
-    let gone = error(&results[0]);
+    let message = error(&results[0]);
     assert!(
-        gone.contains("exit code 1") && gone.contains("wrong arguments"),
-        "{gone}"
+        message.contains("exit code 1") && message.contains("wrong arguments"),
+        "{message}"
     );
-    let gone = error(&results[1]);
+    let message = error(&results[1]);
     assert!(
-        gone.contains("exit code 3") && gone.contains("Welcome to the agent!"),
-        "{gone}"
+        message.contains("exit code 3") && message.contains("Welcome to the agent!"),
+        "{message}"
     );
     assert!(error(&results[2]).contains("version 99"), "{}", results[2]);
     for (at, wanted) in [(4, "one"), (5, "two"), (6, "after garbage")] {
         is_ok(&results[at]);
         assert_eq!(text(&results[at]), wanted);
     }
-    let gone = error(&results[7]);
+    let message = error(&results[7]);
     assert!(
-        gone.contains("exit code 7") && gone.contains("the last words"),
-        "{gone}"
+        message.contains("exit code 7") && message.contains("the last words"),
+        "{message}"
     );
     assert_eq!(text(&results[7]), "half");
     is_ok(&results[8]);

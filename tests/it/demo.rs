@@ -77,7 +77,7 @@ fn the_demo_shows_it_and_leaves_nothing() {
     let output = demo(folder.path(), &[]).output().expect("start nb");
     let text = text(&output);
     assert!(output.status.success(), "{text}");
-    for seen in [
+    for wanted in [
         "$ nb open demo.ipynb",
         "$ nb serve",
         "launches the kernelspec",
@@ -89,7 +89,7 @@ fn the_demo_shows_it_and_leaves_nothing() {
         "KeyboardInterrupt",
         "nothing is left running",
     ] {
-        assert!(text.contains(seen), "no {seen:?} in:\n{text}");
+        assert!(text.contains(wanted), "no {wanted:?} in:\n{text}");
     }
     assert_nothing_is_left(folder.path());
 }

@@ -101,10 +101,10 @@ fn links_between_pages_lead_to_a_file_and_a_heading() {
             assert!(file.exists(), "{page}: {target} is not there");
             if !heading.is_empty() {
                 let text = std::fs::read_to_string(&file).expect("read the other page");
-                let there = without_blocks(&text)
+                let has_heading = without_blocks(&text)
                     .lines()
                     .any(|line| line.starts_with('#') && anchor(line) == heading);
-                assert!(there, "{page}: {target} has no heading #{heading}");
+                assert!(has_heading, "{page}: {target} has no heading #{heading}");
             }
         }
     }

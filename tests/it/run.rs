@@ -26,7 +26,7 @@ struct Listener {
     /// The text at which to interrupt, when it is printed or asked.
     interrupts_at: Option<&'static str>,
     interrupt: Notify,
-    seen: Notify,
+    activity: Notify,
 }
 
 impl Audience for Listener {
@@ -40,7 +40,7 @@ impl Audience for Listener {
             (ExecutionEvent::Prompt(it), _) => it.prompt.clone(),
             _ => return,
         };
-        self.seen.notify_one();
+        self.activity.notify_one();
         if self.interrupts_at.is_some_and(|at| text.contains(at)) {
             self.interrupt.notify_one();
         }

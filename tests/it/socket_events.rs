@@ -22,10 +22,10 @@ pub fn run(test: impl Future<Output = ()>) {
     tokio::task::LocalSet::new().block_on(&runtime, test);
 }
 
-pub async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
+pub async fn soon<T>(event: &str, future: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, future)
         .await
-        .unwrap_or_else(|_| panic!("{what} did not happen"))
+        .unwrap_or_else(|_| panic!("{event} did not happen"))
 }
 
 /// An event that a handler received.

@@ -698,12 +698,12 @@ fn pages_hear_what_happens() {
         message["type"] == "event" && message["event"]["event"] == kind
     };
     run("cell0001");
-    let heard = page.until(|it| is_event(it, "done"));
+    let messages = page.until(|it| is_event(it, "done"));
     assert!(
-        heard
+        messages
             .iter()
             .any(|it| is_event(it, "asked") && it["event"]["by"] == "human (browser)"),
-        "{heard:#?}"
+        "{messages:#?}"
     );
     let changed =
         |message: &Value| message["type"] == "changed" && message["notebook"] == "t.ipynb";
@@ -728,7 +728,7 @@ fn pages_hear_what_happens() {
     server
         .post(&path("/reply"), json!({"job": job, "text": "ab"}))
         .is(200);
-    let heard = page.until(|it| is_event(it, "done"));
+    let messages = page.until(|it| is_event(it, "done"));
     let rest = page.until(|it| it["type"] == "prompt");
     assert_eq!(
         rest.last().expect("it has been answered")["prompt"],
@@ -743,18 +743,21 @@ fn pages_hear_what_happens() {
             .filter_map(|output| output["text"].as_str().map(str::to_owned))
             .collect::<String>()
     };
-    let all = [heard, rest].concat();
+    let all = [messages, rest].concat();
     assert!(prints(&all, "cell0002").contains("abab\n"), "{all:#?}");
     let variables = server.get(&path("/variables")).is(200).json();
     assert!(variables.to_string().contains("\"name\""), "{variables}");
 
     // Outputs come while the cell runs; an interrupt ends it; an agent's edit is heard as well.
     run("cell0003");
-    let mut heard = Vec::new();
-    while !prints(&heard, "cell0003").contains("3\n") {
-        heard.push(page.next());
+    let mut messages = Vec::new();
+    while !prints(&messages, "cell0003").contains("3\n") {
+        messages.push(page.next());
     }
-    assert!(!heard.iter().any(|it| is_event(it, "done")), "{heard:#?}");
+    assert!(
+        !messages.iter().any(|it| is_event(it, "done")),
+        "{messages:#?}"
+    );
     let status = server.get(&path("/kernel")).is(200).json();
     assert_eq!(
         status["sessions"][0]["running"]["cell"], "cell0003",

@@ -134,14 +134,17 @@ impl World {
 
     /// Returns the processes that run with this world's home.
     pub fn processes(&self) -> Vec<(i32, String)> {
-        let mark = format!("HOME={}", self.root.path().join("home").display());
+        let variable = format!("HOME={}", self.root.path().join("home").display());
         let mut found = Vec::new();
         for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
             let Ok(pid) = entry.file_name().to_string_lossy().parse() else {
                 continue;
             };
             let environment = std::fs::read(entry.path().join("environ")).unwrap_or_default();
-            if environment.split(|b| *b == 0).any(|v| v == mark.as_bytes()) {
+            if environment
+                .split(|b| *b == 0)
+                .any(|v| v == variable.as_bytes())
+            {
                 let command = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
                 let words = String::from_utf8_lossy(&command).replace('\0', " ");
                 found.push((pid, words));
@@ -173,7 +176,7 @@ impl World {
     }
 
     /// Prints what the proxies and the kernels wrote, for the reader of a failure.
-    fn tell_the_logs(&self) {
+    fn print_logs(&self) {
         let folder = self.project().join(".nb");
         for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
             if entry
@@ -203,7 +206,7 @@ impl Drop for World {
         let left = self.kill_the_rest();
         if std::thread::panicking() {
             eprintln!("left running: {left:#?}");
-            self.tell_the_logs();
+            self.print_logs();
         } else {
             assert!(left.is_empty(), "left running: {left:#?}");
         }

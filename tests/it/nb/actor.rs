@@ -64,11 +64,11 @@ fn settings_are_those_of_the_notebooks_project_wherever_the_command_is_typed() {
     let world = World::new();
     std::fs::create_dir(world.project().join("other")).expect("make a folder");
     let here = world.project().join(".nb/config.toml");
-    let there = world.project().join("other/.nb/config.toml");
+    let settings = world.project().join("other/.nb/config.toml");
     open(&world, "other/t.ipynb");
     open(&world, "t.ipynb");
     std::fs::write(here, "as = \"name-of-here\"\n").expect("write settings");
-    std::fs::write(there, "as = \"name-of-there\"\n").expect("write settings");
+    std::fs::write(settings, "as = \"name-of-there\"\n").expect("write settings");
     for words in [
         &["insert", "other/t.ipynb", "-s", "1"][..],
         &["insert", "-n", "other/t.ipynb", "-s", "2"],

@@ -194,24 +194,24 @@ fn a_kernel_that_another_program_recorded_is_used_and_never_ended() {
         "kernel_pid": opened["kernel_pid"],
     });
     std::fs::write(folder.join(".nb/state.json"), state.to_string()).expect("write it");
-    let there = |words: &[&str]| output_of(world.nb().args(words).current_dir(&folder));
-    there(&["run", "print(6 * 7)"]).ended(0).with("42");
-    let status = there(&["status", "--json"]).ended(0).json();
+    let in_folder = |words: &[&str]| output_of(world.nb().args(words).current_dir(&folder));
+    in_folder(&["run", "print(6 * 7)"]).ended(0).with("42");
+    let status = in_folder(&["status", "--json"]).ended(0).json();
     assert_eq!(status["sessions"][0]["owned"], false);
     // On a machine under load an idle kernel may look busy.
     let state = &status["sessions"][0]["state"];
     assert!(state == "idle" || state == "busy", "{state}");
     assert_eq!(
-        there(&["interrupt", "--json"]).ended(0).json()["mode"],
+        in_folder(&["interrupt", "--json"]).ended(0).json()["mode"],
         "message"
     );
     for named in [&["x.ipynb"][..], &[]] {
         for command in ["restart", "shutdown"] {
             let words = [&[command], named].concat();
-            there(&words).ended(5).with("not started by nb");
+            in_folder(&words).ended(5).with("not started by nb");
         }
     }
-    let attached = there(&["open", "x.ipynb", "--json"]);
+    let attached = in_folder(&["open", "x.ipynb", "--json"]);
     // The notebook is created, and uses the kernel that is recorded for it.
     assert_eq!(attached.ended(0).json()["kernel_pid"], opened["kernel_pid"]);
 }

@@ -217,7 +217,7 @@ fn kernels_of_all_projects_are_listed_and_ended_when_nobody_uses_them() {
     open(&world, "a.ipynb");
     open(&world, "b.ipynb");
     let (other, c) = elsewhere(&world, "other", "c.ipynb");
-    let (gone, d) = elsewhere(&world, "gone", "d.ipynb");
+    let (deleted, d) = elsewhere(&world, "gone", "d.ipynb");
     eprintln!("opened after {:?}", began.elapsed());
     // The list is the same in any folder.
     let all = |words: &[&str]| output_of(world.nb().current_dir("/").args(words));
@@ -258,7 +258,7 @@ fn kernels_of_all_projects_are_listed_and_ended_when_nobody_uses_them() {
     );
 
     // In a project that was deleted, the kernel cannot be asked any more, but is found.
-    std::fs::remove_dir_all(&gone).expect("delete the project");
+    std::fs::remove_dir_all(&deleted).expect("delete the project");
     let left = all(&["status", "--all", "--json"]).ended(0).json();
     assert_eq!(left["left"][0]["kernel_pid"], pid(&d));
     all(&["status", "--all"])

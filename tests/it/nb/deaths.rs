@@ -86,10 +86,10 @@ fn a_cell_whose_kernel_died_ends_with_an_error_in_the_notebook() {
     let world = notebook(&[ONCE]);
     let output = nb(&world, ["exec", "a.ipynb", "0"]).ended(6);
     let cause = output.stderr.find("the kernel of a.ipynb was killed at");
-    let gone = output.stderr.find("Its variables are gone.");
+    let position = output.stderr.find("Its variables are gone.");
     let next = output.stderr.find("next: nb open");
     assert!(
-        cause.is_some() && cause < gone && gone < next,
+        cause.is_some() && cause < position && position < next,
         "{output:#?}"
     );
     assert_eq!(

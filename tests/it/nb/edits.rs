@@ -432,9 +432,9 @@ fn a_wrong_word_is_answered_with_the_right_ones() {
 fn a_revision_that_is_no_more_shows_what_is_there() {
     let world = world();
     let listed = on(&world, &["cells", "--json"]).ended(0).json();
-    let seen = listed["cells"][1]["revision"].as_str().expect("a revision");
+    let revision = listed["cells"][1]["revision"].as_str().expect("a revision");
     write(&world, &NOTEBOOK.replace("lr = 0.1", "lr = 0.5"));
-    let edit = ["edit", "1", "lr = 0.2", "--if-rev", seen];
+    let edit = ["edit", "1", "lr = 0.2", "--if-rev", revision];
     let refused = on(&world, &edit).ended(5);
     // The report about others' edits after this contains a time.
     let (message, _) = refused
@@ -474,7 +474,7 @@ fn a_revision_that_is_no_more_shows_what_is_there() {
     let (_, repeat) = repeat.split_once(": ").expect("a command");
     run(&world, repeat).ended(0);
     assert_eq!(text_of(&world, "12345678"), "lr = 0.2");
-    on(&world, &["rm", "1", "--if-rev", seen])
+    on(&world, &["rm", "1", "--if-rev", revision])
         .ended(5)
         .with("revision");
     on(&world, &["edit", "1", "x", "--if-rev", "3f2c"])
@@ -667,18 +667,18 @@ fn a_dry_run_shows_what_would_be_and_writes_nothing() {
 fn a_link_stays_a_link_and_a_notebook_may_lie_anywhere() {
     let world = World::new();
     let away = tempfile::tempdir().expect("make a folder");
-    let there = away.path().join("there.ipynb");
-    std::fs::write(&there, NOTEBOOK).expect("write the notebook");
+    let outside = away.path().join("there.ipynb");
+    std::fs::write(&outside, NOTEBOOK).expect("write the notebook");
     let link = world.project().join("t.ipynb");
-    std::os::unix::fs::symlink(&there, &link).expect("make a link");
+    std::os::unix::fs::symlink(&outside, &link).expect("make a link");
     on(&world, &["insert", "x", "--id", "new1"]).ended(0);
     assert!(link.is_symlink());
     assert_eq!(ids(&world).last().map(String::as_str), Some("new1"));
     // The project is that of the notebook's folder, not of the working directory.
     assert!(away.path().join(".nb").is_dir());
     assert!(!world.project().join(".nb").exists());
-    let there = there.to_str().expect("a path");
-    nb(&world, ["edit", there, "new1", "y"]).ended(0);
+    let outside = outside.to_str().expect("a path");
+    nb(&world, ["edit", outside, "new1", "y"]).ended(0);
     assert_eq!(text_of(&world, "new1"), "y");
 }
 

@@ -382,8 +382,8 @@ fn what_others_did_since_stays() {
     let conflict = &answer["error"]["conflicts"][0];
     assert_eq!(answer["error"]["kind"], "conflict");
     for (side, text) in [("base", "n = 5"), ("yours", "n = 3"), ("theirs", "n = 6")] {
-        let there = conflict[side].as_str().expect("a text");
-        assert!(there.contains(text), "{side}: {there}");
+        let version = conflict[side].as_str().expect("a text");
+        assert!(version.contains(text), "{side}: {version}");
     }
     assert_eq!(
         std::fs::read(world.project().join("t.ipynb")).expect("read it"),

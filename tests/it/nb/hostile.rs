@@ -203,15 +203,15 @@ impl Place {
         output_of(&mut command)
     }
 
-    fn run(&mut self, words: &[&str], what: &str) -> Output {
+    fn run(&mut self, words: &[&str], context: &str) -> Output {
         let nb = PathBuf::from(self.world.nb().get_program());
         let output = self.bounded(&nb, words);
-        self.check(&output, &format!("nb {} with {what}", words.join(" ")));
+        self.check(&output, &format!("nb {} with {context}", words.join(" ")));
         output
     }
 
     /// Launches a proxy, which finds no kernel.
-    fn proxy(&mut self, what: &str) {
+    fn proxy(&mut self, context: &str) {
         let file = self.world.project().join("connection.json");
         let ports: Vec<_> = (0..5)
             .map(|_| std::net::TcpListener::bind("127.0.0.1:0").expect("bind"))
@@ -226,29 +226,33 @@ impl Place {
         let file = file.to_string_lossy().into_owned();
         let proxy = Path::new(env!("CARGO_BIN_EXE_nb-proxy"));
         let output = self.bounded(proxy, &["-f", &file]);
-        self.check(&output, &format!("nb-proxy with {what}"));
+        self.check(&output, &format!("nb-proxy with {context}"));
     }
 
-    fn check(&mut self, output: &Output, what: &str) {
+    fn check(&mut self, output: &Output, context: &str) {
         assert!(
             output.code.is_some_and(|code| code < 128),
-            "{what}: {output:#?}"
+            "{context}: {output:#?}"
         );
         for text in [&output.stdout, &output.stderr] {
-            assert!(!text.contains(SECRET), "{what}: {output:#?}");
+            assert!(!text.contains(SECRET), "{context}: {output:#?}");
         }
-        assert_eq!(picture(&self.outside), self.before, "{what}: {output:#?}");
+        assert_eq!(
+            picture(&self.outside),
+            self.before,
+            "{context}: {output:#?}"
+        );
         let ended = self.innocent.try_wait().expect("look at it");
-        assert_eq!(ended, None, "{what} ended somebody's process");
+        assert_eq!(ended, None, "{context} ended somebody's process");
         // A process that was preforked for a kernel ends just after the command that did not need it; a
         // process that is ending no longer has a command line.
         let mut left = Vec::new();
-        super::until(what, || {
+        super::until(context, || {
             left = self.world.processes();
             let is_own = |(_, line): &(_, String)| line.is_empty() || line.starts_with("nb nb:");
             (!left.iter().any(is_own)).then_some(())
         });
-        assert_eq!(left, [], "{what}");
+        assert_eq!(left, [], "{context}");
     }
 
     /// Puts a hostile file at this path.
@@ -322,7 +326,7 @@ fn picture(folder: &Path) -> BTreeMap<PathBuf, String> {
 }
 
 /// Returns a `state.json` with paths and processes that must not be used, for a session with this status.
-fn made_up(place: &Place, status: &str) -> String {
+fn hostile_state(place: &Place, status: &str) -> String {
     let outside = &place.outside;
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", place.innocent.id()));
     let stat = stat.unwrap_or_default();
@@ -417,7 +421,7 @@ fn what_a_strangers_state_names_is_not_run_signalled_read_or_deleted() {
     let dir = place.world.project().join(".nb");
     std::fs::create_dir(&dir).expect("make a folder");
     for status in ["live", "stopped", "starting", "died"] {
-        std::fs::write(dir.join("state.json"), made_up(&place, status)).expect("write it");
+        std::fs::write(dir.join("state.json"), hostile_state(&place, status)).expect("write it");
         let config = "kernel_env = { PYTHONSTARTUP = \"/dev/zero\" }\nas = 'stranger'\n";
         std::fs::write(dir.join("config.toml"), config).expect("write it");
         for words in COMMANDS {

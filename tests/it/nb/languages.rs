@@ -73,7 +73,7 @@ impl Kernel {
 
         let _ = std::fs::remove_file(&sign);
         let signs = self.endless.is_some_and(|code| code.contains("{sign}"));
-        let seen = self.through_the_proxy(
+        let replies = self.through_the_proxy(
             &world,
             notebook,
             &json!({ "endless": endless, "sign": signs.then_some(&sign) }),
@@ -84,22 +84,22 @@ impl Kernel {
             let text = reply[1].as_str();
             assert!(text.is_some_and(|text| text.contains("42")), "{reply}");
         };
-        is_hello(&seen["hello"]);
+        is_hello(&replies["hello"]);
         assert_eq!(
-            seen["error"],
+            replies["error"],
             if self.tells_errors { "error" } else { "ok" }
         );
-        assert_eq!(seen["completes"], !self.complete.0.is_empty());
+        assert_eq!(replies["completes"], !self.complete.0.is_empty());
         if self.input.is_some() {
-            assert_eq!(seen["input"][0], "ok");
-            let prompt = seen["input"][1][0].as_str().expect("it asked");
+            assert_eq!(replies["input"][0], "ok");
+            let prompt = replies["input"][1][0].as_str().expect("it asked");
             assert_eq!(prompt.trim(), "name?");
-            let text = seen["input"][2].as_str();
-            assert!(text.is_some_and(|text| text.contains("Ada")), "{seen}");
+            let text = replies["input"][2].as_str();
+            assert!(text.is_some_and(|text| text.contains("Ada")), "{replies}");
         }
         if self.endless.is_some() {
-            assert_eq!(seen["interrupt"], self.interrupted);
-            is_hello(&seen["after"]);
+            assert_eq!(replies["interrupt"], self.interrupted);
+            is_hello(&replies["after"]);
         }
     }
 
@@ -153,8 +153,8 @@ impl Kernel {
         };
         let mut script: Command = world.script("languages.py", &shared);
         script.args(["--notebook", notebook, "--case"]).arg(&file);
-        let seen = succeed(&mut script);
-        let last = seen.lines().last().expect("it prints a line");
+        let stdout = succeed(&mut script);
+        let last = stdout.lines().last().expect("it prints a line");
         serde_json::from_str(last).expect("JSON")
     }
 }

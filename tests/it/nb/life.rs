@@ -109,8 +109,8 @@ fn a_kernel_is_opened_used_restarted_killed_and_shut_down() {
     let stopped = nb(&world, ["shutdown", "--json"]).ended(0).json();
     assert_eq!(stopped["was_running"], true);
     assert_eq!(stopped["kernel_generation"], 3);
-    for gone in first_sockets.iter().chain(&third_sockets).chain([&file]) {
-        assert!(!gone.exists(), "{}", gone.display());
+    for path in first_sockets.iter().chain(&third_sockets).chain([&file]) {
+        assert!(!path.exists(), "{}", path.display());
     }
     let links = std::fs::read_dir(home(&world).join("runtime")).expect("it was made");
     assert_eq!(links.count(), 0);

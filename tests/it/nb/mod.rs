@@ -224,13 +224,13 @@ fn stat<T: std::str::FromStr>(pid: u32, field: usize) -> Option<T> {
 }
 
 /// Repeats `look` until it returns something.
-pub fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+pub fn until<T>(condition: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + Duration::from_secs(60);
     loop {
         if let Some(found) = look() {
             return found;
         }
-        assert!(Instant::now() < deadline, "never: {what}");
+        assert!(Instant::now() < deadline, "never: {condition}");
         // The awaited process needs the processor too.
         std::thread::sleep(Duration::from_millis(2));
     }

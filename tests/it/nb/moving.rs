@@ -56,8 +56,8 @@ fn a_running_cell_goes_on_and_its_outputs_arrive_in_the_moved_file() {
         let status = nb(&world, ["status", "b.ipynb"]);
         status.stdout.contains("was killed").then_some(())
     });
-    let gone = nb(&world, ["cells", "a.ipynb"]).ended(1);
-    gone.with("it was moved to ").with("/b.ipynb");
+    let output = nb(&world, ["cells", "a.ipynb"]).ended(1);
+    output.with("it was moved to ").with("/b.ipynb");
     // The old name is free for another notebook.
     let other = open(&world, "a.ipynb");
     assert_eq!(other["how"], "started");

@@ -174,7 +174,7 @@ fn a_sandboxed_shell_is_told_so_and_nothing_is_ended_started_or_called_dead() {
         pid(&opened)
     );
     for kind in ["--unix", "--pairs", "--all"] {
-        let there = |words: &[&str]| in_a_sandbox(&world, kind, words);
+        let in_sandbox = |words: &[&str]| in_a_sandbox(&world, kind, words);
         for words in [
             &["run", "1 + 1"][..],
             &["open", "t.ipynb"],
@@ -186,18 +186,18 @@ fn a_sandboxed_shell_is_told_so_and_nothing_is_ended_started_or_called_dead() {
             &["shutdown"],
             &["shutdown", "--force"],
         ] {
-            there(words).ended(5).with(&text);
+            in_sandbox(words).ended(5).with(&text);
         }
-        there(&["status"]).ended(0).with(&text[..100]);
-        let status = there(&["status", "t.ipynb", "--json"]).ended(0).json();
+        in_sandbox(&["status"]).ended(0).with(&text[..100]);
+        let status = in_sandbox(&["status", "t.ipynb", "--json"]).ended(0).json();
         assert_eq!(status["sessions"][0]["state"], "unchecked");
         assert_eq!(status["sessions"][0]["recorded"], "live");
-        there(&["log", "--kernel"]).ended(0);
-        there(&["open", "new.ipynb"])
+        in_sandbox(&["log", "--kernel"]).ended(0);
+        in_sandbox(&["open", "new.ipynb"])
             .ended(5)
             .with("would die with the call")
             .with("hint: allow nb outside the sandbox");
-        there(&["open", "new.ipynb", "--attach", file])
+        in_sandbox(&["open", "new.ipynb", "--attach", file])
             .ended(5)
             .with("sandboxed");
         assert!(!world.project().join("new.ipynb").exists());
@@ -215,10 +215,10 @@ fn another_container_or_host_is_told_where_the_kernel_is() {
     let opened = open(&world, "t.ipynb");
     let state = world.project().join(".nb/state.json");
     let text = std::fs::read_to_string(&state).expect("it is there");
-    let mut there: serde_json::Value = serde_json::from_str(&text).expect("JSON");
-    let host = &mut there["sessions"]["t.ipynb"]["backend"]["host"];
+    let mut recorded: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let host = &mut recorded["sessions"]["t.ipynb"]["backend"]["host"];
     *host = serde_json::json!({ "name": "beast", "boot_id": "b", "pid_namespace": "pid:[1]" });
-    let written = there.to_string();
+    let written = recorded.to_string();
     std::fs::write(&state, &written).expect("write it");
     for words in [
         &["run", "1"][..],
@@ -236,12 +236,12 @@ fn another_container_or_host_is_told_where_the_kernel_is() {
     nb(&world, ["status"]).ended(0).with("was started on beast");
     let after = std::fs::read_to_string(&state).expect("it is there");
     let after: serde_json::Value = serde_json::from_str(&after).expect("JSON");
-    assert_eq!(after["sessions"], there["sessions"]);
+    assert_eq!(after["sessions"], recorded["sessions"]);
     assert!(path(&opened["connection_file"]).exists());
 
     // A session that was ended on the other host does not block this one.
-    there["sessions"]["t.ipynb"]["status"] = "stopped".into();
-    std::fs::write(&state, there.to_string()).expect("write it");
+    recorded["sessions"]["t.ipynb"]["status"] = "stopped".into();
+    std::fs::write(&state, recorded.to_string()).expect("write it");
     let here = open(&world, "t.ipynb");
     assert_eq!(here["how"], "started");
     assert!(path(&opened["connection_file"]).exists(), "it is theirs");
@@ -258,30 +258,32 @@ fn a_sandbox_with_pids_of_its_own_starts_nothing_and_judges_nothing() {
     // The first process has the name of a sandbox's.
     let first = world.project().join("bwrap");
     std::fs::copy("/bin/bash", &first).expect("copy a shell");
-    let there = |words: &str| {
+    let in_namespace = |words: &str| {
         let script =
             format!("unshare -pf --mount-proc ./bwrap -c '\"$NB_TEST_BINARY\" {words}; exit $?'");
         output_of(&mut super::shell(&world, &script))
     };
-    if there("--version").code != Some(0) {
+    if in_namespace("--version").code != Some(0) {
         eprintln!("this machine makes no pid namespaces");
         return;
     }
     for words in ["run 1", "open t.ipynb", "restart", "interrupt", "shutdown"] {
-        there(words)
+        in_namespace(words)
             .ended(5)
             .with(", outside this container or sandbox, and cannot be seen from here")
             .with("hint: allow nb outside the sandbox");
     }
     for words in ["open new.ipynb", "open t.ipynb --force"] {
-        there(words).ended(5).with("process 1 is bwrap");
+        in_namespace(words).ended(5).with("process 1 is bwrap");
     }
-    there("status t.ipynb").ended(0).with("elsewhere");
+    in_namespace("status t.ipynb").ended(0).with("elsewhere");
     // A kernel that is recorded only in its files is not collected from there.
     let state = world.project().join(".nb/state.json");
     let text = std::fs::read(&state).expect("it is there");
     std::fs::remove_file(&state).expect("move it away");
-    there("open t.ipynb").ended(5).with("process 1 is bwrap");
+    in_namespace("open t.ipynb")
+        .ended(5)
+        .with("process 1 is bwrap");
     assert!(path(&opened["connection_file"]).exists());
     std::fs::write(&state, text).expect("put it back");
     nb(&world, ["run", "x"]).ended(0).with("42");

@@ -10,9 +10,9 @@ use super::{has_ended, kill, nb, pid, until};
 use crate::world::World;
 
 /// Returns the record of a job, once `holds` is true of it.
-fn record(world: &World, job: &str, what: &str, holds: impl Fn(&Value) -> bool) -> Value {
+fn record(world: &World, job: &str, condition: &str, holds: impl Fn(&Value) -> bool) -> Value {
     let file = world.project().join(".nb/jobs").join(job).join("job.json");
-    until(what, || {
+    until(condition, || {
         let text = std::fs::read(&file).ok()?;
         let job: Value = serde_json::from_slice(&text).ok()?;
         holds(&job).then_some(job)

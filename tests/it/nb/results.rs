@@ -124,8 +124,8 @@ fn outputs_stand_in_the_field_of_their_kind() {
         (&json!("ok"), &Value::Null)
     );
     assert_eq!(result["category"], Value::Null);
-    for gone in ["outputs", "took_ms", "text"] {
-        assert!(result.get(gone).is_none(), "{gone} in {result:#}");
+    for key in ["outputs", "took_ms", "text"] {
+        assert!(result.get(key).is_none(), "{key} in {result:#}");
     }
 
     let result = run(&world, "x = 1").ended(0).json();

@@ -106,9 +106,9 @@ fn a_notebook_of_another_project_is_not_shared_with() {
     open(&world, "a.ipynb");
     let folder = world.project().join("../other");
     std::fs::create_dir(&folder).expect("make a folder");
-    let there = |words: &[&str]| output_of(world.nb().args(words).current_dir(&folder));
+    let in_folder = |words: &[&str]| output_of(world.nb().args(words).current_dir(&folder));
     let with = ["open", "b.ipynb", "--kernel-of", "../project/a.ipynb"];
-    there(&with).ended(5).with("--attach ");
+    in_folder(&with).ended(5).with("--attach ");
     assert!(!folder.join("b.ipynb").exists());
 }
 

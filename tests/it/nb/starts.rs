@@ -219,10 +219,10 @@ fn what_is_left_of_a_killed_start_is_cleared_up() {
         let answer = nb(&world, ["status", "killed.ipynb", "--json"]).json();
         (answer["sessions"][0]["state"] == "died").then_some(())
     });
-    let gone = world.project().parent().expect("a world").join("gone");
-    std::fs::create_dir(&gone).expect("make a folder");
-    let left = open(&world, gone.join("left.ipynb"));
-    std::fs::remove_dir_all(&gone).expect("delete the project");
+    let folder = world.project().parent().expect("a world").join("gone");
+    std::fs::create_dir(&folder).expect("make a folder");
+    let left = open(&world, folder.join("left.ipynb"));
+    std::fs::remove_dir_all(&folder).expect("delete the project");
 
     let output = nb(&world, ["gc", "--dry-run"]).ended(0);
     let output = output

@@ -151,13 +151,13 @@ fn what_is_no_file_is_refused_and_not_waited_for() {
     let mut command = Command::new("mkfifo");
     crate::world::succeed(command.arg(&pipe));
     std::fs::create_dir(world.project().join("folder.ipynb")).expect("make a folder");
-    for (name, what) in [("pipe", "no regular file"), ("folder", "a folder")] {
+    for (name, kind) in [("pipe", "no regular file"), ("folder", "a folder")] {
         let notebook = format!("{name}.ipynb");
         for command in ["cells", "open", "save", "clear", "status"] {
             let output = nb(&world, [command, &notebook]);
             assert_ne!(output.code, Some(0), "{output:#?}");
             if command != "status" {
-                output.with(&format!("{notebook} is {what}, not a notebook"));
+                output.with(&format!("{notebook} is {kind}, not a notebook"));
             }
         }
     }

@@ -73,7 +73,7 @@ fn variables_are_shown_without_a_trace() {
             "loud", "n", "own", "pi", "print", "repr", "word"
         ]
     );
-    let field = |name: &str, what: &str| all[name][what].clone();
+    let field = |name: &str, key: &str| all[name][key].clone();
     assert_eq!(field("n", "value"), "42");
     assert_eq!(field("pi", "type"), "float");
     assert_eq!(field("word", "value"), "'hé\\nllo'");

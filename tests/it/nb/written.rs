@@ -53,7 +53,7 @@ print("done")
 "##;
 
 /// A project's state that a kernel has made up, which would have a command of its own run again.
-const MADE_UP: &str = r#"{"sessions": {"a.ipynb": {"notebook": "@NOTEBOOK@", "connection_file": "@NOTEBOOK@.json",
+const STATE_OF_INNER: &str = r#"{"sessions": {"a.ipynb": {"notebook": "@NOTEBOOK@", "connection_file": "@NOTEBOOK@.json",
   "backend": {"kind": "local", "host": {}}, "status": "stopped", "kernelspec": {"name": "x", "display_name": "x", "language": "python",
   "argv": ["/bin/sh", "-c", "touch @HOME@/ran-state", "{connection_file}"]}}}}"#;
 
@@ -101,10 +101,10 @@ fn nothing_that_a_sandboxed_kernel_left_is_run_outside() {
         output_of(command.args(words))
     };
     nb(&["open", "b.ipynb", "--no-kernel"]).ended(0);
-    let made_up = MADE_UP.replace("@HOME@", &home.display().to_string());
+    let state = STATE_OF_INNER.replace("@HOME@", &home.display().to_string());
     let inner = project.join("inner/a.ipynb");
-    let made_up = made_up.replace("@NOTEBOOK@", &inner.display().to_string());
-    std::fs::write(project.join("state-of-inner"), made_up).expect("write");
+    let state = state.replace("@NOTEBOOK@", &inner.display().to_string());
+    std::fs::write(project.join("state-of-inner"), state).expect("write");
     // If the folder above the project is writable, the project and its records could be exchanged.
     nb(&[
         "open",
@@ -125,10 +125,10 @@ fn nothing_that_a_sandboxed_kernel_left_is_run_outside() {
     assert_eq!(nb(&["run", "t.ipynb", &hostile]).ended(0).stdout, "done\n");
     assert_eq!(marks(&home), Vec::<String>::new());
 
-    let refused = |words: &[&str], what: &str| {
+    let refused = |words: &[&str], message: &str| {
         nb(words)
             .ended(5)
-            .with(what)
+            .with(message)
             .with("was allowed to write")
             .with("nb open b.ipynb --sandbox")
             .with("--trust");

@@ -32,11 +32,11 @@ fn add(world: &World, url: &str, more: &[&str], variables: &[(&str, &str)]) -> (
     (status.code().expect("it was not killed"), output)
 }
 
-/// Adds a server that cannot be added: `nb` says `what` on one line.
+/// Adds a server that cannot be added: `nb` says `message` on one line.
 #[track_caller]
-fn refused(world: &World, url: &str, variables: &[(&str, &str)], what: &str) {
+fn refused(world: &World, url: &str, variables: &[(&str, &str)], message: &str) {
     let (code, output) = add(world, url, &[], variables);
-    assert!(output.contains(what), "no {what:?} in {output}");
+    assert!(output.contains(message), "no {message:?} in {output}");
     assert_ne!(code, 0, "{output}");
     assert_eq!(output.lines().count(), 1, "{output}");
 }
@@ -48,7 +48,7 @@ fn answers_that_are_none() {
     let json = "Content-Type: application/json";
     let long = format!("{{\"version\": \"{}\"}}", "x".repeat(17 << 20));
     let echo = format!(r#"{{"message": "no {TOKEN} here"}}"#);
-    for (head, body, what) in [
+    for (head, body, message) in [
         (html, "<html>Log in</html>", "login page"),
         ("302 Found\r\nLocation: /login?next=%2F", "", "login page"),
         (
@@ -95,7 +95,7 @@ fn answers_that_are_none() {
         ("418 Teapot", "", "refuses the request (418)"),
     ] {
         let server = ScriptedServer::answering(head, body);
-        refused(&world, &server.url(), &[], what);
+        refused(&world, &server.url(), &[], message);
         let requests = server.requests();
         let header = format!("authorization: token {TOKEN}");
         assert!(requests[0].contains(&header), "{requests:?}");
@@ -167,9 +167,9 @@ fn a_proxy_that_wants_a_password() {
     let proxy = ScriptedServer::answering("407 Proxy Authentication Required", "");
     let url = proxy.url();
     let variables = [("HTTP_PROXY", url.as_str()), ("HTTPS_PROXY", url.as_str())];
-    let what = "the proxy on the way wants a password";
-    refused(&world, "http://server.invalid/", &variables, what);
-    refused(&world, "https://server.invalid/", &variables, what);
+    let message = "the proxy on the way wants a password";
+    refused(&world, "http://server.invalid/", &variables, message);
+    refused(&world, "https://server.invalid/", &variables, message);
     assert!(
         proxy
             .requests()
@@ -253,9 +253,9 @@ fn certificates_are_checked() {
     let (code, output) = add(&world, &server.url, &["--replace"], &trusted);
     assert_eq!((code, output.contains("up")), (0, true), "{output}");
     succeed(world.nb().args(["server", "rm", "one"]));
-    for (when, what) in [("expired", "(expired)"), ("early", "(not valid yet)")] {
+    for (when, message) in [("expired", "(expired)"), ("early", "(not valid yet)")] {
         let server = TlsServer::start(&folder, when);
-        refused(&world, &server.url, &trusted, what);
+        refused(&world, &server.url, &trusted, message);
         refused(&world, &server.url, &trusted, "check this machine's clock");
     }
 }

@@ -75,9 +75,9 @@ fn enough(world: &World, job: &str) -> usize {
 
 /// Waits until the cell has printed more.
 fn prints_more(world: &World) {
-    let seen = text(world).len();
+    let before = text(world).len();
     until("some lines", || {
-        (text(world).len() > seen + 10).then_some(())
+        (text(world).len() > before + 10).then_some(())
     });
 }
 
@@ -565,10 +565,10 @@ fn the_connection_of_a_deleted_notebook_is_ended_and_its_kernel_goes_on() {
     exec(&world, "left = 7").ended(0);
     let id = status(&world)["remote"]["kernel_id"].clone();
     let id = id.as_str().expect("an id");
-    let what = "the connection to gpu of";
+    let message = "the connection to gpu of";
     let gc = |words: &[&str]| {
         let output = nb(&world, words).ended(0);
-        output.stdout.contains(what) || output.stderr.contains(what)
+        output.stdout.contains(message) || output.stderr.contains(message)
     };
     assert!(!gc(&["gc"]));
     std::fs::remove_file(world.project().join("t.ipynb")).expect("delete the notebook");

@@ -29,7 +29,7 @@ impl ScriptedServer {
         let address = listener.local_addr().expect("the port");
         let ends = Arc::new(AtomicBool::new(false));
         let requests = Arc::new(Mutex::new(Vec::new()));
-        let (seen, is_over, bytes) = (requests.clone(), ends.clone(), bytes.to_owned());
+        let (received, is_over, bytes) = (requests.clone(), ends.clone(), bytes.to_owned());
         let thread = std::thread::spawn(move || {
             let mut silent = Vec::new();
             for stream in listener.incoming().flatten() {
@@ -37,7 +37,7 @@ impl ScriptedServer {
                     return;
                 }
                 let request = read_request(&stream);
-                seen.lock().expect("no panic here").push(request);
+                received.lock().expect("no panic here").push(request);
                 if bytes.is_empty() {
                     silent.push(stream);
                 } else {

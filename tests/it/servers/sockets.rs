@@ -84,15 +84,15 @@ fn answer(mut stream: TcpStream, bytes: &[u8]) -> Option<TcpStream> {
     None
 }
 
-/// Opens a notebook on such a server: `nb` says `what`, in time, and leaves nothing behind.
-fn is_refused(bytes: &[u8], closes: bool, what: &str) {
+/// Opens a notebook on such a server: `nb` says `message`, in time, and leaves nothing behind.
+fn is_refused(bytes: &[u8], closes: bool, message: &str) {
     let server = BadServer::saying(bytes, closes);
     let world = World::new();
     server.add_to(&world);
     let open = ["open", "t.ipynb", "--server", "bad", "--timeout", "4"];
     let output = nb(&world, open);
     assert_ne!(output.code, Some(0), "{output:?}");
-    let output = output.with(what);
+    let output = output.with(message);
     assert!(output.stderr.lines().count() < 8, "{output:?}");
     let text = std::fs::read_to_string(world.project().join("t.ipynb")).expect("read it");
     assert!(text.contains("python3"), "{text}");

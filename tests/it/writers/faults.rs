@@ -116,12 +116,12 @@ impl<'a> Save<'a> {
     }
 
     /// Disturbs one call; returns whether the call was reached, and the run of the command.
-    fn disturb(&self, (name, nth): &Call, what: &str) -> (bool, Run) {
+    fn disturb(&self, (name, nth): &Call, fault: &str) -> (bool, Run) {
         self.begin();
         let run = self
             .strace
-            .inject(&EDIT, name, &format!("{what}:when={nth}"));
-        let reached = match what.starts_with("signal") {
+            .inject(&EDIT, name, &format!("{fault}:when={nth}"));
+        let reached = match fault.starts_with("signal") {
             true => run.code.is_none(),
             false => {
                 let mut calls = run.calls.iter();
@@ -129,7 +129,7 @@ impl<'a> Save<'a> {
             }
         };
         let text = self.text();
-        let context = format!("{name} {nth} {what}: {run:#?}\n{text}");
+        let context = format!("{name} {nth} {fault}: {run:#?}\n{text}");
         assert!(
             text == self.old || text == self.new,
             "neither old nor new: {context}"
@@ -154,20 +154,20 @@ impl<'a> Save<'a> {
 
     /// Disturbs every call that is not left out, and checks that nearly all are reached. Returns the
     /// messages of the commands.
-    fn all(&self, what: &str, leaves_out: &[&str]) -> Vec<String> {
+    fn all(&self, fault: &str, leaves_out: &[&str]) -> Vec<String> {
         let calls = self.calls();
         let calls = calls
             .into_iter()
             .filter(|(name, _)| !leaves_out.contains(&name.as_str()));
         let (mut messages, mut missed) = (Vec::new(), Vec::new());
         for call in calls {
-            match self.disturb(&call, what) {
+            match self.disturb(&call, fault) {
                 (true, run) => messages.push(format!("{} {}: {}", call.0, call.1, run.stderr)),
                 (false, _) => missed.push(call),
             }
         }
         let reached = messages.len();
-        eprintln!("{what}: {reached} calls, not reached {missed:?}");
+        eprintln!("{fault}: {reached} calls, not reached {missed:?}");
         // The calls vary a little with what else runs on the machine.
         assert!(
             reached >= 40 && missed.len() * 10 <= reached,

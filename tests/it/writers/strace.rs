@@ -70,14 +70,14 @@ impl<'a> Strace<'a> {
     }
 
     /// Runs `nb` with an injection into a system call, in strace's notation: `error=EIO:when=2`.
-    pub fn inject(&self, words: &[&str], call: &str, what: &str) -> Run {
+    pub fn inject(&self, words: &[&str], call: &str, fault: &str) -> Run {
         let (trace, inject) = (
             format!("trace={call},renameat2"),
-            format!("inject={call}:{what}"),
+            format!("inject={call}:{fault}"),
         );
         let mut options = vec!["-e", &trace, "-e", &inject];
         // This is faster, as other calls do not stop the process, but it cannot send signals.
-        if what.starts_with("error") {
+        if fault.starts_with("error") {
             options.push("--seccomp-bpf");
         }
         self.run(words, &options)

@@ -170,11 +170,11 @@ fn nothing_is_lost_of_four_writers_and_an_editor_that_writes_in_place() {
     assert!(whole["cells"].as_array().is_some());
     assert_eq!(left(&project), Vec::<String>::new());
     let overwritten = overwritten(&project);
-    let gone: Vec<_> = saved
+    let absent: Vec<_> = saved
         .lines()
         .filter(|token| !text.contains(token))
         .collect();
-    assert_eq!(gone, Vec::<&str>::new(), "the editor's own text is lost");
+    assert_eq!(absent, Vec::<&str>::new(), "the editor's own text is lost");
     assert_eq!(saved.lines().count() as u64, count);
     let done: Vec<_> = sums.iter().flat_map(|sum| &sum.done).collect();
     let missing: Vec<_> = done
