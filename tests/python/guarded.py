@@ -44,9 +44,9 @@ def addresses(child, path):
     info = json.loads(path.read_text())
     wanted = {("127.0.0.1", info[f"{channel}_port"]) for channel in CHANNELS}
     listening = {
-        tuple(it.laddr)
-        for it in psutil.Process(child.pid).net_connections("inet")
-        if it.status == psutil.CONN_LISTEN
+        tuple(connection.laddr)
+        for connection in psutil.Process(child.pid).net_connections("inet")
+        if connection.status == psutil.CONN_LISTEN
     }
     assert listening == wanted, f"{listening} instead of {wanted}"
 
@@ -68,10 +68,10 @@ def greeted(path, channel, kind, identity=b""):
     """Returns a bare connection whose handshake is complete."""
     stranger = socket.create_connection(address(path, channel), timeout=SECONDS)
     stranger.sendall(GREETING + ready(kind, Identity=identity))
-    seen = b""
-    while b"READY" not in seen:
-        seen += (got := stranger.recv(4096))
-        assert got, f"refused: {seen}"
+    received = b""
+    while b"READY" not in received:
+        received += (got := stranger.recv(4096))
+        assert got, f"refused: {received}"
     return stranger
 
 
@@ -171,7 +171,7 @@ def another_user(path, client):
 
 def secrets(child, path):
     keys = [json.loads(path.read_text())["key"]]
-    keys += [json.loads(it.read_text())["key"] for it in (NB / "connections").glob("*.json")]
+    keys += [json.loads(file.read_text())["key"] for file in (NB / "connections").glob("*.json")]
     assert len(keys) > 1 and all(len(key) > 16 for key in keys)
     places = {"proxy.log": (NB / "proxy.log").read_bytes()}
     assert b"TRACE" in places["proxy.log"] or b"DEBUG" in places["proxy.log"]
