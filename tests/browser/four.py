@@ -1,7 +1,7 @@
 """Two MCP clients, a command line and a person in JupyterLab change and run one notebook at random.
 
 Nothing may be lost, each change has its author, and edits of different lines do not conflict. What the person saves
-over (JupyterLab's save compares times of files with half a second of slack) is told, and comes back.
+over (JupyterLab's save compares times of files with half a second of slack) is reported, and comes back.
 
     four.py [SECONDS]
 """
@@ -270,7 +270,7 @@ def main():
 
 def check(agents, person):
     source = shared().split("\n")
-    # What a save of the person has removed comes back, and its writer was told.
+    # What a save of the person has removed comes back, and its writer got a warning.
     deleted = json.loads(shell("log", PATH, "--deleted", "--json"))["deleted"]
     for cell in deleted:
         shell("restore", PATH, cell["cell"])

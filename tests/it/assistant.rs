@@ -356,7 +356,7 @@ fn a_key_is_in_no_file_and_in_no_answer() {
 }
 
 #[test]
-fn what_goes_wrong_with_a_model_is_said_and_the_next_message_works() {
+fn a_failure_of_a_model_is_reported_and_the_next_message_works() {
     let world = world();
     let broken = Scripted::calls(
         "c1",
@@ -645,7 +645,7 @@ fn a_cell_that_runs_for_long_is_asked_for_again() {
 }
 
 #[test]
-fn an_assistant_that_is_named_and_cannot_be_used_is_told_at_the_start() {
+fn an_assistant_that_is_named_and_cannot_be_used_is_reported_at_the_start() {
     let world = World::new();
     let start = |name: &str| nb(&world, ["web", "--port", "0", "--assistant", name]);
     start("nobodys-agent --acp")

@@ -387,7 +387,7 @@ fn a_permission_is_what_the_person_answers_and_at_least_nothing() {
 }
 
 #[test]
-fn an_interrupt_ends_the_turn_and_what_was_said_stays() {
+fn an_interrupt_ends_the_turn_and_the_text_before_it_stays() {
     let interrupt = |code: &str, at: &str| json!({ "code": code, "interrupt": at, "answers": [] });
     let results = run(
         &world(),
@@ -986,7 +986,7 @@ fn whatever_is_killed_at_any_moment_the_conversation_goes_on() {
         );
         lost += u32::from(shown.contains("the kernel ended while chat-agent answered"));
     }
-    eprintln!("{kills} kills, {lost} turns that were told as lost");
+    eprintln!("{kills} kills, {lost} turns that were reported as lost");
     let begun = std::fs::read_to_string(&sessions).expect("read the sessions");
     assert_eq!(begun.lines().count(), 1, "it is one conversation");
 }

@@ -240,7 +240,7 @@ fn a_question_is_answered() {
 }
 
 #[test]
-fn an_error_is_told_on_both_channels() {
+fn an_error_is_reported_on_both_channels() {
     run(async {
         let kernel = Kernel::start(Transport::Ipc);
         let mut client = kernel.client().await;

@@ -452,7 +452,7 @@ fn normalised(text: &str) -> String {
 }
 
 const VOLATILE: [(&str, &str); 8] = [
-    // How long a cell took is told from 0.1 s on.
+    // The time of a cell is printed from 0.1 s on.
     (r"ok, no output, \d+(\.\d+)? s", "ok, no output"),
     (r"\d{4}-\d\d-\d\d", "DATE"),
     (r"\b\d\d:\d\d(:\d\d)?\b", "TIME"),

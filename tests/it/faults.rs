@@ -63,7 +63,7 @@ fn a_front_end_where_no_kernel_lives() {
 }
 
 #[test]
-fn an_environment_that_was_passed_over_is_told_of_in_the_first_cell() {
+fn an_environment_that_was_passed_over_is_reported_in_the_first_cell() {
     let world = World::served();
     succeed(&mut world.script("passed_over.py", SHARED));
 }

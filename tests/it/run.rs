@@ -125,7 +125,7 @@ impl World {
 }
 
 #[test]
-fn what_came_of_it_is_told_and_journalled() {
+fn the_outcome_is_reported_and_journalled() {
     block_on(async {
         let world = World::new().await;
         let (ran, printed) = world.run("print('a'); 6 * 7").await;

@@ -104,7 +104,7 @@ fn a_handler_may_call_the_socket_that_calls_it() {
         }
         events.down().await;
         assert_eq!(obedient.received.borrow().len(), 5);
-        assert_eq!(obedient.left.get(), 1, "the owner need not be told");
+        assert_eq!(obedient.left.get(), 1, "the owner needs no event");
     });
 }
 

@@ -157,7 +157,7 @@ fn a_later_layout_is_refused_by_name_and_stays_as_it_is() {
 }
 
 #[test]
-fn an_earlier_layout_is_set_aside_and_told_of_once() {
+fn an_earlier_layout_is_set_aside_and_reported_once() {
     let world = of_version("0.1.0");
     change_state(&world, |state| state["version"] = json!(1));
     let first = output_of(world.nb().args(["status"])).ended(0);

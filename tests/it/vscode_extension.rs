@@ -152,7 +152,7 @@ fn package(world: &World) -> PathBuf {
 }
 
 #[test]
-fn without_an_editor_the_place_of_the_file_is_said() {
+fn without_an_editor_the_path_of_the_file_is_printed() {
     let world = World::new();
     let none = world.project();
     let (status, stdout, _) = finish(nb(&world, &none).args(["serve", "--vscode"]));
@@ -246,7 +246,7 @@ esac"#,
 }
 
 #[test]
-fn what_an_editor_says_of_its_failure_is_told() {
+fn the_message_of_an_editor_that_fails_is_printed() {
     let world = World::new();
     let too_old = "Unable to install extension 'nb.nb-shared-kernel' as it is not compatible with VS Code '1.80.2'.";
     let bin = editor(

@@ -748,7 +748,7 @@ fn pages_hear_what_happens() {
     let variables = server.get(&path("/variables")).is(200).json();
     assert!(variables.to_string().contains("\"name\""), "{variables}");
 
-    // Outputs come while the cell runs; an interrupt ends it; an agent's edit is heard as well.
+    // Outputs come while the cell runs; an interrupt ends it; an agent's edit arrives as well.
     run("cell0003");
     let mut messages = Vec::new();
     while !prints(&messages, "cell0003").contains("3\n") {

@@ -269,5 +269,5 @@ fn ends(process: &impl std::os::fd::AsFd, within: Duration) -> bool {
     matches!(rustix::event::poll(&mut polled, Some(&limit)), Ok(1))
 }
 
-/// How long processes that were told to end may take, all together.
+/// How long processes that were asked to end may take, all together.
 const GRACE: Duration = Duration::from_secs(10);

@@ -420,7 +420,7 @@ class Kernel {
   }
 }
 
-// A window's widgets. Their manager is loaded once the probe has told a version of ipywidgets, and on a
+// A window's widgets. Their manager is loaded once the probe has printed a version of ipywidgets, and on a
 // first start VS Code does not ask again. Until then the window takes no further message of the
 // kernel's: a `comm_open` is awaited, and with it all that follows.
 class Widgets {

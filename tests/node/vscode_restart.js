@@ -30,7 +30,7 @@ main(async () => {
   assert.equal(await back.run('print(x)'), 'kept\n');
   assert.deepEqual(session('t.ipynb'), now);
 
-  // An agent whose cell a person's Restart ends is told so.
+  // An agent whose cell a person's Restart ends gets a message.
   const busy = agent('run', '--stream', '-n', 't.ipynb',
     "import time\nprint('the agent is on', flush=True)\nwhile True: time.sleep(0.01)");
   await busy.prints('the agent is on');

@@ -1,5 +1,5 @@
 // A stand-in of the part of VS Code's API that nb's extension uses, and of the Jupyter extension's exports. The types
-// of both are checked apart from this. Whatever changes here is told to `until`.
+// of both are checked apart from this. `until` is notified of each change.
 
 const assert = require('node:assert/strict');
 const { EventEmitter: NodeEmitter, once } = require('node:events');
@@ -13,7 +13,7 @@ const changes = new NodeEmitter();
 changes.setMaxListeners(0);
 const changed = () => changes.emit('change');
 
-// Waits until it is so; the states that led there are told if it never is.
+// Waits until it is so; the error has the recorded states if it never is.
 async function until(event, condition) {
   const deadline = AbortSignal.timeout(SECONDS * 1000);
   for (let found = condition(); ; found = condition()) {
@@ -130,7 +130,7 @@ class Notebook {
 
   cellAt(at) { return this.cells[at]; }
 
-  // As VS Code does it: the change is told first, and that there are unsaved changes a little later.
+  // As VS Code does it: the event of the change comes first, that of unsaved changes a little later.
   isChanged() {
     events.change.fire({ notebook: this });
     setImmediate(() => { this.isDirty = true; changed(); });

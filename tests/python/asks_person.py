@@ -1,4 +1,4 @@
-"""A person's cell asks for input while an agent has code behind it: the agent is told, and waits no longer."""
+"""A person's cell asks for input while an agent has code behind it: the agent gets a message, and waits no longer."""
 
 import os
 import re

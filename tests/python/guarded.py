@@ -78,7 +78,7 @@ def greeted(path, channel, kind, identity=b""):
 def strangers(child, path, client):
     # The record is written once a second while something happens, so later changes are recognised.
     record = NB / f"proxies/{child.pid}.json"
-    until("all before is told", lambda: time.time() - record.stat().st_mtime > 1.5)
+    until("all events before are recorded", lambda: time.time() - record.stat().st_mtime > 1.5)
     before, clients = to_kernel(child), joined(child)["clients"]
     with contextlib.ExitStack() as stack:
         forged, _ = message(b"not the key", "stranger", "kernel_info_request", {})
@@ -94,7 +94,7 @@ def strangers(child, path, client):
         until("the forged messages are counted", lambda: refused(child) >= 60)
         assert client.run("print(1)") == "1\n"
         assert to_kernel(child) == before, "strangers opened sockets to the kernel"
-        assert joined(child)["clients"] == clients, "strangers are told of as clients"
+        assert joined(child)["clients"] == clients, "strangers are listed as clients"
     say("60 strangers got nothing")
 
 

@@ -56,14 +56,14 @@ def main():
         stderr = edit.stderr.readline()
         assert stderr.startswith("waiting for human (") and "--now" in stderr, stderr
         assert edit.poll() is None and NOTEBOOK.read_bytes() == before, "it did not wait"
-        say("what cannot be done is said at once")
+        say("an impossible edit fails at once")
         stderr = ends(begin("edit", "t.ipynb", "99", "x"), expect=1)
         assert "there is no cell 99" in stderr and "waiting" not in stderr, stderr
         say("--now does not")
         assert "waiting" not in ends(begin("insert", "t.ipynb", "3", "--now"))
         assert sources()[-1] == "3" and edit.poll() is None
         pathlib.Path("go").touch()
-        assert "waiting" not in ends(edit), "it is told once"
+        assert "waiting" not in ends(edit), "it is reported once"
         assert sources()[-1] == "2", sources()
         outputs(person, request)
         reply_to(person, request)

@@ -201,7 +201,7 @@ fn what_is_queued_is_handed_over_with_the_identity() {
 }
 
 #[test]
-fn what_a_peer_said_before_it_broke_off_is_heard() {
+fn what_a_peer_sent_before_it_broke_off_is_received() {
     run(async {
         let (router, mut events) = router(SocketLimits::default());
         let stream = stalled(router.local_endpoint(), "DEALER", "").await;

@@ -250,7 +250,7 @@ fn a_folder_of_an_older_version_is_set_aside_and_its_kernel_goes_on_attached() {
         .with("was written by an older nb: it was set aside whole as")
         .with(&format!("t.ipynb (pid {})", pid(&opened)));
     let again = nb(&world, ["status", "t.ipynb", "--json"]).ended(0);
-    assert!(!again.stderr.contains("older nb"), "it is said once");
+    assert!(!again.stderr.contains("older nb"), "it is reported once");
     let status = again.json();
     assert_eq!(status["sessions"][0]["owned"], false);
     assert_eq!(status["sessions"][0]["kernel_pid"], opened["kernel_pid"]);
@@ -320,7 +320,7 @@ fn a_process_that_only_has_the_kernels_pid_is_left_alone() {
 }
 
 #[test]
-fn an_answer_that_cannot_be_written_is_told() {
+fn an_answer_that_cannot_be_written_is_reported() {
     let world = World::new();
     let mut command = super::shell(&world, "\"$NB\" completions bash > /dev/full");
     command.env("NB", world.nb().get_program());

@@ -12,7 +12,7 @@ fn as_(world: &World, name: &str, words: &[&str]) -> Output {
 }
 
 #[test]
-fn what_others_did_is_told_once_to_each_name() {
+fn what_others_did_is_reported_once_to_each_name() {
     let world = World::new();
     open(&world, "t.ipynb");
     // The first command reports nothing.
@@ -74,7 +74,7 @@ fn two_sessions_of_one_agent_are_told_of_each_other_by_one_name() {
 }
 
 #[test]
-fn a_death_is_told_with_the_cell_that_it_happened_in() {
+fn a_death_is_reported_with_the_cell_that_it_happened_in() {
     let world = World::new();
     let opened = open(&world, "t.ipynb");
     as_(&world, "bob", &["run", "1"]).ended(0);

@@ -23,7 +23,7 @@ fn with_its_end(output: Output) -> Output {
 }
 
 #[test]
-fn an_end_is_noticed_at_once_and_told_by_every_command_until_the_next_start() {
+fn an_end_is_noticed_at_once_and_reported_by_every_command_until_the_next_start() {
     let world = World::new();
     let opened = open(&world, "t.ipynb");
     let source = "print('here', flush=True)\nwhile True: pass";
@@ -65,7 +65,7 @@ fn an_end_is_noticed_at_once_and_told_by_every_command_until_the_next_start() {
         .stderr
         .matches("was killed")
         .count();
-    assert_eq!(count, 1, "it is said once");
+    assert_eq!(count, 1, "it is reported once");
 
     with_its_end(nb(&world, ["open"]).ended(0)).with("Its variables are gone.");
     let output = nb(&world, ["cells"]).ended(0);

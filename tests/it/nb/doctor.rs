@@ -84,7 +84,7 @@ fn cells_of_sql_need_a_magic() {
 }
 
 #[test]
-fn what_would_not_work_is_told_with_what_mends_it() {
+fn what_would_not_work_is_reported_with_its_fix() {
     let world = World::served();
     let project = world.project().canonicalize().expect("it is there");
     let other = project.join("other");
@@ -161,7 +161,7 @@ fn what_would_not_work_is_told_with_what_mends_it() {
 }
 
 #[test]
-fn damaged_kernelspecs_and_an_environment_without_ipykernel_are_told_of() {
+fn damaged_kernelspecs_and_an_environment_without_ipykernel_are_reported() {
     let world = World::served();
     let spec = |name: &str, text: &str| {
         let folder = home(&world).join("jupyter/kernels").join(name);

@@ -94,7 +94,7 @@ fn out(output: &Output) -> String {
 }
 
 #[test]
-fn each_change_is_told_in_a_line() {
+fn each_change_is_printed_in_a_line() {
     let world = world();
     let mut all = String::new();
     for words in [
@@ -440,7 +440,7 @@ fn a_revision_that_is_no_more_shows_what_is_there() {
     let (message, _) = refused
         .stderr
         .split_once("since ")
-        .expect("others' edit is told");
+        .expect("others' edit is reported");
     insta::assert_snapshot!(message, @r"
     nb: cell 12345678 has changed: its revision is 8f6be0085b, not 4d29d5e34c
     cell 12345678 · source · revision 8f6be0085b
@@ -727,7 +727,7 @@ fn a_notebook_that_may_not_be_written_is_refused() {
 }
 
 #[test]
-fn save_tells_what_the_file_is() {
+fn save_prints_what_the_file_is() {
     let world = world();
     let output = on(&world, &["save"]).ended(0);
     insta::assert_snapshot!(output.stdout, @r"t.ipynb: revision cc8c0effb2 · 4 cells · format 4.5 · 600 bytes");

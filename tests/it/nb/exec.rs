@@ -374,7 +374,7 @@ fn what_changed_is_run_and_a_new_kernel_runs_it_all() {
 }
 
 #[test]
-fn what_the_reply_alone_tells_is_among_the_outputs() {
+fn what_only_the_reply_contains_is_among_the_outputs() {
     // Some kernels report an error only in the reply.
     let silent = "shell = get_ipython()\n\
         shell._showtraceback = lambda kind, value, lines: setattr(shell, '_last_traceback', lines)\n\
@@ -436,7 +436,7 @@ fn outputs_find_their_notebook_where_the_projects_folder_is_elsewhere() {
 }
 
 #[test]
-fn what_the_kernels_own_queue_drops_is_told() {
+fn what_the_kernels_own_queue_drops_is_reported() {
     // As if the kernel had sent so many messages that nobody received.
     let skip = |count: u32| {
         format!("get_ipython().kernel.session.message_count += {count}\nprint('after', flush=True)")

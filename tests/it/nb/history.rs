@@ -105,7 +105,7 @@ fn git(world: &World, words: &[&str]) {
 }
 
 #[test]
-fn a_difference_is_told_cell_by_cell() {
+fn a_difference_is_printed_cell_by_cell() {
     let world = world();
     let first = revision(&world);
     on(&world, &["edit", "bbbb", "--replace", "n = 3", "n = 4"]).ended(0);
@@ -644,7 +644,7 @@ fn a_deleted_cells_whole_id_means_it_also_where_others_begin_so() {
 }
 
 #[test]
-fn the_log_tells_who_did_what() {
+fn the_log_names_who_did_what() {
     let world = world();
     on(&world, &["log"])
         .ended(0)
@@ -694,7 +694,7 @@ fn the_log_tells_who_did_what() {
 }
 
 #[test]
-fn what_is_not_kept_is_said() {
+fn what_is_not_kept_is_reported() {
     let world = World::new();
     std::fs::write(world.project().join("t.ipynb"), NOTEBOOK).expect("write the notebook");
     let folder = world.project().join(".nb");

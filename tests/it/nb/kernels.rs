@@ -284,7 +284,7 @@ fn commands_that_look_or_end_run_nothing_of_the_folder() {
 }
 
 #[test]
-fn an_environment_whose_python_is_gone_is_told_with_what_makes_it_anew() {
+fn an_environment_whose_python_is_gone_is_reported_with_what_makes_it_anew() {
     let world = World::new();
     let project = world.project().canonicalize().expect("it is there");
     let python = venv(&project.join(".venv"), true);
@@ -307,7 +307,7 @@ fn an_environment_whose_python_is_gone_is_told_with_what_makes_it_anew() {
 }
 
 #[test]
-fn without_ipykernel_the_command_is_told_and_run_on_demand() {
+fn without_ipykernel_the_command_is_printed_and_run_on_demand() {
     let world = World::new();
     let uv = made::once("test-uv", &[UV], |folder| {
         made::run(Command::new("python3").args(["-m", "venv"]).arg(folder));
@@ -445,7 +445,7 @@ fn a_conda_environment_is_started_activated() {
 const RATTLER: &str = "py-rattler==0.28.0";
 
 #[test]
-fn an_activation_that_fails_is_told() {
+fn an_activation_that_fails_is_reported() {
     let world = World::new();
     let prefix = home(&world).join("miniforge3/envs/ml");
     let interpreter = venv(&prefix, true);

@@ -660,7 +660,7 @@ fn a_question_is_shown_to_the_clients_person() {
 }
 
 #[test]
-fn resources_are_read_and_what_others_change_is_told() {
+fn resources_are_read_and_changes_of_others_are_notified() {
     let world = World::new();
     open(&world, "a.ipynb");
     let client = McpClient::of(&world, "inspector", &[]);
@@ -701,7 +701,7 @@ fn resources_are_read_and_what_others_change_is_told() {
     let notification = notifications
         .take(10)
         .find_map(Result::ok)
-        .expect("it is told");
+        .expect("a notification");
     assert_eq!(
         notification["method"], "notifications/resources/updated",
         "{notification}"

@@ -52,7 +52,7 @@ fn a_running_cell_goes_on_and_its_outputs_arrive_in_the_moved_file() {
     // Its supervisor knows the old name only.
     nb(&world, ["mv", "sub/a.ipynb", "b.ipynb"]).ended(0);
     kill(pid(&restarted));
-    until("its end is told", || {
+    until("its end is reported", || {
         let status = nb(&world, ["status", "b.ipynb"]);
         status.stdout.contains("was killed").then_some(())
     });
@@ -123,7 +123,7 @@ fn a_notebook_that_another_program_has_renamed_is_taken_up_again() {
     nb(&world, ["status"])
         .ended(0)
         .with("NEW.ipynb; else: nb shutdown ");
-    // Whoever wants another kernel for it is told how to get that of the old one.
+    // Whoever wants another kernel for it gets a hint how to use that of the old one.
     output_of(opening(&world, "b.ipynb").arg("--own").env("NB_AS", "ada"))
         .ended(0)
         .with("a.ipynb is gone, and its kernel runs on; if it is this notebook now: nb shutdown b.ipynb && nb mv ");

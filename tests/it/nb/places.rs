@@ -89,7 +89,7 @@ fn a_folder_that_cannot_be_written_has_its_project_elsewhere() {
     assert_eq!(
         again.json()["notes"],
         serde_json::json!([]),
-        "it is said once"
+        "it is reported once"
     );
     works(&world, &notebook);
     std::fs::set_permissions(&folder, mode(0o755)).expect("make it writable");

@@ -100,7 +100,7 @@ fn cells_are_a_line_each() {
 }
 
 #[test]
-fn a_list_of_cells_is_short_whatever_they_have_said() {
+fn a_list_of_cells_is_short_whatever_they_have_printed() {
     let world = World::new();
     let output =
         json!({ "output_type": "stream", "name": "stdout", "text": "a word, ".repeat(10_000) });

@@ -121,7 +121,7 @@ fn a_running_cell_is_in_the_notebook_before_it_says_anything() {
     nb(&world, ["exec", "a.ipynb", "0"]).ended(0);
     assert_eq!(text(&world, 0), "after\n");
     let id = begin(&world, &["0"]);
-    let running = until("the file tells that it runs", || {
+    let running = until("the file shows that it runs", || {
         let cell = cell(&world, 0);
         (cell["outputs"] == json!([])).then_some(cell)
     });
@@ -155,7 +155,7 @@ fn a_cell_whose_recorder_and_kernel_were_killed_ends_with_an_error() {
 }
 
 #[test]
-fn a_cell_whose_end_nobody_heard_is_not_called_finished() {
+fn a_cell_whose_end_nobody_received_is_not_called_finished() {
     let gate = format!("{GATE}\nopen('over', 'w').close()");
     let world = notebook(&[&gate]);
     let id = begin(&world, &["0"]);
@@ -261,7 +261,7 @@ fn a_kernel_that_somebody_else_restarts_in_mid_cell_leaves_what_was_printed() {
 }
 
 #[test]
-fn who_waits_in_front_of_a_restart_or_shutdown_is_told_of_it() {
+fn a_job_that_waits_before_a_restart_or_shutdown_is_told_of_it() {
     for (action, done) in [("restart", "restarted"), ("shutdown", "shut down")] {
         let world = notebook(&[GATE]);
         let first = begin(&world, &["0"]);
@@ -416,7 +416,7 @@ fn on_a_full_disk_outputs_stay_in_the_job_until_there_is_room() {
 }
 
 #[test]
-fn a_question_outlives_the_recorder_that_heard_it() {
+fn a_question_outlives_the_recorder_that_received_it() {
     let world = notebook(&["print('before', flush=True)\nprint('hi', input('name? '))"]);
     let id = begin(&world, &["0"]);
     is(&world, &id, "waiting_input");
@@ -435,7 +435,7 @@ fn task(files: &str) -> String {
     format!(
         "import asyncio, os\nasync def late():\n    for name in {files:?}.split():\n        \
          while not os.path.exists(name): await asyncio.sleep(0.01)\n        print(name, flush=True)\n        \
-         open(name + '.said', 'w').close()\n_ = asyncio.create_task(late())\nprint('begun')"
+         open(name + '.printed', 'w').close()\n_ = asyncio.create_task(late())\nprint('begun')"
     )
 }
 
@@ -494,7 +494,7 @@ fn late_outputs_wait_for_the_end_of_their_job() {
     wait_for_output(&world, &id, "before");
     touch(&world, "a");
     until("the task's line", || {
-        world.project().join("a.said").exists().then_some(())
+        world.project().join("a.printed").exists().then_some(())
     });
     touch(&world, "go");
     nb(&world, ["wait", &id]).ended(0);

@@ -237,7 +237,7 @@ fn a_line_is_waited_for() {
 }
 
 #[test]
-fn what_happens_is_told_as_it_happens() {
+fn events_are_printed_as_they_happen() {
     let world = world();
     let output = nb(&world, ["run", "--events", "print(1); 1 / 0"]).ended(3);
     let events: Vec<Value> = output

@@ -53,7 +53,7 @@ fn an_edit_of_another_cell_stays_and_so_do_the_outputs() {
 }
 
 #[test]
-fn an_edit_of_the_running_cell_stays_and_is_told() {
+fn an_edit_of_the_running_cell_stays_and_is_reported() {
     let world = World::new();
     let message = saved(&world, |notebook| {
         notebook["cells"][0]["source"] = json!("x = 'a person wrote this'");

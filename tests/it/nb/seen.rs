@@ -140,7 +140,7 @@ fn a_refusal_is_short_and_what_it_does_not_show_is_not_seen() {
 }
 
 #[test]
-fn what_an_editors_overwrite_wiped_out_is_told_once() {
+fn what_an_editor_overwrote_is_reported_once() {
     let world = World::new();
     save(&world, &notebook(&CELLS));
     as_(&world, "claude", &["cells"]).ended(0);

@@ -113,7 +113,7 @@ fn a_notebook_of_another_project_is_not_shared_with() {
 }
 
 #[test]
-fn a_notebook_that_was_moved_is_told_of_with_its_kernel_and_finds_it_again() {
+fn a_notebook_that_was_moved_is_reported_with_its_kernel_and_finds_it_again() {
     let world = World::new();
     open(&world, "t.ipynb");
     nb(&world, ["run", "x = 'kept'"]).ended(0);

@@ -111,7 +111,7 @@ fn one_that_forks_and_ends_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_limit_of_memory_holds_and_is_told() {
+fn a_limit_of_memory_holds_and_is_reported() {
     let world = World::new();
     let python = python::interpreter().to_string_lossy();
     let words = ["open", "t.ipynb", "--memory", "1.5G", "--python", &python];
@@ -232,7 +232,7 @@ fn what_is_left_of_a_killed_start_is_cleared_up() {
         .with("left.ipynb, whose project is gone")
         .with("would free");
     let file = super::path(&killed["connection_file"]);
-    assert!(file.exists(), "it only tells");
+    assert!(file.exists(), "it only reports");
     nb(&world, ["gc"]).ended(0).with("ended the kernel of");
     assert!(!file.exists() && stale.iter().all(|socket| !socket.exists()));
     until("only one kernel is left", || {

@@ -134,7 +134,7 @@ fn a_watch_does_not_run_a_cell_in_which_somebody_types() {
 }
 
 #[test]
-fn nothing_is_said_where_nobody_types() {
+fn nothing_is_reported_where_nobody_types() {
     let world = World::new();
     notebook(&world);
     let folder = home(&world).join(".config/Code/Backups/1/file");

@@ -29,7 +29,7 @@ fn read(world: &World) -> String {
 }
 
 #[test]
-fn a_limit_of_the_size_of_files_is_told_and_ends_nothing() {
+fn a_limit_of_the_size_of_files_is_reported_and_ends_nothing() {
     let world = world(&"x".repeat(100_000));
     let before = read(&world);
     let mut command = world.command("bash".as_ref());
@@ -51,7 +51,7 @@ fn a_limit_of_the_size_of_files_is_told_and_ends_nothing() {
 }
 
 #[test]
-fn an_immutable_notebook_or_folder_is_told_as_such() {
+fn an_immutable_notebook_or_folder_is_reported_as_such() {
     let world = world("old");
     let change = |how: &str, path: &Path| {
         let mut command = Command::new("chattr");
@@ -82,7 +82,7 @@ fn an_immutable_notebook_or_folder_is_told_as_such() {
 }
 
 #[test]
-fn a_sticky_folder_is_told_as_such() {
+fn a_sticky_folder_is_reported_as_such() {
     let world = world("old");
     let folder = tempfile::tempdir().expect("make a folder");
     let notebook = folder.path().join("t.ipynb");

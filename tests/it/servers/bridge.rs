@@ -85,9 +85,9 @@ fn counted(lines: usize) -> String {
     (0..lines).map(|it| format!("{it}\n")).collect()
 }
 
-/// Checks that each number is there once and in order, or that a gap is told once; returns whether there is a gap.
+/// Checks that each number is there once and in order, or that a gap is reported once; returns whether there is a gap.
 #[track_caller]
-fn is_told(text: &str, lines: usize) -> bool {
+fn reports_gap(text: &str, lines: usize) -> bool {
     if text == counted(lines) {
         return false;
     }
@@ -152,9 +152,9 @@ fn is_used(server: &Server) {
     exec(&world, "x + 1").ended(0).with("42");
 
     let comm = "from comm import create_comm\n\
-        heard = []\n\
+        received = []\n\
         comm = create_comm(target_name='widget', data={'value': 1})\n\
-        comm.on_msg(lambda message: heard.append(message['content']['data']))\n\
+        comm.on_msg(lambda message: received.append(message['content']['data']))\n\
         print(comm.comm_id)";
     let output = exec(&world, comm).ended(0);
     let file = status(&world)["connection_file"].clone();
@@ -166,7 +166,7 @@ fn is_used(server: &Server) {
         output.stdout.trim(),
     ]);
     succeed(&mut front_end);
-    exec(&world, "heard").ended(0).with("{'value': 7}");
+    exec(&world, "received").ended(0).with("{'value': 7}");
 
     nb(&world, ["restart"]).ended(0).with("generation 2");
     exec(&world, "'x' in globals()").ended(0).with("False");
@@ -279,9 +279,9 @@ fn each_line_arrives_once_although_the_connection_is_lost_again_and_again() {
         cutter.wait_for_a_websocket();
         prints_more(&world);
         let lines = enough(&world, &job);
-        gaps += usize::from(is_told(&text(&world), lines));
+        gaps += usize::from(reports_gap(&text(&world), lines));
     }
-    eprintln!("{done} losses, {gaps} cells with a gap that is told");
+    eprintln!("{done} losses, {gaps} cells with a gap that is reported");
 }
 
 /// `NB_TEST_AWAY` is for how many seconds: 60 takes part in no CI run.
@@ -310,7 +310,7 @@ fn what_is_sent_without_a_connection_waits_for_it() {
     std::thread::sleep(Duration::from_secs(away).saturating_sub(since.elapsed()));
     cutter.come_back();
     let lines = enough(&world, &job);
-    is_told(&text(&world), lines);
+    reports_gap(&text(&world), lines);
     exec(&world, "x").ended(0).with("42");
 }
 
@@ -325,7 +325,7 @@ fn a_connection_that_is_silent_is_given_up_and_made_again() {
     let lines = enough(&world, &job);
     let text = text(&world);
     assert!(!text.contains("ConnectionLost"), "{text}");
-    assert!(is_told(&text, lines), "what was on its way is lost");
+    assert!(reports_gap(&text, lines), "what was on its way is lost");
 }
 
 #[test]
@@ -339,7 +339,7 @@ fn a_cell_outlives_the_process_that_holds_its_connection() {
         exec_is_queued(&world);
     }
     let lines = enough(&world, &job);
-    is_told(&text(&world), lines);
+    reports_gap(&text(&world), lines);
 }
 
 fn kill_the_bridge(world: &World) {
@@ -376,7 +376,7 @@ fn exec_is_queued(world: &World) {
 }
 
 #[test]
-fn a_server_that_restarted_is_told_and_the_notebook_is_opened_anew() {
+fn a_server_that_restarted_is_reported_and_the_notebook_is_opened_anew() {
     let mut server = Server::jupyter();
     let world = opened(&server);
     nb(
@@ -400,7 +400,7 @@ print(y)",
         (status(&world)["state"] == "died").then_some(())
     });
     let took = back.elapsed();
-    eprintln!("told {took:?} after the server's return");
+    eprintln!("reported {took:?} after the server's return");
     assert!(took.as_secs() < 5, "{took:?}");
     nb(&world, ["wait", &job, "--timeout", "60"]).ended(6);
     assert!(
@@ -417,7 +417,7 @@ print(y)",
 }
 
 #[test]
-fn a_kernel_that_its_server_ended_is_told() {
+fn a_kernel_that_its_server_ended_is_reported() {
     let server = Server::jupyter();
     let world = opened(&server);
     let job = begin(&world, &counter(&world, 0.05));
@@ -500,10 +500,10 @@ fn a_token_that_expired_is_renewed_under_a_running_cell() {
 }
 
 #[test]
-fn what_a_server_drops_is_said() {
+fn what_a_server_drops_is_reported() {
     let server = Server::jupyter();
     let world = opened(&server);
-    // A server passes at most 1 MB a second on, unless it is told otherwise.
+    // A server passes at most 1 MB a second on, unless a setting changes it.
     let job = begin(&world, "for n in range(30_000):\n    print('x' * 1000)");
     nb(&world, ["wait", &job, "--timeout", "100"]).ended(0);
     let text = text(&world);
@@ -537,7 +537,7 @@ fn front_ends_share_a_kernel_on_a_server() {
 }
 
 #[test]
-fn files_that_cells_name_and_the_server_does_not_have_are_told() {
+fn files_that_cells_name_and_the_server_does_not_have_are_reported() {
     let (server, world) = (Server::jupyter(), World::new());
     server.add_to(&world, "gpu");
     let data = world.project().join("data");

@@ -9,11 +9,11 @@ use std::time::Duration;
 /// How a connection is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
-    /// Both ends are told.
+    /// Both connections are closed.
     Close,
-    /// Both ends are told that what was on its way is lost.
+    /// Both connections are reset: what was on its way is lost.
     Reset,
-    /// Nobody is told: nothing arrives any more.
+    /// No connection ends, and nothing arrives any more.
     Stall,
 }
 

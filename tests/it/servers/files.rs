@@ -186,7 +186,7 @@ fn a_part_of_another_content_is_found_out() {
 }
 
 #[test]
-fn what_cannot_be_copied_is_said() {
+fn what_cannot_be_copied_is_reported() {
     let (world, server) = (World::new(), Server::jupyter());
     server.add_to(&world, "gpu");
     let gateway = Server::kernel_gateway();

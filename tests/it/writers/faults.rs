@@ -206,7 +206,7 @@ fn a_save_whose_disk_fails_at_any_call_leaves_the_old_text_or_the_new() {
 }
 
 #[test]
-fn a_full_disk_is_told_with_its_space() {
+fn a_full_disk_is_reported_with_its_free_space() {
     let world = World::new();
     let Some(save) = Save::new(&world) else {
         return;

@@ -159,7 +159,7 @@ fn nothing_is_lost_of_four_writers_and_an_editor_that_writes_in_place() {
             .into_iter()
             .map(|writer| writer.join().expect("a writer"));
         let sums: Vec<Sum> = sums.collect();
-        std::fs::write(&alone, "").expect("tell the editor");
+        std::fs::write(&alone, "").expect("write the file");
         (sums, editor.join().expect("the editor"))
     });
     look(&world);
@@ -187,7 +187,7 @@ fn nothing_is_lost_of_four_writers_and_an_editor_that_writes_in_place() {
         .collect();
     let counted = |count: fn(&Sum) -> usize| sums.iter().map(count).sum::<usize>();
     eprintln!(
-        "seed {seed}, {took:?}: {} edits done, {} refused, {} killed; {} overwritten by the editor, all of them told but {}; {} cells",
+        "seed {seed}, {took:?}: {} edits done, {} refused, {} killed; {} overwritten by the editor, all of them reported but {}; {} cells",
         done.len(),
         counted(|sum| sum.refused),
         counted(|sum| sum.killed),
