@@ -54,7 +54,7 @@ fn text(result: &Value) -> String {
     let displays = result["displays"].as_object().expect("displays");
     let texts = displays
         .values()
-        .map(|it| it["text/plain"].as_str().expect("a text"));
+        .map(|data| data["text/plain"].as_str().expect("a text"));
     texts.collect::<Vec<_>>().join("")
 }
 
@@ -122,7 +122,7 @@ impl OneFile {
                 counted.fetch_add(1, Ordering::SeqCst);
                 let lines = BufReader::new(&connection).lines();
                 let _ = lines
-                    .take_while(|line| line.as_ref().is_ok_and(|it| !it.is_empty()))
+                    .take_while(|line| line.as_ref().is_ok_and(|line| !line.is_empty()))
                     .count();
                 let _ = write!(
                     &connection,

@@ -121,7 +121,7 @@ fn text(outputs: &[OutputMessage], stream: &str) -> String {
     outputs
         .iter()
         .filter_map(|output| match output {
-            OutputMessage::Stream(it) if it.name == stream => Some(it.text.as_str()),
+            OutputMessage::Stream(output) if output.name == stream => Some(output.text.as_str()),
             _ => None,
         })
         .collect()
@@ -148,7 +148,7 @@ fn a_kernel_answers_over_tcp_and_over_unix_sockets() {
             assert!(!outcome.idle_missing);
             assert_eq!(text(&outputs, "stdout"), "hello\n");
             assert!(
-                matches!(outputs.last(), Some(OutputMessage::Result(it)) if it.data["text/plain"] == "42"),
+                matches!(outputs.last(), Some(OutputMessage::Result(result)) if result.data["text/plain"] == "42"),
                 "{outputs:?}"
             );
             assert_eq!((client.refused(), client.dropped()), (0, 0));
@@ -209,8 +209,8 @@ fn a_question_is_answered() {
                     Some("Ada".to_owned())
                 }
                 event => {
-                    if let Some(OutputMessage::Stream(it)) = event.output() {
-                        printed.push_str(&it.text);
+                    if let Some(OutputMessage::Stream(output)) = event.output() {
+                        printed.push_str(&output.text);
                     }
                     None
                 }
@@ -225,7 +225,7 @@ fn a_question_is_answered() {
             .execute(&request, |_| None)
             .await
             .expect("it is there");
-        assert!(matches!(outcome.end, RequestEnd::Raised(it) if it.ename == "EOFError"));
+        assert!(matches!(outcome.end, RequestEnd::Raised(error) if error.ename == "EOFError"));
 
         // If nobody can answer, the kernel does not ask.
         request.allow_stdin = false;
@@ -234,7 +234,7 @@ fn a_question_is_answered() {
             .await
             .expect("it is there");
         assert!(
-            matches!(outcome.end, RequestEnd::Raised(it) if it.ename == "StdinNotImplementedError")
+            matches!(outcome.end, RequestEnd::Raised(error) if error.ename == "StdinNotImplementedError")
         );
     });
 }
@@ -268,7 +268,7 @@ fn a_running_cell_is_interrupted() {
         }
         let outcome = execution.outcome().expect("it has ended");
         assert!(
-            matches!(&outcome.end, RequestEnd::Raised(it) if it.ename == "KeyboardInterrupt"),
+            matches!(&outcome.end, RequestEnd::Raised(error) if error.ename == "KeyboardInterrupt"),
             "{outcome:?}"
         );
         // Interrupt in the other way; the kernel stays alive.
@@ -328,7 +328,7 @@ fn a_kernel_killed_in_mid_cell_ends_the_request() {
             kernel.process.wait().expect("it was killed");
             let anew = Client::connect(&kernel.info, "tests").await.err();
             assert!(
-                matches!(&anew, Some(it @ ClientError::Unreachable { .. }) if it.may_come_up()),
+                matches!(&anew, Some(error @ ClientError::Unreachable { .. }) if error.may_come_up()),
                 "{anew:?}"
             );
         });
@@ -354,7 +354,7 @@ fn the_callers_word_that_the_process_ended_is_taken() {
             }
         }
         assert_eq!(
-            execution.outcome().map(|it| &it.end),
+            execution.outcome().map(|outcome| &outcome.end),
             Some(&RequestEnd::KernelGone("pid 7 ended".to_owned()))
         );
     });
@@ -460,7 +460,7 @@ fn through_nb_proxy_everything_is_as_it_is_directly() {
         let mut request = Execute::new("input('name? ')");
         request.allow_stdin = true;
         let outcome = client.execute(&request, |_| Some("Ada".to_owned())).await;
-        assert!(outcome.is_ok_and(|it| it.end == RequestEnd::Ok));
+        assert!(outcome.is_ok_and(|outcome| outcome.end == RequestEnd::Ok));
 
         let request = Execute::new("print('asleep'); time.sleep(600)");
         let mut execution = client.start(&request).await.expect("it is there");
@@ -470,8 +470,8 @@ fn through_nb_proxy_everything_is_as_it_is_directly() {
             }
         }
         assert!(matches!(
-            execution.outcome().map(|it| &it.end),
-            Some(RequestEnd::Raised(it)) if it.ename == "KeyboardInterrupt"
+            execution.outcome().map(|outcome| &outcome.end),
+            Some(RequestEnd::Raised(error)) if error.ename == "KeyboardInterrupt"
         ));
         assert_eq!(client.refused(), 0);
         client.close().await;

@@ -30,9 +30,9 @@ fn deny() -> toml::Table {
 
 fn words<'a>(list: &'a toml::Value, field: Option<&str>) -> Vec<&'a str> {
     let list = list.as_array().expect("a list").iter();
-    let words = list.map(|it| match field {
-        Some(field) => it.get(field).and_then(toml::Value::as_str),
-        None => it.as_str(),
+    let words = list.map(|entry| match field {
+        Some(field) => entry.get(field).and_then(toml::Value::as_str),
+        None => entry.as_str(),
     });
     words.map(|word| word.expect("a word")).collect()
 }

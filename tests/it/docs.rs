@@ -140,7 +140,7 @@ fn sources(folders: &[PathBuf]) -> String {
     let files = folders.iter().flat_map(walkdir::WalkDir::new);
     files
         .map(|entry| entry.expect("an entry").into_path())
-        .filter(|path| path.extension().is_some_and(|it| it == "rs"))
+        .filter(|path| path.extension().is_some_and(|extension| extension == "rs"))
         .map(|path| std::fs::read_to_string(path).expect("read a file"))
         .collect()
 }
@@ -570,8 +570,8 @@ fn anchor(heading: &str) -> String {
     let words = heading.trim_start_matches('#').trim().to_lowercase();
     words
         .chars()
-        .filter(|it| it.is_alphanumeric() || matches!(it, ' ' | '-' | '_'))
-        .map(|it| if it == ' ' { '-' } else { it })
+        .filter(|character| character.is_alphanumeric() || matches!(character, ' ' | '-' | '_'))
+        .map(|character| if character == ' ' { '-' } else { character })
         .collect()
 }
 

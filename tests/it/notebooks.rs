@@ -327,7 +327,7 @@ fn assert_only(kind: &str, at: usize, to: usize, old: &[u8], new: &[u8]) {
     assert!(
         long.starts_with(short)
             || long.ends_with(short)
-            || short.iter().all(|it| long.contains(it))
+            || short.iter().all(|line| long.contains(line))
     );
 }
 

@@ -32,12 +32,14 @@ struct Listener {
 impl Audience for Listener {
     fn sees(&self, event: &ExecutionEvent) {
         let text = match (event, event.output()) {
-            (_, Some(OutputMessage::Stream(it))) => {
-                self.printed.borrow_mut().push_str(&it.text);
-                it.text
+            (_, Some(OutputMessage::Stream(stream))) => {
+                self.printed.borrow_mut().push_str(&stream.text);
+                stream.text
             }
-            (_, Some(OutputMessage::Error(it))) => return self.raised.borrow_mut().push(it.ename),
-            (ExecutionEvent::Prompt(it), _) => it.prompt.clone(),
+            (_, Some(OutputMessage::Error(error))) => {
+                return self.raised.borrow_mut().push(error.ename);
+            }
+            (ExecutionEvent::Prompt(prompt), _) => prompt.prompt.clone(),
             _ => return,
         };
         self.activity.notify_one();

@@ -45,7 +45,7 @@ impl Stranger {
         let own = [".cargo/bin", "python/bin"].map(|folder| self.home().join(folder));
         let all = own
             .into_iter()
-            .chain(std::env::split_paths(&path).filter(|it| !holds_nb(it)));
+            .chain(std::env::split_paths(&path).filter(|folder| !holds_nb(folder)));
         std::env::join_paths(all).expect("they were joined before")
     }
 

@@ -275,8 +275,9 @@ fn a_folder_of_a_later_version_is_refused_and_not_touched() {
     let picture = || {
         let all = walkdir::WalkDir::new(&dir).sort_by_file_name();
         let all = all.into_iter().flatten();
-        let files = all.filter(|it| it.file_type().is_file());
-        let of = |it: walkdir::DirEntry| (it.path().to_owned(), std::fs::read(it.path()).ok());
+        let files = all.filter(|entry| entry.file_type().is_file());
+        let of =
+            |entry: walkdir::DirEntry| (entry.path().to_owned(), std::fs::read(entry.path()).ok());
         files.map(of).collect::<Vec<_>>()
     };
     let before = picture();

@@ -50,7 +50,7 @@ fn an_end_is_noticed_at_once_and_reported_by_every_command_until_the_next_start(
     assert!(
         ended["memory_bytes"]
             .as_u64()
-            .is_some_and(|it| it > 10_000_000)
+            .is_some_and(|bytes| bytes > 10_000_000)
     );
 
     let output = with_its_end(nb(&world, ["status"]).ended(0));

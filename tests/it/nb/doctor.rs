@@ -34,12 +34,12 @@ fn doctor(world: &World, before: &str, words: &[&str]) -> Output {
 /// Returns the texts and fixes of the checks about something with this verdict.
 fn checks<'a>(answer: &'a Value, about: &str, verdict: &str) -> Vec<(&'a str, &'a str)> {
     let checks = answer["checks"].as_array().expect("a list").iter();
-    let wanted = checks.filter(|it| it["about"] == about && it["verdict"] == verdict);
+    let wanted = checks.filter(|check| check["about"] == about && check["verdict"] == verdict);
     wanted
-        .map(|it| {
+        .map(|check| {
             (
-                it["text"].as_str().unwrap_or(""),
-                it["mend"].as_str().unwrap_or(""),
+                check["text"].as_str().unwrap_or(""),
+                check["mend"].as_str().unwrap_or(""),
             )
         })
         .collect()

@@ -25,7 +25,7 @@ fn desk(cells: &[&str]) -> World {
 
 /// Lets a front end run the cells, and leave.
 fn goes(world: &World, how: &str, seed: u64, cells: &[&str]) {
-    let code: Vec<_> = cells.iter().map(|it| it.replace('\n', "\\n")).collect();
+    let code: Vec<_> = cells.iter().map(|cell| cell.replace('\n', "\\n")).collect();
     let mut script = world.script("handover.py", "nb-shared");
     script.args(["--how", how, "--code", &code.join("|||")]);
     script.args(["--seed", &seed.to_string()]);

@@ -86,8 +86,8 @@ fn out(output: &Output) -> String {
         let bare = word.trim_end().trim_end_matches([')', ':', ',']);
         let known = ["aaaa1111", "bbbb2222", "cccc3333", "dddd4444"].contains(&bare);
         words.push(match bare.trim_start_matches('(') {
-            it if is_time(it) => word.replacen(it, "TIME", 1),
-            it if is_op(it) && !known => word.replacen(it, "OP", 1),
+            core if is_time(core) => word.replacen(core, "TIME", 1),
+            core if is_op(core) && !known => word.replacen(core, "OP", 1),
             _ => word.to_owned(),
         });
     }
@@ -555,7 +555,7 @@ fn versions_of_a_cell_come_back_whoever_made_them() {
     let versions = answer["versions"].as_array().expect("versions");
     let lines: Vec<_> = versions
         .iter()
-        .map(|it| it["first_line"].as_str().expect("a line"))
+        .map(|version| version["first_line"].as_str().expect("a line"))
         .collect();
     assert_eq!(lines, ["last", "two", "human", "four"]);
     let output = on(&world, &["log", "-1"]).ended(0);
@@ -683,7 +683,7 @@ fn the_log_names_who_did_what() {
         .as_array()
         .expect("a list")
         .iter()
-        .map(|it| it["event"].clone())
+        .map(|entry| entry["event"].clone())
         .collect();
     assert_eq!(events, ["edited", "edited", "saved", "edited"]);
     assert_eq!(json["revision"], revision(&world));

@@ -215,7 +215,7 @@ impl Place {
         let file = self.world.project().join("connection.json");
         let ports: Vec<_> = (0..5)
             .map(|_| std::net::TcpListener::bind("127.0.0.1:0").expect("bind"))
-            .map(|it| it.local_addr().expect("it is bound").port())
+            .map(|listener| listener.local_addr().expect("it is bound").port())
             .collect();
         let text = json!({
             "transport": "tcp", "ip": "127.0.0.1", "key": "k", "signature_scheme": "hmac-sha256",

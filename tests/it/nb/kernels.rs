@@ -547,7 +547,9 @@ fn a_real_micromamba_environment_is_started_activated() {
         .with(": active in this shell (CONDA_PREFIX)\n");
     let active = inside("active.ipynb");
     for name in activated.keys() {
-        let value = active[name].as_str().map(|it| it.replace(&condabin, ""));
+        let value = active[name]
+            .as_str()
+            .map(|value| value.replace(&condabin, ""));
         assert_eq!(value.as_deref(), own[name].as_str(), "{name}");
     }
     // The kernel of the neighbouring notebooks is this project's choice; another project has to ask.

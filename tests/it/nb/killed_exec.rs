@@ -21,12 +21,12 @@ const ROUNDS: usize = 8;
 /// Prints the round in each line, and leaves a mark in a file that needs no recorder.
 const CELL: &str = "\
 import time
-with open('round') as it: mark = it.read()
+with open('round') as file: mark = file.read()
 for line in range(100):
     print(mark, line, flush=True)
     time.sleep(0.004)
 display({'text/plain': mark + ' shown'}, raw=True)
-with open('ran', 'a') as it: print(mark, file=it)
+with open('ran', 'a') as file: print(mark, file=file)
 mark + ' is its value'";
 
 /// The processes that are killed.
@@ -107,7 +107,7 @@ fn has_run(world: &World, mark: &str) -> bool {
 fn jobs(world: &World) -> Vec<Value> {
     let folders = std::fs::read_dir(world.project().join(".nb/jobs"));
     let records = folders.into_iter().flatten().flatten();
-    let records = records.filter_map(|it| std::fs::read(it.path().join("job.json")).ok());
+    let records = records.filter_map(|folder| std::fs::read(folder.path().join("job.json")).ok());
     let records = records.map(|text| serde_json::from_slice(&text).expect("a record"));
     records.collect()
 }
@@ -164,9 +164,9 @@ fn stop(pid: u32) {
     signal(pid, Signal::STOP);
     until("a stopped process", || {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok();
-        let state = stat.as_deref().and_then(|it| it.rsplit(')').next());
+        let state = stat.as_deref().and_then(|state| state.rsplit(')').next());
         state
-            .is_none_or(|it| it.starts_with(" T") || it.starts_with(" Z"))
+            .is_none_or(|state| state.starts_with(" T") || state.starts_with(" Z"))
             .then_some(())
     });
 }

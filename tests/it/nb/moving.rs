@@ -165,7 +165,7 @@ fn a_notebook_that_shares_the_kernel_of_a_moved_one_keeps_it() {
     let status = nb(&world, ["status", "--json"]).ended(0).json();
     let keys = status["sessions"].as_array().expect("sessions").iter();
     let keys: Vec<_> = keys
-        .filter_map(|it| it["notebook"].as_str())
+        .filter_map(|entry| entry["notebook"].as_str())
         .map(Value::from)
         .collect();
     assert_eq!(keys, ["c.ipynb", "d.ipynb"]);

@@ -32,8 +32,8 @@ fn type_in(world: &World, product: &str, cell: &str, text: &str) -> PathBuf {
     let modified = modified.duration_since(UNIX_EPOCH).expect("after 1970");
     let mut content = read(world);
     let cells = content["cells"].as_array_mut().expect("cells");
-    let it = cells.iter_mut().find(|it| it["id"] == cell);
-    it.expect("the cell")["source"] = json!(text);
+    let wanted = cells.iter_mut().find(|cell_json| cell_json["id"] == cell);
+    wanted.expect("the cell")["source"] = json!(text);
     let meta = json!({
         "mtime": u64::try_from(modified.as_millis()).expect("fits"), "ctime": 0, "size": found.len(),
         "etag": "39e8d2dd", "orphaned": false, "typeId": "notebook/jupyter-notebook/jupyter-notebook",

@@ -48,9 +48,9 @@ fn variables(world: &World, words: &[&str]) -> BTreeMap<String, Value> {
     let words = ["vars", "--json"].iter().chain(words);
     let answer = nb(world, words).ended(0).json();
     let listed = answer["variables"].as_array().expect("a list");
-    let named = listed.iter().map(|it| {
-        let name = it["name"].as_str().expect("a name");
-        (name.to_owned(), it.clone())
+    let named = listed.iter().map(|variable| {
+        let name = variable["name"].as_str().expect("a name");
+        (name.to_owned(), variable.clone())
     });
     named.collect()
 }

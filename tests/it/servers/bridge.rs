@@ -48,7 +48,7 @@ fn text(world: &World) -> String {
     for output in outputs.as_array().expect("outputs") {
         match &output["text"] {
             Value::Array(lines) => text.extend(lines.iter().filter_map(Value::as_str)),
-            Value::String(it) => text += it,
+            Value::String(line) => text += line,
             _ => text += output["evalue"].as_str().unwrap_or_default(),
         }
     }
@@ -82,7 +82,7 @@ fn prints_more(world: &World) {
 }
 
 fn counted(lines: usize) -> String {
-    (0..lines).map(|it| format!("{it}\n")).collect()
+    (0..lines).map(|number| format!("{number}\n")).collect()
 }
 
 /// Checks that each number is there once and in order, or that a gap is reported once; returns whether there is a gap.
@@ -344,7 +344,7 @@ fn a_cell_outlives_the_process_that_holds_its_connection() {
 
 fn kill_the_bridge(world: &World) {
     let pid = status(world)["kernel_pid"].as_u64();
-    let pid = pid.and_then(|it| rustix::process::Pid::from_raw(it.try_into().ok()?));
+    let pid = pid.and_then(|pid| rustix::process::Pid::from_raw(pid.try_into().ok()?));
     let pid = pid.expect("the pid of the process");
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("kill it");
 }
@@ -508,7 +508,10 @@ fn what_a_server_drops_is_reported() {
     nb(&world, ["wait", &job, "--timeout", "100"]).ended(0);
     let text = text(&world);
     let lines = text.lines().filter(|it| it.starts_with("xxx")).count();
-    let tail: String = text.lines().filter(|it| !it.starts_with("xxx")).collect();
+    let tail: String = text
+        .lines()
+        .filter(|line| !line.starts_with("xxx"))
+        .collect();
     assert!(
         lines == 30_000 || tail.contains("rate exceeded"),
         "{lines}: {tail}"

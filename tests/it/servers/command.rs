@@ -81,7 +81,10 @@ fn servers_are_added_listed_and_removed() {
         let mode = entry.metadata().expect("its metadata").permissions().mode();
         assert_eq!(mode & 0o777, 0o600, "{}", entry.path().display());
         let text = std::fs::read_to_string(entry.path()).expect("read it");
-        let is_secret = entry.path().extension().is_some_and(|it| it == "secret");
+        let is_secret = entry
+            .path()
+            .extension()
+            .is_some_and(|extension| extension == "secret");
         assert_eq!(
             text.contains("sesame"),
             is_secret,

@@ -59,7 +59,7 @@ fn has(file: &Path, content: &[u8]) {
     );
     let folder = file.parent().expect("it has a folder");
     let left = std::fs::read_dir(folder).expect("list").flatten();
-    let left: Vec<_> = left.map(|it| it.file_name()).collect();
+    let left: Vec<_> = left.map(|entry| entry.file_name()).collect();
     let is_part = |name: &std::ffi::OsString| name.to_string_lossy().contains(".nb-part-");
     assert!(!left.iter().any(is_part), "{left:?}");
 }

@@ -209,6 +209,6 @@ fn overwritten(project: &std::path::Path) -> HashSet<String> {
     let lists = entries.filter_map(|entry| entry["overwritten"].as_array().cloned());
     let ops = lists
         .flatten()
-        .filter_map(|it| it["op"].as_str().map(str::to_owned));
+        .filter_map(|edit| edit["op"].as_str().map(str::to_owned));
     ops.collect()
 }
