@@ -831,8 +831,8 @@ pub fn gemini_calls(name: &str, args: &Value) -> Value {
     json!({ "functionCall": { "name": name, "args": args } })
 }
 
-/// A turn of gemini's model that says something.
-pub fn gemini_says(text: &str) -> Value {
+/// A turn of gemini's model that consists of text.
+pub fn gemini_text(text: &str) -> Value {
     json!({ "text": text })
 }
 
@@ -888,15 +888,15 @@ fn gemini_works_on_a_notebook_with_nbs_tools() {
             "write_file",
             &json!({ "file_path": file, "content": "made by gemini\n" }),
         ),
-        gemini_says("The file is there."),
+        gemini_text("The file is there."),
         gemini_calls("mcp_nb_read_cell", &cell_of(&json!({}))),
         gemini_calls(
             "mcp_nb_update_cell",
             &cell_of(&json!({ "source": "x = 21\nx * 2" })),
         ),
         gemini_calls("mcp_nb_run_cell", &cell_of(&json!({}))),
-        gemini_says("The cell gives 42."),
-        gemini_says("I remember."),
+        gemini_text("The cell gives 42."),
+        gemini_text("I remember."),
     ];
     let Some(agent) = gemini(&world, answers) else {
         return;

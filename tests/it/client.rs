@@ -387,7 +387,7 @@ fn a_wrong_key_gets_no_answer_and_believes_nothing() {
 }
 
 #[test]
-fn an_iopub_that_says_nothing_is_not_waited_for_for_ever() {
+fn an_iopub_that_sends_nothing_is_not_waited_for_for_ever() {
     run(async {
         let kernel = Kernel::start(Transport::Tcp);
         drop(kernel.client().await);

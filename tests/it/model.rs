@@ -71,7 +71,7 @@ impl Scripted {
         Self::raw(200, pieces.collect())
     }
 
-    pub fn says(text: &str) -> Self {
+    pub fn text(text: &str) -> Self {
         Self::anthropic(&[Part::Text(text)])
     }
 

@@ -169,11 +169,11 @@ fn assert_faithful(folder: &Path) -> (usize, usize, usize) {
             std::fs::write(file("edited"), after.to_bytes()).expect("write a notebook");
             let reread = Document::parse(after.to_bytes()).expect("an edit leaves a notebook");
             // The ledger has the ids of cells without an id in the file, so only revisions are compared.
-            let says = |document: &Document| -> Vec<_> {
+            let revisions = |document: &Document| -> Vec<_> {
                 let cells = document.cells().iter();
                 cells.map(|cell| cell.revision()).collect()
             };
-            assert_eq!(says(&reread), says(&after), "{name}, {kind}");
+            assert_eq!(revisions(&reread), revisions(&after), "{name}, {kind}");
         }
     }
     let checked = corpus("check", results.path());

@@ -439,7 +439,7 @@ fn a_front_end_whose_proxy_was_killed_is_told_and_may_connect_again() {
 
 #[test]
 #[ignore = "takes two minutes: cargo test --test it -- --ignored a_client_that_takes_nothing"]
-fn a_client_that_takes_nothing_or_says_nothing_is_given_up() {
+fn a_client_that_takes_nothing_or_sends_nothing_is_given_up() {
     let world = World::opened();
     let server = WebServer::start(&world);
     let path = channels_path(&server);

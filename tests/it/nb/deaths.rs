@@ -5,7 +5,7 @@ use super::exec::{cell, notebook};
 use super::{Output, kill, nb, open, pid, until};
 use crate::world::World;
 
-fn noticed(world: &World) -> serde_json::Value {
+fn recorded_end(world: &World) -> serde_json::Value {
     // No command asks the kernel: its supervisor records the end.
     let state = world.project().join(".nb/state.json");
     until("its end is written down", || {
@@ -43,7 +43,7 @@ fn an_end_is_noticed_at_once_and_reported_by_every_command_until_the_next_start(
         output.stdout.contains("\"running\"").then_some(())
     });
     kill(pid(&opened));
-    let ended = noticed(&world);
+    let ended = recorded_end(&world);
     assert_eq!(ended["exit"], serde_json::json!({ "signal": 9 }), "{ended}");
     assert_eq!(ended["job"], job["job"], "{ended}");
     assert_eq!(ended["cell_by"], "claude-code");
@@ -133,7 +133,7 @@ fn crashes_and_exits_are_told_apart() {
     ] {
         open(&world, "t.ipynb");
         nb(&world, ["run", code]).ended(6).with(how);
-        let ended = noticed(&world);
+        let ended = recorded_end(&world);
         let status = nb(&world, ["status"]).ended(0).with(how);
         match how {
             "crashed at" => {

@@ -52,7 +52,7 @@ pub(super) fn begin(world: &World, cells: &[&str]) -> String {
 }
 
 /// Waits until a job is in a state.
-pub(super) fn is(world: &World, job: &str, state: &str) {
+pub(super) fn wait_for_state(world: &World, job: &str, state: &str) {
     let record = world.project().join(".nb/jobs").join(job).join("job.json");
     until(state, || {
         let text = std::fs::read(&record).ok()?;
@@ -211,14 +211,14 @@ fn a_question_is_answered_from_another_command() {
 fn a_job_leaves_the_queue_and_the_one_before_it_goes_on() {
     let world = notebook(&[GATE, "'behind'"]);
     let first = begin(&world, &["0"]);
-    is(&world, &first, "running");
+    wait_for_state(&world, &first, "running");
     let second = begin(&world, &["1"]);
     nb(&world, ["interrupt", &second, "--as", "bob"])
         .ended(5)
         .with("--force");
     nb(&world, ["interrupt", &second]).ended(0);
     nb(&world, ["wait", &second]).ended(130);
-    is(&world, &first, "running");
+    wait_for_state(&world, &first, "running");
     assert_eq!(cell(&world, 1)["outputs"], json!([]));
     std::fs::write(world.project().join("go"), "").expect("open the gate");
     nb(&world, ["wait", &first]).ended(0).with("after");
@@ -228,7 +228,7 @@ fn a_job_leaves_the_queue_and_the_one_before_it_goes_on() {
 fn what_runs_is_interrupted_and_the_cells_after_it_are_not_run() {
     let world = notebook(&[GATE, "'behind'"]);
     let id = begin(&world, &["0..2"]);
-    is(&world, &id, "running");
+    wait_for_state(&world, &id, "running");
     until("output", || {
         let log = std::fs::read_to_string(
             world
@@ -258,7 +258,7 @@ fn what_runs_is_interrupted_and_the_cells_after_it_are_not_run() {
 fn outputs_of_a_cell_that_was_edited_meanwhile_say_so() {
     let world = notebook(&[GATE, "2"]);
     let id = begin(&world, &["0"]);
-    is(&world, &id, "running");
+    wait_for_state(&world, &id, "running");
     nb(&world, ["edit", "a.ipynb", "0", "-s", "'new'"]).ended(0);
     nb(&world, ["rm", "a.ipynb", "1"]).ended(0);
     std::fs::write(world.project().join("go"), "").expect("open the gate");

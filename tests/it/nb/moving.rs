@@ -76,7 +76,7 @@ fn nothing_is_overwritten_and_nothing_leaves_its_project() {
     std::fs::create_dir_all(&other).expect("make a folder");
     std::os::unix::fs::symlink("a.ipynb", world.project().join("link.ipynb")).expect("link it");
     let text = std::fs::read(world.project().join("b.ipynb")).expect("read it");
-    for (words, code, says) in [
+    for (words, code, message) in [
         (
             ["a.ipynb", "b.ipynb"],
             5,
@@ -100,7 +100,7 @@ fn nothing_is_overwritten_and_nothing_leaves_its_project() {
     ] {
         nb(&world, ["mv", words[0], words[1]])
             .ended(code)
-            .with(says);
+            .with(message);
     }
     assert_eq!(
         std::fs::read(world.project().join("b.ipynb")).expect("read it"),

@@ -277,7 +277,7 @@ fn a_source_and_an_output_come_alone_and_exactly() {
 #[test]
 fn who_means_no_cell_is_helped() {
     let world = world();
-    for (words, code, says) in [
+    for (words, code, message) in [
         ("cell t.ipynb", 2, "which cell is meant?"),
         (
             "cell t.ipynb 7",
@@ -313,7 +313,7 @@ fn who_means_no_cell_is_helped() {
         ("cells", 2, "nb cells -n t.ipynb"),
     ] {
         let output = ask(&world, words);
-        assert!(output.stderr.contains(says), "{words}: {output:#?}");
+        assert!(output.stderr.contains(message), "{words}: {output:#?}");
         output.ended(code);
     }
     // An id that looks like an index is selected with `-c`.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use super::exec::{GATE, begin, cell, file, is, notebook, text, wait_for_output};
+use super::exec::{GATE, begin, cell, file, notebook, text, wait_for_output, wait_for_state};
 use super::{has_ended, kill, nb, pid, until};
 use crate::world::World;
 
@@ -43,7 +43,7 @@ fn a_notebook_that_could_not_be_written_for_a_while_has_it_all_at_the_end() {
     open_the_gate(&world);
     nb(&world, ["wait", &id]).ended(0).with("after");
     assert_eq!(text(&world, 0), "before\nafter\n");
-    is(&world, &id, "done");
+    wait_for_state(&world, &id, "done");
 }
 
 /// Returns the process that records a job.
@@ -126,7 +126,7 @@ fn a_running_cell_is_in_the_notebook_before_it_says_anything() {
         (cell["outputs"] == json!([])).then_some(cell)
     });
     assert_eq!(running["execution_count"], Value::Null, "{running}");
-    is(&world, &id, "running");
+    wait_for_state(&world, &id, "running");
     open_the_gate(&world);
     nb(&world, ["wait", &id]).ended(0);
     let ended = cell(&world, 0);
@@ -237,7 +237,7 @@ fn a_kernel_that_never_answers_keeps_nobody() {
     let holds = "import ctypes, sys\nsys.stdout.flush()\nctypes.PyDLL(None).usleep(300_000_000)";
     let world = notebook(&[holds, "'never'"]);
     let first = begin(&world, &["0"]);
-    is(&world, &first, "running");
+    wait_for_state(&world, &first, "running");
     let second = begin(&world, &["1"]);
     nb(&world, ["wait", &second, "--timeout", "0.5"])
         .ended(4)
@@ -419,7 +419,7 @@ fn on_a_full_disk_outputs_stay_in_the_job_until_there_is_room() {
 fn a_question_outlives_the_recorder_that_received_it() {
     let world = notebook(&["print('before', flush=True)\nprint('hi', input('name? '))"]);
     let id = begin(&world, &["0"]);
-    is(&world, &id, "waiting_input");
+    wait_for_state(&world, &id, "waiting_input");
     kill_recorder(&world, &id);
     nb(&world, ["wait", &id]).ended(7).with("name? ");
     nb(&world, ["reply", &id, "Ada"]).ended(0).with("hi Ada");
@@ -526,5 +526,5 @@ fn late_outputs_bring_nothing_back_into_a_cell_that_was_cleared() {
     // The lines before this one are written by now.
     wait_for_output(&world, &id, "c\\n");
     assert_eq!(cell(&world, 0)["outputs"], json!([]));
-    is(&world, &id, "done");
+    wait_for_state(&world, &id, "done");
 }

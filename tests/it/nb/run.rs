@@ -17,7 +17,7 @@ fn world() -> World {
     world
 }
 
-fn lets_go(world: &World) {
+fn open_the_gate(world: &World) {
     std::fs::write(world.project().join("go"), "").expect("open the gate");
 }
 
@@ -63,7 +63,7 @@ fn code_is_a_job_and_stays_out_of_the_notebook() {
     nb(&world, ["wait", "--timeout", "0.1"])
         .ended(4)
         .with("before");
-    lets_go(&world);
+    open_the_gate(&world);
     let output = nb(&world, ["wait", &id[..4]]).ended(0);
     assert_eq!(output.stdout, "after\n");
     assert_eq!(std::fs::read(&file).expect("read the notebook"), before);
@@ -197,7 +197,7 @@ fn whoever_asked_may_go() {
             }
         }
         run.wait().expect("it ends");
-        lets_go(&world);
+        open_the_gate(&world);
         let output = nb(&world, ["wait", &id, "--all"]).ended(0);
         assert_eq!(output.stdout, "before\nafter\n");
     }
@@ -215,7 +215,7 @@ fn a_line_is_waited_for() {
         .with("matched: before")
         .with(&format!("job {id} goes on"));
     nb(&world, ["wait", "--until", "never", "--timeout", "0.1"]).ended(4);
-    lets_go(&world);
+    open_the_gate(&world);
     let output = nb(&world, ["wait", "--until", r"epoch (?<n>\d): ok"]).ended(0);
     assert!(output.stdout.starts_with("after\n"), "{output:?}");
     // The next command shows what follows the matched line; without a match it reports the job's own end.

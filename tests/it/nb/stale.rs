@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::exec::{GATE, begin, cell, is, notebook, text};
+use super::exec::{GATE, begin, cell, notebook, text, wait_for_state};
 use super::{Output, nb, output_of, until};
 use crate::python;
 use crate::world::{World, succeed};
@@ -138,7 +138,7 @@ fn code_outside_the_notebook_and_runs_that_nobody_saw_count() {
 fn an_edit_ends_a_plan_and_names_the_cell() {
     let world = notebook(&[GATE, "x = 1", "y = x"]);
     let id = begin(&world, &["--stale"]);
-    is(&world, &id, "running");
+    wait_for_state(&world, &id, "running");
     edit(&world, "1", "x = 2");
     let edited = cell(&world, 1)["id"].as_str().expect("an id").to_owned();
     std::fs::write(world.project().join("go"), "").expect("open the gate");
@@ -156,7 +156,7 @@ fn an_edit_ends_a_plan_and_names_the_cell() {
     )
     .ended(0);
     let id = begin(&world, &["0", "1", "2", "--with-downstream"]);
-    is(&world, &id, "running");
+    wait_for_state(&world, &id, "running");
     edit(&world, "3", "# Another title");
     std::fs::write(world.project().join("go"), "").expect("open the gate");
     nb(&world, ["wait", &id]).ended(0);
@@ -253,7 +253,7 @@ impl StaleWatch {
         Self { process, lines }
     }
 
-    /// Returns the next thing that it says.
+    /// Returns the next line of its output, which is JSON.
     pub(super) fn next(&mut self) -> Value {
         let line = self.lines.recv_timeout(LONG).expect("a line");
         serde_json::from_str(&line).expect("JSON")
@@ -326,7 +326,7 @@ fn a_watch_waits_for_others() {
     let world = notebook(&[GATE, "x = 1", "print('x is', x)"]);
     nb(&world, ["exec", "a.ipynb", "1", "2"]).ended(0);
     let id = begin(&world, &["0", "--as", "bob"]);
-    is(&world, &id, "running");
+    wait_for_state(&world, &id, "running");
     let mut watch = StaleWatch::start(&world, "a.ipynb");
     watch.next();
     edit(&world, "1", "x = 2");

@@ -1,4 +1,4 @@
-//! What answers wrongly, or not at all: each case is a line that says what and what mends it.
+//! What answers wrongly, or not at all: each case is a line that names the fault and its fix.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -10,7 +10,7 @@ use crate::world::{World, finish, succeed};
 
 const TOKEN: &str = "sesame-open";
 
-/// Adds a server, and returns what `nb` says about it.
+/// Adds a server, and returns the exit code and the output of `nb`.
 fn add(world: &World, url: &str, more: &[&str], variables: &[(&str, &str)]) -> (i32, String) {
     let mut command = world.nb();
     let url = format!("{url}?token={TOKEN}");
@@ -32,7 +32,7 @@ fn add(world: &World, url: &str, more: &[&str], variables: &[(&str, &str)]) -> (
     (status.code().expect("it was not killed"), output)
 }
 
-/// Adds a server that cannot be added: `nb` says `message` on one line.
+/// Adds a server that cannot be added: `nb` prints `message` on one line.
 #[track_caller]
 fn refused(world: &World, url: &str, variables: &[(&str, &str)], message: &str) {
     let (code, output) = add(world, url, &[], variables);
@@ -106,16 +106,16 @@ fn answers_that_are_none() {
 #[test]
 fn answers_that_break_off() {
     let world = World::new();
-    let half = ScriptedServer::saying("HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{\"vers");
+    let half = ScriptedServer::sending("HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{\"vers");
     refused(&world, &half.url(), &[], "the connection to 127.0.0.1");
-    let other = ScriptedServer::saying("220 mail.example.org ESMTP\r\n");
+    let other = ScriptedServer::sending("220 mail.example.org ESMTP\r\n");
     refused(&world, &other.url(), &[], "the connection to 127.0.0.1");
 }
 
 #[test]
 fn a_silent_server_does_not_hold_up_the_list() {
     let world = World::new();
-    let silent = ScriptedServer::saying("");
+    let silent = ScriptedServer::sending("");
     let mut command = world.nb();
     command
         .args(["server", "list", "--json"])

@@ -18,13 +18,13 @@ impl ScriptedServer {
     /// Starts a server that answers with a status line and headers, and with a body.
     pub fn answering(head: &str, body: &str) -> ScriptedServer {
         let length = body.len();
-        ScriptedServer::saying(&format!(
+        ScriptedServer::sending(&format!(
             "HTTP/1.1 {head}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"
         ))
     }
 
-    /// Starts a server that says these bytes after each request, and closes; without any it stays silent.
-    pub fn saying(bytes: &str) -> ScriptedServer {
+    /// Starts a server that sends these bytes after each request, and closes; without any it stays silent.
+    pub fn sending(bytes: &str) -> ScriptedServer {
         let listener = TcpListener::bind("127.0.0.1:0").expect("bind a port");
         let address = listener.local_addr().expect("the port");
         let ends = Arc::new(AtomicBool::new(false));
