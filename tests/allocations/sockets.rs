@@ -68,11 +68,11 @@ fn subscriber(endpoint: &Endpoint, take: impl Fn(Message) + 'static) -> Dialer {
     )
 }
 
-fn run<T>(what: impl Future<Output = T>) -> T {
+fn run<T>(test: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
-    LocalSet::new().block_on(&runtime.expect("a runtime"), what)
+    LocalSet::new().block_on(&runtime.expect("a runtime"), test)
 }
 
 /// Runs a kernel and a client: each output is sent when the one before has arrived.

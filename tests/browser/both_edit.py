@@ -72,10 +72,10 @@ def overwritten(page, server):
     book.answers("Overwrite")
     book.is_saved()
     assert sources(path) == ["human = 'typed'", "agent = 1"], sources(path)
-    say("the agent is told, and brings its edit back")
+    say("the agent gets a warning, and brings its edit back")
     mine = cells(path)[AGENTS]["id"]
-    told = nb("cells", path, stream="stderr")
-    assert "nb restore" in told and mine[:4] in told, told
+    stderr = nb("cells", path, stream="stderr")
+    assert "nb restore" in stderr and mine[:4] in stderr, stderr
     nb("restore", path, mine)
     assert sources(path) == ["human = 'typed'", "agent = 'edited'"], sources(path)
     assert "nb restore" not in nb("cells", path, stream="stderr")

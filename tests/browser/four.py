@@ -1,7 +1,7 @@
 """Two MCP clients, a command line and a person in JupyterLab change and run one notebook at random.
 
 Nothing may be lost, each change has its author, and edits of different lines do not conflict. What the person saves
-over (JupyterLab's save compares times of files with half a second of slack) is told, and comes back.
+over (JupyterLab's save compares times of files with half a second of slack) is reported, and comes back.
 
     four.py [SECONDS]
 """
@@ -40,7 +40,7 @@ class Mcp:
         self.server = subprocess.Popen(
             [NB, "mcp"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
         )
-        self.id = self.told = 0
+        self.id = self.warnings = 0
         client = {"name": name, "version": "1"}
         hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client}
         self.request("initialize", hello)
@@ -60,7 +60,7 @@ class Mcp:
     def call(self, tool, **arguments):
         result = self.request("tools/call", {"name": tool, "arguments": {"notebook": PATH, **arguments}})
         text = result["content"][0]["text"]
-        self.told += "restore" in text
+        self.warnings += "restore" in text
         if result.get("isError"):
             raise Refused(text)
         return text
@@ -90,7 +90,7 @@ class Shell:
 
     def __init__(self, name):
         self.name = name
-        self.told = 0
+        self.warnings = 0
 
     def call(self, *words):
         done = subprocess.run(
@@ -99,7 +99,7 @@ class Shell:
         )  # fmt: skip
         if done.returncode != 0:
             raise Refused(f"{words}: {done.returncode}\n{done.stdout}{done.stderr}")
-        self.told += "restore" in done.stderr
+        self.warnings += "restore" in done.stderr
         return done.stdout + done.stderr
 
     def look(self):
@@ -148,11 +148,11 @@ class Agent(threading.Thread):
         kind = self.random.choices(["replace", "insert", "run"], [6, 2, 2])[0]
         mark = f"{self.name}_{number}"
         if kind == "run":
-            said = self.hands.run(f"{mark} = {number}; {mark} * 2")
-            assert str(number * 2) in said, said
+            output = self.hands.run(f"{mark} = {number}; {mark} * 2")
+            assert str(number * 2) in output, output
         elif kind == "insert":
-            said = self.hands.insert(f"{mark} = {number}; {mark} * 3")
-            assert str(number * 3) in said, said
+            output = self.hands.insert(f"{mark} = {number}; {mark} * 3")
+            assert str(number * 3) in output, output
             self.added.append(f"{mark} = {number}; {mark} * 3")
         else:
             line = self.random.choice(list(self.lines))
@@ -270,21 +270,21 @@ def main():
 
 def check(agents, person):
     source = shared().split("\n")
-    # What a save of the person has removed comes back, and its writer was told.
+    # What a save of the person has removed comes back, and its writer got a warning.
     deleted = json.loads(shell("log", PATH, "--deleted", "--json"))["deleted"]
     for cell in deleted:
         shell("restore", PATH, cell["cell"])
     sources = {cell["id"]: "".join(cell["source"]) for cell in cells()}
     removed = {sources[cell["cell"]] for cell in deleted}
-    gone = []
+    lost = []
     for agent in agents:
         lines = [f"line{line} = {value}" for line, value in agent.lines.items()]
         over = [line for line in lines if line not in source] + agent.overwritten
         over += removed.intersection(agent.added)
-        if over and not agent.hands.told:
-            gone.append((agent.name, over, "untold"))
-        gone += [(agent.name, added) for added in agent.added if added not in sources.values()]
-    overwritten = [(agent.name, what) for agent in agents for what in agent.overwritten]
+        if over and not agent.hands.warnings:
+            lost.append((agent.name, over, "no warning"))
+        lost += [(agent.name, added) for added in agent.added if added not in sources.values()]
+    overwritten = [(agent.name, cell) for agent in agents for cell in agent.overwritten]
     log = json.loads(shell("log", PATH, "--json", "--lines", "0"))["log"]
     for agent in agents:
         edits = [entry for entry in log if entry["event"] == "edited" and entry["by"] == agent.name]
@@ -294,10 +294,10 @@ def check(agents, person):
         made = agent.counts["run"] + agent.counts["insert"]
         assert len(ran) == made, (agent.name, len(ran), made)
     say({agent.name: dict(agent.counts) for agent in agents}, "person", dict(person.counts))
-    told = {agent.name: agent.hands.told for agent in agents}
-    say("saved over by the person:", overwritten, len(deleted), "told:", told, "gone:", gone)
+    warnings = {agent.name: agent.hands.warnings for agent in agents}
+    say("saved over by the person:", overwritten, len(deleted), "warnings:", warnings, "lost:", lost)
     assert person.counts["saved"] > 0
-    assert not gone, gone
+    assert not lost, lost
 
 
 if __name__ == "__main__":

@@ -64,8 +64,8 @@ def day(browser, server):
     book.is_idle()
     book.run(LOOK)
     book.ends(LOOK, "False False")
-    told = nb("run", "-n", BOOK, "kept = 1", stream="stderr")
-    assert "human (Jupyter)" in told and "restarted the kernel" in told, told
+    stderr = nb("run", "-n", BOOK, "kept = 1", stream="stderr")
+    assert "human (Jupyter)" in stderr and "restarted the kernel" in stderr, stderr
 
     say("the kernel outlives the window")
     page.close()

@@ -90,8 +90,8 @@ def day(browser, server, path):
     book.is_idle()
     book.run(LOOK)
     book.ends(LOOK, "False False")
-    told = nb("run", "-n", path, "agents = 2", stream="stderr")
-    assert "human (JupyterLab)" in told and "restarted the kernel" in told, told
+    stderr = nb("run", "-n", path, "agents = 2", stream="stderr")
+    assert "human (JupyterLab)" in stderr and "restarted the kernel" in stderr, stderr
     assert status(path)["kernel_generation"] == before + 1, "it was restarted once"
     page.close()
 

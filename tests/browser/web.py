@@ -170,7 +170,7 @@ def hostile(book):
     expect(book.page).to_have_title(f"{BOOK} – nb")
     own = book.page.url.split("#")[0]
     others = [request for request in requests if not request.url.startswith((own, "data:", "blob:"))]
-    assert all(request.failure == "csp" for request in others), [(it.url, it.failure) for it in others]
+    assert all(request.failure == "csp" for request in others), [(request.url, request.failure) for request in others]
 
 
 def interrupt_and_reload(book):

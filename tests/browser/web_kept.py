@@ -189,7 +189,7 @@ def answers(book):
     field.fill("Ad")
     for _ in range(2):
         # It is asked again and again which cells wait.
-        page.wait_for_event("response", lambda it: it.url.endswith("/jobs"), timeout=1000 * SECONDS)
+        page.wait_for_event("response", lambda response: response.url.endswith("/jobs"), timeout=1000 * SECONDS)
     expect(field).to_have_value("Ad")
     field.press_sequentially("a")
     field.press("Enter")
@@ -197,13 +197,13 @@ def answers(book):
     book.has_ended(1)
 
 
-def conflict(book, index, mine, theirs):
+def conflict(book, index, own_text, others_text):
     """Leaves a cell with a text after others have changed it."""
-    book.write(index, mine)
-    others_write(BOOK, index, theirs)
+    book.write(index, own_text)
+    others_write(BOOK, index, others_text)
     expect(book.cell(index).locator(".note")).to_have_text("others changed it")
     book.select(0)
-    expect(book.cell(index).get_by_role("group", name="Conflict")).to_contain_text(theirs)
+    expect(book.cell(index).get_by_role("group", name="Conflict")).to_contain_text(others_text)
 
 
 def delete_is_refused(book):

@@ -26,7 +26,7 @@ RUNS = 5
 # Notes when the first cell and the first output have been painted, and when each event has come.
 NOTES = """
 globalThis.notes = { events: [] };
-const seen = (name, selector) => new Promise((resolve) => {
+const note = (name, selector) => new Promise((resolve) => {
     const look = () => {
         const node = document.querySelector(selector);
         if (node?.getClientRects().length) requestAnimationFrame(() => setTimeout(() => resolve(notes[name] = performance.now())));
@@ -34,7 +34,7 @@ const seen = (name, selector) => new Promise((resolve) => {
     };
     look();
 });
-seen("cell", ".cell .source"); seen("editor", ".cell .editor"); seen("output", ".cell .output *");
+note("cell", ".cell .source"); note("editor", ".cell .editor"); note("output", ".cell .output *");
 const Socket = WebSocket;
 globalThis.WebSocket = class extends Socket {
     constructor(...words) {
@@ -107,8 +107,8 @@ def private_mb(web):
     return sum(int(line[1]) for line in lines if line[0] in ("Private_Clean:", "Private_Dirty:")) / 1024
 
 
-def row(what, text):
-    print(f"{what:<52}{text}", flush=True)
+def row(label, text):
+    print(f"{label:<52}{text}", flush=True)
 
 
 def milliseconds(values):
@@ -144,10 +144,10 @@ def main():
         page = context.new_page()
         page.goto(f"{own}#{BOOK}")
         until(page, "notes.output")
-        for what, step in [("reading, 20 pixels a frame", 20), ("leafing, 200 pixels a frame", 200), ("  once more", 200)]:
+        for label, step in [("reading, 20 pixels a frame", 20), ("leafing, 200 pixels a frame", 200), ("  once more", 200)]:
             frames = page.evaluate(SCROLL, [step, 1000])
             long = sum(frame > 50 for frame in frames)
-            row(f"{what}: a frame", f"{milliseconds(frames)}, {long} of {len(frames)} over 50 ms")
+            row(f"{label}: a frame", f"{milliseconds(frames)}, {long} of {len(frames)} over 50 ms")
         page.close()
         tabs = [context.new_page() for _ in range(TABS)]
         for tab in tabs:

@@ -256,18 +256,18 @@ def loaded(page):
     return page.evaluate("performance.getEntriesByType('resource').map(it => new URL(it.name).pathname.slice(1))")
 
 
-def everywhere(page, what, panel):
+def everywhere(page, context, panel):
     """Looks at the page light and dark, wide and narrow, with each part of the panel."""
     for scheme in ["light", "dark"]:
         page.emulate_media(color_scheme=scheme)
         for size in [{"width": 1200, "height": 800}, {"width": 390, "height": 800}]:
             page.set_viewport_size(size)
             width = page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
-            assert width[0] <= width[1], (what, size, width)
+            assert width[0] <= width[1], (context, size, width)
             for tab in ["History", "Variables", "Graph", "Deleted cells"]:
                 panel.get_by_role("tab", name=tab).click()
                 expect(panel.get_by_role("tabpanel", name=tab)).not_to_be_empty()
-                accessible(page, f"{what}, {scheme}, {size['width']} wide, {tab}")
+                accessible(page, f"{context}, {scheme}, {size['width']} wide, {tab}")
             panel.get_by_role("tab", name="Graph").click()
             expect(panel.get_by_role("region", name="Depends on").or_(panel.get_by_text("has no code"))).to_be_visible()
     page.set_viewport_size({"width": 1200, "height": 800})

@@ -80,7 +80,7 @@ FAULTS = """async () => {
 }"""
 
 
-def accessible(page, what):
+def accessible(page, context):
     """Fails if axe finds what keeps people out."""
     faults = page.evaluate(FAULTS)
-    assert faults == [], f"{what}:\n" + "\n".join(faults)
+    assert faults == [], f"{context}:\n" + "\n".join(faults)

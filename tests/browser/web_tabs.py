@@ -148,20 +148,20 @@ def check(tabs, agent, person, count):
     log = json.loads(shell("log", PATH, "--json", "--lines", "0"))["log"]
     saved = [change for entry in log if entry["event"] == "saved" for change in entry["changes"]]
     sources = {cell["id"]: "".join(cell["source"]) for cell in cells()}
-    gone, over = [], []
+    lost, over = [], []
     for tab in tabs:
         assert tab.problems == [], tab.problems
-        gone += [added for added in tab.added if added not in sources.values()]
+        lost += [added for added in tab.added if added not in sources.values()]
         if sources[tab.id] != tab.text:
             # The log says who has saved over it.
             is_known = any(change["cell"] == tab.id for change in saved)
-            (over if is_known else gone).append((tab.id, tab.text, sources[tab.id]))
-    gone += [added for added in agent.added if added not in sources.values()]
+            (over if is_known else lost).append((tab.id, tab.text, sources[tab.id]))
+    lost += [added for added in agent.added if added not in sources.values()]
     lines = sources["shared"].split("\n")
-    gone += [line for line, value in agent.lines.items() if f"line{line} = {value}" not in lines and not saved]
+    lost += [line for line, value in agent.lines.items() if f"line{line} = {value}" not in lines and not saved]
     say(count, "steps:", dict(agent.counts), "person", dict(person.counts), sum(len(tab.added) for tab in tabs), "added,",
         len(deleted), "restored, saved over:", over)  # fmt: skip
-    assert not gone, gone
+    assert not lost, lost
     # All show what the file has.
     truth = [[cell["id"], "".join(cell["source"])] for cell in cells()]
     truth = json.dumps(truth, separators=(",", ":"), ensure_ascii=False)

@@ -157,7 +157,7 @@ fn a_model_looks_edits_runs_and_says_what_it_did() {
             "update_cell",
             json!({"notebook": "t.ipynb", "cell": "cell0001", "old_string": "20", "new_string": "21\nprint(x * 2)", "run": true}),
         ),
-        Scripted::says("It is **42**."),
+        Scripted::text("It is **42**."),
     ]);
     let server = web(&world, &model, &["--price", "3/15"]);
     let events = Turn::ask(&server, "Double it").all();
@@ -249,9 +249,9 @@ fn a_model_looks_edits_runs_and_says_what_it_did() {
 fn a_conversation_is_kept_and_a_stream_that_broke_off_goes_on() {
     let world = world();
     let model = ModelServer::start(vec![
-        Scripted::says("One two three."),
-        Scripted::says("Again.").hangs_before_last(2),
-        Scripted::says("I remember."),
+        Scripted::text("One two three."),
+        Scripted::text("Again.").hangs_before_last(2),
+        Scripted::text("I remember."),
     ]);
     let server = web(&world, &model, &[]);
     Turn::ask(&server, "first").all();
@@ -300,9 +300,9 @@ fn a_conversation_is_kept_and_a_stream_that_broke_off_goes_on() {
     assert_eq!(text(&events), "I remember.");
     let asked = model.asked().body;
     assert_eq!(asked["model"], "a-third");
-    let said = asked["messages"].to_string();
+    let messages = asked["messages"].to_string();
     for text in ["first", "One two three.", "second", "Again.", "third"] {
-        assert!(said.contains(text), "{said}");
+        assert!(messages.contains(text), "{messages}");
     }
     server.rest("DELETE", CHAT, None, None).is(200);
     assert_eq!(server.get(CHAT).json()["turns"], json!([]));
@@ -356,7 +356,7 @@ fn a_key_is_in_no_file_and_in_no_answer() {
 }
 
 #[test]
-fn what_goes_wrong_with_a_model_is_said_and_the_next_message_works() {
+fn a_failure_of_a_model_is_reported_and_the_next_message_works() {
     let world = world();
     let broken = Scripted::calls(
         "c1",
@@ -380,7 +380,7 @@ fn what_goes_wrong_with_a_model_is_said_and_the_next_message_works() {
         Scripted::fails(529, "overloaded").header("Retry-After", "0"),
         // Its beginning, which has only what the request costs, is not an answer yet.
         Scripted::events(&[begun, overloaded]),
-        Scripted::says("After all."),
+        Scripted::text("After all."),
         Scripted::raw(200, vec!["data: {nonsense\n\n".to_owned()]),
         Scripted::raw(200, vec!["<html>".to_owned()]),
         // It breaks off in the middle of a call, which must not be made.
@@ -392,16 +392,16 @@ fn what_goes_wrong_with_a_model_is_said_and_the_next_message_works() {
             "delete_cells",
             json!({"notebook": "t.ipynb", "cell": "cell0001"}),
         ),
-        Scripted::says("None of it worked."),
+        Scripted::text("None of it worked."),
     ]);
     let server = web(&world, &model, &[]);
-    let fails = |says: &str| {
+    let fails = |text: &str| {
         let events = Turn::ask(&server, "go").all();
         let message = only(&events, "error")["message"]
             .as_str()
             .expect("a text")
             .to_owned();
-        assert!(message.contains(says), "{message}");
+        assert!(message.contains(text), "{message}");
         assert_eq!(reason(&events), "error");
     };
     fails("has no model \"claude-sonnet-4-5\": model: nothing");
@@ -472,7 +472,7 @@ fn a_stop_interrupts_the_cell_at_once() {
                 json!({"notebook": "t.ipynb", "code": "second = 1"}),
             ),
         ]),
-        Scripted::says("Stopped, as you say."),
+        Scripted::text("Stopped, as you say."),
     ]);
     let server = web(&world, &model, &[]);
     let mut turn = Turn::ask(&server, "Wait");
@@ -521,7 +521,7 @@ fn deletes_and_commands_are_asked_for() {
         Scripted::calls("c1", "delete_cell", delete.clone()),
         Scripted::calls("c2", "run_cell", shell),
         Scripted::calls("c3", "delete_cell", delete),
-        Scripted::says("Done."),
+        Scripted::text("Done."),
     ]);
     let server = web(&world, &model, &["--approve"]);
     let mut turn = Turn::ask(&server, "Tidy up");
@@ -586,7 +586,7 @@ fn what_the_person_changes_under_it_is_read_again() {
         Scripted::calls("c1", "read_cell", read),
         update("c2", "x = 22"),
         update("c3", "x = 22  # theirs: 21"),
-        Scripted::says("Merged."),
+        Scripted::text("Merged."),
     ]);
     let server = web(&world, &model, &[]);
     let mut turn = Turn::ask(&server, "Make it 22");
@@ -629,7 +629,7 @@ fn a_cell_that_runs_for_long_is_asked_for_again() {
             "get_run_status",
             json!({"notebook": "t.ipynb", "timeout_s": 20}),
         ),
-        Scripted::says("It took a while."),
+        Scripted::text("It took a while."),
     ]);
     let server = web(&world, &model, &[]);
     let events = Turn::ask(&server, "Wait").all();
@@ -645,7 +645,7 @@ fn a_cell_that_runs_for_long_is_asked_for_again() {
 }
 
 #[test]
-fn an_assistant_that_is_named_and_cannot_be_used_is_told_at_the_start() {
+fn an_assistant_that_is_named_and_cannot_be_used_is_reported_at_the_start() {
     let world = World::new();
     let start = |name: &str| nb(&world, ["web", "--port", "0", "--assistant", name]);
     start("nobodys-agent --acp")
@@ -717,14 +717,14 @@ fn a_third_partys_stand_in_is_understood_in_both_interfaces() {
         .stderr(Stdio::piped())
         .stdout(Stdio::null());
     let mut process = Process(command.spawn().expect("start fakellm"));
-    let said = BufReader::new(process.0.stderr.take().expect("it has a stderr"));
-    let mut said = said.lines().map_while(Result::ok);
+    let stderr = BufReader::new(process.0.stderr.take().expect("it has a stderr"));
+    let mut lines = stderr.lines().map_while(Result::ok);
     assert!(
-        said.any(|line| line.contains("running on")),
+        lines.any(|line| line.contains("running on")),
         "fakellm starts"
     );
     // It writes more.
-    std::thread::spawn(move || said.count());
+    std::thread::spawn(move || lines.count());
     let base = format!("http://127.0.0.1:{port}");
     for (word, key, base_name, base) in [
         (
@@ -769,7 +769,7 @@ fn a_coding_agent_is_the_assistant() {
         chat::gemini_calls("mcp_nb_read_cell", &run),
         chat::gemini_calls("mcp_nb_update_cell", &cell),
         chat::gemini_calls("mcp_nb_run_cell", &run),
-        chat::gemini_says("The cell gives 42."),
+        chat::gemini_text("The cell gives 42."),
     ];
     let Some(agent) = chat::gemini(&world, answers) else {
         return;

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use serde_json::json;
 
-use crate::chat::{gemini, gemini_calls, gemini_says};
+use crate::chat::{gemini, gemini_calls, gemini_text};
 use crate::node;
 use crate::python;
 use crate::servers::Server;
@@ -160,7 +160,7 @@ fn an_agent_in_a_chat_works_on_the_notebook_in_another_tab() {
             "mcp_nb_run_cell",
             &json!({ "notebook": "analysis.ipynb", "cell": "cell0001" }),
         ),
-        gemini_says("The cell gives 42."),
+        gemini_text("The cell gives 42."),
     ];
     if let Some(agent) = gemini(&world, answers)
         && let Some(mut chat) = script(&world, "chat.py")

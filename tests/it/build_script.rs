@@ -1,4 +1,4 @@
-//! The build script, by itself: what `--version` will tell in a git work tree, in a package, and without git.
+//! The build script, by itself: what `--version` will print in a git work tree, in a package, and without git.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -60,25 +60,25 @@ fn only_a_release_of_a_work_tree_tells_its_commit() {
     let usual = std::env::var("PATH").expect("there is a PATH");
     std::fs::create_dir_all(script.package()).expect("make a folder");
     let alone = "cargo:rustc-env=NB_BUILD=1.2.3 (a-target)";
-    let tells = |profile: &str, path: &str| {
+    let version = |profile: &str, path: &str| {
         let lines = script.run(profile, path);
-        let told = lines
+        let variable = lines
             .iter()
             .find(|line| line.starts_with("cargo:rustc-env="));
-        told.expect("a line for --version").to_owned()
+        variable.expect("a line for --version").to_owned()
     };
 
     // A package that lies in somebody's work tree does not have that work tree's commit.
     script.commits_in(&script.folder.path().join("work"));
-    assert_eq!(tells("release", &usual), alone);
+    assert_eq!(version("release", &usual), alone);
 
     let commit = script.commits_in(&script.package());
     let with_commit = format!("cargo:rustc-env=NB_BUILD=1.2.3 ({commit}, a-target)");
-    assert_eq!(tells("release", &usual), with_commit);
-    assert_eq!(tells("release", "/nonexistent"), alone, "without git");
+    assert_eq!(version("release", &usual), with_commit);
+    assert_eq!(version("release", "/nonexistent"), alone, "without git");
 
     // A debug build does not run the script again after a commit; a release does.
-    assert_eq!(tells("debug", &usual), alone);
+    assert_eq!(version("debug", &usual), alone);
     let watched = |profile: &str| {
         let lines = script.run(profile, &usual).into_iter();
         let lines = lines.filter(|line| line.starts_with("cargo:rerun-if-changed="));
@@ -96,9 +96,9 @@ fn on_windows_it_says_in_one_line_that_there_is_no_nb() {
         .output()
         .expect("run the script");
     assert!(!out.status.success());
-    let said = String::from_utf8_lossy(&out.stderr);
+    let stderr = String::from_utf8_lossy(&out.stderr);
     assert_eq!(
-        said,
+        stderr,
         "nb runs on Linux and macOS. On Windows, install it in WSL.\n"
     );
 }

@@ -54,7 +54,7 @@ fn text(result: &Value) -> String {
     let displays = result["displays"].as_object().expect("displays");
     let texts = displays
         .values()
-        .map(|it| it["text/plain"].as_str().expect("a text"));
+        .map(|data| data["text/plain"].as_str().expect("a text"));
     texts.collect::<Vec<_>>().join("")
 }
 
@@ -122,7 +122,7 @@ impl OneFile {
                 counted.fetch_add(1, Ordering::SeqCst);
                 let lines = BufReader::new(&connection).lines();
                 let _ = lines
-                    .take_while(|line| line.as_ref().is_ok_and(|it| !it.is_empty()))
+                    .take_while(|line| line.as_ref().is_ok_and(|line| !line.is_empty()))
                     .count();
                 let _ = write!(
                     &connection,
@@ -286,8 +286,8 @@ fn two_front_ends_on_one_chat_take_turns() {
         first["order"] == turns(0, 1) || first["order"] == turns(1, 0),
         "one after the other: {first}"
     );
-    for what in ["order", "seen"] {
-        assert_eq!(first[what], second[what], "both see the same");
+    for field in ["order", "seen"] {
+        assert_eq!(first[field], second[field], "both see the same");
     }
     assert!(
         first["seen"][0]
@@ -387,7 +387,7 @@ fn a_permission_is_what_the_person_answers_and_at_least_nothing() {
 }
 
 #[test]
-fn an_interrupt_ends_the_turn_and_what_was_said_stays() {
+fn an_interrupt_ends_the_turn_and_the_text_before_it_stays() {
     let interrupt = |code: &str, at: &str| json!({ "code": code, "interrupt": at, "answers": [] });
     let results = run(
         &world(),
@@ -497,25 +497,25 @@ fn an_agent_that_goes_wrong_ends_its_cell_and_no_more() {
             cell(&"x".repeat(1 << 20)),
         ],
     );
-    let gone = error(&results[0]);
+    let message = error(&results[0]);
     assert!(
-        gone.contains("exit code 1") && gone.contains("wrong arguments"),
-        "{gone}"
+        message.contains("exit code 1") && message.contains("wrong arguments"),
+        "{message}"
     );
-    let gone = error(&results[1]);
+    let message = error(&results[1]);
     assert!(
-        gone.contains("exit code 3") && gone.contains("Welcome to the agent!"),
-        "{gone}"
+        message.contains("exit code 3") && message.contains("Welcome to the agent!"),
+        "{message}"
     );
     assert!(error(&results[2]).contains("version 99"), "{}", results[2]);
     for (at, wanted) in [(4, "one"), (5, "two"), (6, "after garbage")] {
         is_ok(&results[at]);
         assert_eq!(text(&results[at]), wanted);
     }
-    let gone = error(&results[7]);
+    let message = error(&results[7]);
     assert!(
-        gone.contains("exit code 7") && gone.contains("the last words"),
-        "{gone}"
+        message.contains("exit code 7") && message.contains("the last words"),
+        "{message}"
     );
     assert_eq!(text(&results[7]), "half");
     is_ok(&results[8]);
@@ -689,8 +689,8 @@ fn a_message_from_the_shell() {
     let sessions = world.project().join("sessions.txt");
     let agent = start(&format!("good {}", sessions.display()));
     let agent = agent.strip_prefix("!start-agent ").unwrap();
-    let said = succeed(world.nb().args(["chat", "--agent", agent, "say hello\nas"]));
-    assert_eq!(said, "helloas chat-agent\n");
+    let stdout = succeed(world.nb().args(["chat", "--agent", agent, "say hello\nas"]));
+    assert_eq!(stdout, "helloas chat-agent\n");
     let (status, out, err) =
         finish(
             world
@@ -831,8 +831,8 @@ pub fn gemini_calls(name: &str, args: &Value) -> Value {
     json!({ "functionCall": { "name": name, "args": args } })
 }
 
-/// A turn of gemini's model that says something.
-pub fn gemini_says(text: &str) -> Value {
+/// A turn of gemini's model that consists of text.
+pub fn gemini_text(text: &str) -> Value {
     json!({ "text": text })
 }
 
@@ -888,15 +888,15 @@ fn gemini_works_on_a_notebook_with_nbs_tools() {
             "write_file",
             &json!({ "file_path": file, "content": "made by gemini\n" }),
         ),
-        gemini_says("The file is there."),
+        gemini_text("The file is there."),
         gemini_calls("mcp_nb_read_cell", &cell_of(&json!({}))),
         gemini_calls(
             "mcp_nb_update_cell",
             &cell_of(&json!({ "source": "x = 21\nx * 2" })),
         ),
         gemini_calls("mcp_nb_run_cell", &cell_of(&json!({}))),
-        gemini_says("The cell gives 42."),
-        gemini_says("I remember."),
+        gemini_text("The cell gives 42."),
+        gemini_text("I remember."),
     ];
     let Some(agent) = gemini(&world, answers) else {
         return;
@@ -954,7 +954,7 @@ fn whatever_is_killed_at_any_moment_the_conversation_goes_on() {
     };
     let start = start(&format!("good {}", sessions.display()));
     succeed(&mut front_end(&[cell(&start), cell("say hello")]));
-    let mut told = 0;
+    let mut lost = 0;
     for kill in 0..kills {
         let victim = ["chat_agent.py", "chat-kernel", "chat.py"][kill as usize % 3];
         let long = "say begun\nflood 2000\nterminal sleep 0.3\nwrite a.txt text\nflood 2000";
@@ -984,9 +984,9 @@ fn whatever_is_killed_at_any_moment_the_conversation_goes_on() {
             shown.contains(&format!("still {kill}")),
             "{victim}: {shown}"
         );
-        told += u32::from(shown.contains("the kernel ended while chat-agent answered"));
+        lost += u32::from(shown.contains("the kernel ended while chat-agent answered"));
     }
-    eprintln!("{kills} kills, {told} turns that were told as lost");
+    eprintln!("{kills} kills, {lost} turns that were reported as lost");
     let begun = std::fs::read_to_string(&sessions).expect("read the sessions");
     assert_eq!(begun.lines().count(), 1, "it is one conversation");
 }

@@ -121,7 +121,7 @@ fn text(outputs: &[OutputMessage], stream: &str) -> String {
     outputs
         .iter()
         .filter_map(|output| match output {
-            OutputMessage::Stream(it) if it.name == stream => Some(it.text.as_str()),
+            OutputMessage::Stream(output) if output.name == stream => Some(output.text.as_str()),
             _ => None,
         })
         .collect()
@@ -148,7 +148,7 @@ fn a_kernel_answers_over_tcp_and_over_unix_sockets() {
             assert!(!outcome.idle_missing);
             assert_eq!(text(&outputs, "stdout"), "hello\n");
             assert!(
-                matches!(outputs.last(), Some(OutputMessage::Result(it)) if it.data["text/plain"] == "42"),
+                matches!(outputs.last(), Some(OutputMessage::Result(result)) if result.data["text/plain"] == "42"),
                 "{outputs:?}"
             );
             assert_eq!((client.refused(), client.dropped()), (0, 0));
@@ -201,7 +201,7 @@ fn a_question_is_answered() {
         let mut request = Execute::new("print(input('name? ') + '!')");
         request.allow_stdin = true;
         let mut asked = Vec::new();
-        let mut said = String::new();
+        let mut printed = String::new();
         let outcome = client
             .execute(&request, |event| match event {
                 ExecutionEvent::Prompt(prompt) => {
@@ -209,8 +209,8 @@ fn a_question_is_answered() {
                     Some("Ada".to_owned())
                 }
                 event => {
-                    if let Some(OutputMessage::Stream(it)) = event.output() {
-                        said.push_str(&it.text);
+                    if let Some(OutputMessage::Stream(output)) = event.output() {
+                        printed.push_str(&output.text);
                     }
                     None
                 }
@@ -218,14 +218,14 @@ fn a_question_is_answered() {
             .await
             .expect("the kernel is there");
         assert_eq!(asked, [("name? ".to_owned(), false)]);
-        assert_eq!((outcome.end, said.as_str()), (RequestEnd::Ok, "Ada!\n"));
+        assert_eq!((outcome.end, printed.as_str()), (RequestEnd::Ok, "Ada!\n"));
 
         // `None` as an answer is the end of the input.
         let outcome = client
             .execute(&request, |_| None)
             .await
             .expect("it is there");
-        assert!(matches!(outcome.end, RequestEnd::Raised(it) if it.ename == "EOFError"));
+        assert!(matches!(outcome.end, RequestEnd::Raised(error) if error.ename == "EOFError"));
 
         // If nobody can answer, the kernel does not ask.
         request.allow_stdin = false;
@@ -234,13 +234,13 @@ fn a_question_is_answered() {
             .await
             .expect("it is there");
         assert!(
-            matches!(outcome.end, RequestEnd::Raised(it) if it.ename == "StdinNotImplementedError")
+            matches!(outcome.end, RequestEnd::Raised(error) if error.ename == "StdinNotImplementedError")
         );
     });
 }
 
 #[test]
-fn an_error_is_told_on_both_channels() {
+fn an_error_is_reported_on_both_channels() {
     run(async {
         let kernel = Kernel::start(Transport::Ipc);
         let mut client = kernel.client().await;
@@ -268,7 +268,7 @@ fn a_running_cell_is_interrupted() {
         }
         let outcome = execution.outcome().expect("it has ended");
         assert!(
-            matches!(&outcome.end, RequestEnd::Raised(it) if it.ename == "KeyboardInterrupt"),
+            matches!(&outcome.end, RequestEnd::Raised(error) if error.ename == "KeyboardInterrupt"),
             "{outcome:?}"
         );
         // Interrupt in the other way; the kernel stays alive.
@@ -303,16 +303,16 @@ fn a_kernel_killed_in_mid_cell_ends_the_request() {
             let mut client = kernel.client().await;
             let request = Execute::new("print('last words', flush=True)\nwhile True: pass");
             let mut execution = client.start(&request).await.expect("it is there");
-            let mut said = Vec::new();
+            let mut outputs = Vec::new();
             let mut killed = None;
             while let Some(event) = execution.next().await {
                 if let Some(output) = event.output() {
-                    said.push(output);
+                    outputs.push(output);
                     kernel.process.kill().expect("kill the kernel");
                     killed = Some(Instant::now());
                 }
             }
-            assert_eq!(text(&said, "stdout"), "last words\n");
+            assert_eq!(text(&outputs, "stdout"), "last words\n");
             assert!(killed.is_some_and(|at| at.elapsed() < Duration::from_secs(60)));
             let outcome = execution.outcome().expect("it has ended");
             assert!(
@@ -328,7 +328,7 @@ fn a_kernel_killed_in_mid_cell_ends_the_request() {
             kernel.process.wait().expect("it was killed");
             let anew = Client::connect(&kernel.info, "tests").await.err();
             assert!(
-                matches!(&anew, Some(it @ ClientError::Unreachable { .. }) if it.may_come_up()),
+                matches!(&anew, Some(error @ ClientError::Unreachable { .. }) if error.may_come_up()),
                 "{anew:?}"
             );
         });
@@ -354,7 +354,7 @@ fn the_callers_word_that_the_process_ended_is_taken() {
             }
         }
         assert_eq!(
-            execution.outcome().map(|it| &it.end),
+            execution.outcome().map(|outcome| &outcome.end),
             Some(&RequestEnd::KernelGone("pid 7 ended".to_owned()))
         );
     });
@@ -387,7 +387,7 @@ fn a_wrong_key_gets_no_answer_and_believes_nothing() {
 }
 
 #[test]
-fn an_iopub_that_says_nothing_is_not_waited_for_for_ever() {
+fn an_iopub_that_sends_nothing_is_not_waited_for_for_ever() {
     run(async {
         let kernel = Kernel::start(Transport::Tcp);
         drop(kernel.client().await);
@@ -460,7 +460,7 @@ fn through_nb_proxy_everything_is_as_it_is_directly() {
         let mut request = Execute::new("input('name? ')");
         request.allow_stdin = true;
         let outcome = client.execute(&request, |_| Some("Ada".to_owned())).await;
-        assert!(outcome.is_ok_and(|it| it.end == RequestEnd::Ok));
+        assert!(outcome.is_ok_and(|outcome| outcome.end == RequestEnd::Ok));
 
         let request = Execute::new("print('asleep'); time.sleep(600)");
         let mut execution = client.start(&request).await.expect("it is there");
@@ -470,8 +470,8 @@ fn through_nb_proxy_everything_is_as_it_is_directly() {
             }
         }
         assert!(matches!(
-            execution.outcome().map(|it| &it.end),
-            Some(RequestEnd::Raised(it)) if it.ename == "KeyboardInterrupt"
+            execution.outcome().map(|outcome| &outcome.end),
+            Some(RequestEnd::Raised(error)) if error.ename == "KeyboardInterrupt"
         ));
         assert_eq!(client.refused(), 0);
         client.close().await;

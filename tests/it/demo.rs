@@ -77,7 +77,7 @@ fn the_demo_shows_it_and_leaves_nothing() {
     let output = demo(folder.path(), &[]).output().expect("start nb");
     let text = text(&output);
     assert!(output.status.success(), "{text}");
-    for seen in [
+    for wanted in [
         "$ nb open demo.ipynb",
         "$ nb serve",
         "launches the kernelspec",
@@ -89,7 +89,7 @@ fn the_demo_shows_it_and_leaves_nothing() {
         "KeyboardInterrupt",
         "nothing is left running",
     ] {
-        assert!(text.contains(seen), "no {seen:?} in:\n{text}");
+        assert!(text.contains(wanted), "no {wanted:?} in:\n{text}");
     }
     assert_nothing_is_left(folder.path());
 }
@@ -114,15 +114,15 @@ fn an_interrupted_demo_leaves_nothing() {
             .expect("send SIGINT");
         assert!(interrupted.success());
         for _ in lines {}
-        let mut said = String::new();
+        let mut stderr = String::new();
         running
             .stderr
             .take()
             .expect("it is piped")
-            .read_to_string(&mut said)
+            .read_to_string(&mut stderr)
             .expect("UTF-8");
         let status = running.wait().expect("it ends");
-        assert_eq!(status.code(), Some(130), "{said}");
+        assert_eq!(status.code(), Some(130), "{stderr}");
         assert_nothing_is_left(folder.path());
     }
 }
@@ -136,10 +136,10 @@ fn a_kept_demo_can_be_joined_and_ended() {
     let output = demo(folder.path(), &["--keep", &keep])
         .output()
         .expect("start nb");
-    let said = text(&output);
-    assert!(output.status.success(), "{said}");
+    let printed = text(&output);
+    assert!(output.status.success(), "{printed}");
     for wanted in ["VS Code", "JupyterLab", "nb shared kernel"] {
-        assert!(said.contains(wanted), "no {wanted:?} in:\n{said}");
+        assert!(printed.contains(wanted), "no {wanted:?} in:\n{printed}");
     }
     let nb = |arguments: &[&str]| {
         let output = Command::new(env!("CARGO_BIN_EXE_nb"))
@@ -171,10 +171,10 @@ fn a_python_without_ipykernel_is_refused_with_the_remedy() {
         .args(["demo", "--python", "/bin/true"])
         .output()
         .expect("start nb");
-    let said = text(&output);
-    assert_eq!(output.status.code(), Some(1), "{said}");
+    let text = text(&output);
+    assert_eq!(output.status.code(), Some(1), "{text}");
     assert!(
-        said.contains("not a usable Python") && said.contains("--python PATH"),
-        "{said}"
+        text.contains("not a usable Python") && text.contains("--python PATH"),
+        "{text}"
     );
 }

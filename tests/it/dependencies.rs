@@ -17,8 +17,8 @@ fn metadata() -> Value {
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .output()
         .expect("run cargo metadata");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
     serde_json::from_slice(&output.stdout).expect("it is JSON")
 }
 
@@ -30,9 +30,9 @@ fn deny() -> toml::Table {
 
 fn words<'a>(list: &'a toml::Value, field: Option<&str>) -> Vec<&'a str> {
     let list = list.as_array().expect("a list").iter();
-    let words = list.map(|it| match field {
-        Some(field) => it.get(field).and_then(toml::Value::as_str),
-        None => it.as_str(),
+    let words = list.map(|entry| match field {
+        Some(field) => entry.get(field).and_then(toml::Value::as_str),
+        None => entry.as_str(),
     });
     words.map(|word| word.expect("a word")).collect()
 }

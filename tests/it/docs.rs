@@ -101,10 +101,10 @@ fn links_between_pages_lead_to_a_file_and_a_heading() {
             assert!(file.exists(), "{page}: {target} is not there");
             if !heading.is_empty() {
                 let text = std::fs::read_to_string(&file).expect("read the other page");
-                let there = without_blocks(&text)
+                let has_heading = without_blocks(&text)
                     .lines()
                     .any(|line| line.starts_with('#') && anchor(line) == heading);
-                assert!(there, "{page}: {target} has no heading #{heading}");
+                assert!(has_heading, "{page}: {target} has no heading #{heading}");
             }
         }
     }
@@ -140,7 +140,7 @@ fn sources(folders: &[PathBuf]) -> String {
     let files = folders.iter().flat_map(walkdir::WalkDir::new);
     files
         .map(|entry| entry.expect("an entry").into_path())
-        .filter(|path| path.extension().is_some_and(|it| it == "rs"))
+        .filter(|path| path.extension().is_some_and(|extension| extension == "rs"))
         .map(|path| std::fs::read_to_string(path).expect("read a file"))
         .collect()
 }
@@ -311,16 +311,16 @@ impl Run {
         assert!(!printed.contains("panicked at"), "{command}\n{printed}");
         assert_eq!(code, "0", "{command}\n{printed}");
         let mut printed = self.as_shown(&printed);
-        let said = step.printed.join("\n");
-        self.learn(&said, &printed);
+        let shown = step.printed.join("\n");
+        self.learn(&shown, &printed);
         let id = Regex::new(ID).expect("a pattern");
         let as_on_page = |found: &regex::Captures| {
             let known = self.ids.iter().find(|(_, here)| *here == found[0]);
             known.map_or_else(|| found[0].to_owned(), |(page, _)| page.clone())
         };
         printed = id.replace_all(&printed, as_on_page).into_owned();
-        if is_alike(&said, printed.trim_end()) {
-            printed = said;
+        if is_alike(&shown, printed.trim_end()) {
+            printed = shown;
         }
         let printed = printed.trim_end();
         let end = if printed.is_empty() { "" } else { "\n" };
@@ -452,7 +452,7 @@ fn normalised(text: &str) -> String {
 }
 
 const VOLATILE: [(&str, &str); 8] = [
-    // How long a cell took is told from 0.1 s on.
+    // The time of a cell is printed from 0.1 s on.
     (r"ok, no output, \d+(\.\d+)? s", "ok, no output"),
     (r"\d{4}-\d\d-\d\d", "DATE"),
     (r"\b\d\d:\d\d(:\d\d)?\b", "TIME"),
@@ -570,8 +570,8 @@ fn anchor(heading: &str) -> String {
     let words = heading.trim_start_matches('#').trim().to_lowercase();
     words
         .chars()
-        .filter(|it| it.is_alphanumeric() || matches!(it, ' ' | '-' | '_'))
-        .map(|it| if it == ' ' { '-' } else { it })
+        .filter(|character| character.is_alphanumeric() || matches!(character, ' ' | '-' | '_'))
+        .map(|character| if character == ' ' { '-' } else { character })
         .collect()
 }
 

@@ -30,8 +30,8 @@ fn events_come_as_they_happen_and_end_with_their_reader() {
             .args(["--as", "claude", "insert", "t.ipynb", "x = 1"]),
     );
     let event = next();
-    let (what, by) = (&event["event"], &event["by"]);
-    assert_eq!((what, by), (&json!("edited"), &json!("claude")));
+    let (kind, by) = (&event["event"], &event["by"]);
+    assert_eq!((kind, by), (&json!("edited"), &json!("claude")));
     // Nothing happens any more, and it ends all the same.
     drop(reader);
     assert!(child.wait().expect("wait for it").success());

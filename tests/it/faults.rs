@@ -63,7 +63,7 @@ fn a_front_end_where_no_kernel_lives() {
 }
 
 #[test]
-fn an_environment_that_was_passed_over_is_told_of_in_the_first_cell() {
+fn an_environment_that_was_passed_over_is_reported_in_the_first_cell() {
     let world = World::served();
     succeed(&mut world.script("passed_over.py", SHARED));
 }
@@ -102,11 +102,11 @@ fn on_a_full_disk_everybody_is_served_who_needs_no_room_there() {
         mount -t tmpfs -o size=2m,mode=700 tmpfs .nb
         mount -t tmpfs -o size=1m tmpfs /var/tmp
         "$NB_TEST_BINARY" open t.ipynb --python "$NB_TEST_PYTHON"
-        said=0
-        "$NB_TEST_PYTHON" -u {} --kernel {SHARED} || said=$?
+        code=0
+        "$NB_TEST_PYTHON" -u {} --kernel {SHARED} || code=$?
         rm -f .nb/filler
         "$NB_TEST_BINARY" shutdown t.ipynb --force
-        exit $said
+        exit $code
         "#,
         crate::python::script("full_disk.py").display()
     );

@@ -38,13 +38,13 @@ fn assert_as_nbformat(folder: &Path) -> usize {
         .arg(results.path())
         .output()
         .expect("run the interpreter");
-    let said = String::from_utf8_lossy(&out.stdout);
+    let stdout = String::from_utf8_lossy(&out.stdout);
     assert!(
         out.status.success(),
         "{}",
         String::from_utf8_lossy(&out.stderr)
     );
-    assert_eq!(said.trim().parse(), Ok(count));
+    assert_eq!(stdout.trim().parse(), Ok(count));
     count
 }
 

@@ -160,7 +160,7 @@ fn statement(random: &mut Random) -> String {
     let mut chosen: BTreeMap<char, &str> = BTreeMap::new();
     let is_bound = ["global", "while", "len(L) <", "N = x\n    return N"]
         .iter()
-        .any(|it| template.contains(it));
+        .any(|word| template.contains(word));
     let mut letters = template.chars().peekable();
     while let Some(letter) = letters.next() {
         let names: &[&str] = match letter {
@@ -317,7 +317,13 @@ fn after_the_stale_cells_have_run_variables_are_those_of_restart_and_run_all() {
             .collect();
         let histories: Vec<Vec<&str>> = notebooks
             .iter()
-            .map(|it| it.runs.iter().map(|(_, text)| text.as_str()).collect())
+            .map(|notebook| {
+                notebook
+                    .runs
+                    .iter()
+                    .map(|(_, text)| text.as_str())
+                    .collect()
+            })
             .collect();
         let before = kernel.play(&histories);
         let mut scripts = Vec::new();
@@ -344,7 +350,7 @@ fn after_the_stale_cells_have_run_variables_are_those_of_restart_and_run_all() {
                 places.map(|at| notebook.cells[at].1.as_str()).collect()
             };
             let mut script = history.clone();
-            script.extend(texts(&mut plan.cells.iter().map(|it| it.cell)));
+            script.extend(texts(&mut plan.cells.iter().map(|cell| cell.cell)));
             scripts.push(script);
             scripts.push(texts(&mut (0..notebook.cells.len())));
             plans.push(plan);

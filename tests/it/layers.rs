@@ -97,7 +97,10 @@ impl Imports {
             syn::UseTree::Rename(rename) => self.take(&with(&rename.ident)),
             syn::UseTree::Glob(_) => self.take(before),
             syn::UseTree::Group(group) => {
-                group.items.iter().for_each(|it| self.take_tree(before, it));
+                group
+                    .items
+                    .iter()
+                    .for_each(|tree| self.take_tree(before, tree));
             }
         }
     }
@@ -128,7 +131,10 @@ impl<'ast> Visit<'ast> for Imports {
     }
 
     fn visit_path(&mut self, path: &'ast syn::Path) {
-        let names = path.segments.iter().map(|it| it.ident.to_string());
+        let names = path
+            .segments
+            .iter()
+            .map(|segment| segment.ident.to_string());
         self.take(&names.collect::<Vec<_>>());
         syn::visit::visit_path(self, path);
     }
@@ -214,7 +220,7 @@ fn no_files_import_in_a_circle() {
             let paths = Imports::of(&src, file, true);
             let of_path = |path: &Name| {
                 let mut beginnings = (1..=path.len()).rev().map(|length| &path[..length]);
-                let found = beginnings.find_map(|it| modules.get_key_value(it));
+                let found = beginnings.find_map(|name| modules.get_key_value(name));
                 found.map(|(name, _)| name).filter(|name| *name != module)
             };
             (module, paths.iter().filter_map(of_path).collect())
@@ -380,7 +386,9 @@ fn files_of_the_project_are_opened_in_one_place() {
             one.starts_with("#[cfg(") && one.contains("test") && next.ends_with('{')
         };
         let pairs = text.lines().zip(text.lines().skip(1));
-        let code = text.lines().take(pairs.take_while(|it| !ends(*it)).count());
+        let code = text
+            .lines()
+            .take(pairs.take_while(|pair| !ends(*pair)).count());
         let allowed = ELSEWHERE.iter().find(|(path, _)| *path == name);
         let allowed = allowed.map_or(&[][..], |(_, words)| words);
         for (number, line) in code.enumerate() {

@@ -71,7 +71,7 @@ impl Scripted {
         Self::raw(200, pieces.collect())
     }
 
-    pub fn says(text: &str) -> Self {
+    pub fn text(text: &str) -> Self {
         Self::anthropic(&[Part::Text(text)])
     }
 
@@ -124,13 +124,15 @@ pub struct Asked {
 impl Asked {
     /// Returns the texts of the results in the last message.
     pub fn results(&self) -> Vec<String> {
-        let last = self.body["messages"].as_array().and_then(|it| it.last());
-        let content = last.and_then(|it| it["content"].as_array());
+        let last = self.body["messages"]
+            .as_array()
+            .and_then(|messages| messages.last());
+        let content = last.and_then(|message| message["content"].as_array());
         let results = content.into_iter().flatten();
         results
-            .filter(|it| it["type"] == "tool_result")
-            .map(|it| {
-                it["content"][0]["text"]
+            .filter(|part| part["type"] == "tool_result")
+            .map(|part| {
+                part["content"][0]["text"]
                     .as_str()
                     .unwrap_or_default()
                     .to_owned()

@@ -63,12 +63,12 @@ const EDITS: [&str; 6] = ["source", "metadata", "insert", "remove", "move", "cle
 
 fn edited(
     document: &mut Document,
-    what: &str,
+    kind: &str,
     at: usize,
     to: usize,
     text: &str,
 ) -> Result<ChangeKind, DocumentEditError> {
-    let changed = match what {
+    let changed = match kind {
         "source" => document.set_source(at, text),
         "metadata" => {
             let value = Json::parse("[1e-05]").expect("a list");
@@ -94,7 +94,7 @@ fn edited(
 fn assert_rest_is_untouched(
     before: &Document,
     after: &Document,
-    what: &str,
+    kind: &str,
     at: usize,
     to: usize,
 ) -> bool {
@@ -107,21 +107,21 @@ fn assert_rest_is_untouched(
         parts.remove(separator.min(2 * cell + 2));
         parts.concat()
     };
-    match what {
+    match kind {
         // White space inside the brackets of an empty list is removed.
         "insert" | "remove" if before.cells().len().min(after.cells().len()) == 0 => return false,
         "insert" => assert!(without(after, at) == before.to_bytes()),
         "remove" => assert!(without(before, at) == after.to_bytes()),
         _ => {
             let (mut old, mut new) = (parts(before), parts(after));
-            if what == "move" {
+            if kind == "move" {
                 let cells = 2..old.len() - 2;
                 let mut texts: Vec<_> = old[cells.clone()].iter().step_by(2).cloned().collect();
                 let moved = texts.remove(at);
                 texts.insert(to, moved);
                 assert!(new[cells].iter().step_by(2).eq(&texts));
             }
-            let touched = match what {
+            let touched = match kind {
                 "move" => at.min(to)..=at.max(to),
                 _ => at..=at,
             };
@@ -147,33 +147,33 @@ fn assert_faithful(folder: &Path) -> (usize, usize, usize) {
         let before = before.unwrap_or_else(|error| panic!("{name}: {error}"));
         assert!(before.to_bytes() == *text, "{name} has changed");
         let count = before.cells().len();
-        for (number, what) in EDITS.into_iter().enumerate() {
+        for (number, kind) in EDITS.into_iter().enumerate() {
             let (at, to) = match count {
-                0 if what == "insert" => (0, 0),
+                0 if kind == "insert" => (0, 0),
                 0 => continue,
                 _ => (number % count, (number * 7 + 1) % count),
             };
             let text = ["", "é\nnew\n", "x"][number % 3];
             let mut after = before.clone();
-            match edited(&mut after, what, at, to, text) {
+            match edited(&mut after, kind, at, to, text) {
                 Err(DocumentEditError::NotCode(_) | DocumentEditError::ReadOnly(_)) => continue,
-                change => drop(change.unwrap_or_else(|error| panic!("{name}, {what}: {error}"))),
+                change => drop(change.unwrap_or_else(|error| panic!("{name}, {kind}: {error}"))),
             }
-            untouched += usize::from(assert_rest_is_untouched(&before, &after, what, at, to));
+            untouched += usize::from(assert_rest_is_untouched(&before, &after, kind, at, to));
             let file = folder.join(name);
             let note = json!({
-                "file": file, "what": what, "at": at, "to": to, "text": text,
+                "file": file, "what": kind, "at": at, "to": to, "text": text,
             });
-            let file = |ending| results.path().join(format!("{name}-{what}.{ending}"));
+            let file = |ending| results.path().join(format!("{name}-{kind}.{ending}"));
             std::fs::write(file("note"), note.to_string()).expect("write a note");
             std::fs::write(file("edited"), after.to_bytes()).expect("write a notebook");
             let reread = Document::parse(after.to_bytes()).expect("an edit leaves a notebook");
             // The ledger has the ids of cells without an id in the file, so only revisions are compared.
-            let says = |document: &Document| -> Vec<_> {
+            let revisions = |document: &Document| -> Vec<_> {
                 let cells = document.cells().iter();
                 cells.map(|cell| cell.revision()).collect()
             };
-            assert_eq!(says(&reread), says(&after), "{name}, {what}");
+            assert_eq!(revisions(&reread), revisions(&after), "{name}, {kind}");
         }
     }
     let checked = corpus("check", results.path());
@@ -208,7 +208,7 @@ pub fn real() -> PathBuf {
 }
 
 /// Returns an operation for a real file, and its positions; `None` if the notebook has no such cell.
-fn operation(what: &str, document: &Document, seed: usize) -> Option<(Value, usize, usize)> {
+fn operation(kind: &str, document: &Document, seed: usize) -> Option<(Value, usize, usize)> {
     let cells = document.cells();
     let count = cells.len();
     let find = |is: &dyn Fn(usize) -> bool| {
@@ -227,7 +227,7 @@ fn operation(what: &str, document: &Document, seed: usize) -> Option<(Value, usi
     };
     let any = find(&|_| true);
     let operation = |at: usize, to: usize| {
-        Some(match what {
+        Some(match kind {
             // The typical edit: the number of characters stays the same.
             "edit" => {
                 let source = cells.get(at)?.source();
@@ -248,7 +248,7 @@ fn operation(what: &str, document: &Document, seed: usize) -> Option<(Value, usi
             _ => json!({"op": "join", "cells": [at, at + 1]}),
         })
     };
-    let (at, to) = match what {
+    let (at, to) = match kind {
         "insert" => (seed % (count + 1), 0),
         "clear" => (find(&code)?, 0),
         "split" => (find(&|at| lines(at) > 2)?, 0),
@@ -287,11 +287,11 @@ fn parts(text: &[u8]) -> Parts {
 }
 
 /// Checks that all cells except the named ones kept their bytes.
-fn assert_only(what: &str, at: usize, to: usize, old: &[u8], new: &[u8]) {
+fn assert_only(kind: &str, at: usize, to: usize, old: &[u8], new: &[u8]) {
     let (old, mut new) = (parts(old), parts(new));
     assert_eq!(old.0, new.0, "the head of the file");
     let mut texts = old.2.clone();
-    match what {
+    match kind {
         "insert" => texts.insert(at, Vec::new()),
         "split" => texts.insert(at + 1, Vec::new()),
         "rm" => drop(texts.remove(at)),
@@ -303,7 +303,7 @@ fn assert_only(what: &str, at: usize, to: usize, old: &[u8], new: &[u8]) {
         _ => {}
     }
     assert_eq!(texts.len(), new.2.len());
-    let touched = match what {
+    let touched = match kind {
         "rm" => vec![],
         "split" => vec![at, at + 1],
         "move" => vec![to],
@@ -327,7 +327,7 @@ fn assert_only(what: &str, at: usize, to: usize, old: &[u8], new: &[u8]) {
     assert!(
         long.starts_with(short)
             || long.ends_with(short)
-            || short.iter().all(|it| long.contains(it))
+            || short.iter().all(|line| long.contains(line))
     );
 }
 
@@ -353,13 +353,13 @@ fn commands(name: &str, text: &[u8], seed: usize) -> usize {
         shows_whole: false,
     };
     let mut done = 0;
-    for (number, what) in [
+    for (number, kind) in [
         "edit", "insert", "rm", "move", "type", "clear", "split", "join",
     ]
     .into_iter()
     .enumerate()
     {
-        let Some((operation, at, to)) = operation(what, &document, seed * 3 + number) else {
+        let Some((operation, at, to)) = operation(kind, &document, seed * 3 + number) else {
             continue;
         };
         let list = json!([operation]).to_string();
@@ -372,7 +372,7 @@ fn commands(name: &str, text: &[u8], seed: usize) -> usize {
             assert!(new == text, "{name}, {operation}");
             continue;
         };
-        let checked = std::panic::catch_unwind(|| assert_only(what, at, to, text, &new));
+        let checked = std::panic::catch_unwind(|| assert_only(kind, at, to, text, &new));
         assert!(checked.is_ok(), "{name}, {operation}");
         assert_ne!(new.len(), text.len(), "{name}, {operation}");
         let undone = history::undo(&page, Some(&op), &editor);

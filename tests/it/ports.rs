@@ -1,4 +1,4 @@
-//! Ports for servers and kernels that are told their ports.
+//! Ports for servers and kernels that get their ports as arguments.
 
 use std::net::TcpListener;
 use std::sync::atomic::{AtomicU16, Ordering};

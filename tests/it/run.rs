@@ -26,21 +26,23 @@ struct Listener {
     /// The text at which to interrupt, when it is printed or asked.
     interrupts_at: Option<&'static str>,
     interrupt: Notify,
-    seen: Notify,
+    activity: Notify,
 }
 
 impl Audience for Listener {
     fn sees(&self, event: &ExecutionEvent) {
         let text = match (event, event.output()) {
-            (_, Some(OutputMessage::Stream(it))) => {
-                self.printed.borrow_mut().push_str(&it.text);
-                it.text
+            (_, Some(OutputMessage::Stream(stream))) => {
+                self.printed.borrow_mut().push_str(&stream.text);
+                stream.text
             }
-            (_, Some(OutputMessage::Error(it))) => return self.raised.borrow_mut().push(it.ename),
-            (ExecutionEvent::Prompt(it), _) => it.prompt.clone(),
+            (_, Some(OutputMessage::Error(error))) => {
+                return self.raised.borrow_mut().push(error.ename);
+            }
+            (ExecutionEvent::Prompt(prompt), _) => prompt.prompt.clone(),
             _ => return,
         };
-        self.seen.notify_one();
+        self.activity.notify_one();
         if self.interrupts_at.is_some_and(|at| text.contains(at)) {
             self.interrupt.notify_one();
         }
@@ -125,7 +127,7 @@ impl World {
 }
 
 #[test]
-fn what_came_of_it_is_told_and_journalled() {
+fn the_outcome_is_reported_and_journalled() {
     block_on(async {
         let world = World::new().await;
         let (ran, printed) = world.run("print('a'); 6 * 7").await;
@@ -273,8 +275,8 @@ impl CommandLine {
         std::fs::create_dir(folder.path().join(".nb")).expect("make a project");
         let line = Self { folder };
         let python = crate::python::interpreter().to_string_lossy().into_owned();
-        let (code, said) = line.nb(&["open", "a.ipynb", "--no-serve", "--python", &python], "");
-        assert_eq!(code, Some(0), "{said:?}");
+        let (code, output) = line.nb(&["open", "a.ipynb", "--no-serve", "--python", &python], "");
+        assert_eq!(code, Some(0), "{output:?}");
         line
     }
 
@@ -304,9 +306,9 @@ impl CommandLine {
             .write_all(stdin.as_bytes())
             .expect("write the code");
         let output = running.wait_with_output().expect("it ends");
-        let said = [output.stdout, output.stderr]
-            .map(|said| String::from_utf8(said).expect("nb writes UTF-8"));
-        (output.status.code(), said)
+        let streams = [output.stdout, output.stderr]
+            .map(|bytes| String::from_utf8(bytes).expect("nb writes UTF-8"));
+        (output.status.code(), streams)
     }
 }
 

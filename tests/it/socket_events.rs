@@ -22,15 +22,15 @@ pub fn run(test: impl Future<Output = ()>) {
     tokio::task::LocalSet::new().block_on(&runtime, test);
 }
 
-pub async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
+pub async fn soon<T>(event: &str, future: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, future)
         .await
-        .unwrap_or_else(|_| panic!("{what} did not happen"))
+        .unwrap_or_else(|_| panic!("{event} did not happen"))
 }
 
 /// An event that a handler received.
 #[derive(Debug)]
-pub enum Told {
+pub enum Event {
     Joined(PeerId, PeerInfo),
     Message(PeerId, Message),
     DisconnectReason(PeerId, String),
@@ -43,98 +43,98 @@ pub enum Told {
 }
 
 /// A handler that passes all events to the test.
-pub struct Teller(UnboundedSender<Told>);
+pub struct Forwarder(UnboundedSender<Event>);
 
-impl Teller {
+impl Forwarder {
     pub fn new() -> (Rc<Self>, Events) {
         let (sender, receiver) = unbounded_channel();
         (Rc::new(Self(sender)), Events(receiver))
     }
 
-    fn tell(&self, told: Told) {
-        let _ = self.0.send(told);
+    fn forward(&self, event: Event) {
+        let _ = self.0.send(event);
     }
 }
 
-impl ServerHandler for Teller {
+impl ServerHandler for Forwarder {
     fn joined(&self, peer: &PeerId, info: &PeerInfo) {
-        self.tell(Told::Joined(peer.clone(), info.clone()));
+        self.forward(Event::Joined(peer.clone(), info.clone()));
     }
 
     fn message(&self, peer: &PeerId, message: Message) {
-        self.tell(Told::Message(peer.clone(), message));
+        self.forward(Event::Message(peer.clone(), message));
     }
 
     fn left(&self, peer: &PeerId, why: &DisconnectReason) {
-        self.tell(Told::DisconnectReason(peer.clone(), why.to_string()));
+        self.forward(Event::DisconnectReason(peer.clone(), why.to_string()));
     }
 
     fn refused(&self, why: &DisconnectReason) {
-        self.tell(Told::Refused(why.to_string()));
+        self.forward(Event::Refused(why.to_string()));
     }
 }
 
-impl DialHandler for Teller {
+impl DialHandler for Forwarder {
     fn up(&self) {
-        self.tell(Told::Up);
+        self.forward(Event::Up);
     }
 
     fn message(&self, message: Message) {
-        self.tell(Told::Received(message));
+        self.forward(Event::Received(message));
     }
 
     fn oversized(&self, begun: Message, bytes: u64) {
-        self.tell(Told::Oversized(begun, bytes));
+        self.forward(Event::Oversized(begun, bytes));
     }
 
     fn down(&self, why: &DisconnectReason, unsent: Vec<Message>) {
-        self.tell(Told::Down(why.to_string(), unsent));
+        self.forward(Event::Down(why.to_string(), unsent));
     }
 
     fn refused(&self, _: &std::io::Error) {
-        self.tell(Told::NotReached);
+        self.forward(Event::NotReached);
     }
 }
 
-pub struct Events(UnboundedReceiver<Told>);
+pub struct Events(UnboundedReceiver<Event>);
 
 impl Events {
-    pub async fn next(&mut self) -> Told {
-        let told = soon("the next event", self.0.recv()).await;
-        told.expect("the handler lives")
+    pub async fn next(&mut self) -> Event {
+        let event = soon("the next event", self.0.recv()).await;
+        event.expect("the handler lives")
     }
 
     /// Checks that there is no further event.
     pub fn none(&mut self) {
-        if let Ok(told) = self.0.try_recv() {
-            panic!("{told:?} came unasked");
+        if let Ok(event) = self.0.try_recv() {
+            panic!("{event:?} came unasked");
         }
     }
 
     pub async fn joined(&mut self) -> (PeerId, PeerInfo) {
         match self.next().await {
-            Told::Joined(peer, info) => (peer, info),
+            Event::Joined(peer, info) => (peer, info),
             other => panic!("{other:?} instead of a peer"),
         }
     }
 
     pub async fn message(&mut self) -> (PeerId, Message) {
         match self.next().await {
-            Told::Message(peer, message) => (peer, message),
+            Event::Message(peer, message) => (peer, message),
             other => panic!("{other:?} instead of a message"),
         }
     }
 
     pub async fn left(&mut self) -> (PeerId, String) {
         match self.next().await {
-            Told::DisconnectReason(peer, why) => (peer, why),
+            Event::DisconnectReason(peer, why) => (peer, why),
             other => panic!("{other:?} instead of a farewell"),
         }
     }
 
     pub async fn refused(&mut self) -> String {
         match self.next().await {
-            Told::Refused(why) => why,
+            Event::Refused(why) => why,
             other => panic!("{other:?} instead of a refusal"),
         }
     }
@@ -143,8 +143,8 @@ impl Events {
     pub async fn up(&mut self) {
         loop {
             match self.next().await {
-                Told::Up => return,
-                Told::NotReached => {}
+                Event::Up => return,
+                Event::NotReached => {}
                 other => panic!("{other:?} instead of a connection"),
             }
         }
@@ -152,14 +152,14 @@ impl Events {
 
     pub async fn received(&mut self) -> Message {
         match self.next().await {
-            Told::Received(message) => message,
+            Event::Received(message) => message,
             other => panic!("{other:?} instead of a message"),
         }
     }
 
     pub fn received_already(&mut self) -> Option<Message> {
         match self.0.try_recv() {
-            Ok(Told::Received(message)) => Some(message),
+            Ok(Event::Received(message)) => Some(message),
             Ok(other) => panic!("{other:?} instead of a message"),
             Err(_) => None,
         }
@@ -170,8 +170,8 @@ impl Events {
         let mut received = Vec::new();
         loop {
             match self.next().await {
-                Told::Received(message) => received.extend(message),
-                Told::Down(..) => break,
+                Event::Received(message) => received.extend(message),
+                Event::Down(..) => break,
                 other => panic!("{other:?} instead of a lost connection"),
             }
         }
@@ -181,7 +181,7 @@ impl Events {
 
     pub async fn down(&mut self) -> (String, Vec<Message>) {
         match self.next().await {
-            Told::Down(why, unsent) => (why, unsent),
+            Event::Down(why, unsent) => (why, unsent),
             other => panic!("{other:?} instead of a lost connection"),
         }
     }
@@ -199,33 +199,33 @@ pub fn any_port() -> Endpoint {
 }
 
 pub fn router(limits: SocketLimits) -> (Router, Events) {
-    let (teller, events) = Teller::new();
-    let router = Router::bind(&any_port(), limits, teller).expect("bind");
+    let (forwarder, events) = Forwarder::new();
+    let router = Router::bind(&any_port(), limits, forwarder).expect("bind");
     (router, events)
 }
 
 pub fn publisher(limits: SocketLimits) -> (Publisher, Events) {
-    let (teller, events) = Teller::new();
-    let publisher = Publisher::bind(&any_port(), limits, None, teller).expect("bind");
+    let (forwarder, events) = Forwarder::new();
+    let publisher = Publisher::bind(&any_port(), limits, None, forwarder).expect("bind");
     (publisher, events)
 }
 
 /// Makes a publisher whose subscribers' queues have 1 MiB in memory and continue in files of at most
 /// `bytes` bytes.
 pub fn spilling_publisher(bytes: u64) -> (Publisher, Events) {
-    let (teller, events) = Teller::new();
+    let (forwarder, events) = Forwarder::new();
     let limits = SocketLimits {
         outbox_bytes: 1 << 20,
         ..SocketLimits::default()
     };
     let folder = std::env::temp_dir();
     let spill = Some(SpillTo { folder, bytes });
-    let publisher = Publisher::bind(&any_port(), limits, spill, teller).expect("bind");
+    let publisher = Publisher::bind(&any_port(), limits, spill, forwarder).expect("bind");
     (publisher, events)
 }
 
 pub fn dialer(endpoint: Endpoint, socket_type: DialRole, topics: &[&str]) -> (Dialer, Events) {
-    let (teller, events) = Teller::new();
+    let (forwarder, events) = Forwarder::new();
     let as_ = DialAs {
         socket_type,
         identity: Bytes::from_static(b"dialer"),
@@ -234,6 +234,6 @@ pub fn dialer(endpoint: Endpoint, socket_type: DialRole, topics: &[&str]) -> (Di
             .map(|topic| Bytes::copy_from_slice(topic.as_bytes()))
             .collect(),
     };
-    let dialer = Dialer::connect(endpoint, as_, SocketLimits::default(), teller);
+    let dialer = Dialer::connect(endpoint, as_, SocketLimits::default(), forwarder);
     (dialer, events)
 }

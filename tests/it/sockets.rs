@@ -11,14 +11,14 @@ use nb::socket::{
 };
 use tokio::sync::Notify;
 
-use crate::socket_events::{Teller, any_port, dialer, message, publisher, router, run, soon};
+use crate::socket_events::{Forwarder, any_port, dialer, message, publisher, router, run, soon};
 
 /// A handler that does what the first frame of each message says to the router that it came from.
 #[derive(Default)]
 struct Obedient {
     router: RefCell<Option<Router>>,
     left: Cell<usize>,
-    told: RefCell<Vec<Message>>,
+    received: RefCell<Vec<Message>>,
 }
 
 impl ServerHandler for Obedient {
@@ -31,7 +31,7 @@ impl ServerHandler for Obedient {
     }
 
     fn message(&self, peer: &PeerId, message: Message) {
-        self.told.borrow_mut().push(message.clone());
+        self.received.borrow_mut().push(message.clone());
         if message[0] == "drop" {
             return drop(self.router.take());
         }
@@ -84,7 +84,7 @@ fn a_handler_may_call_the_socket_that_calls_it() {
         }
         events.down_after(&[b"echo"]).await;
         assert_eq!(obedient.left.get(), 1);
-        assert_eq!(obedient.told.borrow().len(), 2);
+        assert_eq!(obedient.received.borrow().len(), 2);
 
         events.up().await;
         assert_eq!(events.received().await, message(&[b"welcome"]));
@@ -93,7 +93,7 @@ fn a_handler_may_call_the_socket_that_calls_it() {
         }
         assert_eq!(events.received().await, message(&[b"pause"]));
         // The message that came with it waits.
-        assert_eq!(obedient.told.borrow().len(), 3);
+        assert_eq!(obedient.received.borrow().len(), 3);
         if let Some(router) = &*obedient.router.borrow() {
             router.set_paused(&PeerId::announced(Bytes::from_static(b"dialer")), false);
         }
@@ -103,8 +103,8 @@ fn a_handler_may_call_the_socket_that_calls_it() {
             dialer.send(message(&[word])).expect("there is room");
         }
         events.down().await;
-        assert_eq!(obedient.told.borrow().len(), 5);
-        assert_eq!(obedient.left.get(), 1, "the owner need not be told");
+        assert_eq!(obedient.received.borrow().len(), 5);
+        assert_eq!(obedient.left.get(), 1, "the owner needs no event");
     });
 }
 
@@ -118,8 +118,8 @@ fn a_peer_that_announces_a_reserved_identity_counts_as_one_without() {
             subscribe: Vec::new(),
         };
         let endpoint = router.local_endpoint().clone();
-        let (teller, mut events) = Teller::new();
-        let _dialer = Dialer::connect(endpoint, as_, SocketLimits::default(), teller);
+        let (forwarder, mut events) = Forwarder::new();
+        let _dialer = Dialer::connect(endpoint, as_, SocketLimits::default(), forwarder);
         events.up().await;
         let (peer, info) = peers.joined().await;
         assert_eq!(info.identity, [0; 9][..]);
@@ -218,12 +218,13 @@ fn most_read_ahead(read_ahead_bytes: usize) -> usize {
 
 /// Lets a worker receive many large messages that another thread sends at once, and runs `meanwhile`.
 fn works(worker: &Rc<Worker>, read_ahead_bytes: usize, meanwhile: impl Future<Output = ()>) {
-    let (tell, told) = std::sync::mpsc::channel();
-    let sender = std::thread::spawn(move || {
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let publishing = std::thread::spawn(move || {
         run(async {
             let limits = SocketLimits::default();
             let (publisher, mut events) = publisher(limits);
-            tell.send(publisher.local_endpoint().clone())
+            sender
+                .send(publisher.local_endpoint().clone())
                 .expect("it waits");
             events.joined().await;
             events.message().await;
@@ -233,7 +234,7 @@ fn works(worker: &Rc<Worker>, read_ahead_bytes: usize, meanwhile: impl Future<Ou
             events.left().await;
         });
     });
-    let endpoint = told.recv().expect("it is bound");
+    let endpoint = receiver.recv().expect("it is bound");
     run(async {
         let as_ = DialAs {
             socket_type: DialRole::Sub,
@@ -250,7 +251,7 @@ fn works(worker: &Rc<Worker>, read_ahead_bytes: usize, meanwhile: impl Future<Ou
         soon("the last message", worker.done.notified()).await;
         worker.dialer.take();
     });
-    sender.join().expect("it ends");
+    publishing.join().expect("it ends");
 }
 
 #[test]
@@ -292,26 +293,26 @@ fn a_dialer_reads_no_further_ahead_than_it_may() {
 
 /// A handler that panics when it is connected first.
 struct Startled {
-    teller: Rc<Teller>,
+    forwarder: Rc<Forwarder>,
     startled: Cell<bool>,
 }
 
 impl DialHandler for Startled {
     fn up(&self) {
         assert!(self.startled.replace(true), "a test's panic");
-        DialHandler::up(&*self.teller);
+        DialHandler::up(&*self.forwarder);
     }
 
     fn message(&self, message: Message) {
-        DialHandler::message(&*self.teller, message);
+        DialHandler::message(&*self.forwarder, message);
     }
 
     fn down(&self, why: &DisconnectReason, unsent: Vec<Message>) {
-        self.teller.down(why, unsent);
+        self.forwarder.down(why, unsent);
     }
 
     fn refused(&self, error: &std::io::Error) {
-        DialHandler::refused(&*self.teller, error);
+        DialHandler::refused(&*self.forwarder, error);
     }
 }
 
@@ -319,9 +320,9 @@ impl DialHandler for Startled {
 fn a_dialer_dials_on_where_a_handler_panics() {
     run(async {
         let (router, mut peers) = router(SocketLimits::default());
-        let (teller, mut events) = Teller::new();
+        let (forwarder, mut events) = Forwarder::new();
         let startled = Rc::new(Startled {
-            teller,
+            forwarder,
             startled: Cell::new(false),
         });
         let as_ = DialAs {
@@ -337,7 +338,7 @@ fn a_dialer_dials_on_where_a_handler_panics() {
         events.up().await;
         dialer.send(message(&[b"late"])).expect("there is room");
         loop {
-            if let crate::socket_events::Told::Message(_, got) = peers.next().await {
+            if let crate::socket_events::Event::Message(_, got) = peers.next().await {
                 assert_eq!(got[0], "late");
                 break;
             }

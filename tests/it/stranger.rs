@@ -27,9 +27,9 @@ impl Stranger {
         command.args(["--noprofile", "--norc", "-c", line]);
         command.env("PATH", self.path()).env("NB_AS", actor);
         let (status, out, err) = finish(&mut command);
-        let said = out + &err;
-        eprintln!("$ {line}\n{said}");
-        (status.success(), said)
+        let output = out + &err;
+        eprintln!("$ {line}\n{output}");
+        (status.success(), output)
     }
 
     /// Runs a cell in a window of VS Code.
@@ -45,7 +45,7 @@ impl Stranger {
         let own = [".cargo/bin", "python/bin"].map(|folder| self.home().join(folder));
         let all = own
             .into_iter()
-            .chain(std::env::split_paths(&path).filter(|it| !holds_nb(it)));
+            .chain(std::env::split_paths(&path).filter(|folder| !holds_nb(folder)));
         std::env::join_paths(all).expect("they were joined before")
     }
 
@@ -102,26 +102,27 @@ fn from_the_first_command_to_a_shared_variable_takes_six_commands_and_two_minute
     // The second one. The Python has no ipykernel, so that it says what to type.
     let open = first_block("console")[0];
     let open = open.strip_prefix("$ ").expect("a command").to_owned();
-    let (opened, said) = stranger.types("human", &open);
+    let (opened, output) = stranger.types("human", &open);
     let hint = format!("hint: {open} --install runs that");
-    assert!(!opened && said.contains(&hint), "{said}");
-    let (opened, said) = stranger.types("human", &format!("{open} --install"));
-    assert!(opened, "{said}");
+    assert!(!opened && output.contains(&hint), "{output}");
+    let (opened, output) = stranger.types("human", &format!("{open} --install"));
+    assert!(opened, "{output}");
     stranger.runs_in_vscode("analysis.ipynb", "found = 41\nprint(found)", "41\n");
 
     // An agent uses the person's variable in the notebook, and the person sees the agent's.
     let cell = "answer = found + 1; print(answer)";
-    let (inserted, said) = stranger.types("claude", &format!("nb insert analysis.ipynb '{cell}'"));
-    assert!(inserted, "{said}");
-    let (ran, said) = stranger.types("claude", "nb exec analysis.ipynb 0");
-    assert!(ran && said.contains("42"), "{said}");
+    let (inserted, output) =
+        stranger.types("claude", &format!("nb insert analysis.ipynb '{cell}'"));
+    assert!(inserted, "{output}");
+    let (ran, output) = stranger.types("claude", "nb exec analysis.ipynb 0");
+    assert!(ran && output.contains("42"), "{output}");
     stranger.runs_in_vscode("analysis.ipynb", "print(found, answer)", "41 42\n");
     let notebook = std::fs::read_to_string(stranger.world.project().join("analysis.ipynb"));
     assert!(notebook.expect("it is there").contains("\"42\\n\""));
 
     let took = start.elapsed();
-    let (ended, said) = stranger.types("human", "nb shutdown analysis.ipynb");
-    assert!(ended, "{said}");
+    let (ended, output) = stranger.types("human", "nb shutdown analysis.ipynb");
+    assert!(ended, "{output}");
     let count = stranger.typed.len();
     println!(
         "a shared variable after {} commands and {:.1} s",

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::nb::{nb, say};
+use crate::nb::{nb, output_of};
 use crate::python;
 use crate::world::World;
 
@@ -145,8 +145,8 @@ fn a_later_layout_is_refused_by_name_and_stays_as_it_is() {
         &["edit", "analysis.ipynb", "0", "1"],
         &["shutdown", "analysis.ipynb"],
     ] {
-        let said = nb(&world, words).ended(1);
-        said.with("state.json has version 3, this nb knows 2: install the nb that wrote it");
+        let output = nb(&world, words).ended(1);
+        output.with("state.json has version 3, this nb knows 2: install the nb that wrote it");
     }
     assert_eq!(std::fs::read(&path).expect("read it"), before);
 
@@ -157,16 +157,16 @@ fn a_later_layout_is_refused_by_name_and_stays_as_it_is() {
 }
 
 #[test]
-fn an_earlier_layout_is_set_aside_and_told_of_once() {
+fn an_earlier_layout_is_set_aside_and_reported_once() {
     let world = of_version("0.1.0");
     change_state(&world, |state| state["version"] = json!(1));
-    let first = say(world.nb().args(["status"])).ended(0);
+    let first = output_of(world.nb().args(["status"])).ended(0);
     first.with(".nb.set-aside-1");
     let aside = world.project().join(".nb.set-aside-1");
     let journal = std::fs::read_to_string(aside.join("journal.jsonl")).expect("it is kept");
     assert!(journal.contains("losses = [0.5, 0.25]"));
-    let second = say(world.nb().args(["status"])).ended(0);
-    assert!(!second.err.contains("set-aside"), "{second:?}");
+    let second = output_of(world.nb().args(["status"])).ended(0);
+    assert!(!second.stderr.contains("set-aside"), "{second:?}");
     world.open("analysis.ipynb");
     nb(&world, ["run", "print(6 * 7)"]).ended(0).with("42");
 }

@@ -31,7 +31,7 @@ fn joining_behind_a_long_cell_takes_no_time() {
 
 /// IRkernel answers kernel_info only between two cells, and so does this stand-in.
 #[test]
-fn joining_a_busy_kernel_that_says_nothing_meanwhile_takes_no_time() {
+fn joining_a_busy_kernel_that_sends_nothing_meanwhile_takes_no_time() {
     let world = World::new();
     add_stand_in(&world);
     succeed(

@@ -79,14 +79,17 @@ fn the_code_keeps_to_the_types_of_the_api() {
         command.arg(modules.join("typescript/bin/tsc"));
         finish(command.arg("-p").arg(&config))
     };
-    let (status, said, _) = check(&sources().join("extension.js"));
-    assert!(status.success(), "{said}");
+    let (status, stdout, _) = check(&sources().join("extension.js"));
+    assert!(status.success(), "{stdout}");
     // A mistake is found.
     let wrong = folder.path().join("wrong.js");
     let text = "require('vscode').window.activeNotebookEditor.noSuchThing();";
     std::fs::write(&wrong, text).expect("write a mistake");
-    let (status, said, _) = check(&wrong);
-    assert!(!status.success() && said.contains("noSuchThing"), "{said}");
+    let (status, stdout, _) = check(&wrong);
+    assert!(
+        !status.success() && stdout.contains("noSuchThing"),
+        "{stdout}"
+    );
 
     // The types are those of the oldest editor that can install the extension.
     let read = |path: &Path| -> Value {
@@ -149,7 +152,7 @@ fn package(world: &World) -> PathBuf {
 }
 
 #[test]
-fn without_an_editor_the_place_of_the_file_is_said() {
+fn without_an_editor_the_path_of_the_file_is_printed() {
     let world = World::new();
     let none = world.project();
     let (status, stdout, _) = finish(nb(&world, &none).args(["serve", "--vscode"]));
@@ -197,8 +200,8 @@ fn the_package_is_one_that_vs_code_reads() {
         });";
     let mut command = world.command(Path::new("node"));
     command.env("NODE_PATH", &modules);
-    let said = succeed(command.args(["-e", reads]).arg(package(&world)));
-    let files: Value = serde_json::from_str(&said).expect("one object");
+    let stdout = succeed(command.args(["-e", reads]).arg(package(&world)));
+    let files: Value = serde_json::from_str(&stdout).expect("one object");
     let text = |name: &str| files[name].as_str().unwrap_or_else(|| panic!("no {name}"));
     assert!(text("[Content_Types].xml").starts_with("<?xml"));
     let manifest = text("extension.vsixmanifest");
@@ -226,8 +229,8 @@ case "$1" in
 esac"#,
     );
     std::fs::write(bin.join("installed"), "older").expect("write the older one");
-    let said = succeed(nb(&world, &bin).args(["serve", "--vscode"]));
-    assert!(said.contains("installed with"), "{said}");
+    let stdout = succeed(nb(&world, &bin).args(["serve", "--vscode"]));
+    assert!(stdout.contains("installed with"), "{stdout}");
     let read = |path: &Path| std::fs::read(path).expect("read the package");
     assert_eq!(read(&bin.join("installed")), read(&package(&world)));
 
@@ -243,7 +246,7 @@ esac"#,
 }
 
 #[test]
-fn what_an_editor_says_of_its_failure_is_told() {
+fn the_message_of_an_editor_that_fails_is_printed() {
     let world = World::new();
     let too_old = "Unable to install extension 'nb.nb-shared-kernel' as it is not compatible with VS Code '1.80.2'.";
     let bin = editor(

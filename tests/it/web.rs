@@ -289,7 +289,7 @@ fn only_who_has_the_secret_is_served() {
             headers.push((
                 ["Host", "Cookie", "Origin"]
                     .into_iter()
-                    .find(|it| *it == name)
+                    .find(|known| *known == name)
                     .expect("a name"),
                 value.to_owned(),
             ));
@@ -698,12 +698,12 @@ fn pages_hear_what_happens() {
         message["type"] == "event" && message["event"]["event"] == kind
     };
     run("cell0001");
-    let heard = page.until(|it| is_event(it, "done"));
+    let messages = page.until(|message| is_event(message, "done"));
     assert!(
-        heard
-            .iter()
-            .any(|it| is_event(it, "asked") && it["event"]["by"] == "human (browser)"),
-        "{heard:#?}"
+        messages.iter().any(
+            |message| is_event(message, "asked") && message["event"]["by"] == "human (browser)"
+        ),
+        "{messages:#?}"
     );
     let changed =
         |message: &Value| message["type"] == "changed" && message["notebook"] == "t.ipynb";
@@ -718,7 +718,7 @@ fn pages_hear_what_happens() {
     // A question is asked, and answered.
     let job = run("cell0002");
     let asked = page
-        .until(|it| it["type"] == "prompt")
+        .until(|message| message["type"] == "prompt")
         .pop()
         .expect("it asks");
     assert_eq!(
@@ -728,8 +728,8 @@ fn pages_hear_what_happens() {
     server
         .post(&path("/reply"), json!({"job": job, "text": "ab"}))
         .is(200);
-    let heard = page.until(|it| is_event(it, "done"));
-    let rest = page.until(|it| it["type"] == "prompt");
+    let messages = page.until(|message| is_event(message, "done"));
+    let rest = page.until(|message| message["type"] == "prompt");
     assert_eq!(
         rest.last().expect("it has been answered")["prompt"],
         Value::Null
@@ -737,24 +737,28 @@ fn pages_hear_what_happens() {
     let prints = |messages: &[Value], cell: &str| {
         let of_cell = messages
             .iter()
-            .filter(|it| it["type"] == "output" && it["cell"] == cell);
-        let outputs = of_cell.flat_map(|it| it["outputs"].as_array().cloned().unwrap_or_default());
+            .filter(|message| message["type"] == "output" && message["cell"] == cell);
+        let outputs =
+            of_cell.flat_map(|message| message["outputs"].as_array().cloned().unwrap_or_default());
         outputs
             .filter_map(|output| output["text"].as_str().map(str::to_owned))
             .collect::<String>()
     };
-    let all = [heard, rest].concat();
+    let all = [messages, rest].concat();
     assert!(prints(&all, "cell0002").contains("abab\n"), "{all:#?}");
     let variables = server.get(&path("/variables")).is(200).json();
     assert!(variables.to_string().contains("\"name\""), "{variables}");
 
-    // Outputs come while the cell runs; an interrupt ends it; an agent's edit is heard as well.
+    // Outputs come while the cell runs; an interrupt ends it; an agent's edit arrives as well.
     run("cell0003");
-    let mut heard = Vec::new();
-    while !prints(&heard, "cell0003").contains("3\n") {
-        heard.push(page.next());
+    let mut messages = Vec::new();
+    while !prints(&messages, "cell0003").contains("3\n") {
+        messages.push(page.next());
     }
-    assert!(!heard.iter().any(|it| is_event(it, "done")), "{heard:#?}");
+    assert!(
+        !messages.iter().any(|message| is_event(message, "done")),
+        "{messages:#?}"
+    );
     let status = server.get(&path("/kernel")).is(200).json();
     assert_eq!(
         status["sessions"][0]["running"]["cell"], "cell0003",
@@ -762,13 +766,13 @@ fn pages_hear_what_happens() {
     );
     server.post(&path("/interrupt"), json!({})).is(200);
     let done = page
-        .until(|it| is_event(it, "done"))
+        .until(|message| is_event(message, "done"))
         .pop()
         .expect("it ends");
     assert_eq!(done["event"]["status"], "interrupted", "{done}");
     agent(&world, &["insert", "t.ipynb", "z = 1"]);
     let edited = page
-        .until(|it| is_event(it, "edited"))
+        .until(|message| is_event(message, "edited"))
         .pop()
         .expect("an edit");
     assert_eq!(edited["event"]["by"], "claude");
@@ -794,7 +798,7 @@ fn pages_hear_what_happens() {
         "--detach",
         "import time; time.sleep(600)",
     ]));
-    page.until(|it| is_event(it, "asked") && it["event"]["by"] == "claude");
+    page.until(|message| is_event(message, "asked") && message["event"]["by"] == "claude");
     let refused = server.post(&path("/restart"), json!({})).is(403).json();
     assert_eq!(refused["error"]["kind"], "refused", "{refused}");
     server
@@ -803,11 +807,11 @@ fn pages_hear_what_happens() {
     server
         .post(&path("/restart"), json!({"force": true}))
         .is(200);
-    page.until(|it| is_event(it, "restarted"));
+    page.until(|message| is_event(message, "restarted"));
     server
         .post(&path("/shutdown"), json!({"force": true}))
         .is(200);
-    page.until(|it| is_event(it, "stopped"));
+    page.until(|message| is_event(message, "stopped"));
     server.get(&path("/variables")).is(503);
 }
 

@@ -328,8 +328,8 @@ fn kernels_and_sessions_are_those_of_the_notebooks() {
         .rest("DELETE", "/api/kernels/none", None, None)
         .is(404);
     server.get(&format!("/api/kernels/{id}")).is(200);
-    let said = succeed(world.nb().args(["run", "-n", "t.ipynb", "print(6 * 7)"]));
-    assert!(said.contains("42"), "{said}");
+    let stdout = succeed(world.nb().args(["run", "-n", "t.ipynb", "print(6 * 7)"]));
+    assert!(stdout.contains("42"), "{stdout}");
     succeed(world.nb().args(["shutdown", "t.ipynb"]));
     server.get(&format!("/api/kernels/{id}")).is(404);
 }
@@ -439,7 +439,7 @@ fn a_front_end_whose_proxy_was_killed_is_told_and_may_connect_again() {
 
 #[test]
 #[ignore = "takes two minutes: cargo test --test it -- --ignored a_client_that_takes_nothing"]
-fn a_client_that_takes_nothing_or_says_nothing_is_given_up() {
+fn a_client_that_takes_nothing_or_sends_nothing_is_given_up() {
     let world = World::opened();
     let server = WebServer::start(&world);
     let path = channels_path(&server);
@@ -459,8 +459,8 @@ fn a_client_that_takes_nothing_or_says_nothing_is_given_up() {
         began.elapsed() > Duration::from_secs(85),
         "they may be slow"
     );
-    let said = succeed(world.nb().args(["run", "-n", "t.ipynb", "print(6 * 7)"]));
-    assert!(said.contains("42"), "{said}");
+    let stdout = succeed(world.nb().args(["run", "-n", "t.ipynb", "print(6 * 7)"]));
+    assert!(stdout.contains("42"), "{stdout}");
 }
 
 #[test]
@@ -497,8 +497,8 @@ fn the_servers_end_is_no_kernels_end() {
         .collect();
     assert!(left.is_empty(), "{left:?}");
     std::fs::remove_file(world.project().join("go")).expect("let the cell go on");
-    let said = succeed(world.nb().args(["run", "-n", "t.ipynb", "print(kept)"]));
-    assert!(said.starts_with("1\n"), "{said}");
+    let stdout = succeed(world.nb().args(["run", "-n", "t.ipynb", "print(kept)"]));
+    assert!(stdout.starts_with("1\n"), "{stdout}");
 }
 
 /// Returns how many proxies run.

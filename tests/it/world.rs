@@ -134,14 +134,17 @@ impl World {
 
     /// Returns the processes that run with this world's home.
     pub fn processes(&self) -> Vec<(i32, String)> {
-        let mark = format!("HOME={}", self.root.path().join("home").display());
+        let variable = format!("HOME={}", self.root.path().join("home").display());
         let mut found = Vec::new();
         for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
             let Ok(pid) = entry.file_name().to_string_lossy().parse() else {
                 continue;
             };
             let environment = std::fs::read(entry.path().join("environ")).unwrap_or_default();
-            if environment.split(|b| *b == 0).any(|v| v == mark.as_bytes()) {
+            if environment
+                .split(|b| *b == 0)
+                .any(|v| v == variable.as_bytes())
+            {
                 let command = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
                 let words = String::from_utf8_lossy(&command).replace('\0', " ");
                 found.push((pid, words));
@@ -173,7 +176,7 @@ impl World {
     }
 
     /// Prints what the proxies and the kernels wrote, for the reader of a failure.
-    fn tell_the_logs(&self) {
+    fn print_logs(&self) {
         let folder = self.project().join(".nb");
         for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
             if entry
@@ -203,7 +206,7 @@ impl Drop for World {
         let left = self.kill_the_rest();
         if std::thread::panicking() {
             eprintln!("left running: {left:#?}");
-            self.tell_the_logs();
+            self.print_logs();
         } else {
             assert!(left.is_empty(), "left running: {left:#?}");
         }
@@ -218,14 +221,14 @@ pub fn is_thorough() -> bool {
 /// Runs a command that must succeed; prints all its output if it does not. Returns its stdout.
 pub fn succeed(command: &mut Command) -> String {
     let (status, stdout, stderr) = finish(command);
-    let said = format!("--- stdout\n{stdout}\n--- stderr\n{stderr}");
+    let output = format!("--- stdout\n{stdout}\n--- stderr\n{stderr}");
     assert!(
         status.success(),
-        "{:?} {:?} ended with {status}\n{said}",
+        "{:?} {:?} ended with {status}\n{output}",
         command.get_program(),
         command.get_args().collect::<Vec<_>>(),
     );
-    eprintln!("{said}");
+    eprintln!("{output}");
     stdout
 }
 
@@ -266,5 +269,5 @@ fn ends(process: &impl std::os::fd::AsFd, within: Duration) -> bool {
     matches!(rustix::event::poll(&mut polled, Some(&limit)), Ok(1))
 }
 
-/// How long processes that were told to end may take, all together.
+/// How long processes that were asked to end may take, all together.
 const GRACE: Duration = Duration::from_secs(10);

@@ -101,8 +101,8 @@ fn its_sub_listens_to_our_publisher() {
         events.joined().await;
         for topic in ["a", "b"] {
             sub.subscribe(topic).await.expect("subscribe");
-            let told = [b"\x01", topic.as_bytes()].concat();
-            assert_eq!(events.message().await.1, message(&[&told]));
+            let subscription = [b"\x01", topic.as_bytes()].concat();
+            assert_eq!(events.message().await.1, message(&[&subscription]));
         }
         sub.unsubscribe("a").await.expect("unsubscribe");
         assert_eq!(events.message().await.1, message(&[b"\x00a"]));

@@ -30,7 +30,7 @@ main(async () => {
 
   const long = agent('run', '--stream', '-n', 't.ipynb',
     "import time\nprint('the agent is on', flush=True)\ntime.sleep(120)");
-  await long.says('the agent is on');
+  await long.prints('the agent is on');
 
   const began = performance.now();
   const session = await start();
@@ -47,10 +47,10 @@ main(async () => {
   await within(60, 'the cell is held', logged(held.msg.header.msg_id));
   await session.kernel.interrupt();
   assert.equal((await within(60, 'the held cell', held.done)).content.status, 'error');
-  assert.equal(long.child.exitCode, null, `the agent's cell ended: ${long.said}`);
+  assert.equal(long.child.exitCode, null, `the agent's cell ended: ${long.output}`);
   await session.kernel.interrupt();
   await long.ended;
-  assert.match(long.said, /KeyboardInterrupt/);
+  assert.match(long.output, /KeyboardInterrupt/);
   const future = session.kernel.requestExecute({ code: "print('here')" });
   let text = '';
   future.onIOPub = message => { text += message.content.text ?? ''; };

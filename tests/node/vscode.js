@@ -116,7 +116,7 @@ async function freePorts() {
 }
 freePorts.next = 9000 + (process.pid * 40) % 20000;
 
-async function untilUsed(port, process, said) {
+async function untilUsed(port, process, stderr) {
   const used = () => new Promise(resolve => {
     const socket = net.connect(port, '127.0.0.1');
     socket.once('connect', () => { socket.destroy(); resolve(true); });
@@ -124,7 +124,7 @@ async function untilUsed(port, process, said) {
   });
   const end = Date.now() + SECONDS * 1000;
   while (!await used()) {
-    const why = `nobody listens on ${port}, exit ${process.exitCode}: ${said()}`;
+    const why = `nobody listens on ${port}, exit ${process.exitCode}: ${stderr()}`;
     assert(process.exitCode === null && Date.now() < end, why);
     await sleep(200);
   }
@@ -169,7 +169,7 @@ class Launched {
     changed();
     launched.process.stderr.on('data', text => { launched.stderr += text; changed(); });
     launched.ended = new Promise(resolve => launched.process.once('exit', (code, signal) => {
-      launched.gone = performance.now();
+      launched.endedAt = performance.now();
       resolve({ code, signal });
     }));
     await Promise.all([shell, iopub].map(port => untilUsed(port, launched.process, () => launched.stderr)));
@@ -300,8 +300,8 @@ class Kernel {
     const { connection } = this;
     let hasIopub = false;
     let hasReply = false;
-    const seen = () => { hasIopub = true; changed(); };
-    connection.iopubMessage.connect(seen);
+    const onIopub = () => { hasIopub = true; changed(); };
+    connection.iopubMessage.connect(onIopub);
     const end = Date.now() + SECONDS * 1000;
     while (!(hasIopub && hasReply)) {
       assert(Date.now() < end && !this.died, `not ready: ${JSON.stringify(this.died)}`);
@@ -315,7 +315,7 @@ class Kernel {
       replied.catch(() => {});
       await Promise.race([sleep(500), until(() => hasIopub && hasReply)]);
     }
-    connection.iopubMessage.disconnect(seen);
+    connection.iopubMessage.disconnect(onIopub);
   }
 
   // The start-up code, each awaited, the user's own, one more kernel_info, then the idle.
@@ -420,15 +420,15 @@ class Kernel {
   }
 }
 
-// A window's widgets. Their manager is loaded once the probe has told a version of ipywidgets, and on a
+// A window's widgets. Their manager is loaded once the probe has printed a version of ipywidgets, and on a
 // first start VS Code does not ask again. Until then the window takes no further message of the
 // kernel's: a `comm_open` is awaited, and with it all that follows.
 class Widgets {
   constructor({ connection }) {
     this.models = new Map();
     const loaded = new Promise(resolve => {
-      this.load = said => {
-        const [, version] = said.match(/:IPyWidgets:([78])\./) ?? [];
+      this.load = code => {
+        const [, version] = code.match(/:IPyWidgets:([78])\./) ?? [];
         if (version) resolve(this.version = Number(version));
       };
     });
@@ -460,10 +460,10 @@ async function collect(future, cell = { outputs: [], text: '' }) {
   };
   future.onStdin = message => { cell.prompt = message; changed(); };
   cell.reply = (await future.done).content;
-  const said = name => cell.outputs.filter(o => o.type === 'stream' && o.name === name)
+  const text = name => cell.outputs.filter(o => o.type === 'stream' && o.name === name)
     .map(o => o.text).join('');
-  cell.stdout = said('stdout');
-  cell.stderr = said('stderr');
+  cell.stdout = text('stdout');
+  cell.stderr = text('stderr');
   return cell;
 }
 
@@ -479,10 +479,10 @@ async function until(condition) {
   while (!condition()) await once(changes, 'change');
 }
 
-async function within(seconds, what, promise) {
+async function within(seconds, event, promise) {
   let timer;
   const late = new Promise((_, reject) => {
-    timer = setTimeout(() => reject(new Error(`${what}: not within ${seconds} s`)), seconds * 1000);
+    timer = setTimeout(() => reject(new Error(`${event}: not within ${seconds} s`)), seconds * 1000);
   });
   try {
     return await Promise.race([promise, late]);
@@ -496,16 +496,16 @@ function nb(...words) {
   return execFileSync(process.env.NB_TEST_BINARY, words, { encoding: 'utf8' });
 }
 
-// An agent's nb, begun: it ends by itself, and `said` grows.
+// An agent's nb, begun: it ends by itself, and `output` grows.
 function agent(...words) {
   const child = spawn(process.env.NB_TEST_BINARY, words, { stdio: ['ignore', 'pipe', 'pipe'] });
-  const agent = { said: '', child };
+  const agent = { output: '', child };
   for (const stream of [child.stdout, child.stderr]) {
-    stream.on('data', text => { agent.said += text; changed(); });
+    stream.on('data', text => { agent.output += text; changed(); });
   }
   agent.ended = new Promise(resolve => child.once('exit', resolve));
-  agent.says = text => within(SECONDS, `"${text}" of nb ${words}; it said ${agent.said}`,
-    until(() => agent.said.includes(text)));
+  agent.prints = text => within(SECONDS, `"${text}" of nb ${words}; its output: ${agent.output}`,
+    until(() => agent.output.includes(text)));
   return agent;
 }
 

@@ -17,7 +17,7 @@ main(async () => {
 
   const long = agent('run', '--stream', '-n', 't.ipynb',
     "import time\nprint('the agent is on', flush=True)\ntime.sleep(120)");
-  await long.says('the agent is on');
+  await long.prints('the agent is on');
   const kernel = await within(60, 'ready', Kernel.start('t.ipynb'));
   const ready = kernel.readyAfter;
   say(`ready after ${ready.toFixed(0)} ms`);
@@ -31,7 +31,7 @@ main(async () => {
 
   nb('interrupt', '-n', 't.ipynb');
   await long.ended;
-  assert.match(long.said, /KeyboardInterrupt/);
+  assert.match(long.output, /KeyboardInterrupt/);
   // The set-up code did not run there: neither its module nor its variable is in the kernel.
   const traces = "import sys\nprint('vscode' in sys.modules, '__vsc_ipynb_file__' in globals())";
   assert.equal(await kernel.run(traces), 'False False\n');

@@ -29,7 +29,7 @@ main(async () => {
     const now = session('t.ipynb');
     assert.notEqual(now.pid, before.pid);
     assert.equal(now.generation, before.generation + 1);
-    // It is said once.
+    // It is reported once.
     const after = await user.cell('x = 2').done;
     assert.deepEqual([after.reply.status, after.stderr], ['ok', '']);
     assert.match(nb('run', '-n', 't.ipynb', 'print(x)'), /^2$/m);

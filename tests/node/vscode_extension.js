@@ -8,7 +8,7 @@ const path = require('node:path');
 const { agent, journal, main, nb } = require('./vscode');
 const editor = require('./vscode_stand_in');
 
-const { seen, until } = editor;
+const { recorded, until } = editor;
 const SOURCES = process.env.NB_TEST_EXTENSION;
 const load = Module._load;
 Module._load = (name, ...rest) => (name === 'vscode' ? editor.vscode : load(name, ...rest));
@@ -35,7 +35,7 @@ async function end({ context }) {
   for (const each of context.subscriptions) each.dispose();
   for (const kernel of editor.kernels.values()) await kernel.dispose();
   assert(!fs.existsSync('ran-a-program-of-the-workspace'));
-  assert.deepEqual(seen.messages.filter(it => it.kind === 'error'), []);
+  assert.deepEqual(recorded.messages.filter(it => it.kind === 'error'), []);
 }
 
 // Adds cells as an agent; their ids.
@@ -44,7 +44,7 @@ function cells(...sources) {
   return JSON.parse(fs.readFileSync('t.ipynb')).cells.map(cell => cell.id);
 }
 
-const status = text => until(`the status bar shows ${text}`, () => seen.status?.text.includes(text) && seen.status);
+const status = text => until(`the status bar shows ${text}`, () => recorded.status?.text.includes(text) && recorded.status);
 const mark = (cell, text) => until(`a mark ${text}`, () => editor.marks(cell).some(it => it.includes(text)));
 
 const parts = {
@@ -53,8 +53,8 @@ const parts = {
     claude('run', '-n', 't.ipynb', "agents = 'the agent was here'");
     const running = activate();
     const notebook = editor.open('t.ipynb');
-    await until('the kernel is chosen', () => seen.chosen.length === 1);
-    assert.equal(seen.chosen[0].name, 'nb-shared');
+    await until('the kernel is chosen', () => recorded.chosen.length === 1);
+    assert.equal(recorded.chosen[0].name, 'nb-shared');
     const kernel = editor.kernels.get(notebook.uri.fsPath);
     assert.equal(await kernel.run('print(agents)'), 'the agent was here\n');
     await until('it is remembered', () => running.context.memory.get('nb.chosen')?.includes(String(notebook.uri)));
@@ -62,10 +62,10 @@ const parts = {
     // No kernel yet: the extension does nothing by itself.
     nb('open', 'b.ipynb', '--no-kernel');
     const other = editor.open('b.ipynb');
-    await until('its status was read', () => seen.status === undefined);
-    assert.equal(seen.chosen.length, 1);
+    await until('its status was read', () => recorded.status === undefined);
+    assert.equal(recorded.chosen.length, 1);
     await editor.vscode.commands.executeCommand('nb.share');
-    assert.deepEqual(seen.chosen.map(it => path.basename(it.file)), ['t.ipynb', 'b.ipynb']);
+    assert.deepEqual(recorded.chosen.map(it => path.basename(it.file)), ['t.ipynb', 'b.ipynb']);
     await editor.kernels.get(other.uri.fsPath).run("mine = 'from the window'");
     assert.match(nb('run', '-n', 'b.ipynb', 'print(mine)'), /from the window/);
 
@@ -75,7 +75,7 @@ const parts = {
     claude('run', '-n', 't.ipynb', '1 + 1');
     await until('the run is over', () => journal('done').length >= 4);
     await status('idle');
-    assert.equal(seen.chosen.length, 2);
+    assert.equal(recorded.chosen.length, 2);
     await end(running);
   },
 
@@ -91,12 +91,12 @@ const parts = {
     assert.match(shown.tooltip, /t\.ipynb since \d\d:/);
     await mark(notebook.getCells()[1], 'claude runs this');
     assert.deepEqual(editor.marks(notebook.getCells()[0]).filter(it => it.includes('runs')), []);
-    await long.says('on');
+    await long.prints('on');
 
     // A no to the question leaves it running.
     editor.answers.push(undefined, 'Interrupt');
     await editor.vscode.commands.executeCommand('nb.interrupt');
-    assert.match(seen.messages.at(-1).text, /^claude runs "import time" since .* Interrupt it\?$/);
+    assert.match(recorded.messages.at(-1).text, /^claude runs "import time" since .* Interrupt it\?$/);
     assert.equal(journal('interrupted').length, 0);
     await editor.vscode.commands.executeCommand('nb.interrupt');
     await long.ended;
@@ -121,10 +121,10 @@ const parts = {
 
     editor.answers.push(0);
     await editor.vscode.commands.executeCommand('nb.log');
-    const [picks] = seen.picks;
+    const [picks] = recorded.picks;
     assert(picks[0].label.startsWith('edited ') && picks[0].description.startsWith('claude'), JSON.stringify(picks));
     assert(picks.some(it => /^ran "import time": (error|interrupted)$/.test(it.label)), JSON.stringify(picks));
-    assert.deepEqual(seen.revealed, [0]);
+    assert.deepEqual(recorded.revealed, [0]);
     await end(running);
   },
 
@@ -132,7 +132,7 @@ const parts = {
   async began_before() {
     cells("import time\nprint('on', flush=True)\nfor _ in range(600): time.sleep(0.1)");
     const long = agent('--as', 'claude', 'exec', '-n', 't.ipynb', '--all', '--stream');
-    await long.says('on');
+    await long.prints('on');
     const running = activate();
     editor.open('t.ipynb');
     await status('claude runs ');
@@ -160,7 +160,7 @@ const parts = {
     claude('insert', 't.ipynb', 'print("third")', '-x');
     await until('the new cell is there', () => notebook.getCells().length === 3 && notebook.printed(2).includes('third'));
     assert.equal(notebook.printed(0), 'only in the tab');
-    assert.deepEqual(seen.messages, []);
+    assert.deepEqual(recorded.messages, []);
     await end(running);
   },
 
@@ -171,7 +171,7 @@ const parts = {
     const notebook = editor.open('t.ipynb');
     await until('the file is known', () => running.extension.tabs.bases.size === 1);
     const text = at => notebook.getCells()[at].document.getText();
-    const asked = count => until('the person is asked', () => seen.messages.length >= count);
+    const asked = count => until('the person is asked', () => recorded.messages.length >= count);
 
     // Different cells: both can be kept.
     notebook.type(0, 'a = "mine"');
@@ -180,10 +180,10 @@ const parts = {
     claude('edit', 't.ipynb', second, 'b = "theirs"');
     await until('both are there', () => text(0) === 'a = "mine"' && text(1) === 'b = "theirs"');
     await until('the outputs are back', () => notebook.printed(2) === 'only in the tab');
-    assert.deepEqual(seen.messages.map(it => it.choices), [
+    assert.deepEqual(recorded.messages.map(it => it.choices), [
       ['Show differences', 'Keep both', 'Keep mine', "Take the file's"], ['Keep both', 'Keep mine', "Take the file's"],
     ]);
-    const [shown] = seen.diffs;
+    const [shown] = recorded.diffs;
     assert(shown.left.includes('b = "theirs"') && shown.left.includes('a = 1'), shown.left);
     assert(shown.right.includes('a = "mine"') && shown.right.includes('b = 1'), shown.right);
 
@@ -191,13 +191,13 @@ const parts = {
     editor.answers.push('Keep mine');
     claude('edit', 't.ipynb', first, 'a = "theirs"');
     await asked(3);
-    assert.deepEqual(seen.messages[2].choices, ['Show differences', 'Keep mine', "Take the file's"]);
+    assert.deepEqual(recorded.messages[2].choices, ['Show differences', 'Keep mine', "Take the file's"]);
     assert.equal(text(0), 'a = "mine"');
     editor.answers.push("Take the file's");
     claude('edit', 't.ipynb', first, 'a = "theirs again"');
     await until("the file's is taken", () => text(0) === 'a = "theirs again"');
     assert(!notebook.isDirty);
-    assert.equal(seen.messages.length, 4);
+    assert.equal(recorded.messages.length, 4);
     await end(running);
   },
 

@@ -30,13 +30,13 @@ main(async () => {
   assert.equal(await back.run('print(x)'), 'kept\n');
   assert.deepEqual(session('t.ipynb'), now);
 
-  // An agent whose cell a person's Restart ends is told so.
+  // An agent whose cell a person's Restart ends gets a message.
   const busy = agent('run', '--stream', '-n', 't.ipynb',
     "import time\nprint('the agent is on', flush=True)\nwhile True: time.sleep(0.01)");
-  await busy.says('the agent is on');
+  await busy.prints('the agent is on');
   now = await restarts(back, now, {});
   await busy.ended;
-  assert.match(busy.said, /restarted by human \(VS Code\)/);
+  assert.match(busy.output, /restarted by human \(VS Code\)/);
 
   // After a death it is a restart all the same.
   process.kill(now.pid, 'SIGKILL');

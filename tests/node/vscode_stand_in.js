@@ -1,5 +1,5 @@
 // A stand-in of the part of VS Code's API that nb's extension uses, and of the Jupyter extension's exports. The types
-// of both are checked apart from this. Whatever changes here is told to `until`.
+// of both are checked apart from this. `until` is notified of each change.
 
 const assert = require('node:assert/strict');
 const { EventEmitter: NodeEmitter, once } = require('node:events');
@@ -13,21 +13,21 @@ const changes = new NodeEmitter();
 changes.setMaxListeners(0);
 const changed = () => changes.emit('change');
 
-// Waits until it is so; the states that led there are told if it never is.
-async function until(what, condition) {
+// Waits until it is so; the error has the recorded states if it never is.
+async function until(event, condition) {
   const deadline = AbortSignal.timeout(SECONDS * 1000);
   for (let found = condition(); ; found = condition()) {
     if (found) return found;
     try {
       await once(changes, 'change', { signal: deadline });
     } catch {
-      throw new Error(`${what}: not within ${SECONDS} s; ${JSON.stringify(seen, null, 1)}`);
+      throw new Error(`${event}: not within ${SECONDS} s; ${JSON.stringify(recorded, null, 1)}`);
     }
   }
 }
 
 // What a person would see.
-const seen = { status: undefined, messages: [], output: [], chosen: [], diffs: [], picks: [], revealed: [] };
+const recorded = { status: undefined, messages: [], output: [], chosen: [], diffs: [], picks: [], revealed: [] };
 // What the person answers, in this order; none is to close the message.
 const answers = [];
 
@@ -130,7 +130,7 @@ class Notebook {
 
   cellAt(at) { return this.cells[at]; }
 
-  // As VS Code does it: the change is told first, and that there are unsaved changes a little later.
+  // As VS Code does it: the event of the change comes first, that of unsaved changes a little later.
   isChanged() {
     events.change.fire({ notebook: this });
     setImmediate(() => { this.isDirty = true; changed(); });
@@ -159,7 +159,7 @@ class Notebook {
 const notebooks = [];
 let active;
 
-const editorOf = notebook => ({ notebook, revealRange: range => { seen.revealed.push(range.start); changed(); } });
+const editorOf = notebook => ({ notebook, revealRange: range => { recorded.revealed.push(range.start); changed(); } });
 
 function open(file) {
   const notebook = new Notebook(path.resolve(file));
@@ -186,14 +186,14 @@ const commands = new Map([
   ['workbench.action.files.revert', () => active.notebook.load()],
   ['vscode.diff', (left, right, title) => {
     const text = uri => contents.get(uri.scheme).provideTextDocumentContent(uri);
-    seen.diffs.push({ left: text(left), right: text(right), title });
+    recorded.diffs.push({ left: text(left), right: text(right), title });
     changed();
   }],
 ]);
 
 const message = kind => async (text, ...choices) => {
   const named = choices.filter(each => typeof each === 'string');
-  seen.messages.push({ kind, text, choices: named });
+  recorded.messages.push({ kind, text, choices: named });
   changed();
   // Only a message with choices waits for the person.
   return named.length ? answers.shift() : undefined;
@@ -229,17 +229,17 @@ const vscode = {
         get activeTab() { return active && { input: new TabInputNotebook(active.notebook.uri) }; },
       },
     },
-    createOutputChannel: () => ({ appendLine: text => { seen.output.push(text); changed(); }, dispose() {} }),
+    createOutputChannel: () => ({ appendLine: text => { recorded.output.push(text); changed(); }, dispose() {} }),
     createStatusBarItem: () => ({
-      show() { seen.status = { text: this.text, tooltip: this.tooltip, command: this.command }; changed(); },
-      hide() { seen.status = undefined; changed(); },
+      show() { recorded.status = { text: this.text, tooltip: this.tooltip, command: this.command }; changed(); },
+      hide() { recorded.status = undefined; changed(); },
       dispose() {},
     }),
     showErrorMessage: message('error'),
     showInformationMessage: message('information'),
     showWarningMessage: message('warning'),
     showNotebookDocument: async notebook => show(notebook),
-    showQuickPick: async items => { seen.picks.push(items); changed(); return items[answers.shift()]; },
+    showQuickPick: async items => { recorded.picks.push(items); changed(); return items[answers.shift()]; },
     withProgress: (options, work) => work(),
   },
   workspace: {
@@ -305,7 +305,7 @@ const jupyter = {
       const found = controllers().find(each => each.id === id);
       if (!found || jupyter.misses-- > 0) throw new Error(`Kernel ${id} not found.`);
       const kernel = await Kernel.start(uri.fsPath, { spec: found.name });
-      seen.chosen.push({ file: uri.fsPath, name: found.name });
+      recorded.chosen.push({ file: uri.fsPath, name: found.name });
       kernels.set(uri.fsPath, kernel);
       changed();
       return notebooks.find(each => String(each.uri) === String(uri));
@@ -333,5 +333,5 @@ function context() {
 }
 
 module.exports = {
-  answers, changed, commands, context, events, jupyter, kernels, marks, open, reload, seen, settings, show, until, vscode,
+  answers, changed, commands, context, events, jupyter, kernels, marks, open, reload, recorded, settings, show, until, vscode,
 };

@@ -19,7 +19,7 @@ main(async () => {
   await kernel.run('mine = []');
 
   const endless = agent('run', '--as', 'claude', '--stream', '-n', 't.ipynb', ENDLESS);
-  await endless.says('the agent is on');
+  await endless.prints('the agent is on');
   const held = kernel.cell("mine.append('held')");
   // What is no cell does not wait for one.
   const took = await kernel.stop();
@@ -27,12 +27,12 @@ main(async () => {
   assert.equal(reply.status, 'error');
   assert.match(reply.ename, /Interrupt/);
   say(`a held cell was taken back in ${took.toFixed(0)} ms`);
-  assert.equal(endless.child.exitCode, null, `the agent's cell ended: ${endless.said}`);
+  assert.equal(endless.child.exitCode, null, `the agent's cell ended: ${endless.output}`);
   assert.deepEqual(journal('interrupted').filter(({ withdrawn }) => !withdrawn), []);
 
   await kernel.stop();
   await endless.ended;
-  assert.match(endless.said, /KeyboardInterrupt/);
+  assert.match(endless.output, /KeyboardInterrupt/);
   const [stopped, ...others] = journal('interrupted').filter(({ withdrawn }) => !withdrawn);
   assert.match(stopped.by, /VS Code/);
   assert.deepEqual(others, []);
@@ -41,7 +41,7 @@ main(async () => {
   // Without a Stop it runs when the agent's is done, and in its own order.
   const waits = agent('run', '--as', 'claude', '--stream', '-n', 't.ipynb',
     "import os\nprint('the agent is on', flush=True)\nwhile not os.path.exists('go'): pass\nmine += ['agent']");
-  await waits.says('the agent is on');
+  await waits.prints('the agent is on');
   const cells = ['one', 'two'].map(word => kernel.cell(`mine.append('${word}')\nprint(mine)`));
   fs.writeFileSync('go', '');
   const printed = await Promise.all(cells.map(async cell => (await cell.done).stdout));

@@ -21,8 +21,8 @@ main(async () => {
   const { connection } = kernel;
   const { content: completed } = await connection.requestComplete({ code: 'min', cursor_pos: 3 });
   assert(completed.matches.includes('mine'), JSON.stringify(completed));
-  const { content: seen } = await connection.requestInspect({ code: 'mine', cursor_pos: 4, detail_level: 0 });
-  assert(seen.found, JSON.stringify(seen));
+  const { content: inspected } = await connection.requestInspect({ code: 'mine', cursor_pos: 4, detail_level: 0 });
+  assert(inspected.found, JSON.stringify(inspected));
   assert.deepEqual((await connection.requestCommInfo({})).content.comms, {});
   const debug = { type: 'request', seq: 1, command: 'debugInfo', arguments: {} };
   assert.equal((await connection.requestDebug(debug).done).content.success, true);

@@ -71,7 +71,7 @@ get_ipython().kernel.comm_manager.register_target('reversed', accept)`);
   // One's own cell that waits behind an agent's is withdrawn; the agent's goes on.
   const long = agent('run', '--stream', '-n', 't.ipynb',
     "import time\nprint('the agent is on', flush=True)\ntime.sleep(300)");
-  await long.says('the agent is on');
+  await long.prints('the agent is on');
   // Who joins now is not kept waiting.
   const late = kernels.connectTo({ model: model.kernel });
   await within(20, 'the kernel behind a long cell', late.info);
@@ -80,20 +80,20 @@ get_ipython().kernel.comm_manager.register_target('reversed', accept)`);
   await within(60, 'the cell is held', logged(held.request));
   await one.kernel.interrupt();
   assert.equal((await held.done).reply.status, 'error');
-  assert.equal(long.child.exitCode, null, `the agent's cell ended: ${long.said}`);
+  assert.equal(long.child.exitCode, null, `the agent's cell ended: ${long.output}`);
   // Nothing waits: what runs is interrupted, whoever runs it.
   await one.kernel.interrupt();
   await long.ended;
-  assert.match(long.said, /KeyboardInterrupt/);
+  assert.match(long.output, /KeyboardInterrupt/);
 
   // A new kernel, for all.
   const generation = () => JSON.parse(nb('status', '--json', '-n', 't.ipynb')).sessions[0].kernel_generation;
   const before = generation();
   await within(120, 'the restart', one.kernel.restart());
   assert.equal(generation(), before + 1);
-  const gone = "print('mine' in globals())";
-  assert.equal(await one.run(gone), 'False\n');
-  assert.equal(await two.run(gone), 'False\n');
+  const check = "print('mine' in globals())";
+  assert.equal(await one.run(check), 'False\n');
+  assert.equal(await two.run(check), 'False\n');
 
   // Outputs that are more than a websocket's buffers hold, in order.
   const many = await one.run("for n in range(3000): print(n, 'x' * 500)");

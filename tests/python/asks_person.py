@@ -1,4 +1,4 @@
-"""A person's cell asks for input while an agent has code behind it: the agent is told, and waits no longer."""
+"""A person's cell asks for input while an agent has code behind it: the agent gets a message, and waits no longer."""
 
 import os
 import re
@@ -32,19 +32,19 @@ with launched(options.kernel) as manager, joined(manager.connection_file) as cli
     code = "first = input('Name? ')\nwhile True:\n    if input('More? ') == 'no': break"
     request = client.execute(code, allow_stdin=True)
     assert asks(client) == "Name? "
-    said, ended = begin("run", "-n", "t.ipynb", "--timeout", str(SECONDS), "1 + 1")()
-    assert ended == 4, (ended, said)
-    assert "that cell asks: Name? (it is answered where it was run)" in said, said
-    job = re.search(r"job (\w{8}),", said)[1]
+    output, exit_code = begin("run", "-n", "t.ipynb", "--timeout", str(SECONDS), "1 + 1")()
+    assert exit_code == 4, (exit_code, output)
+    assert "that cell asks: Name? (it is answered where it was run)" in output, output
+    job = re.search(r"job (\w{8}),", output)[1]
 
     assert ", asks \"Name?\"" in begin("status", "t.ipynb")()[0]
 
     # It comes while the agent waits.
     client.input("Ada")
     assert asks(client) == "More? "
-    said, ended = begin("wait", job, "--timeout", str(SECONDS))()
-    assert ended == 4 and "that cell asks: More? " in said, (ended, said)
+    output, exit_code = begin("wait", job, "--timeout", str(SECONDS))()
+    assert exit_code == 4 and "that cell asks: More? " in output, (exit_code, output)
     client.input("no")
     assert reply_to(client, request)["content"]["status"] == "ok"
-    said, ended = begin("wait", job, "--timeout", str(SECONDS))()
-    assert ended == 0 and "2" in said, (ended, said)
+    output, exit_code = begin("wait", job, "--timeout", str(SECONDS))()
+    assert exit_code == 0 and "2" in output, (exit_code, output)

@@ -22,7 +22,7 @@ def main():
         shared(options, foreign, file)
     finally:
         foreign.shutdown_kernel(now=True)
-    gone(file)
+    kernel_has_died(file)
 
 
 def shared(options, foreign, file):
@@ -60,8 +60,8 @@ def shared(options, foreign, file):
     assert running.wait(SECONDS) in (3, 130)
     running.stdout.close()
 
-    said = nb("shutdown", "b.ipynb")
-    assert "started by another program and goes on" in said, said
+    output = nb("shutdown", "b.ipynb")
+    assert "started by another program and goes on" in output, output
     assert psutil.pid_exists(pid)
     nb("run", "-n", "b.ipynb", "1", expect=6)
     again = json.loads(nb("open", "b.ipynb", "--json"))
@@ -75,11 +75,11 @@ def shared(options, foreign, file):
     assert os_pid("b.ipynb") == pid
 
 
-def gone(file):
-    told = nb("status", "b.ipynb", expect=6)
-    assert "died" in told, told
-    told = nb("open", "b.ipynb", "--json", expect=6)
-    assert "answers no more" in told and "--own" in told, told
+def kernel_has_died(file):
+    output = nb("status", "b.ipynb", expect=6)
+    assert "died" in output, output
+    output = nb("open", "b.ipynb", "--json", expect=6)
+    assert "answers no more" in output and "--own" in output, output
     nb("open", "c.ipynb", "--attach", file, expect=6)
     own = json.loads(
         nb("open", "b.ipynb", "--own", "--python", os.environ["NB_TEST_PYTHON"], "--json")

@@ -125,8 +125,8 @@ class Place:
     def still_served(self, after):
         self.cells += 1
         assert self.child.poll() is None, f"{after}: the process ended: {self.child.returncode}"
-        said = self.client.run(f"print({self.cells})")
-        assert said == f"{self.cells}\n", f"{after}: {said!r}"
+        printed = self.client.run(f"print({self.cells})")
+        assert printed == f"{self.cells}\n", f"{after}: {printed!r}"
 
     def memory(self):
         return psutil.Process(self.child.pid).memory_info().rss
@@ -265,11 +265,11 @@ def never_reading(place):
     stranger.connect(place.address("iopub"))
     stranger.sendall(GREETING + ready(b"SUB") + b"\0\1\1")
     # Its handshake is complete once the other side's READY is here; then it stops reading.
-    seen = b""
-    while b"READY" not in seen:
+    received = b""
+    while b"READY" not in received:
         got = stranger.recv(4096)
-        assert got, f"refused: {seen}"
-        seen += got
+        assert got, f"refused: {received}"
+        received += got
     before = place.memory()
     chunk, chunks = MEGABYTE, 200
     request = place.client.execute(

@@ -158,9 +158,9 @@ def sigterm(options):
         client.execute_interactive("x = 1", timeout=SECONDS)
         manager.provisioner.process.terminate()
         manager.provisioner.process.wait(SECONDS)
-    said = pathlib.Path(".nb/proxy.log").read_text()
-    assert "SIGTERM came without a shutdown_request" in said, said
-    assert "To restart it: nb restart" in said, said
+    log = pathlib.Path(".nb/proxy.log").read_text()
+    assert "SIGTERM came without a shutdown_request" in log, log
+    assert "To restart it: nb restart" in log, log
 
 
 def in_terminal(*words):

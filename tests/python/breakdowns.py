@@ -28,8 +28,8 @@ class Place(bad_input.Place):
     def until_descriptors(self, wanted, after):
         """Waits until at most so many are open; connections take some time to close."""
         end = time.monotonic() + SECONDS
-        while (there := self.descriptors()) > wanted:
-            assert time.monotonic() < end, f"{after}: {there} descriptors, {wanted} before"
+        while (count := self.descriptors()) > wanted:
+            assert time.monotonic() < end, f"{after}: {count} descriptors, {wanted} before"
             self.client.pump(0.01)
 
     def dial(self, channel, identity):
@@ -57,11 +57,11 @@ class Place(bad_input.Place):
 
 def hears(bare, request, after):
     """Reads until the answer to this request has come."""
-    seen = b""
-    while request not in seen:
+    received = b""
+    while request not in received:
         got = bare.recv(1 << 16)
-        assert got, f"{after}: cut, having sent {seen[-200:]}"
-        seen += got
+        assert got, f"{after}: cut, having sent {received[-200:]}"
+        received += got
 
 
 def stopped(place, plain):

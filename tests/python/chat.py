@@ -82,11 +82,11 @@ class FrontEnd:
                     self.client.input(answers.pop(0))
             except queue.Empty:
                 pass
-            seen = json.dumps([result["displays"], asked])
-            if pending["interrupt"] and pending["interrupt"] in seen:
+            progress = json.dumps([result["displays"], asked])
+            if pending["interrupt"] and pending["interrupt"] in progress:
                 pending["interrupt"] = None
                 self.manager.interrupt_kernel()
-            if pending["kill"] and pending["kill"] in seen:
+            if pending["kill"] and pending["kill"] in progress:
                 pending["kill"] = None
                 for victim in victims(cell["victim"]):
                     os.kill(victim, signal.SIGKILL)

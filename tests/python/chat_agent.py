@@ -34,8 +34,8 @@ def answer(request, result):
     send({"id": request["id"], "result": result})
 
 
-def update(session, what, **fields):
-    send({"method": "session/update", "params": {"sessionId": session, "update": {"sessionUpdate": what, **fields}}})
+def update(session, kind, **fields):
+    send({"method": "session/update", "params": {"sessionId": session, "update": {"sessionUpdate": kind, **fields}}})
 
 
 def say(session, text, kind="agent_message_chunk"):

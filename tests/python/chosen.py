@@ -106,8 +106,8 @@ def upgraded(kernel, work):
         # The program file of the old proxy no longer exists.
         dies(old)
         assert next_pid(client) != old
-    said = run(newer, "status", "--json")
-    assert said["spec"]["state"] == "good", said
+    answer = run(newer, "status", "--json")
+    assert answer["spec"]["state"] == "good", answer
     say("an upgrade: running and new front ends work")
     nb("serve")
 

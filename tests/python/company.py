@@ -19,25 +19,25 @@ def agent(*words, expect=0):
         text=True,
         timeout=2 * SECONDS,
     )
-    said = f"nb {' '.join(words)}: {done.returncode}\n{done.stdout}\n{done.stderr}"
-    assert done.returncode == expect, said
+    report = f"nb {' '.join(words)}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+    assert done.returncode == expect, report
     return done.stdout, done.stderr
 
 
 def at_a_terminal(*words, answer):
     """Runs `nb` at a terminal and answers its question; returns its exit code and the screen."""
-    ours, theirs = pty.openpty()
+    terminal, other_end = pty.openpty()
     child = subprocess.Popen(
-        [os.environ["NB_TEST_BINARY"], *words, "--as", "ada"], stdin=theirs, stdout=theirs, stderr=theirs
+        [os.environ["NB_TEST_BINARY"], *words, "--as", "ada"], stdin=other_end, stdout=other_end, stderr=other_end
     )
-    os.close(theirs)
+    os.close(other_end)
     screen = b""
     answered = False
     while True:
-        ready, _, _ = select.select([ours], [], [], SECONDS)
+        ready, _, _ = select.select([terminal], [], [], SECONDS)
         assert ready, f"nothing on the screen after {screen!r}"
         try:
-            read = os.read(ours, 4096)
+            read = os.read(terminal, 4096)
         except OSError:  # Linux: the other side is closed
             read = b""
         if not read:
@@ -45,8 +45,8 @@ def at_a_terminal(*words, answer):
         screen += read
         if b"[y/N]" in screen and not answered:
             answered = True
-            os.write(ours, answer.encode() + b"\n")
-    os.close(ours)
+            os.write(terminal, answer.encode() + b"\n")
+    os.close(terminal)
     assert answered, f"there was no question: {screen!r}"
     return child.wait(SECONDS), screen.decode()
 
@@ -67,11 +67,11 @@ def main():
         # The person has joined but has no variables yet, so a restart takes nothing from them.
         agent("restart")
         run(person, "mine = 'precious'")
-        _, told = agent("run", "2")
-        line = told.strip().splitlines()[-1]
-        assert line.startswith("since ") and "human (" in line, told
-        assert "ran \"mine = 'precious'\" ok" in line, told
-        assert agent("run", "2") == ("2\n", ""), "it is told twice"
+        _, stderr = agent("run", "2")
+        line = stderr.strip().splitlines()[-1]
+        assert line.startswith("since ") and "human (" in line, stderr
+        assert "ran \"mine = 'precious'\" ok" in line, stderr
+        assert agent("run", "2") == ("2\n", ""), "it is reported twice"
 
         for deed in ("restart", "shutdown"):
             _, refused = agent(deed, expect=5)
@@ -89,8 +89,8 @@ def main():
         assert status["state"] == "busy", status
         assert status["running"]["by"].startswith("human ("), status
         # The agent's own code waits, and says whose code it waits for.
-        out, told = agent("run", "3", "--timeout", "1", expect=4)
-        assert "waiting behind human (" in told and "running for" in told, told
+        stdout, stderr = agent("run", "3", "--timeout", "1", expect=4)
+        assert "waiting behind human (" in stderr and "running for" in stderr, stderr
         # Another person is asked; the default is no.
         for answer in ("", "n"):
             code, screen = at_a_terminal("interrupt", answer=answer)

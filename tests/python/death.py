@@ -28,12 +28,12 @@ def main():
         for number in (1, 2):
             once(options.how, number, client, bystander)
             assert child.poll() is None, f"the front end's process ended with {child.returncode}"
-        for who in (client, bystander):
-            assert len(who.sessions) == 1, f"header.session changed: {who.sessions}"
-            states = {m.content["execution_state"] for m in who.received["iopub"] if m.type == "status"}
+        for each in (client, bystander):
+            assert len(each.sessions) == 1, f"header.session changed: {each.sessions}"
+            states = {m.content["execution_state"] for m in each.received["iopub"] if m.type == "status"}
             assert states <= {"busy", "idle", "starting"}, f"forwarded states: {states}"
             for channel in ("shell", "control", "iopub"):
-                kinds = {m.type for m in who.received[channel]}
+                kinds = {m.type for m in each.received[channel]}
                 assert not any("shutdown" in k for k in kinds), f"{channel}: {kinds}"
 
 

@@ -345,8 +345,8 @@ def changed(m, deed):
     before = os.stat(m["victim"])
     deed()
     after = os.stat(m["victim"])
-    seen = lambda found: (found.st_mode, found.st_mtime_ns, found.st_atime_ns, found.st_uid, found.st_size)
-    if seen(before) == seen(after):
+    state = lambda found: (found.st_mode, found.st_mtime_ns, found.st_atime_ns, found.st_uid, found.st_size)
+    if state(before) == state(after):
         raise OSError("nothing changed")
 
 

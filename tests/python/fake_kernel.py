@@ -106,9 +106,9 @@ class FakeKernel:
         elif kind == "execute_request":
             self.count += 1
             content |= {"execution_count": self.count, "user_expressions": {}, "payload": []}
-            said = nonsense(self.key, request).get(request["content"]["code"])
-            if said:
-                where, body = said
+            nonsensical = nonsense(self.key, request).get(request["content"]["code"])
+            if nonsensical:
+                where, body = nonsensical
                 to = [] if where == "iopub" else frames[:at]
                 self.sockets[where].send_multipart([*to, *body])
                 if where != "iopub":

@@ -19,11 +19,11 @@ sys.setrecursionlimit(20_000)
 
 def own_ids(cells):
     """Yields the ids that stay: of duplicate ids the first one."""
-    seen = set()
+    used = set()
     for cell in cells:
         own = cell.get("id")
-        if isinstance(own, str) and own and own not in seen:
-            seen.add(own)
+        if isinstance(own, str) and own and own not in used:
+            used.add(own)
             yield own
         else:
             yield None
@@ -50,10 +50,10 @@ for path in sorted(Path(sys.argv[1]).glob("*.before")):
     # nbformat can read half of a surrogate pair but not write it; in the file it is an escape.
     expected = "".join(f"\\u{ord(c):04x}" if 0xD800 <= ord(c) < 0xE000 else c for c in expected)
     if expected.encode() != formatted:
-        ours, theirs = formatted.decode().splitlines(), expected.splitlines()
-        for number, (one, other) in enumerate(zip(ours, theirs)):
+        formatted_lines, expected_lines = formatted.decode().splitlines(), expected.splitlines()
+        for number, (one, other) in enumerate(zip(formatted_lines, expected_lines)):
             if one != other:
                 sys.exit(f"{path.name}, line {number + 1}:\n{one[:300]}\n{other[:300]}")
-        sys.exit(f"{path.name}: {len(ours)} lines, nbformat writes {len(theirs)}")
+        sys.exit(f"{path.name}: {len(formatted_lines)} lines, nbformat writes {len(expected_lines)}")
     count += 1
 print(count)

@@ -32,21 +32,21 @@ def stalled(path):
     bare.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     bare.connect(("127.0.0.1", port))
     bare.sendall(GREETING + bytes([4, len(READY)]) + READY + b"\0\1\1")
-    seen = b""
-    while b"READY" not in seen:
+    received = b""
+    while b"READY" not in received:
         got = bare.recv(4096)
-        assert got, f"refused: {seen}"
-        seen += got
+        assert got, f"refused: {received}"
+        received += got
     return bare
 
 
-def told_of_it(path, client):
+def is_notified(path, client):
     """The next subscriber receives the ends of the cells that the disconnected one has missed."""
     with Client(path) as back:
-        def is_told(channel, got):
+        def is_notice(channel, got):
             return channel == "iopub" and "missing here" in got.content.get("text", "")
 
-        notice = back.wait("what was missed", is_told)
+        notice = back.wait("what was missed", is_notice)
         say(notice.content["text"])
         cell = notice.parent["msg_id"]
         assert any(m.parent["msg_id"] == cell for m in client.received["shell"]), notice
@@ -73,8 +73,8 @@ def is_written_again(log, client):
     ):
         assert time.monotonic() < end, f"{[*asked()]}\n{log.read_text()}"
         client.pump(0.05)
-    said = log.read_text()
-    assert said.count("cannot write this proxy's record") <= 1, said
+    text = log.read_text()
+    assert text.count("cannot write this proxy's record") <= 1, text
     assert [code for code in asked() if "cell" in code] == meant, [*asked()]
 
 
@@ -100,8 +100,8 @@ def main():
             # Cell by cell: a client that reads is never behind by more than one message.
             chunks = 30
             for _ in range(chunks):
-                said = client.run(f"print('y' * {MEGABYTE}, end='', flush=True)")
-                assert len(said) == MEGABYTE, f"{len(said)} bytes of a cell arrived"
+                printed = client.run(f"print('y' * {MEGABYTE}, end='', flush=True)")
+                assert len(printed) == MEGABYTE, f"{len(printed)} bytes of a cell arrived"
             bare.settimeout(SECONDS)
             read = 0
             with contextlib.suppress(ConnectionError):
@@ -109,14 +109,14 @@ def main():
                     read += len(got)
             assert read < chunks * MEGABYTE, "nothing was cut"
         end = time.monotonic() + SECONDS
-        while "could not be written to disk" not in (said := log.read_text()):
-            assert time.monotonic() < end, said
+        while "could not be written to disk" not in (text := log.read_text()):
+            assert time.monotonic() < end, text
             client.pump(0.01)
-        assert "a subscriber's connection ended" in said, said
-        told_of_it(path, client)
+        assert "a subscriber's connection ended" in text, text
+        is_notified(path, client)
         assert child.poll() is None
         assert client.run("print('on')") == "on\n"
-        say("\n".join(line for line in said.splitlines() if " WARN " in line))
+        say("\n".join(line for line in text.splitlines() if " WARN " in line))
 
 
 main()

@@ -26,9 +26,9 @@ def canonical(value, depth=0):
     if value is None or isinstance(value, (bool, int, float, str)):
         return repr(value)
     if isinstance(value, (list, tuple)):
-        return [name, *(canonical(it, depth + 1) for it in value)]
+        return [name, *(canonical(element, depth + 1) for element in value)]
     if isinstance(value, dict):
-        return [name, *([repr(key), canonical(it, depth + 1)] for key, it in value.items())]
+        return [name, *([repr(key), canonical(element, depth + 1)] for key, element in value.items())]
     if isinstance(value, (set, frozenset)):
         return [name, *sorted(map(repr, value))]
     if isinstance(value, types.ModuleType):
@@ -36,8 +36,8 @@ def canonical(value, depth=0):
     if isinstance(value, types.FunctionType):
         cells = [cell.cell_contents for cell in value.__closure__ or ()]
         code = value.__code__
-        constants = [it for it in code.co_consts if not isinstance(it, types.CodeType)]
-        inner = [it.co_code.hex() for it in code.co_consts if isinstance(it, types.CodeType)]
+        constants = [constant for constant in code.co_consts if not isinstance(constant, types.CodeType)]
+        inner = [constant.co_code.hex() for constant in code.co_consts if isinstance(constant, types.CodeType)]
         return [name, code.co_code.hex(), inner, repr(constants), repr(code.co_names),
                 canonical(value.__defaults__, depth + 1), canonical(cells, depth + 1)]
     if isinstance(value, type):
@@ -53,8 +53,8 @@ def canonical(value, depth=0):
 def rest(iterator, depth):
     found = []
     try:
-        for it in iterator:
-            found.append(canonical(it, depth + 1))
+        for element in iterator:
+            found.append(canonical(element, depth + 1))
     except Exception as error:
         found.append(repr(error))
     return found

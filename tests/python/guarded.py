@@ -44,9 +44,9 @@ def addresses(child, path):
     info = json.loads(path.read_text())
     wanted = {("127.0.0.1", info[f"{channel}_port"]) for channel in CHANNELS}
     listening = {
-        tuple(it.laddr)
-        for it in psutil.Process(child.pid).net_connections("inet")
-        if it.status == psutil.CONN_LISTEN
+        tuple(connection.laddr)
+        for connection in psutil.Process(child.pid).net_connections("inet")
+        if connection.status == psutil.CONN_LISTEN
     }
     assert listening == wanted, f"{listening} instead of {wanted}"
 
@@ -68,17 +68,17 @@ def greeted(path, channel, kind, identity=b""):
     """Returns a bare connection whose handshake is complete."""
     stranger = socket.create_connection(address(path, channel), timeout=SECONDS)
     stranger.sendall(GREETING + ready(kind, Identity=identity))
-    seen = b""
-    while b"READY" not in seen:
-        seen += (got := stranger.recv(4096))
-        assert got, f"refused: {seen}"
+    received = b""
+    while b"READY" not in received:
+        received += (got := stranger.recv(4096))
+        assert got, f"refused: {received}"
     return stranger
 
 
 def strangers(child, path, client):
     # The record is written once a second while something happens, so later changes are recognised.
     record = NB / f"proxies/{child.pid}.json"
-    until("all before is told", lambda: time.time() - record.stat().st_mtime > 1.5)
+    until("all events before are recorded", lambda: time.time() - record.stat().st_mtime > 1.5)
     before, clients = to_kernel(child), joined(child)["clients"]
     with contextlib.ExitStack() as stack:
         forged, _ = message(b"not the key", "stranger", "kernel_info_request", {})
@@ -94,7 +94,7 @@ def strangers(child, path, client):
         until("the forged messages are counted", lambda: refused(child) >= 60)
         assert client.run("print(1)") == "1\n"
         assert to_kernel(child) == before, "strangers opened sockets to the kernel"
-        assert joined(child)["clients"] == clients, "strangers are told of as clients"
+        assert joined(child)["clients"] == clients, "strangers are listed as clients"
     say("60 strangers got nothing")
 
 
@@ -171,7 +171,7 @@ def another_user(path, client):
 
 def secrets(child, path):
     keys = [json.loads(path.read_text())["key"]]
-    keys += [json.loads(it.read_text())["key"] for it in (NB / "connections").glob("*.json")]
+    keys += [json.loads(file.read_text())["key"] for file in (NB / "connections").glob("*.json")]
     assert len(keys) > 1 and all(len(key) > 16 for key in keys)
     places = {"proxy.log": (NB / "proxy.log").read_bytes()}
     assert b"TRACE" in places["proxy.log"] or b"DEBUG" in places["proxy.log"]

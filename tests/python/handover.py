@@ -61,7 +61,7 @@ def editor():
         client.pump(1)
 
 
-def gone(path, stands):
+def after_editor(path, stands):
     """Lets an editor run the cell and leave. The cell ends once there is a file `go`, and then makes a
     file `ended`."""
     command = [sys.executable, *sys.argv, "--how", "editor", "--connection", str(path)]
@@ -90,7 +90,7 @@ def main():
     path = connection_file()
     if options.how in ("dies", "stands"):
         with process(options.kernel, path):
-            return gone(path, options.how == "stands")
+            return after_editor(path, options.how == "stands")
     cells = [code.encode().decode("unicode_escape") for code in options.code.split("|||")]
     with process(options.kernel, path) as child:
         client = Client(path)

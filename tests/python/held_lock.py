@@ -52,7 +52,7 @@ def main():
                 interrupts, joins = Longest("interrupts"), Longest("joins")
                 for _ in range(max(1, options.cells // 50)):
                     request = one.execute("import time; print('on', flush=True); time.sleep(60)")
-                    one.wait("it runs", lambda _, it: it.type == "stream")
+                    one.wait("it runs", lambda _, message: message.type == "stream")
                     with interrupts:
                         one.send("control", "interrupt_request")
                         reply, _ = one.finish(request, STALL)
@@ -72,8 +72,8 @@ def main():
 class Longest:
     """Measures how long the longest of many steps took."""
 
-    def __init__(self, what):
-        self.what, self.seconds = what, []
+    def __init__(self, subject):
+        self.subject, self.seconds = subject, []
 
     def __enter__(self):
         self.began = time.monotonic()
@@ -82,7 +82,7 @@ class Longest:
         self.seconds.append(time.monotonic() - self.began)
         if len(self.seconds) in (1, 10, 40, 1000):
             middle = sorted(self.seconds)[len(self.seconds) // 2]
-            say(f"{len(self.seconds)} {self.what}: {middle:.3f} s, {max(self.seconds):.3f} s at most")
+            say(f"{len(self.seconds)} {self.subject}: {middle:.3f} s, {max(self.seconds):.3f} s at most")
 
 
 @contextlib.contextmanager
@@ -97,7 +97,7 @@ def killed(process):
 def ended(nb):
     lines = (nb / "journal.jsonl").read_text().splitlines()
     entries = map(json.loads, lines)
-    return sum(it["event"] == "done" and it.get("status") == "ok" for it in entries)
+    return sum(entry["event"] == "done" and entry.get("status") == "ok" for entry in entries)
 
 
 main()

@@ -100,12 +100,12 @@ class Kernel:
             with contextlib.redirect_stdout(Published(self, header)):
                 exec(compile(code, "<cell>", "exec"), self.globals)
         except BaseException as error:  # includes KeyboardInterrupt
-            said = {
+            error_content = {
                 "ename": type(error).__name__, "evalue": str(error),
                 "traceback": traceback.format_exc().splitlines(),
             }  # fmt: skip
-            self.publish("error", said, header)
-            return {"status": "error", **said, **number}
+            self.publish("error", error_content, header)
+            return {"status": "error", **error_content, **number}
         return {"user_expressions": {}, "payload": [], **number}
 
 

@@ -33,9 +33,9 @@ def main():
         if options.kernel != PLAIN:
             ways["nb interrupt"] = lambda: nb("interrupt", "t.ipynb", "--as", "human")
         for way, interrupt in ways.items():
-            for what, (code, sign) in LOOPS.items():
+            for name, (code, sign) in LOOPS.items():
                 took = once(client, code, sign, interrupt)
-                say(f"{way}, {what}: {took * 1000:.0f} ms")
+                say(f"{way}, {name}: {took * 1000:.0f} ms")
                 assert child.poll() is None, f"{way} ended the process: {child.returncode}"
         # When nothing runs, an interrupt has no effect.
         child.send_signal(signal.SIGINT)

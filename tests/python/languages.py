@@ -57,28 +57,28 @@ def main():
     options = arguments(notebook="", case="")
     case = json.loads(pathlib.Path(options.case).read_text())
     os.environ["JPY_SESSION_NAME"] = options.notebook
-    seen = {}
+    result = {}
     with launched(options.kernel) as manager, joined(manager.connection_file) as client:
         status, text, _ = finish(client, client.execute(case["hello"]), has_output=True)
-        seen["hello"] = [status, text]
+        result["hello"] = [status, text]
         status, text, _ = finish(client, client.execute(case["error"]))
-        seen["error"] = status
+        result["error"] = status
         code, cursor = case["complete"], len(case["complete"])
         # evcxr first reads its whole library.
         reply = client.complete(code, cursor, reply=True, timeout=3 * SECONDS)["content"]
-        seen["completes"] = case["completion"] in reply.get("matches", [])
+        result["completes"] = case["completion"] in reply.get("matches", [])
         if case["input"]:
             request = client.execute(case["input"], allow_stdin=True)
             status, text, asked = finish(client, request, "Ada", has_output=True)
-            seen["input"] = [status, asked, text]
+            result["input"] = [status, asked, text]
         if case["endless"]:
             request = client.execute(case["endless"])
             interrupt = manager.interrupt_kernel
             status, text, _ = finish(client, request, on_output=interrupt, sign=case["sign"])
-            seen["interrupt"] = status
+            result["interrupt"] = status
             status, text, _ = finish(client, client.execute(case["hello"]), has_output=True)
-            seen["after"] = [status, text]
-    print(json.dumps(seen))
+            result["after"] = [status, text]
+    print(json.dumps(result))
 
 
 main()

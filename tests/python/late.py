@@ -46,18 +46,18 @@ def third(kernel):
         began = time.monotonic()
         with Window(kernel, notebook, environment=ACTIVE).ready() as window:
             ready = time.monotonic() - began
-            said = window.run("print(globals().get('mine', 'nobody'))")
+            printed = window.run("print(globals().get('mine', 'nobody'))")
             took = time.monotonic() - began
             say(f"{notebook}: ready after {ready * 1000:.0f} ms, its first cell ran after {took:.2f} s")
-            assert said == f"{known}\n", f"{notebook}: {said}"
+            assert printed == f"{known}\n", f"{notebook}: {printed}"
             window.run(f"mine = {notebook!r}")
             window.close()
         assert notebook in nb("run", "-n", notebook, "print(mine)"), notebook
     pids = {session_of(name)["pid"] for name in ("t.ipynb", "u.ipynb", "third.ipynb")}
     assert len(pids) == 3, pids
-    told = [line for line in LOG.read_text().splitlines() if "--kernel-of" in line]
-    assert len(told) == 1 and "nb open" in told[0], told
-    say(told[0])
+    lines = [line for line in LOG.read_text().splitlines() if "--kernel-of" in line]
+    assert len(lines) == 1 and "nb open" in lines[0], lines
+    say(lines[0])
     nb("shutdown", "u.ipynb")
 
 
@@ -112,10 +112,10 @@ def shared(kernel):
             # No cell of the other window failed; its next cell reads who has restarted the kernel.
             reply, iopub = owner.client.finish(owner.execute("print('mine' in globals())"))
             assert reply.content["status"] == "ok", reply
-            said = text_of(iopub, "stderr")
-            assert "restarted" in said and "human (VS Code)" in said, said
+            stderr = text_of(iopub, "stderr")
+            assert "restarted" in stderr and "human (VS Code)" in stderr, stderr
             again.close()
-        window.gone()
+        window.wait_for_end()
         owner.close()
 
 
@@ -202,7 +202,7 @@ def explicit(kernel):
         with again.ready():
             assert again.run("print('mine' in globals())") == "False\n"
             again.close()
-        window.gone()
+        window.wait_for_end()
     assert "other.ipynb" not in state()["sessions"]
 
 

@@ -50,9 +50,9 @@ def free_ports(count):
     while len(held) < count:
         with contextlib.suppress(OSError):
             held.append(create_server(("127.0.0.1", random.randrange(10_000, 32_000))))
-    ports = [it.getsockname()[1] for it in held]
-    for it in held:
-        it.close()
+    ports = [port_socket.getsockname()[1] for port_socket in held]
+    for port_socket in held:
+        port_socket.close()
     return ports
 
 
@@ -154,14 +154,14 @@ def receive(socket, seconds=SECONDS):
 
 def until_idle(socket, request, seconds=SECONDS):
     """Returns all messages of a raw iopub socket up to the idle of that request, which is the last."""
-    seen = []
+    received = []
     end = time.monotonic() + seconds
-    while not (seen and seen[-1].is_idle_of(request)):
+    while not (received and received[-1].is_idle_of(request)):
         left = end - time.monotonic()
         if left <= 0 or not socket.poll(int(left * 1000)):
-            raise AssertionError(f"no idle of {request} within {seconds} s; seen: {seen[-20:]}")
-        seen.append(Message(socket.recv_multipart()))
-    return seen
+            raise AssertionError(f"no idle of {request} within {seconds} s; received: {received[-20:]}")
+        received.append(Message(socket.recv_multipart()))
+    return received
 
 
 def prove_subscription(client, *sockets):
@@ -190,15 +190,15 @@ def prove_subscription(client, *sockets):
 
 def outputs(client, request, seconds=SECONDS):
     """Returns the iopub messages of one request, busy to idle, of a jupyter_client client."""
-    seen = []
+    received = []
     end = time.monotonic() + seconds
     while True:
         message = client.get_iopub_msg(timeout=max(0.001, end - time.monotonic()))
         if message["parent_header"].get("msg_id") != request:
             continue
-        seen.append(message)
+        received.append(message)
         if message["msg_type"] == "status" and message["content"]["execution_state"] == "idle":
-            return seen
+            return received
 
 
 def reply_to(client, request, seconds=SECONDS):
@@ -224,12 +224,12 @@ def evaluate(client, expression, seconds=SECONDS):
 def run(client, code, seconds=SECONDS):
     """Runs one cell; returns its reply's content and its stdout text. It must succeed."""
     request = client.execute(code)
-    seen = outputs(client, request, seconds)
+    received = outputs(client, request, seconds)
     reply = reply_to(client, request, seconds)["content"]
     assert reply["status"] == "ok", f"{code!r} failed: {reply}"
     text = "".join(
         m["content"]["text"]
-        for m in seen
+        for m in received
         if m["msg_type"] == "stream" and m["content"]["name"] == "stdout"
     )
     return reply, text
@@ -253,11 +253,11 @@ def nb(*words, expect=0, **run_options):
     return done.stdout
 
 
-def until(what, condition):
+def until(condition_name, condition):
     """Repeats the condition until it holds; returns its value."""
     end = time.monotonic() + SECONDS
     while not (found := condition()):
-        assert time.monotonic() < end, f"never: {what}"
+        assert time.monotonic() < end, f"never: {condition_name}"
         time.sleep(0.002)
     return found
 

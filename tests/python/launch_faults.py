@@ -22,7 +22,7 @@ def main():
         for name, command, environment in cases(options.kernel):
             ends_at_once(f"{subject}: {name}", command, environment)
             count += 1
-        say(f"{subject}: {count} faults, each told")
+        say(f"{subject}: {count} faults, each reported")
     tolerated(options.kernel)
 
 

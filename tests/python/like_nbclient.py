@@ -133,7 +133,7 @@ WITH_LIBRARIES = {
         "with out: print('more')",
         "out.clear_output()\nwith out: print('again'); print('and again')",
         "with out: 1 / 0",
-        "@out.capture(clear_output=True, wait=True)\ndef said(): print('captured')\nsaid()",
+        "@out.capture(clear_output=True, wait=True)\ndef capture(): print('captured')\ncapture()",
         "w.interactive(lambda x: print('x is', x), x=3)",
         "slider.close()",
         "print('the end')",
@@ -266,7 +266,7 @@ WIDGETS = "application/vnd.jupyter.widget-state+json"
 ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-ln-z]|\x1b\][^\x07]*\x07")
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 REPLACED = [
-    (r"/[\w/.-]*/(ours|theirs)(?=[/\"' :]|$)", "FOLDER"),
+    (r"/[\w/.-]*/(with_nb|with_nbclient)(?=[/\"' :]|$)", "FOLDER"),
     (r"(/tmp|/[\w./-]*/tmp)/ipykernel_\d+/\d+\.py", "CELL"),
     (r"(?<![0-9A-Za-z-])[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}(?![\w-])", "UUID"),
     (r"0x[0-9a-f]{6,}", "ADDRESS"),
@@ -344,22 +344,22 @@ def of(path):
     return [*cells, {"id": "widgets", "source": "", "state": models}]
 
 
-def compare(ours, theirs):
+def compare(with_nb, with_nbclient):
     notebooks = cells = outputs = 0
     wrong = []
-    for path in sorted(theirs.glob("*.ipynb")):
-        one, other = of(ours / path.name), of(path)
+    for path in sorted(with_nbclient.glob("*.ipynb")):
+        one, other = of(with_nb / path.name), of(path)
         notebooks += 1
         assert len(one) == len(other), path.name
         for a, b in zip(one, other, strict=True):
             cells += "outputs" in b
             outputs += len(b.get("outputs", []))
-            for what in b:
+            for field in b:
                 # The colours of an overwritten line are lost on only one of the two sides.
-                if a[what] != b[what] and plain(a[what]) != plain(b[what]):
-                    if what == "state":
-                        a, b = a | {what: [m for m in a[what] if m not in b[what]]}, b | {what: [m for m in b[what] if m not in a[what]]}
-                    wrong.append(f"{path.name} {b['id']} {what}\n{b['source']}\n  ours   {shown(a[what])}\n  theirs {shown(b[what])}")
+                if a[field] != b[field] and plain(a[field]) != plain(b[field]):
+                    if field == "state":
+                        a, b = a | {field: [m for m in a[field] if m not in b[field]]}, b | {field: [m for m in b[field] if m not in a[field]]}
+                    wrong.append(f"{path.name} {b['id']} {field}\n{b['source']}\n  with_nb       {shown(a[field])}\n  with_nbclient {shown(b[field])}")
     print(f"{notebooks} notebooks, {cells} cells of code, {outputs} outputs: {len(wrong)} differ")
     assert not wrong, "\n\n".join(wrong)
 
@@ -380,4 +380,4 @@ def shown(value):
 if __name__ == "__main__":
     command, *folders = sys.argv[1:]
     commands = [make, make_by_lot, make_with_libraries, choose, run, compare]
-    {it.__name__: it for it in commands}[command](*map(Path, folders))
+    {function.__name__: function for function in commands}[command](*map(Path, folders))

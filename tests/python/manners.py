@@ -35,9 +35,9 @@ def begins(client, code):
 
 def ends(process, expect=0):
     """Waits for the process to end; returns what it printed on stderr since."""
-    _, told = process.communicate(timeout=2 * SECONDS)
-    assert process.returncode == expect, told
-    return told
+    _, stderr = process.communicate(timeout=2 * SECONDS)
+    assert process.returncode == expect, stderr
+    return stderr
 
 
 def sources():
@@ -53,17 +53,17 @@ def main():
         before = NOTEBOOK.read_bytes()
         request = begins(person, UNTIL_GO)
         edit = begin("insert", "t.ipynb", "2")
-        told = edit.stderr.readline()
-        assert told.startswith("waiting for human (") and "--now" in told, told
+        stderr = edit.stderr.readline()
+        assert stderr.startswith("waiting for human (") and "--now" in stderr, stderr
         assert edit.poll() is None and NOTEBOOK.read_bytes() == before, "it did not wait"
-        say("what cannot be done is said at once")
-        told = ends(begin("edit", "t.ipynb", "99", "x"), expect=1)
-        assert "there is no cell 99" in told and "waiting" not in told, told
+        say("an impossible edit fails at once")
+        stderr = ends(begin("edit", "t.ipynb", "99", "x"), expect=1)
+        assert "there is no cell 99" in stderr and "waiting" not in stderr, stderr
         say("--now does not")
         assert "waiting" not in ends(begin("insert", "t.ipynb", "3", "--now"))
         assert sources()[-1] == "3" and edit.poll() is None
         pathlib.Path("go").touch()
-        assert "waiting" not in ends(edit), "it is told once"
+        assert "waiting" not in ends(edit), "it is reported once"
         assert sources()[-1] == "2", sources()
         outputs(person, request)
         reply_to(person, request)

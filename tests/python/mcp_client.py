@@ -72,10 +72,10 @@ async def use(options, mode):
             session, "create_cell", notebook=notebook, source="x = 6\nx * 7", run=True
         )
         assert text.endswith("42\n") and fields["status"] == "ok", text
-        heard = []
+        reports = []
 
-        async def progress(*told):
-            heard.append(told)
+        async def progress(*report):
+            reports.append(report)
 
         result = await session.call_tool(
             "run_cell",
@@ -83,7 +83,7 @@ async def use(options, mode):
             progress_callback=progress,
         )
         assert result.structured_content["status"] == "ok", result
-        assert [told[2] for told in heard] == ["begun"], heard
+        assert [report[2] for report in reports] == ["begun"], reports
         text, _ = await call(session, "get_notebook_state", notebook=notebook)
         assert "x = 6 (2 lines) → 42" in text, text
         refused = await session.call_tool("read_cell", {"notebook": "../a.ipynb", "cell": 0})
@@ -143,8 +143,8 @@ async def edit_at_random(options):
     cells = json.loads(path.read_text())["cells"]
     text = "".join(next(cell for cell in cells if cell["id"] == "shared")["source"])
     assert text.split("\n") == [f"line{n} = {expected[n]}" for n in range(LINES)], text
-    there = sorted("".join(cell["source"]) for cell in cells if cell["id"] != "shared")
-    assert there == sorted(own), (there, own)
+    sources = sorted("".join(cell["source"]) for cell in cells if cell["id"] != "shared")
+    assert sources == sorted(own), (sources, own)
     log = json.loads(run(options, "log", NOTEBOOK, "--json").stdout)["log"]
     by = {entry["by"] for entry in log if entry["event"] == "edited"}
     assert {"one", "two"} <= by and len(by) == 3, by

@@ -66,11 +66,11 @@ def main():
         for number in range(20):
             assert child.poll() is None, f"it ended: {child.returncode}"
             assert old.run(f"print({number})") == f"{number}\n"
-        said = log.read_text()[before:]
-        refused = [line for line in said.splitlines() if "refused" in line]
+        text = log.read_text()[before:]
+        refused = [line for line in text.splitlines() if "refused" in line]
         say(f"{len(others)} more, then:\n" + "\n".join(refused[:3]))
         assert len(refused) < 200, f"{len(refused)} lines"
-        assert "cannot write" not in said, said
+        assert "cannot write" not in text, text
         for other in others:
             with other:
                 pass

@@ -39,11 +39,11 @@ def through(name, kernel):
         other.get_ready()
         names = list(nonsense(b"", {"header": {}}))
         for number, code in enumerate(names, start=1):
-            said = client.run(code)
-            assert said == f"ran {number}", f"{code}: {said!r}"
+            result = client.run(code)
+            assert result == f"ran {number}", f"{code}: {result!r}"
         assert other.run("and others") == f"ran {len(names) + 1}"
-        for who in (client, other):
-            for channel, messages in who.received.items():
+        for each in (client, other):
+            for channel, messages in each.received.items():
                 odd = [m for m in messages if "NONSENSE" in str(m.content)]
                 assert not odd, f"{channel}: {odd}"
         child.send_signal(signal.SIGTERM)

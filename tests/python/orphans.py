@@ -17,20 +17,20 @@ def main():
     pid = state()["kernel_pid"]
     # VS Code's proxy is orphaned before any request has named its notebook.
     left, left_path = orphan(options.kernel, VSCODE)
-    heard, heard_path = orphan(options.kernel, {})
-    with Client(heard_path) as listener:
+    subscribed, subscribed_path = orphan(options.kernel, {})
+    with Client(subscribed_path) as listener:
         listener.get_ready()
         began = time.monotonic()
         left.wait(2 * SECONDS)
         took = time.monotonic() - began
         # A client that was killed a while ago does not count as joined.
         assert took < 15, took
-        assert heard.is_running(), "a proxy with a subscriber went too"
+        assert subscribed.is_running(), "a proxy with a subscriber went too"
         assert listener.run("print(6 * 7)") == "42\n"
-        heard.send_signal(signal.SIGTERM)
-        heard.wait(SECONDS)
+        subscribed.send_signal(signal.SIGTERM)
+        subscribed.wait(SECONDS)
     assert not left_path.exists(), "an orphan's connection file is nobody's"
-    assert heard_path.exists(), "SIGTERM leaves the front end's connection file"
+    assert subscribed_path.exists(), "SIGTERM leaves the front end's connection file"
     assert state()["kernel_pid"] == pid and "42" in nb("run", "print(6 * 7)")
     say(f"the orphan ended {took:.0f} s after its editor")
 

@@ -143,14 +143,14 @@ class Client:
                 arrived.append((names[s], got))
         return arrived
 
-    def wait(self, what, condition, seconds=SECONDS):
+    def wait(self, event, condition, seconds=SECONDS):
         """Receives messages until one fulfils the condition, which gets its channel and the message."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             for channel, got in self.pump(max(0, end - time.monotonic())):
                 if condition(channel, got):
                     return got
-        raise AssertionError(f"{what}: not within {seconds} s; last: " + str(
+        raise AssertionError(f"{event}: not within {seconds} s; last: " + str(
             {c: m[-3:] for c, m in self.received.items()}
         ))  # fmt: skip
 

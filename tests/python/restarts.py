@@ -39,8 +39,8 @@ def restart(kernel, early):
                 window.terminate()
                 again = Window(kernel, NOTEBOOK, window.session)
             with again.ready():
-                said = again.run("print('x' in globals(), 'agents' in globals())\nx = 1")
-                assert said == "False False\n", f"the variables are still there: {said}"
+                printed = again.run("print('x' in globals(), 'agents' in globals())\nx = 1")
+                assert printed == "False False\n", f"the variables are still there: {printed}"
                 say(f"restarted, and a cell has run, after {time.monotonic() - began:.2f} s")
                 assert not stderr(again), f"a notice to whoever has restarted: {stderr(again)}"
                 assert len(again.client.sessions) == 1, again.client.sessions
@@ -49,7 +49,7 @@ def restart(kernel, early):
                 assert after["pid"] != before["pid"], after
                 assert after["ended"]["by"] == "human (VS Code)", after["ended"]
                 if not early:
-                    window.gone()
+                    window.wait_for_end()
                 again_session = again.session
                 again.close()
             # The next round is another window, with a new session.
@@ -66,10 +66,10 @@ def nothing_else(kernel):
     nb("run", "-n", NOTEBOOK, "agents = 'here'")
     known = session_of(NOTEBOOK)
 
-    def still(window, what):
-        assert window.run("print(agents)") == "here\n", f"{what} restarted the kernel"
-        assert session_of(NOTEBOOK)["generation"] == known["generation"], what
-        say(f"{what}: nothing was restarted")
+    def still(window, action):
+        assert window.run("print(agents)") == "here\n", f"{action} restarted the kernel"
+        assert session_of(NOTEBOOK)["generation"] == known["generation"], action
+        say(f"{action}: nothing was restarted")
 
     with Window(kernel, NOTEBOOK).ready() as window:
         still(window, "a launch")
@@ -77,7 +77,7 @@ def nothing_else(kernel):
         with Window(kernel, NOTEBOOK).ready() as other:
             still(other, "a kernel switch, which has a new session")
             other.close()
-        window.gone()
+        window.wait_for_end()
 
         # A window reload: another process, another session.
         with Window(kernel, NOTEBOOK).ready() as window, Editor() as editor:
@@ -86,7 +86,7 @@ def nothing_else(kernel):
             with Window(kernel, NOTEBOOK, editor=editor).ready() as other:
                 still(other, "a window reload")
                 other.terminate()
-                other.gone()
+                other.wait_for_end()
 
         # The same session from another process does not restart this process's kernel.
         with Window(kernel, NOTEBOOK).ready() as window, Editor() as editor:
@@ -95,7 +95,7 @@ def nothing_else(kernel):
             with Window(kernel, NOTEBOOK, window.session, editor=editor).ready() as other:
                 still(other, "another window")
                 other.terminate()
-                other.gone()
+                other.wait_for_end()
 
         # Two windows at once, one of which is closed.
         with Window(kernel, NOTEBOOK).ready() as one, Window(kernel, NOTEBOOK).ready() as two:
@@ -109,7 +109,7 @@ def nothing_else(kernel):
         with Window(kernel, NOTEBOOK).ready() as window:
             still(window, "a launch")
             window.child.kill()
-            window.gone()
+            window.wait_for_end()
             with Window(kernel, NOTEBOOK, window.session).ready() as other:
                 still(other, "a proxy that was killed")
                 other.close()
@@ -150,7 +150,7 @@ def keep(kernel):
         with Window(kernel, NOTEBOOK, window.session, environment=real).ready() as again:
             assert again.run("print('x' in globals())") == "False\n"
             again.close()
-        window.gone()
+        window.wait_for_end()
 
 
 def keeps(kernel, kept):
@@ -160,7 +160,7 @@ def keeps(kernel, kept):
         with Window(kernel, NOTEBOOK, window.session, environment=kept).ready() as again:
             assert again.run("print(agents, x)") == "here 1\n"
             again.close()
-        window.gone()
+        window.wait_for_end()
 
 
 def stderr(window):

@@ -60,10 +60,10 @@ def noticed(window, code, *words):
     request = window.execute(code)
     reply, iopub = window.client.finish(request)
     assert reply.content["status"] == "ok", reply
-    said = stderr(iopub)
+    text = stderr(iopub)
     for word in words:
-        assert word in said, f"{word!r} is not in {said!r}"
-    say(f"told: {said.strip()}")
+        assert word in text, f"{word!r} is not in {text!r}"
+    say(f"stderr: {text.strip()}")
     return "".join(m.content["text"] for m in iopub if m.type == "stream" and m.content["name"] == "stdout")
 
 
@@ -97,8 +97,8 @@ def killed(kernel):
             assert session_of(NOTEBOOK)["status"] == "died", "a cell of the front end's own revived it"
 
             began = time.monotonic()
-            said = noticed(window, "print('x' in globals())", "died at", "human (VS Code)", "variables are gone")
-            assert said == "False\n", said
+            printed = noticed(window, "print('x' in globals())", "died at", "human (VS Code)", "variables are gone")
+            assert printed == "False\n", printed
             say(f"the next cell ran on another kernel after {time.monotonic() - began:.2f} s")
             quiet(window, "1")
             # A client that ran nothing at that time reads it too.
@@ -148,8 +148,8 @@ def stopped(kernel):
             text = refused(window, window.execute("print(x)"), "shut down", "nb open")
         assert session_of(NOTEBOOK)["status"] == "stopped"
         nb("open", NOTEBOOK, "--python", PYTHON)
-        said = noticed(window, "print('x' in globals())", "shut down", "variables are gone")
-        assert said == "False\n", said
+        printed = noticed(window, "print('x' in globals())", "shut down", "variables are gone")
+        assert printed == "False\n", printed
         quiet(window, "1")
         window.close()
     say(text)
@@ -160,8 +160,8 @@ def restarted(kernel):
     with Window(kernel, NOTEBOOK).ready() as window:
         quiet(window, "x = 1")
         nb("restart", NOTEBOOK, "--force", "--as", "ada")
-        said = noticed(window, "print('x' in globals())", "restarted at", "by ada", "variables are gone")
-        assert said == "False\n", said
+        printed = noticed(window, "print('x' in globals())", "restarted at", "by ada", "variables are gone")
+        assert printed == "False\n", printed
         quiet(window, "1")
         # A running cell is interrupted and not just killed, so that it can clean up.
         running(window, "import time\ntry: time.sleep(600)\nfinally: open('tidied', 'w')")
@@ -241,7 +241,7 @@ def not_restarted(kernel, notebook):
         with Window(kernel, notebook, window.session).ready() as again:
             assert noticed(again, "print(x)", "not restarted") == "1\n"
             again.close()
-        window.gone()
+        window.wait_for_end()
 
 
 main()

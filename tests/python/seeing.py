@@ -40,7 +40,7 @@ def record(child, client):
     asked = before["from_clients"]["shell"]["messages"] + 20
     now = until(
         "twenty cells are counted",
-        lambda: (it := counted(child))["from_clients"]["shell"]["messages"] >= asked and it,
+        lambda: (counters := counted(child))["from_clients"]["shell"]["messages"] >= asked and counters,
     )
     assert now["to_clients"]["iopub"]["messages"] >= before["to_clients"]["iopub"]["messages"] + 80
     assert now["from_kernel"]["iopub"]["bytes"] > now["from_kernel"]["iopub"]["messages"]
@@ -57,7 +57,7 @@ def at_once(child, client):
     lines = (NB / "proxy.log").read_text().count("counters")
     child.send_signal(signal.SIGUSR1)
     until("a line of counters", lambda: (NB / "proxy.log").read_text().count("counters") > lines)
-    last = [it for it in (NB / "proxy.log").read_text().splitlines() if "counters" in it][-1]
+    last = [line for line in (NB / "proxy.log").read_text().splitlines() if "counters" in line][-1]
     assert "published=" in last and "lost=0" in last and f"[{child.pid}]" in last, last
 
 

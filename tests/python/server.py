@@ -136,9 +136,9 @@ class Socket:
 
     def run(self, code):
         """Runs one cell; returns its reply's content and its stdout."""
-        seen = list(self.messages(self.execute(code)))
-        reply = next(m["content"] for m in seen if m["channel"] == "shell")
-        text = "".join(m["content"]["text"] for m in seen if m["msg_type"] == "stream")
+        messages = list(self.messages(self.execute(code)))
+        reply = next(m["content"] for m in messages if m["channel"] == "shell")
+        text = "".join(m["content"]["text"] for m in messages if m["msg_type"] == "stream")
         return reply, text
 
 
@@ -157,8 +157,8 @@ def main():
         rest(port, "DELETE", f"sessions/{session['id']}")
         assert rest(port, "GET", "sessions") == []
     if shared:
-        said = nb("run", "-n", "t.ipynb", "print('agents' in globals(), '-', fronts)")
-        assert "False - the front end too" in said, said
+        output = nb("run", "-n", "t.ipynb", "print('agents' in globals(), '-', fronts)")
+        assert "False - the front end too" in output, output
         with joined(state()["connection_file"]) as client:
             assert evaluate(client, "fronts") == "the front end too"
     say("session created, used, interrupted and deleted")

@@ -77,8 +77,8 @@ def shell():
         assert evaluate(client, "6 * 7") == 42
     assert kernel.is_running(), "the kernel went with the shell"
     assert "JPY_PARENT_PID" not in kernel.environ()
-    said = nb("run", "-n", "t.ipynb", "print('still here')")
-    assert "still here" in said, said
+    output = nb("run", "-n", "t.ipynb", "print('still here')")
+    assert "still here" in output, output
     say(f"kill -9 of {len(family)} processes under the shell: kernel {pid} lives on")
     nb("shutdown", "t.ipynb")
     for milliseconds in (5, 50, 300, 700):
@@ -127,8 +127,8 @@ def terminate_tree(pid):
 
 def alive(pid):
     assert state()["kernel_pid"] == pid, state()
-    said = nb("run", "-n", "t.ipynb", "print(kept)")
-    assert "since before" in said, said
+    output = nb("run", "-n", "t.ipynb", "print(kept)")
+    assert "since before" in output, output
 
 
 main()

@@ -43,9 +43,9 @@ def reused(kernel, innocent):
     for words in (["status"], ["interrupt", "t.ipynb"], ["run", "-n", "t.ipynb", "1"],
                   ["restart", "t.ipynb"], ["shutdown", "t.ipynb"]):  # fmt: skip
         STATE.write_text(changed)
-        said = nb(*words, expect=None)
+        output = nb(*words, expect=None)
         unharmed(innocent, f"nb {' '.join(words)}")
-        say(f"  nb {' '.join(words)}: {said.strip()[:200]!r}")
+        say(f"  nb {' '.join(words)}: {output.strip()[:200]!r}")
     STATE.write_text(changed)
     command, environment = argv(kernel, connection_file())
     done = subprocess.run(

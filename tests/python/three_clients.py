@@ -44,18 +44,18 @@ class Asker:
             number, self.sent = self.sent, self.sent + 1
             mark = f"{self.name}-{number}"
             if number % EVERY_PROMPT == 7:
-                code = f"said = input('{mark}? ')\nprint(said)"
+                code = f"value = input('{mark}? ')\nprint(value)"
                 mark = uuid.uuid4().hex
             elif number % EVERY_COMM == 11:
                 code = (
                     "from comm import create_comm\n"
                     f"c = create_comm(target_name='none', data={{'mark': '{mark}'}},"
-                    f" buffers=[b'\\x00{mark}\\xff', b''])\nc.close(); said = '{mark}'"
+                    f" buffers=[b'\\x00{mark}\\xff', b''])\nc.close(); value = '{mark}'"
                 )
             else:
-                code = f"import sys\nsaid = '{mark}'\nprint(said); print(said, file=sys.stderr)\nsaid"
+                code = f"import sys\nvalue = '{mark}'\nprint(value); print(value, file=sys.stderr)\nvalue"
             request = self.client.execute(
-                code, allow_stdin=True, stop_on_error=False, user_expressions={"said": "said"}
+                code, allow_stdin=True, stop_on_error=False, user_expressions={"value": "value"}
             )
             self.outstanding[request] = mark
             if number % EVERY_PROMPT == 7:
@@ -76,8 +76,8 @@ class Asker:
         assert request == first, f"{self.name}: reply to {request} before the one to {first}"
         mark = self.outstanding.pop(request)
         assert reply["content"]["status"] == "ok", reply["content"]
-        said = reply["content"]["user_expressions"]["said"]["data"]["text/plain"]
-        assert said == repr(mark), f"{self.name}: expected {mark}, the kernel had {said}"
+        value = reply["content"]["user_expressions"]["value"]["data"]["text/plain"]
+        assert value == repr(mark), f"{self.name}: expected {mark}, the kernel had {value}"
 
     def stdin(self):
         prompt = self.client.get_stdin_msg(timeout=0)
@@ -128,8 +128,8 @@ def compare(count, front, own, first, second, third):
         # The clients' own subscriptions are read too: an unread one would be a slow reader.
         iopub = asker.client.iopub_channel.socket
         handlers[iopub] = lambda socket=iopub: socket.recv_multipart()
-    seen = {through: [], straight: []}
-    for socket, messages in seen.items():
+    received = {through: [], straight: []}
+    for socket, messages in received.items():
         handlers[socket] = lambda s=socket, m=messages: published(s.recv_multipart(), m)
     for socket in handlers:
         poller.register(socket, zmq.POLLIN)
@@ -137,8 +137,8 @@ def compare(count, front, own, first, second, third):
     def turn():
         ready = poller.poll(SECONDS * 1000)
         assert ready, (
-            f"nothing for {SECONDS} s; iopub: {len(seen[through])} messages through,"
-            f" {len(seen[straight])} straight; "
+            f"nothing for {SECONDS} s; iopub: {len(received[through])} messages through,"
+            f" {len(received[straight])} straight; "
             + "; ".join(
                 f"{a.name}: sent {a.sent}, waiting for {dict(a.outstanding)} {a.answers} {a.controls}"
                 for a in askers
@@ -156,21 +156,21 @@ def compare(count, front, own, first, second, third):
 
     # Both subscribers have received everything once they have the end of a last request. What the kernel publishes of
     # the control channel may follow it.
-    last = third.execute("said = 'end'", user_expressions={"said": "said"})
+    last = third.execute("value = 'end'", user_expressions={"value": "value"})
     askers[2].outstanding[last] = "end"
-    here, there = seen[through], seen[straight]
-    while len(here) != len(there) or not any(m.is_idle_of(last) for m in there):
+    through_messages, straight_messages = received[through], received[straight]
+    while len(through_messages) != len(straight_messages) or not any(m.is_idle_of(last) for m in straight_messages):
         turn()
 
-    for index, (got, wanted) in enumerate(zip(here, there)):
+    for index, (got, wanted) in enumerate(zip(through_messages, straight_messages)):
         assert got.unsigned == wanted.unsigned, (
-            f"iopub message {index} of {len(there)} differs:\nthrough:  {got.unsigned}\nstraight: {wanted.unsigned}"
+            f"iopub message {index} of {len(straight_messages)} differs:\nthrough:  {got.unsigned}\nstraight: {wanted.unsigned}"
         )
-    assert sum(len(m.buffers) for m in there) > 0, "no message with buffers was among them"
+    assert sum(len(m.buffers) for m in straight_messages) > 0, "no message with buffers was among them"
     prompts = sum(asker.prompts for asker in askers)
     assert prompts == 3 * sum(1 for n in range(count) if n % EVERY_PROMPT == 7)
     say(
-        f"3 x {count} executes, {prompts} prompts, {len(there)} iopub messages byte-equal,"
+        f"3 x {count} executes, {prompts} prompts, {len(straight_messages)} iopub messages byte-equal,"
         f" {took:.1f} s"
     )
 

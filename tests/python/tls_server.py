@@ -42,8 +42,8 @@ def certificate(name, key, issuer, issuer_key, is_ca):
     return made.sign(issuer_key, hashes.SHA256())
 
 
-def pem(it):
-    return it.public_bytes(serialization.Encoding.PEM)
+def pem(item):
+    return item.public_bytes(serialization.Encoding.PEM)
 
 
 ca_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())

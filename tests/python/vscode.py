@@ -42,8 +42,8 @@ def main():
         if shared:
             assert took < 20, f"the exit took {took:.2f} s"
             assert psutil.pid_exists(pid) and state()["kernel_pid"] == pid, "the kernel went too"
-            said = nb("run", "-n", "t.ipynb", "print(agents, mine)")
-            assert f"the agent was here {launch}" in said, said
+            output = nb("run", "-n", "t.ipynb", "print(agents, mine)")
+            assert f"the agent was here {launch}" in output, output
 
 
 def use(client, launch, shared):
@@ -77,7 +77,7 @@ def use(client, launch, shared):
     reply, _ = client.finish(client.send("shell", "comm_info_request", {}))
     assert reply.content["status"] == "ok", reply
 
-    request = client.execute("said = input('name? ')\nprint('hello', said)", metadata=cell)
+    request = client.execute("name = input('name? ')\nprint('hello', name)", metadata=cell)
     prompt = client.wait("a prompt", lambda channel, m: channel == "stdin")
     assert prompt.type == "input_request" and prompt.parent["msg_id"] == request, prompt
     client.send("stdin", "input_reply", {"value": "VS Code"}, parent=prompt.header)

@@ -35,15 +35,15 @@ def main():
     before_the_recorder_came()
 
     ran = log()
-    told = [
-        (name(it["by"]), it["cell"], it["code"], it["status"], it["past_nb"]) for it in ran
+    executions = [
+        (name(entry["by"]), entry["cell"], entry["code"], entry["status"], entry["past_nb"]) for entry in ran
     ]
     # The console's cell and the job's next one were both in the kernel's queue: the log has them in the
     # order of their requests.
-    past = told.index(("ada", None, "past = 2", "ok", True))
-    assert past in (8, 9), told
-    told.insert(8, told.pop(past))
-    assert told == [
+    past = executions.index(("ada", None, "past = 2", "ok", True))
+    assert past in (8, 9), executions
+    executions.insert(8, executions.pop(past))
+    assert executions == [
         ("claude", "aaaa1111", "x = 1", "ok", False),
         ("claude", None, "scratch = 1", "ok", False),
         ("human", "bbbb2222", "x += 1", "ok", False),
@@ -56,13 +56,13 @@ def main():
         ("claude", "eeee5555", CELLS["eeee5555"], "ok", False),
         ("ada", None, None, "ok", True),
         ("claude", "eeee5555", CELLS["eeee5555"], "ok", False),
-    ], json.dumps(told, indent=1)
-    jobs = {it["job"] for it in ran if it["by"] == "claude" and it["cell"]}
+    ], json.dumps(executions, indent=1)
+    jobs = {entry["job"] for entry in ran if entry["by"] == "claude" and entry["cell"]}
     assert None not in jobs and len(jobs) == 3, ran
-    took = [it["took_ms"] for it in ran if it["code"]]
+    took = [entry["took_ms"] for entry in ran if entry["code"]]
     assert all(isinstance(one, int) for one in took), took
     assert codes(log("--by", "human")) == ["x += 1", "x = 1", "1/0"]
-    assert {it["by"] for it in log("--by", "agent")} == {"claude"}
+    assert {entry["by"] for entry in log("--by", "agent")} == {"claude"}
     assert codes(log("--by", "ada")) == ["past = 1", "past / 0", "past = 2", None]
     lines = nb("log", "t.ipynb").splitlines()
     assert sum("straight on the kernel" in line for line in lines) == 4, lines
@@ -97,7 +97,7 @@ def at_front_ends(kernel):
             run(console, "past = 1")
             assert reply_to(console, console.execute("past / 0"))["content"]["ename"] == "ZeroDivisionError"
         # The proxy writes what it observes after it has forwarded the messages.
-        while [it["status"] for it in log("--by", "ada")] != ["ok", "error"]:
+        while [entry["status"] for entry in log("--by", "ada")] != ["ok", "error"]:
             pass
 
 
@@ -105,7 +105,7 @@ def in_the_next_cells_way():
     """A recorder runs: between its two cells the kernel runs a console's."""
     job = json.loads(nb("exec", "t.ipynb", "dddd", "eeee", "-d", "--json", "--as", "claude"))["job"]
     with straight(ready=False) as console:
-        while not any(it["code"] == CELLS["dddd4444"] for it in log()):
+        while not any(entry["code"] == CELLS["dddd4444"] for entry in log()):
             pass
         request = console.execute("past = 2")
         # The kernel has received it once it answers a later message.
@@ -144,7 +144,7 @@ def until(client, request, text):
 
 
 def log(*words):
-    return [it for it in json.loads(nb("log", "t.ipynb", "--json", *words))["log"] if it["event"] == "ran"]
+    return [entry for entry in json.loads(nb("log", "t.ipynb", "--json", *words))["log"] if entry["event"] == "ran"]
 
 
 def stale():
@@ -154,7 +154,7 @@ def stale():
 
 
 def codes(ran):
-    return [it["code"] for it in ran]
+    return [entry["code"] for entry in ran]
 
 
 def name(by):
@@ -165,11 +165,11 @@ def once():
     """Each execution is in the journal once for each process that reports it."""
     entries = [json.loads(line) for line in pathlib.Path(".nb/journal.jsonl").read_text().splitlines()]
     keys = collections.Counter(
-        (it["generation"], it["msg_id"], it["event"]) for it in entries if it["event"] in ("asked", "seen")
+        (entry["generation"], entry["msg_id"], entry["event"]) for entry in entries if entry["event"] in ("asked", "seen")
     )
     assert max(keys.values()) == 1, keys
-    asked = [it for it in entries if it["event"] == "asked"]
-    assert all(it["code"] for it in asked), asked
+    asked = [entry for entry in entries if entry["event"] == "asked"]
+    assert all(entry["code"] for entry in asked), asked
 
 
 main()

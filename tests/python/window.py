@@ -55,14 +55,14 @@ class Window:
             descendant.send_signal(signal.SIGTERM)
         self.child.send_signal(signal.SIGTERM)
 
-    def gone(self):
+    def wait_for_end(self):
         self.child.wait(SECONDS)
         self.client.__exit__()
 
     def close(self):
         if self.child.is_running():
             self.terminate()
-        self.gone()
+        self.wait_for_end()
 
     def __enter__(self):
         return self

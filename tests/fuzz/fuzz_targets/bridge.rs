@@ -139,13 +139,13 @@ fuzz_target!(|input: (u8, Vec<Step<'_>>)| {
             bridge.set_kernel(now, kernel, &ending, []);
         }
         match step {
-            Step::Client(id, on, said) => {
-                bridge.client_message(now, channel(on), &client(id), said.verified());
+            Step::Client(id, on, message) => {
+                bridge.client_message(now, channel(on), &client(id), message.verified());
             }
-            Step::Kernel(id, on, said) => {
-                bridge.kernel_message(now, &client(id), channel(on), said.verified());
+            Step::Kernel(id, on, message) => {
+                bridge.kernel_message(now, &client(id), channel(on), message.verified());
             }
-            Step::Iopub(said) => bridge.iopub_message(now, said.verified()),
+            Step::Iopub(message) => bridge.iopub_message(now, message.verified()),
             Step::Joins(id, on) => bridge.client_joined(channel(on), &client(id)),
             Step::Leaves(id, on) => bridge.client_left(now, channel(on), &client(id)),
             Step::LinkUp(id, on) => bridge.link_up(now, &client(id), channel(on)),

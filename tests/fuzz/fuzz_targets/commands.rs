@@ -5,7 +5,7 @@
 use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
 use nb::zmtp::{Connection, Error, FrameLimits};
-use nb_fuzz::peers::{GREETING, PAIRS, heard, opening};
+use nb_fuzz::peers::{GREETING, PAIRS, opening, receive};
 
 const NAMES: [&[u8]; 8] = [
     b"READY",
@@ -20,11 +20,11 @@ const NAMES: [&[u8]; 8] = [
 
 fuzz_target!(|input: (u8, bool, u16, Vec<(u8, Vec<u8>)>)| {
     let (which, early, step, commands) = input;
-    let (role, theirs) = PAIRS[usize::from(which) % PAIRS.len()];
+    let (role, peer_role) = PAIRS[usize::from(which) % PAIRS.len()];
     let mut stream = if early {
         GREETING.to_vec()
     } else {
-        opening(theirs)
+        opening(peer_role)
     };
     for (name, body) in &commands {
         let name = NAMES[usize::from(*name) % NAMES.len()];
@@ -43,10 +43,10 @@ fuzz_target!(|input: (u8, bool, u16, Vec<(u8, Vec<u8>)>)| {
     let limits = FrameLimits::default();
     let mut whole = Connection::new(role, Bytes::new(), limits);
     let mut split = Connection::new(role, Bytes::new(), limits);
-    let one = heard(&mut whole, &stream, stream.len());
-    let other = heard(&mut split, &stream, usize::from(step));
+    let one = receive(&mut whole, &stream, stream.len());
+    let other = receive(&mut split, &stream, usize::from(step));
     assert_eq!((&one.events, &one.error), (&other.events, &other.error));
-    let mut peer = Connection::new(theirs, Bytes::new(), limits);
-    let back = heard(&mut peer, &one.said, 1000).error;
+    let mut peer = Connection::new(peer_role, Bytes::new(), limits);
+    let back = receive(&mut peer, &one.sent, 1000).error;
     assert!(matches!(back, None | Some(Error::Refused(_))), "{back:?}");
 });

@@ -22,13 +22,13 @@ fuzz_target!(|input: (bool, &str)| {
     let info = match ConnectionInfo::parse(file.as_bytes()) {
         Ok(info) => info,
         Err(error) => {
-            let mut said = format!("{error} {error:?}");
+            let mut message = format!("{error} {error:?}");
             if let Some(source) = error.source() {
-                said.push_str(&format!("{source}"));
+                message.push_str(&format!("{source}"));
             }
             assert!(
-                text.contains("a0436f6c") || !said.contains("a0436f6c"),
-                "{said}"
+                text.contains("a0436f6c") || !message.contains("a0436f6c"),
+                "{message}"
             );
             return;
         }

@@ -7,9 +7,9 @@ use libfuzzer_sys::fuzz_target;
 use nb::notebook::{Document, Json, merge};
 
 fuzz_target!(|input: (u8, u8, &str, &[u8])| {
-    let (what, at, word, bytes) = input;
+    let (choice, at, word, bytes) = input;
     // So that the fuzzer need not find what stands round the cells.
-    let text = match what & 0x80 {
+    let text = match choice & 0x80 {
         0 => [&b"{\"cells\":["[..], bytes, b"],\"nbformat\":4}"].concat(),
         _ => bytes.to_vec(),
     };
@@ -20,7 +20,7 @@ fuzz_target!(|input: (u8, u8, &str, &[u8])| {
     document.revision();
     let mut edited = document.clone();
     let at = usize::from(at) % document.cells().len().max(1);
-    let done = match what & 7 {
+    let done = match choice & 7 {
         0 => edited.set_source(at, word).is_ok(),
         1 => edited.remove(at).is_ok(),
         2 => edited

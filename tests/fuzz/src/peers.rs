@@ -23,48 +23,48 @@ pub const GREETING: [u8; 64] = {
     bytes
 };
 
-/// What a connection made of some bytes.
-pub struct Heard {
+/// The events, the error and the bytes of a connection that received some bytes.
+pub struct Received {
     pub events: Vec<ConnectionEvent>,
     pub error: Option<Error>,
-    /// What it says to the peer.
-    pub said: Vec<u8>,
+    /// The bytes that it sends to the peer.
+    pub sent: Vec<u8>,
 }
 
 /// Gives a connection some bytes, so many at once, as a socket does.
-pub fn heard(connection: &mut Connection, mut bytes: &[u8], step: usize) -> Heard {
-    let mut heard = Heard {
+pub fn receive(connection: &mut Connection, mut bytes: &[u8], step: usize) -> Received {
+    let mut received = Received {
         events: Vec::new(),
         error: None,
-        said: Vec::new(),
+        sent: Vec::new(),
     };
-    while heard.error.is_none() && !bytes.is_empty() {
+    while received.error.is_none() && !bytes.is_empty() {
         let piece = bytes.get(..step.max(1)).unwrap_or(bytes);
         bytes = &bytes[connection.handle_bytes(piece)..];
         loop {
             match connection.poll_event() {
-                Ok(Some(event)) => heard.events.push(event),
+                Ok(Some(event)) => received.events.push(event),
                 Ok(None) => break,
                 Err(error) => {
                     assert_eq!(connection.poll_event(), Err(error.clone()));
-                    heard.error = Some(error);
+                    received.error = Some(error);
                     break;
                 }
             }
         }
-        heard
-            .said
+        received
+            .sent
             .extend(connection.poll_transmit().unwrap_or_default());
     }
-    heard
+    received
 }
 
 /// What a peer sends before traffic.
 pub fn opening(role: Role) -> Vec<u8> {
     let mut peer = Connection::new(role, Bytes::new(), nb::zmtp::FrameLimits::default());
     let mut bytes = peer.poll_transmit().unwrap_or_default().to_vec();
-    heard(&mut peer, &GREETING, 64)
-        .said
+    receive(&mut peer, &GREETING, 64)
+        .sent
         .iter()
         .for_each(|byte| bytes.push(*byte));
     bytes

@@ -80,6 +80,9 @@ fn jupyter_execute_uses_the_kernel_of_its_notebook() {
     assert!(run("t.ipynb").contains("untouched"));
     // A notebook without a kernel runs on that of another, which its first cell says.
     execute("third.ipynb");
-    let said = succeed(world.nb().args(["cell", "third.ipynb", "0"]));
-    assert!(said.contains("ran on the kernel of other.ipynb"), "{said}");
+    let stdout = succeed(world.nb().args(["cell", "third.ipynb", "0"]));
+    assert!(
+        stdout.contains("ran on the kernel of other.ipynb"),
+        "{stdout}"
+    );
 }

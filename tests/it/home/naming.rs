@@ -18,7 +18,7 @@ fn the_first_notebook_makes_its_project() {
 }
 
 #[test]
-fn a_shared_kernel_is_found_restarted_and_told_of() {
+fn a_shared_kernel_is_found_restarted_and_reported() {
     late(&World::opened(), "shared");
 }
 
@@ -48,7 +48,7 @@ fn what_the_system_removes_is_not_needed() {
 }
 
 #[test]
-fn a_kernel_without_its_sockets_is_told_of() {
+fn a_kernel_without_its_sockets_is_reported() {
     late(&World::opened(), "sockets");
 }
 

@@ -24,12 +24,12 @@ fn a_kernel_that_was_shut_down_stays_down() {
 }
 
 #[test]
-fn a_restart_by_somebody_else_is_told() {
+fn a_restart_by_somebody_else_is_reported() {
     revival("restarted");
 }
 
 #[test]
-fn a_launch_on_a_dead_kernel_tells_of_its_end() {
+fn a_launch_on_a_dead_kernel_reports_its_end() {
     revival("launched");
 }
 

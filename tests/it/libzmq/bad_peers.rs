@@ -41,8 +41,8 @@ fn bad_peers_are_refused_with_a_reason_and_others_are_not_disturbed() {
         ] {
             let stream = raw(at, &[&greeting("DEALER"), bytes].concat()).await;
             let (peer, _) = events.joined().await;
-            let (gone, why) = events.left().await;
-            assert_eq!(gone, peer);
+            let (left, why) = events.left().await;
+            assert_eq!(left, peer);
             assert!(why.contains(wanted), "{why:?} instead of {wanted:?}");
             is_closed(stream).await;
         }
@@ -76,9 +76,9 @@ fn messages_that_peers_without_the_key_have_begun_are_bounded_together() {
         // The newcomer has sent less than the others.
         let mut short = raw(at, &begun("c", LONGEST / 2, LONGEST / 2 - 1)).await;
         events.joined().await;
-        let (gone, why) = events.left().await;
+        let (left, why) = events.left().await;
         assert!(why.contains("took more than 2097152 bytes"), "{why}");
-        assert!(["a", "b"].contains(&gone.to_string().as_str()), "{gone}");
+        assert!(["a", "b"].contains(&left.to_string().as_str()), "{left}");
         short.write_all(&[0]).await.expect("write");
         let (peer, came) = events.message().await;
         assert_eq!(
@@ -116,8 +116,8 @@ fn a_peer_without_the_key_completes_a_message_in_time() {
         )
         .await;
         let (slow, _) = events.joined().await;
-        let (gone, why) = events.left().await;
-        assert_eq!(gone, slow);
+        let (left, why) = events.left().await;
+        assert_eq!(left, slow);
         assert!(why.contains("within 1ms"), "{why}");
         known.write_all(b"b").await.expect("write");
         assert_eq!(events.message().await, (peer, message(&[b"ab"])));
@@ -187,9 +187,9 @@ fn there_are_at_most_as_many_peers_as_allowed() {
             .await;
         loop {
             match events.next().await {
-                Told::Message(_, came) => break assert_eq!(came, message(&[b"here"])),
+                Event::Message(_, came) => break assert_eq!(came, message(&[b"here"])),
                 // libzmq retries.
-                Told::Refused(_) => {}
+                Event::Refused(_) => {}
                 other => panic!("{other:?}"),
             }
         }
@@ -197,9 +197,9 @@ fn there_are_at_most_as_many_peers_as_allowed() {
         let mut left = false;
         loop {
             match events.next().await {
-                Told::DisconnectReason(..) => left = true,
-                Told::Joined(..) => break,
-                Told::Refused(_) => {}
+                Event::DisconnectReason(..) => left = true,
+                Event::Joined(..) => break,
+                Event::Refused(_) => {}
                 other => panic!("{other:?}"),
             }
         }
@@ -247,8 +247,8 @@ fn out_of_files() {
         // Accepting pauses instead of spinning: ten failures take some time.
         while failed < 10 {
             match events.next().await {
-                Told::Joined(..) => joined += 1,
-                Told::Refused(why) => {
+                Event::Joined(..) => joined += 1,
+                Event::Refused(why) => {
                     assert!(why.contains("cannot accept a connection"), "{why}");
                     failed += 1;
                 }
@@ -262,8 +262,8 @@ fn out_of_files() {
         let mut rest = 0;
         while rest < waiting.len() {
             match events.next().await {
-                Told::Joined(..) => rest += 1,
-                Told::Refused(_) | Told::DisconnectReason(..) => {}
+                Event::Joined(..) => rest += 1,
+                Event::Refused(_) | Event::DisconnectReason(..) => {}
                 other => panic!("{other:?}"),
             }
         }

@@ -9,8 +9,8 @@ fn unix_sockets_are_served_replaced_when_stale_and_removed() {
         let at = unix_endpoint(&folder);
         let path = folder.path().join("socket");
         let bind = || {
-            let (teller, events) = Teller::new();
-            Router::bind(&at, SocketLimits::default(), teller).map(|router| (router, events))
+            let (forwarder, events) = Forwarder::new();
+            Router::bind(&at, SocketLimits::default(), forwarder).map(|router| (router, events))
         };
         // A stale socket file, on which nobody listens.
         drop(std::os::unix::net::UnixListener::bind(&path).expect("bind"));
@@ -49,8 +49,8 @@ fn a_port_in_use_is_an_error_at_once_and_free_again_after_drop() {
     run(async {
         let (first, _events) = publisher(SocketLimits::default());
         let at = first.local_endpoint().clone();
-        let (teller, _events) = Teller::new();
-        let again = Publisher::bind(&at, SocketLimits::default(), None, teller.clone());
+        let (forwarder, _events) = Forwarder::new();
+        let again = Publisher::bind(&at, SocketLimits::default(), None, forwarder.clone());
         let error = again.unwrap_err();
         assert_eq!(error.kind(), std::io::ErrorKind::AddrInUse);
         assert!(
@@ -59,6 +59,6 @@ fn a_port_in_use_is_an_error_at_once_and_free_again_after_drop() {
                 .starts_with(&format!("cannot listen on {at}: "))
         );
         drop(first);
-        Publisher::bind(&at, SocketLimits::default(), None, teller).expect("the port is free");
+        Publisher::bind(&at, SocketLimits::default(), None, forwarder).expect("the port is free");
     });
 }

@@ -91,7 +91,7 @@ fn a_lost_connection_gives_back_what_was_not_written_and_nothing_is_sent_twice()
 fn what_waits_for_a_connection_can_be_taken_back() {
     run(async {
         let at = Endpoint::Tcp("127.0.0.1:9".parse().expect("an address"));
-        let (teller, _events) = Teller::new();
+        let (forwarder, _events) = Forwarder::new();
         let as_ = DialAs {
             socket_type: DialRole::Dealer,
             identity: Bytes::new(),
@@ -101,7 +101,7 @@ fn what_waits_for_a_connection_can_be_taken_back() {
             outbox_bytes: 1000,
             ..SocketLimits::default()
         };
-        let dialer = Dialer::connect(at, as_, limits, teller);
+        let dialer = Dialer::connect(at, as_, limits, forwarder);
         let part = message(&[&[0; 300]]);
         dialer.send(part.clone()).expect("there is room");
         dialer.send(part.clone()).expect("there is room");
@@ -116,7 +116,7 @@ fn an_oversized_message_is_thrown_away_and_the_connection_stays() {
     run(async {
         let mut zmq = Libzmq::start().await;
         let at = bind(&mut zmq, "pub", "XPUB", &any_port(), json!({})).await;
-        let (teller, mut events) = Teller::new();
+        let (forwarder, mut events) = Forwarder::new();
         let as_ = DialAs {
             socket_type: DialRole::Sub,
             identity: Bytes::new(),
@@ -126,7 +126,7 @@ fn an_oversized_message_is_thrown_away_and_the_connection_stays() {
             max_message: 1000,
             ..SocketLimits::default()
         };
-        let _dialer = Dialer::connect(at, as_, limits, teller);
+        let _dialer = Dialer::connect(at, as_, limits, forwarder);
         events.up().await;
         zmq.recv("pub").await;
         for frames in [
@@ -139,7 +139,7 @@ fn an_oversized_message_is_thrown_away_and_the_connection_stays() {
                 .await;
         }
         match events.next().await {
-            Told::Oversized(begun, bytes) => {
+            Event::Oversized(begun, bytes) => {
                 assert_eq!((begun, bytes), (message(&[b"\xaa"]), 50_002));
             }
             other => panic!("{other:?}"),
@@ -157,7 +157,7 @@ fn a_peer_that_never_greets_is_dialled_again() {
             .await
             .expect("bind");
         let at = Endpoint::Tcp(listener.local_addr().expect("it is bound"));
-        let (teller, mut events) = Teller::new();
+        let (forwarder, mut events) = Forwarder::new();
         let as_ = DialAs {
             socket_type: DialRole::Sub,
             identity: Bytes::new(),
@@ -167,9 +167,9 @@ fn a_peer_that_never_greets_is_dialled_again() {
             handshake: Duration::from_millis(50),
             ..SocketLimits::default()
         };
-        let _dialer = Dialer::connect(at, as_, limits, teller);
+        let _dialer = Dialer::connect(at, as_, limits, forwarder);
         let (_mute, _) = soon("a dial", listener.accept()).await.expect("accept");
-        assert!(matches!(events.next().await, Told::NotReached));
+        assert!(matches!(events.next().await, Event::NotReached));
         let (mut stream, _) = soon("a dial", listener.accept()).await.expect("accept");
         stream
             .write_all(&greeting("PUB"))
@@ -207,7 +207,7 @@ fn whoever_was_stopped_by_a_full_outbox_is_told_when_there_is_room() {
             .await
             .expect("bind");
         let at = Endpoint::Tcp(listener.local_addr().expect("it is bound"));
-        let (teller, mut events) = Teller::new();
+        let (forwarder, mut events) = Forwarder::new();
         let as_ = DialAs {
             socket_type: DialRole::Dealer,
             identity: Bytes::new(),
@@ -217,7 +217,7 @@ fn whoever_was_stopped_by_a_full_outbox_is_told_when_there_is_room() {
             outbox_bytes: 1 << 20,
             ..SocketLimits::default()
         };
-        let dialer = Dialer::connect(at, as_, limits, teller);
+        let dialer = Dialer::connect(at, as_, limits, forwarder);
         let (mut stream, _) = soon("a dial", listener.accept()).await.expect("accept");
         stream
             .write_all(&greeting("ROUTER"))

@@ -88,8 +88,8 @@ fn a_subscriber_that_stalls_is_cut_alone_at_its_budget() {
             assert!(sent < 1 << 30, "it is never cut");
         }
         assert_eq!(zmq.recv("quick").await, wanted);
-        let (gone, why) = events.left().await;
-        assert_eq!(gone, idle);
+        let (left, why) = events.left().await;
+        assert_eq!(left, idle);
         assert!(why.contains("does not read"), "{why}");
         // Some of the sent messages had already been given to the system.
         let unread = why.split(' ').find_map(|word| word.parse::<usize>().ok());

@@ -127,8 +127,8 @@ fn a_router_says_when_a_peer_is_full() {
         assert_eq!(unsent.message, [part]);
         assert!((900_000..1 << 20).contains(&router.queued_bytes(&peer)));
         router.disconnect(&peer, "it does not read its replies");
-        let (gone, why) = events.left().await;
-        assert_eq!(gone, peer);
+        let (left, why) = events.left().await;
+        assert_eq!(left, peer);
         assert_eq!(why, "it was disconnected: it does not read its replies");
         is_closed(stream).await;
     });
@@ -201,7 +201,7 @@ fn what_is_queued_is_handed_over_with_the_identity() {
 }
 
 #[test]
-fn what_a_peer_said_before_it_broke_off_is_heard() {
+fn what_a_peer_sent_before_it_broke_off_is_received() {
     run(async {
         let (router, mut events) = router(SocketLimits::default());
         let stream = stalled(router.local_endpoint(), "DEALER", "").await;
@@ -215,8 +215,8 @@ fn what_a_peer_said_before_it_broke_off_is_heard() {
         soon("the message", async {
             let mut bytes = [0; 200];
             loop {
-                let there = stream.peek(&mut bytes).expect("peek");
-                if bytes[..there].ends_with(b"unread") {
+                let length = stream.peek(&mut bytes).expect("peek");
+                if bytes[..length].ends_with(b"unread") {
                     break;
                 }
                 tokio::task::yield_now().await;

@@ -2,24 +2,24 @@
 
 use std::process::Command;
 
-use super::{Said, nb, open, say};
+use super::{Output, nb, open, output_of};
 use crate::python;
 use crate::world::World;
 
 /// Runs `nb` on a pseudo-terminal; stdout is what it prints there.
-fn on_a_terminal(world: &World, mark: Option<&str>, words: &[&str]) -> Said {
+fn on_a_terminal(world: &World, mark: Option<&str>, words: &[&str]) -> Output {
     answering(world, mark, "", words)
 }
 
 /// Like [`on_a_terminal`], with a line that answers the questions which end with `[y/N] `.
-pub(super) fn answering(world: &World, mark: Option<&str>, answer: &str, words: &[&str]) -> Said {
+pub(super) fn answering(world: &World, mark: Option<&str>, answer: &str, words: &[&str]) -> Output {
     let nb = world.nb();
     let mut command = Command::new(python::interpreter());
     let script = "import os, pty, sys\n\
                   def read(terminal):\n    \
-                  said = os.read(terminal, 65536)\n    \
-                  if b'[y/N] ' in said: os.write(terminal, sys.argv[1].encode() + b'\\n')\n    \
-                  return said\n\
+                  chunk = os.read(terminal, 65536)\n    \
+                  if b'[y/N] ' in chunk: os.write(terminal, sys.argv[1].encode() + b'\\n')\n    \
+                  return chunk\n\
                   status = pty.spawn(sys.argv[2:], read)\n\
                   sys.exit(os.waitstatus_to_exitcode(status))";
     command.args(["-c", script, answer]).arg(nb.get_program());
@@ -34,7 +34,7 @@ pub(super) fn answering(world: &World, mark: Option<&str>, answer: &str, words: 
     if let Some(mark) = mark {
         command.env(mark, "1");
     }
-    say(&mut command)
+    output_of(&mut command)
 }
 
 /// The characters of the progress line's spinner.
@@ -46,17 +46,17 @@ fn an_agent_on_a_terminal_is_no_person() {
     open(&world, "t.ipynb");
     for mark in ["CLAUDECODE", "CODEX_SANDBOX"] {
         let long = "import time; time.sleep(1.2)";
-        let said = on_a_terminal(&world, Some(mark), &["run", "--timeout", "20", long]);
-        let said = said.ended(0).with("ok, no output, ");
-        assert!(!said.out.contains(SPINNER), "{said:?}");
+        let output = on_a_terminal(&world, Some(mark), &["run", "--timeout", "20", long]);
+        let output = output.ended(0).with("ok, no output, ");
+        assert!(!output.stdout.contains(SPINNER), "{output:?}");
         // Nobody is there to answer.
         let asked = on_a_terminal(&world, Some(mark), &["run", "input('name? ')"]);
         asked.ended(7).with("nb reply");
         nb(&world, ["interrupt", "--force"]).ended(0);
     }
     let long = "import time; time.sleep(1.2)";
-    let said = on_a_terminal(&world, None, &["run", "--timeout", "20", long]).ended(0);
-    assert!(said.out.contains(SPINNER), "{said:?}");
+    let output = on_a_terminal(&world, None, &["run", "--timeout", "20", long]).ended(0);
+    assert!(output.stdout.contains(SPINNER), "{output:?}");
 }
 
 #[test]
@@ -64,11 +64,11 @@ fn settings_are_those_of_the_notebooks_project_wherever_the_command_is_typed() {
     let world = World::new();
     std::fs::create_dir(world.project().join("other")).expect("make a folder");
     let here = world.project().join(".nb/config.toml");
-    let there = world.project().join("other/.nb/config.toml");
+    let settings = world.project().join("other/.nb/config.toml");
     open(&world, "other/t.ipynb");
     open(&world, "t.ipynb");
     std::fs::write(here, "as = \"name-of-here\"\n").expect("write settings");
-    std::fs::write(there, "as = \"name-of-there\"\n").expect("write settings");
+    std::fs::write(settings, "as = \"name-of-there\"\n").expect("write settings");
     for words in [
         &["insert", "other/t.ipynb", "-s", "1"][..],
         &["insert", "-n", "other/t.ipynb", "-s", "2"],

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use super::{kill, nb, open, opening, path, pid, say, sockets, until};
+use super::{kill, nb, open, opening, output_of, path, pid, sockets, until};
 use crate::python;
 use crate::world::World;
 
@@ -21,10 +21,13 @@ fn a_damaged_state_is_named_and_left_alone() {
     ] {
         std::fs::write(&state, damaged).expect("damage it");
         for command in ["status", "open", "restart", "interrupt", "shutdown"] {
-            let said = nb(&world, [command, "t.ipynb"]).ended(1).with(why);
-            assert!(said.err.contains(&*state.to_string_lossy()), "{said:#?}");
+            let output = nb(&world, [command, "t.ipynb"]).ended(1).with(why);
+            assert!(
+                output.stderr.contains(&*state.to_string_lossy()),
+                "{output:#?}"
+            );
             assert_eq!(
-                said.err.matches("EOF while").count(),
+                output.stderr.matches("EOF while").count(),
                 usize::from(why == "is damaged")
             );
             assert_eq!(std::fs::read(&state).expect("it is there"), damaged);
@@ -50,7 +53,7 @@ fn a_damaged_state_is_named_and_left_alone() {
     assert!(
         second["notes"][0]
             .as_str()
-            .is_some_and(|said| said.contains(&note)),
+            .is_some_and(|text| text.contains(&note)),
         "{second}"
     );
     kill(pid(&first));
@@ -74,9 +77,9 @@ fn a_damaged_connection_file_is_named_and_a_restart_mends_it() {
             None => std::fs::remove_file(&file).expect("remove it"),
         }
         for words in [["open", "t.ipynb"], ["run", "1"]] {
-            let said = nb(&world, words).with(&file.to_string_lossy());
-            assert!(matches!(said.code, Some(1 | 6)), "{said:#?}");
-            said.with("hint: nb restart");
+            let output = nb(&world, words).with(&file.to_string_lossy());
+            assert!(matches!(output.code, Some(1 | 6)), "{output:#?}");
+            output.with("hint: nb restart");
             assert_eq!(std::fs::read(&file).ok().as_deref(), damaged);
         }
         // The process is known without the file.
@@ -118,16 +121,18 @@ fn a_kernel_that_cannot_be_started_says_why() {
         .expect("start Python");
     assert!(made.success());
     let python = bare.join("bin/python");
-    let said = say(world
+    let output = output_of(
+        world
         .nb()
         // A uv on PATH would be used to install it.
         .env("PATH", "/usr/bin:/bin")
         .args(["open", "t.ipynb", "--python"])
-        .arg(&python))
+        .arg(&python),
+    )
     .ended(1);
-    let said = said.with("has no ipykernel");
+    let output = output.with("has no ipykernel");
     let quoted = format!("'{}'", python.display());
-    said.with(&format!(
+    output.with(&format!(
         "hint: {quoted} -m ensurepip && {quoted} -m pip install ipykernel"
     ));
 
@@ -149,8 +154,8 @@ fn a_kernel_that_cannot_be_started_says_why() {
     spec("mute", "exec sleep 1000");
     let listed = nb(&world, ["open", "t.ipynb", "--kernel", "nope"]).ended(1);
     listed.with("choose one with --kernel: broken, mute");
-    let said = nb(&world, ["open", "t.ipynb", "--kernel", "broken"]).ended(6);
-    said.with("  | No module named x").with("t-");
+    let output = nb(&world, ["open", "t.ipynb", "--kernel", "broken"]).ended(6);
+    output.with("  | No module named x").with("t-");
     nb(&world, ["status", "t.ipynb"]).ended(6).with("died");
     let slow = nb(
         &world,
@@ -171,7 +176,7 @@ fn a_kernel_that_cannot_be_started_says_why() {
     assert_eq!(world.processes(), []);
     // A broken choice can be replaced by another one.
     assert_eq!(
-        say(&mut opening(&world, "t.ipynb")).ended(0).json()["how"],
+        output_of(&mut opening(&world, "t.ipynb")).ended(0).json()["how"],
         "started"
     );
 }
@@ -189,24 +194,24 @@ fn a_kernel_that_another_program_recorded_is_used_and_never_ended() {
         "kernel_pid": opened["kernel_pid"],
     });
     std::fs::write(folder.join(".nb/state.json"), state.to_string()).expect("write it");
-    let there = |words: &[&str]| say(world.nb().args(words).current_dir(&folder));
-    there(&["run", "print(6 * 7)"]).ended(0).with("42");
-    let status = there(&["status", "--json"]).ended(0).json();
+    let in_folder = |words: &[&str]| output_of(world.nb().args(words).current_dir(&folder));
+    in_folder(&["run", "print(6 * 7)"]).ended(0).with("42");
+    let status = in_folder(&["status", "--json"]).ended(0).json();
     assert_eq!(status["sessions"][0]["owned"], false);
     // On a machine under load an idle kernel may look busy.
     let state = &status["sessions"][0]["state"];
     assert!(state == "idle" || state == "busy", "{state}");
     assert_eq!(
-        there(&["interrupt", "--json"]).ended(0).json()["mode"],
+        in_folder(&["interrupt", "--json"]).ended(0).json()["mode"],
         "message"
     );
     for named in [&["x.ipynb"][..], &[]] {
         for command in ["restart", "shutdown"] {
             let words = [&[command], named].concat();
-            there(&words).ended(5).with("not started by nb");
+            in_folder(&words).ended(5).with("not started by nb");
         }
     }
-    let attached = there(&["open", "x.ipynb", "--json"]);
+    let attached = in_folder(&["open", "x.ipynb", "--json"]);
     // The notebook is created, and uses the kernel that is recorded for it.
     assert_eq!(attached.ended(0).json()["kernel_pid"], opened["kernel_pid"]);
 }
@@ -245,7 +250,7 @@ fn a_folder_of_an_older_version_is_set_aside_and_its_kernel_goes_on_attached() {
         .with("was written by an older nb: it was set aside whole as")
         .with(&format!("t.ipynb (pid {})", pid(&opened)));
     let again = nb(&world, ["status", "t.ipynb", "--json"]).ended(0);
-    assert!(!again.err.contains("older nb"), "it is said once");
+    assert!(!again.stderr.contains("older nb"), "it is reported once");
     let status = again.json();
     assert_eq!(status["sessions"][0]["owned"], false);
     assert_eq!(status["sessions"][0]["kernel_pid"], opened["kernel_pid"]);
@@ -270,8 +275,9 @@ fn a_folder_of_a_later_version_is_refused_and_not_touched() {
     let picture = || {
         let all = walkdir::WalkDir::new(&dir).sort_by_file_name();
         let all = all.into_iter().flatten();
-        let files = all.filter(|it| it.file_type().is_file());
-        let of = |it: walkdir::DirEntry| (it.path().to_owned(), std::fs::read(it.path()).ok());
+        let files = all.filter(|entry| entry.file_type().is_file());
+        let of =
+            |entry: walkdir::DirEntry| (entry.path().to_owned(), std::fs::read(entry.path()).ok());
         files.map(of).collect::<Vec<_>>()
     };
     let before = picture();
@@ -315,9 +321,9 @@ fn a_process_that_only_has_the_kernels_pid_is_left_alone() {
 }
 
 #[test]
-fn an_answer_that_cannot_be_written_is_told() {
+fn an_answer_that_cannot_be_written_is_reported() {
     let world = World::new();
     let mut command = super::shell(&world, "\"$NB\" completions bash > /dev/full");
     command.env("NB", world.nb().get_program());
-    say(&mut command).with("cannot write the answer: No space left");
+    output_of(&mut command).with("cannot write the answer: No space left");
 }

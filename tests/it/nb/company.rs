@@ -4,50 +4,50 @@ use std::process::Stdio;
 
 use serde_json::Value;
 
-use super::{Said, kill, nb, open, opening, pid, say, until};
+use super::{Output, kill, nb, open, opening, output_of, pid, until};
 use crate::world::{World, succeed};
 
-fn as_(world: &World, name: &str, words: &[&str]) -> Said {
+fn as_(world: &World, name: &str, words: &[&str]) -> Output {
     nb(world, [words, &["--as", name]].concat())
 }
 
 #[test]
-fn what_others_did_is_told_once_to_each_name() {
+fn what_others_did_is_reported_once_to_each_name() {
     let world = World::new();
     open(&world, "t.ipynb");
     // The first command reports nothing.
     let first = as_(&world, "ada", &["run", "x = 1; x"]).ended(0);
-    assert_eq!(first.err, "");
+    assert_eq!(first.stderr, "");
     let first = as_(&world, "bob", &["run", "x = 2", "--json"]).ended(0);
     assert_eq!(first.json()["since"], serde_json::json!([]));
     as_(&world, "bob", &["run", "1/0"]).ended(3);
     as_(&world, "bob", &["restart"]).ended(0);
 
-    let told = as_(&world, "ada", &["run", "x"]).ended(3);
+    let output = as_(&world, "ada", &["run", "x"]).ended(3);
     assert!(
-        told.err.trim_end().ends_with(": variables are gone"),
-        "{told:#?}"
+        output.stderr.trim_end().ends_with(": variables are gone"),
+        "{output:#?}"
     );
-    let line = told.err.lines().last().expect("a line");
+    let line = output.stderr.lines().last().expect("a line");
     assert!(line.starts_with("since "), "{line}");
     assert!(
         line.contains(" · bob ran \"1/0\": it failed, ran 1 more, restarted the kernel "),
         "{line}"
     );
     // Each thing is reported once.
-    assert_eq!(as_(&world, "ada", &["run", "y = 1; y"]).ended(0).err, "");
+    assert_eq!(as_(&world, "ada", &["run", "y = 1; y"]).ended(0).stderr, "");
 
-    let told = as_(&world, "bob", &["interrupt", "--json"]).ended(0).json();
-    assert_eq!(told["since"][0]["by"], "ada");
-    assert_eq!(told["since"][0]["variables_gone"], false);
-    assert_eq!(told["kernel_generation"], 2);
+    let answer = as_(&world, "bob", &["interrupt", "--json"]).ended(0).json();
+    assert_eq!(answer["since"][0]["by"], "ada");
+    assert_eq!(answer["since"][0]["variables_gone"], false);
+    assert_eq!(answer["kernel_generation"], 2);
 
     // A command that fails reports it too.
     as_(&world, "bob", &["shutdown"]).ended(0);
-    let told = as_(&world, "ada", &["run", "y", "--json"]).ended(6).json();
-    assert_eq!(told["error"]["kind"], "no-kernel");
-    assert_eq!(told["kernel_generation"], 2);
-    let text = told["since"][0]["text"].as_str().expect("a text");
+    let answer = as_(&world, "ada", &["run", "y", "--json"]).ended(6).json();
+    assert_eq!(answer["error"]["kind"], "no-kernel");
+    assert_eq!(answer["kernel_generation"], 2);
+    let text = answer["since"][0]["text"].as_str().expect("a text");
     assert!(text.contains("shut the kernel down"), "{text}");
 }
 
@@ -58,23 +58,23 @@ fn two_sessions_of_one_agent_are_told_of_each_other_by_one_name() {
     let in_session = |id: &str, code: &str| {
         let mut nb = world.nb();
         nb.args(["run", code]).env("CLAUDECODE", "1");
-        say(nb.env("CLAUDE_CODE_SESSION_ID", id)).ended(0)
+        output_of(nb.env("CLAUDE_CODE_SESSION_ID", id)).ended(0)
     };
-    assert_eq!(in_session("1", "x = 1; x").err, "");
-    assert_eq!(in_session("2", "x = 2; x").err, "");
-    let told = in_session("1", "x");
+    assert_eq!(in_session("1", "x = 1; x").stderr, "");
+    assert_eq!(in_session("2", "x = 2; x").stderr, "");
+    let output = in_session("1", "x");
     assert!(
-        told.err.contains(" · claude ran \"x = 2; x\" ok"),
-        "{told:#?}"
+        output.stderr.contains(" · claude ran \"x = 2; x\" ok"),
+        "{output:#?}"
     );
-    assert_eq!(in_session("1", "x").err, "");
+    assert_eq!(in_session("1", "x").stderr, "");
     nb(&world, ["log"])
         .ended(0)
         .with(" claude ran \"x = 2; x\" ok");
 }
 
 #[test]
-fn a_death_is_told_with_the_cell_that_it_happened_in() {
+fn a_death_is_reported_with_the_cell_that_it_happened_in() {
     let world = World::new();
     let opened = open(&world, "t.ipynb");
     as_(&world, "bob", &["run", "1"]).ended(0);
@@ -97,12 +97,12 @@ fn a_death_is_told_with_the_cell_that_it_happened_in() {
         .with("t.ipynb: busy: ada's code \"import time\" for ");
     kill(pid(&opened));
     assert_eq!(running.wait().expect("it ends").code(), Some(6));
-    let told = as_(&world, "bob", &["status", "t.ipynb", "--json"]).ended(6);
-    let told = told.json();
-    let ended = &told["sessions"][0]["ended"];
+    let output = as_(&world, "bob", &["status", "t.ipynb", "--json"]).ended(6);
+    let answer = output.json();
+    let ended = &answer["sessions"][0]["ended"];
     assert_eq!(ended["cell_by"], "ada");
     assert_eq!(ended["cell_of"], "ada's code \"import time\"");
-    let since = told["since"].as_array().expect("a list");
+    let since = answer["since"].as_array().expect("a list");
     let died = since
         .iter()
         .find(|doings| doings["by"] == Value::Null)
@@ -206,7 +206,7 @@ fn elsewhere(world: &World, folder: &str, notebook: &str) -> (std::path::PathBuf
     let folder = world.project().parent().expect("it has one").join(folder);
     std::fs::create_dir_all(folder.join(".nb")).expect("make a folder");
     let mut command = opening(world, notebook);
-    let opened = say(command.current_dir(&folder)).ended(0).json();
+    let opened = output_of(command.current_dir(&folder)).ended(0).json();
     (folder, opened)
 }
 
@@ -217,10 +217,10 @@ fn kernels_of_all_projects_are_listed_and_ended_when_nobody_uses_them() {
     open(&world, "a.ipynb");
     open(&world, "b.ipynb");
     let (other, c) = elsewhere(&world, "other", "c.ipynb");
-    let (gone, d) = elsewhere(&world, "gone", "d.ipynb");
+    let (deleted, d) = elsewhere(&world, "gone", "d.ipynb");
     eprintln!("opened after {:?}", began.elapsed());
     // The list is the same in any folder.
-    let all = |words: &[&str]| say(world.nb().current_dir("/").args(words));
+    let all = |words: &[&str]| output_of(world.nb().current_dir("/").args(words));
     let listed = all(&["status", "--all", "--json"]).ended(0).json();
     let kernels = listed["kernels"].as_array().expect("a list");
     let mut names: Vec<_> = kernels
@@ -239,12 +239,15 @@ fn kernels_of_all_projects_are_listed_and_ended_when_nobody_uses_them() {
         assert_eq!(kernel["kernel_generation"], 1);
     }
     let text = all(&["status", "--all"]).ended(0);
-    assert!(text.out.contains("4 kernels, "), "{text:#?}");
-    assert!(text.out.contains(&other.display().to_string()), "{text:#?}");
+    assert!(text.stdout.contains("4 kernels, "), "{text:#?}");
+    assert!(
+        text.stdout.contains(&other.display().to_string()),
+        "{text:#?}"
+    );
 
     // Only this project's kernels, and only those that are old enough.
     let dry = nb(&world, ["shutdown", "--idle", "0s", "--dry-run"]).ended(0);
-    assert_eq!(dry.out.matches("would be ended").count(), 2, "{dry:#?}");
+    assert_eq!(dry.stdout.matches("would be ended").count(), 2, "{dry:#?}");
     let young = all(&["shutdown", "--idle", "1h", "--all", "--json"]);
     let young = young.ended(0).json();
     let kept = young["kernels"].as_array().expect("a list");
@@ -255,7 +258,7 @@ fn kernels_of_all_projects_are_listed_and_ended_when_nobody_uses_them() {
     );
 
     // In a project that was deleted, the kernel cannot be asked any more, but is found.
-    std::fs::remove_dir_all(&gone).expect("delete the project");
+    std::fs::remove_dir_all(&deleted).expect("delete the project");
     let left = all(&["status", "--all", "--json"]).ended(0).json();
     assert_eq!(left["left"][0]["kernel_pid"], pid(&d));
     all(&["status", "--all"])
@@ -263,10 +266,10 @@ fn kernels_of_all_projects_are_listed_and_ended_when_nobody_uses_them() {
         .with(&format!("to end it: kill {}", pid(&d)));
 
     let ended = all(&["shutdown", "--idle", "0s", "--all"]).ended(0);
-    assert_eq!(ended.out.matches(": ended (").count(), 3, "{ended:#?}");
+    assert_eq!(ended.stdout.matches(": ended (").count(), 3, "{ended:#?}");
     ended.with("its project is gone");
     let ended = all(&["shutdown", "--idle", "0s", "--all", "--force"]).ended(0);
-    assert_eq!(ended.out.matches(": ended (").count(), 1, "{ended:#?}");
+    assert_eq!(ended.stdout.matches(": ended (").count(), 1, "{ended:#?}");
     for pid in [pid(&c), pid(&d)] {
         // The parent that adopted the process may not have reaped it yet.
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
@@ -278,10 +281,12 @@ fn kernels_of_all_projects_are_listed_and_ended_when_nobody_uses_them() {
     let none = all(&["status", "--all", "--json"]).ended(0).json();
     assert_eq!(none["kernels"], serde_json::json!([]));
     assert_eq!(none["left"], serde_json::json!([]));
-    say(world
-        .nb()
-        .current_dir("/")
-        .args(["shutdown", "--idle", "0s"]))
+    output_of(
+        world
+            .nb()
+            .current_dir("/")
+            .args(["shutdown", "--idle", "0s"]),
+    )
     .ended(6)
     .with("--all");
 }
@@ -302,11 +307,13 @@ fn settings_come_from_the_file_where_the_environment_says_nothing() {
     nb(&world, ["interrupt"]).ended(0);
     let mut command = world.nb();
     command.env("NB_NOTEBOOK", "a.ipynb").args(["run", "2"]);
-    say(command.env("NB_TIMEOUT", "30")).ended(0).with("2");
+    output_of(command.env("NB_TIMEOUT", "30"))
+        .ended(0)
+        .with("2");
     std::fs::write(&config, "timeout = 'long'\n").expect("write it");
     nb(&world, ["status"]).ended(1).with("config.toml");
     std::fs::remove_file(&config).expect("remove it");
-    say(world.nb().env("NB_TURNS", "perhaps").arg("status"))
+    output_of(world.nb().env("NB_TURNS", "perhaps").arg("status"))
         .ended(2)
         .with("NB_TURNS");
 }

@@ -2,10 +2,10 @@
 //! starts.
 
 use super::exec::{cell, notebook};
-use super::{Said, kill, nb, open, pid, until};
+use super::{Output, kill, nb, open, pid, until};
 use crate::world::World;
 
-fn noticed(world: &World) -> serde_json::Value {
+fn recorded_end(world: &World) -> serde_json::Value {
     // No command asks the kernel: its supervisor records the end.
     let state = world.project().join(".nb/state.json");
     until("its end is written down", || {
@@ -16,13 +16,14 @@ fn noticed(world: &World) -> serde_json::Value {
     })
 }
 
-fn with_its_end(said: Said) -> Said {
-    said.with("the kernel of t.ipynb was killed at")
+fn with_its_end(output: Output) -> Output {
+    output
+        .with("the kernel of t.ipynb was killed at")
         .with("(SIGKILL) in cell")
 }
 
 #[test]
-fn an_end_is_noticed_at_once_and_told_by_every_command_until_the_next_start() {
+fn an_end_is_noticed_at_once_and_reported_by_every_command_until_the_next_start() {
     let world = World::new();
     let opened = open(&world, "t.ipynb");
     let source = "print('here', flush=True)\nwhile True: pass";
@@ -38,34 +39,37 @@ fn an_end_is_noticed_at_once_and_told_by_every_command_until_the_next_start() {
     ];
     let job = nb(&world, words).json();
     until("it runs", || {
-        let said = nb(&world, ["jobs", "--json"]).ended(0);
-        said.out.contains("\"running\"").then_some(())
+        let output = nb(&world, ["jobs", "--json"]).ended(0);
+        output.stdout.contains("\"running\"").then_some(())
     });
     kill(pid(&opened));
-    let ended = noticed(&world);
+    let ended = recorded_end(&world);
     assert_eq!(ended["exit"], serde_json::json!({ "signal": 9 }), "{ended}");
     assert_eq!(ended["job"], job["job"], "{ended}");
     assert_eq!(ended["cell_by"], "claude-code");
     assert!(
         ended["memory_bytes"]
             .as_u64()
-            .is_some_and(|it| it > 10_000_000)
+            .is_some_and(|bytes| bytes > 10_000_000)
     );
 
-    let said = with_its_end(nb(&world, ["status"]).ended(0));
-    said.with(", for claude-code. Outputs until then are kept. next: nb open");
+    let output = with_its_end(nb(&world, ["status"]).ended(0));
+    output.with(", for claude-code. Outputs until then are kept. next: nb open");
     with_its_end(nb(&world, ["run", "1"]).ended(6)).with("nb open");
     with_its_end(nb(&world, ["cells"]).ended(0));
     with_its_end(nb(&world, ["interrupt"]).ended(6));
     with_its_end(nb(&world, ["vars"]).ended(6));
     let cells = nb(&world, ["cells", "--json"]).ended(0).json();
     assert_eq!(cells["kernel_ended"]["how"]["job"], job["job"]);
-    let told = nb(&world, ["run", "1"]).err.matches("was killed").count();
-    assert_eq!(told, 1, "it is said once");
+    let count = nb(&world, ["run", "1"])
+        .stderr
+        .matches("was killed")
+        .count();
+    assert_eq!(count, 1, "it is reported once");
 
     with_its_end(nb(&world, ["open"]).ended(0)).with("Its variables are gone.");
-    let said = nb(&world, ["cells"]).ended(0);
-    assert!(!said.err.contains("killed"), "{said:?}");
+    let output = nb(&world, ["cells"]).ended(0);
+    assert!(!output.stderr.contains("killed"), "{output:?}");
 }
 
 /// Kills its kernel the first time that it runs.
@@ -80,12 +84,19 @@ if not os.path.exists('died'):
 #[test]
 fn a_cell_whose_kernel_died_ends_with_an_error_in_the_notebook() {
     let world = notebook(&[ONCE]);
-    let said = nb(&world, ["exec", "a.ipynb", "0"]).ended(6);
-    let cause = said.err.find("the kernel of a.ipynb was killed at");
-    let gone = said.err.find("Its variables are gone.");
-    let next = said.err.find("next: nb open");
-    assert!(cause.is_some() && cause < gone && gone < next, "{said:#?}");
-    assert_eq!(said.err.matches("was killed at").count(), 1, "{said:#?}");
+    let output = nb(&world, ["exec", "a.ipynb", "0"]).ended(6);
+    let cause = output.stderr.find("the kernel of a.ipynb was killed at");
+    let position = output.stderr.find("Its variables are gone.");
+    let next = output.stderr.find("next: nb open");
+    assert!(
+        cause.is_some() && cause < position && position < next,
+        "{output:#?}"
+    );
+    assert_eq!(
+        output.stderr.matches("was killed at").count(),
+        1,
+        "{output:#?}"
+    );
 
     let died = cell(&world, 0);
     let outputs = died["outputs"].as_array().expect("outputs");
@@ -122,7 +133,7 @@ fn crashes_and_exits_are_told_apart() {
     ] {
         open(&world, "t.ipynb");
         nb(&world, ["run", code]).ended(6).with(how);
-        let ended = noticed(&world);
+        let ended = recorded_end(&world);
         let status = nb(&world, ["status"]).ended(0).with(how);
         match how {
             "crashed at" => {
@@ -144,8 +155,8 @@ fn without_its_supervisor_a_kernel_lives_on_and_its_end_is_found_later() {
     nb(&world, ["run", "print(6 * 7)"]).ended(0).with("42");
     kill(pid(&opened));
     until("it is found", || {
-        let said = nb(&world, ["status", "t.ipynb"]);
-        (said.code == Some(6)).then_some(())
+        let output = nb(&world, ["status", "t.ipynb"]);
+        (output.code == Some(6)).then_some(())
     });
     nb(&world, ["status"])
         .with("ended at")

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::exec::{GATE, begin, cell, is, notebook};
+use super::exec::{GATE, begin, cell, notebook, wait_for_state};
 use super::nb;
 use crate::world::World;
 
@@ -85,9 +85,9 @@ fn what_a_recorder_still_holds_is_updated_too() {
     // The job's outputs are written when it ends or after seconds; meanwhile the second job waits.
     let world = notebook(&[SHOW, GATE, &update("last")]);
     let first = begin(&world, &["0..2"]);
-    super::exec::said(&world, &first, "before");
+    super::exec::wait_for_output(&world, &first, "before");
     let second = begin(&world, &["2"]);
-    is(&world, &second, "queued");
+    wait_for_state(&world, &second, "queued");
     std::fs::write(world.project().join("go"), "").expect("open the gate");
     nb(&world, ["wait", &first]).ended(0);
     nb(&world, ["wait", &second]).ended(0);

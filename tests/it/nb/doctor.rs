@@ -6,7 +6,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use super::{Said, home, nb, say};
+use super::{Output, home, nb, output_of};
 use crate::python;
 use crate::world::{World, succeed};
 
@@ -17,7 +17,7 @@ fn own_folder() -> &'static Path {
 }
 
 /// Runs `nb doctor` in a shell with the tests' Python active and this `nb` first on PATH.
-fn doctor(world: &World, before: &str, words: &[&str]) -> Said {
+fn doctor(world: &World, before: &str, words: &[&str]) -> Output {
     let mut command = world.nb();
     let prefix = python::interpreter().parent().and_then(Path::parent);
     command
@@ -28,18 +28,18 @@ fn doctor(world: &World, before: &str, words: &[&str]) -> Said {
             "PATH",
             format!("{before}{}:/usr/bin:/bin", own_folder().display()),
         );
-    say(&mut command)
+    output_of(&mut command)
 }
 
 /// Returns the texts and fixes of the checks about something with this verdict.
-fn told<'a>(said: &'a Value, about: &str, verdict: &str) -> Vec<(&'a str, &'a str)> {
-    let checks = said["checks"].as_array().expect("a list").iter();
-    let wanted = checks.filter(|it| it["about"] == about && it["verdict"] == verdict);
+fn checks<'a>(answer: &'a Value, about: &str, verdict: &str) -> Vec<(&'a str, &'a str)> {
+    let checks = answer["checks"].as_array().expect("a list").iter();
+    let wanted = checks.filter(|check| check["about"] == about && check["verdict"] == verdict);
     wanted
-        .map(|it| {
+        .map(|check| {
             (
-                it["text"].as_str().unwrap_or(""),
-                it["mend"].as_str().unwrap_or(""),
+                check["text"].as_str().unwrap_or(""),
+                check["mend"].as_str().unwrap_or(""),
             )
         })
         .collect()
@@ -58,14 +58,14 @@ fn a_sound_machine_is_well_before_and_after_the_first_notebook() {
     world.open("t.ipynb");
     let after = doctor(&world, "", &["t.ipynb", "--json"]).ended(0).json();
     assert_eq!(after["well"], true);
-    assert_eq!(told(&after, "kernelspec", "good").len(), 1);
-    assert_eq!(told(&after, "nb-proxy", "good").len(), 1);
-    let kernel = told(&after, "kernel", "good");
+    assert_eq!(checks(&after, "kernelspec", "good").len(), 1);
+    assert_eq!(checks(&after, "nb-proxy", "good").len(), 1);
+    let kernel = checks(&after, "kernel", "good");
     assert!(
         kernel[0].0.ends_with("the notebook ran it before"),
         "{kernel:?}"
     );
-    assert_eq!(told(&after, "project", "good").len(), 1);
+    assert_eq!(checks(&after, "project", "good").len(), 1);
 }
 
 #[test]
@@ -84,16 +84,16 @@ fn cells_of_sql_need_a_magic() {
 }
 
 #[test]
-fn what_would_not_work_is_told_with_what_mends_it() {
+fn what_would_not_work_is_reported_with_its_fix() {
     let world = World::served();
     let project = world.project().canonicalize().expect("it is there");
     let other = project.join("other");
     std::fs::create_dir(&other).expect("make a folder");
     std::fs::write(other.join("nb"), "").expect("put another nb there");
     let before = format!("{}:", other.display());
-    let said = doctor(&world, &before, &["--json"]).ended(1).json();
-    assert_eq!(said["well"], false);
-    let (text, mend) = told(&said, "nb", "bad")[0];
+    let answer = doctor(&world, &before, &["--json"]).ended(1).json();
+    assert_eq!(answer["well"], false);
+    let (text, mend) = checks(&answer, "nb", "bad")[0];
     assert!(text.contains("other/nb comes first on PATH"), "{text}");
     assert_eq!(
         mend,
@@ -119,7 +119,7 @@ fn what_would_not_work_is_told_with_what_mends_it() {
     )
     .ended(0);
     assert!(
-        told(
+        checks(
             &doctor(&world, "", &["--json"]).ended(0).json(),
             "git",
             "bad"
@@ -127,8 +127,8 @@ fn what_would_not_work_is_told_with_what_mends_it() {
         .is_empty()
     );
     git(&["add", "t.ipynb"]);
-    let said = doctor(&world, "", &["--json"]).ended(1).json();
-    let (text, mend) = told(&said, "git", "bad")[0];
+    let answer = doctor(&world, "", &["--json"]).ended(1).json();
+    let (text, mend) = checks(&answer, "git", "bad")[0];
     assert!(
         text.starts_with("t.ipynb is tracked and names the kernelspec nb-shared"),
         "{text}"
@@ -139,29 +139,29 @@ fn what_would_not_work_is_told_with_what_mends_it() {
 
     let spec = home(&world).join("jupyter/kernels/nb-shared/kernel.json");
     std::fs::write(&spec, "{").expect("damage the spec");
-    let said = doctor(&world, "", &["--json"]).ended(1).json();
-    assert_eq!(told(&said, "kernelspec", "bad")[0].1, "nb serve");
+    let answer = doctor(&world, "", &["--json"]).ended(1).json();
+    assert_eq!(checks(&answer, "kernelspec", "bad")[0].1, "nb serve");
     nb(&world, ["serve"]).ended(0);
     // The program is not executable; root may execute a file if any execute bit is set.
     let program = home(&world).join(".local/share/nb/bin/nb-proxy");
     let mode = std::fs::Permissions::from_mode(0o644);
     std::fs::set_permissions(&program, mode).expect("take the right away");
-    let said = doctor(&world, "", &["--json"]).ended(1).json();
-    assert_eq!(told(&said, "kernelspec", "bad")[0].1, "nb serve");
+    let answer = doctor(&world, "", &["--json"]).ended(1).json();
+    assert_eq!(checks(&answer, "kernelspec", "bad")[0].1, "nb serve");
     nb(&world, ["serve"]).ended(0);
 
     let state = project.join(".nb/state.json");
     let whole = std::fs::read(&state).expect("it is there");
     std::fs::write(&state, "{").expect("damage it");
-    let said = doctor(&world, "", &["--json"]).ended(1).json();
-    let (text, mend) = told(&said, "project", "bad")[0];
+    let answer = doctor(&world, "", &["--json"]).ended(1).json();
+    let (text, mend) = checks(&answer, "project", "bad")[0];
     assert!(text.contains("state.json"), "{text}");
     assert!(mend.starts_with("mv "), "{mend}");
     std::fs::write(&state, whole).expect("put it back");
 }
 
 #[test]
-fn damaged_kernelspecs_and_an_environment_without_ipykernel_are_told_of() {
+fn damaged_kernelspecs_and_an_environment_without_ipykernel_are_reported() {
     let world = World::served();
     let spec = |name: &str, text: &str| {
         let folder = home(&world).join("jupyter/kernels").join(name);
@@ -175,8 +175,8 @@ fn damaged_kernelspecs_and_an_environment_without_ipykernel_are_told_of() {
         &"long".repeat(40),
         r#"{"argv":["/gone/r","{connection_file}"]}"#,
     );
-    let said = doctor(&world, "", &["--json"]).ended(0).json();
-    let notes = told(&said, "kernel", "note");
+    let answer = doctor(&world, "", &["--json"]).ended(0).json();
+    let notes = checks(&answer, "kernel", "note");
     assert_eq!(notes.len(), 4, "{notes:?}");
     for (text, mend) in notes {
         assert!(text.starts_with("the kernelspec ") && mend.starts_with("mend or remove "));
@@ -196,8 +196,8 @@ fn damaged_kernelspecs_and_an_environment_without_ipykernel_are_told_of() {
     let mut command = world.nb();
     command.args(["doctor", "t.ipynb", "--json"]);
     let path = format!("{}:/usr/bin:/bin", own_folder().display());
-    let said = say(command.env("PATH", path)).ended(1).json();
-    let (text, mend) = told(&said, "kernel", "bad")[0];
+    let answer = output_of(command.env("PATH", path)).ended(1).json();
+    let (text, mend) = checks(&answer, "kernel", "bad")[0];
     assert!(
         text.contains("has no ipykernel; it is the project's"),
         "{text}"

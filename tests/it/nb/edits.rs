@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::{Said, nb, say, shell};
+use super::{Output, nb, output_of, shell};
 use crate::world::World;
 
 /// Four cells: the ids of the last two have a common prefix, and the third has been run.
@@ -67,22 +67,22 @@ fn text_of(world: &World, id: &str) -> String {
 }
 
 /// Runs a command of the agent on the notebook.
-fn on(world: &World, words: &[&str]) -> Said {
+fn on(world: &World, words: &[&str]) -> Output {
     let (command, rest) = words.split_first().expect("a command");
     nb(world, [&[*command, "t.ipynb"], rest].concat())
 }
 
 /// Runs a script in which `nb` is the one under test.
-fn run(world: &World, script: &str) -> Said {
+fn run(world: &World, script: &str) -> Output {
     let script = format!("nb() {{ \"$NB_TEST_BINARY\" \"$@\"; }}\n{script}");
-    say(&mut shell(world, &script))
+    output_of(&mut shell(world, &script))
 }
 
 /// Returns stdout, with the ids of operations, which differ in each run, replaced.
-fn out(said: &Said) -> String {
+fn out(output: &Output) -> String {
     let mut words = Vec::new();
     let mut after_undo = false;
-    for word in said.out.split_inclusive([' ', '\n']) {
+    for word in output.stdout.split_inclusive([' ', '\n']) {
         let end = word.trim_end().len();
         words.push(match after_undo {
             true => format!("OP{}", &word[end..]),
@@ -94,7 +94,7 @@ fn out(said: &Said) -> String {
 }
 
 #[test]
-fn each_change_is_told_in_a_line() {
+fn each_change_is_printed_in_a_line() {
     let world = world();
     let mut all = String::new();
     for words in [
@@ -325,9 +325,9 @@ fn a_wrong_word_is_answered_with_the_right_ones() {
         (&["apply"], 2),
         (&["save", "x"], 2),
     ] {
-        let said = on(&world, words).ended(code);
+        let output = on(&world, words).ended(code);
         if code != 0 {
-            all.push_str(&format!("$ nb {}\n{}", words.join(" "), said.err));
+            all.push_str(&format!("$ nb {}\n{}", words.join(" "), output.stderr));
         }
     }
     insta::assert_snapshot!(all, @r#"
@@ -432,16 +432,16 @@ fn a_wrong_word_is_answered_with_the_right_ones() {
 fn a_revision_that_is_no_more_shows_what_is_there() {
     let world = world();
     let listed = on(&world, &["cells", "--json"]).ended(0).json();
-    let seen = listed["cells"][1]["revision"].as_str().expect("a revision");
+    let revision = listed["cells"][1]["revision"].as_str().expect("a revision");
     write(&world, &NOTEBOOK.replace("lr = 0.1", "lr = 0.5"));
-    let edit = ["edit", "1", "lr = 0.2", "--if-rev", seen];
+    let edit = ["edit", "1", "lr = 0.2", "--if-rev", revision];
     let refused = on(&world, &edit).ended(5);
     // The report about others' edits after this contains a time.
-    let (said, _) = refused
-        .err
+    let (message, _) = refused
+        .stderr
         .split_once("since ")
-        .expect("others' edit is told");
-    insta::assert_snapshot!(said, @r"
+        .expect("others' edit is reported");
+    insta::assert_snapshot!(message, @r"
     nb: cell 12345678 has changed: its revision is 8f6be0085b, not 4d29d5e34c
     cell 12345678 · source · revision 8f6be0085b
       - lr = 0.1
@@ -474,7 +474,7 @@ fn a_revision_that_is_no_more_shows_what_is_there() {
     let (_, repeat) = repeat.split_once(": ").expect("a command");
     run(&world, repeat).ended(0);
     assert_eq!(text_of(&world, "12345678"), "lr = 0.2");
-    on(&world, &["rm", "1", "--if-rev", seen])
+    on(&world, &["rm", "1", "--if-rev", revision])
         .ended(5)
         .with("revision");
     on(&world, &["edit", "1", "x", "--if-rev", "3f2c"])
@@ -501,7 +501,7 @@ fn a_list_of_operations_is_done_whole_or_not_at_all() {
     ]"##;
     // 1234 is an index of four digits, which this notebook does not have.
     let refused = apply(list).ended(1);
-    insta::assert_snapshot!(refused.err, @r#"
+    insta::assert_snapshot!(refused.stderr, @r#"
     nb: operation 1: there is no cell 1234: the notebook has 5, from 0
     hint: if 1234 is an id: -c 1234; in a list of operations {"id": "1234"}
     hint: nothing was done: all or none
@@ -558,7 +558,7 @@ fn the_examples_of_the_help_work() {
         "3f2c", "77de", "1234", "aaaa", "bbbb", "cccc", "dddd", "eeee", "ffff", "abcd",
     ];
     for command in ["insert", "edit", "rm", "move", "clear", "apply"] {
-        let help = nb(&World::new(), ["help", command]).ended(0).out;
+        let help = nb(&World::new(), ["help", command]).ended(0).stdout;
         let (_, examples) = help.split_once("Example").expect("it has examples");
         let (_, examples) = examples.split_once('\n').expect("lines");
         let (examples, _) = examples.split_once("\n\n").unwrap_or((examples, ""));
@@ -627,7 +627,7 @@ fn a_command_that_names_no_notebook_says_which_there_are() {
     nb(&world, ["save"]).ended(2).with("nb save -n t.ipynb");
     let mut named = world.nb();
     named.args(["insert", "x"]).env("NB_NOTEBOOK", "t.ipynb");
-    say(&mut named).ended(0);
+    output_of(&mut named).ended(0);
     nb(&world, ["-n", "t.ipynb", "insert", "x"]).ended(0);
     nb(&world, ["insert", "-n", "t.ipynb", "x"]).ended(0);
     nb(&world, ["insert", "none.ipynb", "x"])
@@ -642,8 +642,8 @@ fn a_dry_run_shows_what_would_be_and_writes_nothing() {
     let world = world();
     let path = world.project().join("t.ipynb");
     let replace = ["edit", "1", "--replace", "0.1", "0.2", "--dry-run"];
-    let said = on(&world, &replace).ended(0);
-    insta::assert_snapshot!(said.out, @r"
+    let output = on(&world, &replace).ended(0);
+    insta::assert_snapshot!(output.stdout, @r"
     --- t.ipynb · revision cc8c0effb2
     +++ t.ipynb · revision 14f7470bdd
     12345678 (cell 1) · 4d29d5e34c → 7b09433434 · lr = 0.2
@@ -667,18 +667,18 @@ fn a_dry_run_shows_what_would_be_and_writes_nothing() {
 fn a_link_stays_a_link_and_a_notebook_may_lie_anywhere() {
     let world = World::new();
     let away = tempfile::tempdir().expect("make a folder");
-    let there = away.path().join("there.ipynb");
-    std::fs::write(&there, NOTEBOOK).expect("write the notebook");
+    let outside = away.path().join("there.ipynb");
+    std::fs::write(&outside, NOTEBOOK).expect("write the notebook");
     let link = world.project().join("t.ipynb");
-    std::os::unix::fs::symlink(&there, &link).expect("make a link");
+    std::os::unix::fs::symlink(&outside, &link).expect("make a link");
     on(&world, &["insert", "x", "--id", "new1"]).ended(0);
     assert!(link.is_symlink());
     assert_eq!(ids(&world).last().map(String::as_str), Some("new1"));
     // The project is that of the notebook's folder, not of the working directory.
     assert!(away.path().join(".nb").is_dir());
     assert!(!world.project().join(".nb").exists());
-    let there = there.to_str().expect("a path");
-    nb(&world, ["edit", there, "new1", "y"]).ended(0);
+    let outside = outside.to_str().expect("a path");
+    nb(&world, ["edit", outside, "new1", "y"]).ended(0);
     assert_eq!(text_of(&world, "new1"), "y");
 }
 
@@ -727,10 +727,10 @@ fn a_notebook_that_may_not_be_written_is_refused() {
 }
 
 #[test]
-fn save_tells_what_the_file_is() {
+fn save_prints_what_the_file_is() {
     let world = world();
-    let said = on(&world, &["save"]).ended(0);
-    insta::assert_snapshot!(said.out, @r"t.ipynb: revision cc8c0effb2 · 4 cells · format 4.5 · 600 bytes");
+    let output = on(&world, &["save"]).ended(0);
+    insta::assert_snapshot!(output.stdout, @r"t.ipynb: revision cc8c0effb2 · 4 cells · format 4.5 · 600 bytes");
     let saved = on(&world, &["save", "--json"]).ended(0).json();
     assert_eq!(saved["nbformat"], json!([4, 5]));
     assert_eq!(saved["cell_count"], 4);
@@ -749,14 +749,14 @@ fn save_tells_what_the_file_is() {
 #[test]
 fn the_help_lists_every_command() {
     let world = World::new();
-    let all = nb(&world, ["help", "all"]).ended(0).out;
+    let all = nb(&world, ["help", "all"]).ended(0).stdout;
     for command in ["apply", "move", "restore", "completions", "interrupt"] {
         assert!(all.contains(&format!("  {command} ")), "{all}");
         nb(&world, ["help", command]).ended(0).with("Usage: nb ");
     }
     nb(&world, ["help", "burn"]).ended(2).with("nb help all");
     // An agent has no second screen.
-    let first = nb(&world, ["--help"]).ended(0).out;
+    let first = nb(&world, ["--help"]).ended(0).stdout;
     for line in all.lines().filter(|line| line.starts_with("  ")) {
         let command = line.split_whitespace().next().expect("a command");
         assert!(
@@ -773,8 +773,8 @@ fn an_edit_of_an_older_notebook_changes_its_cell_alone() {
     write(&world, old);
     let text = || std::fs::read_to_string(world.project().join("t.ipynb")).expect("read it");
     let ids = || -> Vec<String> {
-        let said = on(&world, &["cells", "--json"]).ended(0).json();
-        let cells = said["cells"].as_array().expect("cells").clone();
+        let answer = on(&world, &["cells", "--json"]).ended(0).json();
+        let cells = answer["cells"].as_array().expect("cells").clone();
         let id = |cell: &Value| cell["id"].as_str().expect("an id").to_owned();
         cells.iter().map(id).collect()
     };
@@ -834,8 +834,8 @@ fn a_text_is_replaced_in_all_cells_at_once_and_taken_back_at_once() {
     let world = world();
     let text = || std::fs::read_to_string(world.project().join("t.ipynb")).expect("read it");
     let before = text();
-    let said = on(&world, &["replace", "n", "number", "--word"]).ended(0);
-    said.with("replaced 1 occurrence\nedited 1 12345678");
+    let output = on(&world, &["replace", "n", "number", "--word"]).ended(0);
+    output.with("replaced 1 occurrence\nedited 1 12345678");
     assert!(text().contains("number = 3"));
     on(&world, &["undo"]).ended(0);
     assert_eq!(text(), before);
@@ -891,14 +891,14 @@ fn several_cells_are_inserted_and_exported_as_plain_text() {
             &[&["insert", "--cells", "-s", plain], options].concat(),
         )
     };
-    let said = put(&["--after", "aaaa"]).ended(0);
-    said.with("inserted 2 fresh001, 1 ");
+    let output = put(&["--after", "aaaa"]).ended(0);
+    output.with("inserted 2 fresh001, 1 ");
     let sources: Vec<_> = cells(&world).into_iter().map(|(_, text)| text).collect();
     assert_eq!(sources[..3], ["# Title", "## New", "x = 1\ny = 2"]);
-    let exported = on(&world, &["export", "1..3"]).ended(0).out;
+    let exported = on(&world, &["export", "1..3"]).ended(0).stdout;
     let listed = on(&world, &["cells", "1..3", "--format", "py"])
         .ended(0)
-        .out;
+        .stdout;
     assert_eq!(listed, exported);
     let (_, rest) = exported.split_once('\n').expect("lines");
     assert_eq!(
@@ -927,10 +927,10 @@ fn several_cells_are_inserted_and_exported_as_plain_text() {
         .with("no cell");
     // In one call, and run.
     super::open(&world, "t.ipynb");
-    let said = on(
+    let output = on(
         &world,
         &["insert", "-x", "--cells", "-s", "# %%\na = 6\n# %%\na * 7"],
     )
     .ended(0);
-    said.with("42\n").with("2 cells ok");
+    output.with("42\n").with("2 cells ok");
 }

@@ -5,7 +5,7 @@ use std::process::Stdio;
 
 use serde_json::{Value, json};
 
-use super::{Said, kill, nb, open, until};
+use super::{Output, kill, nb, open, until};
 use crate::world::World;
 
 /// Code that waits until there is a file `go` beside the notebook.
@@ -40,8 +40,8 @@ pub(super) fn text(world: &World, index: usize) -> String {
     lines.filter_map(Value::as_str).collect()
 }
 
-pub(super) fn job(said: &Said) -> String {
-    let word = said.json()["job"].as_str().expect("a job").to_owned();
+pub(super) fn job(output: &Output) -> String {
+    let word = output.json()["job"].as_str().expect("a job").to_owned();
     assert_eq!(word.len(), 8, "{word}");
     word
 }
@@ -52,7 +52,7 @@ pub(super) fn begin(world: &World, cells: &[&str]) -> String {
 }
 
 /// Waits until a job is in a state.
-pub(super) fn is(world: &World, job: &str, state: &str) {
+pub(super) fn wait_for_state(world: &World, job: &str, state: &str) {
     let record = world.project().join(".nb/jobs").join(job).join("job.json");
     until(state, || {
         let text = std::fs::read(&record).ok()?;
@@ -62,28 +62,28 @@ pub(super) fn is(world: &World, job: &str, state: &str) {
 }
 
 /// Waits until a job has recorded this text.
-pub(super) fn said(world: &World, job: &str, text: &str) {
+pub(super) fn wait_for_output(world: &World, job: &str, text: &str) {
     let file = world
         .project()
         .join(".nb/jobs")
         .join(job)
         .join("events.jsonl");
     until(text, || {
-        let said = std::fs::read_to_string(&file).ok()?;
-        said.contains(text).then_some(())
+        let log = std::fs::read_to_string(&file).ok()?;
+        log.contains(text).then_some(())
     });
 }
 
 #[test]
 fn outputs_are_printed_and_in_the_notebook() {
     let world = notebook(&["print('hello'); 6 * 7", "1 / 0", "'never'"]);
-    let said = nb(&world, ["exec", "a.ipynb", "--all"]).ended(3);
-    assert!(said.out.contains("hello\n42\n"), "{said:?}");
-    let said = said
+    let output = nb(&world, ["exec", "a.ipynb", "--all"]).ended(3);
+    assert!(output.stdout.contains("hello\n42\n"), "{output:?}");
+    let output = output
         .with("ZeroDivisionError")
         .with("2 of 3 cells ran in")
         .with(": 1 error; 1 more cell was not run");
-    assert!(!said.out.contains("never"), "{said:?}");
+    assert!(!output.stdout.contains("never"), "{output:?}");
     let first = cell(&world, 0);
     assert_eq!(first["execution_count"], 1);
     assert_eq!(first["outputs"][0]["text"], json!(["hello\n"]));
@@ -93,14 +93,14 @@ fn outputs_are_printed_and_in_the_notebook() {
     assert_eq!(cell(&world, 1)["outputs"][0]["ename"], "ZeroDivisionError");
     assert_eq!(cell(&world, 2)["outputs"], json!([]));
 
-    let said = nb(&world, ["exec", "--all", "--allow-errors", "--json"]).ended(3);
-    let cells = said.json()["cells"].clone();
+    let output = nb(&world, ["exec", "--all", "--allow-errors", "--json"]).ended(3);
+    let cells = output.json()["cells"].clone();
     let statuses: Vec<_> = (0..3).map(|at| cells[at]["status"].clone()).collect();
     assert_eq!(statuses, ["ok", "error", "ok"]);
     assert_eq!(cell(&world, 2)["outputs"][0]["execution_count"], 5);
     // Only the cells that show an error.
-    let said = nb(&world, ["exec", "--failed", "--json"]).ended(3);
-    assert_eq!(said.json()["cells"].as_array().map(Vec::len), Some(1));
+    let output = nb(&world, ["exec", "--failed", "--json"]).ended(3);
+    assert_eq!(output.json()["cells"].as_array().map(Vec::len), Some(1));
     nb(&world, ["exec"]).ended(2).with("nb exec --all");
 }
 
@@ -145,7 +145,7 @@ fn a_command_that_is_killed_loses_nothing() {
         let entry = std::fs::read_dir(&jobs).ok()?.flatten().next()?;
         Some(entry.file_name().to_string_lossy().into_owned())
     });
-    said(&world, &id, "before");
+    wait_for_output(&world, &id, "before");
     kill(exec.id());
     exec.wait().expect("it ends");
     nb(&world, ["wait", "--timeout", "0.1"])
@@ -155,15 +155,15 @@ fn a_command_that_is_killed_loses_nothing() {
     nb(&world, ["jobs"]).ended(0).with("running");
     std::fs::write(world.project().join("go"), "").expect("open the gate");
     // First what was not shown yet, then everything.
-    let said = nb(&world, ["wait", &id[..4]]).ended(0);
-    assert_eq!(said.out, "after\n");
+    let output = nb(&world, ["wait", &id[..4]]).ended(0);
+    assert_eq!(output.stdout, "after\n");
     nb(&world, ["wait", &id])
         .ended(0)
         .with("without output since you last looked");
-    let said = nb(&world, ["wait", &id, "--all"]).ended(0);
-    assert_eq!(said.out, "before\nafter\n");
-    let said = nb(&world, ["wait", &id, "--as", "bob"]).ended(0);
-    assert_eq!(said.out, "before\nafter\n");
+    let output = nb(&world, ["wait", &id, "--all"]).ended(0);
+    assert_eq!(output.stdout, "before\nafter\n");
+    let output = nb(&world, ["wait", &id, "--as", "bob"]).ended(0);
+    assert_eq!(output.stdout, "before\nafter\n");
     assert_eq!(text(&world, 0), "before\nafter\n");
     nb(&world, ["jobs"]).ended(0).with("done ok");
 }
@@ -174,12 +174,12 @@ fn a_question_is_answered_from_another_command() {
         "name = input('name? ')\nprint('hi', name)",
         "import getpass\nlen(getpass.getpass('key: '))",
     ]);
-    let said = nb(&world, ["exec", "a.ipynb", "--all", "--json"]).ended(7);
+    let output = nb(&world, ["exec", "a.ipynb", "--all", "--json"]).ended(7);
     assert_eq!(
-        said.json()["prompt"],
+        output.json()["prompt"],
         json!({"prompt": "name? ", "password": false})
     );
-    let id = job(&said);
+    let id = job(&output);
     // The only job that asks is meant; the answer shows what its code says then.
     nb(&world, ["reply", "Ada"])
         .ended(7)
@@ -190,7 +190,7 @@ fn a_question_is_answered_from_another_command() {
         .with("list of processes");
     let mut reply = super::shell(&world, &format!("echo hunter2 | \"$NB\" reply {id} -"));
     reply.env("NB", world.nb().get_program());
-    super::say(&mut reply).ended(0).with("7");
+    super::output_of(&mut reply).ended(0).with("7");
     nb(&world, ["reply", "-d", "again"])
         .ended(2)
         .with("no job asks");
@@ -201,7 +201,7 @@ fn a_question_is_answered_from_another_command() {
     );
     // No file of the project contains it.
     let mut search = super::shell(&world, "grep -rl hunter2 . && exit 1 || exit 0");
-    super::say(&mut search).ended(0);
+    super::output_of(&mut search).ended(0);
     nb(&world, ["reply", &id, "again"])
         .ended(5)
         .with("asks nothing");
@@ -211,14 +211,14 @@ fn a_question_is_answered_from_another_command() {
 fn a_job_leaves_the_queue_and_the_one_before_it_goes_on() {
     let world = notebook(&[GATE, "'behind'"]);
     let first = begin(&world, &["0"]);
-    is(&world, &first, "running");
+    wait_for_state(&world, &first, "running");
     let second = begin(&world, &["1"]);
     nb(&world, ["interrupt", &second, "--as", "bob"])
         .ended(5)
         .with("--force");
     nb(&world, ["interrupt", &second]).ended(0);
     nb(&world, ["wait", &second]).ended(130);
-    is(&world, &first, "running");
+    wait_for_state(&world, &first, "running");
     assert_eq!(cell(&world, 1)["outputs"], json!([]));
     std::fs::write(world.project().join("go"), "").expect("open the gate");
     nb(&world, ["wait", &first]).ended(0).with("after");
@@ -228,9 +228,9 @@ fn a_job_leaves_the_queue_and_the_one_before_it_goes_on() {
 fn what_runs_is_interrupted_and_the_cells_after_it_are_not_run() {
     let world = notebook(&[GATE, "'behind'"]);
     let id = begin(&world, &["0..2"]);
-    is(&world, &id, "running");
+    wait_for_state(&world, &id, "running");
     until("output", || {
-        let said = std::fs::read_to_string(
+        let log = std::fs::read_to_string(
             world
                 .project()
                 .join(".nb/jobs")
@@ -238,27 +238,27 @@ fn what_runs_is_interrupted_and_the_cells_after_it_are_not_run() {
                 .join("events.jsonl"),
         )
         .ok()?;
-        said.contains("before").then_some(())
+        log.contains("before").then_some(())
     });
     nb(&world, ["interrupt", &id]).ended(0);
-    let said = nb(&world, ["wait", &id, "--json"]).ended(130).json();
-    assert_eq!(said["cells"][0]["status"], "interrupted");
-    assert_eq!(said["cells"][1]["status"], "not_run");
+    let answer = nb(&world, ["wait", &id, "--json"]).ended(130).json();
+    assert_eq!(answer["cells"][0]["status"], "interrupted");
+    assert_eq!(answer["cells"][1]["status"], "not_run");
     assert_eq!(text(&world, 0), "before\n");
     // A cell that runs too long is interrupted.
-    let said = nb(
+    let output = nb(
         &world,
         ["exec", "a.ipynb", "0", "--max-time", "0.5", "--json"],
     )
     .ended(130);
-    assert_eq!(said.json()["cells"][0]["status"], "interrupted");
+    assert_eq!(output.json()["cells"][0]["status"], "interrupted");
 }
 
 #[test]
 fn outputs_of_a_cell_that_was_edited_meanwhile_say_so() {
     let world = notebook(&[GATE, "2"]);
     let id = begin(&world, &["0"]);
-    is(&world, &id, "running");
+    wait_for_state(&world, &id, "running");
     nb(&world, ["edit", "a.ipynb", "0", "-s", "'new'"]).ended(0);
     nb(&world, ["rm", "a.ipynb", "1"]).ended(0);
     std::fs::write(world.project().join("go"), "").expect("open the gate");
@@ -279,8 +279,8 @@ fn outputs_of_a_cell_that_was_edited_meanwhile_say_so() {
     nb(&world, ["cell", "a.ipynb", "0"])
         .ended(0)
         .with("stale: edited since it ran");
-    let told = nb(&world, ["cell", "a.ipynb", "0", "--json"]).ended(0);
-    assert_eq!(told.json()["cells"][0]["state"], "stale");
+    let output = nb(&world, ["cell", "a.ipynb", "0", "--json"]).ended(0);
+    assert_eq!(output.json()["cells"][0]["state"], "stale");
     nb(&world, ["exec", "a.ipynb", "0"]).ended(3);
     let cells = nb(&world, ["cells", "--json"]).ended(0).json();
     assert_eq!(cells["cells"][0]["state"], "error", "{cells}");
@@ -303,9 +303,9 @@ fn what_is_written_is_run_in_the_same_call() {
         "-x",
         "--json",
     ];
-    let said = nb(&world, words).ended(3).json();
-    assert_eq!(said["cells"][0]["status"], "error");
-    assert_eq!(said["changes"][0]["what"], "edited");
+    let answer = nb(&world, words).ended(3).json();
+    assert_eq!(answer["cells"][0]["status"], "error");
+    assert_eq!(answer["changes"][0]["what"], "edited");
     assert_eq!(cell(&world, 1)["outputs"][0]["ename"], "ZeroDivisionError");
     // A text cell is written, and nothing runs.
     nb(
@@ -319,12 +319,14 @@ fn what_is_written_is_run_in_the_same_call() {
 fn cells_run_on_a_new_kernel_where_the_last_one_was_shut_down_and_not_where_it_died() {
     let world = notebook(&["6 * 7"]);
     nb(&world, ["shutdown"]).ended(0);
-    let said = nb(&world, ["exec", "a.ipynb", "0"]).ended(0);
-    said.with("a.ipynb: no kernel ran; started Python 3 (ipykernel)")
+    let output = nb(&world, ["exec", "a.ipynb", "0"]).ended(0);
+    output
+        .with("a.ipynb: no kernel ran; started Python 3 (ipykernel)")
         .with("42\n");
     nb(&world, ["shutdown"]).ended(0);
-    let said = nb(&world, ["insert", "a.ipynb", "-x", "1 + 1"]).ended(0);
-    said.with("inserted")
+    let output = nb(&world, ["insert", "a.ipynb", "-x", "1 + 1"]).ended(0);
+    output
+        .with("inserted")
         .with("no kernel ran; started")
         .with("2\n");
     std::fs::write(
@@ -372,7 +374,7 @@ fn what_changed_is_run_and_a_new_kernel_runs_it_all() {
 }
 
 #[test]
-fn what_the_reply_alone_tells_is_among_the_outputs() {
+fn what_only_the_reply_contains_is_among_the_outputs() {
     // Some kernels report an error only in the reply.
     let silent = "shell = get_ipython()\n\
         shell._showtraceback = lambda kind, value, lines: setattr(shell, '_last_traceback', lines)\n\
@@ -421,7 +423,7 @@ fn outputs_find_their_notebook_where_the_projects_folder_is_elsewhere() {
     // A home folder is never a project's root: its state is stored in another folder.
     let home = super::home(&world);
     std::fs::create_dir_all(&home).expect("make the home");
-    let inside = |words: &[&str]| super::say(world.nb().current_dir(&home).args(words));
+    let inside = |words: &[&str]| super::output_of(world.nb().current_dir(&home).args(words));
     let python = crate::python::interpreter();
     let python = python.to_str().expect("a path");
     inside(&["open", "h.ipynb", "--python", python]).ended(0);
@@ -434,23 +436,23 @@ fn outputs_find_their_notebook_where_the_projects_folder_is_elsewhere() {
 }
 
 #[test]
-fn what_the_kernels_own_queue_drops_is_told() {
+fn what_the_kernels_own_queue_drops_is_reported() {
     // As if the kernel had sent so many messages that nobody received.
     let skip = |count: u32| {
         format!("get_ipython().kernel.session.message_count += {count}\nprint('after', flush=True)")
     };
     let world = notebook(&[&skip(500), &skip(10)]);
     let lost = "500 messages were lost by the kernel's own queue";
-    let said = nb(&world, ["exec", "a.ipynb", "0", "--json"]).ended(0);
-    let note = said.json()["notes"][0].clone();
+    let output = nb(&world, ["exec", "a.ipynb", "0", "--json"]).ended(0);
+    let note = output.json()["notes"][0].clone();
     assert!(
         note.as_str().is_some_and(|note| note.contains(lost)),
-        "{said:?}"
+        "{output:?}"
     );
     let outputs = cell(&world, 0)["outputs"].clone();
     assert_eq!(outputs[0]["text"], json!(["after\n"]));
-    let told = outputs[1]["text"][0].as_str().expect("a text");
-    assert!(told.starts_with(&format!("[nb] {lost}")), "{told}");
+    let warning = outputs[1]["text"][0].as_str().expect("a text");
+    assert!(warning.starts_with(&format!("[nb] {lost}")), "{warning}");
     // So few missing messages may be replies to other clients.
     nb(&world, ["exec", "a.ipynb", "1"]).ended(0);
     assert_eq!(cell(&world, 1)["outputs"].as_array().map(Vec::len), Some(1));
@@ -464,13 +466,13 @@ fn a_bar_is_shown_as_it_is_in_the_end() {
     let world = notebook(&[cleared, returned]);
     for (index, last) in ["299 of 300", "2999 of 3000"].iter().enumerate() {
         let at = index.to_string();
-        let said = nb(&world, ["exec", "a.ipynb", &at, "--json"]).ended(0);
-        let shown = said.json()["cells"][0]["stdout"].clone();
+        let output = nb(&world, ["exec", "a.ipynb", &at, "--json"]).ended(0);
+        let shown = output.json()["cells"][0]["stdout"].clone();
         let shown = shown.as_str().expect("a text").trim_end();
         assert_eq!(shown, *last);
         assert_eq!(text(&world, index).trim_end(), *last);
         // The job's recorded outputs give the same text.
-        let waited = nb(&world, ["wait", &job(&said), "--all"]).ended(0);
-        assert_eq!(waited.out.trim_end(), *last);
+        let waited = nb(&world, ["wait", &job(&output), "--all"]).ended(0);
+        assert_eq!(waited.stdout.trim_end(), *last);
     }
 }

@@ -25,7 +25,7 @@ fn desk(cells: &[&str]) -> World {
 
 /// Lets a front end run the cells, and leave.
 fn goes(world: &World, how: &str, seed: u64, cells: &[&str]) {
-    let code: Vec<_> = cells.iter().map(|it| it.replace('\n', "\\n")).collect();
+    let code: Vec<_> = cells.iter().map(|cell| cell.replace('\n', "\\n")).collect();
     let mut script = world.script("handover.py", "nb-shared");
     script.args(["--how", how, "--code", &code.join("|||")]);
     script.args(["--seed", &seed.to_string()]);
@@ -72,12 +72,12 @@ fn a_proxy_that_is_ended_in_mid_cell_hands_it_over_and_no_line_is_lost() {
         let id = job(&world);
         nb(&world, ["wait", &id, "--timeout", "60"]).ended(0);
         assert_eq!(text(&world, 0), counted(), "round {seed}");
-        let told = nb(&world, ["jobs", &id, "--json"]).ended(0).json();
-        assert_eq!(told["cells"][0]["status"], "ok", "{told}");
-        assert_eq!(told["front_end"]["whole"], true, "{told}");
+        let answer = nb(&world, ["jobs", &id, "--json"]).ended(0).json();
+        assert_eq!(answer["cells"][0]["status"], "ok", "{answer}");
+        assert_eq!(answer["front_end"]["whole"], true, "{answer}");
         // The end is in the journal, so nobody waits for the cell any more.
         let log = nb(&world, ["log", "--json"]).ended(0);
-        assert!(log.out.contains("\"status\":\"ok\""), "{log:?}");
+        assert!(log.stdout.contains("\"status\":\"ok\""), "{log:?}");
     }
 }
 
@@ -88,11 +88,11 @@ fn cells_in_the_kernels_queue_are_handed_over_too() {
     goes(&world, "queue", 1, &cells);
     let id = job(&world);
     nb(&world, ["wait", &id, "--timeout", "60"]).ended(3);
-    let told = nb(&world, ["jobs", &id, "--json"]).ended(0).json();
+    let answer = nb(&world, ["jobs", &id, "--json"]).ended(0).json();
     let statuses: Vec<_> = (0..4)
-        .map(|at| told["cells"][at]["status"].clone())
+        .map(|at| answer["cells"][at]["status"].clone())
         .collect();
-    assert_eq!(statuses, ["ok", "ok", "error", "ok"], "{told}");
+    assert_eq!(statuses, ["ok", "ok", "error", "ok"], "{answer}");
     assert_eq!(text(&world, 0), counted());
     assert_eq!(text(&world, 1), "second\n");
     assert_eq!(text(&world, 3), "fourth\n");
@@ -117,8 +117,8 @@ fn an_editor_goes_before_its_cell_ends(how: &str) {
     let id = job(&world);
     nb(&world, ["wait", &id, "--timeout", "60"]).ended(0);
     assert_eq!(text(&world, 0), format!("{}end\n", counted()));
-    let told = nb(&world, ["jobs", &id, "--json"]).ended(0).json();
-    assert_eq!(told["cells"][0]["status"], "ok", "{told}");
+    let answer = nb(&world, ["jobs", &id, "--json"]).ended(0).json();
+    assert_eq!(answer["cells"][0]["status"], "ok", "{answer}");
 }
 
 #[test]
@@ -177,9 +177,9 @@ fn a_question_of_a_front_end_that_went_is_answered_from_a_command() {
     let world = desk(&[ASKS]);
     goes(&world, "asks", 3, &[ASKS]);
     let id = job(&world);
-    let told = nb(&world, ["wait", &id, "--timeout", "60", "--json"]).ended(7);
+    let output = nb(&world, ["wait", &id, "--timeout", "60", "--json"]).ended(7);
     assert_eq!(
-        told.json()["prompt"],
+        output.json()["prompt"],
         json!({"prompt": "name? ", "password": false})
     );
     nb(&world, ["reply", &id, "Ada", "--timeout", "60"]).ended(0);

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use super::{Said, nb, say};
+use super::{Output, nb, output_of};
 use crate::world::World;
 
 /// Four cells, of which the third was run.
@@ -31,7 +31,7 @@ fn world() -> World {
 }
 
 /// Runs a command of the agent on the notebook.
-fn on(world: &World, words: &[&str]) -> Said {
+fn on(world: &World, words: &[&str]) -> Output {
     let (command, rest) = words.split_first().expect("a command");
     nb(world, [&[*command, "t.ipynb"], rest].concat())
 }
@@ -65,29 +65,29 @@ fn cells(world: &World) -> String {
 const CELLS: &str = "aaaa:# Title bbbb:lr = 0.1|n = 3|steps = 7 cccc:print(1) dddd:last";
 
 /// Returns the operation that a command has made.
-fn op(said: &Said) -> String {
-    let op = said.json()["op"].as_str().expect("an op").to_owned();
+fn op(output: &Output) -> String {
+    let op = output.json()["op"].as_str().expect("an op").to_owned();
     assert_eq!(op.len(), 8, "{op}");
     op
 }
 
 /// Returns the notebook's revision.
 fn revision(world: &World) -> String {
-    let said = on(world, &["cells", "--json"]).ended(0).json();
-    said["revision"].as_str().expect("a revision").to_owned()
+    let answer = on(world, &["cells", "--json"]).ended(0).json();
+    answer["revision"].as_str().expect("a revision").to_owned()
 }
 
 /// Returns stdout, with what differs in each run replaced: times and operations.
-fn out(said: &Said) -> String {
+fn out(output: &Output) -> String {
     let is_op = |word: &str| word.len() == 8 && word.chars().all(|c| c.is_ascii_hexdigit());
     let is_time = |word: &str| word.len() == 8 && word.matches(':').count() == 2;
     let mut words = Vec::new();
-    for word in said.out.split_inclusive([' ', '\n']) {
+    for word in output.stdout.split_inclusive([' ', '\n']) {
         let bare = word.trim_end().trim_end_matches([')', ':', ',']);
         let known = ["aaaa1111", "bbbb2222", "cccc3333", "dddd4444"].contains(&bare);
         words.push(match bare.trim_start_matches('(') {
-            it if is_time(it) => word.replacen(it, "TIME", 1),
-            it if is_op(it) && !known => word.replacen(it, "OP", 1),
+            core if is_time(core) => word.replacen(core, "TIME", 1),
+            core if is_op(core) && !known => word.replacen(core, "OP", 1),
             _ => word.to_owned(),
         });
     }
@@ -105,7 +105,7 @@ fn git(world: &World, words: &[&str]) {
 }
 
 #[test]
-fn a_difference_is_told_cell_by_cell() {
+fn a_difference_is_printed_cell_by_cell() {
     let world = world();
     let first = revision(&world);
     on(&world, &["edit", "bbbb", "--replace", "n = 3", "n = 4"]).ended(0);
@@ -114,7 +114,7 @@ fn a_difference_is_told_cell_by_cell() {
     on(&world, &["rm", "aaaa"]).ended(0);
     on(&world, &["move", "dddd", "0"]).ended(0);
     let now = revision(&world);
-    let said = on(&world, &["diff", &first]).ended(0);
+    let output = on(&world, &["diff", &first]).ended(0);
     let want = format!(
         "--- t.ipynb · revision {first}
 +++ t.ipynb · revision {now}
@@ -147,7 +147,7 @@ cccc3333 (cell 3) · 9c8b5a5b5b → 9c8b5a5b5b · print(1)
         });
         words.collect::<String>()
     };
-    assert_eq!(plain(&said.out), plain(&want), "{}", said.out);
+    assert_eq!(plain(&output.stdout), plain(&want), "{}", output.stdout);
     // A prefix is enough, and JSON has the same.
     let json = on(&world, &["diff", &first[..6], "--json"]).ended(0).json();
     assert_eq!(
@@ -214,11 +214,13 @@ fn git_is_asked_and_says_what_is_missing() {
     }
     let empty = world.project().join("empty");
     std::fs::create_dir(&empty).expect("make a folder");
-    let said = say(world
-        .nb()
-        .args(["diff", "t.ipynb", "--git"])
-        .env("PATH", &empty));
-    said.ended(1).with("there is no git on the PATH");
+    let output = output_of(
+        world
+            .nb()
+            .args(["diff", "t.ipynb", "--git"])
+            .env("PATH", &empty),
+    );
+    output.ended(1).with("there is no git on the PATH");
 }
 
 #[test]
@@ -228,8 +230,9 @@ fn notebooks_are_compared_from_the_first_to_the_second() {
         .replace("last", "the end")
         .replace("\"text\": [\"1", "\"text\": [\"7");
     std::fs::write(world.project().join("new.ipynb"), other).expect("write another");
-    let said = on(&world, &["diff", "new.ipynb"]).ended(0);
-    said.with("+++ new.ipynb")
+    let output = on(&world, &["diff", "new.ipynb"]).ended(0);
+    output
+        .with("+++ new.ipynb")
         .with("-last\n+the end\n")
         .with("outputs: stdout: 1 → stdout: 7");
     on(&world, &["diff", "none.ipynb"])
@@ -249,9 +252,10 @@ fn without_a_word_it_is_what_was_seen_last() {
         "\"source\": [\"last\"]}",
         "\"source\": [\"last\"]},\n  {\"cell_type\": \"raw\", \"id\": \"eeee\", \"metadata\": {}, \"source\": [\"new\"]}",
     );
-    let said = on(&world, &["diff"]).ended(0);
-    assert!(!said.out.contains("dddd4444"), "{said:?}");
-    said.with("-n = 3\n+n = 33\n")
+    let output = on(&world, &["diff"]).ended(0);
+    assert!(!output.stdout.contains("dddd4444"), "{output:?}");
+    output
+        .with("-n = 3\n+n = 33\n")
         .with("eeee (cell 4) · new · new");
     // The diff has shown the cells, so they may be edited.
     on(&world, &["diff"]).ended(0).with("no cell differs");
@@ -260,8 +264,9 @@ fn without_a_word_it_is_what_was_seen_last() {
     save(&world, "print(1)", "print(3)");
     on(&world, &["edit", "cccc", "z"]).ended(5);
     // Another actor has seen nothing, and there is no git.
-    let said = nb(&world, ["--as", "other", "diff", "t.ipynb"]).ended(1);
-    said.with("is in no git repository")
+    let output = nb(&world, ["--as", "other", "diff", "t.ipynb"]).ended(1);
+    output
+        .with("is in no git repository")
         .with("nb diff t.ipynb REVISION");
     nb(&world, ["--as", "other", "diff", "t.ipynb", "--seen"])
         .ended(1)
@@ -329,7 +334,7 @@ fn outputs_that_were_cleared_come_back_and_go_again() {
     on(&world, &["undo"])
         .ended(1)
         .with("nothing in this notebook that is left");
-    let redo = undo.out.split_whitespace().last().expect("an op");
+    let redo = undo.stdout.split_whitespace().last().expect("an op");
     on(&world, &["undo", redo])
         .ended(0)
         .with("cleared 2 cccc3333");
@@ -340,13 +345,13 @@ fn outputs_that_were_cleared_come_back_and_go_again() {
         "\"execution_count\": null, \"id\": \"cccc3333\"",
         "\"execution_count\": 99, \"id\": \"cccc3333\"",
     );
-    let told = on(&world, &["undo", "--json"]).ended(1).json();
+    let answer = on(&world, &["undo", "--json"]).ended(1).json();
     assert!(
-        told["error"]["message"]
+        answer["error"]["message"]
             .as_str()
             .expect("a message")
             .contains("nothing"),
-        "{told}"
+        "{answer}"
     );
     assert_eq!(read(&world)["cells"][2]["execution_count"], 99);
 }
@@ -373,12 +378,12 @@ fn what_others_did_since_stays() {
     on(&world, &["edit", "bbbb", "--replace", "n = 3", "n = 5"]).ended(0);
     save(&world, "n = 5", "n = 6");
     let before = std::fs::read(world.project().join("t.ipynb")).expect("read it");
-    let said = on(&world, &["undo", "--json"]).ended(5).json();
-    let conflict = &said["error"]["conflicts"][0];
-    assert_eq!(said["error"]["kind"], "conflict");
+    let answer = on(&world, &["undo", "--json"]).ended(5).json();
+    let conflict = &answer["error"]["conflicts"][0];
+    assert_eq!(answer["error"]["kind"], "conflict");
     for (side, text) in [("base", "n = 5"), ("yours", "n = 3"), ("theirs", "n = 6")] {
-        let there = conflict[side].as_str().expect("a text");
-        assert!(there.contains(text), "{side}: {there}");
+        let version = conflict[side].as_str().expect("a text");
+        assert!(version.contains(text), "{side}: {version}");
     }
     assert_eq!(
         std::fs::read(world.project().join("t.ipynb")).expect("read it"),
@@ -441,8 +446,8 @@ fn a_list_of_operations_is_taken_back_as_one() {
     ]"#;
     let file = world.project().join("list.json");
     std::fs::write(&file, list).expect("write the list");
-    let said = on(&world, &["apply", file.to_str().expect("a path"), "--json"]);
-    let op = op(&said.ended(0));
+    let output = on(&world, &["apply", file.to_str().expect("a path"), "--json"]);
+    let op = op(&output.ended(0));
     assert_eq!(
         cells(&world),
         "half:n = 3|steps = 7 bbbb:lr = 0.1 cccc:print(1)|last"
@@ -501,8 +506,9 @@ fn everybody_takes_back_what_was_his() {
         ],
     )
     .ended(0));
-    let said = nb(&world, ["--as", "eve", "undo", "t.ipynb"]).ended(1);
-    said.with("eve did nothing in this notebook")
+    let output = nb(&world, ["--as", "eve", "undo", "t.ipynb"]).ended(1);
+    output
+        .with("eve did nothing in this notebook")
         .with(&ada)
         .with(&bob);
     nb(&world, ["--as", "ada", "undo", "t.ipynb"])
@@ -545,25 +551,25 @@ fn versions_of_a_cell_come_back_whoever_made_them() {
     save(&world, "\"two\"", "\"human\"");
     on(&world, &["cell", "dddd"]).ended(0);
     on(&world, &["edit", "dddd", "four"]).ended(0);
-    let said = on(&world, &["log", "dddd", "--json"]).ended(0).json();
-    let versions = said["versions"].as_array().expect("versions");
+    let answer = on(&world, &["log", "dddd", "--json"]).ended(0).json();
+    let versions = answer["versions"].as_array().expect("versions");
     let lines: Vec<_> = versions
         .iter()
-        .map(|it| it["first_line"].as_str().expect("a line"))
+        .map(|version| version["first_line"].as_str().expect("a line"))
         .collect();
     assert_eq!(lines, ["last", "two", "human", "four"]);
-    let said = on(&world, &["log", "-1"]).ended(0);
-    assert_eq!(said.out.lines().count(), 4);
+    let output = on(&world, &["log", "-1"]).ended(0);
+    assert_eq!(output.stdout.lines().count(), 4);
     on(&world, &["restore", "dddd"]).ended(0);
     assert!(cells(&world).ends_with("dddd:human"));
     let first = versions[0]["revision"].as_str().expect("a revision");
     on(&world, &["restore", &format!("dddd@{}", &first[..5])]).ended(0);
     assert_eq!(cells(&world), CELLS);
-    let said = on(&world, &["restore", "-1", "--rev", first, "--json"])
+    let answer = on(&world, &["restore", "-1", "--rev", first, "--json"])
         .ended(0)
         .json();
     assert_eq!(
-        (&said["op"], &said["changes"][0]["what"]),
+        (&answer["op"], &answer["changes"][0]["what"]),
         (&Value::Null, &json!("nothing"))
     );
     on(&world, &["restore", "dddd@ffff"])
@@ -587,11 +593,11 @@ fn deleted_cells_come_back_to_their_place_with_their_outputs() {
     let first = read(&world);
     on(&world, &["rm", "cccc"]).ended(0);
     on(&world, &["rm", "bbbb"]).ended(0);
-    let said = on(&world, &["log", "--deleted"])
+    let output = on(&world, &["log", "--deleted"])
         .ended(0)
         .with("cccc3333@")
         .with("bbbb2222@");
-    assert_eq!(said.out.lines().count(), 2);
+    assert_eq!(output.stdout.lines().count(), 2);
     on(&world, &["restore", "zzzz"])
         .ended(1)
         .with("there is no cell \"zzzz\"")
@@ -638,7 +644,7 @@ fn a_deleted_cells_whole_id_means_it_also_where_others_begin_so() {
 }
 
 #[test]
-fn the_log_tells_who_did_what() {
+fn the_log_names_who_did_what() {
     let world = world();
     on(&world, &["log"])
         .ended(0)
@@ -647,8 +653,8 @@ fn the_log_tells_who_did_what() {
     nb(&world, ["--as", "ada", "move", "t.ipynb", "dddd", "0"]).ended(0);
     save(&world, "\"x\"", "\"y\"");
     nb(&world, ["--as", "ada", "undo", "t.ipynb"]).ended(0);
-    let said = on(&world, &["log"]).ended(0);
-    let lines = out(&said);
+    let output = on(&world, &["log"]).ended(0);
+    let lines = out(&output);
     let lines: Vec<_> = lines
         .lines()
         .map(|line| line.split(" · notebook ").next())
@@ -657,12 +663,12 @@ fn the_log_tells_who_did_what() {
         let line = line.expect("a line");
         assert!(line.starts_with(text), "{text:?} does not begin {line:?}");
     };
-    assert_eq!(lines.len(), 4, "{said:?}");
+    assert_eq!(lines.len(), 4, "{output:?}");
     begins(lines[0], "TIME  agent edited bbbb2222 ");
     begins(lines[1], "TIME  ada moved dddd4444 to 0 · op OP");
     begins(lines[2], "TIME  somebody saved: edited bbbb2222 ");
     begins(lines[3], "TIME  ada took back ");
-    let count = |words: &[&str]| on(&world, words).ended(0).out.lines().count();
+    let count = |words: &[&str]| on(&world, words).ended(0).stdout.lines().count();
     assert_eq!(count(&["log", "--lines", "2"]), 2);
     assert_eq!(count(&["log", "--by", "ada"]), 2);
     assert_eq!(count(&["log", "--by", "ada", "--lines", "1"]), 1);
@@ -677,7 +683,7 @@ fn the_log_tells_who_did_what() {
         .as_array()
         .expect("a list")
         .iter()
-        .map(|it| it["event"].clone())
+        .map(|entry| entry["event"].clone())
         .collect();
     assert_eq!(events, ["edited", "edited", "saved", "edited"]);
     assert_eq!(json["revision"], revision(&world));
@@ -688,7 +694,7 @@ fn the_log_tells_who_did_what() {
 }
 
 #[test]
-fn what_is_not_kept_is_said() {
+fn what_is_not_kept_is_reported() {
     let world = World::new();
     std::fs::write(world.project().join("t.ipynb"), NOTEBOOK).expect("write the notebook");
     let folder = world.project().join(".nb");

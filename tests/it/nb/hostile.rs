@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::json;
 
-use super::{Said, nb, say};
+use super::{Output, nb, output_of};
 use crate::python;
 use crate::world::{World, is_thorough};
 
@@ -185,7 +185,7 @@ impl Place {
     }
 
     /// Runs a program, which must end in time and use only a few gigabytes.
-    fn bounded(&self, program: &Path, words: &[&str]) -> Said {
+    fn bounded(&self, program: &Path, words: &[&str]) -> Output {
         let mut command = self.world.command(Path::new("timeout"));
         command
             .args([
@@ -200,22 +200,22 @@ impl Place {
             .args(words)
             .env("NB_AUTOSTART", "0")
             .stdin(Stdio::null());
-        say(&mut command)
+        output_of(&mut command)
     }
 
-    fn run(&mut self, words: &[&str], what: &str) -> Said {
+    fn run(&mut self, words: &[&str], context: &str) -> Output {
         let nb = PathBuf::from(self.world.nb().get_program());
-        let said = self.bounded(&nb, words);
-        self.check(&said, &format!("nb {} with {what}", words.join(" ")));
-        said
+        let output = self.bounded(&nb, words);
+        self.check(&output, &format!("nb {} with {context}", words.join(" ")));
+        output
     }
 
     /// Launches a proxy, which finds no kernel.
-    fn proxy(&mut self, what: &str) {
+    fn proxy(&mut self, context: &str) {
         let file = self.world.project().join("connection.json");
         let ports: Vec<_> = (0..5)
             .map(|_| std::net::TcpListener::bind("127.0.0.1:0").expect("bind"))
-            .map(|it| it.local_addr().expect("it is bound").port())
+            .map(|listener| listener.local_addr().expect("it is bound").port())
             .collect();
         let text = json!({
             "transport": "tcp", "ip": "127.0.0.1", "key": "k", "signature_scheme": "hmac-sha256",
@@ -225,30 +225,34 @@ impl Place {
         std::fs::write(&file, text.to_string()).expect("write it");
         let file = file.to_string_lossy().into_owned();
         let proxy = Path::new(env!("CARGO_BIN_EXE_nb-proxy"));
-        let said = self.bounded(proxy, &["-f", &file]);
-        self.check(&said, &format!("nb-proxy with {what}"));
+        let output = self.bounded(proxy, &["-f", &file]);
+        self.check(&output, &format!("nb-proxy with {context}"));
     }
 
-    fn check(&mut self, said: &Said, what: &str) {
+    fn check(&mut self, output: &Output, context: &str) {
         assert!(
-            said.code.is_some_and(|code| code < 128),
-            "{what}: {said:#?}"
+            output.code.is_some_and(|code| code < 128),
+            "{context}: {output:#?}"
         );
-        for text in [&said.out, &said.err] {
-            assert!(!text.contains(SECRET), "{what}: {said:#?}");
+        for text in [&output.stdout, &output.stderr] {
+            assert!(!text.contains(SECRET), "{context}: {output:#?}");
         }
-        assert_eq!(picture(&self.outside), self.before, "{what}: {said:#?}");
+        assert_eq!(
+            picture(&self.outside),
+            self.before,
+            "{context}: {output:#?}"
+        );
         let ended = self.innocent.try_wait().expect("look at it");
-        assert_eq!(ended, None, "{what} ended somebody's process");
+        assert_eq!(ended, None, "{context} ended somebody's process");
         // A process that was preforked for a kernel ends just after the command that did not need it; a
         // process that is ending no longer has a command line.
         let mut left = Vec::new();
-        super::until(what, || {
+        super::until(context, || {
             left = self.world.processes();
             let is_own = |(_, line): &(_, String)| line.is_empty() || line.starts_with("nb nb:");
             (!left.iter().any(is_own)).then_some(())
         });
-        assert_eq!(left, [], "{what}");
+        assert_eq!(left, [], "{context}");
     }
 
     /// Puts a hostile file at this path.
@@ -302,7 +306,7 @@ fn remove(path: &Path) {
 /// Returns everything that can be observed of a folder without changing it.
 fn picture(folder: &Path) -> BTreeMap<PathBuf, String> {
     let entries = walkdir::WalkDir::new(folder).into_iter();
-    let told = entries.map(|entry| {
+    let files = entries.map(|entry| {
         let entry = entry.expect("walk the folder");
         let found = entry.metadata().expect("look at it");
         let text = match found.is_file() {
@@ -315,14 +319,14 @@ fn picture(folder: &Path) -> BTreeMap<PathBuf, String> {
             found.ctime(),
             found.ctime_nsec(),
         );
-        let told = format!("{} {:o} {times:?} {text}", found.ino(), found.mode());
-        (entry.into_path(), told)
+        let state = format!("{} {:o} {times:?} {text}", found.ino(), found.mode());
+        (entry.into_path(), state)
     });
-    told.collect()
+    files.collect()
 }
 
 /// Returns a `state.json` with paths and processes that must not be used, for a session with this status.
-fn made_up(place: &Place, status: &str) -> String {
+fn hostile_state(place: &Place, status: &str) -> String {
     let outside = &place.outside;
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", place.innocent.id()));
     let stat = stat.unwrap_or_default();
@@ -370,8 +374,8 @@ fn a_strangers_folder_of_any_kind_is_left_alone_by_every_command() {
         }
         place.proxy(&format!("all as {hostility:?}"));
         assert_eq!(picture_of_names(&dir), held, "{hostility:?}");
-        let said = nb(&place.world, ["cells", "t.ipynb"]);
-        said.with("was not made by your nb").with("nb adopt");
+        let output = nb(&place.world, ["cells", "t.ipynb"]);
+        output.with("was not made by your nb").with("nb adopt");
         remove(&dir);
     }
 }
@@ -381,13 +385,13 @@ fn picture_of_names(folder: &Path) -> Vec<String> {
     let entries = walkdir::WalkDir::new(folder)
         .sort_by_file_name()
         .into_iter();
-    let told = entries.map(|entry| {
+    let lines = entries.map(|entry| {
         let entry = entry.expect("walk the folder");
         let found = entry.metadata().expect("look at it");
         let modified = (found.mtime(), found.mtime_nsec(), found.len());
         format!("{} {modified:?}", entry.path().display())
     });
-    told.collect()
+    lines.collect()
 }
 
 #[test]
@@ -417,7 +421,7 @@ fn what_a_strangers_state_names_is_not_run_signalled_read_or_deleted() {
     let dir = place.world.project().join(".nb");
     std::fs::create_dir(&dir).expect("make a folder");
     for status in ["live", "stopped", "starting", "died"] {
-        std::fs::write(dir.join("state.json"), made_up(&place, status)).expect("write it");
+        std::fs::write(dir.join("state.json"), hostile_state(&place, status)).expect("write it");
         let config = "kernel_env = { PYTHONSTARTUP = \"/dev/zero\" }\nas = 'stranger'\n";
         std::fs::write(dir.join("config.toml"), config).expect("write it");
         for words in COMMANDS {
@@ -434,8 +438,8 @@ fn what_a_strangers_state_names_is_not_run_signalled_read_or_deleted() {
     )
     .ended(0);
     opened.with("it is not used").with("nb adopt");
-    let said = nb(&place.world, ["run", "-n", "t.ipynb", "print(6 * 7)"]);
-    said.ended(0).with("42");
+    let output = nb(&place.world, ["run", "-n", "t.ipynb", "print(6 * 7)"]);
+    output.ended(0).with("42");
     nb(&place.world, ["adopt", "--take"])
         .ended(5)
         .with("nb shutdown");
@@ -447,7 +451,7 @@ fn what_a_strangers_state_names_is_not_run_signalled_read_or_deleted() {
         .ended(0)
         .with(".nb.set-aside-1");
     let log = nb(&place.world, ["log", "t.ipynb"]).ended(0);
-    assert!(!log.err.contains("nb adopt"), "{log:?}");
+    assert!(!log.stderr.contains("nb adopt"), "{log:?}");
     assert_eq!(picture(&place.outside), place.before);
 }
 

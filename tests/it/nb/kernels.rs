@@ -6,7 +6,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use super::{home, nb, path, say};
+use super::{home, nb, output_of, path};
 use crate::made;
 use crate::python;
 use crate::world::{World, succeed};
@@ -113,7 +113,9 @@ fn what_jupyter_lists_is_what_nb_lists() {
             let last = jupyter.lines().last().expect("it prints a line");
             let jupyter: Value = serde_json::from_str(last).expect("JSON");
             let mut listed = set(world.nb());
-            let own = say(listed.args(["kernels", "--json"])).ended(0).json();
+            let own = output_of(listed.args(["kernels", "--json"]))
+                .ended(0)
+                .json();
             let case = format!("{version} {data} {extra} {prefer:?} {platform:?}");
             assert_eq!(own["searched"], jupyter["folders"], "{case}");
             let kernels = own["kernels"].as_array().expect("a list").iter();
@@ -154,7 +156,7 @@ fn the_environment_at_hand_is_chosen_listed_and_started() {
         command
             .args(["kernels", notebook, "--json"])
             .env("PATH", PATH);
-        say(&mut command).ended(0).json()
+        output_of(&mut command).ended(0).json()
     };
     let found = list("t.ipynb");
     assert_eq!(path(&found["chosen"]["argv"][0]), own);
@@ -178,12 +180,12 @@ fn the_environment_at_hand_is_chosen_listed_and_started() {
     assert!(note.contains("was passed over; to use it: "), "{note}");
     let mut open = world.nb();
     open.args(["open", "t.ipynb"]).env("PATH", PATH);
-    say(&mut open).ended(0);
+    output_of(&mut open).ended(0);
     let code = "import os, sys; print(sys.prefix, os.environ['VIRTUAL_ENV'], os.environ['PATH'])";
     let prefix = project.join(".venv");
-    let said = nb(&world, ["run", code]).ended(0).out;
+    let stdout = nb(&world, ["run", code]).ended(0).stdout;
     let expected = format!("{0} {0} {0}/bin:{PATH}\n", prefix.display());
-    assert_eq!(said, expected);
+    assert_eq!(stdout, expected);
     let text = nb(&world, ["kernels", "t.ipynb"]).ended(0);
     text.with("* .venv  ").with(": the notebook ran it before");
 }
@@ -263,7 +265,7 @@ fn commands_that_look_or_end_run_nothing_of_the_folder() {
                     .env("VIRTUAL_ENV", project.join(".venv"))
                     .env("PYTHONPATH", &project);
             }
-            say(&mut command);
+            output_of(&mut command);
             let ran: Vec<_> = std::fs::read_dir(&canary)
                 .expect("list it")
                 .flatten()
@@ -273,15 +275,16 @@ fn commands_that_look_or_end_run_nothing_of_the_folder() {
     }
     // The canary works: `nb open` runs the Python of the folder.
     let mut open = world.nb();
-    say(open
-        .args(["open", "t.ipynb", "--no-serve"])
-        .env("PATH", PATH));
+    output_of(
+        open.args(["open", "t.ipynb", "--no-serve"])
+            .env("PATH", PATH),
+    );
     let ran = std::fs::read_dir(&canary).expect("list it").count();
     assert!(ran > 0, "nb open asks the folder's Python");
 }
 
 #[test]
-fn an_environment_whose_python_is_gone_is_told_with_what_makes_it_anew() {
+fn an_environment_whose_python_is_gone_is_reported_with_what_makes_it_anew() {
     let world = World::new();
     let project = world.project().canonicalize().expect("it is there");
     let python = venv(&project.join(".venv"), true);
@@ -292,7 +295,7 @@ fn an_environment_whose_python_is_gone_is_told_with_what_makes_it_anew() {
     }
     let refused = |words: &[&str]| {
         let mut command = world.nb();
-        say(command.args(words).env("PATH", PATH))
+        output_of(command.args(words).env("PATH", PATH))
             .with(".venv/bin/python leads to /gone/bin/python3, which is not there")
             .with("python3 -m venv --clear ")
     };
@@ -304,7 +307,7 @@ fn an_environment_whose_python_is_gone_is_told_with_what_makes_it_anew() {
 }
 
 #[test]
-fn without_ipykernel_the_command_is_told_and_run_on_demand() {
+fn without_ipykernel_the_command_is_printed_and_run_on_demand() {
     let world = World::new();
     let uv = made::once("test-uv", &[UV], |folder| {
         made::run(Command::new("python3").args(["-m", "venv"]).arg(folder));
@@ -327,7 +330,7 @@ fn without_ipykernel_the_command_is_told_and_run_on_demand() {
             .args(["open", "t.ipynb"])
             .args(more)
             .env("PATH", &path_with_uv);
-        say(&mut command)
+        output_of(&mut command)
     };
     let python = project.join(".venv/bin/python");
     let refused = open(&[]).ended(1);
@@ -352,8 +355,8 @@ fn without_ipykernel_the_command_is_told_and_run_on_demand() {
     assert_eq!(opened["created"], true);
     let text = std::fs::read_to_string(project.join("pyproject.toml")).expect("it is there");
     assert!(text.contains("\"ipykernel>="), "{text}");
-    let said = nb(&world, ["run", "import sys; sys.prefix"]).ended(0);
-    said.with(&project.join(".venv").to_string_lossy());
+    let output = nb(&world, ["run", "import sys; sys.prefix"]).ended(0);
+    output.with(&project.join(".venv").to_string_lossy());
 }
 
 const UV: &str = "uv==0.13.9";
@@ -389,7 +392,7 @@ fn a_conda_environment_is_started_activated() {
     };
     // An active base is not a choice: if the project names no environment, the candidates are listed.
     let mut open = shell(world.nb());
-    let asked = say(open.args(["open", "other.ipynb", "--no-serve"])).ended(2);
+    let asked = output_of(open.args(["open", "other.ipynb", "--no-serve"])).ended(2);
     asked
         .with("2 Pythons could run it: say which")
         .with(&format!(
@@ -398,7 +401,7 @@ fn a_conda_environment_is_started_activated() {
         ))
         .with(&format!("--python {}", prefix.join("bin/python").display()));
     let mut list = shell(world.nb());
-    let listed = say(list.args(["kernels", "other.ipynb", "--json"]))
+    let listed = output_of(list.args(["kernels", "other.ipynb", "--json"]))
         .ended(0)
         .json();
     assert_eq!(listed["chosen"], Value::Null);
@@ -411,10 +414,10 @@ fn a_conda_environment_is_started_activated() {
     // The project names its environment.
     std::fs::write(world.project().join("environment.yml"), "name: ml\n").expect("write it");
     let mut open = shell(world.nb());
-    say(open.args(["open", "t.ipynb"])).ended(0);
+    output_of(open.args(["open", "t.ipynb"])).ended(0);
     let code = "import json, os; print(json.dumps(dict(os.environ)))";
     let inside: Value =
-        serde_json::from_str(&nb(&world, ["run", code]).ended(0).out).expect("JSON");
+        serde_json::from_str(&nb(&world, ["run", code]).ended(0).stdout).expect("JSON");
     let data = prefix.join("share/data").display().to_string();
     assert_eq!(inside["NB_TEST_DATA"], *data);
     assert_eq!(inside["CONDA_DEFAULT_ENV"], "ml");
@@ -436,13 +439,13 @@ fn a_conda_environment_is_started_activated() {
     assert!(count >= 7, "{count} variables: {:?}", out.stderr);
     let mut open = shell(world.nb());
     open.args(["open", "other.ipynb", "--no-serve", "--python"]);
-    say(open.arg(&base)).ended(0);
+    output_of(open.arg(&base)).ended(0);
 }
 
 const RATTLER: &str = "py-rattler==0.28.0";
 
 #[test]
-fn an_activation_that_fails_is_told() {
+fn an_activation_that_fails_is_reported() {
     let world = World::new();
     let prefix = home(&world).join("miniforge3/envs/ml");
     let interpreter = venv(&prefix, true);
@@ -454,8 +457,8 @@ fn an_activation_that_fails_is_told() {
     std::fs::write(scripts.join("x.sh"), script).expect("write a script");
     let mut open = world.nb();
     open.args(["open", "t.ipynb", "--no-serve", "--python"]);
-    let told = format!("note: {} was not activated: no licence", prefix.display());
-    say(open.arg(interpreter)).ended(0).with(&told);
+    let note = format!("note: {} was not activated: no licence", prefix.display());
+    output_of(open.arg(interpreter)).ended(0).with(&note);
     let code = "import os; print(os.environ.get('NB_TEST_DATA'), os.environ['CONDA_DEFAULT_ENV'])";
     nb(&world, ["run", code]).ended(0).with("None ml\n");
 }
@@ -497,7 +500,7 @@ fn a_real_micromamba_environment_is_started_activated() {
     let open = |more: &[&str]| {
         let mut command = world.nb();
         command.args(["open", "t.ipynb"]).args(more);
-        say(command.env("PATH", PATH))
+        output_of(command.env("PATH", PATH))
     };
     let install = format!(
         "{} install --yes --prefix {} --channel {channel} ipykernel",
@@ -510,7 +513,7 @@ fn a_real_micromamba_environment_is_started_activated() {
         let code = "import json, os; print(json.dumps(dict(os.environ)))";
         let mut run = world.nb();
         run.args(["run", notebook, code]);
-        serde_json::from_str(&say(&mut run).ended(0).out).expect("JSON")
+        serde_json::from_str(&output_of(&mut run).ended(0).stdout).expect("JSON")
     };
     let own = inside("t.ipynb");
     assert_eq!(
@@ -518,14 +521,14 @@ fn a_real_micromamba_environment_is_started_activated() {
         *prefix.join("share/data").to_string_lossy()
     );
     // micromamba's own activation sets the same variables.
-    let told = |script: &str| {
-        let told = succeed(&mut shell(&format!("{script} /usr/bin/env -0")));
-        let pairs = told.split('\0').filter_map(|pair| pair.split_once('='));
+    let variables_after = |script: &str| {
+        let stdout = succeed(&mut shell(&format!("{script} /usr/bin/env -0")));
+        let pairs = stdout.split('\0').filter_map(|pair| pair.split_once('='));
         let pairs = pairs.map(|(name, value)| (name.to_owned(), value.to_owned()));
         pairs.collect::<std::collections::BTreeMap<_, _>>()
     };
-    let before = told("");
-    let mut activated = told("micromamba activate ml &&");
+    let before = variables_after("");
+    let mut activated = variables_after("micromamba activate ml &&");
     activated.retain(|name, value| before.get(name) != Some(value));
     // The folder of the hook's own programs, which no environment needs.
     let condabin = format!("{}/condabin:", root.display());
@@ -539,19 +542,21 @@ fn a_real_micromamba_environment_is_started_activated() {
     std::fs::remove_file(world.project().join("environment.yml")).expect("remove it");
     let script =
         "micromamba activate ml && \"$NB\" kernels active.ipynb && \"$NB\" open active.ipynb";
-    say(&mut shell(script))
+    output_of(&mut shell(script))
         .ended(0)
         .with(": active in this shell (CONDA_PREFIX)\n");
     let active = inside("active.ipynb");
     for name in activated.keys() {
-        let value = active[name].as_str().map(|it| it.replace(&condabin, ""));
+        let value = active[name]
+            .as_str()
+            .map(|value| value.replace(&condabin, ""));
         assert_eq!(value.as_deref(), own[name].as_str(), "{name}");
     }
     // The kernel of the neighbouring notebooks is this project's choice; another project has to ask.
     let base = create.replace("create --yes --name ml", "install --yes --name base");
     let open = "mkdir ../other && cd ../other && \"$NB\" open other.ipynb --no-serve";
     let script = format!("{base} python ipykernel && micromamba activate && {open}");
-    say(&mut shell(&script))
+    output_of(&mut shell(&script))
         .ended(2)
         .with("2 Pythons could run it: say which");
 }

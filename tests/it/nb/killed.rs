@@ -111,11 +111,11 @@ fn what_is_killed_leaves_nothing_behind_once_it_is_cleared_up() {
         nb(&world, ["shutdown"]).ended(0);
     }
     until("all is cleared up", || {
-        let said = nb(&world, ["gc", "--json"]).ended(0).json();
+        let answer = nb(&world, ["gc", "--json"]).ended(0).json();
         let folders = [".nb/connections", ".nb/scratch", "../home/runtime"];
         let files = folders.map(|folder| files_in(&world.project().join(folder)));
         let sockets = sockets_then.iter().any(|socket| socket.exists());
-        let clean = said["found"] == serde_json::json!([]) && files.concat().is_empty();
+        let clean = answer["found"] == serde_json::json!([]) && files.concat().is_empty();
         (clean && !sockets && world.processes().is_empty()).then_some(())
     });
 }

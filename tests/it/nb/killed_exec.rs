@@ -21,13 +21,13 @@ const ROUNDS: usize = 8;
 /// Prints the round in each line, and leaves a mark in a file that needs no recorder.
 const CELL: &str = "\
 import time
-with open('round') as it: told = it.read()
+with open('round') as file: mark = file.read()
 for line in range(100):
-    print(told, line, flush=True)
+    print(mark, line, flush=True)
     time.sleep(0.004)
-display({'text/plain': told + ' shown'}, raw=True)
-with open('ran', 'a') as it: print(told, file=it)
-told + ' is its value'";
+display({'text/plain': mark + ' shown'}, raw=True)
+with open('ran', 'a') as file: print(mark, file=file)
+mark + ' is its value'";
 
 /// The processes that are killed.
 #[derive(Clone, Copy, Debug)]
@@ -61,9 +61,9 @@ fn cells_whose_command_is_killed_at_any_moment_are_whole_in_the_notebook() {
         // Most failures are possible at the beginning.
         let after = whole.mul_f64(random.part().powi(2) * 1.1);
         eprintln!("round {round}: {victim:?} killed after {after:?}");
-        let told = format!("round-{round}");
+        let mark = format!("round-{round}");
         let before = cell(&world, 0)["outputs"].clone();
-        begin_round(&world, &told);
+        begin_round(&world, &mark);
         let known = jobs(&world);
         let mut child = spawn(&world);
         if !ends_within(&mut child, after) {
@@ -81,10 +81,10 @@ fn cells_whose_command_is_killed_at_any_moment_are_whole_in_the_notebook() {
         });
         assert!(new.len() < 2, "one was asked for: {new:?}");
         let status = new.first().map(|job| job["cells"][0]["status"].clone());
-        if has_run(&world, &told) {
+        if has_run(&world, &mark) {
             ran += 1;
             assert_eq!(status, Some(json!("ok")), "{new:?}");
-            assert_whole(&world, &told);
+            assert_whole(&world, &mark);
         } else {
             let never = [None, Some(json!("not_run"))];
             assert!(never.contains(&status), "{new:?}");
@@ -94,33 +94,33 @@ fn cells_whose_command_is_killed_at_any_moment_are_whole_in_the_notebook() {
     eprintln!("{killed} of {rounds} were killed; {ran} cells ran, and are whole");
 }
 
-fn begin_round(world: &World, told: &str) {
-    std::fs::write(world.project().join("round"), told).expect("write the round");
+fn begin_round(world: &World, mark: &str) {
+    std::fs::write(world.project().join("round"), mark).expect("write the round");
 }
 
-fn has_run(world: &World, told: &str) -> bool {
+fn has_run(world: &World, mark: &str) -> bool {
     let ran = std::fs::read_to_string(world.project().join("ran"));
-    ran.expect("it ran once").lines().any(|line| line == told)
+    ran.expect("it ran once").lines().any(|line| line == mark)
 }
 
 /// Returns the records of all jobs.
 fn jobs(world: &World) -> Vec<Value> {
     let folders = std::fs::read_dir(world.project().join(".nb/jobs"));
     let records = folders.into_iter().flatten().flatten();
-    let records = records.filter_map(|it| std::fs::read(it.path().join("job.json")).ok());
+    let records = records.filter_map(|folder| std::fs::read(folder.path().join("job.json")).ok());
     let records = records.map(|text| serde_json::from_slice(&text).expect("a record"));
     records.collect()
 }
 
-fn assert_whole(world: &World, told: &str) {
-    let lines: String = (0..100).map(|line| format!("{told} {line}\n")).collect();
+fn assert_whole(world: &World, mark: &str) {
+    let lines: String = (0..100).map(|line| format!("{mark} {line}\n")).collect();
     assert_eq!(all_text(world, 0), lines);
     let outputs = cell(world, 0)["outputs"].clone();
     let shown = |at: usize| outputs[at]["data"]["text/plain"].to_string();
     assert_eq!(outputs.as_array().map(Vec::len), Some(3), "{outputs}");
-    assert!(shown(1).contains(&format!("{told} shown")), "{outputs}");
+    assert!(shown(1).contains(&format!("{mark} shown")), "{outputs}");
     assert!(
-        shown(2).contains(&format!("{told} is its value")),
+        shown(2).contains(&format!("{mark} is its value")),
         "{outputs}"
     );
 }
@@ -164,9 +164,9 @@ fn stop(pid: u32) {
     signal(pid, Signal::STOP);
     until("a stopped process", || {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok();
-        let state = stat.as_deref().and_then(|it| it.rsplit(')').next());
+        let state = stat.as_deref().and_then(|state| state.rsplit(')').next());
         state
-            .is_none_or(|it| it.starts_with(" T") || it.starts_with(" Z"))
+            .is_none_or(|state| state.starts_with(" T") || state.starts_with(" Z"))
             .then_some(())
     });
 }

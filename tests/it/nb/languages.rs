@@ -22,16 +22,16 @@ struct Kernel {
     /// Code that fails.
     error: &'static str,
     /// Whether the kernel's reply reports that `error` failed.
-    tells_errors: bool,
+    reports_errors: bool,
     /// Code that prints something and then runs for long, if the kernel can be interrupted. For a kernel
     /// that sends outputs only at the end, the code makes the file `{sign}` instead.
     endless: Option<&'static str>,
     /// The status of the reply to the endless code when it is interrupted.
     interrupted: &'static str,
     /// The way in which the kernel is interrupted.
-    by: &'static str,
+    interrupt_mode: &'static str,
     /// Whether the kernelspec has to set that way.
-    says: bool,
+    sets_interrupt_mode: bool,
     /// The beginning of a word, and its completion.
     complete: (&'static str, &'static str),
     /// Code that asks `name?` and prints the answer, if the kernel can ask.
@@ -56,8 +56,8 @@ impl Kernel {
         let open = [["open", notebook], ["--kernel", self.name], patient];
         nb(&world, open.as_flattened()).ended(0);
         let run = |code: &str| nb(&world, ["run", "-n", notebook, code]);
-        assert_eq!(run(self.hello).ended(0).out.trim(), "42");
-        run(self.error).ended(if self.tells_errors { 3 } else { 0 });
+        assert_eq!(run(self.hello).ended(0).stdout.trim(), "42");
+        run(self.error).ended(if self.reports_errors { 3 } else { 0 });
         if let Some(input) = self.input {
             self.asks(&world, notebook, input);
         }
@@ -65,41 +65,41 @@ impl Kernel {
             nb(&world, ["run", "-n", notebook, "--timeout", "1", endless]).ended(4);
             nb(&world, ["interrupt", notebook])
                 .ended(0)
-                .with(&format!("interrupted (by {})", self.by));
-            assert_eq!(run(self.hello).ended(0).out.trim(), "42");
+                .with(&format!("interrupted (by {})", self.interrupt_mode));
+            assert_eq!(run(self.hello).ended(0).stdout.trim(), "42");
         }
         let generation = nb(&world, ["status", notebook, "--json"]).ended(0).json();
         assert_eq!(generation["sessions"][0]["kernel_generation"], 1);
 
         let _ = std::fs::remove_file(&sign);
         let signs = self.endless.is_some_and(|code| code.contains("{sign}"));
-        let seen = self.through_the_proxy(
+        let replies = self.through_the_proxy(
             &world,
             notebook,
             &json!({ "endless": endless, "sign": signs.then_some(&sign) }),
         );
-        let is_hello = |said: &Value| {
-            assert_eq!(said[0], "ok");
+        let is_hello = |reply: &Value| {
+            assert_eq!(reply[0], "ok");
             // deno colours its output.
-            let text = said[1].as_str();
-            assert!(text.is_some_and(|text| text.contains("42")), "{said}");
+            let text = reply[1].as_str();
+            assert!(text.is_some_and(|text| text.contains("42")), "{reply}");
         };
-        is_hello(&seen["hello"]);
+        is_hello(&replies["hello"]);
         assert_eq!(
-            seen["error"],
-            if self.tells_errors { "error" } else { "ok" }
+            replies["error"],
+            if self.reports_errors { "error" } else { "ok" }
         );
-        assert_eq!(seen["completes"], !self.complete.0.is_empty());
+        assert_eq!(replies["completes"], !self.complete.0.is_empty());
         if self.input.is_some() {
-            assert_eq!(seen["input"][0], "ok");
-            let prompt = seen["input"][1][0].as_str().expect("it asked");
+            assert_eq!(replies["input"][0], "ok");
+            let prompt = replies["input"][1][0].as_str().expect("it asked");
             assert_eq!(prompt.trim(), "name?");
-            let text = seen["input"][2].as_str();
-            assert!(text.is_some_and(|text| text.contains("Ada")), "{seen}");
+            let text = replies["input"][2].as_str();
+            assert!(text.is_some_and(|text| text.contains("Ada")), "{replies}");
         }
         if self.endless.is_some() {
-            assert_eq!(seen["interrupt"], self.interrupted);
-            is_hello(&seen["after"]);
+            assert_eq!(replies["interrupt"], self.interrupted);
+            is_hello(&replies["after"]);
         }
     }
 
@@ -120,8 +120,8 @@ impl Kernel {
         let mut spec = json!({
             "argv": argv, "display_name": self.name, "language": self.language, "env": env,
         });
-        if self.says {
-            spec["interrupt_mode"] = self.by.into();
+        if self.sets_interrupt_mode {
+            spec["interrupt_mode"] = self.interrupt_mode.into();
         }
         let folder = home(world).join("jupyter/kernels").join(self.name);
         std::fs::create_dir_all(&folder).expect("make the spec's folder");
@@ -153,8 +153,8 @@ impl Kernel {
         };
         let mut script: Command = world.script("languages.py", &shared);
         script.args(["--notebook", notebook, "--case"]).arg(&file);
-        let seen = succeed(&mut script);
-        let last = seen.lines().last().expect("it prints a line");
+        let stdout = succeed(&mut script);
+        let last = stdout.lines().last().expect("it prints a line");
         serde_json::from_str(last).expect("JSON")
     }
 }
@@ -170,11 +170,11 @@ const PYTHON: Kernel = Kernel {
     language: "python",
     hello: "print(6 * 7)",
     error: "1 / 0",
-    tells_errors: true,
+    reports_errors: true,
     endless: Some("import time\nprint('on')\nwhile True: time.sleep(0.1)"),
     interrupted: "error",
-    by: "signal",
-    says: false,
+    interrupt_mode: "signal",
+    sets_interrupt_mode: false,
     complete: ("impor", "import"),
     input: Some("print(input('name?'))"),
     folders: &[],
@@ -205,11 +205,11 @@ fn bash() {
         language: "bash",
         hello: "echo $((6*7))",
         error: "false",
-        tells_errors: true,
+        reports_errors: true,
         endless: Some("echo on; sleep 1000"),
         interrupted: "abort",
-        by: "signal",
-        says: false,
+        interrupt_mode: "signal",
+        sets_interrupt_mode: false,
         complete: ("ech", "echo"),
         input: None,
         folders: &[],
@@ -225,11 +225,11 @@ fn deno() {
         language: "typescript",
         hello: "6 * 7",
         error: "throw new Error('no')",
-        tells_errors: true,
+        reports_errors: true,
         endless: Some("console.log('on'); while (true) {}"),
         interrupted: "error",
-        by: "message",
-        says: false,
+        interrupt_mode: "message",
+        sets_interrupt_mode: false,
         complete: ("consol", "console"),
         input: Some("prompt('name?')"),
         folders: &[],
@@ -248,8 +248,8 @@ fn by_hand(module: &str) -> Option<PathBuf> {
         eprintln!("not tried: there is no Python with {module} (NB_TEST_LANGUAGES names one)");
         return None;
     }
-    let said = String::from_utf8(out.stdout).expect("a path");
-    Some(PathBuf::from(said.trim()))
+    let stdout = String::from_utf8(out.stdout).expect("a path");
+    Some(PathBuf::from(stdout.trim()))
 }
 
 #[test]
@@ -268,11 +268,11 @@ fn irkernel() {
         language: "R",
         hello: "cat(6 * 7)",
         error: "stop('no')",
-        tells_errors: true,
+        reports_errors: true,
         endless: Some("cat('on\\n'); flush.console(); repeat Sys.sleep(0.1)"),
         interrupted: "abort",
-        by: "signal",
-        says: false,
+        interrupt_mode: "signal",
+        sets_interrupt_mode: false,
         complete: ("Sys.slee", "Sys.sleep"),
         input: Some("cat(readline('name?'))"),
         folders: &[],
@@ -292,11 +292,11 @@ fn octave() {
         language: "octave",
         hello: "disp(6 * 7)",
         error: "error('no')",
-        tells_errors: false,
+        reports_errors: false,
         endless: Some("disp('on'); while true, pause(0.1); end"),
         interrupted: "ok",
-        by: "signal",
-        says: false,
+        interrupt_mode: "signal",
+        sets_interrupt_mode: false,
         complete: ("acos", "acosd"),
         input: Some("disp(input('name?', 's'))"),
         folders: &[],
@@ -316,11 +316,11 @@ fn calysto_scheme() {
         language: "scheme",
         hello: "(* 6 7)",
         error: "(car 1)",
-        tells_errors: true,
+        reports_errors: true,
         endless: Some("(define loop (lambda () (loop))) (display \"on\") (loop)"),
         interrupted: "error",
-        by: "signal",
-        says: false,
+        interrupt_mode: "signal",
+        sets_interrupt_mode: false,
         complete: ("(defin", "define"),
         input: None,
         folders: &[],
@@ -341,11 +341,11 @@ fn gnuplot() {
         // By default the kernel looks for an image after each cell.
         hello: "%gnuplot dumb\nprint 6*7",
         error: "show nonsense",
-        tells_errors: true,
+        reports_errors: true,
         endless: Some("system(\"touch '{sign}'\")\npause 1000"),
         interrupted: "ok",
-        by: "signal",
-        says: false,
+        interrupt_mode: "signal",
+        sets_interrupt_mode: false,
         complete: ("%gnup", "%gnuplot"),
         input: None,
         folders: &[],
@@ -368,13 +368,13 @@ fn evcxr() {
         language: "rust",
         hello: "6 * 7",
         error: "nonsense()",
-        tells_errors: true,
+        reports_errors: true,
         endless: Some(
             "println!(\"on\"); loop { std::thread::sleep(std::time::Duration::from_millis(100)) }",
         ),
         interrupted: "error",
-        by: "message",
-        says: true,
+        interrupt_mode: "message",
+        sets_interrupt_mode: true,
         complete: ("std::collec", "collections::"),
         input: None,
         folders: &[("RUSTUP_HOME", ".rustup"), ("CARGO_HOME", ".cargo")],

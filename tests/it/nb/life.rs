@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
 use super::{
-    descendants, has_ended, home, kill, nb, open, opening, parent_of, path, pid, say, shell,
+    descendants, has_ended, home, kill, nb, open, opening, output_of, parent_of, path, pid, shell,
     sockets, until,
 };
 use crate::world::World;
@@ -16,7 +16,7 @@ fn a_kernel_is_ended_also_where_nothing_can_be_written() {
     // As on a full disk: no file may grow. The output goes into a pipe.
     let script =
         "(trap '' XFSZ; ulimit -f 0; exec \"$NB_TEST_BINARY\" shutdown t.ipynb 2>&1) | cat";
-    say(&mut shell(&world, script))
+    output_of(&mut shell(&world, script))
         .ended(0)
         .with("its kernel was shut down")
         .with("that is not written down");
@@ -109,8 +109,8 @@ fn a_kernel_is_opened_used_restarted_killed_and_shut_down() {
     let stopped = nb(&world, ["shutdown", "--json"]).ended(0).json();
     assert_eq!(stopped["was_running"], true);
     assert_eq!(stopped["kernel_generation"], 3);
-    for gone in first_sockets.iter().chain(&third_sockets).chain([&file]) {
-        assert!(!gone.exists(), "{}", gone.display());
+    for path in first_sockets.iter().chain(&third_sockets).chain([&file]) {
+        assert!(!path.exists(), "{}", path.display());
     }
     let links = std::fs::read_dir(home(&world).join("runtime")).expect("it was made");
     assert_eq!(links.count(), 0);
@@ -128,20 +128,23 @@ fn a_kernel_is_opened_used_restarted_killed_and_shut_down() {
 fn two_notebooks_opened_by_two_each_at_once_have_one_kernel_each() {
     let world = World::new();
     let mut commands = ["a", "b", "a", "b"].map(|name| opening(&world, format!("{name}.ipynb")));
-    let said = std::thread::scope(|scope| {
+    let answers = std::thread::scope(|scope| {
         let calls = commands
             .each_mut()
-            .map(|command| scope.spawn(move || say(command).ended(0).json()));
+            .map(|command| scope.spawn(move || output_of(command).ended(0).json()));
         calls.map(|call| call.join().expect("it does not panic"))
     });
-    let started = said.iter().filter(|said| said["how"] == "started").count();
-    assert_eq!(started, 2, "{said:#?}");
-    assert_eq!(pid(&said[0]), pid(&said[2]));
-    assert_eq!(pid(&said[1]), pid(&said[3]));
-    for opened in &said {
+    let started = answers
+        .iter()
+        .filter(|answer| answer["how"] == "started")
+        .count();
+    assert_eq!(started, 2, "{answers:#?}");
+    assert_eq!(pid(&answers[0]), pid(&answers[2]));
+    assert_eq!(pid(&answers[1]), pid(&answers[3]));
+    for opened in &answers {
         let notebook = opened["notebook"].as_str().expect("its name");
         let ran = nb(&world, ["run", notebook, "import os; print(os.getpid())"]);
-        assert_eq!(ran.ended(0).out, format!("{}\n", pid(opened)));
+        assert_eq!(ran.ended(0).stdout, format!("{}\n", pid(opened)));
     }
     let files = std::fs::read_dir(world.project().join(".nb/connections")).expect("it was made");
     let files = files

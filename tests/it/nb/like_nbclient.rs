@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Stdio;
 
-use super::say;
+use super::output_of;
 use crate::world::{World, succeed};
 use crate::{notebooks, python};
 
@@ -14,54 +14,66 @@ fn script(world: &World, interpreter: &Path, words: &[&str], folders: &[&Path]) 
     succeed(command.arg(script).args(words).args(folders))
 }
 
-/// Runs all notebooks of the project's folder `ours` with `nb`, the same ones in `theirs` with nbclient,
+/// Runs all notebooks of the project's folder `with_nb` with `nb`, the same ones in `with_nbclient` with nbclient,
 /// and compares the results.
 fn assert_alike(world: &World, interpreter: &Path) -> String {
-    let [ours, theirs] = ["ours", "theirs"].map(|name| world.project().join(name));
-    let names: Vec<_> = notebooks::notebooks(&ours)
+    let [with_nb, with_nbclient] =
+        ["with_nb", "with_nbclient"].map(|name| world.project().join(name));
+    let names: Vec<_> = notebooks::notebooks(&with_nb)
         .into_iter()
         .map(|(name, _)| name)
         .collect();
     assert!(!names.is_empty());
-    std::fs::create_dir(&theirs).expect("make a folder");
+    std::fs::create_dir(&with_nbclient).expect("make a folder");
     for name in &names {
-        std::fs::copy(ours.join(name), theirs.join(name)).expect("copy a notebook");
+        std::fs::copy(with_nb.join(name), with_nbclient.join(name)).expect("copy a notebook");
     }
     let nbclient = world
         .command(interpreter)
         .arg(python::script("like_nbclient.py"))
         .arg("run")
-        .arg(&theirs)
+        .arg(&with_nbclient)
         .stdout(Stdio::null())
         .spawn();
     let mut nbclient = nbclient.expect("run nbclient");
     for name in &names {
-        let path = Path::new("ours").join(name);
+        let path = Path::new("with_nb").join(name);
         let mut open = world.nb();
         open.arg("open").arg(&path).arg("--python").arg(interpreter);
-        say(&mut open).ended(0);
+        output_of(&mut open).ended(0);
         let mut exec = world.nb();
         exec.arg("exec").arg(&path);
         exec.args(["--all", "--allow-errors", "--timeout", "120"]);
-        let said = say(&mut exec);
+        let output = output_of(&mut exec);
         // 3: a cell raised.
-        assert!(matches!(said.code, Some(0 | 3)), "{name}: {said:#?}");
-        say(world.nb().arg("shutdown").arg(&path)).ended(0);
+        assert!(matches!(output.code, Some(0 | 3)), "{name}: {output:#?}");
+        output_of(world.nb().arg("shutdown").arg(&path)).ended(0);
     }
     assert!(nbclient.wait().expect("nbclient ends").success());
-    script(world, interpreter, &["compare"], &[&ours, &theirs])
+    script(
+        world,
+        interpreter,
+        &["compare"],
+        &[&with_nb, &with_nbclient],
+    )
 }
 
-fn ours(world: &World) -> std::path::PathBuf {
-    let ours = world.project().join("ours");
-    std::fs::create_dir(&ours).expect("make a folder");
-    ours
+/// Makes the folder `with_nb` of the project.
+fn make_folder(world: &World) -> std::path::PathBuf {
+    let with_nb = world.project().join("with_nb");
+    std::fs::create_dir(&with_nb).expect("make a folder");
+    with_nb
 }
 
 #[test]
 fn streams_displays_and_errors_are_nbclients() {
     let world = World::new();
-    script(&world, python::interpreter(), &["make"], &[&ours(&world)]);
+    script(
+        &world,
+        python::interpreter(),
+        &["make"],
+        &[&make_folder(&world)],
+    );
     assert_alike(&world, python::interpreter());
 }
 
@@ -69,7 +81,12 @@ fn streams_displays_and_errors_are_nbclients() {
 fn what_is_drawn_by_lot_is_folded_as_nbclient_does() {
     let world = World::new();
     let interpreter = python::interpreter();
-    script(&world, interpreter, &["make_by_lot"], &[&ours(&world)]);
+    script(
+        &world,
+        interpreter,
+        &["make_by_lot"],
+        &[&make_folder(&world)],
+    );
     assert_alike(&world, interpreter);
 }
 
@@ -95,7 +112,7 @@ const QUICK: [&str; 14] = [
 #[test]
 fn jupyters_own_notebooks_have_nbclients_outputs() {
     let world = World::new();
-    let (from, to) = (notebooks::jupyters_own(), ours(&world));
+    let (from, to) = (notebooks::jupyters_own(), make_folder(&world));
     script(&world, python::interpreter(), &["choose"], &[&from, &to]);
     for (name, _) in notebooks::notebooks(&to) {
         if !QUICK.contains(&&*name) {
@@ -111,8 +128,8 @@ fn jupyters_own_notebooks_have_nbclients_outputs() {
 fn figures_frames_bars_and_widgets_are_nbclients() {
     let world = World::new();
     let interpreter = python::with_libraries();
-    let ours = ours(&world);
-    script(&world, interpreter, &["make_with_libraries"], &[&ours]);
+    let with_nb = make_folder(&world);
+    script(&world, interpreter, &["make_with_libraries"], &[&with_nb]);
     assert_alike(&world, interpreter);
 }
 
@@ -120,7 +137,7 @@ fn figures_frames_bars_and_widgets_are_nbclients() {
 #[ignore = "two kernels for each of fifty notebooks take minutes"]
 fn all_notebooks_of_jupyters_own_have_nbclients_outputs() {
     let world = World::new();
-    let (from, to) = (notebooks::jupyters_own(), ours(&world));
+    let (from, to) = (notebooks::jupyters_own(), make_folder(&world));
     // Some of them have widgets and figures.
     let interpreter = python::with_libraries();
     script(&world, interpreter, &["choose"], &[&from, &to]);

@@ -642,25 +642,25 @@ fn a_question_is_shown_to_the_clients_person() {
     answer(&asked(), json!({"action": "decline"}));
     let ended = ToolResult(client.end(call)["result"].clone());
     assert_eq!(ended.fields()["status"], "waiting_input");
-    let said = client.call(
+    let result = client.call(
         "answer_input",
         &json!({"notebook": "a.ipynb", "text": "no"}),
     );
-    assert!(said.text().ends_with("no\n"), "{said:?}");
+    assert!(result.text().ends_with("no\n"), "{result:?}");
 
     // The protocol forbids to ask for a secret in this way.
     let secret = "import getpass; print(len(getpass.getpass('Key: ')))";
     let ended = ToolResult(client.end(run(secret))["result"].clone());
     assert_eq!(ended.fields()["status"], "waiting_input");
-    let said = client.call(
+    let result = client.call(
         "answer_input",
         &json!({"notebook": "a.ipynb", "text": "12345"}),
     );
-    assert!(said.text().ends_with("5\n"), "{said:?}");
+    assert!(result.text().ends_with("5\n"), "{result:?}");
 }
 
 #[test]
-fn resources_are_read_and_what_others_change_is_told() {
+fn resources_are_read_and_changes_of_others_are_notified() {
     let world = World::new();
     open(&world, "a.ipynb");
     let client = McpClient::of(&world, "inspector", &[]);
@@ -694,13 +694,22 @@ fn resources_are_read_and_what_others_change_is_told() {
     assert!(subscribe("file:///etc/passwd")["error"].is_object());
     assert!(subscribe("nb://notebook/a.ipynb")["result"].is_object());
     // The subscription may have begun after the first change.
-    let told = std::iter::repeat_with(|| {
+    let notifications = std::iter::repeat_with(|| {
         nb(&world, ["insert", "a.ipynb", "--as", "bob", "2"]).ended(0);
         client.messages.recv_timeout(Duration::from_secs(2))
     });
-    let told = told.take(10).find_map(Result::ok).expect("it is told");
-    assert_eq!(told["method"], "notifications/resources/updated", "{told}");
-    assert_eq!(told["params"]["uri"], "nb://notebook/a.ipynb", "{told}");
+    let notification = notifications
+        .take(10)
+        .find_map(Result::ok)
+        .expect("a notification");
+    assert_eq!(
+        notification["method"], "notifications/resources/updated",
+        "{notification}"
+    );
+    assert_eq!(
+        notification["params"]["uri"], "nb://notebook/a.ipynb",
+        "{notification}"
+    );
     let state = client.call("get_notebook_state", &json!({"notebook": "a.ipynb"}));
     assert!(state.text().contains("bob"), "{state:?}");
     assert!(
@@ -757,7 +766,7 @@ fn calls_are_recorded_with_what_their_code_does() {
         .call("read_cell", &json!({"notebook": "a.ipynb", "cell": 7}))
         .error();
     let log = nb(&world, ["log", "a.ipynb", "--audit"]).ended(0);
-    let lines: Vec<_> = log.out.lines().collect();
+    let lines: Vec<_> = log.stdout.lines().collect();
     let [created, read] = lines.as_slice() else {
         panic!("{log:?}");
     };
@@ -779,7 +788,7 @@ fn calls_are_recorded_with_what_their_code_does() {
     );
     assert_ne!(entry["before"], entry["after"], "{entry}");
     let plain = nb(&world, ["log", "a.ipynb"]).ended(0);
-    assert!(!plain.out.contains("called"), "{plain:?}");
+    assert!(!plain.stdout.contains("called"), "{plain:?}");
 }
 
 #[test]
@@ -823,14 +832,14 @@ impl HttpServer {
             .unwrap_or_else(|| panic!("{url}"))
             .parse()
             .expect("a port");
-        let told = line(process.stderr.as_mut().expect("it has a stderr"));
-        let file = told
+        let message = line(process.stderr.as_mut().expect("it has a stderr"));
+        let file = message
             .split("; ")
             .nth(1)
             .and_then(|it| it.strip_suffix(" has the token\n"));
-        let file = file.unwrap_or_else(|| panic!("{told}"));
+        let file = file.unwrap_or_else(|| panic!("{message}"));
         let token = std::fs::read_to_string(file).expect("read the token");
-        assert!(!told.contains(token.trim()));
+        assert!(!message.contains(token.trim()));
         Self {
             process,
             port,
@@ -1017,8 +1026,8 @@ fn the_protocols_inspector_and_its_conformance_suite_are_content() {
             .arg(&suite)
             .args(["server", "--scenario", scenario, "--url"]);
         command.arg(format!("http://127.0.0.1:{port}/mcp"));
-        let said = succeed(&mut command);
-        assert!(said.contains(" 0 failed"), "{scenario}: {said}");
+        let stdout = succeed(&mut command);
+        assert!(stdout.contains(" 0 failed"), "{scenario}: {stdout}");
     }
     forward.kill().expect("end it");
     forward.wait().expect("it ends");

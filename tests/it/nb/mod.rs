@@ -54,42 +54,42 @@ use crate::world::{World, finish};
 
 /// The output of a command, and how it ended.
 #[derive(Debug)]
-pub struct Said {
+pub struct Output {
     pub code: Option<i32>,
-    pub out: String,
-    pub err: String,
+    pub stdout: String,
+    pub stderr: String,
 }
 
 /// Runs a command to its end.
-pub fn say(command: &mut Command) -> Said {
-    let (status, out, err) = finish(command);
-    let said = Said {
+pub fn output_of(command: &mut Command) -> Output {
+    let (status, stdout, stderr) = finish(command);
+    let output = Output {
         code: status.code(),
-        out,
-        err,
+        stdout,
+        stderr,
     };
-    assert!(!said.err.contains("panicked"), "{said:?}");
-    said
+    assert!(!output.stderr.contains("panicked"), "{output:?}");
+    output
 }
 
 /// Runs `nb` in the world's project.
-pub fn nb<S: AsRef<OsStr>>(world: &World, words: impl IntoIterator<Item = S>) -> Said {
-    say(world.nb().args(words))
+pub fn nb<S: AsRef<OsStr>>(world: &World, words: impl IntoIterator<Item = S>) -> Output {
+    output_of(world.nb().args(words))
 }
 
-impl Said {
+impl Output {
     /// Checks the exit code.
     #[track_caller]
-    pub fn ended(self, code: i32) -> Said {
+    pub fn ended(self, code: i32) -> Output {
         assert_eq!(self.code, Some(code), "{self:#?}");
         self
     }
 
     /// Checks for a text, on stdout or stderr.
     #[track_caller]
-    pub fn with(self, text: &str) -> Said {
+    pub fn with(self, text: &str) -> Output {
         assert!(
-            self.out.contains(text) || self.err.contains(text),
+            self.stdout.contains(text) || self.stderr.contains(text),
             "no {text:?} in {self:#?}"
         );
         self
@@ -97,8 +97,8 @@ impl Said {
 
     /// Returns stdout, which must be one JSON object on one line.
     pub fn json(&self) -> Value {
-        assert_eq!(self.out.lines().count(), 1, "{self:#?}");
-        let value: Value = serde_json::from_str(&self.out).expect("stdout is JSON");
+        assert_eq!(self.stdout.lines().count(), 1, "{self:#?}");
+        let value: Value = serde_json::from_str(&self.stdout).expect("stdout is JSON");
         assert!(value.is_object(), "{value}");
         value
     }
@@ -106,7 +106,7 @@ impl Said {
 
 /// Opens a notebook with the tests' Python and returns the answer in JSON.
 fn open(world: &World, notebook: impl AsRef<OsStr>) -> Value {
-    say(&mut opening(world, notebook)).ended(0).json()
+    output_of(&mut opening(world, notebook)).ended(0).json()
 }
 
 fn opening(world: &World, notebook: impl AsRef<OsStr>) -> Command {
@@ -224,13 +224,13 @@ fn stat<T: std::str::FromStr>(pid: u32, field: usize) -> Option<T> {
 }
 
 /// Repeats `look` until it returns something.
-pub fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+pub fn until<T>(condition: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + Duration::from_secs(60);
     loop {
         if let Some(found) = look() {
             return found;
         }
-        assert!(Instant::now() < deadline, "never: {what}");
+        assert!(Instant::now() < deadline, "never: {condition}");
         // The awaited process needs the processor too.
         std::thread::sleep(Duration::from_millis(2));
     }

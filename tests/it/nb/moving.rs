@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use super::exec::{GATE, begin, notebook, said};
-use super::{kill, nb, open, opening, pid, say, until};
+use super::exec::{GATE, begin, notebook, wait_for_output};
+use super::{kill, nb, open, opening, output_of, pid, until};
 use crate::world::{World, succeed};
 
 fn rename(world: &World, from: &str, to: &str) {
@@ -16,7 +16,7 @@ fn a_running_cell_goes_on_and_its_outputs_arrive_in_the_moved_file() {
     let world = notebook(&[GATE]);
     nb(&world, ["run", "mine = 41"]).ended(0);
     let id = begin(&world, &["0"]);
-    said(&world, &id, "before");
+    wait_for_output(&world, &id, "before");
     std::fs::create_dir(world.project().join("sub")).expect("make a folder");
     nb(&world, ["mv", "a.ipynb", "sub"])
         .ended(0)
@@ -26,10 +26,10 @@ fn a_running_cell_goes_on_and_its_outputs_arrive_in_the_moved_file() {
     nb(&world, ["wait", &id]).ended(0).with("after");
     assert!(!world.project().join("a.ipynb").exists());
     let cell = nb(&world, ["cell", "sub/a.ipynb", "0"]).ended(0);
-    assert!(cell.out.contains("before\nafter"), "{cell:?}");
+    assert!(cell.stdout.contains("before\nafter"), "{cell:?}");
 
     // The history has the new name, from before and after the move.
-    let log = nb(&world, ["log"]).ended(0).out;
+    let log = nb(&world, ["log"]).ended(0).stdout;
     assert!(log.contains("ran \"mine = 41\" ok"), "{log}");
     assert!(
         log.contains("ok, ") && log.contains(&format!("job {id}")),
@@ -52,19 +52,19 @@ fn a_running_cell_goes_on_and_its_outputs_arrive_in_the_moved_file() {
     // Its supervisor knows the old name only.
     nb(&world, ["mv", "sub/a.ipynb", "b.ipynb"]).ended(0);
     kill(pid(&restarted));
-    until("its end is told", || {
+    until("its end is reported", || {
         let status = nb(&world, ["status", "b.ipynb"]);
-        status.out.contains("was killed").then_some(())
+        status.stdout.contains("was killed").then_some(())
     });
-    let gone = nb(&world, ["cells", "a.ipynb"]).ended(1);
-    gone.with("it was moved to ").with("/b.ipynb");
+    let output = nb(&world, ["cells", "a.ipynb"]).ended(1);
+    output.with("it was moved to ").with("/b.ipynb");
     // The old name is free for another notebook.
     let other = open(&world, "a.ipynb");
     assert_eq!(other["how"], "started");
     nb(&world, ["run", "-n", "a.ipynb", "mine"])
         .ended(3)
         .with("NameError");
-    let log = nb(&world, ["log", "a.ipynb"]).ended(0).out;
+    let log = nb(&world, ["log", "a.ipynb"]).ended(0).stdout;
     assert!(!log.contains("mine = 41"), "{log}");
 }
 
@@ -76,7 +76,7 @@ fn nothing_is_overwritten_and_nothing_leaves_its_project() {
     std::fs::create_dir_all(&other).expect("make a folder");
     std::os::unix::fs::symlink("a.ipynb", world.project().join("link.ipynb")).expect("link it");
     let text = std::fs::read(world.project().join("b.ipynb")).expect("read it");
-    for (words, code, says) in [
+    for (words, code, message) in [
         (
             ["a.ipynb", "b.ipynb"],
             5,
@@ -100,7 +100,7 @@ fn nothing_is_overwritten_and_nothing_leaves_its_project() {
     ] {
         nb(&world, ["mv", words[0], words[1]])
             .ended(code)
-            .with(says);
+            .with(message);
     }
     assert_eq!(
         std::fs::read(world.project().join("b.ipynb")).expect("read it"),
@@ -123,8 +123,8 @@ fn a_notebook_that_another_program_has_renamed_is_taken_up_again() {
     nb(&world, ["status"])
         .ended(0)
         .with("NEW.ipynb; else: nb shutdown ");
-    // Whoever wants another kernel for it is told how to get that of the old one.
-    say(opening(&world, "b.ipynb").arg("--own").env("NB_AS", "ada"))
+    // Whoever wants another kernel for it gets a hint how to use that of the old one.
+    output_of(opening(&world, "b.ipynb").arg("--own").env("NB_AS", "ada"))
         .ended(0)
         .with("a.ipynb is gone, and its kernel runs on; if it is this notebook now: nb shutdown b.ipynb && nb mv ");
     rename(&world, "other.ipynb", "another.ipynb");
@@ -165,7 +165,7 @@ fn a_notebook_that_shares_the_kernel_of_a_moved_one_keeps_it() {
     let status = nb(&world, ["status", "--json"]).ended(0).json();
     let keys = status["sessions"].as_array().expect("sessions").iter();
     let keys: Vec<_> = keys
-        .filter_map(|it| it["notebook"].as_str())
+        .filter_map(|entry| entry["notebook"].as_str())
         .map(Value::from)
         .collect();
     assert_eq!(keys, ["c.ipynb", "d.ipynb"]);

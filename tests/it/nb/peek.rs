@@ -8,11 +8,11 @@ use nb::kernel::process::connection;
 use nb::wire::Channel;
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::{Said, nb, open, path, until};
+use super::{Output, nb, open, path, until};
 use crate::client::run as block_on;
 use crate::world::World;
 
-fn peek(world: &World, code: &str) -> Said {
+fn peek(world: &World, code: &str) -> Output {
     nb(world, ["run", "--peek", code])
 }
 
@@ -37,8 +37,8 @@ fn a_running_cell_is_not_disturbed() {
             let mut client = Client::connect(&info, "tests").await.expect("it is up");
             let mut printed = String::new();
             let done = client.execute(&request, |event| {
-                if let ExecutionEvent::Iopub(told) = event {
-                    printed.push_str(&String::from_utf8_lossy(&told.content));
+                if let ExecutionEvent::Iopub(message) = event {
+                    printed.push_str(&String::from_utf8_lossy(&message.content));
                 }
                 None
             });
@@ -49,10 +49,10 @@ fn a_running_cell_is_not_disturbed() {
     until("the cell runs", || {
         world.project().join("in").exists().then_some(())
     });
-    let said = peek(&world, "print('from here')\nstep += 1\nstep, seen").ended(0);
-    assert_eq!(said.out, "from here\n(8, [])\n");
+    let output = peek(&world, "print('from here')\nstep += 1\nstep, seen").ended(0);
+    assert_eq!(output.stdout, "from here\n(8, [])\n");
     let raised = peek(&world, "def f(): return 1 / 0\nf()").ended(3);
-    let lines: Vec<_> = raised.err.lines().collect();
+    let lines: Vec<_> = raised.stderr.lines().collect();
     assert_eq!(lines[0], "Traceback (most recent call last):");
     assert!(
         lines[1].contains("<nb run --peek>"),
@@ -68,12 +68,12 @@ fn a_running_cell_is_not_disturbed() {
     )
     .ended(0)
     .with("'shown'\n<IPython.core.display.HTML object>\n");
-    let said = nb(&world, ["run", "--peek", "--json", "step"])
+    let answer = nb(&world, ["run", "--peek", "--json", "step"])
         .ended(0)
         .json();
-    assert_eq!(said["display_data"][0]["data"]["text/plain"], "8");
+    assert_eq!(answer["display_data"][0]["data"]["text/plain"], "8");
     assert_eq!(
-        (&said["beside"], &said["status"]),
+        (&answer["beside"], &answer["status"]),
         (&true.into(), &"ok".into())
     );
     nb(
@@ -99,14 +99,14 @@ fn an_idle_kernel_just_runs_it() {
     open(&world, "a.ipynb");
     nb(&world, ["run", "x = 1\n'mine'"]).ended(0);
     let trace = "(_, get_ipython().execution_count, In[-1])";
-    assert_eq!(peek(&world, "x += 1; x").ended(0).out, "2\n");
+    assert_eq!(peek(&world, "x += 1; x").ended(0).stdout, "2\n");
     peek(&world, "!echo from a shell")
         .ended(0)
         .with("from a shell");
     peek(&world, "x = None; x").ended(0);
     peek(&world, "input()").ended(3).with("EOFError");
-    let said = nb(&world, ["run", trace]).ended(0);
-    assert_eq!(said.out, format!("('mine', 3, '{trace}')\n"));
+    let output = nb(&world, ["run", trace]).ended(0);
+    assert_eq!(output.stdout, format!("('mine', 3, '{trace}')\n"));
     nb(&world, ["run", "--peek", "-d", "1"]).ended(2);
 }
 
@@ -168,10 +168,10 @@ fn a_look_that_is_interrupted_leaves_nothing_in_the_kernel() {
         std::fs::remove_file(looks).expect("it is there");
         let pid = i32::try_from(look.id()).ok().and_then(Pid::from_raw);
         kill_process(pid.expect("a pid"), Signal::INT).expect("interrupt it");
-        let said = look.wait_with_output().expect("it ends");
-        assert_eq!(said.status.code(), Some(130), "{said:?}");
-        let told = String::from_utf8_lossy(&said.stderr).into_owned();
-        assert!(told.contains("interrupted"), "{told}");
+        let output = look.wait_with_output().expect("it ends");
+        assert_eq!(output.status.code(), Some(130), "{output:?}");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(stderr.contains("interrupted"), "{stderr}");
     };
     // On an idle kernel, and beside a running cell.
     interrupted();

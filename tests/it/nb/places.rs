@@ -6,14 +6,14 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-use super::{home, nb, open, opening, path, pid, say, sockets};
+use super::{home, nb, open, opening, output_of, path, pid, sockets};
 use crate::python;
 use crate::world::{World, succeed};
 
 fn works(world: &World, notebook: &Path) {
-    let said = say(world.nb().arg("run").arg(notebook).arg("print(6 * 7)"));
-    said.ended(0).with("42");
-    say(world.nb().arg("shutdown").arg(notebook)).ended(0);
+    let output = output_of(world.nb().arg("run").arg(notebook).arg("print(6 * 7)"));
+    output.ended(0).with("42");
+    output_of(world.nb().arg("shutdown").arg(notebook)).ended(0);
 }
 
 #[test]
@@ -26,7 +26,7 @@ fn names_with_spaces_and_signs_and_long_paths() {
         Path::new(odd.file_name().expect("it has one"))
     );
     works(&world, &odd);
-    let hint = nb(&world, ["restart"]).ended(6).err;
+    let hint = nb(&world, ["restart"]).ended(6).stderr;
     assert!(hint.contains("nb open '"), "{hint}");
 
     let no_text = OsStr::from_bytes(b"caf\xe9.ipynb");
@@ -71,23 +71,25 @@ fn a_folder_that_cannot_be_written_has_its_project_elsewhere() {
     std::fs::write(folder.join(".nb"), "").expect("make a file");
     let mode = std::fs::Permissions::from_mode;
     std::fs::set_permissions(&folder, mode(0o555)).expect("make it read-only");
-    let said = say(world
-        .nb()
-        .arg("open")
-        .arg(&notebook)
-        .arg("--python")
-        .arg(python::interpreter()));
-    let said = said.ended(0).with("cannot hold a project folder");
-    said.with(
+    let output = output_of(
+        world
+            .nb()
+            .arg("open")
+            .arg(&notebook)
+            .arg("--python")
+            .arg(python::interpreter()),
+    );
+    let output = output.ended(0).with("cannot hold a project folder");
+    output.with(
         &home(&world)
             .join(".local/state/nb/projects")
             .to_string_lossy(),
     );
-    let again = say(&mut opening(&world, &notebook)).ended(0);
+    let again = output_of(&mut opening(&world, &notebook)).ended(0);
     assert_eq!(
         again.json()["notes"],
         serde_json::json!([]),
-        "it is said once"
+        "it is reported once"
     );
     works(&world, &notebook);
     std::fs::set_permissions(&folder, mode(0o755)).expect("make it writable");
@@ -103,7 +105,7 @@ fn a_notebook_without_a_kernel_is_made_where_there_is_no_python() {
         .args(["open", "t.ipynb", "--no-kernel", "--json"])
         .env("PATH", "/nonexistent");
     command.env_remove("VIRTUAL_ENV");
-    let made = say(&mut command).ended(0).json();
+    let made = output_of(&mut command).ended(0).json();
     assert_eq!(made["created"], true);
     assert_eq!(made["kernel_generation"], serde_json::Value::Null);
     assert!(world.project().join("t.ipynb").exists());
@@ -123,7 +125,7 @@ fn a_notebook_without_a_kernel_is_made_where_there_is_no_python() {
 #[test]
 fn over_tcp_it_works_the_same() {
     let world = World::new();
-    let first = say(opening(&world, "t.ipynb").args(["--transport", "tcp"]))
+    let first = output_of(opening(&world, "t.ipynb").args(["--transport", "tcp"]))
         .ended(0)
         .json();
     let file = path(&first["connection_file"]);
@@ -141,7 +143,7 @@ fn over_tcp_it_works_the_same() {
 }
 
 /// Runs `nb` in a shell in which a filter forbids sockets, as agents' sandboxes do.
-fn in_a_sandbox(world: &World, kind: &str, words: &[&str]) -> super::Said {
+fn in_a_sandbox(world: &World, kind: &str, words: &[&str]) -> super::Output {
     let nb = world.nb();
     let mut command = Command::new(python::interpreter());
     command
@@ -156,7 +158,7 @@ fn in_a_sandbox(world: &World, kind: &str, words: &[&str]) -> super::Said {
             None => command.env_remove(name),
         };
     }
-    say(&mut command)
+    output_of(&mut command)
 }
 
 #[test]
@@ -172,7 +174,7 @@ fn a_sandboxed_shell_is_told_so_and_nothing_is_ended_started_or_called_dead() {
         pid(&opened)
     );
     for kind in ["--unix", "--pairs", "--all"] {
-        let there = |words: &[&str]| in_a_sandbox(&world, kind, words);
+        let in_sandbox = |words: &[&str]| in_a_sandbox(&world, kind, words);
         for words in [
             &["run", "1 + 1"][..],
             &["open", "t.ipynb"],
@@ -184,18 +186,18 @@ fn a_sandboxed_shell_is_told_so_and_nothing_is_ended_started_or_called_dead() {
             &["shutdown"],
             &["shutdown", "--force"],
         ] {
-            there(words).ended(5).with(&text);
+            in_sandbox(words).ended(5).with(&text);
         }
-        there(&["status"]).ended(0).with(&text[..100]);
-        let status = there(&["status", "t.ipynb", "--json"]).ended(0).json();
+        in_sandbox(&["status"]).ended(0).with(&text[..100]);
+        let status = in_sandbox(&["status", "t.ipynb", "--json"]).ended(0).json();
         assert_eq!(status["sessions"][0]["state"], "unchecked");
         assert_eq!(status["sessions"][0]["recorded"], "live");
-        there(&["log", "--kernel"]).ended(0);
-        there(&["open", "new.ipynb"])
+        in_sandbox(&["log", "--kernel"]).ended(0);
+        in_sandbox(&["open", "new.ipynb"])
             .ended(5)
             .with("would die with the call")
             .with("hint: allow nb outside the sandbox");
-        there(&["open", "new.ipynb", "--attach", file])
+        in_sandbox(&["open", "new.ipynb", "--attach", file])
             .ended(5)
             .with("sandboxed");
         assert!(!world.project().join("new.ipynb").exists());
@@ -213,10 +215,10 @@ fn another_container_or_host_is_told_where_the_kernel_is() {
     let opened = open(&world, "t.ipynb");
     let state = world.project().join(".nb/state.json");
     let text = std::fs::read_to_string(&state).expect("it is there");
-    let mut there: serde_json::Value = serde_json::from_str(&text).expect("JSON");
-    let host = &mut there["sessions"]["t.ipynb"]["backend"]["host"];
+    let mut recorded: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let host = &mut recorded["sessions"]["t.ipynb"]["backend"]["host"];
     *host = serde_json::json!({ "name": "beast", "boot_id": "b", "pid_namespace": "pid:[1]" });
-    let written = there.to_string();
+    let written = recorded.to_string();
     std::fs::write(&state, &written).expect("write it");
     for words in [
         &["run", "1"][..],
@@ -234,12 +236,12 @@ fn another_container_or_host_is_told_where_the_kernel_is() {
     nb(&world, ["status"]).ended(0).with("was started on beast");
     let after = std::fs::read_to_string(&state).expect("it is there");
     let after: serde_json::Value = serde_json::from_str(&after).expect("JSON");
-    assert_eq!(after["sessions"], there["sessions"]);
+    assert_eq!(after["sessions"], recorded["sessions"]);
     assert!(path(&opened["connection_file"]).exists());
 
     // A session that was ended on the other host does not block this one.
-    there["sessions"]["t.ipynb"]["status"] = "stopped".into();
-    std::fs::write(&state, there.to_string()).expect("write it");
+    recorded["sessions"]["t.ipynb"]["status"] = "stopped".into();
+    std::fs::write(&state, recorded.to_string()).expect("write it");
     let here = open(&world, "t.ipynb");
     assert_eq!(here["how"], "started");
     assert!(path(&opened["connection_file"]).exists(), "it is theirs");
@@ -256,30 +258,32 @@ fn a_sandbox_with_pids_of_its_own_starts_nothing_and_judges_nothing() {
     // The first process has the name of a sandbox's.
     let first = world.project().join("bwrap");
     std::fs::copy("/bin/bash", &first).expect("copy a shell");
-    let there = |words: &str| {
+    let in_namespace = |words: &str| {
         let script =
             format!("unshare -pf --mount-proc ./bwrap -c '\"$NB_TEST_BINARY\" {words}; exit $?'");
-        say(&mut super::shell(&world, &script))
+        output_of(&mut super::shell(&world, &script))
     };
-    if there("--version").code != Some(0) {
+    if in_namespace("--version").code != Some(0) {
         eprintln!("this machine makes no pid namespaces");
         return;
     }
     for words in ["run 1", "open t.ipynb", "restart", "interrupt", "shutdown"] {
-        there(words)
+        in_namespace(words)
             .ended(5)
             .with(", outside this container or sandbox, and cannot be seen from here")
             .with("hint: allow nb outside the sandbox");
     }
     for words in ["open new.ipynb", "open t.ipynb --force"] {
-        there(words).ended(5).with("process 1 is bwrap");
+        in_namespace(words).ended(5).with("process 1 is bwrap");
     }
-    there("status t.ipynb").ended(0).with("elsewhere");
+    in_namespace("status t.ipynb").ended(0).with("elsewhere");
     // A kernel that is recorded only in its files is not collected from there.
     let state = world.project().join(".nb/state.json");
     let text = std::fs::read(&state).expect("it is there");
     std::fs::remove_file(&state).expect("move it away");
-    there("open t.ipynb").ended(5).with("process 1 is bwrap");
+    in_namespace("open t.ipynb")
+        .ended(5)
+        .with("process 1 is bwrap");
     assert!(path(&opened["connection_file"]).exists());
     std::fs::write(&state, text).expect("put it back");
     nb(&world, ["run", "x"]).ended(0).with("42");

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use super::{Said, nb, say};
+use super::{Output, nb, output_of};
 use crate::world::{World, finish};
 
 /// A red dot.
@@ -60,7 +60,7 @@ fn write(world: &World, name: &str, notebook: &Value) -> PathBuf {
     path
 }
 
-fn ask(world: &World, words: &str) -> Said {
+fn ask(world: &World, words: &str) -> Output {
     nb(world, words.split(' '))
 }
 
@@ -68,14 +68,14 @@ fn ask(world: &World, words: &str) -> Said {
 fn cells_are_a_line_each() {
     let world = world();
     let listed = ask(&world, "cells t.ipynb").ended(0);
-    insta::assert_snapshot!(listed.out, @r#"
+    insta::assert_snapshot!(listed.stdout, @r#"
     t.ipynb: 4 cells · revision d15a5cf9d2 · python3
     0  77de   markdown         # Title (3 lines)
     1  3f2c   In[1]            import pandas as pd (3 lines) → a, 2 more
     2  3f2d   In[12]    error  1/0  #  [31m → ZeroDivisionError: division by zero
     3  12345  In[ ]
     "#);
-    assert_eq!(listed.err, "");
+    assert_eq!(listed.stderr, "");
     let some = ask(&world, "cells t.ipynb 1..3 -i -1 --json")
         .ended(0)
         .json();
@@ -100,7 +100,7 @@ fn cells_are_a_line_each() {
 }
 
 #[test]
-fn a_list_of_cells_is_short_whatever_they_have_said() {
+fn a_list_of_cells_is_short_whatever_they_have_printed() {
     let world = World::new();
     let output =
         json!({ "output_type": "stream", "name": "stdout", "text": "a word, ".repeat(10_000) });
@@ -114,8 +114,8 @@ fn a_list_of_cells_is_short_whatever_they_have_said() {
     let notebook =
         json!({ "cells": cells, "metadata": metadata, "nbformat": 4, "nbformat_minor": 5 });
     write(&world, "t.ipynb", &notebook);
-    let text = ask(&world, "cells t.ipynb").ended(0).out.len();
-    let object = ask(&world, "cells t.ipynb --json").ended(0).out.len();
+    let text = ask(&world, "cells t.ipynb").ended(0).stdout.len();
+    let object = ask(&world, "cells t.ipynb --json").ended(0).stdout.len();
     // 4.8 MB of outputs; beside the text, the object has its keys, whole ids and the names that cells write.
     assert!(text < 60 * 120 && object < 60 * 255, "{text} {object}");
 }
@@ -125,7 +125,7 @@ fn a_cell_shows_its_source_and_its_outputs() {
     let world = world();
     let shown = ask(&world, "cell t.ipynb 3f2c In[12] --limit 120").ended(0);
     // Escape sequences in a source must not reach the terminal.
-    insta::assert_snapshot!(shown.out.replace('\u{1b}', "␛"), @r#"
+    insta::assert_snapshot!(shown.stdout.replace('\u{1b}', "␛"), @r#"
     === 1 3f2c9a1e · code · In[1]
     --- metadata {"tags":["load"]}
     --- source
@@ -148,7 +148,7 @@ fn a_cell_shows_its_source_and_its_outputs() {
     Traceback
     ZeroDivisionError: division by zero
     "#);
-    assert_eq!(shown.err, "");
+    assert_eq!(shown.stderr, "");
 }
 
 #[test]
@@ -217,33 +217,38 @@ fn files_that_cannot_be_written_keep_nobody_from_reading() {
     let world = world();
     ask(&world, "cells t.ipynb").ended(0);
     std::fs::write(world.project().join(".nb/outputs"), "in the way").expect("write a file");
-    let said = ask(&world, "cell t.ipynb 1 --limit 100").ended(0);
-    let said = said
+    let output = ask(&world, "cell t.ipynb 1 --limit 100").ended(0);
+    let output = output
         .with("note: outputs could not be written to files")
         .with("all of it: --output 0");
     assert!(
-        said.out.contains("also image/png 1x1, 69 bytes"),
-        "{said:#?}"
+        output.stdout.contains("also image/png 1x1, 69 bytes"),
+        "{output:#?}"
     );
 }
 
 #[test]
 fn a_source_and_an_output_come_alone_and_exactly() {
     let world = world();
-    let source = ask(&world, "cell t.ipynb 2 --source-only").ended(0).out;
+    let source = ask(&world, "cell t.ipynb 2 --source-only").ended(0).stdout;
     assert_eq!(source, "1/0  # \u{1b}[31m\n");
-    assert_eq!(ask(&world, "cell t.ipynb 3 --source-only").ended(0).out, "");
-    let both = ask(&world, "cell t.ipynb 0 2 --source-only").ended(0).out;
+    assert_eq!(
+        ask(&world, "cell t.ipynb 3 --source-only").ended(0).stdout,
+        ""
+    );
+    let both = ask(&world, "cell t.ipynb 0 2 --source-only")
+        .ended(0)
+        .stdout;
     assert_eq!(both, "# Title\n\nSome text\n1/0  # \u{1b}[31m\n");
-    let stream = ask(&world, "cell t.ipynb 1 --output 0").ended(0).out;
+    let stream = ask(&world, "cell t.ipynb 1 --output 0").ended(0).stdout;
     assert_eq!(stream.lines().count(), 2000);
     assert_eq!(
-        ask(&world, "cell t.ipynb 1 --output 2").ended(0).out,
+        ask(&world, "cell t.ipynb 1 --output 2").ended(0).stdout,
         "   a\n0  1\n"
     );
     let html = ask(&world, "cell t.ipynb 1 --output 2 --mime text/html")
         .ended(0)
-        .out;
+        .stdout;
     assert_eq!(html, "<b>1</b>\n");
     let file = world.project().join("dot.png");
     let mut command = world.nb();
@@ -272,7 +277,7 @@ fn a_source_and_an_output_come_alone_and_exactly() {
 #[test]
 fn who_means_no_cell_is_helped() {
     let world = world();
-    for (words, code, says) in [
+    for (words, code, message) in [
         ("cell t.ipynb", 2, "which cell is meant?"),
         (
             "cell t.ipynb 7",
@@ -307,9 +312,9 @@ fn who_means_no_cell_is_helped() {
         ("cells none.ipynb", 1, "there is no notebook none.ipynb"),
         ("cells", 2, "nb cells -n t.ipynb"),
     ] {
-        let said = ask(&world, words);
-        assert!(said.err.contains(says), "{words}: {said:#?}");
-        said.ended(code);
+        let output = ask(&world, words);
+        assert!(output.stderr.contains(message), "{words}: {output:#?}");
+        output.ended(code);
     }
     // An id that looks like an index is selected with `-c`.
     ask(&world, "cell t.ipynb -c 12345678")
@@ -359,8 +364,9 @@ fn odd_notebooks_are_read_too() {
         .replace("\"<7>\"", "NaN")
         .replace("print(", "print('\\ud800'");
     std::fs::write(world.project().join("odd.ipynb"), text).expect("write it");
-    let said = ask(&world, "cell odd.ipynb 0").ended(0);
-    said.with("<19>")
+    let output = ask(&world, "cell odd.ipynb 0").ended(0);
+    output
+        .with("<19>")
         .with("--- 60 outputs left out, 20 to 79")
         .with("<80>")
         .with("print('\u{fffd}'");
@@ -395,13 +401,13 @@ fn search_finds_lines_of_sources_and_outputs() {
         ["search", "step 19[0-9]{2}$|^df", ".", "--limit", "4"],
     )
     .ended(0);
-    insta::assert_snapshot!(found.out, @r#"
+    insta::assert_snapshot!(found.stdout, @r#"
     deep/er/u.ipynb 3f2c:2: df = load()
     deep/er/u.ipynb 3f2c:3: df.plot()
     deep/er/u.ipynb 3f2c:out0:1901: step 1900
     deep/er/u.ipynb 3f2c:out0:1902: step 1901
     "#);
-    insta::assert_snapshot!(found.err, @r#"
+    insta::assert_snapshot!(found.stderr, @r#"
     note: cannot read deep/bad.ipynb: it is not a notebook: line 1, column 2: expected a key in double quotes, or }, found the end of the file
     200 more lines; --limit 0 prints all 204
     "#);
@@ -409,13 +415,13 @@ fn search_finds_lines_of_sources_and_outputs() {
         .ended(0)
         .with("nothing found in 1 notebook");
     assert_eq!(
-        ask(&world, "search -i TITLE t.ipynb").ended(0).out,
+        ask(&world, "search -i TITLE t.ipynb").ended(0).stdout,
         "t.ipynb 77de:1: # Title\n"
     );
-    assert_eq!(ask(&world, "search TITLE t.ipynb").ended(0).out, "");
+    assert_eq!(ask(&world, "search TITLE t.ipynb").ended(0).stdout, "");
     // Notebooks may come first.
     assert_eq!(
-        ask(&world, "search t.ipynb Title").ended(0).out,
+        ask(&world, "search t.ipynb Title").ended(0).stdout,
         "t.ipynb 77de:1: # Title\n"
     );
     let json = ask(&world, "search Traceback t.ipynb --json")
@@ -452,7 +458,7 @@ fn what_has_changed_since_a_revision_is_listed() {
     cells[0]["outputs"] = json!([]);
     write(&world, "t.ipynb", &changed);
     let since = nb(&world, ["cells", "t.ipynb", "--since", first]).ended(0);
-    insta::assert_snapshot!(since.out, @r#"
+    insta::assert_snapshot!(since.stdout, @r#"
     t.ipynb: 2 of 4 cells new, edited or moved since d15a5cf9d2 · revision 0782a467dc · python3
     1  3f2d  edited  In[12]  error  1/1 → ZeroDivisionError: division by zero
     3  new1  new     raw            new
@@ -496,7 +502,7 @@ fn fmt_lists_and_writes_what_jupyter_would_write_otherwise() {
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o640)).expect("set its mode");
     let before = std::fs::read(&path).expect("read it");
     let checked = ask(&world, "fmt .").ended(1);
-    assert_eq!(checked.out, "sub/u.ipynb\nt.ipynb\n");
+    assert_eq!(checked.stdout, "sub/u.ipynb\nt.ipynb\n");
     checked.with("2 of 2 notebooks would change; nb fmt --write writes them");
     assert_eq!(std::fs::read(&path).expect("read it"), before);
     ask(&world, "fmt --write sub")
@@ -516,7 +522,7 @@ fn fmt_lists_and_writes_what_jupyter_would_write_otherwise() {
         .permissions()
         .mode();
     assert_eq!(mode & 0o777, 0o640);
-    assert_eq!(ask(&world, "fmt sub --check").ended(0).out, "");
+    assert_eq!(ask(&world, "fmt sub --check").ended(0).stdout, "");
     let json = ask(&world, "fmt . --json").ended(1).json();
     assert_eq!(
         (&json["differing"], &json["failed"]),
@@ -525,9 +531,9 @@ fn fmt_lists_and_writes_what_jupyter_would_write_otherwise() {
 
     // A notebook that cannot be read does not stop the others.
     std::fs::write(world.project().join("bad.ipynb"), "[]").expect("write it");
-    let said = ask(&world, "fmt --write .").ended(1);
-    assert_eq!(said.out, "t.ipynb\n");
-    said.with("bad.ipynb: it is not a notebook");
+    let output = ask(&world, "fmt --write .").ended(1);
+    assert_eq!(output.stdout, "t.ipynb\n");
+    output.with("bad.ipynb: it is not a notebook");
     ask(&world, "fmt --check --write t.ipynb").ended(2);
 }
 
@@ -596,7 +602,7 @@ fn a_reader_that_goes_is_a_quiet_end() {
     let (status, out, err) = finish(&mut bash);
     assert!(status.success() && err.is_empty(), "{err}");
     assert!(out.starts_with("=== 0 "), "{out}");
-    say(world.nb().args(["cells", "--help"]))
+    output_of(world.nb().args(["cells", "--help"]))
         .ended(0)
         .with("nb cells train.ipynb");
 }

@@ -5,14 +5,14 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use super::exec::{GATE, begin, cell, file, is, notebook, said, text};
+use super::exec::{GATE, begin, cell, file, notebook, text, wait_for_output, wait_for_state};
 use super::{has_ended, kill, nb, pid, until};
 use crate::world::World;
 
 /// Returns the record of a job, once `holds` is true of it.
-fn record(world: &World, job: &str, what: &str, holds: impl Fn(&Value) -> bool) -> Value {
+fn record(world: &World, job: &str, condition: &str, holds: impl Fn(&Value) -> bool) -> Value {
     let file = world.project().join(".nb/jobs").join(job).join("job.json");
-    until(what, || {
+    until(condition, || {
         let text = std::fs::read(&file).ok()?;
         let job: Value = serde_json::from_slice(&text).ok()?;
         holds(&job).then_some(job)
@@ -33,17 +33,17 @@ fn a_notebook_that_could_not_be_written_for_a_while_has_it_all_at_the_end() {
     let world = notebook(&[GATE]);
     set_mode(&file(&world), 0o444);
     let id = begin(&world, &["0"]);
-    let told = record(&world, &id, "unwritten", |job| {
+    let record = record(&world, &id, "unwritten", |job| {
         job["cells"][0]["unwritten"].is_string()
     });
-    let why = told["cells"][0]["unwritten"].as_str().expect("a text");
+    let why = record["cells"][0]["unwritten"].as_str().expect("a text");
     assert!(why.contains("read-only"), "{why}");
     assert_eq!(cell(&world, 0)["outputs"], json!([]));
     set_mode(&file(&world), 0o644);
     open_the_gate(&world);
     nb(&world, ["wait", &id]).ended(0).with("after");
     assert_eq!(text(&world, 0), "before\nafter\n");
-    is(&world, &id, "done");
+    wait_for_state(&world, &id, "done");
 }
 
 /// Returns the process that records a job.
@@ -60,7 +60,7 @@ fn recorder(job: &str) -> u32 {
 
 /// Kills the recorder of a job that runs and has printed, before it can write anything.
 fn kill_recorder(world: &World, job: &str) {
-    said(world, job, "before");
+    wait_for_output(world, job, "before");
     let pid = recorder(job);
     kill(pid);
     until("its end", || has_ended(pid).then_some(()));
@@ -89,9 +89,9 @@ fn a_recorder_that_is_killed_is_noticed_by_the_next_command_and_another_goes_on(
         .with("1 cell after it is not run")
         .with(&format!("nb wait {id}"));
     let again = nb(&world, ["cells", "a.ipynb", "--as", "ada"]).ended(0);
-    assert!(!again.err.contains("killed"), "{again:?}");
-    let told = nb(&world, ["cells", "a.ipynb", "--as", "bob", "--json"]).ended(0);
-    assert_eq!(told.json()["lost"][0]["job"], json!(id));
+    assert!(!again.stderr.contains("killed"), "{again:?}");
+    let output = nb(&world, ["cells", "a.ipynb", "--as", "bob", "--json"]).ended(0);
+    assert_eq!(output.json()["lost"][0]["job"], json!(id));
     // The cell still runs, and nothing says otherwise.
     nb(&world, ["wait", &id, "--timeout", "0.1"])
         .ended(4)
@@ -121,12 +121,12 @@ fn a_running_cell_is_in_the_notebook_before_it_says_anything() {
     nb(&world, ["exec", "a.ipynb", "0"]).ended(0);
     assert_eq!(text(&world, 0), "after\n");
     let id = begin(&world, &["0"]);
-    let running = until("the file tells that it runs", || {
+    let running = until("the file shows that it runs", || {
         let cell = cell(&world, 0);
         (cell["outputs"] == json!([])).then_some(cell)
     });
     assert_eq!(running["execution_count"], Value::Null, "{running}");
-    is(&world, &id, "running");
+    wait_for_state(&world, &id, "running");
     open_the_gate(&world);
     nb(&world, ["wait", &id]).ended(0);
     let ended = cell(&world, 0);
@@ -155,7 +155,7 @@ fn a_cell_whose_recorder_and_kernel_were_killed_ends_with_an_error() {
 }
 
 #[test]
-fn a_cell_whose_end_nobody_heard_is_not_called_finished() {
+fn a_cell_whose_end_nobody_received_is_not_called_finished() {
     let gate = format!("{GATE}\nopen('over', 'w').close()");
     let world = notebook(&[&gate]);
     let id = begin(&world, &["0"]);
@@ -163,11 +163,11 @@ fn a_cell_whose_end_nobody_heard_is_not_called_finished() {
     open_the_gate(&world);
     let over = world.project().join("over");
     until("the cell's end", || over.exists().then_some(()));
-    let said = nb(&world, ["wait", &id])
+    let output = nb(&world, ["wait", &id])
         .ended(1)
         .with("was killed")
         .with("before");
-    assert!(!said.out.contains("after"), "{said:?}");
+    assert!(!output.stdout.contains("after"), "{output:?}");
     nb(&world, ["jobs"]).ended(0).with("unheard");
     assert!(all_text(&world, 0).starts_with("before\n"));
 }
@@ -177,7 +177,7 @@ fn outputs_that_could_not_be_written_stay_in_the_job_and_are_written_when_asked(
     let world = notebook(&[GATE]);
     set_mode(&file(&world), 0o444);
     let id = begin(&world, &["0"]);
-    said(&world, &id, "before");
+    wait_for_output(&world, &id, "before");
     open_the_gate(&world);
     let command = format!("nb jobs {id} --write");
     nb(&world, ["wait", &id])
@@ -195,7 +195,7 @@ fn outputs_that_could_not_be_written_stay_in_the_job_and_are_written_when_asked(
     assert_eq!(text(&world, 0), "before\nafter\n");
     assert_eq!(cell(&world, 0)["execution_count"], 1);
     let shown = nb(&world, ["jobs", &id]).ended(0);
-    assert!(!shown.out.contains("not in the notebook"), "{shown:?}");
+    assert!(!shown.stdout.contains("not in the notebook"), "{shown:?}");
     // Outputs of a later run stay.
     nb(&world, ["exec", "a.ipynb", "0"]).ended(0);
     nb(&world, ["jobs", &id, "--write"])
@@ -215,7 +215,7 @@ fn outputs_that_could_not_be_written_stay_in_the_job_and_are_written_when_asked(
 fn a_notebook_that_goes_elsewhere_in_mid_run_gets_its_outputs_there() {
     let world = notebook(&[GATE]);
     let id = begin(&world, &["0"]);
-    said(&world, &id, "before");
+    wait_for_output(&world, &id, "before");
     let moved = world.project().join("b.ipynb");
     std::fs::rename(file(&world), &moved).expect("move the notebook");
     open_the_gate(&world);
@@ -237,14 +237,14 @@ fn a_kernel_that_never_answers_keeps_nobody() {
     let holds = "import ctypes, sys\nsys.stdout.flush()\nctypes.PyDLL(None).usleep(300_000_000)";
     let world = notebook(&[holds, "'never'"]);
     let first = begin(&world, &["0"]);
-    is(&world, &first, "running");
+    wait_for_state(&world, &first, "running");
     let second = begin(&world, &["1"]);
     nb(&world, ["wait", &second, "--timeout", "0.5"])
         .ended(4)
         .with("still waiting");
     nb(&world, ["interrupt", &second]).ended(0);
-    let told = nb(&world, ["wait", &second, "--json"]).ended(130).json();
-    assert_eq!(told["cells"][0]["status"], "withdrawn");
+    let answer = nb(&world, ["wait", &second, "--json"]).ended(130).json();
+    assert_eq!(answer["cells"][0]["status"], "withdrawn");
     nb(&world, ["interrupt", &first]).ended(0);
     nb(&world, ["wait", &first]).ended(130);
 }
@@ -253,7 +253,7 @@ fn a_kernel_that_never_answers_keeps_nobody() {
 fn a_kernel_that_somebody_else_restarts_in_mid_cell_leaves_what_was_printed() {
     let world = notebook(&[GATE]);
     let id = begin(&world, &["0"]);
-    said(&world, &id, "before");
+    wait_for_output(&world, &id, "before");
     nb(&world, ["restart", "a.ipynb", "--as", "bob"]).ended(5);
     nb(&world, ["restart", "a.ipynb", "--as", "bob", "--force"]).ended(0);
     nb(&world, ["wait", &id]).ended(6).with("restarted by bob");
@@ -261,21 +261,21 @@ fn a_kernel_that_somebody_else_restarts_in_mid_cell_leaves_what_was_printed() {
 }
 
 #[test]
-fn who_waits_in_front_of_a_restart_or_shutdown_is_told_of_it() {
-    for (action, told) in [("restart", "restarted"), ("shutdown", "shut down")] {
+fn a_job_that_waits_before_a_restart_or_shutdown_is_told_of_it() {
+    for (action, done) in [("restart", "restarted"), ("shutdown", "shut down")] {
         let world = notebook(&[GATE]);
         let first = begin(&world, &["0"]);
-        said(&world, &first, "before");
+        wait_for_output(&world, &first, "before");
         let waits = nb(&world, ["run", "--detach", "--json", "1"]).ended(0);
         let waits = waits.json()["job"].as_str().expect("an id").to_owned();
         until("it waits behind the cell", || {
-            let told = nb(&world, ["wait", &waits, "--timeout", "0.01"]);
-            told.err.contains("behind").then_some(())
+            let output = nb(&world, ["wait", &waits, "--timeout", "0.01"]);
+            output.stderr.contains("behind").then_some(())
         });
         nb(&world, [action, "a.ipynb", "--as", "bob", "--force"]).ended(0);
         nb(&world, ["wait", &waits])
             .ended(6)
-            .with(&format!("the kernel was {told} by bob"))
+            .with(&format!("the kernel was {done} by bob"))
             .with("it was not run");
     }
 }
@@ -299,7 +299,7 @@ fn a_save_of_the_running_cell_in_between_does_not_take_its_outputs_away() {
 fn what_a_recorder_holds_is_written_when_the_notebook_is_saved() {
     let world = notebook(&[GATE]);
     let id = begin(&world, &["0"]);
-    said(&world, &id, "before");
+    wait_for_output(&world, &id, "before");
     // Without the save, the recorder would not have written yet.
     let saved = nb(&world, ["save", "a.ipynb", "--json"]).ended(0).json();
     assert_eq!(text(&world, 0), "before\n");
@@ -311,8 +311,8 @@ fn what_a_recorder_holds_is_written_when_the_notebook_is_saved() {
         .with("a.ipynb: revision");
     set_mode(&file(&world), 0o444);
     open_the_gate(&world);
-    let told = record(&world, &id, "its end", |job| job["state"] == "done");
-    assert!(told["cells"][0]["unwritten"].is_string(), "{told}");
+    let record = record(&world, &id, "its end", |job| job["state"] == "done");
+    assert!(record["cells"][0]["unwritten"].is_string(), "{record}");
     set_mode(&file(&world), 0o644);
     // No recorder holds outputs any more.
     let saved = nb(&world, ["save", "a.ipynb", "--json"]).ended(0).json();
@@ -326,11 +326,11 @@ fn of_two_executions_of_one_cell_the_later_stays_and_nothing_is_lost() {
     let world = notebook(&[code]);
     let begin = |name: &str| {
         let words = ["exec", "a.ipynb", "0", "-d", "--json", "--as", name];
-        let said = nb(&world, words).ended(0).json();
-        said["job"].as_str().expect("a job").to_owned()
+        let answer = nb(&world, words).ended(0).json();
+        answer["job"].as_str().expect("a job").to_owned()
     };
     let first = begin("ada");
-    said(&world, &first, "begin 1");
+    wait_for_output(&world, &first, "begin 1");
     let second = begin("bob");
     nb(&world, ["wait", &second, "--timeout", "0.5"])
         .ended(4)
@@ -342,7 +342,7 @@ fn of_two_executions_of_one_cell_the_later_stays_and_nothing_is_lost() {
         .ended(0)
         .with("end 1")
         .with("not in the notebook");
-    said(&world, &second, "begin 2");
+    wait_for_output(&world, &second, "begin 2");
     set_mode(&file(&world), 0o644);
     std::fs::write(world.project().join("go2"), "").expect("open the gate");
     nb(&world, ["wait", &second]).ended(0).with("end 2");
@@ -353,7 +353,7 @@ fn of_two_executions_of_one_cell_the_later_stays_and_nothing_is_lost() {
         .ended(5)
         .with("run again since");
     let kept = nb(&world, ["wait", &first, "--all", "--as", "ada"]).ended(0);
-    assert_eq!(kept.out, "begin 1\nend 1\n");
+    assert_eq!(kept.stdout, "begin 1\nend 1\n");
     assert_eq!(text(&world, 0), "begin 2\nend 2\n");
 }
 
@@ -381,9 +381,9 @@ fn on_a_full_disk_outputs_stay_in_the_job_until_there_is_room() {
         "$NB_TEST_BINARY" insert small/d.ipynb -s "print('line ' * 20_000)"
         dd if=/dev/zero of=small/filler bs=1k count=4000 2> /dev/null || true
         echo "--- full"
-        "$NB_TEST_BINARY" exec small/d.ipynb 0 --json > said || echo "exec: $?"
-        cat said
-        job=$(sed 's/.*"job":"\([0-9a-f]*\)".*/\1/' said)
+        "$NB_TEST_BINARY" exec small/d.ipynb 0 --json > answer || echo "exec: $?"
+        cat answer
+        job=$(sed 's/.*"job":"\([0-9a-f]*\)".*/\1/' answer)
         "$NB_TEST_BINARY" jobs "$job"
         "$NB_TEST_BINARY" jobs "$job" --write 2>&1 || echo "write: $?"
         grep -c 'line line' small/d.ipynb || true
@@ -395,10 +395,10 @@ fn on_a_full_disk_outputs_stay_in_the_job_until_there_is_room() {
         ls -A small
     "#;
     let mut command = world.command(std::path::Path::new("unshare"));
-    let ran = super::say(command.args(["-rm", "sh", "-c", script]));
-    eprintln!("{}\n{}", ran.out, ran.err);
+    let ran = super::output_of(command.args(["-rm", "sh", "-c", script]));
+    eprintln!("{}\n{}", ran.stdout, ran.stderr);
     assert_eq!(ran.code, Some(0));
-    let (_, full) = ran.out.split_once("--- full\n").expect("it was full");
+    let (_, full) = ran.stdout.split_once("--- full\n").expect("it was full");
     let (full, room) = full.split_once("--- room\n").expect("there was room");
     // The job ran, and its message says how to fix it.
     assert!(
@@ -409,17 +409,17 @@ fn on_a_full_disk_outputs_stay_in_the_job_until_there_is_room() {
         full.contains("write: 1") && full.contains("\n0\n"),
         "{full}"
     );
-    assert!(ran.err.contains("--write"), "{}", ran.err);
+    assert!(ran.stderr.contains("--write"), "{}", ran.stderr);
     assert!(room.contains("are in ") && room.contains("\n1\n"), "{room}");
     // No partial file is left behind.
     assert!(room.ends_with("d.ipynb\n"), "{room}");
 }
 
 #[test]
-fn a_question_outlives_the_recorder_that_heard_it() {
+fn a_question_outlives_the_recorder_that_received_it() {
     let world = notebook(&["print('before', flush=True)\nprint('hi', input('name? '))"]);
     let id = begin(&world, &["0"]);
-    is(&world, &id, "waiting_input");
+    wait_for_state(&world, &id, "waiting_input");
     kill_recorder(&world, &id);
     nb(&world, ["wait", &id]).ended(7).with("name? ");
     nb(&world, ["reply", &id, "Ada"]).ended(0).with("hi Ada");
@@ -435,7 +435,7 @@ fn task(files: &str) -> String {
     format!(
         "import asyncio, os\nasync def late():\n    for name in {files:?}.split():\n        \
          while not os.path.exists(name): await asyncio.sleep(0.01)\n        print(name, flush=True)\n        \
-         open(name + '.said', 'w').close()\n_ = asyncio.create_task(late())\nprint('begun')"
+         open(name + '.printed', 'w').close()\n_ = asyncio.create_task(late())\nprint('begun')"
     )
 }
 
@@ -458,7 +458,7 @@ fn outputs_after_the_end_of_their_cell_are_recorded() {
     assert_eq!(text(&world, 0), "begun\n");
     // A later job runs meanwhile.
     let later = begin(&world, &["3"]);
-    said(&world, &later, "before");
+    wait_for_output(&world, &later, "before");
     touch(&world, "a");
     until("the first line", || {
         (text(&world, 0) == "begun\na\n").then_some(())
@@ -468,8 +468,8 @@ fn outputs_after_the_end_of_their_cell_are_recorded() {
         let is_new = cell(&world, 1)["outputs"][0]["data"]["text/plain"] == json!(["'new'"]);
         (is_new && text(&world, 0) == "begun\na\nb\n").then_some(())
     });
-    let told = nb(&world, ["wait", &id, "--all"]).ended(0);
-    assert!(told.out.contains("begun\na\nb\n"), "{told:?}");
+    let output = nb(&world, ["wait", &id, "--all"]).ended(0);
+    assert!(output.stdout.contains("begun\na\nb\n"), "{output:?}");
     assert_eq!(cell(&world, 0)["execution_count"], 1);
     touch(&world, "go");
     nb(&world, ["wait", &later]).ended(0);
@@ -491,10 +491,10 @@ fn outputs_after_the_end_of_their_cell_are_recorded() {
 fn late_outputs_wait_for_the_end_of_their_job() {
     let world = notebook(&[&task("a"), OPEN_GATE]);
     let id = begin(&world, &["--all"]);
-    said(&world, &id, "before");
+    wait_for_output(&world, &id, "before");
     touch(&world, "a");
     until("the task's line", || {
-        world.project().join("a.said").exists().then_some(())
+        world.project().join("a.printed").exists().then_some(())
     });
     touch(&world, "go");
     nb(&world, ["wait", &id]).ended(0);
@@ -521,10 +521,10 @@ fn late_outputs_bring_nothing_back_into_a_cell_that_was_cleared() {
     });
     nb(&world, ["clear", "0"]).ended(0);
     touch(&world, "b");
-    said(&world, &id, "b\\n");
+    wait_for_output(&world, &id, "b\\n");
     touch(&world, "c");
     // The lines before this one are written by now.
-    said(&world, &id, "c\\n");
+    wait_for_output(&world, &id, "c\\n");
     assert_eq!(cell(&world, 0)["outputs"], json!([]));
-    is(&world, &id, "done");
+    wait_for_state(&world, &id, "done");
 }

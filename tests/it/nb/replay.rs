@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Said, kill, nb, open, path, pid, until};
+use super::{Output, kill, nb, open, path, pid, until};
 use crate::world::World;
 
 const CELLS: [(&str, &str); 5] = [
@@ -24,12 +24,12 @@ fn world() -> World {
     world
 }
 
-fn exec(world: &World, words: &[&str]) -> Said {
+fn exec(world: &World, words: &[&str]) -> Output {
     nb(world, [&["exec", "t.ipynb"], words].concat())
 }
 
-fn cells(said: &Said) -> Vec<Value> {
-    let answer = said.json();
+fn cells(output: &Output) -> Vec<Value> {
+    let answer = output.json();
     let cells = answer["replay"]["cells"].as_array();
     cells.expect("cells").clone()
 }
@@ -40,7 +40,7 @@ fn what_had_run_before_the_kernel_died_runs_again() {
     open(&world, "t.ipynb");
     let nothing = exec(&world, &["--replay"]).ended(0);
     assert_eq!(
-        nothing.out,
+        nothing.stdout,
         "t.ipynb: nothing ran in a kernel before this one\n"
     );
     let nothing = exec(&world, &["--replay", "--json"]).ended(0);
@@ -60,8 +60,8 @@ fn what_had_run_before_the_kernel_died_runs_again() {
     let job = running["job"].as_str().expect("a job");
     let status = nb(&world, ["status", "--json"]).json();
     until("the loop runs", || {
-        let said = nb(&world, ["wait", job, "--timeout", "0.05"]);
-        said.out.contains("on").then_some(())
+        let output = nb(&world, ["wait", job, "--timeout", "0.05"]);
+        output.stdout.contains("on").then_some(())
     });
     kill(pid(&status["sessions"][0]));
     nb(&world, ["wait", job]).ended(6);
@@ -70,7 +70,7 @@ fn what_had_run_before_the_kernel_died_runs_again() {
     dead.with("nb open t.ipynb && nb exec t.ipynb --replay");
     nb(&world, ["edit", "t.ipynb", "load", "x = 10", "--force"]).ended(0);
     open(&world, "t.ipynb");
-    let said = exec(&world, &["--replay"]).ended(0).with("x is 12");
+    let output = exec(&world, &["--replay"]).ended(0).with("x is 12");
     for line in [
         "replay of kernel 1, which died ",
         ": 3 runs of 2 cells ran without error",
@@ -78,7 +78,7 @@ fn what_had_run_before_the_kernel_died_runs_again() {
         "replay: loop was running when it ended, and is left out · next: nb exec t.ipynb loop",
         "replay: left out: fail failed, 1 run of code outside the notebook",
     ] {
-        assert!(said.err.contains(line), "no {line:?} in {said:#?}");
+        assert!(output.stderr.contains(line), "no {line:?} in {output:#?}");
     }
     nb(&world, ["run", "x, 'scratch' in globals()"])
         .ended(0)
@@ -93,9 +93,9 @@ fn a_restart_and_what_had_run_is_one_command() {
     exec(&world, &["grow"]).ended(3);
     exec(&world, &["load"]).ended(0);
     exec(&world, &["show"]).ended(0);
-    let said = exec(&world, &["--restart", "--replay", "--json"]).ended(0);
-    assert_eq!(cells(&said), ["load0001", "show0005"]);
-    let replay = &said.json()["replay"];
+    let output = exec(&world, &["--restart", "--replay", "--json"]).ended(0);
+    assert_eq!(cells(&output), ["load0001", "show0005"]);
+    let replay = &output.json()["replay"];
     assert_eq!(
         (&replay["generation"], &replay["ended"]["how"]),
         (&json!(1), &json!("restarted"))
@@ -105,11 +105,11 @@ fn a_restart_and_what_had_run_is_one_command() {
     nb(&world, ["shutdown", "t.ipynb"]).ended(0);
     assert!(!path(&opened["connection_file"]).exists());
     open(&world, "t.ipynb");
-    let said = exec(&world, &["--replay", "--json"]).ended(0);
-    assert_eq!(cells(&said), ["load0001", "show0005"]);
-    assert_eq!(said.json()["replay"]["generation"], 2);
+    let output = exec(&world, &["--replay", "--json"]).ended(0);
+    assert_eq!(cells(&output), ["load0001", "show0005"]);
+    assert_eq!(output.json()["replay"]["generation"], 2);
     nb(&world, ["rm", "t.ipynb", "load", "--force"]).ended(0);
     nb(&world, ["restart"]).ended(0);
-    let said = exec(&world, &["--replay"]).ended(3);
-    said.with("1 run of cells that are not there any more");
+    let output = exec(&world, &["--replay"]).ended(3);
+    output.with("1 run of cells that are not there any more");
 }

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::exec::notebook;
-use super::{Said, nb, open};
+use super::{Output, nb, open};
 use crate::python;
 use crate::world::World;
 
@@ -15,7 +15,7 @@ fn world() -> World {
     world
 }
 
-fn run(world: &World, code: &str) -> Said {
+fn run(world: &World, code: &str) -> Output {
     nb(world, ["run", "--json", "--limit", "0", code])
 }
 
@@ -124,8 +124,8 @@ fn outputs_stand_in_the_field_of_their_kind() {
         (&json!("ok"), &Value::Null)
     );
     assert_eq!(result["category"], Value::Null);
-    for gone in ["outputs", "took_ms", "text"] {
-        assert!(result.get(gone).is_none(), "{gone} in {result:#}");
+    for key in ["outputs", "took_ms", "text"] {
+        assert!(result.get(key).is_none(), "{key} in {result:#}");
     }
 
     let result = run(&world, "x = 1").ended(0).json();
@@ -164,8 +164,8 @@ fn outputs_stand_in_the_field_of_their_kind() {
 fn each_cell_has_its_own_result() {
     let world = notebook(&["print('a')", "open('no/such/file')", "print('never')"]);
     let words = ["exec", "a.ipynb", "--all", "--json"];
-    let said = nb(&world, words).ended(3).json();
-    let cells = said["cells"].as_array().expect("cells");
+    let answer = nb(&world, words).ended(3).json();
+    let cells = answer["cells"].as_array().expect("cells");
     let statuses: Vec<_> = cells.iter().map(|cell| cell["status"].clone()).collect();
     assert_eq!(statuses, ["ok", "error", "not_run"]);
     assert_eq!(
@@ -184,9 +184,9 @@ fn each_cell_has_its_own_result() {
         (&Value::Null, &Value::Null)
     );
     assert_eq!(cells[2]["category"], Value::Null);
-    let said = nb(&world, ["exec", "a.ipynb", "1", "--events"]).ended(3);
-    let event = said
-        .out
+    let output = nb(&world, ["exec", "a.ipynb", "1", "--events"]).ended(3);
+    let event = output
+        .stdout
         .lines()
         .find(|line| line.contains(r#""event":"cell""#));
     let event: Value = serde_json::from_str(event.expect("the cell's end")).expect("JSON");
@@ -276,8 +276,8 @@ fn the_death_of_a_kernel_has_its_cause_as_category() {
         new = ctypes.CDLL('libstdc++.so.6')._Znwm\nnew.argtypes = [ctypes.c_size_t]\n\
         print('before', flush=True)\n\
         import glob, time\n\
-        def told(): return any('before\\\\n' in open(it).read() for it in glob.glob('.nb/jobs/*/events.jsonl'))\n\
-        while not told(): time.sleep(0.01)\n\
+        def is_recorded(): return any('before\\\\n' in open(log).read() for log in glob.glob('.nb/jobs/*/events.jsonl'))\n\
+        while not is_recorded(): time.sleep(0.01)\n\
         new(2_000_000_000)";
     let kills = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)";
     let crashes = "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)";

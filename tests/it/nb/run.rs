@@ -4,7 +4,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
-use super::{kill, nb, open, say, shell, until};
+use super::{kill, nb, open, output_of, shell, until};
 use crate::world::World;
 
 /// Code that waits until there is a file `go` beside the notebook.
@@ -17,7 +17,7 @@ fn world() -> World {
     world
 }
 
-fn lets_go(world: &World) {
+fn open_the_gate(world: &World) {
     std::fs::write(world.project().join("go"), "").expect("open the gate");
 }
 
@@ -31,20 +31,20 @@ fn last_job(world: &World) -> Value {
 }
 
 fn detached(world: &World, code: &str) -> String {
-    let said = nb(world, ["run", "-d", "--json", code]).ended(0).json();
-    said["job"].as_str().expect("a job").to_owned()
+    let answer = nb(world, ["run", "-d", "--json", code]).ended(0).json();
+    answer["job"].as_str().expect("a job").to_owned()
 }
 
 /// Waits until a job has recorded this text.
-fn has_said(world: &World, job: &str, text: &str) {
+fn wait_for_output(world: &World, job: &str, text: &str) {
     let events = world
         .project()
         .join(".nb/jobs")
         .join(job)
         .join("events.jsonl");
     until(text, || {
-        let said = std::fs::read_to_string(&events).ok()?;
-        said.contains(text).then_some(())
+        let log = std::fs::read_to_string(&events).ok()?;
+        log.contains(text).then_some(())
     });
 }
 
@@ -53,26 +53,26 @@ fn code_is_a_job_and_stays_out_of_the_notebook() {
     let world = world();
     let file = world.project().join("a.ipynb");
     let before = std::fs::read(&file).expect("read the notebook");
-    let said = nb(&world, ["run", "print('a'); 6 * 7"]).ended(0);
-    assert_eq!((&said.out[..], &said.err[..]), ("a\n42\n", ""));
+    let output = nb(&world, ["run", "print('a'); 6 * 7"]).ended(0);
+    assert_eq!((&output.stdout[..], &output.stderr[..]), ("a\n42\n", ""));
     let id = detached(&world, GATE);
-    has_said(&world, &id, "before");
+    wait_for_output(&world, &id, "before");
     nb(&world, ["jobs"])
         .ended(0)
         .with("code for a.ipynb · running");
     nb(&world, ["wait", "--timeout", "0.1"])
         .ended(4)
         .with("before");
-    lets_go(&world);
-    let said = nb(&world, ["wait", &id[..4]]).ended(0);
-    assert_eq!(said.out, "after\n");
+    open_the_gate(&world);
+    let output = nb(&world, ["wait", &id[..4]]).ended(0);
+    assert_eq!(output.stdout, "after\n");
     assert_eq!(std::fs::read(&file).expect("read the notebook"), before);
     // Stdin holds the code, so questions are left to `nb reply`.
     let mut piped = shell(
         &world,
         "echo 'input(\"name? \")' | \"$NB_TEST_BINARY\" run -",
     );
-    say(&mut piped).ended(7).with("the code asks: name? ");
+    output_of(&mut piped).ended(7).with("the code asks: name? ");
     let id = last_job(&world)["id"].as_str().expect("an id").to_owned();
     nb(&world, ["reply", "-d", &id, "Ada"])
         .ended(0)
@@ -86,19 +86,19 @@ fn nobody_waits_behind_a_question_unaware() {
     let asks = "print('who are you?')\nname = input('name? ')";
     let mut bobs = world.nb();
     bobs.args(["run", "--detach", "--json", "--as", "bob", asks]);
-    let first = say(&mut bobs).ended(0).json();
+    let first = output_of(&mut bobs).ended(0).json();
     let first = first["job"].as_str().expect("an id");
     until("a question", || {
         (last_job(&world)["state"] == "waiting_input").then_some(())
     });
     // For ever, if it waited.
-    let said = nb(&world, ["run", "--timeout", "0", "name + '!'"]).ended(4);
-    let said = said
+    let output = nb(&world, ["run", "--timeout", "0", "name + '!'"]).ended(4);
+    let output = output
         .with(&format!("'s code \"print('who are you?')\" (job {first})"))
         .with("(last: \"who are you?\")")
         .with(&format!("job {first} asks: name? "))
         .with(&format!("nb reply {first} TEXT"));
-    assert_eq!(said.out, "");
+    assert_eq!(output.stdout, "");
     nb(&world, ["reply", first, "Ada"]).ended(0);
     // One's own job is meant, whoever else has one.
     nb(&world, ["wait"]).ended(0).with("'Ada!'");
@@ -109,11 +109,12 @@ fn a_question_that_was_just_interrupted_holds_up_nobody() {
     let world = world();
     for round in 0..4 {
         nb(&world, ["run", "input('name? ')"]).ended(7);
-        let said = nb(&world, ["interrupt"]).ended(0);
-        said.with("interrupted (by signal) · ")
+        let output = nb(&world, ["interrupt"]).ended(0);
+        output
+            .with("interrupted (by signal) · ")
             .with("'s code \"input('name? ')\" ended");
-        let said = nb(&world, ["run", &format!("{round} + 1")]).ended(0);
-        assert_eq!(said.out, format!("{}\n", round + 1));
+        let output = nb(&world, ["run", &format!("{round} + 1")]).ended(0);
+        assert_eq!(output.stdout, format!("{}\n", round + 1));
     }
 }
 
@@ -127,35 +128,35 @@ fn an_interrupt_says_what_it_ended_and_what_runs_now() {
         std::fs::write(world.project().join(file), "").expect("let it go on");
     };
     let first = detached(&world, caught);
-    has_said(&world, &first, "in");
+    wait_for_output(&world, &first, "in");
     let second = detached(&world, GATE);
-    let said = nb(&world, ["interrupt", "--json"]).ended(0).json();
-    assert_eq!(said["goes_on"], true);
-    assert_eq!(said["stopped"], Value::Null);
-    assert_eq!(said["running"]["job"], *first);
+    let answer = nb(&world, ["interrupt", "--json"]).ended(0).json();
+    assert_eq!(answer["goes_on"], true);
+    assert_eq!(answer["stopped"], Value::Null);
+    assert_eq!(answer["running"]["job"], *first);
     goes_on("on0");
     until("the second round", || {
-        let said = nb(&world, ["wait", &first, "--all", "--timeout", "0.1"]).out;
-        (said.matches("in").count() == 2).then_some(())
+        let stdout = nb(&world, ["wait", &first, "--all", "--timeout", "0.1"]).stdout;
+        (stdout.matches("in").count() == 2).then_some(())
     });
     nb(&world, ["interrupt", &first])
         .ended(0)
         .with("still runs · next: nb wait");
     goes_on("on1");
     nb(&world, ["wait", &first]).ended(0);
-    has_said(&world, &second, "before");
-    let said = nb(&world, ["interrupt", "--json"]).ended(0).json();
-    assert_eq!(said["goes_on"], false);
-    assert_eq!(said["stopped"]["job"], *second);
-    assert_eq!(said["running"], Value::Null);
+    wait_for_output(&world, &second, "before");
+    let answer = nb(&world, ["interrupt", "--json"]).ended(0).json();
+    assert_eq!(answer["goes_on"], false);
+    assert_eq!(answer["stopped"]["job"], *second);
+    assert_eq!(answer["running"], Value::Null);
     // An idle kernel gets no signal.
     let log = || nb(&world, ["log", "--json"]).ended(0).json()["log"].clone();
     let before = log();
     nb(&world, ["interrupt"])
         .ended(0)
         .with("a.ipynb: nothing runs\n");
-    let said = nb(&world, ["interrupt", "--json"]).ended(0).json();
-    assert_eq!(said["interrupted"], false);
+    let answer = nb(&world, ["interrupt", "--json"]).ended(0).json();
+    assert_eq!(answer["interrupted"], false);
     assert_eq!(log(), before);
 }
 
@@ -164,8 +165,8 @@ fn an_interrupt_ends_a_job_that_is_about_to_begin() {
     let world = world();
     for _ in 0..4 {
         let id = detached(&world, GATE);
-        let said = nb(&world, ["interrupt", "--json"]).ended(0).json();
-        assert_eq!(said["interrupted"], true);
+        let answer = nb(&world, ["interrupt", "--json"]).ended(0).json();
+        assert_eq!(answer["interrupted"], true);
         nb(&world, ["wait", &id]).ended(130);
     }
 }
@@ -186,19 +187,19 @@ fn whoever_asked_may_go() {
                 .contains(&format!("round = {round}"));
             (is_new && job["state"] == "running").then(|| job["id"].as_str().map(str::to_owned))?
         });
-        has_said(&world, &id, "before");
+        wait_for_output(&world, &id, "before");
         match signal {
             "KILL" => kill(run.id()),
             signal => {
                 let mut command = Command::new("kill");
                 command.args(["-s", signal, &run.id().to_string()]);
-                say(&mut command).ended(0);
+                output_of(&mut command).ended(0);
             }
         }
         run.wait().expect("it ends");
-        lets_go(&world);
-        let said = nb(&world, ["wait", &id, "--all"]).ended(0);
-        assert_eq!(said.out, "before\nafter\n");
+        open_the_gate(&world);
+        let output = nb(&world, ["wait", &id, "--all"]).ended(0);
+        assert_eq!(output.stdout, "before\nafter\n");
     }
 }
 
@@ -209,19 +210,20 @@ fn a_line_is_waited_for() {
         &world,
         &format!("print('epoch 1')\n{GATE}\nprint('epoch 2: ok'); 1/0"),
     );
-    let said = nb(&world, ["wait", "--until", "^before$"]).ended(0);
-    said.with("matched: before")
+    let output = nb(&world, ["wait", "--until", "^before$"]).ended(0);
+    output
+        .with("matched: before")
         .with(&format!("job {id} goes on"));
     nb(&world, ["wait", "--until", "never", "--timeout", "0.1"]).ended(4);
-    lets_go(&world);
-    let said = nb(&world, ["wait", "--until", r"epoch (?<n>\d): ok"]).ended(0);
-    assert!(said.out.starts_with("after\n"), "{said:?}");
+    open_the_gate(&world);
+    let output = nb(&world, ["wait", "--until", r"epoch (?<n>\d): ok"]).ended(0);
+    assert!(output.stdout.starts_with("after\n"), "{output:?}");
     // The next command shows what follows the matched line; without a match it reports the job's own end.
-    let said = nb(&world, ["wait", "--until", "epoch", "--json"])
+    let answer = nb(&world, ["wait", "--until", "epoch", "--json"])
         .ended(3)
         .json();
-    assert_eq!(said["until"], json!({"regex": "epoch", "matched": null}));
-    assert_eq!(said["error"]["ename"], "ZeroDivisionError");
+    assert_eq!(answer["until"], json!({"regex": "epoch", "matched": null}));
+    assert_eq!(answer["error"]["ename"], "ZeroDivisionError");
     detached(&world, "print('fine')");
     nb(&world, ["wait", "--until", "bad"])
         .ended(1)
@@ -235,11 +237,11 @@ fn a_line_is_waited_for() {
 }
 
 #[test]
-fn what_happens_is_told_as_it_happens() {
+fn events_are_printed_as_they_happen() {
     let world = world();
-    let said = nb(&world, ["run", "--events", "print(1); 1 / 0"]).ended(3);
-    let events: Vec<Value> = said
-        .out
+    let output = nb(&world, ["run", "--events", "print(1); 1 / 0"]).ended(3);
+    let events: Vec<Value> = output
+        .stdout
         .lines()
         .map(|line| serde_json::from_str(line).expect("JSON"))
         .collect();
@@ -248,7 +250,7 @@ fn what_happens_is_told_as_it_happens() {
         .filter_map(|event| event["event"].as_str())
         .collect();
     let end = &kinds[kinds.len() - 4..];
-    assert_eq!(end, ["output", "output", "cell", "end"], "{said:#?}");
+    assert_eq!(end, ["output", "output", "cell", "end"], "{output:#?}");
     assert_eq!(kinds[0], "state");
     // The job's state comes before its outputs.
     assert!(kinds[..kinds.len() - 4].iter().all(|kind| *kind == "state"));
@@ -264,23 +266,24 @@ fn what_happens_is_told_as_it_happens() {
         (&json!("done"), &json!("error"))
     );
     assert!(last.get("stdout").is_none(), "{last}");
-    let said = nb(
+    let output = nb(
         &world,
         ["run", "--stream", "for i in range(3000): print(i)"],
     )
     .ended(0);
-    assert_eq!(said.out.lines().count(), 3000);
+    assert_eq!(output.stdout.lines().count(), 3000);
     nb(&world, ["run", "--stream", "--json", "1"]).ended(2);
 }
 
 #[test]
 fn code_that_runs_too_long_ends() {
     let world = world();
-    let said = nb(
+    let output = nb(
         &world,
         ["run", "--max-time", "0.3", "import time; time.sleep(60)"],
     );
-    said.ended(130)
+    output
+        .ended(130)
         .with("it ran longer than 0.3 s, and was interrupted");
     nb(&world, ["run", "--max-time", "0", "--timeout", "0", "1"]).ended(0);
     nb(&world, ["run", "--max-time=-1", "1"]).ended(2);
@@ -316,15 +319,15 @@ fn of_endless_output_the_notebook_has_both_ends_and_the_job_all() {
         "--timeout",
         "0",
     ];
-    let said = nb(&world, words).ended(0);
-    assert!(said.out.len() < 7000, "{}", said.out.len());
-    assert!(said.out.starts_with("line 0\n") && said.out.ends_with("line 99999\n"));
-    let left_out = said
-        .out
+    let output = nb(&world, words).ended(0);
+    assert!(output.stdout.len() < 7000, "{}", output.stdout.len());
+    assert!(output.stdout.starts_with("line 0\n") && output.stdout.ends_with("line 99999\n"));
+    let left_out = output
+        .stdout
         .lines()
         .find(|line| line.starts_with("[…"))
         .expect("a note");
-    let shown = said.out.lines().count() - 1;
+    let shown = output.stdout.lines().count() - 1;
     assert!(
         left_out.contains(&format!("{} lines left out", 100_000 - shown)),
         "{left_out}"
@@ -340,7 +343,7 @@ fn of_endless_output_the_notebook_has_both_ends_and_the_job_all() {
     let whole = format!("nb wait {id} --all --stream");
     assert!(text(note).contains(&whole), "{note}");
     let words: Vec<_> = whole.split(' ').skip(1).collect();
-    let all = nb(&world, words).ended(0).out;
+    let all = nb(&world, words).ended(0).stdout;
     let wanted: String = (0..100_000).map(|i| format!("line {i}\n")).collect();
     assert_eq!(all, wanted);
     nb(&world, ["exec", "a.ipynb", "0", "--max-output", "much"])
@@ -354,8 +357,8 @@ fn what_is_no_text_is_kept() {
     // The kernel sends the last character as a byte that is not UTF-8.
     let code = "import os, time\nprint(os.urandom(300_000).decode('latin-1'))\n\
         print('\\x00\\x1b[31m end \\udcff')";
-    let said = nb(&world, ["run", "--json", code]).ended(0).json();
-    let text = said["stdout"].as_str().expect("a text");
+    let answer = nb(&world, ["run", "--json", code]).ended(0).json();
+    let text = answer["stdout"].as_str().expect("a text");
     assert!(
         text.ends_with(" end \u{fffd}\n"),
         "{:?}",

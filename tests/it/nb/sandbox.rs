@@ -14,7 +14,7 @@ use std::sync::OnceLock;
 
 use serde_json::{Value, json};
 
-use super::{Said, kill, path, pid, say, until};
+use super::{Output, kill, output_of, path, pid, until};
 use crate::made::run;
 
 const ESCAPES: &str = include_str!("../../python/escapes.py");
@@ -143,8 +143,8 @@ impl Person {
         command
     }
 
-    fn nb(&self, words: &[&str]) -> Said {
-        say(self.command(&self.program()).args(words))
+    fn nb(&self, words: &[&str]) -> Output {
+        output_of(self.command(&self.program()).args(words))
     }
 
     fn open(&self, words: &[&str]) -> Value {
@@ -163,7 +163,7 @@ impl Person {
 
     /// Runs code that prints; returns what it printed.
     fn run(&self, code: &str) -> String {
-        self.nb(&["run", "t.ipynb", code]).ended(0).out
+        self.nb(&["run", "t.ipynb", code]).ended(0).stdout
     }
 
     fn state(&self) -> Value {
@@ -175,14 +175,15 @@ impl Person {
 impl Drop for Person {
     fn drop(&mut self) {
         if self.project().join(".nb/state.json").exists() {
-            say(self
-                .command(&self.program())
-                .args(["shutdown", "--force", "t.ipynb"]));
+            output_of(
+                self.command(&self.program())
+                    .args(["shutdown", "--force", "t.ipynb"]),
+            );
         }
         let inside = self.root.path().to_string_lossy().into_owned();
         let left = || {
-            let said = say(Command::new("ps").args(["-eo", "args"]));
-            let lines = said.out.lines().filter(|line| line.contains(&inside));
+            let output = output_of(Command::new("ps").args(["-eo", "args"]));
+            let lines = output.stdout.lines().filter(|line| line.contains(&inside));
             let all: Vec<_> = lines.map(str::to_owned).collect();
             all.is_empty().then_some(()).ok_or(all)
         };
@@ -252,8 +253,8 @@ impl Outside {
             .expect("start a process");
         let mut shared = Vec::new();
         let mut share = |made: &[&str], removed: &str| {
-            let said = say(person.command(Path::new("/usr/bin/ipcmk")).args(made)).ended(0);
-            let id = said.out.rsplit(' ').next().expect("its number").trim();
+            let output = output_of(person.command(Path::new("/usr/bin/ipcmk")).args(made)).ended(0);
+            let id = output.stdout.rsplit(' ').next().expect("its number").trim();
             shared.push([removed.to_owned(), id.to_owned()]);
             id.parse::<i32>().expect("a number")
         };
@@ -319,7 +320,7 @@ impl Drop for Outside {
         let _ = self.bystander.kill();
         let _ = self.bystander.wait();
         for words in &self.shared {
-            say(Command::new("ipcrm").args(words));
+            output_of(Command::new("ipcrm").args(words));
         }
     }
 }
@@ -339,21 +340,21 @@ exec(source, names)
 found = names["escapes"](marks)
 print(len(found), "tried; got out:", sorted(name for name in found if found[name]))
 child = source + "\nimport json, sys\nprint(json.dumps(escapes(json.loads(sys.argv[1]))))"
-said = subprocess.run([sys.executable, "-c", child, json.dumps(marks)], capture_output=True, text=True)
-found = json.loads(said.stdout) if said.stdout else said.stderr
+done = subprocess.run([sys.executable, "-c", child, json.dumps(marks)], capture_output=True, text=True)
+found = json.loads(done.stdout) if done.stdout else done.stderr
 print("of a child,", len(found), "tried; got out:", sorted(name for name in found if found[name]))
 "#
     );
-    let said = person.run(&code);
-    let tried = said
+    let printed = person.run(&code);
+    let tried = printed
         .split(' ')
         .next()
         .and_then(|it| it.parse::<usize>().ok());
-    assert!(tried.is_some_and(|tried| tried >= 300), "{said}");
+    assert!(tried.is_some_and(|tried| tried >= 300), "{printed}");
     let tried = tried.unwrap_or_default();
-    eprintln!("{said}");
+    eprintln!("{printed}");
     assert_eq!(
-        said,
+        printed,
         format!("{tried} tried; got out: []\nof a child, {tried} tried; got out: []\n")
     );
     outside.is_untouched(person);
@@ -361,7 +362,7 @@ print("of a child,", len(found), "tried; got out:", sorted(name for name in foun
 
 /// Tests what a kernel in a sandbox can do like any other.
 fn work_goes_on(person: &Person) {
-    let said = person.run(
+    let printed = person.run(
         r#"
 import os, numpy, pandas, matplotlib
 matplotlib.use("agg")
@@ -373,17 +374,17 @@ with mp.get_context("fork").Pool(2) as pool: print(pool.map(abs, [-1, -2]))
 print(open("victim").read(), "/nb/scratch/" in os.environ["HOME"], os.path.expanduser("~") == os.environ["HOME"])
 "#,
     );
-    assert_eq!(said, "[1, 2]\nfrom a shell\ntext True True\n");
+    assert_eq!(printed, "[1, 2]\nfrom a shell\ntext True True\n");
     let written = person.project().join("out/a.csv");
     assert_eq!(
         std::fs::read_to_string(written).expect("it was written"),
         ",a\n0,1\n1,2\n"
     );
     // Memory and processors are limited, and the answer says so.
-    let said = person.run("try: bytearray(2 * 10**9)\nexcept MemoryError: print('too much')");
-    assert_eq!(said, "too much\n");
-    let said = person.run("import os; print(len(os.sched_getaffinity(0)))");
-    assert_eq!(said, "1\n");
+    let printed = person.run("try: bytearray(2 * 10**9)\nexcept MemoryError: print('too much')");
+    assert_eq!(printed, "too much\n");
+    let printed = person.run("import os; print(len(os.sched_getaffinity(0)))");
+    assert_eq!(printed, "1\n");
 }
 
 fn holds(person: &Person, mechanism: &str) {
@@ -447,8 +448,8 @@ fn holds(person: &Person, mechanism: &str) {
     until(
         "it is gone with its namespace, or by its supervisor",
         || {
-            let said = say(Command::new("pgrep").args(left));
-            said.out.is_empty().then_some(())
+            let output = output_of(Command::new("pgrep").args(left));
+            output.stdout.is_empty().then_some(())
         },
     );
     let connections = person.project().join(".nb/connections");
@@ -594,8 +595,8 @@ fn a_kernel_whose_bubblewrap_was_killed_is_still_ended_for_good() {
     assert_eq!(person.run("print('still')"), "still\n");
     person.nb(&["shutdown", "t.ipynb"]).ended(0);
     until("nothing of it runs", || {
-        let said = say(Command::new("pgrep").args(["-fx", "sleep 4322"]));
-        said.out.is_empty().then_some(())
+        let output = output_of(Command::new("pgrep").args(["-fx", "sleep 4322"]));
+        output.stdout.is_empty().then_some(())
     });
 }
 
@@ -681,11 +682,11 @@ fn nothing_of_a_folder_runs_outside_its_sandbox() {
                 "import os; print(os.environ['{kind}_script'], sorted(os.listdir(os.path.expanduser('~'))))"
             );
             let inside = || {
-                let said = person.run(&code);
-                assert!(said.contains(&format!("'{kind}_python'")), "{said}");
+                let printed = person.run(&code);
+                assert!(printed.contains(&format!("'{kind}_python'")), "{printed}");
                 assert!(
-                    said.starts_with('1') && said.contains(&format!("'{kind}_script'")),
-                    "{said}"
+                    printed.starts_with('1') && printed.contains(&format!("'{kind}_script'")),
+                    "{printed}"
                 );
             };
             inside();
@@ -770,12 +771,12 @@ fn variables_of_a_kernel_stand_in_no_command_line() {
         open.args(["open", "t.ipynb", "--no-serve", "--python", python])
             .arg(format!("--sandbox={mechanism}"))
             .env("NB_KERNEL_ENV", &variable);
-        say(&mut open).ended(0);
-        let told = command_lines();
+        output_of(&mut open).ended(0);
+        let lines = command_lines();
         // The secret as text, and as a list of its bytes.
         let bytes = serde_json::to_string(secret.as_bytes()).expect("JSON");
         for form in [&secret, &bytes] {
-            assert!(!told.contains(form), "{mechanism}");
+            assert!(!lines.contains(form), "{mechanism}");
         }
         let code = "import os; print(os.environ['TOKEN'])";
         assert_eq!(person.run(code), format!("{secret}\n"), "{mechanism}");
@@ -801,7 +802,7 @@ fn what_cannot_be_promised_is_refused_or_taken_on_by_the_user() {
     // The refused start has left nothing behind.
     let connections = person.project().join(".nb/connections");
     assert_eq!(walkdir(&connections), Vec::<PathBuf>::new());
-    for (words, code, said) in [
+    for (words, code, message) in [
         (
             vec!["--sandbox", "--allow-write", "/"],
             5,
@@ -829,7 +830,7 @@ fn what_cannot_be_promised_is_refused_or_taken_on_by_the_user() {
         ),
         (vec!["--allow-net"], 2, "--sandbox"),
     ] {
-        open(&words).ended(code).with(said);
+        open(&words).ended(code).with(message);
     }
     // As on a machine without bubblewrap.
     let bin = person.root.path().join("bin");
@@ -839,7 +840,7 @@ fn what_cannot_be_promised_is_refused_or_taken_on_by_the_user() {
         command
             .env("PATH", &bin)
             .args(["open", "t.ipynb", "--no-serve"]);
-        say(command.args(["--python", python]).args(words))
+        output_of(command.args(["--python", python]).args(words))
     };
     without(&["--sandbox=bubblewrap"])
         .ended(5)
@@ -874,7 +875,7 @@ fn a_notebook_that_a_kernel_made_a_link_reaches_no_other_kernel() {
     }
     person.open(&["--sandbox=bubblewrap", "--allow-write", "."]);
     // The kernel cannot write what git and editors run, either.
-    let said = person.run(&format!(
+    let printed = person.run(&format!(
         "import os\n\
          def tried(name, deed, *words):\n\
          \x20   try: deed(*words); print('got out:', name)\n\
@@ -884,7 +885,7 @@ fn a_notebook_that_a_kernel_made_a_link_reaches_no_other_kernel() {
          tried('git', os.rename, '.git', '.git2')\n\
          os.rename('t.ipynb', 'was.ipynb'); os.symlink({other:?}, 't.ipynb')"
     ));
-    assert_eq!(said, "");
+    assert_eq!(printed, "");
     for words in [
         &["run", "t.ipynb", "print('ran')"][..],
         &["insert", "t.ipynb", "-x", "print('ran')"],
@@ -893,9 +894,13 @@ fn a_notebook_that_a_kernel_made_a_link_reaches_no_other_kernel() {
         &["shutdown", "t.ipynb"],
         &["open", "t.ipynb", "--no-serve"],
     ] {
-        let said = person.nb(words);
-        assert_ne!(said.code, Some(0), "{words:?}: {}", said.out);
-        assert!(!said.out.contains("ran\n"), "{words:?}: {}", said.out);
+        let output = person.nb(words);
+        assert_ne!(output.code, Some(0), "{words:?}: {}", output.stdout);
+        assert!(
+            !output.stdout.contains("ran\n"),
+            "{words:?}: {}",
+            output.stdout
+        );
     }
     person
         .nb(&["run", other, "print('as before')"])
@@ -917,7 +922,7 @@ fn the_whole_workspace_may_be_written_but_not_what_nb_trusts() {
         ".",
         "--keep-scratch",
     ]);
-    let said = person.run(
+    let printed = person.run(
         "open('made', 'w').close()\n\
          import os\n\
          open(os.path.expanduser('~/kept'), 'w').close()\n\
@@ -925,7 +930,7 @@ fn the_whole_workspace_may_be_written_but_not_what_nb_trusts() {
          \x20   try: open(name, 'w'); print(name)\n\
          \x20   except OSError: pass",
     );
-    assert_eq!(said, "");
+    assert_eq!(printed, "");
     assert!(person.project().join("made").exists());
     let session = person.state()["sessions"]["t.ipynb"].clone();
     let scratch = path(&session["settings"]["confinement"]["sandbox"]["scratch"]);

@@ -35,7 +35,7 @@ fn saved(world: &World, person: impl FnOnce(&mut Value)) -> String {
     let path = world.project().join("t.ipynb");
     std::fs::write(path, saved.to_string()).expect("save the notebook");
     std::fs::write(world.project().join("go"), "").expect("open the gate");
-    nb(world, ["wait", job]).ended(0).err
+    nb(world, ["wait", job]).ended(0).stderr
 }
 
 #[test]
@@ -53,9 +53,9 @@ fn an_edit_of_another_cell_stays_and_so_do_the_outputs() {
 }
 
 #[test]
-fn an_edit_of_the_running_cell_stays_and_is_told() {
+fn an_edit_of_the_running_cell_stays_and_is_reported() {
     let world = World::new();
-    let told = saved(&world, |notebook| {
+    let message = saved(&world, |notebook| {
         notebook["cells"][0]["source"] = json!("x = 'a person wrote this'");
     });
     let now = read(&world)["cells"][0].clone();
@@ -66,5 +66,5 @@ fn an_edit_of_the_running_cell_stays_and_is_told() {
         outputs.contains("earlier text") && outputs.contains("after"),
         "{now}"
     );
-    assert!(told.contains("was edited while it ran"), "{told}");
+    assert!(message.contains("was edited while it ran"), "{message}");
 }

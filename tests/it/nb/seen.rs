@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Said, nb};
+use super::{Output, nb};
 use crate::world::World;
 
 fn notebook(cells: &[(&str, &str)]) -> String {
@@ -26,7 +26,7 @@ fn save(world: &World, text: &str) {
     std::fs::write(world.project().join("t.ipynb"), text).expect("write the notebook");
 }
 
-fn as_(world: &World, name: &str, words: &[&str]) -> Said {
+fn as_(world: &World, name: &str, words: &[&str]) -> Output {
     let (command, rest) = words.split_first().expect("a command");
     nb(
         world,
@@ -121,9 +121,12 @@ fn a_refusal_is_short_and_what_it_does_not_show_is_not_seen() {
     );
     let new = one.replace("fillna(0)", "dropna()");
     let refused = |cell: &str| {
-        let said = as_(&world, "claude", &["edit", cell, &new]).ended(5);
-        assert!(said.err.len() <= 600 && said.out.is_empty(), "{said:?}");
-        said
+        let output = as_(&world, "claude", &["edit", cell, &new]).ended(5);
+        assert!(
+            output.stderr.len() <= 600 && output.stdout.is_empty(),
+            "{output:?}"
+        );
+        output
     };
     refused("aaaa").with("more changed lines: nb cell aaaa0001");
     refused("bbbb")
@@ -137,7 +140,7 @@ fn a_refusal_is_short_and_what_it_does_not_show_is_not_seen() {
 }
 
 #[test]
-fn what_an_editors_overwrite_wiped_out_is_told_once() {
+fn what_an_editor_overwrote_is_reported_once() {
     let world = World::new();
     save(&world, &notebook(&CELLS));
     as_(&world, "claude", &["cells"]).ended(0);
@@ -154,10 +157,10 @@ fn what_an_editors_overwrite_wiped_out_is_told_once() {
     // The editor had the notebook open from before, and its user has typed in the other cell.
     save(&world, &opened.replace("lr = 0.1", "lr = 0.2"));
 
-    let told = as_(&world, "codex", &["cells", "--json"]).ended(0).json();
-    assert_eq!(told["overwritten"], json!([]), "it is not codex's edit");
-    let told = as_(&world, "claude", &["cells", "--json"]).ended(0).json();
-    let lost = told["overwritten"].as_array().expect("a list");
+    let answer = as_(&world, "codex", &["cells", "--json"]).ended(0).json();
+    assert_eq!(answer["overwritten"], json!([]), "it is not codex's edit");
+    let answer = as_(&world, "claude", &["cells", "--json"]).ended(0).json();
+    let lost = answer["overwritten"].as_array().expect("a list");
     assert_eq!(lost.len(), 2, "{lost:?}");
     assert_eq!(
         (&lost[0]["cell"], &lost[0]["op"]),
@@ -170,18 +173,18 @@ fn what_an_editors_overwrite_wiped_out_is_told_once() {
         opened.replace("lr = 0.1", "lr = 0.2"),
         "nothing is done again by itself"
     );
-    let told = as_(&world, "claude", &["cells"]).ended(0);
-    assert!(!told.err.contains("overwrote"), "{told:?}");
+    let output = as_(&world, "claude", &["cells"]).ended(0);
+    assert!(!output.stderr.contains("overwrote"), "{output:?}");
 
     // The text output has it too, with a command that works.
     as_(&world, "claude", &["edit", "77de", "train(lr, 5)"]).ended(0);
     save(&world, &opened);
-    let told = as_(&world, "claude", &["cell", "77de"]).ended(0);
-    let line = told
-        .err
+    let output = as_(&world, "claude", &["cell", "77de"]).ended(0);
+    let line = output
+        .stderr
         .lines()
         .find(|line| line.starts_with("your edit of 77de ("));
-    let line = line.unwrap_or_else(|| panic!("{told:?}"));
+    let line = line.unwrap_or_else(|| panic!("{output:?}"));
     assert!(
         line.contains(
             ") is no longer in the file: a save overwrote it; nb restore t.ipynb 77de0002@"

@@ -1,6 +1,6 @@
 //! Notebooks that share one kernel.
 
-use super::{kill, nb, open, pid, say, until};
+use super::{kill, nb, open, output_of, pid, until};
 use crate::world::{World, succeed};
 
 #[test]
@@ -76,7 +76,7 @@ fn a_notebook_shares_anothers_kernel_until_it_lets_go() {
     let b = open(&world, "b.ipynb");
     assert_eq!(b["kernel_of"], "a.ipynb");
 
-    let own = say(super::opening(&world, "b.ipynb").arg("--own"))
+    let own = output_of(super::opening(&world, "b.ipynb").arg("--own"))
         .ended(0)
         .json();
     assert_eq!(own["how"], "started");
@@ -106,14 +106,14 @@ fn a_notebook_of_another_project_is_not_shared_with() {
     open(&world, "a.ipynb");
     let folder = world.project().join("../other");
     std::fs::create_dir(&folder).expect("make a folder");
-    let there = |words: &[&str]| say(world.nb().args(words).current_dir(&folder));
+    let in_folder = |words: &[&str]| output_of(world.nb().args(words).current_dir(&folder));
     let with = ["open", "b.ipynb", "--kernel-of", "../project/a.ipynb"];
-    there(&with).ended(5).with("--attach ");
+    in_folder(&with).ended(5).with("--attach ");
     assert!(!folder.join("b.ipynb").exists());
 }
 
 #[test]
-fn a_notebook_that_was_moved_is_told_of_with_its_kernel_and_finds_it_again() {
+fn a_notebook_that_was_moved_is_reported_with_its_kernel_and_finds_it_again() {
     let world = World::new();
     open(&world, "t.ipynb");
     nb(&world, ["run", "x = 'kept'"]).ended(0);
@@ -125,7 +125,7 @@ fn a_notebook_that_was_moved_is_told_of_with_its_kernel_and_finds_it_again() {
     let mut opening = world.nb();
     opening.args(["open", new, "--python"]);
     opening.arg(crate::python::interpreter());
-    say(&mut opening)
+    output_of(&mut opening)
         .ended(0)
         .with("t.ipynb is gone, and its kernel runs on")
         .with("nb shutdown new.ipynb && nb mv ");

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use super::{home, nb, open, opening, path, say};
+use super::{home, nb, open, opening, output_of, path};
 use crate::python;
 use crate::world::{World, succeed};
 
@@ -16,7 +16,7 @@ fn the_spec_is_installed_mended_and_removed() {
         let status = nb(&world, ["status", "--json"]).ended(0).json();
         status["spec"]["state"].clone()
     };
-    let unserved = say(opening(&world, "t.ipynb").arg("--no-serve"))
+    let unserved = output_of(opening(&world, "t.ipynb").arg("--no-serve"))
         .ended(0)
         .json();
     assert_eq!(unserved["spec"], Value::Null);
@@ -70,10 +70,12 @@ fn an_environment_can_have_the_spec_and_anothers_is_left_alone() {
     let world = World::new();
     let prefix = world.project().join("an env");
     let serve = |command: &str| {
-        say(world
-            .nb()
-            .args([command, "--json", "--prefix"])
-            .arg(&prefix))
+        output_of(
+            world
+                .nb()
+                .args([command, "--json", "--prefix"])
+                .arg(&prefix),
+        )
     };
     let served = serve("serve").ended(0).json();
     let folder = prefix.join("share/jupyter/kernels/nb-shared");
@@ -119,7 +121,7 @@ fn a_project_can_have_the_spec_and_vscode_is_told_where() {
     lists
         .envs(envs)
         .args(["-m", "jupyter_client.kernelspecapp"]);
-    say(lists.arg("list"))
+    output_of(lists.arg("list"))
         .ended(0)
         .with(&data.to_string_lossy());
     nb(&world, ["serve"]).ended(0);
@@ -187,7 +189,7 @@ fn a_notebook_names_its_real_kernel_again_when_nb_is_done_with_it() {
     let read = || std::fs::read_to_string(&notebook).expect("it is there");
     open(&world, "t.ipynb");
     let real = read();
-    say(opening(&world, "t.ipynb").arg("--select")).ended(0);
+    output_of(opening(&world, "t.ipynb").arg("--select")).ended(0);
     let shared = read();
     assert_eq!(
         shared,
@@ -205,12 +207,12 @@ fn a_notebook_names_its_real_kernel_again_when_nb_is_done_with_it() {
     open(&world, "t.ipynb");
     let session = nb(&world, ["status", "--json"]).ended(0).json();
     assert_eq!(session["sessions"][0]["kernel"], "python3");
-    let said = nb(&world, ["unserve", "--json"]).ended(0).json();
+    let answer = nb(&world, ["unserve", "--json"]).ended(0).json();
     assert!(
-        said["notes"][0]
+        answer["notes"][0]
             .as_str()
             .is_some_and(|note| note.contains("python3 again")),
-        "{said}"
+        "{answer}"
     );
     let text = read();
     let (head, tail) = one_line

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::exec::{GATE, begin, cell, is, notebook, text};
-use super::{Said, nb, say, until};
+use super::exec::{GATE, begin, cell, notebook, text, wait_for_state};
+use super::{Output, nb, output_of, until};
 use crate::python;
 use crate::world::{World, succeed};
 
@@ -50,7 +50,7 @@ fn plan(world: &World, words: &[&str]) -> Vec<u64> {
         .collect()
 }
 
-fn edit(world: &World, cell: &str, source: &str) -> Said {
+fn edit(world: &World, cell: &str, source: &str) -> Output {
     nb(world, ["edit", "a.ipynb", cell, "-s", source, "--force"]).ended(0)
 }
 
@@ -60,7 +60,7 @@ fn an_edit_makes_what_depends_on_it_stale_and_only_that_runs_again() {
     assert_eq!(stale(&world).len(), 5);
     // A kernel that has run nothing makes no outputs out of date.
     let list = nb(&world, ["cells", "a.ipynb"]).ended(0);
-    assert!(!list.out.contains("stale"), "{list:?}");
+    assert!(!list.stdout.contains("stale"), "{list:?}");
     nb(&world, ["exec", "a.ipynb", "--all"]).ended(0);
     assert!(stale(&world).is_empty());
     nb(&world, ["exec", "a.ipynb", "--stale"])
@@ -138,15 +138,15 @@ fn code_outside_the_notebook_and_runs_that_nobody_saw_count() {
 fn an_edit_ends_a_plan_and_names_the_cell() {
     let world = notebook(&[GATE, "x = 1", "y = x"]);
     let id = begin(&world, &["--stale"]);
-    is(&world, &id, "running");
+    wait_for_state(&world, &id, "running");
     edit(&world, "1", "x = 2");
     let edited = cell(&world, 1)["id"].as_str().expect("an id").to_owned();
     std::fs::write(world.project().join("go"), "").expect("open the gate");
-    let said = nb(&world, ["wait", &id]).ended(5);
-    let said = said.with(&format!(
+    let output = nb(&world, ["wait", &id]).ended(5);
+    let output = output.with(&format!(
         "cell {edited} was edited since these cells were planned"
     ));
-    said.with("1 more cell was not run");
+    output.with("1 more cell was not run");
     assert_eq!(stale(&world), ["1 not_run", "2 not_run"]);
     // Markdown is not code.
     std::fs::remove_file(world.project().join("go")).expect("close the gate");
@@ -156,7 +156,7 @@ fn an_edit_ends_a_plan_and_names_the_cell() {
     )
     .ended(0);
     let id = begin(&world, &["0", "1", "2", "--with-downstream"]);
-    is(&world, &id, "running");
+    wait_for_state(&world, &id, "running");
     edit(&world, "3", "# Another title");
     std::fs::write(world.project().join("go"), "").expect("open the gate");
     nb(&world, ["wait", &id]).ended(0);
@@ -197,19 +197,19 @@ fn a_graph_has_names_and_advice_and_other_languages_are_unknown() {
     assert_eq!(cells[3]["reads"][0]["from"], json!([cells[2]["id"]]));
     assert_eq!(cells[0]["undefined"], json!([{"name": "x", "line": 1}]));
     assert_eq!(cells[4]["problem"]["line"], 1);
-    let said = nb(&world, ["graph", "a.ipynb"]).ended(0);
-    let said = said
+    let output = nb(&world, ["graph", "a.ipynb"]).ended(0);
+    let output = output
         .with("depend on each other")
         .with("x gets its value in");
-    said.with("line 1: not understood");
+    output.with("line 1: not understood");
     for (format, part) in [
         ("json", "\"advice\":["),
         ("mermaid", "flowchart TD"),
         ("dot", "digraph notebook {"),
         ("svg", "</svg>"),
     ] {
-        let said = nb(&world, ["graph", "a.ipynb", "--format", format]).ended(0);
-        said.with(part);
+        let output = nb(&world, ["graph", "a.ipynb", "--format", format]).ended(0);
+        output.with(part);
     }
     let mut notebook: Value =
         serde_json::from_slice(&std::fs::read(super::exec::file(&world)).unwrap()).unwrap();
@@ -253,7 +253,7 @@ impl StaleWatch {
         Self { process, lines }
     }
 
-    /// Returns the next thing that it says.
+    /// Returns the next line of its output, which is JSON.
     pub(super) fn next(&mut self) -> Value {
         let line = self.lines.recv_timeout(LONG).expect("a line");
         serde_json::from_str(&line).expect("JSON")
@@ -318,7 +318,7 @@ fn a_watch_runs_what_an_edit_concerns_and_nothing_else() {
     assert_eq!(text(&world, 3), "a is 2\n");
     drop(watch);
     let log = nb(&world, ["log", "a.ipynb", "--json"]).ended(0);
-    assert!(!log.out.contains("'never'"), "{log:?}");
+    assert!(!log.stdout.contains("'never'"), "{log:?}");
 }
 
 #[test]
@@ -326,7 +326,7 @@ fn a_watch_waits_for_others() {
     let world = notebook(&[GATE, "x = 1", "print('x is', x)"]);
     nb(&world, ["exec", "a.ipynb", "1", "2"]).ended(0);
     let id = begin(&world, &["0", "--as", "bob"]);
-    is(&world, &id, "running");
+    wait_for_state(&world, &id, "running");
     let mut watch = StaleWatch::start(&world, "a.ipynb");
     watch.next();
     edit(&world, "1", "x = 2");
@@ -340,5 +340,5 @@ fn a_watch_waits_for_others() {
     edit(&world, "1", "x = 3");
     assert_eq!(watch.next_wait(), "the notebook has no running kernel");
     drop(watch);
-    say(world.nb().args(["watch", "a.ipynb", "--only", "x"])).ended(2);
+    output_of(world.nb().args(["watch", "a.ipynb", "--only", "x"])).ended(2);
 }

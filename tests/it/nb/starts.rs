@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use super::{Said, home, nb, open, pid, say, shell, sockets, until};
+use super::{Output, home, nb, open, output_of, pid, shell, sockets, until};
 use crate::python;
 use crate::world::World;
 
@@ -18,7 +18,7 @@ fn spec(world: &World, name: &str, argv: &[&str]) {
     std::fs::write(folder.join("kernel.json"), spec.to_string()).expect("write a spec");
 }
 
-fn opened(world: &World, script: &str, more: &[&str]) -> Said {
+fn opened(world: &World, script: &str, more: &[&str]) -> Output {
     spec(world, "made", &["/bin/sh", "-c", script]);
     let words = ["open", "t.ipynb", "--kernel", "made"];
     nb(world, words.iter().chain(more))
@@ -35,16 +35,18 @@ fn nothing_is_left(world: &World) {
 fn one_that_ends_at_once_says_why() {
     let world = World::new();
     let script = "echo 'No module named x' >&2; exit 3";
-    let said = opened(&world, script, &[]).ended(6);
-    let said = said.with("ended while it was starting (exit status 3)");
-    said.with("  | No module named x").with("its whole log is");
+    let output = opened(&world, script, &[]).ended(6);
+    let output = output.with("ended while it was starting (exit status 3)");
+    output
+        .with("  | No module named x")
+        .with("its whole log is");
     nb(&world, ["status", "t.ipynb"])
         .ended(6)
         .with("could not be started at")
         .with("(exit status 3). next: nb open");
     nothing_is_left(&world);
-    let said = opened(&world, "kill -SEGV $$", &[]).ended(6);
-    said.with("(SIGSEGV)");
+    let output = opened(&world, "kill -SEGV $$", &[]).ended(6);
+    output.with("(SIGSEGV)");
     nothing_is_left(&world);
 }
 
@@ -52,9 +54,13 @@ fn one_that_ends_at_once_says_why() {
 fn one_that_prints_megabytes_is_not_waited_for() {
     let world = World::new();
     let flood = "head -c 30000000 /dev/zero | tr '\\0' x; echo; echo the end; exit 1";
-    let said = opened(&world, flood, &["--json"]).ended(6);
-    assert!(said.out.len() < 100_000, "{} bytes", said.out.len());
-    let lines = said.json()["error"]["lines"].clone();
+    let output = opened(&world, flood, &["--json"]).ended(6);
+    assert!(
+        output.stdout.len() < 100_000,
+        "{} bytes",
+        output.stdout.len()
+    );
+    let lines = output.json()["error"]["lines"].clone();
     let last = lines.as_array().and_then(|lines| lines.last());
     assert_eq!(last, Some(&json!("the end")));
     nothing_is_left(&world);
@@ -69,8 +75,9 @@ fn one_that_prints_megabytes_is_not_waited_for() {
 #[test]
 fn one_that_never_listens_goes_on_starting_until_it_is_ended() {
     let world = World::new();
-    let said = opened(&world, "exec sleep 1000", &["--timeout", "1"]).ended(4);
-    said.with("is still starting")
+    let output = opened(&world, "exec sleep 1000", &["--timeout", "1"]).ended(4);
+    output
+        .with("is still starting")
         .with("nb shutdown t.ipynb ends it");
     assert!(!world.processes().is_empty());
     nb(&world, ["status", "t.ipynb"]).with("half started");
@@ -98,13 +105,13 @@ fn one_that_listens_on_some_sockets_only_is_not_ready() {
 #[test]
 fn one_that_forks_and_ends_leaves_nothing_behind() {
     let world = World::new();
-    let said = opened(&world, "sleep 1000 & exit 0", &[]).ended(6);
-    said.with("(exit status 0)");
+    let output = opened(&world, "sleep 1000 & exit 0", &[]).ended(6);
+    output.with("(exit status 0)");
     nothing_is_left(&world);
 }
 
 #[test]
-fn a_limit_of_memory_holds_and_is_told() {
+fn a_limit_of_memory_holds_and_is_reported() {
     let world = World::new();
     let python = python::interpreter().to_string_lossy();
     let words = ["open", "t.ipynb", "--memory", "1.5G", "--python", &python];
@@ -140,7 +147,7 @@ fn a_kernel_gets_the_variables_that_its_user_wants() {
         ("PYTHONEXECUTABLE", "/no/python"),
         ("JPY_PARENT_PID", "1"),
     ];
-    say(world.nb().args(["open", "t.ipynb"]).envs(env)).ended(0);
+    output_of(world.nb().args(["open", "t.ipynb"]).envs(env)).ended(0);
     let code = "import os; print(*(os.environ.get(it) for it in \
         ['ONE', 'TWO', 'THREE', 'PYTHONEXECUTABLE', 'JPY_PARENT_PID']), os.getcwd())";
     let wanted = format!(
@@ -152,9 +159,9 @@ fn a_kernel_gets_the_variables_that_its_user_wants() {
             .expect("it is there")
             .display()
     );
-    assert_eq!(nb(&world, ["run", code]).ended(0).out, wanted);
+    assert_eq!(nb(&world, ["run", code]).ended(0).stdout, wanted);
     nb(&world, ["shutdown"]).ended(0);
-    say(world.nb().args(["open"]).env("NB_KERNEL_ENV", "TWO"))
+    output_of(world.nb().args(["open"]).env("NB_KERNEL_ENV", "TWO"))
         .with("NB_KERNEL_ENV is \"TWO\"; it can be NAME=value");
 }
 
@@ -181,8 +188,8 @@ fn a_kernel_that_nobody_uses_is_ended() {
     // The new limit applies to the running kernel.
     idle("1s").ended(0).with("attached");
     until("it is ended", || {
-        let said = nb(&world, ["status", "t.ipynb", "--json"]).json();
-        (said["sessions"][0]["state"] == "stopped").then_some(())
+        let answer = nb(&world, ["status", "t.ipynb", "--json"]).json();
+        (answer["sessions"][0]["state"] == "stopped").then_some(())
     });
     assert!(began.elapsed() > Duration::from_secs(3), "it was busy");
     nb(&world, ["status"]).with("since nobody used it for 1 s");
@@ -209,22 +216,23 @@ fn what_is_left_of_a_killed_start_is_cleared_up() {
     let stale = sockets(&super::path(&killed["connection_file"]));
     super::kill(pid(&killed));
     until("it is noticed", || {
-        let said = nb(&world, ["status", "killed.ipynb", "--json"]).json();
-        (said["sessions"][0]["state"] == "died").then_some(())
+        let answer = nb(&world, ["status", "killed.ipynb", "--json"]).json();
+        (answer["sessions"][0]["state"] == "died").then_some(())
     });
-    let gone = world.project().parent().expect("a world").join("gone");
-    std::fs::create_dir(&gone).expect("make a folder");
-    let left = open(&world, gone.join("left.ipynb"));
-    std::fs::remove_dir_all(&gone).expect("delete the project");
+    let folder = world.project().parent().expect("a world").join("gone");
+    std::fs::create_dir(&folder).expect("make a folder");
+    let left = open(&world, folder.join("left.ipynb"));
+    std::fs::remove_dir_all(&folder).expect("delete the project");
 
-    let told = nb(&world, ["gc", "--dry-run"]).ended(0);
-    let told = told
+    let output = nb(&world, ["gc", "--dry-run"]).ended(0);
+    let output = output
         .with("would end the kernel of")
         .with("mute.ipynb, which was never ready");
-    told.with("left.ipynb, whose project is gone")
+    output
+        .with("left.ipynb, whose project is gone")
         .with("would free");
     let file = super::path(&killed["connection_file"]);
-    assert!(file.exists(), "it only tells");
+    assert!(file.exists(), "it only reports");
     nb(&world, ["gc"]).ended(0).with("ended the kernel of");
     assert!(!file.exists() && stale.iter().all(|socket| !socket.exists()));
     until("only one kernel is left", || {
@@ -240,8 +248,8 @@ fn what_is_left_of_a_killed_start_is_cleared_up() {
         .ended(0)
         .with("42");
     until("nothing is left to clear up", || {
-        let said = nb(&world, ["gc", "--json"]).ended(0).json();
-        (said["found"] == json!([])).then_some(())
+        let answer = nb(&world, ["gc", "--json"]).ended(0).json();
+        (answer["found"] == json!([])).then_some(())
     });
     nb(&world, ["status", "killed.ipynb"]).with("was killed at");
 }
@@ -251,7 +259,7 @@ fn a_shell_that_ends_takes_no_supervisor_with_it() {
     let world = World::new();
     let script = "\"$NB_TEST_BINARY\" open t.ipynb --json --python \"$NB_TEST_PYTHON\"; kill -9 0";
     // The script gets its own process group, or the tests would be killed with it.
-    say(shell(&world, script).process_group(0));
+    output_of(shell(&world, script).process_group(0));
     let supervisor = |world: &World| {
         let all = world.processes().into_iter();
         all.filter(|(_, words)| words.contains("nb:supervise"))
@@ -292,7 +300,7 @@ fn a_kernel_in_a_container_is_one_like_any_other_and_leaves_no_container() {
     std::fs::set_permissions(&podman, std::fs::Permissions::from_mode(0o755)).expect("mark it");
     let path = std::env::var("PATH").unwrap_or_default();
     let path = format!("{}:{path}", bin.display());
-    let with = |words: &[&str]| say(world.nb().args(words).env("PATH", &path));
+    let with = |words: &[&str]| output_of(world.nb().args(words).env("PATH", &path));
     let python = python::interpreter().to_string_lossy();
     let names = |file: &str| -> Vec<String> {
         let text = std::fs::read_to_string(bin.join(file)).unwrap_or_default();
@@ -335,8 +343,8 @@ fn a_kernel_in_a_container_is_one_like_any_other_and_leaves_no_container() {
     with(&["run", "print(6 * 7)"]).ended(0).with("42");
 
     // The kernel's death is noticed, and the next kernel runs in a container too.
-    let said = with(&["status", "t.ipynb", "--json"]).ended(0).json();
-    super::kill(pid(&said["sessions"][0]));
+    let answer = with(&["status", "t.ipynb", "--json"]).ended(0).json();
+    super::kill(pid(&answer["sessions"][0]));
     until("it is noticed", || {
         (with(&["status", "t.ipynb"]).code == Some(6)).then_some(())
     });

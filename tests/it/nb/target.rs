@@ -1,6 +1,6 @@
 //! Which notebook a command means.
 
-use super::{nb, open, pid, say, shell};
+use super::{nb, open, output_of, pid, shell};
 use crate::world::World;
 
 #[test]
@@ -13,15 +13,15 @@ fn a_notebook_is_named_by_position_by_option_by_variable_or_is_the_only_one() {
     let a_path = world.project().join("a.ipynb");
     for (command, more) in [("interrupt", ""), ("restart", ""), ("shutdown", "")] {
         let words = [command, more].into_iter().filter(|word| !word.is_empty());
-        let said = nb(&world, words).ended(2);
+        let output = nb(&world, words).ended(2);
         for notebook in ["a.ipynb", "b.ipynb"] {
             let whole = world.project().join(notebook);
             assert!(
-                said.err.contains(&format!(" -n {}", whole.display())),
-                "{said:#?}"
+                output.stderr.contains(&format!(" -n {}", whole.display())),
+                "{output:#?}"
             );
         }
-        said.with(&format!("hint: nb {command}"));
+        output.with(&format!("hint: nb {command}"));
     }
     let refused = nb(&world, ["interrupt", "--json"]).ended(2).json();
     assert_eq!(refused["error"]["kind"], "usage");
@@ -33,7 +33,7 @@ fn a_notebook_is_named_by_position_by_option_by_variable_or_is_the_only_one() {
         if let Some(notebook) = variable {
             command.env("NB_NOTEBOOK", notebook);
         }
-        say(&mut command).ended(0).json()["kernel_pid"].clone()
+        output_of(&mut command).ended(0).json()["kernel_pid"].clone()
     };
     let (a, b) = (pid(&a), pid(&b));
     assert_eq!(meant(&["open", "a.ipynb"], None), a);
@@ -43,7 +43,7 @@ fn a_notebook_is_named_by_position_by_option_by_variable_or_is_the_only_one() {
         meant(&["-n", "b.ipynb", "open", "a.ipynb"], Some("b.ipynb")),
         a
     );
-    let run = |words: &[&str]| nb(&world, [&["run"], words].concat()).ended(0).out;
+    let run = |words: &[&str]| nb(&world, [&["run"], words].concat()).ended(0).stdout;
     let getpid = "import os; print(os.getpid())";
     assert_eq!(run(&["a.ipynb", getpid]), format!("{a}\n"));
     assert_eq!(run(&["-n", "b.ipynb", getpid]), format!("{b}\n"));
@@ -59,7 +59,7 @@ fn a_notebook_is_named_by_position_by_option_by_variable_or_is_the_only_one() {
     // In another folder, the notebook's path selects the project too.
     let mut elsewhere = world.nb();
     elsewhere.current_dir("/").arg("interrupt").arg(&a_path);
-    say(&mut elsewhere).ended(0);
+    output_of(&mut elsewhere).ended(0);
     // If one of the two is still open, nothing needs to be named.
     nb(&world, ["shutdown", "a.ipynb"]).ended(0);
     assert_eq!(meant(&["open"], None), b);
@@ -109,7 +109,7 @@ fn hints_name_the_notebook_as_it_was_typed() {
     std::fs::create_dir_all(world.project().join("k")).expect("make a folder");
     let mut opening = world.nb();
     opening.args(["open", "k/my file.ipynb", "--python"]);
-    say(opening.arg(crate::python::interpreter())).ended(0);
+    output_of(opening.arg(crate::python::interpreter())).ended(0);
     nb(&world, ["insert", "k/my file.ipynb", "-s", "1"]).ended(0);
     nb(&world, ["exec", "k/my file.ipynb"])
         .ended(2)
@@ -121,14 +121,14 @@ fn hints_name_the_notebook_as_it_was_typed() {
     let words = ["run", "k/my file.ipynb", "--timeout", "0.1", "input()"];
     let asks = nb(&world, ["run", "k/my file.ipynb", "input()"]).ended(7);
     let next = asks
-        .err
+        .stderr
         .lines()
         .find_map(|line| line.strip_prefix("next: "));
     let reply = next.and_then(|next| next.split(" | ").next());
     let reply = reply.expect("what is to be done").replace("TEXT", "yes");
     assert!(reply.contains("-n 'k/my file.ipynb'"), "{reply}");
     let script = reply.replacen("nb ", "\"$NB_TEST_BINARY\" ", 1);
-    say(&mut shell(&world, &script)).ended(0);
+    output_of(&mut shell(&world, &script)).ended(0);
     nb(&world, ["shutdown", "k/my file.ipynb"]).ended(0);
     let stopped = nb(&world, words).ended(6);
     let open = "nb open 'k/my file.ipynb'";

@@ -6,7 +6,7 @@ use std::time::UNIX_EPOCH;
 use serde_json::{Value, json};
 
 use super::stale::StaleWatch;
-use super::{Said, home, nb, open};
+use super::{Output, home, nb, open};
 use crate::world::World;
 
 /// Writes a notebook with the cells `aaaa` and `bbbb`, which the editing actor has seen.
@@ -32,8 +32,8 @@ fn type_in(world: &World, product: &str, cell: &str, text: &str) -> PathBuf {
     let modified = modified.duration_since(UNIX_EPOCH).expect("after 1970");
     let mut content = read(world);
     let cells = content["cells"].as_array_mut().expect("cells");
-    let it = cells.iter_mut().find(|it| it["id"] == cell);
-    it.expect("the cell")["source"] = json!(text);
+    let wanted = cells.iter_mut().find(|cell_json| cell_json["id"] == cell);
+    wanted.expect("the cell")["source"] = json!(text);
     let meta = json!({
         "mtime": u64::try_from(modified.as_millis()).expect("fits"), "ctime": 0, "size": found.len(),
         "etag": "39e8d2dd", "orphaned": false, "typeId": "notebook/jupyter-notebook/jupyter-notebook",
@@ -55,7 +55,7 @@ fn source(world: &World, index: usize) -> Value {
     read(world)["cells"][index]["source"].clone()
 }
 
-fn edit(world: &World, cell: &str, text: &str, options: &[&str]) -> Said {
+fn edit(world: &World, cell: &str, text: &str, options: &[&str]) -> Output {
     let words = [&["edit", "t.ipynb", cell, text], options].concat();
     nb(world, words)
 }
@@ -71,8 +71,8 @@ fn a_cell_in_which_somebody_types_is_not_edited() {
         .with("VS Code has unsaved text of the cell (since ")
         .with(" · not saved yet\n")
         .with("  + typed = 1\n");
-    let said = edit(&world, "aaaa", "edited = 1", &["--json"]).ended(5);
-    let conflict = said.json()["error"]["conflicts"][0].clone();
+    let output = edit(&world, "aaaa", "edited = 1", &["--json"]).ended(5);
+    let conflict = output.json()["error"]["conflicts"][0].clone();
     assert_eq!(conflict["unsaved"], true, "{conflict}");
     assert_eq!(conflict["theirs"], "typed = 1", "{conflict}");
     assert_eq!(conflict["yours"], "edited = 1", "{conflict}");
@@ -93,15 +93,15 @@ fn an_edit_of_another_cell_goes_in_with_a_warning() {
     let world = World::new();
     notebook(&world);
     type_in(&world, "VSCodium", "bbbb", "typed = 1");
-    let said = edit(&world, "aaaa", "edited = 1", &[]).ended(0);
+    let output = edit(&world, "aaaa", "edited = 1", &[]).ended(0);
     assert!(
-        said.err.contains("unsaved changes in cell bbbb"),
-        "{said:?}"
+        output.stderr.contains("unsaved changes in cell bbbb"),
+        "{output:?}"
     );
     assert_eq!(source(&world, 0), "edited = 1");
     // VS Code's backup still has the old text of the edited cell, in which nobody has typed.
-    let said = edit(&world, "aaaa", "edited = 2", &["--json"]).ended(0);
-    let notes = said.json()["notes"].to_string();
+    let output = edit(&world, "aaaa", "edited = 2", &["--json"]).ended(0);
+    let notes = output.json()["notes"].to_string();
     assert!(notes.contains("unsaved changes in cell bbbb:"), "{notes}");
     assert_eq!(source(&world, 0), "edited = 2");
 }
@@ -134,12 +134,12 @@ fn a_watch_does_not_run_a_cell_in_which_somebody_types() {
 }
 
 #[test]
-fn nothing_is_said_where_nobody_types() {
+fn nothing_is_reported_where_nobody_types() {
     let world = World::new();
     notebook(&world);
     let folder = home(&world).join(".config/Code/Backups/1/file");
     std::fs::create_dir_all(&folder).expect("make VS Code's folder");
     std::fs::write(folder.join("1"), "file:///elsewhere/t.ipynb {}\n{}").expect("write a backup");
-    let said = edit(&world, "aaaa", "edited = 1", &[]).ended(0);
-    assert_eq!(said.err, "");
+    let output = edit(&world, "aaaa", "edited = 1", &[]).ended(0);
+    assert_eq!(output.stderr, "");
 }

@@ -5,7 +5,7 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::Path;
 use std::process::Command;
 
-use super::{nb, say};
+use super::{nb, output_of};
 use crate::world::World;
 
 /// A uid other than this user's.
@@ -29,20 +29,20 @@ fn read(world: &World) -> String {
 }
 
 #[test]
-fn a_limit_of_the_size_of_files_is_told_and_ends_nothing() {
+fn a_limit_of_the_size_of_files_is_reported_and_ends_nothing() {
     let world = world(&"x".repeat(100_000));
     let before = read(&world);
     let mut command = world.command("bash".as_ref());
     let limited = "ulimit -f 64; exec \"$0\" edit t.ipynb aaaa new --force";
     command.args(["-c", limited]).arg(world.nb().get_program());
     // The base for a merge would be as large as the old notebook; that it cannot be stored is no error.
-    say(&mut command).ended(0);
+    output_of(&mut command).ended(0);
     assert_ne!(read(&world), before, "what is small enough is written");
     std::fs::write(world.project().join("t.ipynb"), &before).expect("write the notebook");
     let mut command = world.command("bash".as_ref());
     let limited = "ulimit -f 64; exec \"$0\" insert t.ipynb new --type raw";
     command.args(["-c", limited]).arg(world.nb().get_program());
-    say(&mut command)
+    output_of(&mut command)
         .ended(1)
         .with("cannot write t.ipynb")
         .with("hint: ")
@@ -51,7 +51,7 @@ fn a_limit_of_the_size_of_files_is_told_and_ends_nothing() {
 }
 
 #[test]
-fn an_immutable_notebook_or_folder_is_told_as_such() {
+fn an_immutable_notebook_or_folder_is_reported_as_such() {
     let world = world("old");
     let change = |how: &str, path: &Path| {
         let mut command = Command::new("chattr");
@@ -72,17 +72,17 @@ fn an_immutable_notebook_or_folder_is_told_as_such() {
             eprintln!("chattr cannot make {} immutable here", path.display());
             return;
         }
-        let said = edit();
+        let output = edit();
         assert!(change("-i", &path), "{}", path.display());
         let hint = format!("chattr -i {name}");
-        said.ended(1).with("is immutable").with(&hint);
+        output.ended(1).with("is immutable").with(&hint);
         assert_eq!(read(&world), text("old"));
     }
     edit().ended(0);
 }
 
 #[test]
-fn a_sticky_folder_is_told_as_such() {
+fn a_sticky_folder_is_reported_as_such() {
     let world = world("old");
     let folder = tempfile::tempdir().expect("make a folder");
     let notebook = folder.path().join("t.ipynb");
@@ -109,12 +109,13 @@ fn a_sticky_folder_is_told_as_such() {
         .env("HOME", home.path())
         .env_remove("XDG_STATE_HOME")
         .current_dir(folder.path());
-    let said = say(&mut command);
-    if said.err.contains("Permission denied") && said.code == Some(127) {
+    let output = output_of(&mut command);
+    if output.stderr.contains("Permission denied") && output.code == Some(127) {
         eprintln!("another user cannot run this nb");
         return;
     }
-    said.ended(1)
+    output
+        .ended(1)
         .with("in which users cannot replace others' files")
         .with("hint: work on a copy");
     let now = std::fs::read_to_string(&notebook).expect("read it");
@@ -150,13 +151,13 @@ fn what_is_no_file_is_refused_and_not_waited_for() {
     let mut command = Command::new("mkfifo");
     crate::world::succeed(command.arg(&pipe));
     std::fs::create_dir(world.project().join("folder.ipynb")).expect("make a folder");
-    for (name, what) in [("pipe", "no regular file"), ("folder", "a folder")] {
+    for (name, kind) in [("pipe", "no regular file"), ("folder", "a folder")] {
         let notebook = format!("{name}.ipynb");
         for command in ["cells", "open", "save", "clear", "status"] {
-            let said = nb(&world, [command, &notebook]);
-            assert_ne!(said.code, Some(0), "{said:#?}");
+            let output = nb(&world, [command, &notebook]);
+            assert_ne!(output.code, Some(0), "{output:#?}");
             if command != "status" {
-                said.with(&format!("{notebook} is {what}, not a notebook"));
+                output.with(&format!("{notebook} is {kind}, not a notebook"));
             }
         }
     }
@@ -182,9 +183,9 @@ fn reading_needs_no_place_to_write() {
         for name in ["HOME", "XDG_STATE_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME"] {
             command.env(name, "/dev/null");
         }
-        let said = say(&mut command);
-        assert!(matches!(said.code, Some(0 | 1)), "{words:?}: {said:#?}");
-        let quiet = !said.err.contains("cannot") && !said.err.contains("denied");
-        assert!(quiet, "{words:?}: {said:#?}");
+        let output = output_of(&mut command);
+        assert!(matches!(output.code, Some(0 | 1)), "{words:?}: {output:#?}");
+        let quiet = !output.stderr.contains("cannot") && !output.stderr.contains("denied");
+        assert!(quiet, "{words:?}: {output:#?}");
     }
 }

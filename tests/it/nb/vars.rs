@@ -46,11 +46,11 @@ fn world() -> World {
 
 fn variables(world: &World, words: &[&str]) -> BTreeMap<String, Value> {
     let words = ["vars", "--json"].iter().chain(words);
-    let said = nb(world, words).ended(0).json();
-    let listed = said["variables"].as_array().expect("a list");
-    let named = listed.iter().map(|it| {
-        let name = it["name"].as_str().expect("a name");
-        (name.to_owned(), it.clone())
+    let answer = nb(world, words).ended(0).json();
+    let listed = answer["variables"].as_array().expect("a list");
+    let named = listed.iter().map(|variable| {
+        let name = variable["name"].as_str().expect("a name");
+        (name.to_owned(), variable.clone())
     });
     named.collect()
 }
@@ -73,32 +73,32 @@ fn variables_are_shown_without_a_trace() {
             "loud", "n", "own", "pi", "print", "repr", "word"
         ]
     );
-    let told = |name: &str, what: &str| all[name][what].clone();
-    assert_eq!(told("n", "value"), "42");
-    assert_eq!(told("pi", "type"), "float");
-    assert_eq!(told("word", "value"), "'hé\\nllo'");
+    let field = |name: &str, key: &str| all[name][key].clone();
+    assert_eq!(field("n", "value"), "42");
+    assert_eq!(field("pi", "type"), "float");
+    assert_eq!(field("word", "value"), "'hé\\nllo'");
     assert_eq!(
-        (told("big", "len"), told("big", "type")),
+        (field("big", "len"), field("big", "type")),
         (json!(1_000_000), json!("list"))
     );
-    assert!(told("big", "size").as_u64() > Some(7_000_000));
+    assert!(field("big", "size").as_u64() > Some(7_000_000));
     assert!(
-        told("big", "value")
+        field("big", "value")
             .as_str()
             .expect("text")
             .starts_with("[0, 1, 2, ")
     );
-    assert_eq!(told("long", "len"), 10_000_000);
-    assert!(told("long", "value").as_str().expect("text").len() < 100);
-    assert_eq!(told("huge", "value"), "an integer of 33220 bits");
-    assert_eq!(told("boom", "value"), "Boom(depth=3)");
-    assert_eq!(told("booms", "value"), "[Boom(depth=3), {'in': <Boom>}]");
+    assert_eq!(field("long", "len"), 10_000_000);
+    assert!(field("long", "value").as_str().expect("text").len() < 100);
+    assert_eq!(field("huge", "value"), "an integer of 33220 bits");
+    assert_eq!(field("boom", "value"), "Boom(depth=3)");
+    assert_eq!(field("booms", "value"), "[Boom(depth=3), {'in': <Boom>}]");
     assert_eq!(
-        (told("loud", "value"), told("loud", "len")),
+        (field("loud", "value"), field("loud", "len")),
         (json!("{'a': 1}"), json!(1))
     );
-    assert_eq!(told("own", "value"), "[[[…]]]");
-    assert_eq!(told("lazy", "value"), "<generator gen>");
+    assert_eq!(field("own", "value"), "[[[…]]]");
+    assert_eq!(field("lazy", "value"), "<generator gen>");
 
     let with_all = variables(&world, &["--all"]);
     for name in ["Boom", "gen", "os", "_hidden", "In"] {
@@ -114,8 +114,8 @@ fn variables_are_shown_without_a_trace() {
     // IPython increments the count before it runs code, so the third execution sees four.
     let trace = "(_, In[-2], get_ipython().execution_count, calls, \
                  sorted({'look', 'guard', 'preview', 'Text', 'g', 'b', 'nb'} & {*locals()}))";
-    let said = nb(&world, ["run", trace]).ended(0);
-    assert_eq!(said.out.trim(), "(43, 'n + 1', 4, [], [])");
+    let output = nb(&world, ["run", trace]).ended(0);
+    assert_eq!(output.stdout.trim(), "(43, 'n + 1', 4, [], [])");
 }
 
 #[test]
@@ -168,11 +168,11 @@ fn a_busy_kernel_without_subshells_says_whose_cell_it_is() {
     until("the cell runs", || {
         world.project().join("in").exists().then_some(())
     });
-    let said = nb(&world, ["vars"])
+    let output = nb(&world, ["vars"])
         .ended(4)
         .with("busy: ada's cell ")
         .with(" for 0:0");
-    assert_eq!(said.out, "");
+    assert_eq!(output.stdout, "");
     std::fs::write(world.project().join("go"), "").expect("let it go on");
     let exec = exec.json();
     nb(&world, ["wait", exec["job"].as_str().expect("a job")]).ended(0);

@@ -13,23 +13,27 @@ fn a_person_is_asked_once_in_a_folder_where_vs_code_is_used() {
     let world = World::new();
     open(&world, "t.ipynb");
     let again = ["open", "t.ipynb"];
-    let said = answering(&world, None, "y", &again).ended(0);
+    let output = answering(&world, None, "y", &again).ended(0);
     assert!(
-        !said.out.contains("[y/N]"),
-        "VS Code is not used here: {said:?}"
+        !output.stdout.contains("[y/N]"),
+        "VS Code is not used here: {output:?}"
     );
     std::fs::create_dir(world.project().join(".vscode")).expect("make the folder");
-    let said = answering(&world, Some("CLAUDECODE"), "y", &again).ended(0);
+    let output = answering(&world, Some("CLAUDECODE"), "y", &again).ended(0);
     assert!(
-        !said.out.contains("[y/N]"),
-        "an agent is no person: {said:?}"
+        !output.stdout.contains("[y/N]"),
+        "an agent is no person: {output:?}"
     );
-    let said = answering(&world, None, "n", &again).ended(0);
-    said.with("hides what others write")
+    let output = answering(&world, None, "n", &again).ended(0);
+    output
+        .with("hides what others write")
         .with("nothing was written");
     assert_eq!(settings(&world), None);
-    let said = answering(&world, None, "y", &again).ended(0);
-    assert!(!said.out.contains("[y/N]"), "it is asked once: {said:?}");
+    let output = answering(&world, None, "y", &again).ended(0);
+    assert!(
+        !output.stdout.contains("[y/N]"),
+        "it is asked once: {output:?}"
+    );
 }
 
 #[test]
@@ -37,9 +41,9 @@ fn what_the_answer_has_written_is_taken_out_again() {
     let world = World::new();
     open(&world, "t.ipynb");
     std::fs::create_dir(world.project().join(".vscode")).expect("make the folder");
-    let said = answering(&world, None, "y", &["open", "t.ipynb"]).ended(0);
-    let said = said.with("settings.json: created");
-    let text = settings(&world).unwrap_or_else(|| panic!("{said:?}"));
+    let output = answering(&world, None, "y", &["open", "t.ipynb"]).ended(0);
+    let output = output.with("settings.json: created");
+    let text = settings(&world).unwrap_or_else(|| panic!("{output:?}"));
     assert!(
         text.contains("\"files.autoSave\": \"afterDelay\""),
         "{text}"

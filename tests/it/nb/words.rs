@@ -2,7 +2,7 @@
 
 use std::process::Stdio;
 
-use super::{nb, say};
+use super::{nb, output_of};
 use crate::world::World;
 
 #[test]
@@ -36,10 +36,10 @@ fn a_closed_pipe_is_a_quiet_end() {
 #[test]
 fn completions_are_a_script_that_bash_takes() {
     let world = World::new();
-    let script = nb(&world, ["completions", "bash"]).ended(0).out;
+    let script = nb(&world, ["completions", "bash"]).ended(0).stdout;
     assert!(script.contains("complete -F _nb"), "{script}");
     let mut bash = super::shell(&world, "eval \"$SCRIPT\" && complete -p nb");
-    say(bash.env("SCRIPT", script)).ended(0).with("_nb");
+    output_of(bash.env("SCRIPT", script)).ended(0).with("_nb");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
 
-use super::{Said, say};
+use super::{Output, output_of};
 use crate::made::run;
 use crate::python;
 use crate::world::World;
@@ -53,7 +53,7 @@ print("done")
 "##;
 
 /// A project's state that a kernel has made up, which would have a command of its own run again.
-const MADE_UP: &str = r#"{"sessions": {"a.ipynb": {"notebook": "@NOTEBOOK@", "connection_file": "@NOTEBOOK@.json",
+const STATE_OF_INNER: &str = r#"{"sessions": {"a.ipynb": {"notebook": "@NOTEBOOK@", "connection_file": "@NOTEBOOK@.json",
   "backend": {"kind": "local", "host": {}}, "status": "stopped", "kernelspec": {"name": "x", "display_name": "x", "language": "python",
   "argv": ["/bin/sh", "-c", "touch @HOME@/ran-state", "{connection_file}"]}}}}"#;
 
@@ -90,7 +90,7 @@ fn nothing_that_a_sandboxed_kernel_left_is_run_outside() {
     let home = project.with_file_name("home");
     run(Command::new("git").args(["init", "-q"]).arg(&project));
     environment(&project);
-    let nb = |words: &[&str]| -> Said {
+    let nb = |words: &[&str]| -> Output {
         let mut command = world.nb();
         // A shell with the environment activated.
         let bin = project.join(".venv/bin");
@@ -98,13 +98,13 @@ fn nothing_that_a_sandboxed_kernel_left_is_run_outside() {
         command.env("PATH", format!("{}:{path}", bin.display()));
         command.env("VIRTUAL_ENV", project.join(".venv"));
         command.env("CONDA_PREFIX", project.join(".venv"));
-        say(command.args(words))
+        output_of(command.args(words))
     };
     nb(&["open", "b.ipynb", "--no-kernel"]).ended(0);
-    let made_up = MADE_UP.replace("@HOME@", &home.display().to_string());
+    let state = STATE_OF_INNER.replace("@HOME@", &home.display().to_string());
     let inner = project.join("inner/a.ipynb");
-    let made_up = made_up.replace("@NOTEBOOK@", &inner.display().to_string());
-    std::fs::write(project.join("state-of-inner"), made_up).expect("write");
+    let state = state.replace("@NOTEBOOK@", &inner.display().to_string());
+    std::fs::write(project.join("state-of-inner"), state).expect("write");
     // If the folder above the project is writable, the project and its records could be exchanged.
     nb(&[
         "open",
@@ -122,13 +122,13 @@ fn nothing_that_a_sandboxed_kernel_left_is_run_outside() {
     let packages = packages.and_then(Path::to_str).expect("a path");
     nb(&[&open[..], &sources, &[packages]].concat()).ended(0);
     let hostile = HOSTILE.replace("@HOME@", &home.display().to_string());
-    assert_eq!(nb(&["run", "t.ipynb", &hostile]).ended(0).out, "done\n");
+    assert_eq!(nb(&["run", "t.ipynb", &hostile]).ended(0).stdout, "done\n");
     assert_eq!(marks(&home), Vec::<String>::new());
 
-    let refused = |words: &[&str], what: &str| {
+    let refused = |words: &[&str], message: &str| {
         nb(words)
             .ended(5)
-            .with(what)
+            .with(message)
             .with("was allowed to write")
             .with("nb open b.ipynb --sandbox")
             .with("--trust");
@@ -175,8 +175,8 @@ fn nothing_that_a_sandboxed_kernel_left_is_run_outside() {
         &["--install"],
         &["--python", ".venv/bin/python", "--install"],
     ] {
-        let said = nb(&[&["open", "b.ipynb"], more].concat());
-        assert!(matches!(said.code, Some(1 | 5)), "{said:?}");
+        let output = nb(&[&["open", "b.ipynb"], more].concat());
+        assert!(matches!(output.code, Some(1 | 5)), "{output:?}");
     }
     nb(&["restart", "t.ipynb"]);
     nb(&["open", "b.ipynb", "--sandbox"]);
@@ -200,7 +200,10 @@ fn nothing_that_a_sandboxed_kernel_left_is_run_outside() {
     nb(&["open", "b.ipynb", "--no-sandbox", "--trust", "."])
         .ended(0)
         .with("started");
-    assert_eq!(nb(&["run", "b.ipynb", "print(6 * 7)"]).ended(0).out, "42\n");
+    assert_eq!(
+        nb(&["run", "b.ipynb", "print(6 * 7)"]).ended(0).stdout,
+        "42\n"
+    );
     assert_eq!(marks(&home), Vec::<String>::new());
 }
 
@@ -217,7 +220,7 @@ fn an_environment_that_was_written_shows_the_next_sandbox_nothing_more() {
     environment(&project);
     let packages = python::interpreter().parent().and_then(Path::parent);
     let packages = packages.and_then(Path::to_str).expect("a path");
-    let nb = |words: &[&str]| say(world.nb().args(words));
+    let nb = |words: &[&str]| output_of(world.nb().args(words));
     let open = ["open", "t.ipynb", "--no-serve", "--sandbox=bubblewrap"];
     let rooms = ["--allow-write", ".venv", "--allow-read", packages];
     nb(&[&open[..], &rooms].concat()).ended(0);
@@ -226,7 +229,7 @@ fn an_environment_that_was_written_shows_the_next_sandbox_nothing_more() {
         "try: print(open('{}').read())\nexcept OSError: print('not seen')",
         secret.display()
     );
-    assert_eq!(nb(&["run", "t.ipynb", &read]).ended(0).out, "not seen\n");
+    assert_eq!(nb(&["run", "t.ipynb", &read]).ended(0).stdout, "not seen\n");
     // Its base Python is set to a folder with keys; the real one is still found.
     let bin = keys.join("bin");
     let name = format!("home = {}", bin.display());
@@ -234,11 +237,11 @@ fn an_environment_that_was_written_shows_the_next_sandbox_nothing_more() {
         "import pathlib, re\nfile = pathlib.Path('.venv/pyvenv.cfg')\n\
          file.write_text(re.sub('home = .*', '{name}', file.read_text()) + '\\n{name}\\n'); print('done')"
     );
-    assert_eq!(nb(&["run", "t.ipynb", &code]).ended(0).out, "done\n");
+    assert_eq!(nb(&["run", "t.ipynb", &code]).ended(0).stdout, "done\n");
     nb(&["restart", "t.ipynb"]);
     nb(&["open", "t.ipynb"]);
-    let said = nb(&["run", "t.ipynb", &read]);
-    assert!(!said.out.contains("secret"), "{said:?}");
+    let output = nb(&["run", "t.ipynb", &read]);
+    assert!(!output.stdout.contains("secret"), "{output:?}");
     let settings = std::fs::read_to_string(project.join(".venv/pyvenv.cfg")).expect("read it");
     assert!(settings.contains(&name), "{settings}");
 }

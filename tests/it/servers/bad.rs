@@ -1,4 +1,4 @@
-//! What answers wrongly, or not at all: each case is a line that says what and what mends it.
+//! What answers wrongly, or not at all: each case is a line that names the fault and its fix.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -10,7 +10,7 @@ use crate::world::{World, finish, succeed};
 
 const TOKEN: &str = "sesame-open";
 
-/// Adds a server, and returns what `nb` says about it.
+/// Adds a server, and returns the exit code and the output of `nb`.
 fn add(world: &World, url: &str, more: &[&str], variables: &[(&str, &str)]) -> (i32, String) {
     let mut command = world.nb();
     let url = format!("{url}?token={TOKEN}");
@@ -26,19 +26,19 @@ fn add(world: &World, url: &str, more: &[&str], variables: &[(&str, &str)]) -> (
     }
     command.envs(variables.iter().copied());
     let (status, out, err) = finish(&mut command);
-    let said = format!("{out}{err}");
-    assert!(!said.contains("sesame"), "the token is shown: {said}");
-    assert!(!said.contains("panicked"), "{said}");
-    (status.code().expect("it was not killed"), said)
+    let output = format!("{out}{err}");
+    assert!(!output.contains("sesame"), "the token is shown: {output}");
+    assert!(!output.contains("panicked"), "{output}");
+    (status.code().expect("it was not killed"), output)
 }
 
-/// Adds a server that cannot be added: `nb` says `what` on one line.
+/// Adds a server that cannot be added: `nb` prints `message` on one line.
 #[track_caller]
-fn refused(world: &World, url: &str, variables: &[(&str, &str)], what: &str) {
-    let (code, said) = add(world, url, &[], variables);
-    assert!(said.contains(what), "no {what:?} in {said}");
-    assert_ne!(code, 0, "{said}");
-    assert_eq!(said.lines().count(), 1, "{said}");
+fn refused(world: &World, url: &str, variables: &[(&str, &str)], message: &str) {
+    let (code, output) = add(world, url, &[], variables);
+    assert!(output.contains(message), "no {message:?} in {output}");
+    assert_ne!(code, 0, "{output}");
+    assert_eq!(output.lines().count(), 1, "{output}");
 }
 
 #[test]
@@ -48,7 +48,7 @@ fn answers_that_are_none() {
     let json = "Content-Type: application/json";
     let long = format!("{{\"version\": \"{}\"}}", "x".repeat(17 << 20));
     let echo = format!(r#"{{"message": "no {TOKEN} here"}}"#);
-    for (head, body, what) in [
+    for (head, body, message) in [
         (html, "<html>Log in</html>", "login page"),
         ("302 Found\r\nLocation: /login?next=%2F", "", "login page"),
         (
@@ -95,7 +95,7 @@ fn answers_that_are_none() {
         ("418 Teapot", "", "refuses the request (418)"),
     ] {
         let server = ScriptedServer::answering(head, body);
-        refused(&world, &server.url(), &[], what);
+        refused(&world, &server.url(), &[], message);
         let requests = server.requests();
         let header = format!("authorization: token {TOKEN}");
         assert!(requests[0].contains(&header), "{requests:?}");
@@ -106,16 +106,16 @@ fn answers_that_are_none() {
 #[test]
 fn answers_that_break_off() {
     let world = World::new();
-    let half = ScriptedServer::saying("HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{\"vers");
+    let half = ScriptedServer::sending("HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{\"vers");
     refused(&world, &half.url(), &[], "the connection to 127.0.0.1");
-    let other = ScriptedServer::saying("220 mail.example.org ESMTP\r\n");
+    let other = ScriptedServer::sending("220 mail.example.org ESMTP\r\n");
     refused(&world, &other.url(), &[], "the connection to 127.0.0.1");
 }
 
 #[test]
 fn a_silent_server_does_not_hold_up_the_list() {
     let world = World::new();
-    let silent = ScriptedServer::saying("");
+    let silent = ScriptedServer::sending("");
     let mut command = world.nb();
     command
         .args(["server", "list", "--json"])
@@ -167,9 +167,9 @@ fn a_proxy_that_wants_a_password() {
     let proxy = ScriptedServer::answering("407 Proxy Authentication Required", "");
     let url = proxy.url();
     let variables = [("HTTP_PROXY", url.as_str()), ("HTTPS_PROXY", url.as_str())];
-    let what = "the proxy on the way wants a password";
-    refused(&world, "http://server.invalid/", &variables, what);
-    refused(&world, "https://server.invalid/", &variables, what);
+    let message = "the proxy on the way wants a password";
+    refused(&world, "http://server.invalid/", &variables, message);
+    refused(&world, "https://server.invalid/", &variables, message);
     assert!(
         proxy
             .requests()
@@ -245,17 +245,17 @@ fn certificates_are_checked() {
         &[],
         "connection to 127.0.0.1",
     );
-    let (code, said) = add(&world, &server.url, &["--ca", "nothing.pem"], &[]);
-    assert!(said.contains("nothing.pem cannot be read"), "{said}");
-    assert_eq!(code, 1, "{said}");
-    let (code, said) = add(&world, &server.url, &["--ca", ca], &[]);
-    assert_eq!((code, said.contains("up")), (0, true), "{said}");
-    let (code, said) = add(&world, &server.url, &["--replace"], &trusted);
-    assert_eq!((code, said.contains("up")), (0, true), "{said}");
+    let (code, output) = add(&world, &server.url, &["--ca", "nothing.pem"], &[]);
+    assert!(output.contains("nothing.pem cannot be read"), "{output}");
+    assert_eq!(code, 1, "{output}");
+    let (code, output) = add(&world, &server.url, &["--ca", ca], &[]);
+    assert_eq!((code, output.contains("up")), (0, true), "{output}");
+    let (code, output) = add(&world, &server.url, &["--replace"], &trusted);
+    assert_eq!((code, output.contains("up")), (0, true), "{output}");
     succeed(world.nb().args(["server", "rm", "one"]));
-    for (when, what) in [("expired", "(expired)"), ("early", "(not valid yet)")] {
+    for (when, message) in [("expired", "(expired)"), ("early", "(not valid yet)")] {
         let server = TlsServer::start(&folder, when);
-        refused(&world, &server.url, &trusted, what);
+        refused(&world, &server.url, &trusted, message);
         refused(&world, &server.url, &trusted, "check this machine's clock");
     }
 }

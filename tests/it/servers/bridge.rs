@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::Server;
 use super::cutter::{Cutter, Loss};
-use crate::nb::{Said, nb, until};
+use crate::nb::{Output, nb, until};
 use crate::python;
 use crate::world::{World, succeed};
 
@@ -18,11 +18,11 @@ fn opened(server: &Server) -> World {
     world
 }
 
-fn open(world: &World) -> Said {
+fn open(world: &World) -> Output {
     nb(world, ["open", "t.ipynb", "--server", "gpu", "--json"])
 }
 
-fn exec(world: &World, code: &str) -> Said {
+fn exec(world: &World, code: &str) -> Output {
     nb(world, ["run", "-n", "t.ipynb", "--timeout", "100", code])
 }
 
@@ -34,8 +34,8 @@ fn begin(world: &World, code: &str) -> String {
 }
 
 fn status(world: &World) -> Value {
-    let told = nb(world, ["status", "--json"]).ended(0).json();
-    told["sessions"][0].clone()
+    let answer = nb(world, ["status", "--json"]).ended(0).json();
+    answer["sessions"][0].clone()
 }
 
 /// Returns the text of the last cell in the notebook's file.
@@ -48,7 +48,7 @@ fn text(world: &World) -> String {
     for output in outputs.as_array().expect("outputs") {
         match &output["text"] {
             Value::Array(lines) => text.extend(lines.iter().filter_map(Value::as_str)),
-            Value::String(it) => text += it,
+            Value::String(line) => text += line,
             _ => text += output["evalue"].as_str().unwrap_or_default(),
         }
     }
@@ -69,25 +69,25 @@ fn counter(world: &World, seconds: f64) -> String {
 fn enough(world: &World, job: &str) -> usize {
     std::fs::write(world.project().join("enough"), "").expect("write a file");
     nb(world, ["wait", job, "--timeout", "100"]).ended(0);
-    let said = exec(world, "n").ended(0);
-    said.out.trim().parse().expect("a number")
+    let output = exec(world, "n").ended(0);
+    output.stdout.trim().parse().expect("a number")
 }
 
 /// Waits until the cell has printed more.
 fn prints_more(world: &World) {
-    let seen = text(world).len();
+    let before = text(world).len();
     until("some lines", || {
-        (text(world).len() > seen + 10).then_some(())
+        (text(world).len() > before + 10).then_some(())
     });
 }
 
 fn counted(lines: usize) -> String {
-    (0..lines).map(|it| format!("{it}\n")).collect()
+    (0..lines).map(|number| format!("{number}\n")).collect()
 }
 
-/// Checks that each number is there once and in order, or that a gap is told once; returns whether there is a gap.
+/// Checks that each number is there once and in order, or that a gap is reported once; returns whether there is a gap.
 #[track_caller]
-fn is_told(text: &str, lines: usize) -> bool {
+fn reports_gap(text: &str, lines: usize) -> bool {
     if text == counted(lines) {
         return false;
     }
@@ -152,21 +152,21 @@ fn is_used(server: &Server) {
     exec(&world, "x + 1").ended(0).with("42");
 
     let comm = "from comm import create_comm\n\
-        heard = []\n\
+        received = []\n\
         comm = create_comm(target_name='widget', data={'value': 1})\n\
-        comm.on_msg(lambda message: heard.append(message['content']['data']))\n\
+        comm.on_msg(lambda message: received.append(message['content']['data']))\n\
         print(comm.comm_id)";
-    let said = exec(&world, comm).ended(0);
+    let output = exec(&world, comm).ended(0);
     let file = status(&world)["connection_file"].clone();
     let mut front_end = world.command(python::with_servers());
     front_end.args([
         "-c",
         WIDGET,
         file.as_str().expect("a path"),
-        said.out.trim(),
+        output.stdout.trim(),
     ]);
     succeed(&mut front_end);
-    exec(&world, "heard").ended(0).with("{'value': 7}");
+    exec(&world, "received").ended(0).with("{'value': 7}");
 
     nb(&world, ["restart"]).ended(0).with("generation 2");
     exec(&world, "'x' in globals()").ended(0).with("False");
@@ -279,9 +279,9 @@ fn each_line_arrives_once_although_the_connection_is_lost_again_and_again() {
         cutter.wait_for_a_websocket();
         prints_more(&world);
         let lines = enough(&world, &job);
-        gaps += usize::from(is_told(&text(&world), lines));
+        gaps += usize::from(reports_gap(&text(&world), lines));
     }
-    eprintln!("{done} losses, {gaps} cells with a gap that is told");
+    eprintln!("{done} losses, {gaps} cells with a gap that is reported");
 }
 
 /// `NB_TEST_AWAY` is for how many seconds: 60 takes part in no CI run.
@@ -310,7 +310,7 @@ fn what_is_sent_without_a_connection_waits_for_it() {
     std::thread::sleep(Duration::from_secs(away).saturating_sub(since.elapsed()));
     cutter.come_back();
     let lines = enough(&world, &job);
-    is_told(&text(&world), lines);
+    reports_gap(&text(&world), lines);
     exec(&world, "x").ended(0).with("42");
 }
 
@@ -325,7 +325,7 @@ fn a_connection_that_is_silent_is_given_up_and_made_again() {
     let lines = enough(&world, &job);
     let text = text(&world);
     assert!(!text.contains("ConnectionLost"), "{text}");
-    assert!(is_told(&text, lines), "what was on its way is lost");
+    assert!(reports_gap(&text, lines), "what was on its way is lost");
 }
 
 #[test]
@@ -339,12 +339,12 @@ fn a_cell_outlives_the_process_that_holds_its_connection() {
         exec_is_queued(&world);
     }
     let lines = enough(&world, &job);
-    is_told(&text(&world), lines);
+    reports_gap(&text(&world), lines);
 }
 
 fn kill_the_bridge(world: &World) {
     let pid = status(world)["kernel_pid"].as_u64();
-    let pid = pid.and_then(|it| rustix::process::Pid::from_raw(it.try_into().ok()?));
+    let pid = pid.and_then(|pid| rustix::process::Pid::from_raw(pid.try_into().ok()?));
     let pid = pid.expect("the pid of the process");
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("kill it");
 }
@@ -376,7 +376,7 @@ fn exec_is_queued(world: &World) {
 }
 
 #[test]
-fn a_server_that_restarted_is_told_and_the_notebook_is_opened_anew() {
+fn a_server_that_restarted_is_reported_and_the_notebook_is_opened_anew() {
     let mut server = Server::jupyter();
     let world = opened(&server);
     nb(
@@ -400,7 +400,7 @@ print(y)",
         (status(&world)["state"] == "died").then_some(())
     });
     let took = back.elapsed();
-    eprintln!("told {took:?} after the server's return");
+    eprintln!("reported {took:?} after the server's return");
     assert!(took.as_secs() < 5, "{took:?}");
     nb(&world, ["wait", &job, "--timeout", "60"]).ended(6);
     assert!(
@@ -417,7 +417,7 @@ print(y)",
 }
 
 #[test]
-fn a_kernel_that_its_server_ended_is_told() {
+fn a_kernel_that_its_server_ended_is_reported() {
     let server = Server::jupyter();
     let world = opened(&server);
     let job = begin(&world, &counter(&world, 0.05));
@@ -426,11 +426,11 @@ fn a_kernel_that_its_server_ended_is_told() {
     let id = id.as_str().expect("an id");
     server.end_kernel(id);
     // The server interrupts the cell first, whose end may arrive before that of the kernel.
-    let told = nb(&world, ["wait", &job, "--timeout", "60"]);
-    let is_interrupted = told.code == Some(130) && told.err.contains("KeyboardInterrupt");
+    let output = nb(&world, ["wait", &job, "--timeout", "60"]);
+    let is_interrupted = output.code == Some(130) && output.stderr.contains("KeyboardInterrupt");
     assert!(
-        is_interrupted || matches!(told.code, Some(1 | 6)),
-        "{told:?}"
+        is_interrupted || matches!(output.code, Some(1 | 6)),
+        "{output:?}"
     );
     until("that it ended", || {
         (status(&world)["state"] == "died").then_some(())
@@ -500,15 +500,18 @@ fn a_token_that_expired_is_renewed_under_a_running_cell() {
 }
 
 #[test]
-fn what_a_server_drops_is_said() {
+fn what_a_server_drops_is_reported() {
     let server = Server::jupyter();
     let world = opened(&server);
-    // A server passes at most 1 MB a second on, unless it is told otherwise.
+    // A server passes at most 1 MB a second on, unless a setting changes it.
     let job = begin(&world, "for n in range(30_000):\n    print('x' * 1000)");
     nb(&world, ["wait", &job, "--timeout", "100"]).ended(0);
     let text = text(&world);
     let lines = text.lines().filter(|it| it.starts_with("xxx")).count();
-    let tail: String = text.lines().filter(|it| !it.starts_with("xxx")).collect();
+    let tail: String = text
+        .lines()
+        .filter(|line| !line.starts_with("xxx"))
+        .collect();
     assert!(
         lines == 30_000 || tail.contains("rate exceeded"),
         "{lines}: {tail}"
@@ -537,7 +540,7 @@ fn front_ends_share_a_kernel_on_a_server() {
 }
 
 #[test]
-fn files_that_cells_name_and_the_server_does_not_have_are_told() {
+fn files_that_cells_name_and_the_server_does_not_have_are_reported() {
     let (server, world) = (Server::jupyter(), World::new());
     server.add_to(&world, "gpu");
     let data = world.project().join("data");
@@ -547,9 +550,9 @@ fn files_that_cells_name_and_the_server_does_not_have_are_told() {
     let code = "print(open('data/x.csv').read(), 'not.csv')";
     nb(&world, ["insert", "t.ipynb", code]).ended(0);
     let notes = open(&world).ended(0).json()["notes"].to_string();
-    let told =
+    let note =
         "cells name a file that gpu does not have: data/x.csv; to copy: nb cp data/x.csv gpu:data/";
-    assert!(notes.contains(told), "{notes}");
+    assert!(notes.contains(note), "{notes}");
     nb(&world, ["exec", "t.ipynb", "-1"]).ended(3);
     nb(&world, ["cp", "data/x.csv", "gpu:data/"]).ended(0);
     nb(&world, ["exec", "t.ipynb", "-1"]).ended(0).with("1,2");
@@ -565,10 +568,10 @@ fn the_connection_of_a_deleted_notebook_is_ended_and_its_kernel_goes_on() {
     exec(&world, "left = 7").ended(0);
     let id = status(&world)["remote"]["kernel_id"].clone();
     let id = id.as_str().expect("an id");
-    let what = "the connection to gpu of";
+    let message = "the connection to gpu of";
     let gc = |words: &[&str]| {
-        let said = nb(&world, words).ended(0);
-        said.out.contains(what) || said.err.contains(what)
+        let output = nb(&world, words).ended(0);
+        output.stdout.contains(message) || output.stderr.contains(message)
     };
     assert!(!gc(&["gc"]));
     std::fs::remove_file(world.project().join("t.ipynb")).expect("delete the notebook");

@@ -144,11 +144,11 @@ async fn a_hub_starts_and_stops_its_users_server() {
     assert_eq!(client.record().kind, ServerKind::Hub { user: user.clone() });
     let error = client.version().await.expect_err("it does not run");
     assert_eq!(error.kind, ServerErrorKind::NotRunning { user });
-    let mut told = Vec::new();
-    let mut tell = |line: &str| told.push(line.to_owned());
-    client.ensure_running(&mut tell).await.expect("start it");
+    let mut lines = Vec::new();
+    let mut show = |line: &str| lines.push(line.to_owned());
+    client.ensure_running(&mut show).await.expect("start it");
     assert_eq!(
-        told.first().map(String::as_str),
+        lines.first().map(String::as_str),
         Some("the hub starts the server of ann")
     );
     assert_eq!(

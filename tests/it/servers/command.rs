@@ -10,8 +10,8 @@ use crate::world::{World, finish};
 
 struct Ended {
     code: i32,
-    out: String,
-    err: String,
+    stdout: String,
+    stderr: String,
 }
 
 fn nb(world: &World, words: &[&str]) -> Ended {
@@ -21,18 +21,18 @@ fn nb(world: &World, words: &[&str]) -> Ended {
 fn nb_with(world: &World, words: &[&str], variables: &[(&str, &str)]) -> Ended {
     let mut command = world.nb();
     command.args(words).envs(variables.iter().copied());
-    let (status, out, err) = finish(&mut command);
+    let (status, stdout, stderr) = finish(&mut command);
     Ended {
         code: status.code().expect("it was not killed"),
-        out,
-        err,
+        stdout,
+        stderr,
     }
 }
 
 impl Ended {
     #[track_caller]
     fn with(self, code: i32, text: &str) -> Ended {
-        let all = format!("{}{}", self.out, self.err);
+        let all = format!("{}{}", self.stdout, self.stderr);
         assert_eq!(self.code, code, "{all}");
         assert!(all.contains(text), "no {text:?} in {all}");
         assert!(!all.contains("sesame"), "a token is shown: {all}");
@@ -40,7 +40,7 @@ impl Ended {
     }
 
     fn json(&self) -> Value {
-        serde_json::from_str(&self.out).expect("stdout is JSON")
+        serde_json::from_str(&self.stdout).expect("stdout is JSON")
     }
 }
 
@@ -81,7 +81,10 @@ fn servers_are_added_listed_and_removed() {
         let mode = entry.metadata().expect("its metadata").permissions().mode();
         assert_eq!(mode & 0o777, 0o600, "{}", entry.path().display());
         let text = std::fs::read_to_string(entry.path()).expect("read it");
-        let is_secret = entry.path().extension().is_some_and(|it| it == "secret");
+        let is_secret = entry
+            .path()
+            .extension()
+            .is_some_and(|extension| extension == "secret");
         assert_eq!(
             text.contains("sesame"),
             is_secret,

@@ -9,11 +9,11 @@ use std::time::Duration;
 /// How a connection is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
-    /// Both ends are told.
+    /// Both connections are closed.
     Close,
-    /// Both ends are told that what was on its way is lost.
+    /// Both connections are reset: what was on its way is lost.
     Reset,
-    /// Nobody is told: nothing arrives any more.
+    /// No connection ends, and nothing arrives any more.
     Stall,
 }
 
@@ -103,12 +103,16 @@ impl Cutter {
     pub fn wait_for_a_websocket(&self) {
         let state = self.shared.state.lock().expect("the lock");
         let limit = Duration::from_secs(90);
-        let waiting = self.shared.changed.wait_timeout_while(state, limit, |it| {
-            it.open.retain(|it| {
-                !*it.stalls.lock().expect("the lock") && it.client.peer_addr().is_ok()
+        let waiting = self
+            .shared
+            .changed
+            .wait_timeout_while(state, limit, |state| {
+                state.open.retain(|connection| {
+                    !*connection.stalls.lock().expect("the lock")
+                        && connection.client.peer_addr().is_ok()
+                });
+                state.open.is_empty()
             });
-            it.open.is_empty()
-        });
         assert!(!waiting.expect("the lock").1.timed_out(), "nobody connects");
     }
 }
@@ -159,7 +163,7 @@ fn accept(listener: &TcpListener, server: u16, shared: &Arc<Shared>) {
 fn serve(mut client: TcpStream, server: u16, shared: &Shared) -> std::io::Result<()> {
     let mut head = Vec::new();
     let mut piece = [0; 4096];
-    while !head.windows(4).any(|it| it == b"\r\n\r\n") {
+    while !head.windows(4).any(|window| window == b"\r\n\r\n") {
         let length = client.read(&mut piece)?;
         if length == 0 {
             return Ok(());

@@ -16,9 +16,9 @@ const PART: usize = 4 << 20;
 fn cp(world: &World, code: i32, words: &[&str]) -> String {
     let mut command = world.nb();
     let (status, out, err) = finish(command.arg("cp").args(words));
-    let said = format!("{out}{err}");
-    assert_eq!(status.code(), Some(code), "{said}");
-    said
+    let output = format!("{out}{err}");
+    assert_eq!(status.code(), Some(code), "{output}");
+    output
 }
 
 #[track_caller]
@@ -59,7 +59,7 @@ fn has(file: &Path, content: &[u8]) {
     );
     let folder = file.parent().expect("it has a folder");
     let left = std::fs::read_dir(folder).expect("list").flatten();
-    let left: Vec<_> = left.map(|it| it.file_name()).collect();
+    let left: Vec<_> = left.map(|entry| entry.file_name()).collect();
     let is_part = |name: &std::ffi::OsString| name.to_string_lossy().contains(".nb-part-");
     assert!(!left.iter().any(is_part), "{left:?}");
 }
@@ -68,7 +68,7 @@ fn has(file: &Path, content: &[u8]) {
 fn files_go_to_a_server_and_come_back() {
     let (world, server) = (World::new(), Server::jupyter());
     server.add_to(&world, "gpu");
-    let (here, there) = (world.project(), server.files());
+    let (local_folder, remote_folder) = (world.project(), server.files());
     let odd = "a b#?%ü&.txt";
     for (name, bytes) in [
         ("big.bin", content(2 * PART + 17, 1)),
@@ -76,60 +76,60 @@ fn files_go_to_a_server_and_come_back() {
         ("empty.csv", Vec::new()),
         (odd, b"x".to_vec()),
     ] {
-        std::fs::write(here.join(name), &bytes).expect("write a file");
+        std::fs::write(local_folder.join(name), &bytes).expect("write a file");
         let answer = copied(&world, &[name, "gpu:data/deep/"]);
         assert_eq!(answer["files"][0]["size_bytes"], bytes.len());
         assert_eq!(answer["files"][0]["resumed_bytes"], 0);
         assert_eq!(answer["files"][0]["verified"], true);
-        has(&there.join("data/deep").join(name), &bytes);
+        has(&remote_folder.join("data/deep").join(name), &bytes);
         let remote = format!("gpu:data/deep/{name}");
         copied(&world, &[&remote, "back.bin"]);
-        has(&here.join("back.bin"), &bytes);
-        std::fs::remove_file(here.join("back.bin")).expect("remove it");
+        has(&local_folder.join("back.bin"), &bytes);
+        std::fs::remove_file(local_folder.join("back.bin")).expect("remove it");
     }
     cp(&world, 0, &["big.bin", "gpu:data/deep"]);
     assert!(cp(&world, 0, &["big.bin", "gpu:data/deep"]).contains("was there"));
     cp(&world, 0, &["exact.bin", "gpu:data/other.bin"]);
-    has(&there.join("data/other.bin"), &content(PART, 2));
-    std::fs::create_dir(here.join("results")).expect("make a folder");
+    has(&remote_folder.join("data/other.bin"), &content(PART, 2));
+    std::fs::create_dir(local_folder.join("results")).expect("make a folder");
     cp(
         &world,
         0,
         &["gpu:data/other.bin", "gpu:data/deep/empty.csv", "results"],
     );
-    has(&here.join("results/other.bin"), &content(PART, 2));
-    has(&here.join("results/empty.csv"), b"");
+    has(&local_folder.join("results/other.bin"), &content(PART, 2));
+    has(&local_folder.join("results/empty.csv"), b"");
     cp(&world, 0, &[odd, "gpu:"]);
-    has(&there.join(odd), b"x");
+    has(&remote_folder.join(odd), b"x");
 }
 
 #[test]
 fn a_copy_replaces_another_content_only_if_told_to() {
     let (world, server) = (World::new(), Server::jupyter());
     server.add_to(&world, "gpu");
-    let (here, there) = (world.project(), server.files());
-    std::fs::write(here.join("a.csv"), "mine").expect("write a file");
-    std::fs::write(there.join("a.csv"), "theirs").expect("write a file");
+    let (local_folder, remote_folder) = (world.project(), server.files());
+    std::fs::write(local_folder.join("a.csv"), "mine").expect("write a file");
+    std::fs::write(remote_folder.join("a.csv"), "theirs").expect("write a file");
     assert!(cp(&world, 5, &["a.csv", "gpu:"]).contains("--force"));
-    has(&there.join("a.csv"), b"theirs");
+    has(&remote_folder.join("a.csv"), b"theirs");
     assert!(cp(&world, 5, &["gpu:a.csv", "."]).contains("--force"));
-    has(&here.join("a.csv"), b"mine");
+    has(&local_folder.join("a.csv"), b"mine");
     cp(&world, 0, &["a.csv", "gpu:", "--force"]);
-    has(&there.join("a.csv"), b"mine");
-    std::fs::write(there.join("a.csv"), "newer").expect("write a file");
+    has(&remote_folder.join("a.csv"), b"mine");
+    std::fs::write(remote_folder.join("a.csv"), "newer").expect("write a file");
     cp(&world, 0, &["gpu:a.csv", ".", "--force"]);
-    has(&here.join("a.csv"), b"newer");
+    has(&local_folder.join("a.csv"), b"newer");
 }
 
 #[test]
 fn a_copy_that_was_broken_off_goes_on() {
     let (world, server) = (World::new(), Server::jupyter());
     server.add_to(&world, "gpu");
-    let (here, there) = (world.project(), server.files());
+    let (local_folder, remote_folder) = (world.project(), server.files());
     let bytes = content(40 * PART, 3);
-    let (mine, theirs) = (here.join("big.bin"), there.join("big.bin"));
-    std::fs::write(&mine, &bytes).expect("write a file");
-    let growing = part(&theirs, &bytes);
+    let (local_file, remote_file) = (local_folder.join("big.bin"), remote_folder.join("big.bin"));
+    std::fs::write(&local_file, &bytes).expect("write a file");
+    let growing = part(&remote_file, &bytes);
     let mut command = world.nb();
     command
         .args(["cp", "big.bin", "gpu:"])
@@ -143,7 +143,7 @@ fn a_copy_that_was_broken_off_goes_on() {
     }
     copying.kill().expect("kill nb");
     copying.wait().expect("it ends");
-    assert!(!theirs.exists());
+    assert!(!remote_file.exists());
     let answer = copied(&world, &["big.bin", "gpu:"]);
     let resumed = answer["files"][0]["resumed_bytes"]
         .as_u64()
@@ -152,41 +152,41 @@ fn a_copy_that_was_broken_off_goes_on() {
         resumed > PART as u64 && resumed < bytes.len() as u64,
         "{resumed}"
     );
-    has(&theirs, &bytes);
+    has(&remote_file, &bytes);
 
     // And back: a part that is there already is not asked for again.
-    std::fs::remove_file(&mine).expect("remove the file");
-    std::fs::write(part(&mine, &bytes), &bytes[..PART + 1]).expect("write a part");
+    std::fs::remove_file(&local_file).expect("remove the file");
+    std::fs::write(part(&local_file, &bytes), &bytes[..PART + 1]).expect("write a part");
     let answer = copied(&world, &["gpu:big.bin", "."]);
     assert_eq!(answer["files"][0]["resumed_bytes"], PART + 1);
-    has(&mine, &bytes);
+    has(&local_file, &bytes);
 }
 
 #[test]
 fn a_part_of_another_content_is_found_out() {
     let (world, server) = (World::new(), Server::jupyter());
     server.add_to(&world, "gpu");
-    let (here, there) = (world.project(), server.files());
+    let (local_folder, remote_folder) = (world.project(), server.files());
     let bytes = content(PART + 1, 4);
-    std::fs::write(here.join("a.bin"), &bytes).expect("write a file");
-    let growing = part(&there.join("a.bin"), &bytes);
+    std::fs::write(local_folder.join("a.bin"), &bytes).expect("write a file");
+    let growing = part(&remote_folder.join("a.bin"), &bytes);
     std::fs::write(&growing, content(PART, 5)).expect("write a wrong part");
     assert!(cp(&world, 1, &["a.bin", "gpu:"]).contains("is not the same (checksum)"));
-    assert!(!growing.exists() && !there.join("a.bin").exists());
+    assert!(!growing.exists() && !remote_folder.join("a.bin").exists());
     cp(&world, 0, &["a.bin", "gpu:"]);
-    has(&there.join("a.bin"), &bytes);
+    has(&remote_folder.join("a.bin"), &bytes);
     // A link of the part's name is not followed.
-    let victim = here.join("victim");
+    let victim = local_folder.join("victim");
     std::fs::write(&victim, "mine").expect("write a file");
-    std::fs::remove_file(here.join("a.bin")).expect("remove the file");
-    let link = part(&here.join("a.bin"), &bytes);
+    std::fs::remove_file(local_folder.join("a.bin")).expect("remove the file");
+    let link = part(&local_folder.join("a.bin"), &bytes);
     std::os::unix::fs::symlink(&victim, &link).expect("make a link");
     cp(&world, 1, &["gpu:a.bin", "."]);
     assert_eq!(std::fs::read(&victim).expect("read it"), b"mine");
 }
 
 #[test]
-fn what_cannot_be_copied_is_said() {
+fn what_cannot_be_copied_is_reported() {
     let (world, server) = (World::new(), Server::jupyter());
     server.add_to(&world, "gpu");
     let gateway = Server::kernel_gateway();

@@ -18,18 +18,18 @@ impl ScriptedServer {
     /// Starts a server that answers with a status line and headers, and with a body.
     pub fn answering(head: &str, body: &str) -> ScriptedServer {
         let length = body.len();
-        ScriptedServer::saying(&format!(
+        ScriptedServer::sending(&format!(
             "HTTP/1.1 {head}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"
         ))
     }
 
-    /// Starts a server that says these bytes after each request, and closes; without any it stays silent.
-    pub fn saying(bytes: &str) -> ScriptedServer {
+    /// Starts a server that sends these bytes after each request, and closes; without any it stays silent.
+    pub fn sending(bytes: &str) -> ScriptedServer {
         let listener = TcpListener::bind("127.0.0.1:0").expect("bind a port");
         let address = listener.local_addr().expect("the port");
         let ends = Arc::new(AtomicBool::new(false));
         let requests = Arc::new(Mutex::new(Vec::new()));
-        let (seen, is_over, bytes) = (requests.clone(), ends.clone(), bytes.to_owned());
+        let (received, is_over, bytes) = (requests.clone(), ends.clone(), bytes.to_owned());
         let thread = std::thread::spawn(move || {
             let mut silent = Vec::new();
             for stream in listener.incoming().flatten() {
@@ -37,7 +37,7 @@ impl ScriptedServer {
                     return;
                 }
                 let request = read_request(&stream);
-                seen.lock().expect("no panic here").push(request);
+                received.lock().expect("no panic here").push(request);
                 if bytes.is_empty() {
                     silent.push(stream);
                 } else {

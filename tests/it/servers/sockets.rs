@@ -13,14 +13,14 @@ const SPECS: &str = r#"{"default": "python3", "kernelspecs": {"python3": {"name"
     "spec": {"display_name": "Python 3", "language": "python", "argv": []}}}}"#;
 const KERNEL: &str = r#"{"id": "k1", "name": "python3", "execution_state": "idle"}"#;
 
-/// A server whose only kernel's websocket says the same bytes whenever it is opened.
+/// A server whose only kernel's websocket sends the same bytes whenever it is opened.
 struct BadServer {
     address: SocketAddr,
     ends: Arc<AtomicBool>,
 }
 
 impl BadServer {
-    fn saying(bytes: &[u8], closes: bool) -> BadServer {
+    fn sending(bytes: &[u8], closes: bool) -> BadServer {
         let listener = TcpListener::bind("127.0.0.1:0").expect("bind a port");
         let address = listener.local_addr().expect("the port");
         let ends = Arc::new(AtomicBool::new(false));
@@ -84,27 +84,27 @@ fn answer(mut stream: TcpStream, bytes: &[u8]) -> Option<TcpStream> {
     None
 }
 
-/// Opens a notebook on such a server: `nb` says `what`, in time, and leaves nothing behind.
-fn is_refused(bytes: &[u8], closes: bool, what: &str) {
-    let server = BadServer::saying(bytes, closes);
+/// Opens a notebook on such a server: `nb` prints `message`, in time, and leaves nothing behind.
+fn is_refused(bytes: &[u8], closes: bool, message: &str) {
+    let server = BadServer::sending(bytes, closes);
     let world = World::new();
     server.add_to(&world);
     let open = ["open", "t.ipynb", "--server", "bad", "--timeout", "4"];
-    let said = nb(&world, open);
-    assert_ne!(said.code, Some(0), "{said:?}");
-    let said = said.with(what);
-    assert!(said.err.lines().count() < 8, "{said:?}");
+    let output = nb(&world, open);
+    assert_ne!(output.code, Some(0), "{output:?}");
+    let output = output.with(message);
+    assert!(output.stderr.lines().count() < 8, "{output:?}");
     let text = std::fs::read_to_string(world.project().join("t.ipynb")).expect("read it");
     assert!(text.contains("python3"), "{text}");
 }
 
 #[test]
-fn a_websocket_that_says_nothing() {
+fn a_websocket_that_sends_nothing() {
     is_refused(b"", false, "connected");
 }
 
 #[test]
-fn a_websocket_that_says_what_is_no_message() {
+fn a_websocket_that_sends_what_is_no_message() {
     // Text where bytes are due, bytes without an offset, and one offset that points behind the end.
     is_refused(
         b"\x81\x02{}\x82\x01x\x82\x10\x01\0\0\0\0\0\0\0\xff\xff\xff\xff\0\0\0\0",

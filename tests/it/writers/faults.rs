@@ -116,12 +116,12 @@ impl<'a> Save<'a> {
     }
 
     /// Disturbs one call; returns whether the call was reached, and the run of the command.
-    fn disturb(&self, (name, nth): &Call, what: &str) -> (bool, Run) {
+    fn disturb(&self, (name, nth): &Call, fault: &str) -> (bool, Run) {
         self.begin();
         let run = self
             .strace
-            .inject(&EDIT, name, &format!("{what}:when={nth}"));
-        let reached = match what.starts_with("signal") {
+            .inject(&EDIT, name, &format!("{fault}:when={nth}"));
+        let reached = match fault.starts_with("signal") {
             true => run.code.is_none(),
             false => {
                 let mut calls = run.calls.iter();
@@ -129,22 +129,22 @@ impl<'a> Save<'a> {
             }
         };
         let text = self.text();
-        let told = format!("{name} {nth} {what}: {run:#?}\n{text}");
+        let context = format!("{name} {nth} {fault}: {run:#?}\n{text}");
         assert!(
             text == self.old || text == self.new,
-            "neither old nor new: {told}"
+            "neither old nor new: {context}"
         );
-        assert!(!run.err.contains("panicked"), "{told}");
+        assert!(!run.stderr.contains("panicked"), "{context}");
         match run.code {
-            Some(0) => assert_eq!(text, self.new, "{told}"),
-            Some(_) => assert_eq!(text, self.old, "{told}"),
+            Some(0) => assert_eq!(text, self.new, "{context}"),
+            Some(_) => assert_eq!(text, self.old, "{context}"),
             None => {}
         }
         // The next command finds the same text and removes what was left.
         look(self.world);
-        assert_eq!(self.text(), text, "{told}");
+        assert_eq!(self.text(), text, "{context}");
         let left = left(Path::new(&self.world.project()));
-        assert!(left.is_empty(), "left: {left:?} {told}");
+        assert!(left.is_empty(), "left: {left:?} {context}");
         (reached, run)
     }
 
@@ -154,26 +154,26 @@ impl<'a> Save<'a> {
 
     /// Disturbs every call that is not left out, and checks that nearly all are reached. Returns the
     /// messages of the commands.
-    fn all(&self, what: &str, leaves_out: &[&str]) -> Vec<String> {
+    fn all(&self, fault: &str, leaves_out: &[&str]) -> Vec<String> {
         let calls = self.calls();
         let calls = calls
             .into_iter()
             .filter(|(name, _)| !leaves_out.contains(&name.as_str()));
-        let (mut told, mut missed) = (Vec::new(), Vec::new());
+        let (mut messages, mut missed) = (Vec::new(), Vec::new());
         for call in calls {
-            match self.disturb(&call, what) {
-                (true, run) => told.push(format!("{} {}: {}", call.0, call.1, run.err)),
+            match self.disturb(&call, fault) {
+                (true, run) => messages.push(format!("{} {}: {}", call.0, call.1, run.stderr)),
                 (false, _) => missed.push(call),
             }
         }
-        let reached = told.len();
-        eprintln!("{what}: {reached} calls, not reached {missed:?}");
+        let reached = messages.len();
+        eprintln!("{fault}: {reached} calls, not reached {missed:?}");
         // The calls vary a little with what else runs on the machine.
         assert!(
             reached >= 40 && missed.len() * 10 <= reached,
             "{reached}, not {missed:?}"
         );
-        told
+        messages
     }
 }
 
@@ -206,24 +206,30 @@ fn a_save_whose_disk_fails_at_any_call_leaves_the_old_text_or_the_new() {
 }
 
 #[test]
-fn a_full_disk_is_told_with_its_space() {
+fn a_full_disk_is_reported_with_its_free_space() {
     let world = World::new();
     let Some(save) = Save::new(&world) else {
         return;
     };
-    let mut told = save.all("error=ENOSPC", &NO_FILE);
+    let mut messages = save.all("error=ENOSPC", &NO_FILE);
     // The same for a user's quota.
     for (name, nth) in save.calls() {
         if name == "write" {
-            told.push(save.disturb(&(name, nth), "error=EDQUOT").1.err);
+            messages.push(save.disturb(&(name, nth), "error=EDQUOT").1.stderr);
         }
     }
     let words = "cannot write t.ipynb: it needs 287 bytes beside it and ";
-    let full: Vec<_> = told.iter().filter(|said| said.contains(words)).collect();
+    let full: Vec<_> = messages
+        .iter()
+        .filter(|message| message.contains(words))
+        .collect();
     // When the file is created, when it is written, and when it is synced.
-    assert!(full.len() >= 4, "{told:#?}");
-    for said in full {
-        assert!(said.contains("B are free on its file system"), "{said}");
-        assert!(said.contains("make room"), "{said}");
+    assert!(full.len() >= 4, "{messages:#?}");
+    for message in full {
+        assert!(
+            message.contains("B are free on its file system"),
+            "{message}"
+        );
+        assert!(message.contains("make room"), "{message}");
     }
 }

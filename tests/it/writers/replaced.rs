@@ -59,7 +59,7 @@ fn no_save_by_moving_is_lost_without_an_exchange() {
     let strace = strace.without_exchange();
     let mut lines = Vec::new();
     for number in 0..TIMES {
-        let (ours, theirs) = (format!("ours_{number}_"), format!("theirs_{number}_"));
+        let (nb_line, editor_line) = (format!("ours_{number}_"), format!("theirs_{number}_"));
         let words = [
             "edit",
             "t.ipynb",
@@ -69,7 +69,7 @@ fn no_save_by_moving_is_lost_without_an_exchange() {
             "--replace",
             "# ours",
         ];
-        let new = format!("# ours\n{ours}");
+        let new = format!("# ours\n{nb_line}");
         let words = [&words[..], &[&new]].concat();
         std::thread::scope(|scope| {
             let watch = inotify::init(CreateFlags::CLOEXEC).expect("watch");
@@ -77,7 +77,7 @@ fn no_save_by_moving_is_lost_without_an_exchange() {
             scope.spawn(|| {
                 let watch = watch;
                 wait_for_replacement(&watch);
-                save(&project, &theirs);
+                save(&project, &editor_line);
             });
             let run = strace.inject(&words, "linkat", SLOW);
             // Releases a thread that still waits in vain.
@@ -86,7 +86,7 @@ fn no_save_by_moving_is_lost_without_an_exchange() {
             std::fs::rename(project.join("end"), end).expect("move it");
             assert_eq!(run.code, Some(0), "{run:#?}");
         });
-        lines.extend([ours, theirs]);
+        lines.extend([nb_line, editor_line]);
     }
     let text = std::fs::read_to_string(&path).expect("read the notebook");
     let lost: Vec<_> = lines.iter().filter(|line| !text.contains(*line)).collect();

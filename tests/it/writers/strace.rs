@@ -20,7 +20,7 @@ pub struct Strace<'a> {
 pub struct Run {
     /// The exit code; `None` if the process was killed.
     pub code: Option<i32>,
-    pub err: String,
+    pub stderr: String,
     /// The system calls of its main thread, in order.
     pub calls: Vec<String>,
 }
@@ -38,13 +38,13 @@ impl<'a> Strace<'a> {
         let works = Command::new("strace")
             .args(["-o", "/dev/null", "true"])
             .output();
-        let said = match &works {
+        let message = match &works {
             Ok(out) => String::from_utf8_lossy(&out.stderr).into_owned(),
             Err(error) => error.to_string(),
         };
         assert!(
             works.is_ok_and(|out| out.status.success()),
-            "strace cannot trace here ({said}): install it, let this container trace, or set {WITHOUT}=1 to do without these tests"
+            "strace cannot trace here ({message}): install it, let this container trace, or set {WITHOUT}=1 to do without these tests"
         );
         let log = world.project().with_file_name("strace.log");
         let without_exchange = false;
@@ -70,14 +70,14 @@ impl<'a> Strace<'a> {
     }
 
     /// Runs `nb` with an injection into a system call, in strace's notation: `error=EIO:when=2`.
-    pub fn inject(&self, words: &[&str], call: &str, what: &str) -> Run {
+    pub fn inject(&self, words: &[&str], call: &str, fault: &str) -> Run {
         let (trace, inject) = (
             format!("trace={call},renameat2"),
-            format!("inject={call}:{what}"),
+            format!("inject={call}:{fault}"),
         );
         let mut options = vec!["-e", &trace, "-e", &inject];
         // This is faster, as other calls do not stop the process, but it cannot send signals.
-        if what.starts_with("error") {
+        if fault.starts_with("error") {
             options.push("--seccomp-bpf");
         }
         self.run(words, &options)
@@ -94,7 +94,7 @@ impl<'a> Strace<'a> {
             command.args(["-e", "inject=renameat2:error=EINVAL"]);
         }
         command.arg(nb.get_program()).args(words);
-        let (status, _, err) = finish(&mut command);
+        let (status, _, stderr) = finish(&mut command);
         let log = std::fs::read_to_string(&self.log).unwrap_or_default();
         let main = log
             .split_ascii_whitespace()
@@ -105,7 +105,7 @@ impl<'a> Strace<'a> {
         let calls = calls.map(|line| line.trim().to_owned()).collect();
         Run {
             code: status.code(),
-            err,
+            stderr,
             calls,
         }
     }

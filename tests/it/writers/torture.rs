@@ -159,7 +159,7 @@ fn nothing_is_lost_of_four_writers_and_an_editor_that_writes_in_place() {
             .into_iter()
             .map(|writer| writer.join().expect("a writer"));
         let sums: Vec<Sum> = sums.collect();
-        std::fs::write(&alone, "").expect("tell the editor");
+        std::fs::write(&alone, "").expect("write the file");
         (sums, editor.join().expect("the editor"))
     });
     look(&world);
@@ -170,11 +170,11 @@ fn nothing_is_lost_of_four_writers_and_an_editor_that_writes_in_place() {
     assert!(whole["cells"].as_array().is_some());
     assert_eq!(left(&project), Vec::<String>::new());
     let overwritten = overwritten(&project);
-    let gone: Vec<_> = saved
+    let absent: Vec<_> = saved
         .lines()
         .filter(|token| !text.contains(token))
         .collect();
-    assert_eq!(gone, Vec::<&str>::new(), "the editor's own text is lost");
+    assert_eq!(absent, Vec::<&str>::new(), "the editor's own text is lost");
     assert_eq!(saved.lines().count() as u64, count);
     let done: Vec<_> = sums.iter().flat_map(|sum| &sum.done).collect();
     let missing: Vec<_> = done
@@ -187,7 +187,7 @@ fn nothing_is_lost_of_four_writers_and_an_editor_that_writes_in_place() {
         .collect();
     let counted = |count: fn(&Sum) -> usize| sums.iter().map(count).sum::<usize>();
     eprintln!(
-        "seed {seed}, {took:?}: {} edits done, {} refused, {} killed; {} overwritten by the editor, all of them told but {}; {} cells",
+        "seed {seed}, {took:?}: {} edits done, {} refused, {} killed; {} overwritten by the editor, all of them reported but {}; {} cells",
         done.len(),
         counted(|sum| sum.refused),
         counted(|sum| sum.killed),
@@ -209,6 +209,6 @@ fn overwritten(project: &std::path::Path) -> HashSet<String> {
     let lists = entries.filter_map(|entry| entry["overwritten"].as_array().cloned());
     let ops = lists
         .flatten()
-        .filter_map(|it| it["op"].as_str().map(str::to_owned));
+        .filter_map(|edit| edit["op"].as_str().map(str::to_owned));
     ops.collect()
 }

@@ -51,9 +51,9 @@ fn a_write_just_after_a_save_is_seen_once_more() {
         let words = ["edit", "t.ipynb", "aaaa", source, "--force"];
         succeed(world.nb().args(words));
     };
-    let seen = events(&project, || edit("2"));
+    let flags = events(&project, || edit("2"));
     let moved = [ReadFlags::MOVED_FROM, ReadFlags::MOVED_TO];
-    assert_eq!(seen, [&moved[..], &[ReadFlags::MODIFY]].concat());
+    assert_eq!(flags, [&moved[..], &[ReadFlags::MODIFY]].concat());
     // Long after a save, and after `nb`'s own write, the second event is not needed.
     age(&project);
     for source in ["3", "4"] {
@@ -71,8 +71,8 @@ fn the_last_event_of_a_write_is_the_notebook_that_moves_in() {
         let words = ["edit", "t.ipynb", "aaaa", source, "--force"];
         succeed(world.nb().args(words));
     };
-    let seen = events(&project, || edit("2"));
-    assert_eq!(seen, [ReadFlags::MOVED_FROM, ReadFlags::MOVED_TO]);
+    let flags = events(&project, || edit("2"));
+    assert_eq!(flags, [ReadFlags::MOVED_FROM, ReadFlags::MOVED_TO]);
     // If there is nothing to write, there are no events.
     assert_eq!(events(&project, || edit("2")), []);
 
@@ -81,16 +81,16 @@ fn the_last_event_of_a_write_is_the_notebook_that_moves_in() {
         return;
     };
     let words = ["edit", "t.ipynb", "aaaa", "3", "--force"];
-    let seen = events(&project, || {
+    let flags = events(&project, || {
         let run = strace.inject(&words, "renameat2", "error=EINVAL");
         assert_eq!(run.code, Some(0), "{run:#?}");
     });
-    assert_eq!(seen.last(), Some(&ReadFlags::MOVED_TO), "{seen:?}");
+    assert_eq!(flags.last(), Some(&ReadFlags::MOVED_TO), "{flags:?}");
     assert!(
-        !seen
+        !flags
             .iter()
             .any(|event| event.intersects(ReadFlags::DELETE | ReadFlags::MODIFY)),
-        "{seen:?}"
+        "{flags:?}"
     );
     let text = std::fs::read_to_string(project.join("t.ipynb")).expect("read it");
     assert!(text.contains("\"3\""), "{text}");
