@@ -71,7 +71,7 @@ async fn resume_if_killed(project: &Project, folder: &JobFolder) {
     if job.generation.is_none() && age < RECORDER_START_SECONDS {
         return;
     }
-    let report = report(&job, folder.last_sign().unwrap_or(job.asked_at));
+    let report = report(&job, folder.last_written_at().unwrap_or(job.asked_at));
     if resume(project, folder.id()).await.is_err() {
         return;
     }

@@ -12,7 +12,7 @@ use crate::execution::follow::{FollowEnd, Followed, follow, wait_until_taken};
 use crate::execution::reply::reply;
 use crate::execution::run::EOF;
 use crate::project::cursor::Cursor;
-use crate::project::jobs::{Ask, JobFolder, JobState};
+use crate::project::jobs::{JobFolder, JobState, RecorderRequest};
 
 /// Returns how long a caller waits for a job; `None` is for ever. The default is short unless a person
 /// waits.
@@ -132,7 +132,7 @@ impl<O: JobObserver> Following<'_, O> {
 
     fn interrupt(&self) -> Result<(), Problem> {
         let by = self.by.to_owned();
-        let sent = self.folder.ask(&Ask::Interrupt { by });
+        let sent = self.folder.request(&RecorderRequest::Interrupt { by });
         sent.map_err(|error| Problem::failed("ask the recorder to interrupt", &error))
     }
 }

@@ -125,7 +125,7 @@ impl Recorder<'_> {
         self.job(|job| {
             job.state = JobState::Done;
             job.ended_at = Some(Timestamp::now());
-            job.waits_no_longer();
+            job.clear_wait();
             job.prompt = None;
             // Outputs that could not be written are matched by the code later, so the code is kept.
             let in_notebook = job.cells.iter().all(|cell| cell.unwritten.is_none());
@@ -133,7 +133,7 @@ impl Recorder<'_> {
                 job.cells.iter_mut().for_each(|cell| cell.code.clear());
             }
         });
-        self.folder.tell_over();
+        self.folder.mark_over();
         self.project.close_job(self.folder);
         self.project.sweep_jobs_after(self.folder);
     }

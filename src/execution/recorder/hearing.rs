@@ -16,7 +16,7 @@ use crate::lifecycle::target::recorded;
 use crate::notebook::Document;
 use crate::project::FolderWatch;
 use crate::project::event::RunningExecution;
-use crate::project::jobs::{Ask, JobPrompt, JobState};
+use crate::project::jobs::{JobPrompt, JobState, RecorderRequest};
 
 /// How often to check for requests where the system reports no changes.
 const LOOK: Duration = Duration::from_millis(50);
@@ -26,19 +26,19 @@ pub(super) const LOOK_ANYWAY: Duration = Duration::from_millis(500);
 
 impl Recorder<'_> {
     /// Handles requests to the recorder.
-    pub(super) async fn handle_asks(&self) -> Infallible {
-        let mut watch = FolderWatch::begin(&[&self.folder.asks_folder()], LOOK);
+    pub(super) async fn handle_requests(&self) -> Infallible {
+        let mut watch = FolderWatch::begin(&[&self.folder.requests_folder()], LOOK);
         loop {
-            for (file, ask) in self.folder.asks() {
-                match ask {
-                    Ask::Interrupt { .. } => {
+            for (file, request) in self.folder.requests() {
+                match request {
+                    RecorderRequest::Interrupt { .. } => {
                         self.answered();
                         self.interrupted.set(true);
                         self.interrupts.notify_one();
                     }
-                    Ask::Write => self.write_all().await,
-                    Ask::Reply { text } => self.replied(text),
-                    Ask::Secret { socket } => match reply::fetch(&socket).await {
+                    RecorderRequest::Write => self.write_all().await,
+                    RecorderRequest::Reply { text } => self.replied(text),
+                    RecorderRequest::Secret { socket } => match reply::fetch(&socket).await {
                         Ok(text) => self.replied(text),
                         Err(error) => tracing::warn!(%error, "a password could not be fetched"),
                     },
@@ -184,7 +184,7 @@ impl Audience for Recorder<'_> {
                     if job.prompt.is_none() {
                         job.state = JobState::Running;
                     }
-                    job.waits_no_longer();
+                    job.clear_wait();
                     job.cells[at].begun_at = Some(now);
                 });
             }

@@ -215,7 +215,7 @@ impl Recorder<'_> {
         loop {
             if let (Some(first), false) = (overheard.first(), told) {
                 told = true;
-                if let Err(error) = self.folder.tell_ready(first) {
+                if let Err(error) = self.folder.mark_ready(first) {
                     tracing::warn!(%error, "the proxy cannot be told");
                 }
             }
@@ -275,7 +275,7 @@ impl Recorder<'_> {
 
     fn tell_gap(&self, at: usize) {
         let now = Timestamp::now();
-        let from = self.folder.last_sign().unwrap_or(now);
+        let from = self.folder.last_written_at().unwrap_or(now);
         let who = match &self.job.borrow().front_end {
             Some(front_end) => format!("nb-proxy of {}", front_end.name),
             None => "the recorder of this cell".to_owned(),

@@ -8,7 +8,7 @@ use crate::execution::follow::{wait_until_ended, wait_until_handled};
 use crate::execution::into_notebook::{self, ExecutionResult};
 use crate::project::Project;
 use crate::project::event::requests;
-use crate::project::jobs::{Ask, Job, JobCell, JobFolder, JobState, NoJob};
+use crate::project::jobs::{Job, JobCell, JobFolder, JobState, NoJob, RecorderRequest};
 
 /// The outcome for the outputs of one of a job's cells.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,7 +76,7 @@ pub async fn write(
             id: id.clone(),
             source,
         };
-        folder.ask(&Ask::Write).map_err(kept)?;
+        folder.request(&RecorderRequest::Write).map_err(kept)?;
         wait_until_handled(folder).await;
         job = folder.read()?;
         if job.state != JobState::Done {
@@ -212,6 +212,6 @@ mod tests {
             matches!(problem, SalvageError::Unwritable { .. }),
             "{problem:?}"
         );
-        assert!(!folder.has_asks());
+        assert!(!folder.has_requests());
     }
 }
