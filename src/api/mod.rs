@@ -69,7 +69,7 @@ mod vscode_settings;
 mod watch;
 mod widgets;
 
-pub use self::adopt::{AdoptAnswer, AdoptRequest, Adopted, Held, adopt};
+pub use self::adopt::{AdoptAnswer, AdoptRequest, Adopted, FolderEntry, adopt};
 pub use self::agent_setup::{
     AgentFile, AgentProgram, AgentSetupAnswer, AgentSetupRequest, set_up_agents,
 };

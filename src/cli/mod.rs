@@ -117,19 +117,19 @@ impl Context {
 
     /// Returns the `.nb` of the command's notebook that is ignored because this user's `nb` did not make
     /// it. A `.nb` in which another program recorded a kernel is used, so it is not returned.
-    fn passed_over(&self) -> Option<PathBuf> {
+    fn ignored_folder(&self) -> Option<PathBuf> {
         let target = self.caller.concerned();
         let notebook = target.map(|it| it.project.notebook(&it.key));
         let notebook = notebook.as_deref().or(self.typed.as_deref());
         let from = notebook.or(self.caller.notebook.as_deref());
-        Project::passed_over(from.unwrap_or(&self.caller.here))
+        Project::ignored_folder(from.unwrap_or(&self.caller.here))
     }
 
     /// Ends a command: prints its problem, if any, and what others did meanwhile.
     fn end(&self, result: Result<ExitCode, Problem>) -> ExitCode {
         let commands = self.commands();
         let result = result.map_err(|problem| problem::completed(problem, &commands));
-        if let Some(dir) = self.passed_over() {
+        if let Some(dir) = self.ignored_folder() {
             print::note(&format!(
                 "{} was not made by your nb on this machine: it is not used; what it holds: nb adopt {}",
                 dir.display(),

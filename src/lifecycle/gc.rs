@@ -78,7 +78,7 @@ const WRITTEN: Duration = Duration::from_secs(10);
 pub fn all_projects() -> Vec<Project> {
     registry::known()
         .iter()
-        .filter_map(registry::Known::project)
+        .filter_map(registry::KnownProject::project)
         .collect()
 }
 
