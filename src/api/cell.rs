@@ -318,7 +318,7 @@ mod tests {
     use super::*;
     use crate::api::caller::Given;
     use crate::api::{CellsRequest, cells};
-    use crate::editing::seen::Seen;
+    use crate::editing::seen::SeenCells;
 
     const NOTEBOOK: &str = r#"{"cells": [{"cell_type": "code", "id": "3f2c9a1e", "metadata": {},
         "source": "x", "outputs": [], "execution_count": null}],
@@ -355,7 +355,7 @@ mod tests {
                 }
                 _ => drop(cells(&caller, CellsRequest::default()).await.unwrap()),
             }
-            let has_seen = || Seen::of(&page, caller.by()).has("3f2c9a1e", revision);
+            let has_seen = || SeenCells::of(&page, caller.by()).has("3f2c9a1e", revision);
             assert!(!has_seen(), "{name}");
             caller.delivered(&caller.meanwhile());
             assert!(has_seen(), "{name}");

@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::git::{self, GitError};
 use super::history;
 use super::notebook_file::NotebookFile;
-use super::seen::Seen;
+use super::seen::SeenCells;
 use crate::notebook::{Cell, ChangeKind, Document, Json, NotANotebook, Revision};
 
 /// The number of revisions in an error message.
@@ -138,7 +138,7 @@ pub fn at_revision(
 /// Returns a notebook as an actor last saw it, cell by cell; `None` if it has seen no cell. Cells
 /// that it never saw are included as they are now, unless they were inserted since.
 pub fn as_seen(notebook: &NotebookFile, now: &Document, name: &str) -> Option<EarlierNotebook> {
-    let seen = Seen::of(notebook, name);
+    let seen = SeenCells::of(notebook, name);
     let known = seen.cells();
     if known.is_empty() {
         return None;

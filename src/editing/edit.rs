@@ -5,7 +5,7 @@ use super::editor_back_off;
 use super::history::{self, EditCommand, Recording};
 use super::named_kernelspec;
 use super::notebook_file::{NotebookFile, NotebookFileError};
-use super::seen::Seen;
+use super::seen::SeenCells;
 use super::transaction::{self, TransactionResult, WriteError};
 use super::unsaved::{self, Unsaved};
 use super::unseen::{EditBasis, PendingEdit, TextBasis, UnseenEdits};
@@ -198,7 +198,7 @@ pub fn change(
         editor_back_off::wait_for_front_end(notebook, &editor.tell);
     }
     let unsaved = unsaved::find(notebook);
-    let mut seen = Seen::of(notebook, &editor.by);
+    let mut seen = SeenCells::of(notebook, &editor.by);
     let mut recording = Recording::edit(notebook, &editor.by, command);
     let (mut changes, mut intended) = (Vec::new(), None);
     let mut unseen = UnseenEdits::default();
@@ -326,7 +326,7 @@ impl Editor {
 
 /// Marks as seen what the actor wrote, except cells into which a merge brought another program's text.
 fn remember_own(
-    seen: &mut Seen,
+    seen: &mut SeenCells,
     changes: &[CellChange],
     intended: &Document,
     written: &TransactionResult,
