@@ -279,14 +279,14 @@ fn log_entries(events: impl Iterator<Item = Event>, filter: &LogFilter) -> Vec<L
             if event.end().is_some() || !open.contains(&key) {
                 continue;
             }
-            if event.asked().is_some() {
+            if event.request().is_some() {
                 open.remove(&key);
             }
         }
         // One entry more than requested: the newest execution may have been observed first.
         let enough = filter.count > 0 && filter.by.is_none() && list.len() > filter.count;
         if let Some(start) = event.start() {
-            let is_sender = event.asked().is_some();
+            let is_sender = event.request().is_some();
             match index_of.get_mut(&key) {
                 // The sender's event knows more than an observer's.
                 Some((at, from_sender)) if is_sender && !*from_sender => {
@@ -332,7 +332,7 @@ fn is_by(entry: &LogEntry, word: &str) -> bool {
 }
 
 fn ran(event: &Event, start: &ExecutionStart, end: Option<&ExecutionEnd>) -> LogEntry {
-    let past_nb = matches!(event.kind, EventKind::Seen(_));
+    let past_nb = matches!(event.kind, EventKind::BegunOutside(_));
     let (address, cell) = match start.cell.clone() {
         Some(name) if is_uri(&name) => (Some(name), None),
         name => (None, name),
@@ -360,7 +360,7 @@ fn other_entry(event: Event) -> Option<LogEntry> {
     let generation = event.generation;
     let kernel = |event| LogEvent::Kernel { event, generation };
     let what = match event.kind {
-        EventKind::Asked(_) | EventKind::Seen(_) | EventKind::Done(_) => return None,
+        EventKind::Requested(_) | EventKind::BegunOutside(_) | EventKind::Done(_) => return None,
         EventKind::Prompted { .. } | EventKind::Answered { .. } => return None,
         EventKind::Edited(change) => LogEvent::Edited(change),
         EventKind::Saved(change) => LogEvent::Saved(change),

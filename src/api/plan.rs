@@ -65,7 +65,7 @@ pub async fn plan(caller: &Caller, cells: CellsToRun) -> Result<PlanAnswer, Prob
             let cell = document.cells().get(place)?;
             let stale = match &planned.why {
                 Why::Stale(_) => names.stale_at(place),
-                Why::Asked | Why::Restores(_) | Why::Reads { .. } => None,
+                Why::Requested | Why::Restores(_) | Why::Reads { .. } => None,
             };
             Some(PlannedRow {
                 index: place,
@@ -88,7 +88,7 @@ pub async fn plan(caller: &Caller, cells: CellsToRun) -> Result<PlanAnswer, Prob
 impl CellNames<'_> {
     fn why(&self, place: usize, why: &Why) -> String {
         match why {
-            Why::Asked => "asked for".to_owned(),
+            Why::Requested => "asked for".to_owned(),
             // A cell that is up to date now may become stale by the plan itself.
             Why::Stale(stale) => match self.stale_at(place) {
                 Some(stale) => stale.text,

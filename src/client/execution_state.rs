@@ -311,7 +311,7 @@ impl ExecutionState {
     }
 
     fn asked(&mut self, message: &Verified) {
-        if let Some(Asked { prompt, password }) = self.read(message) {
+        if let Some(InputRequest { prompt, password }) = self.read(message) {
             self.events.push_back(ExecutionEvent::Prompt(Prompt {
                 prompt,
                 password,
@@ -386,7 +386,7 @@ struct Counted {
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Asked {
+struct InputRequest {
     prompt: String,
     password: bool,
 }

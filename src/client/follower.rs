@@ -61,7 +61,7 @@ pub enum FollowedStep {
         ran: bool,
     },
     /// The request ended some time ago, but its end was missed.
-    Unheard,
+    MissedEnd,
     /// The kernel has ended; the text says how that was noticed.
     Gone(String),
 }
@@ -261,7 +261,7 @@ impl RequestFollower<'_> {
                 self.heard.push_back(FollowedEvent {
                     at,
                     id: None,
-                    what: FollowedStep::Unheard,
+                    what: FollowedStep::MissedEnd,
                 });
             }
         }

@@ -492,12 +492,12 @@ fn tells_loss(event: &ExecutionEvent) -> bool {
 }
 
 /// An input request that waits for its answer.
-struct Asked<'a> {
+struct OpenPrompt<'a> {
     prompt: Prompt,
     answer: Pin<Box<dyn Future<Output = Option<String>> + 'a>>,
 }
 
-impl<'a> Asked<'a> {
+impl<'a> OpenPrompt<'a> {
     fn by(prompt: &Prompt, audience: &'a impl Audience) -> Self {
         Self {
             prompt: prompt.clone(),
@@ -507,13 +507,13 @@ impl<'a> Asked<'a> {
 }
 
 /// Waits for the answer to the input request, and takes both; without a request waits for ever.
-async fn answered(asked: &mut Option<Asked<'_>>) -> (Prompt, Option<String>) {
-    let answer = match asked {
-        Some(asked) => asked.answer.as_mut().await,
+async fn answered(open_prompt: &mut Option<OpenPrompt<'_>>) -> (Prompt, Option<String>) {
+    let answer = match open_prompt {
+        Some(open_prompt) => open_prompt.answer.as_mut().await,
         None => std::future::pending().await,
     };
-    match asked.take() {
-        Some(Asked { prompt, .. }) => (prompt, answer),
+    match open_prompt.take() {
+        Some(OpenPrompt { prompt, .. }) => (prompt, answer),
         None => std::future::pending().await,
     }
 }
@@ -594,7 +594,7 @@ impl Running<'_> {
         let mut begun = false;
         let waits = tokio::time::sleep(SOON);
         tokio::pin!(waits);
-        let mut asked: Option<Asked<'_>> = None;
+        let mut open_prompt: Option<OpenPrompt<'_>> = None;
         let server = self.kernel.session.as_remote().map(|it| it.server.clone());
         let mut is_loss_told = false;
         loop {
@@ -612,11 +612,11 @@ impl Running<'_> {
                         }
                     }
                     if let ExecutionEvent::Prompt(prompt) = &event {
-                        asked = Some(Asked::by(prompt, audience));
+                        open_prompt = Some(OpenPrompt::by(prompt, audience));
                     }
                     self.heard.take(&event);
                 }
-                (prompt, answer) = answered(&mut asked) => match answer {
+                (prompt, answer) = answered(&mut open_prompt) => match answer {
                     Some(text) => execution.answer(&prompt, &text),
                     None => execution.answer_eof(&prompt),
                 },
@@ -625,7 +625,7 @@ impl Running<'_> {
                     waits.as_mut().reset(tokio::time::Instant::now() + STILL_WAITS);
                 }
                 () = audience.interrupts() => {
-                    asked = None;
+                    open_prompt = None;
                     interrupted = true;
                     // Before that the kernel runs another client's cell, which must not be
                     // interrupted.
@@ -660,7 +660,7 @@ impl Running<'_> {
             Some(RequestEnd::Aborted) => Outcome::Aborted,
             Some(RequestEnd::KernelGone(why)) => {
                 match self
-                    .follow_again(client, audience, (&msg_id, numbers), begun, asked)
+                    .follow_again(client, audience, (&msg_id, numbers), begun, open_prompt)
                     .await
                 {
                     Some(status) => {
@@ -719,10 +719,10 @@ impl Running<'_> {
         audience: &'a impl Audience,
         (msg_id, numbers): (&str, SequenceNumbers),
         has_begun: bool,
-        asked: Option<Asked<'a>>,
+        open_prompt: Option<OpenPrompt<'a>>,
     ) -> Option<Outcome> {
         let mut numbers = numbers;
-        let mut asked = asked;
+        let mut open_prompt = open_prompt;
         let mut has_begun = has_begun;
         let mut interrupted = false;
         let mut has_error = false;
@@ -736,12 +736,12 @@ impl Running<'_> {
             loop {
                 let heard = tokio::select! {
                     heard = followed.next() => heard?,
-                    (prompt, answer) = answered(&mut asked) => {
+                    (prompt, answer) = answered(&mut open_prompt) => {
                         followed.answer(prompt.header, answer.as_deref().unwrap_or(EOF));
                         continue;
                     }
                     () = audience.interrupts() => {
-                        asked = None;
+                        open_prompt = None;
                         interrupted = true;
                         followed.interrupt();
                         continue;
@@ -761,7 +761,7 @@ impl Running<'_> {
                         }
                         audience.sees(&event);
                         if let ExecutionEvent::Prompt(prompt) = &event {
-                            asked = Some(Asked::by(prompt, audience));
+                            open_prompt = Some(OpenPrompt::by(prompt, audience));
                         }
                         self.heard.take(&event);
                     }
@@ -769,7 +769,7 @@ impl Running<'_> {
                     FollowedStep::Ended { .. } if !has_error => return Some(Outcome::Ok),
                     FollowedStep::Ended { .. } if interrupted => return Some(Outcome::Interrupted),
                     FollowedStep::Ended { .. } => return Some(Outcome::Error),
-                    FollowedStep::Unheard => return Some(Outcome::NoReply),
+                    FollowedStep::MissedEnd => return Some(Outcome::NoReply),
                     FollowedStep::Gone(_) => break,
                 }
             }
@@ -845,7 +845,7 @@ impl Running<'_> {
             alone: true,
             ..ExecutionStart::new(msg_id)
         };
-        let event = self.kernel.event(EventKind::Asked(start));
+        let event = self.kernel.event(EventKind::Requested(start));
         self.kernel.unwritten.push(event);
         self.kernel.write_down();
     }

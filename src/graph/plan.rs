@@ -31,7 +31,7 @@ pub struct PlannedCell {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Why {
     /// It was asked for.
-    Asked,
+    Requested,
     /// It is out of date.
     Stale(Stale),
     /// Another cell in the plan reads a name as this one left it, and it was changed since.
@@ -86,7 +86,7 @@ impl Graph {
         let mut why = BTreeMap::new();
         let mut among = request.cells.clone();
         if !request.only_stale {
-            why.extend(request.cells.iter().map(|cell| (*cell, Why::Asked)));
+            why.extend(request.cells.iter().map(|cell| (*cell, Why::Requested)));
         }
         if request.with_downstream {
             for cell in self.downstream(&request.cells) {

@@ -25,7 +25,7 @@ pub enum End {
     /// It raised, or was interrupted.
     Failed,
     /// Its end is not known.
-    Unheard,
+    Unknown,
 }
 
 /// Why a cell is out of date.
@@ -38,7 +38,7 @@ pub enum Stale {
     /// Its last run failed.
     Failed,
     /// The end or the text of its last run is not known.
-    Unheard,
+    UnknownEnd,
     /// It reads a name that another cell gives a value.
     Needs {
         /// The name.
@@ -152,7 +152,7 @@ impl KernelRuns {
                 });
                 let trace = match past.end {
                     End::Whole => self.names.run(run, &effects, same.as_ref()),
-                    End::Failed | End::Unheard => self.names.run_in_part(run, &effects),
+                    End::Failed | End::Unknown => self.names.run_in_part(run, &effects),
                 };
                 last.code = Some(code.into());
                 last.inputs = trace.inputs;
@@ -186,7 +186,7 @@ impl KernelRuns {
         let is_current = last.code.as_deref().map(|code| code == source);
         match (is_current, last.end) {
             (Some(false), _) => return Some(Stale::Edited),
-            (None, _) | (_, End::Unheard) => return Some(Stale::Unheard),
+            (None, _) | (_, End::Unknown) => return Some(Stale::UnknownEnd),
             (_, End::Failed) => return Some(Stale::Failed),
             (Some(true), End::Whole) => {}
         }

@@ -253,7 +253,7 @@ mod tests {
         project.record(&[Event {
             generation: Some(session.generation),
             by: Some("human".to_owned()),
-            ..Event::now("a.ipynb", EventKind::Asked(sent))
+            ..Event::now("a.ipynb", EventKind::Requested(sent))
         }]);
         let known = super::facts(&project, "a.ipynb", &session, "claude").await;
         assert_eq!(known.queued.len(), 1, "{known:?}");
@@ -269,7 +269,7 @@ mod tests {
         let asked = |id: &str, by: &str| Event {
             generation: Some(session.generation),
             by: Some(by.to_owned()),
-            ..Event::now("a.ipynb", EventKind::Asked(ExecutionStart::new(id)))
+            ..Event::now("a.ipynb", EventKind::Requested(ExecutionStart::new(id)))
         };
         project.record(&[asked("1", "claude"), asked("2", "claude")]);
         assert_eq!(counts().await, [0, 0, 0]);

@@ -154,7 +154,7 @@ async fn is_over(session: &Session, cell: &RunningExecution) -> bool {
 
 /// Records the unseen end of a cell with the present time: the real time is not known.
 fn note_end(project: &Project, key: &str, session: &Session, cell: &RunningExecution) {
-    let end = ExecutionEnd::new(&cell.msg_id, Outcome::Unseen, None);
+    let end = ExecutionEnd::new(&cell.msg_id, Outcome::Unobserved, None);
     project.record(&[Event {
         generation: Some(session.generation),
         by: cell.by.clone(),

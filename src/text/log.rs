@@ -119,7 +119,7 @@ fn ran(it: &LoggedExecution, notebook: &str) -> String {
         Some(Outcome::Withdrawn) => ": it was withdrawn",
         Some(Outcome::Aborted) => ": it was not run, since one before it failed",
         Some(Outcome::KernelDied) => ": the kernel ended",
-        Some(Outcome::Unseen) => ": its end was not seen",
+        Some(Outcome::Unobserved) => ": its end was not seen",
         Some(_) => ": how it ended is not known",
     };
     let source = labels::source(it.code.as_deref());

@@ -179,7 +179,7 @@ impl NotebookFollower {
 /// Returns the job that begins, or goes on, with an event.
 fn job_of(event: &Event) -> Option<&str> {
     match &event.kind {
-        EventKind::Asked(start) => start.job.as_deref(),
+        EventKind::Requested(start) => start.job.as_deref(),
         _ => None,
     }
 }

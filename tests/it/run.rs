@@ -116,7 +116,7 @@ impl World {
     fn journal(&self) -> Vec<Option<Outcome>> {
         let events = self.project.all_events().into_iter();
         let statuses = events.map(|event| match event.kind {
-            EventKind::Asked(_) => None,
+            EventKind::Requested(_) => None,
             EventKind::Done(end) => Some(end.status),
             other => panic!("{other:?}"),
         });

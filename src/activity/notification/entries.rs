@@ -94,8 +94,8 @@ pub(super) fn summaries(
             ..ActorSummary::default()
         };
         let kernel = match &event.kind {
-            EventKind::Asked(ExecutionStart { msg_id, .. })
-            | EventKind::Seen(ExecutionStart { msg_id, .. })
+            EventKind::Requested(ExecutionStart { msg_id, .. })
+            | EventKind::BegunOutside(ExecutionStart { msg_id, .. })
             | EventKind::Done(ExecutionEnd { msg_id, .. }) => {
                 let is_own = beginning.is_some_and(|beginning| !beginning.start.store_history);
                 if !executions.insert(msg_id) || is_own {
@@ -186,7 +186,7 @@ fn index<'a>(new_events: &'a [Event], earlier: &'a [Event]) -> (Beginnings<'a>, 
     let (mut beginnings, mut ends) = (Beginnings::new(), Outcomes::new());
     for event in new_events.iter().chain(earlier) {
         if let Some(start) = event.start() {
-            let is_from_sender = event.asked().is_some();
+            let is_from_sender = event.request().is_some();
             let beginning = Beginning {
                 actor: event.actor(),
                 start,

@@ -318,7 +318,7 @@ impl Recorder<'_> {
                 let found = raised.map(|raised| category::of_exception(language, &raised));
                 self.is_over(at, word, found);
             }
-            FollowedStep::Unheard => self.is_over(at, "unheard", None),
+            FollowedStep::MissedEnd => self.is_over(at, "unheard", None),
             FollowedStep::Gone(seen) => return Some(seen),
         }
         None

@@ -166,7 +166,7 @@ pub(super) fn asked_again(project: &Project, job: &Job) -> HashSet<usize> {
     // Newest first.
     let events = project.events(&job.session);
     for event in requests(events.take_while(|event| event.at > first)) {
-        let Some(start) = event.asked().filter(|it| !own.contains(&*it.msg_id)) else {
+        let Some(start) = event.request().filter(|it| !own.contains(&*it.msg_id)) else {
             continue;
         };
         let same = |cell: &JobCell| match (&start.cell, &cell.cell) {
