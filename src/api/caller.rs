@@ -10,7 +10,7 @@ use crate::activity::notification::PendingNotices;
 use crate::editing::notebook_file::NotebookFile;
 use crate::editing::transaction;
 use crate::editing::view::{PendingCells, View};
-use crate::execution::lost::{self, Lost};
+use crate::execution::lost::{self, KilledRecorder};
 use crate::kernel::shell::quote;
 use crate::kernel::variables::ProcessVariables;
 use crate::lifecycle::target::{self, Target, TargetError};
@@ -65,7 +65,7 @@ pub struct Caller {
 #[derive(Debug, Default)]
 pub(super) struct RequestState {
     pub(super) concerned: OnceLock<Concerned>,
-    pub(super) lost: OnceLock<Vec<Lost>>,
+    pub(super) lost: OnceLock<Vec<KilledRecorder>>,
     /// The jobs whose outputs are in the answer, each up to a cursor.
     followed: Mutex<Vec<(JobFolder, Cursor)>>,
 }

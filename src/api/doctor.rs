@@ -34,7 +34,7 @@ pub async fn doctor(caller: &Caller) -> Result<DoctorAnswer, Problem> {
         let notebook = std::path::absolute(&notebook).unwrap_or(notebook);
         let mut checks = examine(&notebook, &ProcessVariables);
         let name = named.map_or("NOTEBOOK".to_owned(), |it| quote(&it));
-        for fix in checks.iter_mut().filter_map(|check| check.mend.as_mut()) {
+        for fix in checks.iter_mut().filter_map(|check| check.fix.as_mut()) {
             *fix = fix.replace("NOTEBOOK", &name);
         }
         let well = checks.iter().all(|it| it.verdict != Verdict::Bad);

@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::caller::{Caller, Concerned};
 use super::problem::Problem;
 use crate::activity::notification::Notifications;
-use crate::execution::lost::{self, Lost};
+use crate::execution::lost::{self, KilledRecorder};
 use crate::lifecycle::death;
 use crate::project::{Ended, Status};
 
@@ -60,7 +60,7 @@ impl<'a, A: Answer> Envelope<'a, A> {
 pub struct Meanwhile {
     /// Recorders that were killed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub lost: Vec<Lost>,
+    pub lost: Vec<KilledRecorder>,
     /// What happened on the notebook that the request acts on.
     #[serde(flatten)]
     pub notebook: Option<NotebookEvents>,
@@ -114,8 +114,8 @@ impl Caller {
         NotebookEvents {
             kernel_generation: session.map(|session| session.generation),
             kernel_ended: ended.map(|how| KernelEnded {
-                text: death::words(key, &how),
-                next: death::mend(&project.notebook(key)),
+                text: death::description(key, &how),
+                next: death::fix_command(&project.notebook(key)),
                 how,
             }),
             notifications: Notifications::of(project, &state, key, self.by()),

@@ -11,7 +11,7 @@ use super::output_fields::OutputFields;
 use super::outputs::{self, OutputText, TextOptions, UncutText};
 use super::problem::{Problem, ProblemKind};
 use crate::execution::exec::{self, ExecOptions, MAX_OUTPUT};
-use crate::execution::look::LookError;
+use crate::execution::inspect::InspectError;
 use crate::execution::peek::{self, PeekError};
 use crate::notebook::OmittedOutput;
 use crate::project::ErrorCategory;
@@ -152,7 +152,7 @@ pub async fn peek(
         beside: None,
     };
     let peeked = match peek::peek(project, key, session, by, &request.code, wait, stop).await {
-        Err(PeekError::Look(LookError::Stopped { over })) => {
+        Err(PeekError::Inspect(InspectError::Stopped { over })) => {
             answer.status = PeekStatus::Interrupted;
             answer.over = Some(over);
             answer.outputs = Some(OutputFields::default());

@@ -61,7 +61,7 @@ impl Ending {
         match &*ended.reason {
             "restarted" => Self::restarted(&by),
             "shut down" => Self::stopped(&by),
-            _ => Self::died(&death::words(key, ended), Some(ended)),
+            _ => Self::died(&death::description(key, ended), Some(ended)),
         }
     }
 
@@ -131,7 +131,7 @@ pub(super) async fn kernel_ending(
             status: Status::Died,
             ended: Some(ended),
             ..
-        }) => Ending::died(&death::words(key, &ended), Some(&ended)),
+        }) => Ending::died(&death::description(key, &ended), Some(&ended)),
         _ => Ending::died(&format!("the kernel died: {seen}"), None),
     }
 }

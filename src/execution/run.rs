@@ -60,7 +60,7 @@ const STILL_WAITS: Duration = Duration::from_secs(1);
 const SETTLES: Duration = Duration::from_secs(60);
 
 /// How often to check whether that is done, where the system reports no changes.
-const LOOK_AGAIN: Duration = Duration::from_millis(50);
+const POLL_PAUSE: Duration = Duration::from_millis(50);
 
 /// The code to run, and how.
 #[derive(Clone, Debug)]
@@ -117,12 +117,12 @@ pub enum RunError {
     #[error(transparent)]
     State(#[from] StateError),
     /// The kernel has ended.
-    #[error("{told}")]
+    #[error("{text}")]
     Ended {
         /// How it ended, in words.
-        told: String,
+        text: String,
         /// The command that starts a new one.
-        mend: String,
+        fix: String,
     },
     /// The kernel was being started or restarted, and did not become ready in time.
     #[error("the kernel is not ready after {0:?}")]
@@ -140,13 +140,13 @@ impl RunError {
     pub(super) fn ended(key: &str, session: Option<&Session>) -> Self {
         let ended = session.and_then(|session| session.ended.as_ref());
         let died = session.is_some_and(|session| session.status == Status::Died);
-        let told = match ended.filter(|_| died) {
-            Some(ended) => death::words(key, ended),
+        let text = match ended.filter(|_| died) {
+            Some(ended) => death::description(key, ended),
             None => format!("the kernel of {key} has ended"),
         };
         let notebook = session.map_or(Path::new(key), |session| &session.notebook);
-        let mend = death::mend(notebook);
-        Self::Ended { told, mend }
+        let fix = death::fix_command(notebook);
+        Self::Ended { text, fix }
     }
 
     /// Returns whether the sandbox in which `nb` runs forbids all sockets; it is not known then
@@ -466,7 +466,7 @@ async fn settled(
     if is_settled(session) {
         return Ok(session.clone());
     }
-    let mut watch = FolderWatch::begin(&[project.dir()], LOOK_AGAIN);
+    let mut watch = FolderWatch::begin(&[project.dir()], POLL_PAUSE);
     let settled = async {
         loop {
             let state = project.state()?;
@@ -821,8 +821,8 @@ impl Running<'_> {
         } = &*self.kernel;
         let ending = kernel_ending(project, key, session, process.as_ref(), seen).await;
         RunError::Ended {
-            told: ending.text().to_owned(),
-            mend: death::mend(&session.notebook),
+            text: ending.text().to_owned(),
+            fix: death::fix_command(&session.notebook),
         }
     }
 

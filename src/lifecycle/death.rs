@@ -224,16 +224,16 @@ pub(super) fn mark_at_start(ended: &mut Ended) {
 }
 
 /// Returns one or two sentences about a kernel that exited unexpectedly.
-pub fn words(notebook: &str, ended: &Ended) -> String {
-    description(notebook, ended, &zone::here())
+pub fn description(notebook: &str, ended: &Ended) -> String {
+    description_in(notebook, ended, &zone::here())
 }
 
 /// Returns the command that starts a notebook's kernel again.
-pub fn mend(notebook: &Path) -> String {
+pub fn fix_command(notebook: &Path) -> String {
     format!("nb open {0} && nb exec {0} --replay", quote(notebook))
 }
 
-fn description(notebook: &str, ended: &Ended, zone: &TimeZone) -> String {
+fn description_in(notebook: &str, ended: &Ended, zone: &TimeZone) -> String {
     let verb = match ended.exit {
         _ if ended.other.contains_key(AT_START) => "could not be started",
         Some(Exit::Signal(signal)) if is_crash(signal) => "crashed",
@@ -335,7 +335,7 @@ mod tests {
     }
 
     fn train_description(ended: &Ended) -> String {
-        description("train.ipynb", ended, &TimeZone::UTC)
+        description_in("train.ipynb", ended, &TimeZone::UTC)
     }
 
     #[test]

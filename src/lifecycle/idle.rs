@@ -96,7 +96,7 @@ fn reason_to_keep(status: &SessionStatus, options: &IdleOptions, now: Timestamp)
 }
 
 /// Returns for how long a session's kernel has been unused, and its limit.
-pub(crate) async fn look(project: &Project, key: &str) -> IdleReport {
+pub(crate) async fn idle_report(project: &Project, key: &str) -> IdleReport {
     let state = project.state().ok();
     let session = state.and_then(|state| state.sessions.get(key).cloned());
     let Some(session) = session else {
@@ -112,8 +112,8 @@ pub(crate) async fn look(project: &Project, key: &str) -> IdleReport {
 }
 
 /// Ends a session's unused kernel; returns whether it did.
-pub(crate) async fn end_unused(project: &Project, key: &str, look: IdleReport) -> bool {
-    let (Some(age), Some(_)) = (look.limit, look.unused) else {
+pub(crate) async fn end_unused(project: &Project, key: &str, report: IdleReport) -> bool {
+    let (Some(age), Some(_)) = (report.limit, report.unused) else {
         return false;
     };
     let options = IdleOptions {
@@ -287,11 +287,11 @@ mod tests {
         project
             .update(|state| state.sessions.insert("a.ipynb".to_owned(), session))
             .unwrap();
-        let look = IdleReport {
+        let report = IdleReport {
             limit: Some(Duration::from_secs(1)),
             unused: Some(Duration::from_secs(2)),
         };
-        assert!(!end_unused(&project, "a.ipynb", look).await);
+        assert!(!end_unused(&project, "a.ipynb", report).await);
         let state = project.state().unwrap();
         assert_eq!(state.sessions["a.ipynb"].status, Status::Live);
         assert!(process.is_alive());

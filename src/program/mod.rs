@@ -115,12 +115,12 @@ fn perform(task: &OsStr, report: &Path) -> ExitCode {
                 return ExitCode::FAILURE;
             };
             let key = project.current_key(&key);
-            let look = runtime.block_on(idle::look(&project, &key));
+            let report = runtime.block_on(idle::idle_report(&project, &key));
             if ends {
-                let ended = runtime.block_on(idle::end_unused(&project, &key, look));
+                let ended = runtime.block_on(idle::end_unused(&project, &key, report));
                 return ExitCode::from(u8::from(!ended));
             }
-            match serde_json::to_string(&look) {
+            match serde_json::to_string(&report) {
                 Ok(text) => println!("{text}"),
                 Err(_) => return ExitCode::FAILURE,
             }

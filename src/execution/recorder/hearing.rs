@@ -19,15 +19,15 @@ use crate::project::event::RunningExecution;
 use crate::project::jobs::{JobPrompt, JobState, RecorderRequest};
 
 /// How often to check for requests where the system reports no changes.
-const LOOK: Duration = Duration::from_millis(50);
+const POLL_PAUSE: Duration = Duration::from_millis(50);
 
 /// How often to check in any case: requests from another machine are not reported.
-pub(super) const LOOK_ANYWAY: Duration = Duration::from_millis(500);
+pub(super) const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
 impl Recorder<'_> {
     /// Handles requests to the recorder.
     pub(super) async fn handle_requests(&self) -> Infallible {
-        let mut watch = FolderWatch::begin(&[&self.folder.requests_folder()], LOOK);
+        let mut watch = FolderWatch::begin(&[&self.folder.requests_folder()], POLL_PAUSE);
         loop {
             for (file, request) in self.folder.requests() {
                 match request {
@@ -45,7 +45,7 @@ impl Recorder<'_> {
                 }
                 self.folder.forget(&file);
             }
-            let _ = tokio::time::timeout(LOOK_ANYWAY, watch.changed(|_| true)).await;
+            let _ = tokio::time::timeout(CHECK_INTERVAL, watch.changed(|_| true)).await;
         }
     }
 

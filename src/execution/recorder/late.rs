@@ -29,7 +29,7 @@ use crate::wire::Verified;
 const UNUSED: Duration = Duration::from_secs(600);
 
 /// How often to check for that.
-const LOOK_AT_USE: Duration = Duration::from_secs(60);
+const USE_CHECK_INTERVAL: Duration = Duration::from_secs(60);
 
 /// After so long without a late output the next one is written soon.
 const QUIET: Duration = Duration::from_secs(10);
@@ -47,8 +47,8 @@ const MOST_RECORDED: usize = 64 << 20;
 /// How long to wait for jobs that are not over, when the kernel has ended.
 const JOBS_END: Duration = Duration::from_secs(10);
 
-/// How often to look whether they are over.
-const LOOK: Duration = Duration::from_millis(100);
+/// How often to check whether they are over.
+const POLL_PAUSE: Duration = Duration::from_millis(100);
 
 /// Listens on a kernel for the outputs of cells that have ended.
 pub(super) struct LateOutputs {
@@ -61,7 +61,7 @@ pub(super) struct LateOutputs {
     /// The outputs of the job that was written last.
     latest: Option<(String, JobOutputs)>,
     gaps: Gaps,
-    /// The requests that no job named at the last look.
+    /// The requests that no job named at the last check.
     unknown: HashSet<String>,
     /// When the present series of late outputs began.
     series_began: Instant,
@@ -106,7 +106,7 @@ impl LateOutputs {
             return;
         };
         let mut due: Option<Instant> = None;
-        let mut looks = tokio::time::interval(LOOK_AT_USE);
+        let mut use_checks = tokio::time::interval(USE_CHECK_INTERVAL);
         let has_kernel_ended = loop {
             let next_write = async {
                 match due {
@@ -132,7 +132,7 @@ impl LateOutputs {
                     },
                     Err(_) => break true,
                 },
-                _ = looks.tick() => if !self.is_used() {
+                _ = use_checks.tick() => if !self.is_used() {
                     break false;
                 },
             }
@@ -140,7 +140,7 @@ impl LateOutputs {
         self.listener.release(has_kernel_ended);
         let end = Instant::now() + JOBS_END;
         while !self.write().await && Instant::now() < end {
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(POLL_PAUSE).await;
         }
     }
 

@@ -10,7 +10,7 @@ use crate::project::jobs::Job;
 /// The code of the notebook for which a job's cells were planned.
 #[derive(Debug, Default)]
 pub(super) struct PlannedCode {
-    /// The id and the source of each code cell; none before the first look.
+    /// The id and the source of each code cell; none before the first reading.
     code: Option<Vec<(String, String)>>,
 }
 

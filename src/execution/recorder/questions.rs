@@ -11,7 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use super::hearing::LOOK_ANYWAY;
+use super::hearing::CHECK_INTERVAL;
 use super::state::Recorder;
 use crate::client::{EOF, ExecutionEvent};
 use crate::execution::run::{Audience as _, Prompt};
@@ -20,7 +20,7 @@ use crate::project::jobs::JobCell;
 use crate::project::questions::{QUESTION, Question};
 
 /// How often to check for a question where the system reports no changes.
-const LOOK: Duration = Duration::from_millis(50);
+const POLL_PAUSE: Duration = Duration::from_millis(50);
 
 /// How long to wait for an answer: a window that was closed must not block the kernel for everybody
 /// for ever.
@@ -43,7 +43,7 @@ impl Recorder<'_> {
     pub(super) fn questions(&self) -> Questions {
         Questions {
             waiting: None,
-            watch: FolderWatch::begin(&[self.folder.path()], LOOK),
+            watch: FolderWatch::begin(&[self.folder.path()], POLL_PAUSE),
         }
     }
 
@@ -81,7 +81,7 @@ impl Recorder<'_> {
             tokio::select! {
                 () = self.replied.notified() => {}
                 () = questions.watch.changed(is_question) => {}
-                () = tokio::time::sleep(LOOK_ANYWAY) => {}
+                () = tokio::time::sleep(CHECK_INTERVAL) => {}
             }
         }
     }

@@ -26,7 +26,7 @@ use crate::project::{ErrorCategory, InterruptMode, Session};
 use crate::task::causes::with_causes;
 
 /// How often to check whether the proxy has finished handing over.
-const LOOK: Duration = Duration::from_millis(2);
+const POLL_PAUSE: Duration = Duration::from_millis(2);
 
 /// How long a proxy may take to hand over; a Jupyter server kills it earlier than that.
 const HANDS_OVER: Duration = Duration::from_secs(10);
@@ -95,8 +95,8 @@ impl Recorder<'_> {
             let state = self.project.state().ok();
             let recorded = state.and_then(|state| ended(&state.session(&key)?));
             match error {
-                RunError::Ended { told, .. } => {
-                    recorded.unwrap_or_else(|| Ending::died(&told, None))
+                RunError::Ended { text, .. } => {
+                    recorded.unwrap_or_else(|| Ending::died(&text, None))
                 }
                 error => Ending::unreachable(&with_causes(&error)),
             }
@@ -226,7 +226,7 @@ impl Recorder<'_> {
                     None => ended = true,
                 },
                 // The first message may belong to none of these cells.
-                () = tokio::time::sleep(LOOK), if !told => {}
+                () = tokio::time::sleep(POLL_PAUSE), if !told => {}
             }
         }
     }
@@ -238,7 +238,7 @@ impl Recorder<'_> {
         }
         let begun = std::time::Instant::now();
         while matches!(self.folder.lock_feed(), Ok(None)) && begun.elapsed() < HANDS_OVER {
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(POLL_PAUSE).await;
         }
         if let Ok(job) = self.folder.read() {
             *self.job.borrow_mut() = job;

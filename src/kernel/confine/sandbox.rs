@@ -60,7 +60,7 @@ pub enum SandboxError {
         /// The reason.
         why: String,
         /// The fix.
-        mend: String,
+        fix: String,
     },
     /// The kernel that runs is not in the requested sandbox.
     #[error("the kernel that runs is not in this sandbox: {how}")]
@@ -68,7 +68,7 @@ pub enum SandboxError {
         /// How the kernel runs.
         how: String,
         /// The commands that end it and start another.
-        mend: String,
+        fix: String,
     },
     /// This system has no sandboxes.
     #[error("--sandbox needs Linux")]
@@ -82,7 +82,7 @@ pub enum SandboxError {
         /// The reason.
         why: String,
         /// The fix.
-        mend: String,
+        fix: String,
     },
     /// The folders of the kernel could not be made.
     #[error("cannot make the sandbox's folders: {0}")]
@@ -112,8 +112,8 @@ impl SandboxError {
                 hints
             }
             Self::Failed { chosen, .. } => chosen.as_ref().and_then(instead).into_iter().collect(),
-            Self::Folder { mend, .. } | Self::Runs { mend, .. } | Self::Container { mend, .. } => {
-                vec![mend.clone()]
+            Self::Folder { fix, .. } | Self::Runs { fix, .. } | Self::Container { fix, .. } => {
+                vec![fix.clone()]
             }
             Self::Tcp => vec!["leave --transport tcp out".to_owned()],
             Self::NotLinux | Self::Folders(_) => Vec::new(),
