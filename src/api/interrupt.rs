@@ -26,7 +26,7 @@ const ENDS: Duration = Duration::from_secs(2);
 /// How long the next job may take to begin.
 const BEGINS: Duration = Duration::from_secs(2);
 
-/// The pause between two looks at whether it has ended.
+/// The pause between two checks whether it has ended.
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// Which kernel is interrupted.

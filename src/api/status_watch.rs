@@ -69,7 +69,7 @@ impl StatusWatch {
     ///
     /// # Errors
     /// The project's `state.json` cannot be read.
-    pub async fn look(&mut self) -> Result<StatusSnapshot, Problem> {
+    pub async fn snapshot(&mut self) -> Result<StatusSnapshot, Problem> {
         let patience = match self.unknown.is_empty() {
             true => ASK,
             false => ASK_AGAIN,

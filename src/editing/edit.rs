@@ -41,7 +41,7 @@ pub struct Editor {
 
 /// The result of an edit.
 #[derive(Clone, Debug)]
-pub struct Done {
+pub struct EditOutcome {
     /// The changes of cells.
     pub changes: Vec<CellChange>,
     /// The changes that are not in the file: another program saved the same lines in between.
@@ -104,7 +104,7 @@ pub fn apply(
     notebook: &NotebookFile,
     operations: &[Operation],
     editor: &Editor,
-) -> Result<Done, EditError> {
+) -> Result<EditOutcome, EditError> {
     let command = EditCommand {
         name: name(operations).to_owned(),
         forced: editor.force,
@@ -145,7 +145,7 @@ pub fn replace(
     cells: &[CellSelector],
     replacement: &Replacement,
     editor: &Editor,
-) -> Result<(Done, usize), EditError> {
+) -> Result<(EditOutcome, usize), EditError> {
     let command = EditCommand {
         name: "replace".to_owned(),
         forced: editor.force,
@@ -191,7 +191,7 @@ pub fn change(
     command: &EditCommand,
     basis: &EditBasis,
     mut make: impl FnMut(&Document) -> Result<(Document, Vec<CellChange>), EditError>,
-) -> Result<Done, EditError> {
+) -> Result<EditOutcome, EditError> {
     if !editor.now && editor_back_off::must_wait(notebook) {
         // An edit that cannot be made fails before it waits.
         make(&notebook.read()?).map_err(|error| explain_stale(error, notebook, editor))?;
@@ -261,7 +261,7 @@ pub fn change(
         // After the recording, since this does not edit a cell.
         notes.extend(named_kernelspec::restore_late(notebook, &written.after));
     }
-    Ok(Done {
+    Ok(EditOutcome {
         changes,
         conflicts: written.conflicts,
         document: written.after,

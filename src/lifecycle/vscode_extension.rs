@@ -22,7 +22,7 @@ const SERVERS: [&str; 2] = [".vscode-server", ".vscode-server-insiders"];
 /// How long an editor may take. One that is started for the first time unpacks itself.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// The pause between two looks at whether an editor's command has ended.
+/// The pause between two checks whether an editor's command has ended.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// Why the extension's file could not be written or removed.

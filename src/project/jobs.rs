@@ -804,12 +804,12 @@ pub(super) mod tests {
         let temp = tempfile::tempdir().unwrap();
         let project = Project::for_notebook(&temp.path().join("a.ipynb")).unwrap();
         let (_, folder) = job(&project);
-        let look = folder.try_lock().unwrap().expect("nobody records it");
+        let lock = folder.try_lock().unwrap().expect("nobody records it");
         let begins = {
             let folder = folder.clone();
             std::thread::spawn(move || folder.lock().unwrap())
         };
-        drop(look);
+        drop(lock);
         let recorder = begins.join().unwrap();
         assert!(recorder.is_some() && folder.has_recorder());
     }

@@ -81,7 +81,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::editing::edit::Done;
+    use crate::editing::edit::EditOutcome;
     use crate::editing::notebook_file::NotebookFile;
     use crate::notebook::{Document, Operation, merge};
 
@@ -109,7 +109,7 @@ mod tests {
         let operations = operations.unwrap();
         let (mine, changes) = before.applied(&operations, &mut String::new).unwrap();
         let merged = merge(&before, &theirs, &mine, &|_| false);
-        let outcome = Done {
+        let outcome = EditOutcome {
             changes,
             conflicts: merged.conflicts,
             document: merged.document,

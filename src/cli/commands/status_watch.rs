@@ -29,7 +29,7 @@ pub(crate) async fn watch(context: &Context, seconds: f64) -> Result<ExitCode, P
     let mut screen = Screen::default();
     loop {
         let snapshot = tokio::select! {
-            snapshot = watch.look() => snapshot?,
+            snapshot = watch.snapshot() => snapshot?,
             () = ctrl_c.pressed() => return Ok(ExitCode::SUCCESS),
         };
         let shown = match context.json {

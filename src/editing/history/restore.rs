@@ -5,7 +5,7 @@ use super::record::EditCommand;
 use super::versions::{
     CellVersion, Deleted, LEAST, NotSelected, Selected, deleted, json_of, select, versions,
 };
-use crate::editing::edit::{self, Done, EditError, Editor};
+use crate::editing::edit::{self, EditError, EditOutcome, Editor};
 use crate::editing::notebook_file::{NotebookFile, NotebookFileError};
 use crate::editing::unseen::EditBasis;
 use crate::editing::view;
@@ -28,7 +28,7 @@ pub struct Restored {
     /// Whether the cell was deleted and is there again.
     pub was_deleted: bool,
     /// The edit that restored it.
-    pub done: Done,
+    pub done: EditOutcome,
 }
 
 /// Why nothing was restored; the notebook is as it was.

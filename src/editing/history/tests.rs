@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::*;
 use crate::activity::notification::{Notifications, PendingNotices, overwritten_words};
-use crate::editing::edit::{self, Done, EditError, Editor};
+use crate::editing::edit::{self, EditError, EditOutcome, Editor};
 use crate::editing::notebook_file::NotebookFile;
 use crate::editing::unseen::EditBasis;
 use crate::editing::view::{self, PendingCells};
@@ -60,14 +60,14 @@ impl Desk {
     }
 
     /// Edits, and gets the answer printed.
-    fn edit(&self, by: &str, operations: &str) -> Result<Done, EditError> {
+    fn edit(&self, by: &str, operations: &str) -> Result<EditOutcome, EditError> {
         let editor = editor(by);
         let done = self.edit_unprinted(&editor, operations);
         editor.shown.delivered();
         done
     }
 
-    fn edit_unprinted(&self, editor: &Editor, operations: &str) -> Result<Done, EditError> {
+    fn edit_unprinted(&self, editor: &Editor, operations: &str) -> Result<EditOutcome, EditError> {
         let operations = Operation::read_list(operations).unwrap();
         edit::apply(&self.notebook, &operations, editor)
     }

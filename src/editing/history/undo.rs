@@ -11,7 +11,7 @@ use super::record::EditCommand;
 use super::steps;
 use super::versions::{RecordedChange, events, json_of};
 use crate::activity::actor::Actor;
-use crate::editing::edit::{self, Done, EditError, Editor};
+use crate::editing::edit::{self, EditError, EditOutcome, Editor};
 use crate::editing::notebook_file::{NotebookFile, NotebookFileError};
 use crate::editing::unseen::EditBasis;
 use crate::editing::view;
@@ -52,7 +52,7 @@ pub struct Undone {
     /// they are now.
     pub merged: Vec<String>,
     /// The edit that undid it.
-    pub done: Done,
+    pub done: EditOutcome,
 }
 
 /// Why nothing was undone; the notebook is as it was.
