@@ -21,7 +21,7 @@ use crate::project::{Config, ConfigError, Project};
 
 /// How long a request waits for a kernel by default: agents' shells end longer calls without an error
 /// message.
-pub const PATIENCE: Duration = Duration::from_secs(45);
+pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(45);
 
 /// The largest number of notebooks of the working directory that a hint suggests.
 const MOST_SUGGESTED: usize = 5;
@@ -302,11 +302,11 @@ impl Caller {
     }
 
     /// Returns how long to wait for a kernel; 0 seconds are for ever.
-    pub(crate) fn patience(&self, timeout: Option<f64>) -> Result<Duration, Problem> {
+    pub(crate) fn kernel_timeout(&self, timeout: Option<f64>) -> Result<Duration, Problem> {
         let for_ever = Duration::from_secs(u64::from(u32::MAX));
         Ok(match self.wait(timeout)? {
             Some(wait) => wait.unwrap_or(for_ever),
-            None => PATIENCE,
+            None => DEFAULT_TIMEOUT,
         })
     }
 

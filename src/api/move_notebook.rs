@@ -47,12 +47,12 @@ impl Answer for MoveAnswer {}
 /// # Errors
 /// There is no such notebook, the new path is taken or in another project, or a file cannot be written.
 pub async fn move_to(caller: &Caller, request: MoveRequest) -> Result<MoveAnswer, Problem> {
-    let patience = caller.patience(None)?;
+    let timeout = caller.kernel_timeout(None)?;
     let (from, to) = (
         caller.here.join(&request.from),
         caller.here.join(&request.to),
     );
-    let moved = move_notebook(&from, &to, caller.by(), patience)
+    let moved = move_notebook(&from, &to, caller.by(), timeout)
         .await
         .map_err(|error| problem(error, &request, &caller.here))?;
     caller.concerns(&moved.project, &moved.to);

@@ -318,11 +318,11 @@ async fn options(
             problem.all_hints(error.hints())
         })?;
     }
-    let patience = caller.patience(request.timeout)?;
+    let timeout = caller.kernel_timeout(request.timeout)?;
     let attach = match &request.attach {
         Some(name) => {
             let file = attach::locate(name, &ProcessVariables).map_err(OpenError::from)?;
-            Some(attach::probe(file, patience, &ProcessVariables).await?)
+            Some(attach::probe(file, timeout, &ProcessVariables).await?)
         }
         None => None,
     };
@@ -335,7 +335,7 @@ async fn options(
         kernel: request.kernel.clone(),
         python: request.python.clone().filter(|_| !is_contained),
         transport: request.transport,
-        patience,
+        timeout,
         by: caller.by().to_owned(),
         force: request.force,
         kernel_of: request.kernel_of.clone(),

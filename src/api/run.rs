@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::caller::Caller;
 use super::envelope::Answer;
 use super::job::{
-    BegunJob, FollowOptions, JobObserver, OutputsAs, RunAnswer, follow_job, patience,
+    BegunJob, FollowOptions, JobObserver, OutputsAs, RunAnswer, follow_job, job_timeout,
 };
 use super::output_fields::OutputFields;
 use super::outputs::{self, OutputText, TextOptions, UncutText};
@@ -140,7 +140,7 @@ pub async fn peek(
 ) -> Result<PeekAnswer, Problem> {
     let target = caller.target_or_last_used().await?;
     let (project, key, session) = (&target.project, &target.key, &target.session);
-    let wait = patience(caller, request.timeout)?;
+    let wait = job_timeout(caller, request.timeout)?;
     let by = caller.by();
     let mut answer = PeekAnswer {
         notebook: target.notebook_key.clone(),

@@ -135,13 +135,13 @@ impl Client {
     /// Connects to a kernel that is starting: dials again until it listens.
     ///
     /// # Errors
-    /// Like [`Client::connect`], once `patience` is over.
+    /// Like [`Client::connect`], once `timeout` is over.
     pub async fn connect_when_up(
         info: &ConnectionInfo,
         username: &str,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<Self, ClientError> {
-        let deadline = Instant::now() + patience;
+        let deadline = Instant::now() + timeout;
         loop {
             // First without the socket thread, which takes time to start.
             let connected = match socket_thread::listens(info).await {

@@ -10,7 +10,7 @@ use crate::project::jobs::{Job, JobFolder, JobState, RecorderRequest};
 
 /// How long to wait for a recorder, which may have to wait for the notebook's lock and writes all
 /// its outputs.
-const RECORDER_PATIENCE: Duration = Duration::from_secs(15);
+const RECORDER_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// A recorder that was asked to write its outputs.
 #[derive(Debug)]
@@ -95,7 +95,7 @@ pub(super) async fn ask_to_write(jobs: Vec<JobFolder>) -> io::Result<Vec<(Job, b
     let mut answers = Vec::new();
     for folder in jobs {
         let handled = wait_until_handled(&folder);
-        let answered = tokio::time::timeout(RECORDER_PATIENCE, handled)
+        let answered = tokio::time::timeout(RECORDER_TIMEOUT, handled)
             .await
             .is_ok();
         if let Ok(job) = folder.read() {

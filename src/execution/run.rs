@@ -477,9 +477,9 @@ async fn settled(
             watch.changed(is_state).await;
         }
     };
-    let patience = wait.unwrap_or(SETTLES).min(SETTLES);
-    let settled = tokio::time::timeout(patience, settled).await;
-    settled.unwrap_or(Err(RunError::NotReady(patience)))
+    let timeout = wait.unwrap_or(SETTLES).min(SETTLES);
+    let settled = tokio::time::timeout(timeout, settled).await;
+    settled.unwrap_or(Err(RunError::NotReady(timeout)))
 }
 
 /// Returns whether an output says that messages were lost with the connection to a server.

@@ -69,7 +69,7 @@ pub struct Cleared {
 }
 
 /// How long another `nb` may hold a session's lock.
-const PATIENCE: Duration = Duration::from_millis(200);
+const TIMEOUT: Duration = Duration::from_millis(200);
 
 /// The least age of a temporary file to be removed: younger ones may still be written.
 const WRITTEN: Duration = Duration::from_secs(10);
@@ -182,7 +182,7 @@ async fn clear_session(
     key: &str,
     cleared: &mut Cleared,
 ) -> Result<(), OpenError> {
-    let locked = match LockedSession::wait(project, key, PATIENCE).await {
+    let locked = match LockedSession::wait(project, key, TIMEOUT).await {
         Ok(locked) => locked,
         // Another nb works on this session, so nothing was left behind.
         Err(OpenError::Busy { .. }) => return Ok(()),
@@ -239,7 +239,7 @@ async fn clear_bridge(
     }
     let (notebook, server) = (session.notebook.display(), &remote.server);
     if !cleared.dry_run {
-        match shutdown(project, key, "nb gc", PATIENCE, true).await {
+        match shutdown(project, key, "nb gc", TIMEOUT, true).await {
             Ok(_) => {}
             Err(OpenError::Busy { .. }) => return Ok(()),
             Err(error) => return Err(error),

@@ -18,7 +18,7 @@ use crate::project::{Project, Status};
 use crate::task::causes::with_causes;
 
 /// How long another `nb` may hold a session's lock.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The choice of kernels to end.
 #[derive(Clone, Debug)]
@@ -138,7 +138,7 @@ async fn end(
         let status = status(project, key, session).await?;
         Ok(reason_to_keep(&status, options, Timestamp::now()))
     };
-    let ended = shutdown_unless(project, key, &options.by, why, PATIENCE, keeps).await?;
+    let ended = shutdown_unless(project, key, &options.by, why, TIMEOUT, keeps).await?;
     Ok(ended.err())
 }
 

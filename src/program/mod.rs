@@ -62,12 +62,12 @@ fn perform(task: &OsStr, report: &Path) -> ExitCode {
             state_file,
             key,
             by,
-            patience_ms,
+            timeout_ms,
         } => {
             let done = runtime.block_on(async {
                 let project = Project::of_state_file(&state_file)
                     .map_err(|error| OpenError::Internal(error.to_string()))?;
-                restart::perform(&project, &key, &by, Duration::from_millis(patience_ms)).await
+                restart::perform(&project, &key, &by, Duration::from_millis(timeout_ms)).await
             });
             let (answer, code) = match done {
                 Ok(session) => (TaskReport::Done(Box::new(session)), ExitCode::SUCCESS),

@@ -87,7 +87,7 @@ async fn while_the_state_is_locked(request: impl AsyncFnOnce(&Caller) -> Result<
     project
         .update(|state| state.sessions.insert("a.ipynb".to_owned(), session))
         .expect("record a session");
-    Lock::set_patience(Duration::from_secs(3));
+    Lock::set_timeout(Duration::from_secs(3));
     let lock = Lock::wait(&project.dir().join("state.lock")).expect("lock the state");
     let unlock = async {
         tokio::time::sleep(Duration::from_millis(50)).await;

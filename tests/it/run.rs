@@ -12,7 +12,7 @@ use nb::project::{Project, Session};
 use nb::wire::{Channel, Transport};
 use tokio::sync::Notify;
 
-use crate::client::{Kernel, PATIENCE, run as block_on};
+use crate::client::{Kernel, TIMEOUT, run as block_on};
 
 /// An observer that records everything, answers from a list, and interrupts on request.
 #[derive(Default)]
@@ -73,7 +73,7 @@ impl World {
         // `run` needs a kernel that is up.
         let mut first = kernel.client().await;
         first
-            .kernel_info(Channel::Shell, PATIENCE)
+            .kernel_info(Channel::Shell, TIMEOUT)
             .await
             .expect("it comes up");
         let folder = tempfile::tempdir().expect("make a folder");
@@ -94,7 +94,7 @@ impl World {
     async fn run_with(&self, code: &str, listener: &Listener) -> Result<Ran, RunError> {
         let key = "a.ipynb";
         let mut runner =
-            Runner::join(&self.project, key, &self.session, "tests", Some(PATIENCE)).await?;
+            Runner::join(&self.project, key, &self.session, "tests", Some(TIMEOUT)).await?;
         let options = RunOptions {
             code: code.to_owned(),
             cell: None,

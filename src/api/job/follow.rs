@@ -6,7 +6,7 @@ use super::answer::{JobAnswer, Place, text_so_far};
 use super::collected::Listener;
 use super::observer::{JobObserver, PromptAnswer};
 use super::options::FollowOptions;
-use crate::api::caller::{Caller, PATIENCE};
+use crate::api::caller::{Caller, DEFAULT_TIMEOUT};
 use crate::api::problem::{Problem, ProblemKind};
 use crate::execution::follow::{FollowEnd, Followed, follow, wait_until_taken};
 use crate::execution::reply::reply;
@@ -16,14 +16,14 @@ use crate::project::jobs::{JobFolder, JobState, RecorderRequest};
 
 /// Returns how long a caller waits for a job; `None` is for ever. The default is short unless a person
 /// waits.
-pub(in crate::api) fn patience(
+pub(in crate::api) fn job_timeout(
     caller: &Caller,
     timeout: Option<f64>,
 ) -> Result<Option<Duration>, Problem> {
     Ok(match caller.wait(timeout)? {
         Some(wait) => wait,
         None if caller.is_person => None,
-        None => Some(PATIENCE),
+        None => Some(DEFAULT_TIMEOUT),
     })
 }
 
@@ -35,7 +35,7 @@ pub(in crate::api) async fn follow_job(
     options: FollowOptions,
     observer: &impl JobObserver,
 ) -> Result<JobAnswer, Problem> {
-    let wait = patience(caller, options.timeout)?;
+    let wait = job_timeout(caller, options.timeout)?;
     let start = Instant::now();
     let mut following = Following {
         by: caller.by(),

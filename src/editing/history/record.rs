@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::keep::Versions;
 use super::ledger_content::{Head, Intent, LedgerContent};
 use super::steps::{self, Manifest};
-use super::{EDIT_PATIENCE, READ_PATIENCE, overwritten};
+use super::{EDIT_TIMEOUT, READ_TIMEOUT, overwritten};
 use crate::activity::participants::joined;
 use crate::editing::notebook_file::NotebookFile;
 use crate::editing::transaction::TransactionResult;
@@ -54,14 +54,14 @@ pub struct Recording<'a> {
 impl<'a> Recording<'a> {
     /// Waits for the ledger's lock in order to read the notebook.
     pub fn read(notebook: &'a NotebookFile, by: &'a str) -> Self {
-        Self::begin(notebook, by, READ_PATIENCE)
+        Self::begin(notebook, by, READ_TIMEOUT)
     }
 
     /// Waits for the ledger's lock in order to edit the notebook.
     pub fn edit(notebook: &'a NotebookFile, by: &'a str, command: &'a EditCommand) -> Self {
         Self {
             edit: Some((fresh_id(), command)),
-            ..Self::begin(notebook, by, EDIT_PATIENCE)
+            ..Self::begin(notebook, by, EDIT_TIMEOUT)
         }
     }
 

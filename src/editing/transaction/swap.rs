@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use super::draft::Draft;
 use super::error::SwapError;
 use super::leftover::Leftover;
-use super::swapped_out::{PATIENCE, SwappedOut, check};
+use super::swapped_out::{SwappedOut, TIMEOUT, check};
 use crate::editing::file_stamp::FileStamp;
 use crate::editing::notebook_file::NotebookFile;
 use crate::notebook::Document;
@@ -136,7 +136,7 @@ pub(super) fn place(
     if let Some(folder) = notebook.real.parent() {
         let _ = File::open(folder).and_then(|folder| folder.sync_all());
     }
-    let checked = swapped.and_then(|file| check(&file, stamp, Some(expected), PATIENCE));
+    let checked = swapped.and_then(|file| check(&file, stamp, Some(expected), TIMEOUT));
     Ok(match checked {
         Ok(SwappedOut::Same) => {
             leftover.remove();

@@ -23,7 +23,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use crate::python;
 use crate::socket_events::{
-    Events, PATIENCE, Teller, Told, any_port, dialer, message, publisher, router, run, soon,
+    Events, TIMEOUT, Teller, Told, any_port, dialer, message, publisher, router, run, soon,
     spilling_publisher,
 };
 
