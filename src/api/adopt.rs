@@ -45,7 +45,7 @@ impl Answer for AdoptAnswer {}
 /// # Errors
 /// No `.nb` here is a stranger's, notebooks are open in the folder, or files cannot be moved.
 pub async fn adopt(caller: &Caller, request: AdoptRequest) -> Result<AdoptAnswer, Problem> {
-    let from = request.folder.unwrap_or_else(|| caller.here.clone());
+    let from = request.folder.unwrap_or_else(|| caller.working_dir.clone());
     blocking(caller, move |_| {
         let Some(dir) = Project::ignored_folder(&from) else {
             let text = format!(

@@ -28,7 +28,7 @@ impl Answer for DoctorAnswer {}
 /// The checks were cancelled.
 pub async fn doctor(caller: &Caller) -> Result<DoctorAnswer, Problem> {
     let named = caller.named();
-    let new = caller.here.join("new.ipynb");
+    let new = caller.working_dir.join("new.ipynb");
     blocking(caller, move |_| {
         let notebook = named.clone().unwrap_or(new);
         let notebook = std::path::absolute(&notebook).unwrap_or(notebook);

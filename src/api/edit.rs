@@ -110,7 +110,7 @@ impl Caller {
             now: policy.now,
             // A person sees the notebook in an editor, which `nb` cannot observe.
             must_have_seen: !self.is_person,
-            tell: self.tell,
+            progress: self.progress,
             notices: self.notices.clone(),
             shown: self.shown.clone(),
             shows_whole: self.gets_json,

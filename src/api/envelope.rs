@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 
-use super::caller::{Caller, Concerned};
+use super::caller::{Caller, TargetNotebook};
 use super::problem::Problem;
 use crate::activity::notification::Notifications;
 use crate::execution::lost::{self, KilledRecorder};
@@ -99,12 +99,12 @@ impl Caller {
     pub fn meanwhile(&self) -> Meanwhile {
         Meanwhile {
             lost: self.state.lost.get().cloned().unwrap_or_default(),
-            notebook: self.concerned().map(|it| self.notebook_events(it)),
+            notebook: self.target_notebook().map(|it| self.notebook_events(it)),
         }
     }
 
-    fn notebook_events(&self, target: &Concerned) -> NotebookEvents {
-        let Concerned { project, key } = target;
+    fn notebook_events(&self, target: &TargetNotebook) -> NotebookEvents {
+        let TargetNotebook { project, key } = target;
         let Ok(state) = project.state() else {
             return NotebookEvents::default();
         };
@@ -125,7 +125,7 @@ impl Caller {
     /// Begins the notifications of an actor that never used the notebook: it gets what others do from now on. It may wait for locks,
     /// as [`Caller::delivered`] does.
     pub fn begin_notifications(&self) {
-        let Some(target) = self.concerned() else {
+        let Some(target) = self.target_notebook() else {
             return;
         };
         let notifications = self.notebook_events(target).notifications;
@@ -139,7 +139,7 @@ impl Caller {
     /// lock for up to two seconds, so a thread that must not block should not call it.
     pub fn delivered(&self, meanwhile: &Meanwhile) {
         self.remember_seen();
-        if let (Some(target), Some(notebook)) = (self.concerned(), &meanwhile.notebook) {
+        if let (Some(target), Some(notebook)) = (self.target_notebook(), &meanwhile.notebook) {
             notebook.notifications.delivered(&target.project, self.by());
         }
         if let Some(project) = &self.project {

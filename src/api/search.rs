@@ -101,7 +101,7 @@ pub async fn search(caller: &Caller, request: SearchRequest) -> Result<SearchAns
         if let [only] = gathered.notebooks.as_slice()
             && let Some(project) = Project::find(&only.path)
         {
-            caller.concerns(&project, &project.key(&only.path));
+            caller.set_target_notebook(&project, &project.key(&only.path));
             if only.is_named
                 && let Ok(page) = NotebookFile::of(&only.path)
             {

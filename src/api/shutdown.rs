@@ -132,7 +132,7 @@ pub async fn shutdown_idle(
         all_kernels::all_kernels().await
     } else {
         let hint = "for all your projects: nb shutdown --idle AGE --all";
-        let project = open_project(&caller.here, hint)?;
+        let project = open_project(&caller.working_dir, hint)?;
         let statuses = all_kernels::of_project(&project).await?;
         let statuses = statuses.into_iter().map(|status| (project.clone(), status));
         Kernels {

@@ -264,11 +264,11 @@ async fn ask(caller: Caller) -> Result<StatusAnswer, Problem> {
             (target.project, vec![SessionStatus { key, ..status }])
         }
         false => {
-            let project = open_project(&caller.here, ELSEWHERE)?;
+            let project = open_project(&caller.working_dir, ELSEWHERE)?;
             let statuses = all_kernels::of_project(&project).await?;
             let mut kernels = statuses.iter().filter(|it| it.kernel_of.is_none());
             if let (Some(only), None) = (kernels.next(), kernels.next()) {
-                caller.concerns(&project, &only.key);
+                caller.set_target_notebook(&project, &only.key);
             }
             (project, statuses)
         }

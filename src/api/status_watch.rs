@@ -55,7 +55,7 @@ impl StatusWatch {
                 let target = caller.target().await?;
                 (target.project, Some((target.key, target.notebook_key)))
             }
-            None => (open_project(&caller.here, ELSEWHERE)?, None),
+            None => (open_project(&caller.working_dir, ELSEWHERE)?, None),
         };
         Ok(Self {
             project,

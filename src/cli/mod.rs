@@ -14,7 +14,7 @@ use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use crate::api::caller::{Caller, Given};
+use crate::api::caller::{Caller, CallerSettings};
 use crate::api::envelope::{Answer, Envelope, KernelEnded, Meanwhile, ProblemAnswer};
 use crate::api::problem::Problem;
 use crate::project::Project;
@@ -43,20 +43,20 @@ struct Context {
 
 impl Context {
     fn of(line: &mut CommandLine) -> Result<Self, Problem> {
-        let here = std::env::current_dir().map_err(|error| {
+        let working_dir = std::env::current_dir().map_err(|error| {
             let problem = Problem::failed("tell the working directory", &error);
             problem.hint("cd to a folder that exists")
         })?;
         let typed = line.command.take_notebook();
         let typed = typed.or_else(|| line.common.notebook.take());
         let name = line.common.name.take();
-        let caller = Caller::of(Given {
+        let caller = Caller::of(CallerSettings {
             notebook: typed.clone(),
             name: name.clone(),
             on_terminal: io::stdout().is_terminal(),
-            here,
+            working_dir,
             command: as_typed(&line.summary),
-            tell: print::note,
+            progress: print::note,
             gets_json: line.json,
             has_own_thread: true,
         })?;
@@ -118,11 +118,11 @@ impl Context {
     /// Returns the `.nb` of the command's notebook that is ignored because this user's `nb` did not make
     /// it. A `.nb` in which another program recorded a kernel is used, so it is not returned.
     fn ignored_folder(&self) -> Option<PathBuf> {
-        let target = self.caller.concerned();
+        let target = self.caller.target_notebook();
         let notebook = target.map(|it| it.project.notebook(&it.key));
         let notebook = notebook.as_deref().or(self.typed.as_deref());
         let from = notebook.or(self.caller.notebook.as_deref());
-        Project::ignored_folder(from.unwrap_or(&self.caller.here))
+        Project::ignored_folder(from.unwrap_or(&self.caller.working_dir))
     }
 
     /// Ends a command: prints its problem, if any, and what others did meanwhile.

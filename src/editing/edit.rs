@@ -30,7 +30,7 @@ pub struct Editor {
     /// terminal.
     pub must_have_seen: bool,
     /// Is called with what the edit waits for, while it waits.
-    pub tell: fn(&str),
+    pub progress: fn(&str),
     /// Collects the edit's notes that an actor gets only once.
     pub notices: PendingNotices,
     /// Gets the cells that a conflict shows.
@@ -195,7 +195,7 @@ pub fn change(
     if !editor.now && editor_back_off::must_wait(notebook) {
         // An edit that cannot be made fails before it waits.
         make(&notebook.read()?).map_err(|error| explain_stale(error, notebook, editor))?;
-        editor_back_off::wait_for_front_end(notebook, &editor.tell);
+        editor_back_off::wait_for_front_end(notebook, &editor.progress);
     }
     let unsaved = unsaved::find(notebook);
     let mut seen = SeenCells::of(notebook, &editor.by);

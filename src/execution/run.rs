@@ -77,19 +77,19 @@ pub struct RunOptions {
 /// The caller's part while the code runs.
 pub trait Audience {
     /// Takes the events of the execution, as they happen.
-    fn sees(&self, event: &ExecutionEvent);
+    fn on_event(&self, event: &ExecutionEvent);
 
     /// Takes the id of the request, once it was sent.
-    fn sent(&self, _msg_id: &str) {}
+    fn on_sent(&self, _msg_id: &str) {}
 
     /// Answers an input request of the code; `None` is the end of the input. Cancel safe.
-    fn answers(&self, prompt: Prompt) -> impl Future<Output = Option<String>>;
+    fn answer(&self, prompt: Prompt) -> impl Future<Output = Option<String>>;
 
     /// Is called when the code waits: for the cell that the kernel runs, if that is known, else for what the text names.
-    fn waits(&self, _behind: Option<&RunningExecution>, _otherwise: &str) {}
+    fn on_wait(&self, _behind: Option<&RunningExecution>, _otherwise: &str) {}
 
     /// Waits until the user wants the code interrupted. Cancel safe.
-    fn interrupts(&self) -> impl Future<Output = ()>;
+    fn interrupted(&self) -> impl Future<Output = ()>;
 }
 
 /// The result of a run.
@@ -501,7 +501,7 @@ impl<'a> OpenPrompt<'a> {
     fn by(prompt: &Prompt, audience: &'a impl Audience) -> Self {
         Self {
             prompt: prompt.clone(),
-            answer: Box::pin(audience.answers(prompt.clone())),
+            answer: Box::pin(audience.answer(prompt.clone())),
         }
     }
 }
@@ -548,7 +548,7 @@ impl Running<'_> {
         tokio::select! {
             answered = client.idle() => answered.map(|()| None).map_err(RunError::from),
             never = told => never,
-            () = audience.interrupts() => Ok(Some(Outcome::Interrupted)),
+            () = audience.interrupted() => Ok(Some(Outcome::Interrupted)),
         }
     }
 
@@ -565,12 +565,12 @@ impl Running<'_> {
         if let Some((remote, since)) = session.as_remote().zip(lost) {
             let since = death::clock(since, &TimeZone::system());
             let server = &remote.server;
-            return audience.waits(None, &format!("the connection to {server}, lost {since}"));
+            return audience.on_wait(None, &format!("the connection to {server}, lost {since}"));
         }
         let present = project.present(key, session.generation);
         let is_ours = |cell: &RunningExecution| Some(cell.msg_id.as_str()) == sent;
         if !present.running.as_ref().is_some_and(is_ours) {
-            audience.waits(present.running.as_ref(), "another client");
+            audience.on_wait(present.running.as_ref(), "another client");
         }
     }
 
@@ -584,11 +584,11 @@ impl Running<'_> {
         request.allow_stdin = true;
         let mut execution = tokio::select! {
             started = client.start(&request) => started?,
-            () = audience.interrupts() => return Ok(Outcome::Interrupted),
+            () = audience.interrupted() => return Ok(Outcome::Interrupted),
         };
         let msg_id = execution.msg_id().to_owned();
         self.note_asked(&msg_id);
-        audience.sent(&msg_id);
+        audience.on_sent(&msg_id);
         let sent = Instant::now();
         let mut interrupted = false;
         let mut begun = false;
@@ -604,7 +604,7 @@ impl Running<'_> {
                         break;
                     };
                     is_loss_told |= server.is_some() && tells_loss(&event);
-                    audience.sees(&event);
+                    audience.on_event(&event);
                     if event == ExecutionEvent::Begun {
                         begun = true;
                         if interrupted {
@@ -624,7 +624,7 @@ impl Running<'_> {
                     self.tell_wait(audience, Some(&msg_id));
                     waits.as_mut().reset(tokio::time::Instant::now() + STILL_WAITS);
                 }
-                () = audience.interrupts() => {
+                () = audience.interrupted() => {
                     open_prompt = None;
                     interrupted = true;
                     // Before that the kernel runs another client's cell, which must not be
@@ -683,7 +683,7 @@ impl Running<'_> {
             .heard
             .missing_outputs(reply.unwrap_or_default(), raised)
         {
-            audience.sees(&ExecutionEvent::Iopub(told));
+            audience.on_event(&ExecutionEvent::Iopub(told));
         }
         if dropped > 0 {
             self.notes
@@ -698,7 +698,7 @@ impl Running<'_> {
             };
             // The note is an output too, so that later readers do not take the outputs for
             // complete.
-            audience.sees(&ExecutionEvent::Iopub(IopubMessage::on_stderr(&format!(
+            audience.on_event(&ExecutionEvent::Iopub(IopubMessage::on_stderr(&format!(
                 "[nb] {note}\n"
             ))));
             self.notes.push(note);
@@ -740,7 +740,7 @@ impl Running<'_> {
                         followed.answer(prompt.header, answer.as_deref().unwrap_or(EOF));
                         continue;
                     }
-                    () = audience.interrupts() => {
+                    () = audience.interrupted() => {
                         open_prompt = None;
                         interrupted = true;
                         followed.interrupt();
@@ -759,7 +759,7 @@ impl Running<'_> {
                         if let ExecutionEvent::Counted(count) = &event {
                             self.execution_count = Some(*count);
                         }
-                        audience.sees(&event);
+                        audience.on_event(&event);
                         if let ExecutionEvent::Prompt(prompt) = &event {
                             open_prompt = Some(OpenPrompt::by(prompt, audience));
                         }
@@ -800,7 +800,7 @@ impl Running<'_> {
             ..
         } = &*self.kernel;
         let ending = kernel_ending(project, key, session, process.as_ref(), seen).await;
-        audience.sees(&ExecutionEvent::Iopub(ending.error_message()));
+        audience.on_event(&ExecutionEvent::Iopub(ending.error_message()));
         self.notes.push(ending.text().to_owned());
         self.category = Some(ending.category());
         Outcome::KernelDied

@@ -185,7 +185,11 @@ async fn notebooks(caller: &Caller) -> Result<ToolAnswer, Problem> {
     let kernels = &answer.kernels;
     let lines = kernels.iter().map(text::kernel::text);
     let mut lines: Vec<_> = lines.map(|line| as_tools(&line)).collect();
-    let has_kernel = |path: &Path| kernels.iter().any(|it| it.path == caller.here.join(path));
+    let has_kernel = |path: &Path| {
+        kernels
+            .iter()
+            .any(|it| it.path == caller.working_dir.join(path))
+    };
     let others = answer.notebooks.iter().filter(|path| !has_kernel(path));
     lines.extend(others.map(|path| path.display().to_string()));
     match answer.more {

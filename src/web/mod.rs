@@ -70,7 +70,7 @@ pub struct WebOptions {
     /// Which assistant answers.
     pub assistant: AssistantChoice,
     /// Receives a line for each thing that a request waits for.
-    pub tell: fn(&str),
+    pub progress: fn(&str),
 }
 
 /// The addresses of the page, each with a token.
@@ -113,7 +113,10 @@ pub async fn serve(
     let stored_token = stored_token.map(|(_, token)| token);
     let (access, tokens) = Access::new(address.ip(), address.port(), stored_token);
     let name = options.name.unwrap_or_else(|| PERSON_NAME.to_owned());
-    let server = WebServer::new(Callers::new(root, name, options.tell), options.assistant);
+    let server = WebServer::new(
+        Callers::new(root, name, options.progress),
+        options.assistant,
+    );
     let [url, once] = tokens.map(|token| {
         let token = utf8_percent_encode(&token, http::ESCAPED);
         Zeroizing::new(format!("http://{address}/?token={token}{fragment}"))

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use nb::api::caller::{Caller, Given};
+use nb::api::caller::{Caller, CallerSettings};
 use nb::api::problem::{Problem, ProblemKind};
 use nb::api::{self, CellRequest, CellsRequest, DiffBase, DiffRequest};
 use nb::api::{
@@ -183,17 +183,17 @@ fn call_all() {
 }
 
 fn caller(folder: &Path) -> Caller {
-    let given = Given {
+    let settings = CallerSettings {
         notebook: Some(folder.join("a.ipynb")),
         name: Some("ada".to_owned()),
         on_terminal: false,
-        here: folder.to_owned(),
+        working_dir: folder.to_owned(),
         command: "nb".to_owned(),
-        tell: |_| {},
+        progress: |_| {},
         gets_json: false,
         has_own_thread: false,
     };
-    Caller::of(given).expect("a caller")
+    Caller::of(settings).expect("a caller")
 }
 
 async fn call(caller: &Caller, name: &str, notebook: &Path, at: usize) -> Result<(), Problem> {

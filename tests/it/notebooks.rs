@@ -347,7 +347,7 @@ fn commands(name: &str, text: &[u8], seed: usize) -> usize {
         force: false,
         now: true,
         must_have_seen: false,
-        tell: |_| {},
+        progress: |_| {},
         notices: PendingNotices::default(),
         shown: PendingCells::default(),
         shows_whole: false,

@@ -30,7 +30,7 @@ struct Listener {
 }
 
 impl Audience for Listener {
-    fn sees(&self, event: &ExecutionEvent) {
+    fn on_event(&self, event: &ExecutionEvent) {
         let text = match (event, event.output()) {
             (_, Some(OutputMessage::Stream(it))) => {
                 self.printed.borrow_mut().push_str(&it.text);
@@ -46,7 +46,7 @@ impl Audience for Listener {
         }
     }
 
-    async fn answers(&self, prompt: Prompt) -> Option<String> {
+    async fn answer(&self, prompt: Prompt) -> Option<String> {
         self.asked.borrow_mut().push(prompt.prompt);
         if self.interrupts_at.is_some() {
             std::future::pending::<()>().await;
@@ -54,7 +54,7 @@ impl Audience for Listener {
         self.answers.borrow_mut().pop().map(str::to_owned)
     }
 
-    async fn interrupts(&self) {
+    async fn interrupted(&self) {
         self.interrupt.notified().await;
     }
 }

@@ -378,7 +378,7 @@ impl JobAnswer {
 /// A position from which a job was followed.
 pub(super) struct Place<'a> {
     /// The working directory, to which paths of files are relative.
-    pub(super) here: &'a Path,
+    pub(super) working_dir: &'a Path,
     pub(super) folder: JobFolder,
     pub(super) seen: Cursor,
     pub(super) waited: Duration,
@@ -456,7 +456,9 @@ fn cell_results(
     let page = NotebookFile::of(&job.path).ok();
     let mut media = Media {
         job: &job.id,
-        files: page.as_ref().map(|page| OutputFiles::of(page, place.here)),
+        files: page
+            .as_ref()
+            .map(|page| OutputFiles::of(page, place.working_dir)),
     };
     let cells = job.cells.iter().enumerate();
     let results = cells.map(|(at, cell)| CellResult {

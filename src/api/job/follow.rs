@@ -53,7 +53,7 @@ pub(in crate::api) async fn follow_job(
     let over = cells.take_while(|cell| cell.status.is_some()).count();
     caller.has_followed(folder.clone(), Cursor { at, over });
     let place = Place {
-        here: &caller.here,
+        working_dir: &caller.working_dir,
         folder,
         seen,
         waited,
@@ -85,7 +85,7 @@ impl<O: JobObserver> Following<'_, O> {
         loop {
             let followed = tokio::select! {
                 followed = follow(folder, &mut self.at, wait, &mut self.listener) => followed?,
-                () = observer.interrupts() => {
+                () = observer.interrupted() => {
                     let job = folder.read()?;
                     if std::mem::replace(&mut is_interrupted, true) && job.state != JobState::Done {
                         let text = format!("job {} goes on", folder.id());
@@ -110,8 +110,8 @@ impl<O: JobObserver> Following<'_, O> {
                 .map(|it| text_so_far(&followed.job, it, self.limit));
             let so_far: Vec<_> = so_far.collect();
             let answer = tokio::select! {
-                answer = observer.answers(&prompt, &so_far) => answer,
-                () = observer.interrupts() => {
+                answer = observer.answer(&prompt, &so_far) => answer,
+                () = observer.interrupted() => {
                     is_interrupted = true;
                     self.interrupt()?;
                     wait_until_taken(folder).await;

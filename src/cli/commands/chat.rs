@@ -65,7 +65,7 @@ impl Command for Chat {
             let _ = print::raw(registry.lines().as_bytes());
             return Ok(ExitCode::SUCCESS);
         }
-        let workspace = Workspace::of(&context.caller.here)?;
+        let workspace = Workspace::of(&context.caller.working_dir)?;
         let file = ChatFile::of(workspace.project(), NAME);
         let file = file.map_err(|error| Problem::failed("store the chat", &error))?;
         let stored: StoredChat = file.read();
@@ -83,7 +83,7 @@ impl Command for Chat {
             (None, None) => return Err(no_agent("no agent is named, and none was used here yet")),
         };
         let notebook = context.typed.as_deref().map(|path| {
-            let resolved = workspace.resolve(&context.caller.here.join(path));
+            let resolved = workspace.resolve(&context.caller.working_dir.join(path));
             resolved.map_err(|why| Problem::new(ProblemKind::Usage, why))
         });
         let notebook = notebook.transpose()?;
@@ -201,11 +201,12 @@ impl ShellChat {
             print::note(&format!("this chat cannot be stored: {error}"));
         }
         let capabilities = self.agent.capabilities().cloned().unwrap_or_default();
-        let here = std::env::current_dir().unwrap_or_else(|_| self.workspace.root().to_owned());
+        let working_dir =
+            std::env::current_dir().unwrap_or_else(|_| self.workspace.root().to_owned());
         let message = ChatMessage::of(
             text,
             &self.workspace,
-            &here,
+            &working_dir,
             &capabilities,
             self.notebook.as_deref(),
         )

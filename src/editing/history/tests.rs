@@ -584,7 +584,7 @@ fn editor(by: &str) -> Editor {
         force: false,
         now: true,
         must_have_seen: true,
-        tell: |_| {},
+        progress: |_| {},
         notices: PendingNotices::default(),
         shown: PendingCells::default(),
         shows_whole: false,

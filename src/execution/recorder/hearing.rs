@@ -34,7 +34,7 @@ impl Recorder<'_> {
                     RecorderRequest::Interrupt { .. } => {
                         self.answered();
                         self.interrupted.set(true);
-                        self.interrupts.notify_one();
+                        self.interrupt_signal.notify_one();
                     }
                     RecorderRequest::Write => self.write_all().await,
                     RecorderRequest::Reply { text } => self.replied(text),
@@ -162,14 +162,14 @@ impl Recorder<'_> {
 }
 
 impl Audience for Recorder<'_> {
-    fn sent(&self, msg_id: &str) {
+    fn on_sent(&self, msg_id: &str) {
         // It is written to disk when the kernel begins to run it, which is at once.
         if let Some(cell) = self.job.borrow_mut().cells.get_mut(self.at.get()) {
             cell.msg_id = Some(msg_id.to_owned());
         }
     }
 
-    fn sees(&self, event: &ExecutionEvent) {
+    fn on_event(&self, event: &ExecutionEvent) {
         let at = self.at.get();
         if at >= self.job.borrow().cells.len() {
             return;
@@ -208,7 +208,7 @@ impl Audience for Recorder<'_> {
         }
     }
 
-    async fn answers(&self, _prompt: Prompt) -> Option<String> {
+    async fn answer(&self, _prompt: Prompt) -> Option<String> {
         loop {
             let reply = self.replies.borrow_mut().pop_front();
             if reply.is_some() {
@@ -218,7 +218,7 @@ impl Audience for Recorder<'_> {
         }
     }
 
-    fn waits(&self, behind: Option<&RunningExecution>, otherwise: &str) {
+    fn on_wait(&self, behind: Option<&RunningExecution>, otherwise: &str) {
         let whose = behind.map_or_else(|| otherwise.to_owned(), whose);
         let since = behind.map(|cell| cell.since);
         let prompt = behind.and_then(|cell| cell.prompt.clone());
@@ -239,14 +239,14 @@ impl Audience for Recorder<'_> {
         });
     }
 
-    async fn interrupts(&self) {
+    async fn interrupted(&self) {
         loop {
             let max_time = self.job.borrow().max_time;
             let limit = max_time.filter(|_| !self.interrupted.get());
             let ends_after = max_time.map(|time| time + IGNORES.as_secs_f64());
             let ends_after = self.ends_after.get().or(ends_after);
             tokio::select! {
-                () = self.interrupts.notified() => return,
+                () = self.interrupt_signal.notified() => return,
                 () = self.ran_for(limit) => {
                     self.interrupted.set(true);
                     self.is_over_time.set(true);

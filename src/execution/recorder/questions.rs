@@ -92,7 +92,7 @@ impl Recorder<'_> {
         if let Some(at) = at {
             self.at.set(at);
         }
-        self.sees(&ExecutionEvent::Prompt(Prompt {
+        self.on_event(&ExecutionEvent::Prompt(Prompt {
             prompt: question.prompt.prompt.clone(),
             password: question.prompt.password,
             header: question.header.to_string().into(),

@@ -106,7 +106,7 @@ impl Recorder<'_> {
     /// Records that the kernel of a cell has ended, with an error output.
     fn kernel_ended(&self, at: usize, ending: &Ending) {
         self.at.set(at);
-        self.sees(&ExecutionEvent::Iopub(ending.error_message()));
+        self.on_event(&ExecutionEvent::Iopub(ending.error_message()));
         self.note(ending.text().to_owned());
         self.is_over(at, "kernel_died", Some(ending.category()));
     }
@@ -162,7 +162,7 @@ impl Recorder<'_> {
                 (parent, text) = self.next_answer(&mut questions) => {
                     overheard.answer(parent, &text);
                 }
-                () = self.interrupts() => {
+                () = self.interrupted() => {
                     let at = self.at.get();
                     let runs = self.job.borrow().cells.get(at).is_some_and(|cell| {
                         cell.begun_at.is_some() && cell.status.is_none()
@@ -286,7 +286,7 @@ impl Recorder<'_> {
             to_the_second(now),
         );
         self.at.set(at);
-        self.sees(&ExecutionEvent::Iopub(IopubMessage::on_stderr(&text)));
+        self.on_event(&ExecutionEvent::Iopub(IopubMessage::on_stderr(&text)));
     }
 
     /// Takes an event; returns the reason if the kernel has ended.
@@ -304,7 +304,7 @@ impl Recorder<'_> {
             outputs.cells.get(at)?.raised.clone()
         };
         match heard.what {
-            FollowedStep::Event(event) => self.sees(&event),
+            FollowedStep::Event(event) => self.on_event(&event),
             FollowedStep::Ended { ran: false } => self.is_over(at, "aborted", None),
             FollowedStep::Ended { ran: true } => {
                 let raised = raised();

@@ -38,7 +38,7 @@ pub(super) struct Recorder<'a> {
     /// Held during a write of the notebook, so that there is only one at a time.
     pub(super) writing: tokio::sync::Mutex<()>,
     /// Notifies that the running cell is to be interrupted.
-    pub(super) interrupts: Notify,
+    pub(super) interrupt_signal: Notify,
     /// Whether the cell was interrupted, on request or by its time limit.
     pub(super) interrupted: Cell<bool>,
     /// Whether the cell has reached its time limit.
@@ -66,7 +66,7 @@ impl<'a> Recorder<'a> {
             job_changed: Notify::new(),
             writing: tokio::sync::Mutex::default(),
             job: RefCell::new(job),
-            interrupts: Notify::new(),
+            interrupt_signal: Notify::new(),
             interrupted: Cell::default(),
             is_over_time: Cell::default(),
             ends_after: Cell::default(),
