@@ -10,7 +10,7 @@ use super::envelope::Answer;
 use super::problem::{Problem, causes};
 use super::sandbox::SandboxSummary;
 use crate::activity::actor::Actor;
-use crate::activity::labels::whose;
+use crate::activity::labels::cell_with_actor;
 use crate::kernel::variables::ProcessVariables;
 use crate::lifecycle::all_kernels::{self, UnreachableKernel};
 use crate::lifecycle::liveness::{Liveness, sandboxed};
@@ -174,7 +174,7 @@ impl RunningCell {
             cell: cell.cell.clone(),
             job: cell.job.clone(),
             since: cell.since,
-            text: whose(cell),
+            text: cell_with_actor(cell),
             prompt: cell.prompt.clone(),
         }
     }

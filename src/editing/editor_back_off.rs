@@ -10,7 +10,7 @@ use std::time::{Duration, Instant, SystemTime};
 use jiff::Timestamp;
 
 use super::notebook_file::NotebookFile;
-use crate::activity::labels::whose;
+use crate::activity::labels::cell_with_actor;
 use crate::activity::participants;
 use crate::project::Status;
 use crate::project::event::{Event, RunningExecution};
@@ -41,7 +41,7 @@ pub fn wait_for_front_end(notebook: &NotebookFile, notify: &dyn Fn(&str)) -> Dur
     let mut is_announced = false;
     while let Some(activity) = activity(notebook) {
         let awaited = match &activity {
-            EditorActivity::By(cell) => format!("{} to end", whose(cell)),
+            EditorActivity::By(cell) => format!("{} to end", cell_with_actor(cell)),
             EditorActivity::MaySave => "VS Code to save".to_owned(),
         };
         let most = WAIT.as_secs();

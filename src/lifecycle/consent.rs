@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use super::liveness::liveness;
 use super::status::{busy, is_on_its_way};
 use crate::activity::actor::Actor;
-use crate::activity::labels::whose;
+use crate::activity::labels::cell_with_actor;
 use crate::activity::participants::joined_to;
 use crate::project::event::{Present, RunningExecution};
 use crate::project::jobs::{Job, JobState};
@@ -126,7 +126,7 @@ pub async fn facts(project: &Project, key: &str, session: &Session, actor: &str)
         (Some(_), _) if runs_own => None,
         (Some(cell), Some(true)) => Some(RunningWork {
             by: Actor::parse(cell.by.as_deref()).name(),
-            what: whose(&cell),
+            what: cell_with_actor(&cell),
             since: Some(cell.since),
         }),
         // A client without a proxy, a request that is no cell, or a kernel that hangs.
@@ -146,7 +146,7 @@ pub async fn facts(project: &Project, key: &str, session: &Session, actor: &str)
     queued.extend(unsent);
     let queued = queued.iter().map(|cell| QueuedRequest {
         by: Actor::parse(cell.by.as_deref()).name(),
-        what: whose(cell),
+        what: cell_with_actor(cell),
     });
     let joined: Vec<_> = joined_to(project, key)
         .into_iter()

@@ -10,7 +10,7 @@ use rustix::process::Signal;
 
 use super::server_connection;
 use crate::activity::actor::Actor;
-use crate::activity::labels::{self, whose};
+use crate::activity::labels::{self, cell_with_actor};
 use crate::activity::zone;
 use crate::kernel::process::Process;
 use crate::kernel::process::connection::KernelFiles;
@@ -164,7 +164,7 @@ pub(super) fn end_of(files: &KernelFiles, process: &Process) -> Option<ProcessEn
 fn add_cell(ended: &mut Ended, cell: RunningExecution) {
     let fields = [
         ("cell_by", Actor::parse(cell.by.as_deref()).name()),
-        ("cell_of", whose(&cell)),
+        ("cell_of", cell_with_actor(&cell)),
         (CELL_REQUEST, cell.msg_id),
     ];
     let fields = fields.map(|(name, text)| (name.to_owned(), text.into()));

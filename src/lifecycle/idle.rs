@@ -12,7 +12,7 @@ use super::open_error::OpenError;
 use super::shutdown::shutdown_unless;
 use super::start::end_group;
 use super::status::{SessionStatus, status};
-use crate::activity::labels::whose;
+use crate::activity::labels::cell_with_actor;
 use crate::kernel::process::plan::IdleReport;
 use crate::project::{Project, Status};
 use crate::task::causes::with_causes;
@@ -78,7 +78,7 @@ fn reason_to_keep(status: &SessionStatus, options: &IdleOptions, now: Timestamp)
         (Status::Starting | Status::Restarting, _) => return Some("it is starting".to_owned()),
         (_, Some(false)) => {}
         (_, Some(true)) => {
-            let runs = status.running.as_ref().map(whose);
+            let runs = status.running.as_ref().map(cell_with_actor);
             let runs = runs.unwrap_or_else(|| "something runs".to_owned());
             return Some(format!("busy: {runs}"));
         }

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 
 use super::{Problem, ProblemKind, causes};
-use crate::activity::labels::whose;
+use crate::activity::labels::cell_with_actor;
 use crate::execution::exec::ExecError;
 use crate::execution::follow::FollowError;
 use crate::execution::inspect::InspectError;
@@ -72,7 +72,7 @@ impl From<InspectError> for Problem {
         let text = match &error {
             InspectError::Run(_) => String::new(),
             InspectError::Busy { behind: Some(cell) } => {
-                format!("busy: {} for {}", whose(cell), clock(cell.since))
+                format!("busy: {} for {}", cell_with_actor(cell), clock(cell.since))
             }
             InspectError::Busy { behind: None } => {
                 "busy: the kernel does not answer, whatever it runs".to_owned()

@@ -13,7 +13,7 @@ use crate::agent::registry::AgentRegistry;
 use crate::agent::stored::{ChatFile, StoredAgent, StoredChat, beginning};
 use crate::agent::update::{Content, ToolContent, ToolState, Update};
 use crate::agent::work::AgentWork;
-use crate::agent::{Agent, AgentError, Begun, ChatMessage, Front, Launch, Workspace};
+use crate::agent::{Agent, AgentError, AgentStart, ChatMessage, Front, Launch, Workspace};
 use crate::api::problem::{Problem, ProblemKind};
 use crate::cli::Context;
 use crate::cli::commands::Command;
@@ -73,8 +73,8 @@ impl Command for Chat {
         let launch = match (&self.agent, last) {
             (Some(text), _) => {
                 let known = KnownAgents::read(&ProcessVariables);
-                known.faults.iter().for_each(|fault| print::note(fault));
-                match known.meant(text) {
+                known.errors.iter().for_each(|fault| print::note(fault));
+                match known.resolve(text) {
                     Ok(launch) => launch,
                     Err(error) => confirm_download(&error).await?,
                 }
@@ -185,9 +185,9 @@ impl ShellChat {
     async fn turn(&mut self, text: &str, interrupt: &Notify) -> Result<ExitCode, AgentError> {
         let name = self.agent.launch().name.clone();
         match self.agent.start(interrupt).await? {
-            Begun::Already | Begun::New => {}
-            Begun::Resumed => print::note(&format!("{name}: the session of before")),
-            Begun::Forgotten { why } => print::note(&format!(
+            AgentStart::Already | AgentStart::New => {}
+            AgentStart::Resumed => print::note(&format!("{name}: the session of before")),
+            AgentStart::Forgotten { why } => print::note(&format!(
                 "{name}: a new session, which does not know what was said before: {why}"
             )),
         }

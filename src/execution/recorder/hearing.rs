@@ -7,7 +7,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::state::Recorder;
-use crate::activity::labels::whose;
+use crate::activity::labels::cell_with_actor;
 use crate::client::IopubMessage;
 use crate::execution::reply;
 use crate::execution::run::{Audience, ExecutionEvent, Prompt};
@@ -219,12 +219,12 @@ impl Audience for Recorder<'_> {
     }
 
     fn on_wait(&self, behind: Option<&RunningExecution>, otherwise: &str) {
-        let whose = behind.map_or_else(|| otherwise.to_owned(), whose);
+        let cell_with_actor = behind.map_or_else(|| otherwise.to_owned(), cell_with_actor);
         let since = behind.map(|cell| cell.since);
         let prompt = behind.and_then(|cell| cell.prompt.clone());
         let is_known = {
             let job = self.job.borrow();
-            job.behind.as_ref() == Some(&whose)
+            job.behind.as_ref() == Some(&cell_with_actor)
                 && job.behind_since == since
                 && job.behind_prompt == prompt
         };
@@ -232,7 +232,7 @@ impl Audience for Recorder<'_> {
             return;
         }
         self.job(|job| {
-            job.behind = Some(whose);
+            job.behind = Some(cell_with_actor);
             job.behind_since = since;
             job.behind_job = behind.and_then(|cell| cell.job.clone());
             job.behind_prompt = prompt;
