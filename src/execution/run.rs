@@ -4,7 +4,7 @@
 //! leaves nothing behind, and an interrupt can only concern this code. After a cell of this runner
 //! the kernel is idle already. If another client sends a request at that very moment, that one is
 //! earlier in the kernel's queue, and an interrupt waits until this code runs. The messages about the
-//! code are not stored here but passed to the [`Audience`].
+//! code are not stored here but passed to the [`RunObserver`].
 
 use std::path::Path;
 use std::pin::Pin;
@@ -75,7 +75,7 @@ pub struct RunOptions {
 }
 
 /// The caller's part while the code runs.
-pub trait Audience {
+pub trait RunObserver {
     /// Takes the events of the execution, as they happen.
     fn on_event(&self, event: &ExecutionEvent);
 
@@ -247,7 +247,7 @@ impl Runner {
     pub async fn run(
         &mut self,
         options: &RunOptions,
-        audience: &impl Audience,
+        observer: &impl RunObserver,
     ) -> Result<Ran, RunError> {
         // Directly after a cell of this runner the kernel is idle, and asking it would take as long as a
         // small cell. If another client has sent a request since, that one is earlier in the kernel's
@@ -262,7 +262,7 @@ impl Runner {
             kernel: &mut self.kernel,
             options,
             began: Instant::now(),
-            heard: ReceivedOutputs::default(),
+            received: ReceivedOutputs::default(),
             notes: Vec::new(),
             category: None,
             execution_count: None,
@@ -272,17 +272,17 @@ impl Runner {
         for _ in 0..SENDS {
             let ended = match std::mem::take(&mut is_idle) {
                 true => None,
-                false => match running.idle(client, audience).await {
+                false => match running.idle(client, observer).await {
                     Err(error) if running.kernel.rejoin(client, &error).await => continue,
-                    Err(error) => return Err(running.told(error).await),
+                    Err(error) => return Err(running.with_ending(error).await),
                     Ok(ended) => ended,
                 },
             };
             status = match ended {
                 Some(status) => status,
-                None => match running.once(client, audience).await {
+                None => match running.once(client, observer).await {
                     Err(error) if running.kernel.rejoin(client, &error).await => continue,
-                    Err(error) => return Err(running.told(error).await),
+                    Err(error) => return Err(running.with_ending(error).await),
                     Ok(status) => status,
                 },
             };
@@ -483,7 +483,7 @@ async fn settled(
 }
 
 /// Returns whether an output says that messages were lost with the connection to a server.
-fn tells_loss(event: &ExecutionEvent) -> bool {
+fn is_loss_note(event: &ExecutionEvent) -> bool {
     let ExecutionEvent::Iopub(message) = event else {
         return false;
     };
@@ -498,10 +498,10 @@ struct OpenPrompt<'a> {
 }
 
 impl<'a> OpenPrompt<'a> {
-    fn by(prompt: &Prompt, audience: &'a impl Audience) -> Self {
+    fn by(prompt: &Prompt, observer: &'a impl RunObserver) -> Self {
         Self {
             prompt: prompt.clone(),
-            answer: Box::pin(audience.answer(prompt.clone())),
+            answer: Box::pin(observer.answer(prompt.clone())),
         }
     }
 }
@@ -522,7 +522,7 @@ struct Running<'a> {
     kernel: &'a mut Joined,
     options: &'a RunOptions,
     began: Instant,
-    heard: ReceivedOutputs,
+    received: ReceivedOutputs,
     notes: Vec<String>,
     category: Option<ErrorCategory>,
     execution_count: Option<u64>,
@@ -536,25 +536,25 @@ impl Running<'_> {
     async fn idle(
         &self,
         client: &mut Client,
-        audience: &impl Audience,
+        observer: &impl RunObserver,
     ) -> Result<Option<Outcome>, RunError> {
-        let told = async {
+        let report_waits = async {
             tokio::time::sleep(SOON).await;
             loop {
-                self.tell_wait(audience, None);
+                self.report_wait(observer, None);
                 tokio::time::sleep(STILL_WAITS).await;
             }
         };
         tokio::select! {
             answered = client.idle() => answered.map(|()| None).map_err(RunError::from),
-            never = told => never,
-            () = audience.interrupted() => Ok(Some(Outcome::Interrupted)),
+            never = report_waits => never,
+            () = observer.interrupted() => Ok(Some(Outcome::Interrupted)),
         }
     }
 
     /// Reports that another client's cell runs. If the last execution in the journal is this one,
     /// which was sent already, the kernel is only slow.
-    fn tell_wait(&self, audience: &impl Audience, sent: Option<&str>) {
+    fn report_wait(&self, observer: &impl RunObserver, sent: Option<&str>) {
         let Joined {
             project,
             key,
@@ -565,12 +565,12 @@ impl Running<'_> {
         if let Some((remote, since)) = session.as_remote().zip(lost) {
             let since = death::clock(since, &TimeZone::system());
             let server = &remote.server;
-            return audience.on_wait(None, &format!("the connection to {server}, lost {since}"));
+            return observer.on_wait(None, &format!("the connection to {server}, lost {since}"));
         }
         let present = project.present(key, session.generation);
         let is_ours = |cell: &RunningExecution| Some(cell.msg_id.as_str()) == sent;
         if !present.running.as_ref().is_some_and(is_ours) {
-            audience.on_wait(present.running.as_ref(), "another client");
+            observer.on_wait(present.running.as_ref(), "another client");
         }
     }
 
@@ -578,17 +578,17 @@ impl Running<'_> {
     async fn once(
         &mut self,
         client: &mut Client,
-        audience: &impl Audience,
+        observer: &impl RunObserver,
     ) -> Result<Outcome, RunError> {
         let mut request = Execute::new(self.options.code.as_str());
         request.allow_stdin = true;
         let mut execution = tokio::select! {
             started = client.start(&request) => started?,
-            () = audience.interrupted() => return Ok(Outcome::Interrupted),
+            () = observer.interrupted() => return Ok(Outcome::Interrupted),
         };
         let msg_id = execution.msg_id().to_owned();
         self.note_asked(&msg_id);
-        audience.on_sent(&msg_id);
+        observer.on_sent(&msg_id);
         let sent = Instant::now();
         let mut interrupted = false;
         let mut begun = false;
@@ -596,15 +596,15 @@ impl Running<'_> {
         tokio::pin!(waits);
         let mut open_prompt: Option<OpenPrompt<'_>> = None;
         let server = self.kernel.session.as_remote().map(|it| it.server.clone());
-        let mut is_loss_told = false;
+        let mut is_loss_reported = false;
         loop {
             tokio::select! {
                 event = execution.next() => {
                     let Some(event) = event else {
                         break;
                     };
-                    is_loss_told |= server.is_some() && tells_loss(&event);
-                    audience.on_event(&event);
+                    is_loss_reported |= server.is_some() && is_loss_note(&event);
+                    observer.on_event(&event);
                     if event == ExecutionEvent::Begun {
                         begun = true;
                         if interrupted {
@@ -612,19 +612,19 @@ impl Running<'_> {
                         }
                     }
                     if let ExecutionEvent::Prompt(prompt) = &event {
-                        open_prompt = Some(OpenPrompt::by(prompt, audience));
+                        open_prompt = Some(OpenPrompt::by(prompt, observer));
                     }
-                    self.heard.take(&event);
+                    self.received.take(&event);
                 }
                 (prompt, answer) = answered(&mut open_prompt) => match answer {
                     Some(text) => execution.answer(&prompt, &text),
                     None => execution.answer_eof(&prompt),
                 },
                 () = &mut waits, if !begun => {
-                    self.tell_wait(audience, Some(&msg_id));
+                    self.report_wait(observer, Some(&msg_id));
                     waits.as_mut().reset(tokio::time::Instant::now() + STILL_WAITS);
                 }
-                () = audience.interrupted() => {
+                () = observer.interrupted() => {
                     open_prompt = None;
                     interrupted = true;
                     // Before that the kernel runs another client's cell, which must not be
@@ -652,7 +652,7 @@ impl Running<'_> {
             Some(RequestEnd::Ok) => Outcome::Ok,
             Some(RequestEnd::Raised(_)) if interrupted => Outcome::Interrupted,
             Some(RequestEnd::Raised(_)) if self.is_being_ended() => {
-                self.kernel_ended(audience, "it was interrupted").await
+                self.kernel_ended(observer, "it was interrupted").await
             }
             // Another command or a front end has interrupted the kernel.
             Some(RequestEnd::Raised(raised)) if raised.is_interrupt() => Outcome::Interrupted,
@@ -660,14 +660,14 @@ impl Running<'_> {
             Some(RequestEnd::Aborted) => Outcome::Aborted,
             Some(RequestEnd::KernelGone(why)) => {
                 match self
-                    .follow_again(client, audience, (&msg_id, numbers), begun, open_prompt)
+                    .follow_again(client, observer, (&msg_id, numbers), begun, open_prompt)
                     .await
                 {
                     Some(status) => {
                         self.is_idle_missing = status == Outcome::NoReply;
                         status
                     }
-                    None => self.kernel_ended(audience, why).await,
+                    None => self.kernel_ended(observer, why).await,
                 }
             }
             Some(RequestEnd::NoReply) | None => Outcome::NoReply,
@@ -679,17 +679,17 @@ impl Running<'_> {
             _ => None,
         };
         let reply = outcome.and_then(|outcome| outcome.reply.as_deref());
-        for told in self
-            .heard
+        for output in self
+            .received
             .missing_outputs(reply.unwrap_or_default(), raised)
         {
-            audience.on_event(&ExecutionEvent::Iopub(told));
+            observer.on_event(&ExecutionEvent::Iopub(output));
         }
         if dropped > 0 {
             self.notes
                 .push(format!("{dropped} messages found no room in memory"));
         }
-        if missing > 0 && !is_loss_told {
+        if missing > 0 && !is_loss_reported {
             let note = match server {
                 Some(server) => format!(
                     "{missing} messages did not arrive from {server}, which may have dropped them"
@@ -698,7 +698,7 @@ impl Running<'_> {
             };
             // The note is an output too, so that later readers do not take the outputs for
             // complete.
-            audience.on_event(&ExecutionEvent::Iopub(IopubMessage::on_stderr(&format!(
+            observer.on_event(&ExecutionEvent::Iopub(IopubMessage::on_stderr(&format!(
                 "[nb] {note}\n"
             ))));
             self.notes.push(note);
@@ -716,7 +716,7 @@ impl Running<'_> {
     async fn follow_again<'a>(
         &mut self,
         client: &mut Client,
-        audience: &'a impl Audience,
+        observer: &'a impl RunObserver,
         (msg_id, numbers): (&str, SequenceNumbers),
         has_begun: bool,
         open_prompt: Option<OpenPrompt<'a>>,
@@ -734,20 +734,20 @@ impl Running<'_> {
                 followed.has_begun(0, true);
             }
             loop {
-                let heard = tokio::select! {
-                    heard = followed.next() => heard?,
+                let received = tokio::select! {
+                    received = followed.next() => received?,
                     (prompt, answer) = answered(&mut open_prompt) => {
                         followed.answer(prompt.header, answer.as_deref().unwrap_or(EOF));
                         continue;
                     }
-                    () = audience.interrupted() => {
+                    () = observer.interrupted() => {
                         open_prompt = None;
                         interrupted = true;
                         followed.interrupt();
                         continue;
                     }
                 };
-                match heard.what {
+                match received.step {
                     FollowedStep::Event(event) => {
                         has_begun = true;
                         if let ExecutionEvent::Iopub(message) = &event
@@ -759,11 +759,11 @@ impl Running<'_> {
                         if let ExecutionEvent::Counted(count) = &event {
                             self.execution_count = Some(*count);
                         }
-                        audience.on_event(&event);
+                        observer.on_event(&event);
                         if let ExecutionEvent::Prompt(prompt) = &event {
-                            open_prompt = Some(OpenPrompt::by(prompt, audience));
+                            open_prompt = Some(OpenPrompt::by(prompt, observer));
                         }
-                        self.heard.take(&event);
+                        self.received.take(&event);
                     }
                     FollowedStep::Ended { ran: false } => return Some(Outcome::Aborted),
                     FollowedStep::Ended { .. } if !has_error => return Some(Outcome::Ok),
@@ -791,7 +791,7 @@ impl Running<'_> {
 
     /// Returns the outcome for a kernel that has ended, and adds an error output, since the kernel
     /// sent none.
-    async fn kernel_ended(&mut self, audience: &impl Audience, seen: &str) -> Outcome {
+    async fn kernel_ended(&mut self, observer: &impl RunObserver, seen: &str) -> Outcome {
         let Joined {
             project,
             key,
@@ -800,7 +800,7 @@ impl Running<'_> {
             ..
         } = &*self.kernel;
         let ending = kernel_ending(project, key, session, process.as_ref(), seen).await;
-        audience.on_event(&ExecutionEvent::Iopub(ending.error_message()));
+        observer.on_event(&ExecutionEvent::Iopub(ending.error_message()));
         self.notes.push(ending.text().to_owned());
         self.category = Some(ending.category());
         Outcome::KernelDied
@@ -808,7 +808,7 @@ impl Running<'_> {
 
     /// Returns an error from before the code was sent. If the kernel has ended meanwhile, the error says
     /// how: the code has waited for others' cells, and was in front of a restart or shutdown.
-    async fn told(&self, error: RunError) -> RunError {
+    async fn with_ending(&self, error: RunError) -> RunError {
         let RunError::Client(ClientError::KernelGone(seen)) = &error else {
             return error;
         };

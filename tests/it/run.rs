@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use nb::client::{Execute, ExecutionEvent as ClientEvent};
 use nb::execution::run::{
-    Audience, ExecutionEvent, OutputMessage, Prompt, Ran, RunError, RunOptions, Runner,
+    ExecutionEvent, OutputMessage, Prompt, Ran, RunError, RunObserver, RunOptions, Runner,
 };
 use nb::project::event::{EventKind, Outcome};
 use nb::project::{Project, Session};
@@ -29,7 +29,7 @@ struct Listener {
     seen: Notify,
 }
 
-impl Audience for Listener {
+impl RunObserver for Listener {
     fn on_event(&self, event: &ExecutionEvent) {
         let text = match (event, event.output()) {
             (_, Some(OutputMessage::Stream(it))) => {
@@ -168,7 +168,7 @@ fn behind_anothers_cell_nothing_is_sent() {
 }
 
 #[test]
-fn a_question_is_put_to_the_audience() {
+fn a_question_is_put_to_the_observer() {
     block_on(async {
         let world = World::new().await;
         let listener = Listener::default();

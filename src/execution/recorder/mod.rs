@@ -9,9 +9,9 @@
 mod cells;
 mod elsewhere;
 mod gaps;
-mod hearing;
 mod late;
 mod late_listener;
+mod observer;
 mod outputs;
 mod plan;
 mod questions;

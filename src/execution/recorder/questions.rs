@@ -11,10 +11,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use super::hearing::CHECK_INTERVAL;
+use super::observer::CHECK_INTERVAL;
 use super::state::Recorder;
 use crate::client::{EOF, ExecutionEvent};
-use crate::execution::run::{Audience as _, Prompt};
+use crate::execution::run::{Prompt, RunObserver as _};
 use crate::project::FolderWatch;
 use crate::project::jobs::JobCell;
 use crate::project::questions::{QUESTION, Question};
@@ -110,14 +110,14 @@ impl Recorder<'_> {
     }
 
     /// Adds a note about later input requests of these cells, if they may send some.
-    pub(super) fn tell_unheard_questions(&self) {
-        let (leaves, asks) = {
+    pub(super) fn note_lost_questions(&self) {
+        let (may_return, may_ask_again) = {
             let job = self.job.borrow();
-            let leaves = job.front_end.as_ref().is_some_and(|it| it.may_return);
+            let may_return = job.front_end.as_ref().is_some_and(|it| it.may_return);
             let mut left = job.cells.iter().filter(|cell| cell.status.is_none());
-            (leaves, left.any(|cell| may_ask(&cell.code)))
+            (may_return, left.any(|cell| may_ask(&cell.code)))
         };
-        if leaves && asks {
+        if may_return && may_ask_again {
             let id = self.folder.id();
             self.note(format!(
                 "what this code asks from now on goes to the window that is closed: nb reply {id} TEXT --force answers it unseen, nb interrupt {id} ends it"

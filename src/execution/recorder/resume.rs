@@ -19,7 +19,7 @@ use crate::client::{
 use crate::execution::category;
 use crate::execution::ending::{Ending, kernel_ending};
 use crate::execution::lost::to_the_second;
-use crate::execution::run::{Audience, CLOSES, RunError, Runner};
+use crate::execution::run::{CLOSES, RunError, RunObserver, Runner};
 use crate::kernel::process::Signal;
 use crate::project::event::{Event as JournalEvent, EventKind, ExecutionEnd, Outcome};
 use crate::project::{ErrorCategory, InterruptMode, Session};
@@ -124,43 +124,43 @@ impl Recorder<'_> {
         let interrupt_mode = session.interrupt_mode();
         let language = session.language();
         let ids = pending.iter().map(|(_, id)| id.clone());
-        let mut overheard = client.follow_requests(ids);
+        let mut follower = client.follow_requests(ids);
         if let Some(numbers) = numbers {
-            overheard.continue_from(numbers);
+            follower.continue_from(numbers);
         }
-        let early = self.hear_early(&mut overheard).await;
+        let early = self.collect_early(&mut follower).await;
         // After that call: until then the proxy has written the job's record.
         let kept = self.refold(Some(pending));
         for (which, (at, _)) in pending.iter().enumerate() {
             let job = self.job.borrow();
             let cell = &job.cells[*at];
             if cell.begun_at.is_some() {
-                overheard.has_begun(which, cell.input_at.is_some());
+                follower.has_begun(which, cell.input_at.is_some());
             }
             if cell.status.is_some() {
-                overheard.is_over(which);
+                follower.is_over(which);
             }
         }
-        let is_new = |heard: &FollowedEvent| {
-            let id = heard.id.as_ref();
+        let is_new = |event: &FollowedEvent| {
+            let id = event.id.as_ref();
             !id.is_some_and(|id| kept.contains(id))
         };
         let mut gone = None;
-        for heard in early.into_iter().filter(&is_new) {
-            gone = self.hears(pending, heard, &language).or(gone);
+        for event in early.into_iter().filter(&is_new) {
+            gone = self.take_event(pending, event, &language).or(gone);
         }
-        self.tell_unheard_questions();
+        self.note_lost_questions();
         let mut questions = self.questions();
         loop {
             tokio::select! {
-                heard = overheard.next() => match heard {
+                event = follower.next() => match event {
                     // The proxy may have recorded a message that arrives here only now.
-                    Some(heard) if is_new(&heard) => gone = self.hears(pending, heard, &language).or(gone),
+                    Some(event) if is_new(&event) => gone = self.take_event(pending, event, &language).or(gone),
                     Some(_) => {}
                     None => break,
                 },
                 (parent, text) = self.next_answer(&mut questions) => {
-                    overheard.answer(parent, &text);
+                    follower.answer(parent, &text);
                 }
                 () = self.interrupted() => {
                     let at = self.at.get();
@@ -172,12 +172,12 @@ impl Recorder<'_> {
                         Some(process) if interrupt_mode == InterruptMode::Signal => {
                             let _ = process.signal_group(Signal::INT);
                         }
-                        _ => overheard.interrupt(),
+                        _ => follower.interrupt(),
                     }
                 }
             }
         }
-        let numbers = overheard.into_numbers();
+        let numbers = follower.into_numbers();
         if let Some(seen) = gone {
             if let Some(process) = process.as_ref().filter(|_| session.as_remote().is_some()) {
                 process.ended_within(CLOSES).await;
@@ -206,27 +206,27 @@ impl Recorder<'_> {
 
     /// Collects the kernel's messages until the proxy, if there is one, has written all earlier
     /// ones.
-    async fn hear_early(&self, overheard: &mut RequestFollower<'_>) -> VecDeque<FollowedEvent> {
+    async fn collect_early(&self, follower: &mut RequestFollower<'_>) -> VecDeque<FollowedEvent> {
         let mut early = VecDeque::new();
-        let mut told = false;
+        let mut is_marked = false;
         let mut ended = false;
         let fed = self.fed();
         tokio::pin!(fed);
         loop {
-            if let (Some(first), false) = (overheard.first(), told) {
-                told = true;
+            if let (Some(first), false) = (follower.first(), is_marked) {
+                is_marked = true;
                 if let Err(error) = self.folder.mark_ready(first) {
                     tracing::warn!(%error, "the proxy cannot be told");
                 }
             }
             tokio::select! {
                 () = &mut fed => return early,
-                heard = overheard.next(), if !ended => match heard {
-                    Some(heard) => early.push_back(heard),
+                event = follower.next(), if !ended => match event {
+                    Some(event) => early.push_back(event),
                     None => ended = true,
                 },
                 // The first message may belong to none of these cells.
-                () = tokio::time::sleep(POLL_PAUSE), if !told => {}
+                () = tokio::time::sleep(POLL_PAUSE), if !is_marked => {}
             }
         }
     }
@@ -268,12 +268,12 @@ impl Recorder<'_> {
         };
         let runs = pending.into_iter().flatten().map(|(at, _)| at);
         if let Some(at) = runs.copied().find(begun).filter(|_| !is_whole) {
-            self.tell_gap(at);
+            self.note_gap(at);
         }
         ids
     }
 
-    fn tell_gap(&self, at: usize) {
+    fn note_gap(&self, at: usize) {
         let now = Timestamp::now();
         let from = self.folder.last_written_at().unwrap_or(now);
         let who = match &self.job.borrow().front_end {
@@ -290,20 +290,20 @@ impl Recorder<'_> {
     }
 
     /// Takes an event; returns the reason if the kernel has ended.
-    fn hears(
+    fn take_event(
         &self,
         pending: &[(usize, String)],
-        heard: FollowedEvent,
+        event: FollowedEvent,
         language: &str,
     ) -> Option<String> {
-        let (at, _) = pending.get(heard.at)?;
+        let (at, _) = pending.get(event.at)?;
         let at = *at;
         self.at.set(at);
         let raised = || {
             let outputs = self.outputs.borrow();
             outputs.cells.get(at)?.raised.clone()
         };
-        match heard.what {
+        match event.step {
             FollowedStep::Event(event) => self.on_event(&event),
             FollowedStep::Ended { ran: false } => self.is_over(at, "aborted", None),
             FollowedStep::Ended { ran: true } => {

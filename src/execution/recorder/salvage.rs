@@ -103,7 +103,7 @@ pub async fn write(
         source,
     })?;
     let begun = (0..job.cells.len()).filter(|at| job.cells[*at].begun_at.is_some());
-    let mut all: Vec<ExecutionResult> = begun.filter_map(|at| outputs.leaving(&job, at)).collect();
+    let mut all: Vec<ExecutionResult> = begun.filter_map(|at| outputs.result(&job, at)).collect();
     if all.is_empty() {
         return Err(SalvageError::Nothing(id));
     }

@@ -95,27 +95,27 @@ impl Recorder<'_> {
             return Wrote::default();
         }
         let is_late = self.job.borrow().state == JobState::Done;
-        let (leaving, displays, widgets, path) = {
+        let (results, displays, widgets, path) = {
             let (job, outputs) = (self.job.borrow(), self.outputs.borrow());
             let again = asked_again(self.project, &job);
-            let all = cells.iter().filter_map(|at| outputs.leaving(&job, *at));
-            let leaving: Vec<_> = all
-                .map(|leaving| ExecutionResult {
-                    asked_since: again.contains(&leaving.at),
+            let all = cells.iter().filter_map(|at| outputs.result(&job, *at));
+            let results: Vec<_> = all
+                .map(|result| ExecutionResult {
+                    asked_since: again.contains(&result.at),
                     is_late,
-                    ..leaving
+                    ..result
                 })
                 .collect();
             let displays = cells.iter();
             let displays = displays.filter_map(|at| Some((*at, outputs.displays(&job, *at)?)));
             let displays: Vec<_> = displays.collect();
-            (leaving, displays, outputs.widgets.clone(), job.path.clone())
+            (results, displays, outputs.widgets.clone(), job.path.clone())
         };
         let begun = Instant::now();
         // The recorder goes on receiving the kernel's messages.
         let (project, key) = (self.project.clone(), self.job.borrow().notebook.clone());
         let put = tokio::task::spawn_blocking(move || {
-            let put = |path: &Path| into_notebook::put(path, &leaving, &widgets, false);
+            let put = |path: &Path| into_notebook::put(path, &results, &widgets, false);
             put(&path).or_else(|why| match project.current_path(&path, &key) {
                 // It was moved in the meantime.
                 now if now != path => put(&now),

@@ -10,7 +10,7 @@ use super::state::Recorder;
 use crate::activity::labels::cell_with_actor;
 use crate::client::IopubMessage;
 use crate::execution::reply;
-use crate::execution::run::{Audience, ExecutionEvent, Prompt};
+use crate::execution::run::{ExecutionEvent, Prompt, RunObserver};
 use crate::kernel::process::{Process, Signal};
 use crate::lifecycle::target::recorded;
 use crate::notebook::Document;
@@ -161,7 +161,7 @@ impl Recorder<'_> {
     }
 }
 
-impl Audience for Recorder<'_> {
+impl RunObserver for Recorder<'_> {
     fn on_sent(&self, msg_id: &str) {
         // It is written to disk when the kernel begins to run it, which is at once.
         if let Some(cell) = self.job.borrow_mut().cells.get_mut(self.at.get()) {
