@@ -103,7 +103,7 @@ pub enum AgentError {
     Start {
         /// The command.
         command: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// It ended.

@@ -1,6 +1,6 @@
 //! The `nb` command line: parsing, words, colours and exit codes.
 //!
-//! Arguments are read twice: as typed (clap's structs) and as meant (the requests of `api`). A command
+//! Arguments are read twice: as typed (clap's structs), and as the requests of `api`. A command
 //! parses, calls one function of `api`, prints its answer, and picks the exit code. Data goes to stdout,
 //! everything else to stderr.
 
@@ -153,7 +153,7 @@ impl Context {
         code
     }
 
-    /// Prints what happened meanwhile, without what the problem has said already.
+    /// Prints what happened meanwhile, without the parts that the problem has printed already.
     fn tell_meanwhile(&self, commands: &Commands, problem: Option<&Problem>) {
         let is_told = |death: &&KernelEnded| {
             self.death_printed.get()

@@ -240,7 +240,7 @@ mod tests {
         assert_eq!(committed(&file, "HEAD").unwrap().content, b"first");
         assert!(!proof.exists());
 
-        // The objects are missing, and git is told to fetch them.
+        // The objects are missing, and git is to fetch them.
         let objects = folder.join(".git/objects");
         let away = temp.path().join("objects");
         for url in [

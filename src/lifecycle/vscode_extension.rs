@@ -36,7 +36,7 @@ pub enum VscodeExtensionError {
     Write {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The file could not be removed.
@@ -44,7 +44,7 @@ pub enum VscodeExtensionError {
     Remove {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }

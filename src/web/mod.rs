@@ -81,7 +81,7 @@ pub struct PageAddress {
     pub once: Zeroizing<String>,
 }
 
-/// Serves the page until the process is told to end (SIGINT, SIGTERM, SIGHUP). `listens` gets its addresses.
+/// Serves the page until a signal ends the process (SIGINT, SIGTERM, SIGHUP). `listens` gets its addresses.
 ///
 /// # Errors
 /// The root is no folder, the notebook is not below it, the port is not free, the kept token cannot be read, or the named

@@ -71,7 +71,7 @@ impl NotebookCall {
     /// Reads the body.
     ///
     /// # Errors
-    /// It is not what is meant.
+    /// The request is another one than expected.
     pub(super) fn body<B: DeserializeOwned>(&self) -> Result<B, Problem> {
         read(&self.request.headers, &self.request.body)
     }

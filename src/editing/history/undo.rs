@@ -184,7 +184,7 @@ pub fn undo(
         if without_effect.is_empty() {
             return undo_one(notebook, operation, &inverse, editor);
         }
-        // The user meant the last operation: an earlier one is undone only by its name.
+        // An operation without a name is the last one: an earlier one is undone only by its name.
         let (by, next) = (by(), Some(Box::new(operation.op.clone())));
         return Err(UndoError::Gone {
             by,

@@ -81,7 +81,7 @@ pub(super) fn put(
     let Some(found) = unchanged(notebook, stamp)? else {
         return Ok(SwapResult::Missed);
     };
-    // A rename needs no permission to write the file itself. But a read-only file is meant to stay as
+    // A rename needs no permission to write the file itself. But a read-only file is to stay as
     // it is, for root too.
     if found.permissions().readonly() {
         return Err(SwapError::ReadOnly);

@@ -81,7 +81,7 @@ struct JobCellAt {
 }
 
 impl LateOutputs {
-    /// Prepares to record what is heard.
+    /// Prepares the recording of late messages.
     pub(super) fn new(project: &Project, listener: LateListener) -> Self {
         let now = Instant::now();
         Self {
