@@ -175,9 +175,9 @@ fn final_changes(outcome: &EditOutcome) -> Vec<CellChange> {
         };
         change.index = index;
         change.after = cells.get(index).map(Cell::revision);
-        if change.what == ChangeKind::Removed {
+        if change.kind == ChangeKind::Removed {
             // Another program edited the cell in between, so the merge kept it.
-            change.what = ChangeKind::Nothing;
+            change.kind = ChangeKind::Nothing;
         }
     }
     changes

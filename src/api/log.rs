@@ -73,7 +73,7 @@ pub struct LogEntry {
     pub by: Option<String>,
     /// What it was.
     #[serde(flatten)]
-    pub what: LogEvent,
+    pub event: LogEvent,
 }
 
 /// The kinds of what happens.
@@ -222,7 +222,7 @@ fn entries(
 
 /// Sets the ids of cells that VS Code ran. `list` is newest first.
 fn name_cells(list: &mut [LogEntry], notebook: &str, document: &Document) {
-    let ran = |entry: &LogEntry| match &entry.what {
+    let ran = |entry: &LogEntry| match &entry.event {
         LogEvent::Ran(it) if it.notebook.as_deref() == Some(notebook) => {
             Some((it.address.clone()?, it.code.clone()?))
         }
@@ -235,7 +235,7 @@ fn name_cells(list: &mut [LogEntry], notebook: &str, document: &Document) {
     let pairs = named.iter().map(|(name, code)| (&**name, &**code));
     let addresses = CellLookup::of(document, pairs);
     for entry in list {
-        if let LogEvent::Ran(it) = &mut entry.what
+        if let LogEvent::Ran(it) = &mut entry.event
             && it.notebook.as_deref() == Some(notebook)
             && let Some(place) = it
                 .address
@@ -326,7 +326,7 @@ fn log_entries(events: impl Iterator<Item = Event>, filter: &LogFilter) -> Vec<L
 }
 
 fn is_by(entry: &LogEntry, word: &str) -> bool {
-    let is_known = !matches!(&entry.what, LogEvent::Ran(it) if it.past_nb);
+    let is_known = !matches!(&entry.event, LogEvent::Ran(it) if it.past_nb);
     let by = entry.by.as_deref();
     by.is_some_and(|by| by == word || (is_known && Actor::from(by).is_meant(word)))
 }
@@ -340,7 +340,7 @@ fn ran(event: &Event, start: &ExecutionStart, end: Option<&ExecutionEnd>) -> Log
     LogEntry {
         at: event.at,
         by: Some(Actor::parse(event.by.as_deref()).name()),
-        what: LogEvent::Ran(LoggedExecution {
+        event: LogEvent::Ran(LoggedExecution {
             notebook: (!past_nb).then(|| event.notebook().to_owned()),
             cell,
             address,
@@ -359,7 +359,7 @@ fn ran(event: &Event, start: &ExecutionStart, end: Option<&ExecutionEnd>) -> Log
 fn other_entry(event: Event) -> Option<LogEntry> {
     let generation = event.generation;
     let kernel = |event| LogEvent::Kernel { event, generation };
-    let what = match event.kind {
+    let log_event = match event.kind {
         EventKind::Requested(_) | EventKind::BegunOutside(_) | EventKind::Done(_) => return None,
         EventKind::Prompted { .. } | EventKind::Answered { .. } => return None,
         EventKind::Edited(change) => LogEvent::Edited(change),
@@ -378,7 +378,7 @@ fn other_entry(event: Event) -> Option<LogEntry> {
     Some(LogEntry {
         at: event.at,
         by: event.by,
-        what,
+        event: log_event,
     })
 }
 
@@ -413,7 +413,7 @@ mod tests {
         let list = log_entries(entries.iter().rev().cloned(), filter);
         let described = list.into_iter().rev().map(|entry| {
             let by = entry.by.unwrap_or_default();
-            match entry.what {
+            match entry.event {
                 LogEvent::Ran(it) => format!("{by} ran {} {:?}", it.label, it.status),
                 LogEvent::Kernel { event, .. } => format!("{by} {event}"),
                 other => format!("{by} {other:?}"),
@@ -474,7 +474,7 @@ mod tests {
             done("2", "seen", 3),
         ];
         let list = log_entries(entries.iter().rev().cloned(), &LogFilter::default());
-        let ran = list.into_iter().rev().map(|it| match it.what {
+        let ran = list.into_iter().rev().map(|it| match it.event {
             LogEvent::Ran(ran) => (ran.past_nb, ran.notebook, ran.status.unwrap()),
             other => panic!("{other:?}"),
         });

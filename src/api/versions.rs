@@ -251,7 +251,7 @@ pub(super) fn not_kept(page: &NotebookFile) -> String {
 }
 
 fn description(version: &CellVersion) -> String {
-    let verb = match version.what {
+    let verb = match version.kind {
         None => "was there",
         Some(ChangeKind::Inserted) => "inserted",
         Some(ChangeKind::Edited) => "edited",

@@ -54,13 +54,13 @@ pub struct Finding {
     /// The line, from 1.
     pub line: usize,
     /// The function that is called, or the command.
-    pub what: String,
+    pub name: String,
 }
 
 impl fmt::Display for Finding {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { risk, line, what } = self;
-        write!(formatter, "line {line} {risk}: {what}")
+        let Self { risk, line, name } = self;
+        write!(formatter, "line {line} {risk}: {name}")
     }
 }
 
@@ -144,9 +144,9 @@ pub fn risks(source: &str) -> Vec<Finding> {
     let (head, body) = magic.split_once('\n').unwrap_or((magic, ""));
     let name = head.split_whitespace().next().unwrap_or_default();
     if SHELL_MAGICS.contains(&name) {
-        let what = shown(&format!("%%{head}"));
+        let name = shown(&format!("%%{head}"));
         let risk = Risk::Shell;
-        return vec![Finding { risk, line, what }];
+        return vec![Finding { risk, line, name }];
     }
     match PYTHON_MAGICS.contains(&name) {
         true => of_python(body, line + 1),
@@ -185,11 +185,11 @@ struct Finder {
 }
 
 impl Finder {
-    fn add(&mut self, risk: Risk, node: &impl Ranged, what: &str) {
+    fn add(&mut self, risk: Risk, node: &impl Ranged, name: &str) {
         self.found.push(Finding {
             risk,
             line: self.lines.line(node),
-            what: shown(what),
+            name: shown(name),
         });
     }
 

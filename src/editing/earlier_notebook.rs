@@ -146,7 +146,7 @@ pub fn as_seen(notebook: &NotebookFile, now: &Document, name: &str) -> Option<Ea
     let mut inserted = HashSet::new();
     for event in history::events(notebook) {
         let steps = event.change.changes.into_iter();
-        let new = steps.filter(|step| step.what == ChangeKind::Inserted);
+        let new = steps.filter(|step| step.kind == ChangeKind::Inserted);
         inserted.extend(new.map(|step| step.cell));
     }
     let mut past = EarlierCells::of(notebook, now);

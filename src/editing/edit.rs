@@ -227,7 +227,7 @@ pub fn change(
         // `after` gets the bytes that will be written, since the undo needs exactly these.
         let mut movers = changed
             .iter()
-            .filter(|change| change.what == ChangeKind::Moved);
+            .filter(|change| change.kind == ChangeKind::Moved);
         let mover = movers.next().map(|change| &*change.cell);
         let after = after.with_other_size(document, mover);
         recording.intend(document, &after, &changed);
@@ -333,7 +333,7 @@ fn remember_own(
     unseen: &UnseenEdits,
 ) {
     let is_own = |change: &&CellChange| {
-        matches!(change.what, ChangeKind::Inserted | ChangeKind::Edited)
+        matches!(change.kind, ChangeKind::Inserted | ChangeKind::Edited)
             && !unseen.cells.contains(&change.cell)
     };
     for change in changes.iter().filter(is_own) {

@@ -87,7 +87,7 @@ fn changes(before: &Document, after: &Document) -> Vec<CellChange> {
         (old != new).then(|| CellChange {
             cell: after.id().to_owned(),
             index,
-            what: ChangeKind::Edited,
+            kind: ChangeKind::Edited,
             before: Some(old),
             after: Some(new),
         })

@@ -53,12 +53,12 @@ pub enum NotebookFileError {
         to: PathBuf,
     },
     /// The path is not a regular file.
-    #[error("{} is {what}, not a notebook", path.display())]
+    #[error("{} is {kind}, not a notebook", path.display())]
     NotAFile {
         /// The path.
         path: PathBuf,
         /// Its kind, like "a folder".
-        what: &'static str,
+        kind: &'static str,
     },
     /// The file could not be read.
     #[error("cannot read {}", path.display())]
@@ -254,7 +254,7 @@ fn check(path: &Path) -> Result<(), NotebookFileError> {
     };
     Err(NotebookFileError::NotAFile {
         path: path_(),
-        what: found,
+        kind: found,
     })
 }
 

@@ -62,7 +62,7 @@ impl PendingEdit<'_> {
         let mut compared = HashSet::new();
         let mut conflicts = Vec::new();
         for change in self.changes {
-            let is_text = matches!(change.what, ChangeKind::Edited | ChangeKind::Removed);
+            let is_text = matches!(change.kind, ChangeKind::Edited | ChangeKind::Removed);
             // The document does not have a cell that the operations inserted themselves.
             let Some(cell) = self.document.cell_by_id(&change.cell).filter(|_| is_text) else {
                 continue;

@@ -106,11 +106,11 @@ fn report(job: &Job, at: Timestamp) -> KilledRecorder {
         .cells
         .iter()
         .find(|cell| cell.begun_at.is_some() && cell.status.is_none());
-    let who = match &job.front_end {
+    let recorder = match &job.front_end {
         Some(front_end) => format!("the nb-proxy of {}", front_end.name),
         None => format!("the recorder of job {id}"),
     };
-    let what = match (running, &job.front_end) {
+    let code = match (running, &job.front_end) {
         (None, _) => "nothing was running".to_owned(),
         (Some(_), Some(_)) => format!("its cell may run on, and is recorded now as job {id}"),
         (Some(cell), None) => match &cell.cell {
@@ -135,7 +135,7 @@ fn report(job: &Job, at: Timestamp) -> KilledRecorder {
         job: id.clone(),
         at,
         text: format!(
-            "{who} was killed after {since}: {what}{missing}{rest}; nb wait {id} goes on, nb jobs {id} --write writes what is kept"
+            "{recorder} was killed after {since}: {code}{missing}{rest}; nb wait {id} goes on, nb jobs {id} --write writes what is kept"
         ),
     }
 }

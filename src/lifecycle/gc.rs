@@ -37,7 +37,8 @@ pub struct Cleanup {
     /// What was done.
     pub action: CleanupAction,
     /// To what, in words.
-    pub what: String,
+    #[serde(rename = "what")]
+    pub description: String,
     /// The memory that this frees.
     pub memory_bytes: u64,
     /// The space on the disk that this frees.
@@ -135,8 +136,8 @@ fn update_spec(cleared: &mut Cleared) {
         cleared.notes.push(with_causes(&error));
         return;
     }
-    let what = format!("the kernelspec \"nb shared kernel\": {why}");
-    cleared.add(CleanupAction::Mend, what, 0);
+    let description = format!("the kernelspec \"nb shared kernel\": {why}");
+    cleared.add(CleanupAction::Mend, description, 0);
 }
 
 async fn clear_project(project: &Project, cleared: &mut Cleared) -> Result<(), OpenError> {
@@ -269,10 +270,10 @@ fn why_ended(status: &Status) -> Option<&'static str> {
 }
 
 impl Cleared {
-    fn add(&mut self, action: CleanupAction, what: String, disk_bytes: u64) {
+    fn add(&mut self, action: CleanupAction, description: String, disk_bytes: u64) {
         self.cleanups.push(Cleanup {
             action,
-            what,
+            description,
             memory_bytes: 0,
             disk_bytes,
         });
@@ -282,7 +283,7 @@ impl Cleared {
     fn add_process(&mut self, process: &Process, which: &str) {
         self.cleanups.push(Cleanup {
             action: CleanupAction::End,
-            what: format!("{which} (pid {})", process.pid),
+            description: format!("{which} (pid {})", process.pid),
             memory_bytes: process.memory_bytes().unwrap_or_default(),
             disk_bytes: 0,
         });
@@ -298,8 +299,8 @@ impl Cleared {
         if !self.dry_run {
             files.remove(&ProcessVariables);
         }
-        let what = format!("{} of {of}", count(existing.len(), "file"));
-        self.add(CleanupAction::Remove, what, disk_bytes);
+        let description = format!("{} of {of}", count(existing.len(), "file"));
+        self.add(CleanupAction::Remove, description, disk_bytes);
     }
 
     fn remove(&mut self, paths: &[PathBuf], of: &str, kind: &str) {
@@ -319,16 +320,16 @@ impl Cleared {
             }
         }
         if removed > 0 {
-            let what = format!("{} {of}", count(removed, kind));
-            self.add(CleanupAction::Remove, what, disk_bytes);
+            let description = format!("{} {of}", count(removed, kind));
+            self.add(CleanupAction::Remove, description, disk_bytes);
         }
     }
 }
 
-fn count(count: usize, what: &str) -> String {
+fn count(count: usize, unit: &str) -> String {
     match count {
-        1 => format!("1 {what}"),
-        _ => format!("{count} {what}s"),
+        1 => format!("1 {unit}"),
+        _ => format!("{count} {unit}s"),
     }
 }
 
@@ -408,7 +409,10 @@ mod tests {
         cleared.dry_run = false;
         cleared.remove(old_files, "that were half written", "file");
         assert!(!old.exists() && fresh.exists());
-        assert_eq!(cleared.cleanups[1].what, "1 file that were half written");
+        assert_eq!(
+            cleared.cleanups[1].description,
+            "1 file that were half written"
+        );
         assert_eq!(cleared.cleanups[1].disk_bytes, 4);
     }
 }

@@ -650,7 +650,7 @@ pub(super) fn read_named(notebook: &Path) -> Result<NamedKernel, OpenError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
         Err(source) => {
             return Err(OpenError::Notebook {
-                what: "read",
+                action: "read",
                 path: notebook.to_owned(),
                 source,
             });

@@ -65,10 +65,10 @@ pub enum OpenError {
         lines: Vec<String>,
     },
     /// The notebook could not be read or made.
-    #[error("cannot {what} the notebook {}", path.display())]
+    #[error("cannot {action} the notebook {}", path.display())]
     Notebook {
         /// `read` or `create`.
-        what: &'static str,
+        action: &'static str,
         /// The notebook.
         path: PathBuf,
         /// The system's error.

@@ -87,7 +87,7 @@ fn edited(
         "move" => document.move_cell(at, to),
         _ => document.clear_outputs(at),
     };
-    changed.map(|changed| changed.what)
+    changed.map(|changed| changed.kind)
 }
 
 /// Checks that an edit left all bytes except the cell's.

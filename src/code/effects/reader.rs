@@ -338,8 +338,8 @@ impl<'a> Reader<'a> {
                 let module = it.module.as_ref().map_or("", |module| module.as_str());
                 for alias in &it.names {
                     if alias.name.as_str() == "*" {
-                        let what = format!("from {dots}{module} import *");
-                        self.unknown(alias, Unknown::AnyName(what));
+                        let import = format!("from {dots}{module} import *");
+                        self.unknown(alias, Unknown::AnyName(import));
                         continue;
                     }
                     let name = alias.asname.as_ref().unwrap_or(&alias.name);

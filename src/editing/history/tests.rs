@@ -94,8 +94,8 @@ impl Desk {
         let texts = entries.iter().map(|entry| {
             let recorded = entry.change().unwrap();
             let changes = recorded.changes.iter().map(|step| {
-                let what = format!("{:?}", step.what).to_lowercase();
-                format!(" {what} {}", step.cell)
+                let kind = format!("{:?}", step.kind).to_lowercase();
+                format!(" {kind} {}", step.cell)
             });
             let by = entry.by.as_deref().unwrap_or("-");
             let kind = match entry.kind {
@@ -160,7 +160,7 @@ fn edits_and_other_programs_saves_are_distinguished() {
     let step = recorded
         .changes
         .iter()
-        .find(|step| step.what == ChangeKind::Edited);
+        .find(|step| step.kind == ChangeKind::Edited);
     assert_eq!(step.unwrap().before, Some(a));
     assert_eq!(version_source(&desk.notebook, a).as_deref(), Some("1"));
     // A cell that another program removed is stored.
@@ -304,7 +304,7 @@ fn outputs_that_a_command_takes_away_are_kept() {
         let mut steps = recorded.changes.iter().filter(|step| step.cell == cell);
         let step = steps.next().unwrap();
         (
-            step.what,
+            step.kind,
             step.kept
                 .as_ref()
                 .and_then(|name| kept(&desk.notebook, name)),

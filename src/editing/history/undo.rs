@@ -304,10 +304,10 @@ fn inverse(
     let outputs_came = |step: &CellStep| {
         let first = operation.undone.as_ref().and_then(|undone| {
             let mut steps = undone.changes.iter();
-            steps.find(|first| first.cell == step.cell && first.what != ChangeKind::Moved)
+            steps.find(|first| first.cell == step.cell && first.kind != ChangeKind::Moved)
         });
         step.came
-            || step.what == ChangeKind::Outputs && step.kept.is_none()
+            || step.kind == ChangeKind::Outputs && step.kept.is_none()
             || first.is_some_and(|first| first.kept.is_some() && first.after.is_some())
     };
     let version = |revision, kept| RememberedCell {
@@ -315,7 +315,7 @@ fn inverse(
         revision,
     };
     let steps = change.changes.iter();
-    let steps = steps.filter(|step| step.what != ChangeKind::Moved);
+    let steps = steps.filter(|step| step.kind != ChangeKind::Moved);
     let cells = steps.map(|step| TouchedCell {
         cell: step.cell.clone(),
         before: step.before.map(|it| version(it, step.kept.as_deref())),

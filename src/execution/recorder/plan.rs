@@ -41,9 +41,9 @@ impl Recorder<'_> {
     }
 }
 
-fn text(what: &str) -> String {
+fn text(change: &str) -> String {
     format!(
-        "{what} since these cells were planned: the rest is not run; nb exec --stale plans anew"
+        "{change} since these cells were planned: the rest is not run; nb exec --stale plans anew"
     )
 }
 

@@ -480,7 +480,7 @@ mod tests {
             let unique: std::collections::HashSet<_> = ids.iter().collect();
             assert_eq!(unique.len(), 4);
             assert_eq!(
-                document.set_source(0, "x").unwrap().what,
+                document.set_source(0, "x").unwrap().kind,
                 ChangeKind::Nothing
             );
             assert_eq!(text(&document), file);

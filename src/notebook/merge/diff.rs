@@ -157,11 +157,11 @@ pub fn changes(before: &Document, after: &Document) -> Vec<CellChange> {
         let Some(index) = is.or(was).map(|side| side.index) else {
             continue;
         };
-        let mut report = |what| {
+        let mut report = |kind| {
             list.push(CellChange {
                 cell: diff.cell.clone(),
                 index,
-                what,
+                kind,
                 before: revision(was),
                 after: revision(is),
             });
@@ -371,7 +371,7 @@ mod tests {
     fn changes_in_words(before: &str, after: &str) -> Vec<String> {
         let list = diff(&cells(before), &cells(after), true);
         let texts = list.into_iter().map(|diff| {
-            let what = match (&diff.before, &diff.after) {
+            let kind = match (&diff.before, &diff.after) {
                 (None, _) => "+",
                 (_, None) => "-",
                 _ if diff.moved => ">",
@@ -384,7 +384,7 @@ mod tests {
                 DiffLine::Added(text) => format!("+{text}"),
             });
             format!(
-                "{what}{} {}",
+                "{kind}{} {}",
                 diff.cell,
                 lines.collect::<Vec<_>>().join("|")
             )
@@ -534,7 +534,7 @@ mod tests {
         moved.move_cell(2, 0).unwrap();
         let kinds: Vec<_> = changes(&before, &moved)
             .iter()
-            .map(|it| (it.what, it.index))
+            .map(|it| (it.kind, it.index))
             .collect();
         assert_eq!(kinds, [(ChangeKind::Edited, 0), (ChangeKind::Moved, 0)]);
     }
