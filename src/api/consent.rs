@@ -61,8 +61,11 @@ fn objection_text(objection: &Objection) -> String {
                 queued.join(" and ")
             )
         }
-        Objection::WipesVariables(who) => {
-            format!("wipe the variables of {}, who is joined", who.join(" and "))
+        Objection::WipesVariables(actors) => {
+            format!(
+                "wipe the variables of {}, who is joined",
+                actors.join(" and ")
+            )
         }
     }
 }

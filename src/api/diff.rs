@@ -205,10 +205,10 @@ fn problem(error: &EarlierError, page: &NotebookFile) -> Problem {
     let problem = Problem::new(ProblemKind::Failed, causes(error));
     let notebook = quote(&page.path);
     match error {
-        EarlierError::NoSuchRevision { given, last } => {
+        EarlierError::NoSuchRevision { prefix, last } => {
             problem.lines(&revision_lines(last)).hint(format!(
                 "nb diff {notebook} --git {} compares with git's",
-                quote(Path::new(given))
+                quote(Path::new(prefix))
             ))
         }
         EarlierError::Ambiguous { candidates, .. } => problem

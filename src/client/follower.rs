@@ -26,7 +26,7 @@ pub struct RequestFollower<'a> {
     sign_at: Instant,
     pause: Duration,
     events: VecDeque<FollowedEvent>,
-    gone: bool,
+    is_gone: bool,
     numbers: SequenceNumbers,
     /// Whether messages may have been lost with an earlier connection, and no output says so yet.
     is_loss_unreported: bool,
@@ -98,7 +98,7 @@ impl Client {
             sign_at: now + SIGN_AGAIN,
             pause: SIGN_AGAIN,
             events: VecDeque::new(),
-            gone: false,
+            is_gone: false,
             numbers: SequenceNumbers::default(),
             is_loss_unreported: false,
         }
@@ -119,7 +119,7 @@ impl RequestFollower<'_> {
             if let Some(events) = self.events.pop_front() {
                 return Some(events);
             }
-            if self.gone || self.requests.iter().all(|request| request.over) {
+            if self.is_gone || self.requests.iter().all(|request| request.over) {
                 return None;
             }
             let due = match (&self.first, self.passed) {
@@ -269,7 +269,7 @@ impl RequestFollower<'_> {
     }
 
     fn ends(&mut self, error: ClientError) {
-        self.gone = true;
+        self.is_gone = true;
         let why = error.into_why();
         let left = self.requests.iter().enumerate();
         let left = left.filter(|(_, request)| !request.over);

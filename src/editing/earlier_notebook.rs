@@ -61,18 +61,18 @@ pub struct PastRevision {
 #[derive(Debug, thiserror::Error)]
 pub enum EarlierError {
     /// The notebook never had that revision.
-    #[error("the notebook has had no revision {given:?}")]
+    #[error("the notebook has had no revision {prefix:?}")]
     NoSuchRevision {
         /// The revision asked for.
-        given: String,
+        prefix: String,
         /// The last revisions.
         last: Vec<PastRevision>,
     },
     /// The notebook had several revisions that begin so.
-    #[error("the notebook has had several revisions that begin with {given:?}")]
+    #[error("the notebook has had several revisions that begin with {prefix:?}")]
     Ambiguous {
         /// The revision asked for.
-        given: String,
+        prefix: String,
         /// All of them.
         candidates: Vec<PastRevision>,
     },
@@ -100,10 +100,10 @@ pub enum EarlierError {
 pub fn at_revision(
     notebook: &NotebookFile,
     now: &Document,
-    given: &str,
+    prefix: &str,
 ) -> Result<EarlierNotebook, EarlierError> {
     let all = revisions(notebook, now.revision());
-    let text = given.to_lowercase();
+    let text = prefix.to_lowercase();
     let matches =
         |had: &&PastRevision| text.len() >= LEAST && had.revision.to_string().starts_with(&text);
     let found: Vec<_> = all.iter().filter(matches).cloned().collect();
@@ -111,13 +111,13 @@ pub fn at_revision(
         [had] => had.revision,
         [] => {
             return Err(EarlierError::NoSuchRevision {
-                given: given.to_owned(),
+                prefix: prefix.to_owned(),
                 last: all.into_iter().take(MOST_NEAR).collect(),
             });
         }
         _ => {
             return Err(EarlierError::Ambiguous {
-                given: given.to_owned(),
+                prefix: prefix.to_owned(),
                 candidates: found,
             });
         }

@@ -114,7 +114,7 @@ impl Namespace {
             names: self,
             run,
             trace: Trace::default(),
-            own: HashSet::new(),
+            bound: HashSet::new(),
             versions_before: HashMap::new(),
             weak: BTreeSet::new(),
             aliased: BTreeSet::new(),
@@ -221,7 +221,7 @@ struct Runner<'a> {
     run: Run,
     trace: Trace,
     /// Names that this run has certainly bound.
-    own: HashSet<Name>,
+    bound: HashSet<Name>,
     /// The versions of names before this run wrote them.
     versions_before: HashMap<Name, Version>,
     /// Names that it may have left as they were.
@@ -273,10 +273,10 @@ impl Runner<'_> {
         self.trace
     }
 
-    fn follow(&mut self, effect: &Effect, given: Option<&CallArguments>, certain: bool) {
+    fn follow(&mut self, effect: &Effect, call_arguments: Option<&CallArguments>, certain: bool) {
         match effect {
             Effect::Read { variable, need } => {
-                for (name, _) in objects_of(variable, given) {
+                for (name, _) in objects_of(variable, call_arguments) {
                     self.read(&name, *need);
                     self.read_held_functions(&name);
                 }
@@ -286,21 +286,21 @@ impl Runner<'_> {
                 value,
                 certain: always,
                 by,
-            } => self.bind(name, value, given, certain && *always, *by),
+            } => self.bind(name, value, call_arguments, certain && *always, *by),
             Effect::Settle { name } => self.settle(name),
             Effect::Update { variable, value } => {
-                for (name, _) in objects_of(variable, given) {
-                    self.update(&name, value, given, given.is_some());
+                for (name, _) in objects_of(variable, call_arguments) {
+                    self.update(&name, value, call_arguments, call_arguments.is_some());
                 }
             }
             Effect::Change { variable, deep } => {
-                for (name, share) in objects_of(variable, given) {
+                for (name, share) in objects_of(variable, call_arguments) {
                     self.change_shared(&name, *deep, share);
                 }
             }
             Effect::Hold { variable, value } => {
-                for (name, _) in objects_of(variable, given) {
-                    self.hold(&name, value, given);
+                for (name, _) in objects_of(variable, call_arguments) {
+                    self.hold(&name, value, call_arguments);
                 }
             }
             Effect::Delete {
@@ -308,7 +308,7 @@ impl Runner<'_> {
                 need,
                 certain: always,
             } => self.delete(name, *need, certain && *always),
-            Effect::Call(call) => self.call(call, given, certain),
+            Effect::Call(call) => self.call(call, call_arguments, certain),
             Effect::Unknown(unknown) => {
                 self.writes_any |= matches!(unknown, Unknown::AnyName(_));
                 self.unknown(unknown.clone());
@@ -328,7 +328,7 @@ impl Runner<'_> {
             self.unknown(Unknown::Outside(format!("the last output, {name}")));
             return;
         }
-        if need == Need::Own || self.own.contains(name) {
+        if need == Need::Own || self.bound.contains(name) {
             self.consume(name);
             return;
         }
@@ -444,7 +444,7 @@ impl Runner<'_> {
         &mut self,
         name: &Name,
         value: &Value,
-        given: Option<&CallArguments>,
+        call_arguments: Option<&CallArguments>,
         certain: bool,
         by: Binder,
     ) {
@@ -461,10 +461,10 @@ impl Runner<'_> {
                     ..NameState::default()
                 };
             }
-            self.own.insert(name.clone());
+            self.bound.insert(name.clone());
             return;
         }
-        let new = self.evaluate(value, given);
+        let new = self.evaluate(value, call_arguments);
         self.record_write(
             name,
             match by {
@@ -482,10 +482,10 @@ impl Runner<'_> {
                 edges: Vec::new(),
                 ..new
             };
-            self.own.insert(name.clone());
+            self.bound.insert(name.clone());
             self.weak.remove(name);
         } else {
-            let is_own = self.own.contains(name);
+            let is_own = self.bound.contains(name);
             let state = self.state_mut(name);
             state.version = version(state.version.iter().copied().chain([run]));
             if state.kind != new.kind {
@@ -509,11 +509,11 @@ impl Runner<'_> {
     }
 
     /// Works out what is known of a value.
-    fn evaluate(&mut self, value: &Value, given: Option<&CallArguments>) -> NameState {
+    fn evaluate(&mut self, value: &Value, call_arguments: Option<&CallArguments>) -> NameState {
         let mut state = NameState::default();
         let mut shares = Vec::new();
         for (variable, share) in &value.shares {
-            for (name, further) in objects_of(variable, given) {
+            for (name, further) in objects_of(variable, call_arguments) {
                 shares.push((name, (*share).max(further)));
             }
         }
@@ -526,7 +526,9 @@ impl Runner<'_> {
             ValueKind::Container => ObjectKind::Container,
             ValueKind::Iterator => ObjectKind::Iterator,
             ValueKind::ScalarIf(variables) => {
-                let mut names = variables.iter().flat_map(|it| objects_of(it, given));
+                let mut names = variables
+                    .iter()
+                    .flat_map(|it| objects_of(it, call_arguments));
                 match names.all(|(name, _)| is_scalar(self.names, &name)) {
                     true => ObjectKind::Scalar,
                     false => ObjectKind::Unknown,
@@ -557,7 +559,7 @@ impl Runner<'_> {
             }
         }
         if let Some(call) = &value.result_of {
-            self.result(call, given, &mut state, &mut shares);
+            self.result(call, call_arguments, &mut state, &mut shares);
         }
         if value.is_part {
             let parts = shares.iter().flat_map(|(name, _)| self.objects_in(name));
@@ -613,7 +615,7 @@ impl Runner<'_> {
     fn result(
         &mut self,
         call: &Call,
-        given: Option<&CallArguments>,
+        call_arguments: Option<&CallArguments>,
         state: &mut NameState,
         shares: &mut Vec<(Name, Share)>,
     ) {
@@ -622,7 +624,7 @@ impl Runner<'_> {
         }
         let method = call.path.last();
         let Some(root) = &call.root else {
-            let functions = self.evaluate(&call.receiver, given).functions;
+            let functions = self.evaluate(&call.receiver, call_arguments).functions;
             if method.is_some_and(|method| is_new(method, &functions)) {
                 shares.clear();
             }
@@ -644,7 +646,7 @@ impl Runner<'_> {
                     if function.is_generator {
                         state.kind = ObjectKind::Iterator;
                     }
-                    let arguments = self.arguments(function, &call.arguments, &[], given);
+                    let arguments = self.arguments(function, &call.arguments, &[], call_arguments);
                     shares.clear();
                     for (variable, share) in &function.returns {
                         for (name, further) in objects_of(variable, Some(&arguments)) {
@@ -735,16 +737,22 @@ impl Runner<'_> {
         let state = self.names.names.get_mut(name);
         if let Some(state) = state.filter(|state| state.version.contains(&run)) {
             state.version = version([run]);
-            self.own.insert(name.clone());
+            self.bound.insert(name.clone());
             self.weak.remove(name);
         }
     }
 
-    fn update(&mut self, name: &Name, value: &Value, given: Option<&CallArguments>, is_read: bool) {
+    fn update(
+        &mut self,
+        name: &Name,
+        value: &Value,
+        call_arguments: Option<&CallArguments>,
+        is_read: bool,
+    ) {
         if is_read {
             self.read(name, Need::Before);
         }
-        let new = self.evaluate(value, given);
+        let new = self.evaluate(value, call_arguments);
         let state = self.names.names.get(name);
         let kind = state.map(|state| state.kind).unwrap_or_default();
         match kind {
@@ -851,7 +859,7 @@ impl Runner<'_> {
     }
 
     fn record_change(&mut self, name: &Name) {
-        if !self.own.contains(name) {
+        if !self.bound.contains(name) {
             let state = self.names.names.get(name);
             let known = self.versions_before.get(name);
             let known = known.or_else(|| state.map(|state| &state.version)).cloned();
@@ -864,8 +872,8 @@ impl Runner<'_> {
         self.state_mut(name).version = version([run]);
     }
 
-    fn hold(&mut self, name: &Name, value: &Value, given: Option<&CallArguments>) {
-        let new = self.evaluate(value, given);
+    fn hold(&mut self, name: &Name, value: &Value, call_arguments: Option<&CallArguments>) {
+        let new = self.evaluate(value, call_arguments);
         for (other, share) in new.edges {
             self.connect(name, &other, share);
         }
@@ -885,7 +893,7 @@ impl Runner<'_> {
         if certain {
             self.forget(name);
             *self.state_mut(name) = NameState::default();
-            self.own.remove(name);
+            self.bound.remove(name);
         } else {
             let state = self.state_mut(name);
             state.version = version(state.version.iter().copied().chain([run]));
@@ -895,55 +903,70 @@ impl Runner<'_> {
 
     // Calls.
 
-    fn call(&mut self, call: &Call, given: Option<&CallArguments>, certain: bool) {
+    fn call(&mut self, call: &Call, call_arguments: Option<&CallArguments>, certain: bool) {
         match (&call.root, call.path.last()) {
             (Some(name), _) if call.is_item => {
                 self.read(name, call.need);
-                self.call_held_functions(name, call, given);
+                self.call_held_functions(name, call, call_arguments);
             }
-            (Some(name), None) => self.call_name(name, call, given, certain),
+            (Some(name), None) => self.call_name(name, call, call_arguments, certain),
             (Some(name), Some(method)) => {
                 self.read(name, call.need);
                 let Some(state) = self.names.names.get(name) else {
-                    return self.call_passed_functions(call, given);
+                    return self.call_passed_functions(call, call_arguments);
                 };
                 match state.imported.clone() {
-                    Some(imported) => self.call_library(&imported, call, given),
+                    Some(imported) => self.call_library(&imported, call, call_arguments),
                     None if state.kind == ObjectKind::Scalar => {}
                     None => {
                         let functions = state.functions.clone();
                         let objects = [(name.clone(), Share::Same)];
-                        self.call_method(&objects, functions, method, call, given, certain);
+                        self.call_method(
+                            &objects,
+                            functions,
+                            method,
+                            call,
+                            call_arguments,
+                            certain,
+                        );
                     }
                 }
             }
             (None, method) => {
-                let receiver = self.evaluate(&call.receiver, given);
+                let receiver = self.evaluate(&call.receiver, call_arguments);
                 match method {
                     Some(method) => {
                         let functions = receiver.functions;
-                        self.call_method(&receiver.edges, functions, method, call, given, certain);
+                        self.call_method(
+                            &receiver.edges,
+                            functions,
+                            method,
+                            call,
+                            call_arguments,
+                            certain,
+                        );
                     }
                     None => {
                         for (function, _) in &receiver.functions {
-                            let arguments = self.arguments(function, &call.arguments, &[], given);
+                            let arguments =
+                                self.arguments(function, &call.arguments, &[], call_arguments);
                             self.apply(function, &arguments, false);
                         }
                     }
                 }
             }
         }
-        self.call_passed_functions(call, given);
+        self.call_passed_functions(call, call_arguments);
     }
 
     /// Follows the functions among the arguments: the called code may call them.
-    fn call_passed_functions(&mut self, call: &Call, given: Option<&CallArguments>) {
+    fn call_passed_functions(&mut self, call: &Call, call_arguments: Option<&CallArguments>) {
         for argument in &call.arguments {
             for (function, direct) in &argument.value.functions {
                 self.run_passed_function(function, *direct);
             }
             for (variable, share) in &argument.value.shares {
-                for (name, _) in objects_of(variable, given) {
+                for (name, _) in objects_of(variable, call_arguments) {
                     let state = self.names.names.get(&name);
                     let functions = state.map(|state| state.functions.clone());
                     for (function, direct) in functions.unwrap_or_default() {
@@ -965,14 +988,19 @@ impl Runner<'_> {
     }
 
     /// Calls the functions that an object holds.
-    fn call_held_functions(&mut self, name: &Name, call: &Call, given: Option<&CallArguments>) {
+    fn call_held_functions(
+        &mut self,
+        name: &Name,
+        call: &Call,
+        call_arguments: Option<&CallArguments>,
+    ) {
         let state = self.names.names.get(name);
         let functions = state
             .map(|state| state.functions.clone())
             .unwrap_or_default();
         let mut has_state = false;
         for (function, _) in &functions {
-            let arguments = self.arguments(function, &call.arguments, &[], given);
+            let arguments = self.arguments(function, &call.arguments, &[], call_arguments);
             self.apply(function, &arguments, false);
             has_state |= function.keeps_state || function.name == "__call__";
         }
@@ -985,13 +1013,13 @@ impl Runner<'_> {
         &mut self,
         name: &Name,
         call: &Call,
-        given: Option<&CallArguments>,
+        call_arguments: Option<&CallArguments>,
         certain: bool,
     ) {
         let Some(state) = self.names.names.get(name) else {
             if is_builtin(name) {
                 self.trace.uses.insert(name.clone());
-                self.call_builtin(name, call, given);
+                self.call_builtin(name, call, call_arguments);
             } else {
                 self.read(name, call.need);
             }
@@ -1001,19 +1029,19 @@ impl Runner<'_> {
         let imported = state.imported.clone();
         self.read(name, call.need);
         if let Some(imported) = imported {
-            self.call_library(&imported, call, given);
+            self.call_library(&imported, call, call_arguments);
             return;
         }
         if functions
             .iter()
             .all(|(_, direct)| *direct == FunctionLink::Holds)
         {
-            self.call_held_functions(name, call, given);
+            self.call_held_functions(name, call, call_arguments);
             return;
         }
         for (function, direct) in functions {
             if direct == FunctionLink::Is {
-                let arguments = self.arguments(&function, &call.arguments, &[], given);
+                let arguments = self.arguments(&function, &call.arguments, &[], call_arguments);
                 self.apply(&function, &arguments, certain);
                 let has_default = |(place, it): (usize, &crate::code::effects::Parameter)| {
                     it.keeps_default && arguments.get(place).is_some_and(Vec::is_empty)
@@ -1029,20 +1057,20 @@ impl Runner<'_> {
         }
     }
 
-    fn call_builtin(&mut self, name: &Name, call: &Call, given: Option<&CallArguments>) {
+    fn call_builtin(&mut self, name: &Name, call: &Call, call_arguments: Option<&CallArguments>) {
         match builtin(name) {
             Builtin::AnyName => {
                 self.writes_any = true;
                 self.unknown(Unknown::AnyName(format!("{name}()")));
             }
             Builtin::Outside => self.unknown(Unknown::Outside(format!("{name}()"))),
-            Builtin::ChangesFirst => self.change_first(call, given),
+            Builtin::ChangesFirst => self.change_first(call, call_arguments),
             _ => {}
         }
         for argument in &call.arguments {
             let is_file = argument.keyword.as_ref().is_some_and(|name| name == "file");
             if is_file && !self.is_of_module(&argument.value) {
-                self.change_argument(argument, given);
+                self.change_argument(argument, call_arguments);
             }
         }
     }
@@ -1058,7 +1086,12 @@ impl Runner<'_> {
         })
     }
 
-    fn call_library(&mut self, imported: &Name, call: &Call, given: Option<&CallArguments>) {
+    fn call_library(
+        &mut self,
+        imported: &Name,
+        call: &Call,
+        call_arguments: Option<&CallArguments>,
+    ) {
         let name = full_name(Some(imported), &call.path);
         let method = call.path.last().filter(|_| call.path.len() > 1);
         if let (Some(root), Some(method)) = (&call.root, method)
@@ -1069,7 +1102,7 @@ impl Runner<'_> {
         match library(&name) {
             Library::Outside => self.unknown(Unknown::Outside(format!("{name}()"))),
             Library::ChangesFirst => {
-                self.change_first(call, given);
+                self.change_first(call, call_arguments);
                 if name.contains("random") {
                     self.unknown(Unknown::Outside(format!("{name}()")));
                 }
@@ -1084,10 +1117,10 @@ impl Runner<'_> {
                     .as_ref()
                     .is_some_and(|name| name == "inplace");
             if is_out {
-                self.change_argument(argument, given);
+                self.change_argument(argument, call_arguments);
             }
             if is_in_place {
-                self.change_first(call, given);
+                self.change_first(call, call_arguments);
             }
         }
     }
@@ -1098,53 +1131,53 @@ impl Runner<'_> {
         functions: Vec<(Arc<Function>, FunctionLink)>,
         method: &Name,
         call: &Call,
-        given: Option<&CallArguments>,
+        call_arguments: Option<&CallArguments>,
         certain: bool,
     ) {
-        let (own, others): (Vec<_>, Vec<_>) = functions
+        let (of_method, others): (Vec<_>, Vec<_>) = functions
             .into_iter()
             .partition(|(it, _)| it.name == *method);
         for (function, _) in &others {
             self.follow_reads(function);
         }
-        let certain = certain && own.len() == 1;
-        for (function, _) in &own {
-            let arguments = self.arguments(function, &call.arguments, objects, given);
+        let certain = certain && of_method.len() == 1;
+        for (function, _) in &of_method {
+            let arguments = self.arguments(function, &call.arguments, objects, call_arguments);
             self.apply(function, &arguments, certain);
         }
-        let keeps_state = own.iter().any(|(function, _)| function.keeps_state);
+        let keeps_state = of_method.iter().any(|(function, _)| function.keeps_state);
         let is_in_place = |it: &Argument| {
             it.keyword.as_ref().is_some_and(|name| name == "inplace") && !is_false(it)
         };
         let in_place = call.arguments.iter().any(is_in_place);
         let reads = reading_method(method).is_some() && !in_place;
-        if keeps_state || (own.is_empty() && !reads) {
+        if keeps_state || (of_method.is_empty() && !reads) {
             for (name, share) in objects {
                 self.change_shared(name, call.is_deep, *share);
                 if takes_in(method) {
                     for argument in &call.arguments {
-                        self.hold(name, &argument.value.clone().taken_in(), given);
+                        self.hold(name, &argument.value.clone().taken_in(), call_arguments);
                     }
                 }
             }
         }
         for argument in &call.arguments {
             if argument.keyword.as_ref().is_some_and(|name| name == "out") {
-                self.change_argument(argument, given);
+                self.change_argument(argument, call_arguments);
             }
         }
     }
 
-    fn change_first(&mut self, call: &Call, given: Option<&CallArguments>) {
+    fn change_first(&mut self, call: &Call, call_arguments: Option<&CallArguments>) {
         let first = call.arguments.iter().find(|it| it.keyword.is_none());
         if let Some(first) = first {
-            self.change_argument(first, given);
+            self.change_argument(first, call_arguments);
         }
     }
 
-    fn change_argument(&mut self, argument: &Argument, given: Option<&CallArguments>) {
+    fn change_argument(&mut self, argument: &Argument, call_arguments: Option<&CallArguments>) {
         for (variable, share) in &argument.value.shares {
-            for (name, further) in objects_of(variable, given) {
+            for (name, further) in objects_of(variable, call_arguments) {
                 self.change_shared(&name, false, (*share).max(further));
             }
         }
@@ -1156,7 +1189,7 @@ impl Runner<'_> {
         function: &Function,
         arguments: &[Argument],
         receiver: &[(Name, Share)],
-        given: Option<&CallArguments>,
+        call_arguments: Option<&CallArguments>,
     ) -> CallArguments {
         let mut places: CallArguments = vec![Vec::new(); function.parameters.len()];
         let mut next = 0;
@@ -1173,7 +1206,7 @@ impl Runner<'_> {
         for argument in arguments {
             let mut objects = Vec::new();
             for (variable, share) in &argument.value.shares {
-                for (name, further) in objects_of(variable, given) {
+                for (name, further) in objects_of(variable, call_arguments) {
                     objects.push((name, (*share).max(further)));
                 }
             }
@@ -1222,12 +1255,16 @@ impl Runner<'_> {
 }
 
 /// Returns the names of the objects that a variable stands for: for a parameter, those of the arguments.
-fn objects_of(variable: &VariableRef, given: Option<&CallArguments>) -> Vec<(Name, Share)> {
+fn objects_of(
+    variable: &VariableRef,
+    call_arguments: Option<&CallArguments>,
+) -> Vec<(Name, Share)> {
     match variable {
         VariableRef::Global(name) => vec![(name.clone(), Share::Same)],
         VariableRef::Parameter(place) => {
-            let given = given.and_then(|given| given.get(*place));
-            given.cloned().unwrap_or_default()
+            let call_arguments =
+                call_arguments.and_then(|call_arguments| call_arguments.get(*place));
+            call_arguments.cloned().unwrap_or_default()
         }
     }
 }

@@ -302,7 +302,7 @@ mod tests {
             &facts(Some(human), &[human]),
         );
         assert!(
-            matches!(&both[..], [Objection::EndsCell(_), Objection::WipesVariables(who)] if *who == [human])
+            matches!(&both[..], [Objection::EndsCell(_), Objection::WipesVariables(actors)] if *actors == [human])
         );
     }
 }

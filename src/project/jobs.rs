@@ -301,10 +301,10 @@ pub enum NoJob {
     #[error("there is no job {0}")]
     Unknown(String),
     /// Several ids begin with the given text.
-    #[error("{given} is more than one job: {}", candidates.join(", "))]
+    #[error("{prefix} is more than one job: {}", candidates.join(", "))]
     Ambiguous {
         /// The given text.
-        given: String,
+        prefix: String,
         /// Those ids.
         candidates: Vec<String>,
     },
@@ -383,28 +383,28 @@ impl Project {
         let _ = beneath::remove_file(&self.dir().join(OPEN).join(folder.id()));
     }
 
-    /// Returns the folder of the job whose id begins with `given`.
+    /// Returns the folder of the job whose id begins with `prefix`.
     ///
     /// # Errors
     /// No job's id begins so, or several do.
-    pub fn job(&self, given: &str) -> Result<JobFolder, NoJob> {
+    pub fn job(&self, prefix: &str) -> Result<JobFolder, NoJob> {
         // A recorder passes its job's whole id.
         let is_whole =
-            given.len() == ID_LENGTH && given.bytes().all(|byte| byte.is_ascii_hexdigit());
-        let dir = self.dir().join(JOBS).join(given);
+            prefix.len() == ID_LENGTH && prefix.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let dir = self.dir().join(JOBS).join(prefix);
         if is_whole && beneath::is_file(&dir.join(RECORD)) {
             return Ok(JobFolder { dir });
         }
         let all = self.jobs();
         let matching: Vec<_> = all
             .iter()
-            .filter(|folder| given.len() >= 3 && folder.id().starts_with(given))
+            .filter(|folder| prefix.len() >= 3 && folder.id().starts_with(prefix))
             .collect();
         match matching.as_slice() {
-            [] => Err(NoJob::Unknown(given.to_owned())),
+            [] => Err(NoJob::Unknown(prefix.to_owned())),
             [folder] => Ok((*folder).clone()),
             _ => Err(NoJob::Ambiguous {
-                given: given.to_owned(),
+                prefix: prefix.to_owned(),
                 candidates: matching.iter().map(|it| it.id().to_owned()).collect(),
             }),
         }

@@ -99,9 +99,9 @@ pub(super) fn take(file: &File, deadline: Instant) -> io::Result<bool> {
 
 /// Returns the error for a lock that another process has held all the time.
 pub(super) fn held_error(path: &Path, waited: Duration) -> io::Error {
-    let who = holder(path).unwrap_or_else(|| "another process".to_owned());
+    let holder_name = holder(path).unwrap_or_else(|| "another process".to_owned());
     let text = format!(
-        "{} has been locked for {:.1} s by {who}",
+        "{} has been locked for {:.1} s by {holder_name}",
         path.display(),
         waited.as_secs_f32()
     );

@@ -733,11 +733,15 @@ fn an_undo_names_the_edits_that_a_save_has_dropped() {
     // The editor has had the notebook open since before the edit.
     std::fs::write(desk.file(), &opened).unwrap();
     let error = desk.undo(None).unwrap_err();
-    let UndoError::Gone { gone, next, .. } = error else {
+    let UndoError::Gone {
+        operations, next, ..
+    } = error
+    else {
         panic!("{error}");
     };
     assert_eq!(
-        gone.iter()
+        operations
+            .iter()
             .map(|op| Some(op.op.clone()))
             .collect::<Vec<_>>(),
         [second.op]

@@ -172,19 +172,19 @@ pub fn select<'a>(
     deleted: &'a [Deleted],
     cell: &CellSelector,
 ) -> Result<Selected<'a>, NotSelected<'a>> {
-    let given = match cell {
-        CellSelector::Id(given) => given.as_str(),
+    let prefix = match cell {
+        CellSelector::Id(prefix) => prefix.as_str(),
         _ => "",
     };
-    if let Some(deleted) = deleted.iter().find(|deleted| deleted.cell == given) {
+    if let Some(deleted) = deleted.iter().find(|deleted| deleted.cell == prefix) {
         return Ok(Selected::Deleted(deleted));
     }
     let source = match document.find(cell) {
         Ok(index) => return Ok(Selected::Present(index)),
         Err(source) => source,
     };
-    let long = given.chars().count() >= LEAST && matches!(source, SelectError::NoSuchId { .. });
-    let begins = |deleted: &&Deleted| long && deleted.cell.starts_with(given);
+    let long = prefix.chars().count() >= LEAST && matches!(source, SelectError::NoSuchId { .. });
+    let begins = |deleted: &&Deleted| long && deleted.cell.starts_with(prefix);
     let candidates: Vec<_> = deleted.iter().filter(begins).collect();
     match candidates.as_slice() {
         [deleted] => Ok(Selected::Deleted(deleted)),

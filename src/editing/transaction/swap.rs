@@ -163,11 +163,11 @@ pub(super) fn place(
             SwapResult::Done { placed, note }
         }
         // The next command merges later saves into the swapped-out file.
-        Ok(SwappedOut::Held(who)) => {
+        Ok(SwappedOut::Held(holder)) => {
             let _ = leftover.keep_base(notebook, Some(expected));
-            let note = who.map(|who| {
+            let note = holder.map(|holder| {
                 format!(
-                    "{who} has the notebook open for writing: what it saves from here on goes in with the next command on this notebook"
+                    "{holder} has the notebook open for writing: what it saves from here on goes in with the next command on this notebook"
                 )
             });
             SwapResult::Done { placed, note }

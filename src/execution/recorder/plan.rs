@@ -75,15 +75,15 @@ fn first_difference(before: &[(String, String)], now: &[(String, String)]) -> Op
         return None;
     }
     let known: BTreeMap<_, _> = before.iter().map(|(id, source)| (id, source)).collect();
-    let there: BTreeMap<_, _> = now.iter().map(|(id, source)| (id, source)).collect();
+    let present: BTreeMap<_, _> = now.iter().map(|(id, source)| (id, source)).collect();
     let changed = now.iter().find_map(|(id, source)| match known.get(id) {
         Some(before) if *before == source => None,
         Some(_) => Some(format!("cell {id} was edited")),
         None => Some(format!("cell {id} was inserted")),
     });
     let removed = || {
-        let gone = before.iter().find(|(id, _)| !there.contains_key(id))?;
-        Some(format!("cell {} was removed", gone.0))
+        let removed = before.iter().find(|(id, _)| !present.contains_key(id))?;
+        Some(format!("cell {} was removed", removed.0))
     };
     let moved = || {
         let mut pairs = before.iter().zip(now);

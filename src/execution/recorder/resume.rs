@@ -145,9 +145,9 @@ impl Recorder<'_> {
             let id = event.id.as_ref();
             !id.is_some_and(|id| kept.contains(id))
         };
-        let mut gone = None;
+        let mut kernel_end = None;
         for event in early.into_iter().filter(&is_new) {
-            gone = self.take_event(pending, event, &language).or(gone);
+            kernel_end = self.take_event(pending, event, &language).or(kernel_end);
         }
         self.note_lost_questions();
         let mut questions = self.questions();
@@ -155,7 +155,7 @@ impl Recorder<'_> {
             tokio::select! {
                 event = follower.next() => match event {
                     // The proxy may have recorded a message that arrives here only now.
-                    Some(event) if is_new(&event) => gone = self.take_event(pending, event, &language).or(gone),
+                    Some(event) if is_new(&event) => kernel_end = self.take_event(pending, event, &language).or(kernel_end),
                     Some(_) => {}
                     None => break,
                 },
@@ -178,7 +178,7 @@ impl Recorder<'_> {
             }
         }
         let numbers = follower.into_numbers();
-        if let Some(seen) = gone {
+        if let Some(seen) = kernel_end {
             if let Some(process) = process.as_ref().filter(|_| session.as_remote().is_some()) {
                 process.ended_within(CLOSES).await;
             }
@@ -276,12 +276,12 @@ impl Recorder<'_> {
     fn note_gap(&self, at: usize) {
         let now = Timestamp::now();
         let from = self.folder.last_written_at().unwrap_or(now);
-        let who = match &self.job.borrow().front_end {
+        let recorder = match &self.job.borrow().front_end {
             Some(front_end) => format!("nb-proxy of {}", front_end.name),
             None => "the recorder of this cell".to_owned(),
         };
         let text = format!(
-            "[nb] {who} was killed: what the cell printed between {} and {} may be missing here\n",
+            "[nb] {recorder} was killed: what the cell printed between {} and {} may be missing here\n",
             to_the_second(from),
             to_the_second(now),
         );
