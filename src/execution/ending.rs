@@ -103,7 +103,7 @@ pub(super) async fn kernel_ending(
     key: &str,
     session: &Session,
     process: Option<&Process>,
-    seen: &str,
+    cause: &str,
 ) -> Ending {
     let key = &project.current_key(key);
     if let Some(process) = process {
@@ -132,7 +132,7 @@ pub(super) async fn kernel_ending(
             ended: Some(ended),
             ..
         }) => Ending::died(&death::description(key, &ended), Some(&ended)),
-        _ => Ending::died(&format!("the kernel died: {seen}"), None),
+        _ => Ending::died(&format!("the kernel died: {cause}"), None),
     }
 }
 

@@ -791,7 +791,7 @@ impl Running<'_> {
 
     /// Returns the outcome for a kernel that has ended, and adds an error output, since the kernel
     /// sent none.
-    async fn kernel_ended(&mut self, observer: &impl RunObserver, seen: &str) -> Outcome {
+    async fn kernel_ended(&mut self, observer: &impl RunObserver, cause: &str) -> Outcome {
         let Joined {
             project,
             key,
@@ -799,7 +799,7 @@ impl Running<'_> {
             process,
             ..
         } = &*self.kernel;
-        let ending = kernel_ending(project, key, session, process.as_ref(), seen).await;
+        let ending = kernel_ending(project, key, session, process.as_ref(), cause).await;
         observer.on_event(&ExecutionEvent::Iopub(ending.error_message()));
         self.notes.push(ending.text().to_owned());
         self.category = Some(ending.category());
@@ -809,7 +809,7 @@ impl Running<'_> {
     /// Returns an error from before the code was sent. If the kernel has ended meanwhile, the error says
     /// how: the code has waited for others' cells, and was in front of a restart or shutdown.
     async fn with_ending(&self, error: RunError) -> RunError {
-        let RunError::Client(ClientError::KernelGone(seen)) = &error else {
+        let RunError::Client(ClientError::KernelGone(cause)) = &error else {
             return error;
         };
         let Joined {
@@ -819,7 +819,7 @@ impl Running<'_> {
             process,
             ..
         } = &*self.kernel;
-        let ending = kernel_ending(project, key, session, process.as_ref(), seen).await;
+        let ending = kernel_ending(project, key, session, process.as_ref(), cause).await;
         RunError::Ended {
             text: ending.text().to_owned(),
             fix: death::fix_command(&session.notebook),

@@ -518,8 +518,8 @@ impl Runner<'_> {
             }
         }
         let is_scalar = |names: &Namespace, name: &Name| {
-            let found = names.names.get(name);
-            found.is_some_and(|found| found.kind == ObjectKind::Scalar)
+            let bound_state = names.names.get(name);
+            bound_state.is_some_and(|bound_state| bound_state.kind == ObjectKind::Scalar)
         };
         state.kind = match &value.kind {
             ValueKind::Scalar => ObjectKind::Scalar,
@@ -541,16 +541,16 @@ impl Runner<'_> {
         if let ([(name, Share::Same)], ObjectKind::Unknown, None) =
             (&*shares, state.kind, &value.result_of)
             && !value.is_part
-            && let Some(found) = self.names.names.get(name)
+            && let Some(bound_state) = self.names.names.get(name)
         {
-            state.kind = found.kind;
+            state.kind = bound_state.kind;
         }
         let is_copy = shares.len() == 1 && value.result_of.is_none();
         for (name, share) in &shares {
-            let Some(found) = self.names.names.get(name) else {
+            let Some(bound_state) = self.names.names.get(name) else {
                 continue;
             };
-            for (function, direct) in &found.functions {
+            for (function, direct) in &bound_state.functions {
                 let direct = match is_copy && *share == Share::Same {
                     true => *direct,
                     false => FunctionLink::Holds,
@@ -572,8 +572,10 @@ impl Runner<'_> {
             .functions
             .retain(|(it, _)| seen.insert(Arc::as_ptr(it)));
         shares.retain(|(name, _)| {
-            let found = self.names.names.get(name);
-            found.is_some_and(|found| found.kind != ObjectKind::Scalar && found.imported.is_none())
+            let bound_state = self.names.names.get(name);
+            bound_state.is_some_and(|bound_state| {
+                bound_state.kind != ObjectKind::Scalar && bound_state.imported.is_none()
+            })
         });
         shares.sort_unstable();
         shares.dedup_by(|later, first| later.0 == first.0);
@@ -596,8 +598,11 @@ impl Runner<'_> {
         let mut next = 0;
         while let Some(name) = seen.get(next).cloned().filter(|_| next < MOST_FOLLOWED) {
             next += 1;
-            let found = self.names.names.get(&name);
-            for (other, share) in found.into_iter().flat_map(|found| &found.edges) {
+            let bound_state = self.names.names.get(&name);
+            for (other, share) in bound_state
+                .into_iter()
+                .flat_map(|bound_state| &bound_state.edges)
+            {
                 let is_holder = matches!(share, Share::HeldBy | Share::PerhapsHeldBy);
                 if is_holder || seen.contains(other) {
                     continue;
@@ -630,17 +635,17 @@ impl Runner<'_> {
             }
             return;
         };
-        let found = self.names.names.get(root);
-        match (found, method) {
-            (Some(found), _) if found.imported.is_some() => {
-                match library(&full_name(found.imported.as_ref(), &call.path)) {
+        let bound_state = self.names.names.get(root);
+        match (bound_state, method) {
+            (Some(bound_state), _) if bound_state.imported.is_some() => {
+                match library(&full_name(bound_state.imported.as_ref(), &call.path)) {
                     Library::New | Library::ChangesFirst | Library::Outside => shares.clear(),
                     Library::Iterator => state.kind = ObjectKind::Iterator,
                     Library::Keeps => {}
                 }
             }
-            (Some(found), None) => {
-                let mut direct = found.functions.iter();
+            (Some(bound_state), None) => {
+                let mut direct = bound_state.functions.iter();
                 let direct = direct.find(|(_, direct)| *direct == FunctionLink::Is);
                 if let Some((function, _)) = direct {
                     if function.is_generator {
@@ -655,8 +660,8 @@ impl Runner<'_> {
                     }
                 }
             }
-            (Some(found), Some(method)) => {
-                if is_new(method, &found.functions) {
+            (Some(bound_state), Some(method)) => {
+                if is_new(method, &bound_state.functions) {
                     shares.clear();
                 }
             }

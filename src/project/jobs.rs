@@ -582,7 +582,9 @@ impl JobFolder {
     pub fn last_written_at(&self) -> Option<Timestamp> {
         let files = [RECORD, EVENTS].map(|name| self.dir.join(name));
         let files = files.iter().filter_map(|path| beneath::metadata(path).ok());
-        let last = files.filter_map(|found| found.modified().ok()).max()?;
+        let last = files
+            .filter_map(|metadata| metadata.modified().ok())
+            .max()?;
         Timestamp::try_from(last).ok()
     }
 

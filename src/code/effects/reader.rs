@@ -1364,37 +1364,37 @@ fn returned(body: &[Stmt], reader: &mut Reader) -> Vec<(VariableRef, Share)> {
     all
 }
 
-fn for_returns(body: &[Stmt], found: &mut impl FnMut(&Expr)) {
+fn for_returns(body: &[Stmt], visit: &mut impl FnMut(&Expr)) {
     for statement in body {
         match statement {
             Stmt::Return(it) => {
                 if let Some(value) = &it.value {
-                    found(value);
+                    visit(value);
                 }
             }
             Stmt::If(it) => {
-                for_returns(&it.body, found);
+                for_returns(&it.body, visit);
                 it.elif_else_clauses
                     .iter()
-                    .for_each(|it| for_returns(&it.body, found));
+                    .for_each(|it| for_returns(&it.body, visit));
             }
             Stmt::For(it) => {
-                for_returns(&it.body, found);
-                for_returns(&it.orelse, found);
+                for_returns(&it.body, visit);
+                for_returns(&it.orelse, visit);
             }
             Stmt::While(it) => {
-                for_returns(&it.body, found);
-                for_returns(&it.orelse, found);
+                for_returns(&it.body, visit);
+                for_returns(&it.orelse, visit);
             }
-            Stmt::With(it) => for_returns(&it.body, found),
-            Stmt::Match(it) => it.cases.iter().for_each(|it| for_returns(&it.body, found)),
+            Stmt::With(it) => for_returns(&it.body, visit),
+            Stmt::Match(it) => it.cases.iter().for_each(|it| for_returns(&it.body, visit)),
             Stmt::Try(it) => {
-                for_returns(&it.body, found);
+                for_returns(&it.body, visit);
                 for ExceptHandler::ExceptHandler(handler) in &it.handlers {
-                    for_returns(&handler.body, found);
+                    for_returns(&handler.body, visit);
                 }
-                for_returns(&it.orelse, found);
-                for_returns(&it.finalbody, found);
+                for_returns(&it.orelse, visit);
+                for_returns(&it.finalbody, visit);
             }
             _ => {}
         }

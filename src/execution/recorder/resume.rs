@@ -178,7 +178,7 @@ impl Recorder<'_> {
             }
         }
         let numbers = follower.into_numbers();
-        if let Some(seen) = kernel_end {
+        if let Some(cause) = kernel_end {
             if let Some(process) = process.as_ref().filter(|_| session.as_remote().is_some()) {
                 process.ended_within(CLOSES).await;
             }
@@ -194,7 +194,7 @@ impl Recorder<'_> {
                 return Box::pin(self.follow_requests(next, &left, Some(numbers))).await;
             }
             let process = process.as_ref();
-            let ending = kernel_ending(self.project, &key, session, process, &seen).await;
+            let ending = kernel_ending(self.project, &key, session, process, &cause).await;
             for (at, _) in pending {
                 if self.job.borrow().cells[*at].status.is_none() {
                     self.kernel_ended(*at, &ending);
@@ -315,17 +315,17 @@ impl Recorder<'_> {
                     }
                     Some(_) => "error",
                 };
-                let found = raised.map(|raised| category::of_exception(language, &raised));
-                self.is_over(at, word, found);
+                let category = raised.map(|raised| category::of_exception(language, &raised));
+                self.is_over(at, word, category);
             }
             FollowedStep::MissedEnd => self.is_over(at, "unheard", None),
-            FollowedStep::Gone(seen) => return Some(seen),
+            FollowedStep::Gone(cause) => return Some(cause),
         }
         None
     }
 
     /// Records the end of a cell, also in the journal, where its sender has not written it.
-    fn is_over(&self, at: usize, word: &str, found: Option<ErrorCategory>) {
+    fn is_over(&self, at: usize, word: &str, category: Option<ErrorCategory>) {
         let now = Timestamp::now();
         let begun = self.job.borrow().cells[at].begun_at;
         let begun = begun.filter(|_| matches!(word, "ok" | "error" | "interrupted"));
@@ -336,7 +336,7 @@ impl Recorder<'_> {
         self.job(|job| {
             let cell = &mut job.cells[at];
             cell.status = Some(word.to_owned());
-            cell.category = category::of_status(word, found, self.is_over_time.get());
+            cell.category = category::of_status(word, category, self.is_over_time.get());
             cell.took_ms = took;
             cell.idle_at = begun.map(|_| now);
         });

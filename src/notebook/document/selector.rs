@@ -369,7 +369,7 @@ mod tests {
         Document::parse(format!("{{\"cells\":[{}]}}", cells.join(","))).unwrap()
     }
 
-    fn found(text: &str) -> Result<Range<usize>, String> {
+    fn parse(text: &str) -> Result<Range<usize>, String> {
         let selector: CellSelector = text
             .parse()
             .map_err(|error: SelectError| error.to_string())?;
@@ -398,7 +398,7 @@ mod tests {
             ("..5", 0..5),
             ("..=-1", 0..5),
         ] {
-            assert_eq!(found(text), Ok(range), "{text}");
+            assert_eq!(parse(text), Ok(range), "{text}");
         }
         assert_eq!(notebook().find(&CellSelector::Id("1234".to_owned())), Ok(3));
         assert_eq!(notebook().find(&CellSelector::Id("7".to_owned())), Ok(2));
@@ -452,7 +452,7 @@ mod tests {
                 "\"\" names no cell: an index like 3 or -1, an id, In[12], or a range like 2..5",
             ),
         ] {
-            assert_eq!(found(text), Err(error.into()), "{text}");
+            assert_eq!(parse(text), Err(error.into()), "{text}");
         }
         let range = "1..2".parse().unwrap();
         assert!(matches!(notebook().find(&range), Err(SelectError::Many(_))));
