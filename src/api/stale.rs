@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::execution::notebook_graph::{Analysis, NotebookGraph};
-use crate::graph::{Because, Name, Stale};
+use crate::graph::{Name, Stale, StaleCause};
 use crate::notebook::Document;
 
 /// How many characters of a cell's first line are in an answer about the graph.
@@ -130,15 +130,15 @@ impl<'a> CellNames<'a> {
             } => {
                 let cell = self.short_id(*cell);
                 match because {
-                    Because::IsStale => (
+                    StaleCause::IsStale => (
                         StaleReason::NeedsStale,
                         format!("{cell}, which gives {name}, is stale"),
                     ),
-                    Because::RanAfter => (
+                    StaleCause::RanAfter => (
                         StaleReason::RanAfter,
                         format!("{cell} ran after it: {name}"),
                     ),
-                    Because::WasOther => (
+                    StaleCause::WasOther => (
                         StaleReason::OtherCell,
                         format!("when it ran, {name} was not what {cell} gives"),
                     ),

@@ -18,7 +18,7 @@ use crate::lifecycle::serve::{self, Health, Level};
 use crate::lifecycle::server_connection;
 use crate::lifecycle::status::{SessionStatus, status as status_of};
 use crate::project::event::RunningExecution;
-use crate::project::joined::Joined;
+use crate::project::joined::JoinedFrontEnd;
 use crate::project::{Ended, ResourceLimits, Session, Status};
 use crate::server::connection_state::ConnectionState;
 use crate::wire::Transport;
@@ -92,7 +92,7 @@ pub struct KernelStatus {
     /// How the last one ended.
     pub ended: Option<Ended>,
     /// The front ends that are joined.
-    pub joined: Vec<Joined>,
+    pub joined: Vec<JoinedFrontEnd>,
     /// All that is known of it.
     #[serde(skip)]
     pub known: SessionStatus,

@@ -94,7 +94,7 @@ pub trait RunObserver {
 
 /// The result of a run.
 #[derive(Debug)]
-pub struct Ran {
+pub struct FinishedRun {
     /// How the code ended.
     pub status: Outcome,
     /// The kind of the error that ended it, as far as the kernel's messages or its end show it.
@@ -172,14 +172,14 @@ impl RunError {
 
 /// A connection to a session's kernel, which runs one piece of code after the other.
 pub struct Runner {
-    kernel: Joined,
+    kernel: JoinedKernel,
     client: Client,
     /// The value of `others` when the last cell of this runner ended and left the kernel idle.
     left_idle: Option<u64>,
 }
 
 /// The kernel, and the actor and job that use it.
-struct Joined {
+struct JoinedKernel {
     project: Project,
     key: String,
     session: Session,
@@ -210,7 +210,7 @@ impl Runner {
     ) -> Result<Self, RunError> {
         let session = settled(project, key, session, wait).await?;
         let (info, process) = reach(project, key, &session).await?;
-        let mut kernel = Joined {
+        let mut kernel = JoinedKernel {
             project: project.clone(),
             key: key.to_owned(),
             session,
@@ -248,7 +248,7 @@ impl Runner {
         &mut self,
         options: &RunOptions,
         observer: &impl RunObserver,
-    ) -> Result<Ran, RunError> {
+    ) -> Result<FinishedRun, RunError> {
         // Directly after a cell of this runner the kernel is idle, and asking it would take as long as a
         // small cell. If another client has sent a request since, that one is earlier in the kernel's
         // queue.
@@ -293,7 +293,7 @@ impl Runner {
         if matches!(status, Outcome::Ok | Outcome::Error) && !running.is_idle_missing {
             self.left_idle = Some(running.kernel.others.load(Ordering::Relaxed));
         }
-        Ok(Ran {
+        Ok(FinishedRun {
             status,
             category: running.category,
             execution_count: running.execution_count,
@@ -334,7 +334,7 @@ impl Runner {
     }
 }
 
-impl Joined {
+impl JoinedKernel {
     /// Connects a client to the kernel.
     async fn connect(&mut self, info: &ConnectionInfo) -> Result<Client, ClientError> {
         let mut client = Client::connect(info, split_actor(&self.by).0).await?;
@@ -519,7 +519,7 @@ async fn answered(open_prompt: &mut Option<OpenPrompt<'_>>) -> (Prompt, Option<S
 }
 
 struct Running<'a> {
-    kernel: &'a mut Joined,
+    kernel: &'a mut JoinedKernel,
     options: &'a RunOptions,
     began: Instant,
     received: ReceivedOutputs,
@@ -555,7 +555,7 @@ impl Running<'_> {
     /// Reports that another client's cell runs. If the last execution in the journal is this one,
     /// which was sent already, the kernel is only slow.
     fn report_wait(&self, observer: &impl RunObserver, sent: Option<&str>) {
-        let Joined {
+        let JoinedKernel {
             project,
             key,
             session,
@@ -792,7 +792,7 @@ impl Running<'_> {
     /// Returns the outcome for a kernel that has ended, and adds an error output, since the kernel
     /// sent none.
     async fn kernel_ended(&mut self, observer: &impl RunObserver, cause: &str) -> Outcome {
-        let Joined {
+        let JoinedKernel {
             project,
             key,
             session,
@@ -812,7 +812,7 @@ impl Running<'_> {
         let RunError::Client(ClientError::KernelGone(cause)) = &error else {
             return error;
         };
-        let Joined {
+        let JoinedKernel {
             project,
             key,
             session,

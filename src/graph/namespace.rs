@@ -11,8 +11,8 @@ use crate::code::effects::tables::{
     reading_method, takes_in,
 };
 use crate::code::effects::{
-    Argument, Binder, Call, Effect, Effects, Function, FunctionLink, MethodKind, Name, Need,
-    ParameterKind, Share, Unknown, Value, ValueKind, VariableRef,
+    Argument, Binder, Call, Effect, Effects, Function, FunctionLink, MethodKind, Name,
+    ParameterKind, Share, Unknown, Value, ValueKind, ValueOrigin, VariableRef,
 };
 
 /// One run of a text. Later runs have greater numbers.
@@ -322,13 +322,13 @@ impl Runner<'_> {
 
     // Reading.
 
-    fn read(&mut self, name: &Name, need: Need) {
+    fn read(&mut self, name: &Name, need: ValueOrigin) {
         self.trace.uses.insert(name.clone());
         if is_output(name) && !self.names.names.contains_key(name) {
             self.unknown(Unknown::Outside(format!("the last output, {name}")));
             return;
         }
-        if need == Need::Own || self.bound.contains(name) {
+        if need == ValueOrigin::Own || self.bound.contains(name) {
             self.consume(name);
             return;
         }
@@ -345,7 +345,7 @@ impl Runner<'_> {
             None if is_builtin(name) => return,
             // Code that may write any name may have written this one.
             None if !self.names.any.is_empty() || self.writes_any => self.names.any_version(),
-            None if need == Need::Perhaps => return,
+            None if need == ValueOrigin::Perhaps => return,
             None => {
                 if state.is_none_or(|state| state.version.is_empty()) {
                     self.trace.missing.entry(name.clone()).or_insert(self.line);
@@ -402,7 +402,7 @@ impl Runner<'_> {
 
     fn read_later(&mut self, name: &Name) {
         if self.names.names.contains_key(name) {
-            self.read(name, Need::Perhaps);
+            self.read(name, ValueOrigin::Perhaps);
         }
     }
 
@@ -755,7 +755,7 @@ impl Runner<'_> {
         is_read: bool,
     ) {
         if is_read {
-            self.read(name, Need::Before);
+            self.read(name, ValueOrigin::Before);
         }
         let new = self.evaluate(value, call_arguments);
         let state = self.names.names.get(name);
@@ -794,7 +794,7 @@ impl Runner<'_> {
 
     fn change(&mut self, name: &Name, deep: bool) {
         let Some(state) = self.names.names.get(name) else {
-            self.read(name, Need::Before);
+            self.read(name, ValueOrigin::Before);
             return;
         };
         if state.kind == ObjectKind::Scalar {
@@ -891,7 +891,7 @@ impl Runner<'_> {
         }
     }
 
-    fn delete(&mut self, name: &Name, need: Need, certain: bool) {
+    fn delete(&mut self, name: &Name, need: ValueOrigin, certain: bool) {
         self.read(name, need);
         self.record_write(name, WriteKind::Deleted);
         let run = self.run;

@@ -46,7 +46,7 @@ pub enum Stale {
         /// The place of that cell.
         cell: usize,
         /// Why that cell's value is out of date.
-        because: Because,
+        because: StaleCause,
     },
     /// When it ran, a name had a value that no cell above gives it.
     OtherValue(Name),
@@ -54,7 +54,7 @@ pub enum Stale {
 
 /// Why a value is out of date.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Because {
+pub enum StaleCause {
     /// The cell that gives it is out of date itself.
     IsStale,
     /// That cell ran later.
@@ -194,7 +194,7 @@ impl KernelRuns {
             let writers = super::places(expected);
             let is_stale = |cell: &usize| above.get(*cell).is_some_and(Option::is_some);
             if let Some(cell) = writers.iter().copied().find(is_stale) {
-                let because = Because::IsStale;
+                let because = StaleCause::IsStale;
                 return Some(Stale::Needs {
                     name: name.clone(),
                     cell,
@@ -209,8 +209,8 @@ impl KernelRuns {
             };
             let ran_after = self.last.get(&cell).is_some_and(|it| it.run > last.run);
             let because = match ran_after {
-                true => Because::RanAfter,
-                false => Because::WasOther,
+                true => StaleCause::RanAfter,
+                false => StaleCause::WasOther,
             };
             return Some(Stale::Needs {
                 name: name.clone(),

@@ -60,7 +60,7 @@ pub enum CleanupAction {
 
 /// The result of a cleanup.
 #[derive(Clone, Debug, Default)]
-pub struct Cleared {
+pub struct CleanupResult {
     /// What was found and cleaned up.
     pub cleanups: Vec<Cleanup>,
     /// Notes for the user: what was not touched, and why.
@@ -84,10 +84,10 @@ pub fn all_projects() -> Vec<Project> {
 }
 
 /// Cleans up in these projects, and after projects that were removed; a dry run only reports.
-pub async fn clear(projects: &[Project], dry_run: bool) -> Cleared {
-    let mut cleared = Cleared {
+pub async fn clear(projects: &[Project], dry_run: bool) -> CleanupResult {
+    let mut cleared = CleanupResult {
         dry_run,
-        ..Cleared::default()
+        ..CleanupResult::default()
     };
     for project in projects {
         if let Err(error) = clear_project(project, &mut cleared).await {
@@ -126,7 +126,7 @@ pub async fn clear(projects: &[Project], dry_run: bool) -> Cleared {
     cleared
 }
 
-fn update_spec(cleared: &mut Cleared) {
+fn update_spec(cleared: &mut CleanupResult) {
     let Ok(Health::Stale { why }) = serve::health(&Level::User, &ProcessVariables) else {
         return;
     };
@@ -140,7 +140,7 @@ fn update_spec(cleared: &mut Cleared) {
     cleared.add(CleanupAction::Mend, description, 0);
 }
 
-async fn clear_project(project: &Project, cleared: &mut Cleared) -> Result<(), OpenError> {
+async fn clear_project(project: &Project, cleared: &mut CleanupResult) -> Result<(), OpenError> {
     let sessions = project.state()?.sessions;
     for (key, session) in sessions {
         let is_own = session.as_local().is_some() || session.as_remote().is_some();
@@ -181,7 +181,7 @@ async fn clear_project(project: &Project, cleared: &mut Cleared) -> Result<(), O
 async fn clear_session(
     project: &Project,
     key: &str,
-    cleared: &mut Cleared,
+    cleared: &mut CleanupResult,
 ) -> Result<(), OpenError> {
     let locked = match LockedSession::wait(project, key, TIMEOUT).await {
         Ok(locked) => locked,
@@ -225,7 +225,7 @@ async fn clear_session(
 async fn clear_bridge(
     project: &Project,
     key: &str,
-    cleared: &mut Cleared,
+    cleared: &mut CleanupResult,
 ) -> Result<(), OpenError> {
     let Some(session) = project.state()?.session(key) else {
         return Ok(());
@@ -269,7 +269,7 @@ fn why_ended(status: &Status) -> Option<&'static str> {
     }
 }
 
-impl Cleared {
+impl CleanupResult {
     fn add(&mut self, action: CleanupAction, description: String, disk_bytes: u64) {
         self.cleanups.push(Cleanup {
             action,
@@ -400,9 +400,9 @@ mod tests {
         file.set_modified(before).unwrap();
         assert_eq!(half_written(&project), std::slice::from_ref(&old));
         let old_files = std::slice::from_ref(&old);
-        let mut cleared = Cleared {
+        let mut cleared = CleanupResult {
             dry_run: true,
-            ..Cleared::default()
+            ..CleanupResult::default()
         };
         cleared.remove(old_files, "that were half written", "file");
         assert!(old.exists(), "it was only told");

@@ -245,7 +245,7 @@ async fn end_unreachable(kernel: UnreachableKernel, options: IdleOptions) -> Idl
 mod tests {
     use super::*;
     use crate::kernel::process::Process;
-    use crate::project::joined::Joined;
+    use crate::project::joined::JoinedFrontEnd;
     use crate::project::{Backend, Session};
 
     fn idle(seconds: i64) -> SessionStatus {
@@ -327,7 +327,7 @@ mod tests {
         assert!(reason(&busy, 0, true).is_some());
 
         let mut joined = idle(60);
-        joined.joined.push(Joined {
+        joined.joined.push(JoinedFrontEnd {
             pid: 1,
             start_time: 1,
             boot_id: String::new(),

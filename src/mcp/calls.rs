@@ -11,8 +11,8 @@ use tokio::sync::Notify;
 
 use super::arguments::{
     AnswerInput, ApplyEdits, CreateCell, DeleteCell, GetNotebookState, GetRunStatus, History,
-    HistoryAction, Kernel, KernelAction, Notebooks, OfNotebook, OpenNotebook, ReadCell, RunCell,
-    UpdateCell, Variables, With,
+    HistoryAction, Kernel, KernelAction, Notebooks, OfNotebook, OpenNotebook, ReadCell,
+    RelatedCells, RunCell, UpdateCell, Variables,
 };
 use super::audit::CallRecord;
 use super::commands::{as_tools, problem_text};
@@ -465,8 +465,8 @@ async fn run_cell(request: Request<'_, RunCell>) -> Result<ToolAnswer, Problem> 
             named: cell.map(|cell| cell.selectors()).unwrap_or_default(),
             all,
             stale,
-            with_upstream: matches!(with, Some(With::Upstream | With::Both)),
-            with_downstream: matches!(with, Some(With::Downstream | With::Both)),
+            with_upstream: matches!(with, Some(RelatedCells::Upstream | RelatedCells::Both)),
+            with_downstream: matches!(with, Some(RelatedCells::Downstream | RelatedCells::Both)),
             ..CellsToRun::default()
         },
         follow,

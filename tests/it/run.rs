@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use nb::client::{Execute, ExecutionEvent as ClientEvent};
 use nb::execution::run::{
-    ExecutionEvent, OutputMessage, Prompt, Ran, RunError, RunObserver, RunOptions, Runner,
+    ExecutionEvent, FinishedRun, OutputMessage, Prompt, RunError, RunObserver, RunOptions, Runner,
 };
 use nb::project::event::{EventKind, Outcome};
 use nb::project::{Project, Session};
@@ -91,7 +91,7 @@ impl World {
         }
     }
 
-    async fn run_with(&self, code: &str, listener: &Listener) -> Result<Ran, RunError> {
+    async fn run_with(&self, code: &str, listener: &Listener) -> Result<FinishedRun, RunError> {
         let key = "a.ipynb";
         let mut runner =
             Runner::join(&self.project, key, &self.session, "tests", Some(TIMEOUT)).await?;
@@ -106,7 +106,7 @@ impl World {
     }
 
     /// Runs code, and returns its result and what it printed.
-    async fn run(&self, code: &str) -> (Ran, String) {
+    async fn run(&self, code: &str) -> (FinishedRun, String) {
         let listener = Listener::default();
         let ran = self.run_with(code, &listener).await;
         (ran.expect("the kernel is there"), listener.printed.take())

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::answer::{JobAnswer, Place, text_so_far};
+use super::answer::{FollowPosition, JobAnswer, text_so_far};
 use super::collected::Listener;
 use super::observer::{JobObserver, PromptAnswer};
 use super::options::FollowOptions;
@@ -52,7 +52,7 @@ pub(in crate::api) async fn follow_job(
     let cells = followed.job.cells.iter();
     let over = cells.take_while(|cell| cell.status.is_some()).count();
     caller.has_followed(folder.clone(), Cursor { at, over });
-    let place = Place {
+    let position = FollowPosition {
         working_dir: &caller.working_dir,
         folder,
         seen,
@@ -63,7 +63,7 @@ pub(in crate::api) async fn follow_job(
         &collected,
         until.as_ref(),
         &options,
-        place,
+        position,
     ))
 }
 

@@ -10,10 +10,10 @@ use ruff_python_ast::{
 };
 use ruff_text_size::Ranged;
 
-use super::locals::{Bound, bound_by_import, captured};
+use super::locals::{LocalBindings, bound_by_import, captured};
 use super::{
-    Argument, Binder, Call, Effect, EffectStep, Function, FunctionLink, MethodKind, Name, Need,
-    Parameter, ParameterKind, Share, Unknown, Value, ValueKind, VariableRef,
+    Argument, Binder, Call, Effect, EffectStep, Function, FunctionLink, MethodKind, Name,
+    Parameter, ParameterKind, Share, Unknown, Value, ValueKind, ValueOrigin, VariableRef,
 };
 use crate::code::parse::Lines;
 
@@ -114,10 +114,10 @@ impl<'a> Reader<'a> {
         scopes.any(|scope| scope.kind == ScopeKind::Function)
     }
 
-    fn need(&self, name: &Name) -> Need {
+    fn need(&self, name: &Name) -> ValueOrigin {
         match !self.is_in_function() && self.bound.contains(name) {
-            true => Need::Own,
-            false => Need::Before,
+            true => ValueOrigin::Own,
+            false => ValueOrigin::Before,
         }
     }
 
@@ -217,7 +217,7 @@ impl<'a> Reader<'a> {
     /// Reads code that is run as the body of a function.
     pub(super) fn function_body(&mut self, body: &[Stmt]) {
         let opened = self.open(ScopeKind::Function);
-        let bound = Bound::by(body);
+        let bound = LocalBindings::by(body);
         self.own(bound.names);
         self.body(body);
         self.close(opened);
@@ -468,7 +468,7 @@ impl<'a> Reader<'a> {
                 self.bound.remove(&name.id);
                 let effect = Effect::Delete {
                     name: name.id.clone(),
-                    need: Need::Own,
+                    need: ValueOrigin::Own,
                     certain: false,
                 };
                 self.push(handler, effect);
@@ -739,7 +739,7 @@ impl<'a> Reader<'a> {
         for annotation in annotated.chain(it.returns.as_deref()) {
             self.expression(annotation);
         }
-        let bound = Bound::by(&it.body);
+        let bound = LocalBindings::by(&it.body);
         let yields = bound.yields;
         let function = self.function(Some(&*it.parameters), bound, |reader| {
             reader.body(&it.body);
@@ -771,7 +771,7 @@ impl<'a> Reader<'a> {
     fn function(
         &mut self,
         parameters: Option<&Parameters>,
-        bound: Bound,
+        bound: LocalBindings,
         read: impl FnOnce(&mut Self) -> Vec<(VariableRef, Share)>,
     ) -> Function {
         let outer = std::mem::take(&mut self.steps);
@@ -923,7 +923,7 @@ impl<'a> Reader<'a> {
                 if let Some(parameters) = &it.parameters {
                     self.defaults(parameters);
                 }
-                let bound = Bound::by_expression(&it.body);
+                let bound = LocalBindings::by_expression(&it.body);
                 let yields = bound.yields;
                 let function = self.function(it.parameters.as_deref(), bound, |reader| {
                     reader.expression(&it.body).shares

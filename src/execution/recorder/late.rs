@@ -15,7 +15,7 @@ use jiff::Timestamp;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 
-use super::gaps::{Gaps, Wrote};
+use super::gaps::{Gaps, WriteFacts};
 use super::late_listener::LateListener;
 use super::outputs::JobOutputs;
 use super::state::Recorder;
@@ -230,10 +230,10 @@ impl LateOutputs {
         }
         if has_written {
             let key = self.project.current_key(&self.listener.key);
-            let wrote = Wrote {
+            let wrote = WriteFacts {
                 took: begun.elapsed(),
                 is_watched: !joined_to(&self.project, &key).is_empty(),
-                ..Wrote::default()
+                ..WriteFacts::default()
             };
             self.gaps.wrote(wrote, self.series_began.elapsed());
         }
@@ -266,13 +266,13 @@ impl LateOutputs {
                 continue;
             };
             for message in &messages {
-                recorder.takes(cell.at, message);
+                recorder.record_message(cell.at, message);
             }
             cell.recorded += messages.iter().map(size).sum::<usize>();
             if cell.recorded > MOST_RECORDED {
                 let text =
                     "[nb] more than 64 MiB came after the cell's end: the rest is not recorded\n";
-                recorder.takes(cell.at, &IopubMessage::on_stderr(text));
+                recorder.record_message(cell.at, &IopubMessage::on_stderr(text));
                 full.push(id);
             }
         }

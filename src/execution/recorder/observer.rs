@@ -112,7 +112,7 @@ impl Recorder<'_> {
 
     /// Takes a message about a cell: writes it into the job's folder at once, and into the notebook
     /// later.
-    pub(super) fn takes(&self, at: usize, message: &IopubMessage) {
+    pub(super) fn record_message(&self, at: usize, message: &IopubMessage) {
         let IopubMessage {
             id,
             msg_type,
@@ -142,7 +142,7 @@ impl Recorder<'_> {
             job.saves || job.cells.iter().all(|cell| cell.cell.is_none())
         };
         if let Some(displayed) = change.displayed.filter(|_| may_change_notebook) {
-            let mut elsewhere = self.elsewhere.borrow_mut();
+            let mut elsewhere = self.earlier_updates.borrow_mut();
             elsewhere.take(displayed, || self.earlier_displays());
         }
     }
@@ -204,7 +204,7 @@ impl RunObserver for Recorder<'_> {
                     password: prompt.password,
                 });
             }),
-            ExecutionEvent::Iopub(message) => self.takes(at, message),
+            ExecutionEvent::Iopub(message) => self.record_message(at, message),
         }
     }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, oneshot};
 
-use super::elsewhere::Elsewhere;
+use super::elsewhere::EarlierUpdates;
 use super::late_listener::LateListener;
 use super::outputs::JobOutputs;
 use crate::project::jobs::{Job, JobEvents, JobFolder, JobState};
@@ -27,7 +27,7 @@ pub(super) struct Recorder<'a> {
     pub(super) events: RefCell<JobEvents>,
     pub(super) outputs: RefCell<JobOutputs>,
     /// The updates of outputs that other executions left in their cells.
-    pub(super) elsewhere: RefCell<Elsewhere>,
+    pub(super) earlier_updates: RefCell<EarlierUpdates>,
     /// The index of the running cell.
     pub(super) at: Cell<usize>,
     /// The cells whose outputs are not in the notebook yet.
@@ -59,7 +59,7 @@ impl<'a> Recorder<'a> {
             folder,
             events: RefCell::new(folder.events()?),
             outputs: RefCell::new(JobOutputs::of(&job)),
-            elsewhere: RefCell::default(),
+            earlier_updates: RefCell::default(),
             at: Cell::new(0),
             unwritten: RefCell::default(),
             changed: Notify::new(),

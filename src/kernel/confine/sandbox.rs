@@ -19,7 +19,7 @@ use super::outcome::{ChosenMechanism, SandboxOutcome, end_leftovers};
 use super::view::FilesystemView;
 use crate::kernel::process::connection::KernelFiles;
 use crate::kernel::process::{Process, own_program};
-use crate::project::{Mechanism, Missing, Reached, Sandbox, remove_tree};
+use crate::project::{Mechanism, Missing, Sandbox, SandboxCheck, remove_tree};
 
 /// Why a kernel was not started in a sandbox or a container.
 #[derive(Debug, thiserror::Error)]
@@ -220,7 +220,10 @@ pub fn wrap(
 
 /// Waits until the kernel starts in its sandbox; returns the kernel's process, which may differ from the
 /// process that was started.
-pub fn entered(started: &Process, files: &KernelFiles) -> Result<(Process, Reached), SandboxError> {
+pub fn entered(
+    started: &Process,
+    files: &KernelFiles,
+) -> Result<(Process, SandboxCheck), SandboxError> {
     let file = files.outcome_file();
     loop {
         // Checked first: a process that has ended has written its outcome before.
