@@ -301,7 +301,7 @@ impl Event {
         }
         match &mut event.kind {
             EventKind::Requested(start) | EventKind::BegunOutside(start) if !keeps_code => {
-                start.code = None
+                start.code = None;
             }
             EventKind::Peeked { code } if !keeps_code => *code = None,
             EventKind::Called(call) if !keeps_code => call.remove_code(),
